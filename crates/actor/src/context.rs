@@ -1,0 +1,104 @@
+//! What an actor may ask of its driver while it handles an event.
+
+use core::time::Duration;
+
+use serried_model::NodeId;
+
+use crate::{Actor, ClockInterval, Effect, NodeSet, Timestamp};
+
+/// The random generator of a node, seeded by the driver; a pinned algorithm, so that a seed means
+/// the same on every machine and in every release.
+pub type Random = rand_pcg::Pcg64Mcg;
+
+/// CPU work beyond what the message itself costs, in units of one key touched. The simulator's cost
+/// model turns it into time; on real hardware it is nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Work(pub u32);
+
+/// The world as an actor sees it during one event.
+pub struct Context<'a, A: Actor> {
+    id: NodeId,
+    now: Timestamp,
+    clock: ClockInterval,
+    random: &'a mut Random,
+    effects: &'a mut Vec<Effect<A>>,
+    work: Work,
+}
+
+impl<'a, A: Actor> Context<'a, A> {
+    /// For drivers: a context for one event, which pushes its effects into `effects`.
+    pub fn new(
+        id: NodeId,
+        now: Timestamp,
+        clock: ClockInterval,
+        random: &'a mut Random,
+        effects: &'a mut Vec<Effect<A>>,
+    ) -> Self {
+        Context { id, now, clock, random, effects, work: Work(0) }
+    }
+
+    /// This node.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// Time since the driver started, monotonic; it may run a little faster or slower than elsewhere.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Wall-clock time, loosely synchronised with the other nodes.
+    pub fn clock(&self) -> ClockInterval {
+        self.clock
+    }
+
+    /// This node's random generator.
+    pub fn random(&mut self) -> &mut Random {
+        self.random
+    }
+
+    /// Makes `record` durable, before anything that is sent after it leaves.
+    pub fn append(&mut self, record: A::Record) {
+        self.effects.push(Effect::Append(record));
+    }
+
+    /// Sends once everything appended so far is durable.
+    pub fn send(&mut self, to: NodeId, message: A::Message) {
+        self.effects.push(Effect::Send { to, message });
+    }
+
+    /// Sends at once, whatever is not yet durable. For messages that promise nothing.
+    pub fn send_before_durable(&mut self, to: NodeId, message: A::Message) {
+        self.effects.push(Effect::SendBeforeDurable { to, message });
+    }
+
+    /// Sends to every replica in `to` once everything appended so far is durable.
+    pub fn broadcast(&mut self, to: NodeSet, message: A::Message) {
+        self.effects.push(Effect::Broadcast { to, message });
+    }
+
+    /// Has `timer` fire `after` from now; if it was set, it is moved.
+    pub fn set_timer(&mut self, timer: A::Timer, after: Duration) {
+        self.effects.push(Effect::SetTimer { timer, after });
+    }
+
+    /// Unsets `timer`, if it was set.
+    pub fn cancel_timer(&mut self, timer: A::Timer) {
+        self.effects.push(Effect::CancelTimer(timer));
+    }
+
+    /// Tells the driver.
+    pub fn output(&mut self, output: A::Output) {
+        self.effects.push(Effect::Output(output));
+    }
+
+    /// Accounts for CPU work that grows with the state or the message.
+    pub fn charge(&mut self, keys: usize) {
+        self.work.0 += keys as u32;
+    }
+
+    /// For drivers: what was charged.
+    pub fn work(&self) -> Work {
+        self.work
+    }
+}

@@ -1,0 +1,104 @@
+//! Sets of replicas.
+
+use core::fmt;
+
+use serried_model::NodeId;
+
+/// A set of replicas of one cluster. Replicas are numbered below [`NodeSet::CAPACITY`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct NodeSet(u64);
+
+impl NodeSet {
+    /// How many replicas a cluster may have at most.
+    pub const CAPACITY: usize = 64;
+    /// No replica.
+    pub const EMPTY: NodeSet = NodeSet(0);
+
+    /// The replicas `0..n`.
+    ///
+    /// # Panics
+    /// If `n` is above [`NodeSet::CAPACITY`].
+    pub fn first(n: usize) -> NodeSet {
+        assert!(n <= Self::CAPACITY, "{n} replicas, at most {} are possible", Self::CAPACITY);
+        NodeSet(if n == Self::CAPACITY { u64::MAX } else { (1 << n) - 1 })
+    }
+
+    /// Adds a replica; false if it was there.
+    ///
+    /// # Panics
+    /// If `node` is not a replica.
+    pub fn insert(&mut self, node: NodeId) -> bool {
+        let bit = Self::bit(node);
+        let new = self.0 & bit == 0;
+        self.0 |= bit;
+        new
+    }
+
+    /// Whether `node` is in it.
+    pub fn contains(self, node: NodeId) -> bool {
+        node.0 < Self::CAPACITY as u64 && self.0 & Self::bit(node) != 0
+    }
+
+    /// How many are in it.
+    pub fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Whether none is in it.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Those in `self` that are not in `other`.
+    pub fn without(self, other: NodeSet) -> NodeSet {
+        NodeSet(self.0 & !other.0)
+    }
+
+    /// In ascending order.
+    pub fn iter(self) -> impl Iterator<Item = NodeId> {
+        let mut rest = self.0;
+        core::iter::from_fn(move || {
+            (rest != 0).then(|| {
+                let next = rest.trailing_zeros();
+                rest &= rest - 1;
+                NodeId(u64::from(next))
+            })
+        })
+    }
+
+    fn bit(node: NodeId) -> u64 {
+        assert!(node.0 < Self::CAPACITY as u64, "{node} is not a replica");
+        1 << node.0
+    }
+}
+
+impl FromIterator<NodeId> for NodeSet {
+    fn from_iter<I: IntoIterator<Item = NodeId>>(nodes: I) -> Self {
+        let mut set = NodeSet::EMPTY;
+        for node in nodes {
+            set.insert(node);
+        }
+        set
+    }
+}
+
+impl fmt::Debug for NodeSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_holds_each_replica_once_and_in_order() {
+        let mut set = NodeSet::EMPTY;
+        assert!(set.insert(NodeId(2)) && set.insert(NodeId(0)) && !set.insert(NodeId(2)));
+        assert_eq!(set.iter().collect::<Vec<_>>(), [NodeId(0), NodeId(2)]);
+        assert_eq!(NodeSet::first(3).without(set).iter().collect::<Vec<_>>(), [NodeId(1)]);
+        assert_eq!(NodeSet::first(64).len(), 64);
+        assert!(!set.contains(NodeId(NodeId::FIRST_COORDINATOR)));
+    }
+}

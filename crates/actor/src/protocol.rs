@@ -1,0 +1,67 @@
+//! What a protocol is.
+
+use core::fmt::Debug;
+
+use serried_model::{Guarantee, NodeId, Operation, Output, TxnId};
+
+use crate::{Context, Group, Wire};
+
+/// A pure state machine that handles one event at a time.
+///
+/// Handlers return nothing: a malformed message stops in the driver, an operating error is a message
+/// to whoever must know, and a broken invariant panics with the transaction's version.
+pub trait Actor: Sized + Send + 'static {
+    /// What it exchanges with the other participants.
+    type Message: Wire;
+    /// Names its timers. Setting a timer that is set already moves it.
+    type Timer: Copy + Ord + Debug + Send + 'static;
+    /// What it makes durable.
+    type Record: Wire;
+    /// What it tells its driver.
+    type Output: Debug + Send + 'static;
+
+    /// The node has started, or has started again after a crash and has been given its records back.
+    fn on_start(&mut self, _cx: &mut Context<'_, Self>) {}
+
+    /// A message has arrived.
+    fn on_message(&mut self, from: NodeId, message: Self::Message, cx: &mut Context<'_, Self>);
+
+    /// A timer is due.
+    fn on_timer(&mut self, timer: Self::Timer, cx: &mut Context<'_, Self>);
+}
+
+/// A client-side actor: it coordinates the transactions of one client.
+pub trait Coordinate: Actor<Output = (TxnId, Output)> {
+    /// The application asks for `operation` as part of `txn`. The first operation of a `txn` begins
+    /// it; results come back as outputs, the last of them an [`Output::Outcome`].
+    fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Context<'_, Self>);
+}
+
+/// A server-side actor: it has durable records, and its memory can be rebuilt from them.
+pub trait Recover: Actor {
+    /// Takes back one record that it appended before a crash. Records come in the order in which
+    /// they were appended; nothing can be sent from here.
+    fn replay(&mut self, record: Self::Record);
+}
+
+/// A protocol: its two actors, and what they promise together.
+pub trait Protocol: 'static {
+    /// Its name in configurations, on the command line and in reports.
+    const NAME: &'static str;
+    /// One line on what it does.
+    const SUMMARY: &'static str;
+    /// What it promises; it chooses the checker that judges its histories.
+    const GUARANTEE: Guarantee;
+    /// What its actors exchange.
+    type Message: Wire;
+    /// The client side.
+    type Coordinator: Coordinate<Message = Self::Message>;
+    /// The server side.
+    type Replica: Recover<Message = Self::Message>;
+
+    /// A coordinator for a client of `group`.
+    fn coordinator(group: Group) -> Self::Coordinator;
+
+    /// A replica of `group`, empty.
+    fn replica(group: Group) -> Self::Replica;
+}

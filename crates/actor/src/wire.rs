@@ -1,0 +1,86 @@
+//! How messages and records become bytes.
+
+use core::fmt;
+
+use postcard::ser_flavors::Flavor;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Something that crosses the network or reaches the disk.
+///
+/// Everything serializable is `Wire`: the encoding is postcard's, whose format is stable and
+/// documented. The version of a protocol's messages is that of the frame they travel in.
+pub trait Wire: Sized + Clone + fmt::Debug + Send + 'static {
+    /// Appends the encoding to `out`.
+    fn encode(&self, out: &mut Vec<u8>);
+
+    /// Reads one value, which must take up all of `bytes`.
+    fn decode(bytes: &[u8]) -> Result<Self, Malformed>;
+}
+
+impl<T> Wire for T
+where
+    T: Serialize + DeserializeOwned + Clone + fmt::Debug + Send + 'static,
+{
+    fn encode(&self, out: &mut Vec<u8>) {
+        postcard::serialize_with_flavor(self, Tail(out))
+            .expect("encoding into memory fails only for types without a length, which none has");
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        match postcard::take_from_bytes(bytes) {
+            Ok((value, [])) => Ok(value),
+            Ok((_, rest)) => Err(Malformed(format!("{} bytes too many", rest.len()))),
+            Err(error) => Err(Malformed(error.to_string())),
+        }
+    }
+}
+
+/// Bytes that are not the encoding of what was expected.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Malformed(String);
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "malformed: {}", self.0)
+    }
+}
+
+impl core::error::Error for Malformed {}
+
+/// Encodes onto the end of a buffer that is used again and again.
+struct Tail<'a>(&'a mut Vec<u8>);
+
+impl Flavor for Tail<'_> {
+    type Output = ();
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_is_decoded_and_nothing_may_follow_it() {
+        let value = (7u64, Some("seven".to_string()));
+        let mut bytes = Vec::new();
+        value.encode(&mut bytes);
+        assert_eq!(<(u64, Option<String>)>::decode(&bytes), Ok(value));
+        bytes.push(0);
+        assert!(<(u64, Option<String>)>::decode(&bytes).is_err());
+        assert!(<(u64, Option<String>)>::decode(&bytes[..2]).is_err());
+    }
+}

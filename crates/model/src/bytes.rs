@@ -1,0 +1,126 @@
+//! Keys and values: byte strings that cost no allocation while they are short.
+
+use core::fmt;
+
+use hipstr::HipByt;
+use serde::{Deserialize, Serialize};
+
+/// Declares a byte-string type: up to 23 bytes inline, longer ones shared by reference count, so
+/// that a clone is always cheap.
+macro_rules! byte_string {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(HipByt<'static>);
+
+        impl $name {
+            /// The bytes themselves.
+            pub fn as_bytes(&self) -> &[u8] {
+                self.0.as_slice()
+            }
+
+            /// The length in bytes.
+            pub fn len(&self) -> usize {
+                self.0.len()
+            }
+
+            /// Whether there are no bytes at all.
+            pub fn is_empty(&self) -> bool {
+                self.0.is_empty()
+            }
+        }
+
+        impl AsRef<[u8]> for $name {
+            fn as_ref(&self) -> &[u8] {
+                self.as_bytes()
+            }
+        }
+
+        impl From<&[u8]> for $name {
+            fn from(bytes: &[u8]) -> Self {
+                Self(HipByt::from(bytes))
+            }
+        }
+
+        impl<const N: usize> From<&[u8; N]> for $name {
+            fn from(bytes: &[u8; N]) -> Self {
+                Self::from(bytes.as_slice())
+            }
+        }
+
+        impl<const N: usize> From<[u8; N]> for $name {
+            fn from(bytes: [u8; N]) -> Self {
+                Self::from(bytes.as_slice())
+            }
+        }
+
+        impl From<Vec<u8>> for $name {
+            fn from(bytes: Vec<u8>) -> Self {
+                Self(HipByt::from(bytes))
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self::from(text.as_bytes())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self::from(text.into_bytes())
+            }
+        }
+
+        impl From<&$name> for $name {
+            fn from(other: &$name) -> Self {
+                other.clone()
+            }
+        }
+
+        /// Printable text as it is, everything else escaped, as in a byte-string literal.
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match core::str::from_utf8(self.as_bytes()) {
+                    Ok(text) if !text.chars().any(char::is_control) => f.write_str(text),
+                    _ => write!(f, "{}", self.as_bytes().escape_ascii()),
+                }
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "\"{}\"", self.as_bytes().escape_ascii())
+            }
+        }
+    };
+}
+
+byte_string! {
+    /// A key: a byte string, compared bytewise.
+    Key
+}
+
+byte_string! {
+    /// A value: a byte string that the database does not interpret.
+    Value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_prints_as_text_where_it_is_text_and_escaped_elsewhere() {
+        assert_eq!(Key::from("alice").to_string(), "alice");
+        assert_eq!(Key::from(&[0u8, 255]).to_string(), "\\x00\\xff");
+        assert_eq!(format!("{:?}", Value::from("a\n")), "\"a\\n\"");
+    }
+
+    #[test]
+    fn keys_are_ordered_bytewise() {
+        assert!(Key::from("a") < Key::from("aa"));
+        assert!(Key::from(&[1u8]) < Key::from(&[200u8]));
+    }
+}

@@ -1,0 +1,19 @@
+//! The nouns that every part of Serried shares: keys and values, versions, identities, what an
+//! application asks of a transaction and what it is told, and the guarantees a keyspace can declare.
+//!
+//! Nothing here does anything; it is the vocabulary in which the protocols, the session, the
+//! drivers and the checkers speak to each other.
+
+mod bytes;
+mod guarantee;
+mod identity;
+mod limits;
+mod operation;
+mod version;
+
+pub use bytes::{Key, Value};
+pub use guarantee::Guarantee;
+pub use identity::{NodeId, TxnId};
+pub use limits::{Limits, TooLarge};
+pub use operation::{Operation, Outcome, Output, ReadValue, Write};
+pub use version::Version;

@@ -1,0 +1,86 @@
+//! How large things may be.
+
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Key, Value};
+
+/// Bounds that a cluster sets and every client checks before it sends anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// The longest key, in bytes.
+    pub key_bytes: usize,
+    /// The longest value, in bytes.
+    pub value_bytes: usize,
+    /// The most that the keys and values of one transaction may add up to, in bytes.
+    pub transaction_bytes: usize,
+}
+
+impl Default for Limits {
+    /// 8 KiB keys, 1 MiB values, 16 MiB transactions.
+    fn default() -> Self {
+        Limits { key_bytes: 8 << 10, value_bytes: 1 << 20, transaction_bytes: 16 << 20 }
+    }
+}
+
+/// Something was over its limit; nothing was sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TooLarge {
+    /// What was too large: `key`, `value` or `transaction`.
+    pub what: &'static str,
+    /// The key concerned, cut to its first 32 bytes.
+    pub key: Key,
+    /// How large it was, in bytes.
+    pub bytes: usize,
+    /// How large it may be, in bytes.
+    pub limit: usize,
+}
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TooLarge { what, key, bytes, limit } = self;
+        write!(f, "{what} too large at key `{key}`: {bytes} bytes, the limit is {limit}")
+    }
+}
+
+impl core::error::Error for TooLarge {}
+
+impl Limits {
+    /// Checks a key.
+    pub fn check_key(&self, key: &Key) -> Result<(), TooLarge> {
+        Self::check("key", key, key.len(), self.key_bytes)
+    }
+
+    /// Checks a value that is about to be written to `key`.
+    pub fn check_value(&self, key: &Key, value: &Value) -> Result<(), TooLarge> {
+        Self::check("value", key, value.len(), self.value_bytes)
+    }
+
+    /// Checks what a transaction has come to with `key`.
+    pub fn check_transaction(&self, key: &Key, bytes: usize) -> Result<(), TooLarge> {
+        Self::check("transaction", key, bytes, self.transaction_bytes)
+    }
+
+    fn check(what: &'static str, key: &Key, bytes: usize, limit: usize) -> Result<(), TooLarge> {
+        if bytes <= limit {
+            return Ok(());
+        }
+        let shown = &key.as_bytes()[..key.len().min(32)];
+        Err(TooLarge { what, key: Key::from(shown), bytes, limit })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_admits_what_is_exactly_at_it() {
+        let limits = Limits { key_bytes: 3, ..Limits::default() };
+        assert!(limits.check_key(&Key::from("abc")).is_ok());
+        let error = limits.check_key(&Key::from("abcd")).unwrap_err();
+        assert_eq!(error.to_string(), "key too large at key `abcd`: 4 bytes, the limit is 3");
+    }
+}

@@ -1,0 +1,76 @@
+//! What a session asks of a coordinator, and what it is told.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Key, Value, Version};
+
+/// A write: the new value, or `None` for a delete.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Write {
+    /// The key written.
+    pub key: Key,
+    /// The value, or `None` to delete the key.
+    pub value: Option<Value>,
+}
+
+/// One request of a session to its coordinator.
+///
+/// A transaction begins with its first operation, and ends with an [`Outcome`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// Read a key that this attempt has not read before.
+    Get {
+        /// The key to read.
+        key: Key,
+    },
+    /// A write that the running program has made. It is a hint, given as soon as the program waits
+    /// for something: a protocol may show it to others at once, or wait for the commit.
+    Put(Write),
+    /// The program has finished: make exactly these writes take effect, provided that exactly these
+    /// reads hold. May come again, after a [`Output::Rewind`], with what the new run did instead.
+    Commit {
+        /// Keys that the finished run has read.
+        reads: Vec<Key>,
+        /// Its writes, one per key, the last one to each.
+        writes: Vec<Write>,
+    },
+    /// Give the attempt up: none of its writes may take effect.
+    Rollback,
+}
+
+/// What a read found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadValue {
+    /// The key that was read.
+    pub key: Key,
+    /// The version of the write that was found; [`Version::INITIAL`] if there was none.
+    pub version: Version,
+    /// Its value, or `None` where the key is absent.
+    pub value: Option<Value>,
+}
+
+/// One answer of a coordinator to a session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// The attempt has been given its version.
+    Began(Version),
+    /// A read is complete.
+    Value(ReadValue),
+    /// An earlier read would now find this instead: the program must be run again from there.
+    Rewind(ReadValue),
+    /// How the attempt ended. Nothing follows it.
+    Outcome(Outcome),
+}
+
+/// How an attempt ended, as far as its coordinator can know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It took effect, durably.
+    Committed,
+    /// It did not and never will take effect.
+    Aborted {
+        /// Keys over which it conflicted with others, as far as they are known; empty after a
+        /// rollback.
+        conflicts: Vec<Key>,
+    },
+}

@@ -1,0 +1,54 @@
+//! Why a program gives up.
+
+use core::fmt;
+use std::error::Error as StdError;
+
+use serried_model::TooLarge;
+
+/// What a transaction's program returns to give up: the application's own error, or one of the
+/// session's that `?` passed on.
+///
+/// Any error type converts into it, so `?` works in a program on whatever it calls.
+pub struct Abort(pub(crate) Reason);
+
+pub(crate) enum Reason {
+    /// The application's error.
+    Application(Box<dyn StdError + Send + Sync>),
+    /// A key or value was over its limit.
+    TooLarge(TooLarge),
+}
+
+impl Abort {
+    /// Gives up with a message.
+    pub fn new(message: impl Into<String>) -> Abort {
+        Abort(Reason::Application(message.into().into()))
+    }
+
+    pub(crate) fn too_large(error: TooLarge) -> Abort {
+        Abort(Reason::TooLarge(error))
+    }
+}
+
+impl<E: StdError + Send + Sync + 'static> From<E> for Abort {
+    fn from(error: E) -> Abort {
+        Abort(Reason::Application(Box::new(error)))
+    }
+}
+
+impl fmt::Debug for Abort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Reason::Application(error) => fmt::Debug::fmt(error, f),
+            Reason::TooLarge(error) => fmt::Debug::fmt(error, f),
+        }
+    }
+}
+
+impl fmt::Display for Abort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Reason::Application(error) => fmt::Display::fmt(error, f),
+            Reason::TooLarge(error) => fmt::Display::fmt(error, f),
+        }
+    }
+}

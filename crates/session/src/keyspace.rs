@@ -1,0 +1,193 @@
+//! A keyspace: where transactions are run.
+
+use core::future::Future;
+use std::sync::Arc;
+
+use serried_actor::Timestamp;
+use serried_model::{Key, Limits, Value};
+
+use crate::abort::Reason;
+use crate::continuation::Steps;
+use crate::execution::{Ended, Execution};
+use crate::program::{Closure, Program};
+use crate::{
+    Abort, Alarm, Committed, Error, Footprint, Next, Port, Step, TransactOptions, Transaction,
+};
+
+/// A keyspace as a client sees it. Cheap to clone; works from many tasks at once.
+#[derive(Clone)]
+pub struct Keyspace {
+    pub(crate) port: Arc<dyn Port>,
+    pub(crate) limits: Limits,
+    pub(crate) options: TransactOptions,
+}
+
+impl Keyspace {
+    /// For drivers: a keyspace behind `port`.
+    pub fn new(port: Arc<dyn Port>, limits: Limits) -> Keyspace {
+        Keyspace { port, limits, options: TransactOptions::default() }
+    }
+
+    /// The same keyspace with other options for its transactions.
+    pub fn with_options(&self, options: TransactOptions) -> Keyspace {
+        Keyspace { options, ..self.clone() }
+    }
+
+    /// The options of its transactions.
+    pub fn options(&self) -> &TransactOptions {
+        &self.options
+    }
+
+    /// The driver's monotonic time, for measurements.
+    pub fn now(&self) -> Timestamp {
+        self.port.now()
+    }
+
+    /// Waits until the driver's time is `at`.
+    pub fn sleep_until(&self, at: Timestamp) -> impl Future<Output = ()> + Send + 'static {
+        Alarm::at(self.port.clone(), at).wait()
+    }
+
+    /// Runs `program` as a transaction and commits it.
+    ///
+    /// The program may be run several times, partly or from the start, so it must have no side
+    /// effects but through its [`Transaction`]. If it returns an error, none of its writes take
+    /// effect and the error is returned as [`Error::Application`], once it is certain that what the
+    /// program had read was committed. If it panics or the returned future is dropped, the
+    /// transaction is rolled back.
+    ///
+    /// # Errors
+    /// See [`Error`]. Only [`Error::Unknown`] leaves open whether the transaction took effect.
+    pub async fn transact<T, F, Fut>(&self, program: F) -> Result<Committed<T>, Error>
+    where
+        F: Fn(Transaction) -> Fut + Send + Sync,
+        Fut: Future<Output = Result<T, Abort>> + Send,
+    {
+        Ok(self.run(Closure::new(program)).await?.0)
+    }
+
+    /// The same, and returns what the transaction read and wrote.
+    ///
+    /// # Errors
+    /// As [`Keyspace::transact`].
+    pub async fn transact_recorded<T, F, Fut>(
+        &self,
+        program: F,
+    ) -> Result<(Committed<T>, Footprint), Error>
+    where
+        F: Fn(Transaction) -> Fut + Send + Sync,
+        Fut: Future<Output = Result<T, Abort>> + Send,
+    {
+        self.run(Closure::new(program)).await
+    }
+
+    /// Runs a program that is written as continuations: `first` makes the first step, and each
+    /// [`Step::get`] names what to do with the value. When a read changes, the program continues
+    /// from that read, not from the start.
+    ///
+    /// # Errors
+    /// As [`Keyspace::transact`].
+    pub async fn transact_in_steps<C, T, F>(&self, first: F) -> Result<Committed<T>, Error>
+    where
+        C: Clone + Send,
+        T: Send,
+        F: Fn(&Step) -> Next<C, T> + Send + Sync,
+    {
+        Ok(self.run(Steps::new(first)).await?.0)
+    }
+
+    /// Reads one key in a transaction of its own.
+    ///
+    /// # Errors
+    /// As [`Keyspace::transact`].
+    pub async fn get(&self, key: impl Into<Key>) -> Result<Option<Value>, Error> {
+        let key = &key.into();
+        Ok(self.transact(|tx| async move { tx.get(key).await }).await?.value)
+    }
+
+    /// Reads several keys in a transaction of their own.
+    ///
+    /// # Errors
+    /// As [`Keyspace::transact`].
+    pub async fn get_many<K: Into<Key>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>, Error> {
+        let keys: &Vec<Key> = &keys.into_iter().map(Into::into).collect();
+        Ok(self.transact(|tx| async move { tx.get_many(keys).await }).await?.value)
+    }
+
+    /// Writes one key in a transaction of its own.
+    ///
+    /// # Errors
+    /// As [`Keyspace::transact`].
+    pub async fn put(
+        &self,
+        key: impl Into<Key>,
+        value: impl Into<Value>,
+    ) -> Result<Committed<()>, Error> {
+        let (key, value) = (&key.into(), &value.into());
+        self.transact(|tx| async move {
+            tx.put(key, value);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Deletes one key in a transaction of its own.
+    ///
+    /// # Errors
+    /// As [`Keyspace::transact`].
+    pub async fn delete(&self, key: impl Into<Key>) -> Result<Committed<()>, Error> {
+        let key = &key.into();
+        self.transact(|tx| async move {
+            tx.delete(key);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn run<P: Program>(
+        &self,
+        mut program: P,
+    ) -> Result<(Committed<P::Value>, Footprint), Error> {
+        let limit = self.port.now() + self.options.deadline;
+        let mut deadline = Alarm::at(self.port.clone(), limit);
+        for attempts in 1.. {
+            let mut execution = Execution::new(self, &mut program, &mut deadline);
+            let ended = (&mut execution).await;
+            let re_executions = execution.re_executions;
+            match ended {
+                Ended::Committed(Ok(value)) => {
+                    let attempt = execution.attempt.clone();
+                    let version = attempt.version().expect("a committed transaction has a version");
+                    let (reads, writes, reads_sent_by_re_executions) = attempt.footprint();
+                    return Ok((
+                        Committed { value, version, attempts, re_executions },
+                        Footprint { reads, writes, reads_sent_by_re_executions },
+                    ));
+                }
+                Ended::Committed(Err(Abort(Reason::Application(error)))) => {
+                    return Err(Error::Application(error));
+                }
+                Ended::Committed(Err(Abort(Reason::TooLarge(error)))) => return Err(error.into()),
+                Ended::Failed(Error::Deadline { deadline, .. }) => {
+                    return Err(Error::Deadline { deadline, attempts });
+                }
+                Ended::Failed(error) => return Err(error),
+                Ended::Aborted(keys) if attempts >= self.options.attempts => {
+                    return Err(Error::Conflict { keys, attempts });
+                }
+                Ended::Aborted(_) => drop(execution),
+            }
+            let wait = self.options.backoff.wait(attempts, self.port.random());
+            let resume = self.port.now() + wait;
+            if resume >= limit {
+                let deadline = self.options.deadline;
+                return Err(Error::Deadline { deadline, attempts });
+            }
+            self.sleep_until(resume).await;
+        }
+        unreachable!("the loop ends by returning")
+    }
+}

@@ -1,0 +1,85 @@
+//! A program's handle to its transaction.
+
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use std::sync::Arc;
+
+use serried_model::{Key, Value};
+
+use crate::{Abort, Attempt};
+
+/// What a transaction's program works with. Cheap to clone.
+///
+/// Reads may return values that never commit; the transaction then does not commit either, but runs
+/// again. A program may therefore see things that can't be, and should answer them with an error
+/// rather than a panic: an error is passed on only if what led to it was committed.
+#[derive(Clone)]
+pub struct Transaction {
+    pub(crate) attempt: Arc<Attempt>,
+    pub(crate) run: u32,
+}
+
+impl Transaction {
+    /// Reads a key; `None` if it is absent. A key that this transaction has written reads as written.
+    pub fn get(&self, key: impl Into<Key>) -> Get {
+        Get { transaction: self.clone(), key: key.into() }
+    }
+
+    /// Reads several keys at once, in parallel; the values come in the order of the keys.
+    pub fn get_many<K: Into<Key>>(&self, keys: impl IntoIterator<Item = K>) -> GetMany {
+        let keys = keys.into_iter().map(Into::into).collect();
+        GetMany { transaction: self.clone(), keys }
+    }
+
+    /// Writes a key. A key or value over its limit fails the transaction before anything of it is
+    /// committed.
+    pub fn put(&self, key: impl Into<Key>, value: impl Into<Value>) {
+        self.attempt.write(self.run, key.into(), Some(value.into()));
+    }
+
+    /// Deletes a key; deleting an absent key is no error.
+    pub fn delete(&self, key: impl Into<Key>) {
+        self.attempt.write(self.run, key.into(), None);
+    }
+}
+
+/// A read in progress.
+#[must_use = "a read does nothing until it is awaited"]
+pub struct Get {
+    transaction: Transaction,
+    key: Key,
+}
+
+impl Future for Get {
+    type Output = Result<Option<Value>, Abort>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.transaction.attempt.poll_read(self.transaction.run, &self.key, cx)
+    }
+}
+
+/// Several reads in progress.
+#[must_use = "reads do nothing until they are awaited"]
+pub struct GetMany {
+    transaction: Transaction,
+    keys: Vec<Key>,
+}
+
+impl Future for GetMany {
+    type Output = Result<Vec<Option<Value>>, Abort>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Transaction { attempt, run } = &self.transaction;
+        let mut values = Vec::with_capacity(self.keys.len());
+        for key in &self.keys {
+            match attempt.poll_read(*run, key, cx) {
+                Poll::Ready(Ok(value)) => values.push(value),
+                Poll::Ready(Err(abort)) => return Poll::Ready(Err(abort)),
+                // Later keys are still polled, so that all are requested together.
+                Poll::Pending => {}
+            }
+        }
+        if values.len() < self.keys.len() { Poll::Pending } else { Poll::Ready(Ok(values)) }
+    }
+}
