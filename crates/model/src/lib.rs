@@ -5,6 +5,7 @@
 //! drivers and the checkers speak to each other.
 
 mod bytes;
+mod geography;
 mod guarantee;
 mod identity;
 mod limits;
@@ -12,6 +13,7 @@ mod operation;
 mod version;
 
 pub use bytes::{Key, Value};
+pub use geography::{Geography, UnknownGeography};
 pub use guarantee::Guarantee;
 pub use identity::{NodeId, TxnId};
 pub use limits::{Limits, TooLarge};

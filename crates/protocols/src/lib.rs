@@ -1,1 +1,8 @@
-//! stub
+//! Every protocol, one folder each, and the registry that lists them.
+//!
+//! A protocol depends on `serried-model`, `serried-actor` and `serried-parts` alone; it does no I/O,
+//! reads no clock, starts no thread and draws no random number of its own.
+
+mod registry;
+
+pub use registry::{ProtocolInfo, UnknownProtocol, Visitor, list, visit};

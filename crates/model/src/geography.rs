@@ -1,0 +1,148 @@
+//! Named geographies: where sites are, as round-trip times between them.
+
+use core::fmt;
+use core::time::Duration;
+
+/// Sites and the round trips between them. The simulator's network and the runtime's emulation of a
+/// wide-area network both take their delays from here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geography {
+    /// Its name in configurations and on the command line.
+    pub name: &'static str,
+    /// One line on what it stands for.
+    pub summary: &'static str,
+    /// The sites' names. Replica `i` is at site `i` modulo their number.
+    pub sites: &'static [&'static str],
+    /// Round trips between different sites in microseconds: row `i` has those to sites `0..i`.
+    round_trips_us: &'static [&'static [u64]],
+    /// The round trip within a site, in microseconds.
+    local_us: u64,
+}
+
+/// 000 §5, "Network Setup" and Table 2.
+const GEOGRAPHIES: &[Geography] = &[
+    Geography {
+        name: "lan",
+        summary: "three machines in one room, 0.1 ms apart",
+        sites: &["a", "b", "c"],
+        round_trips_us: &[&[], &[100], &[100, 100]],
+        local_us: 100,
+    },
+    Geography {
+        name: "reg",
+        summary: "three availability zones of one region, 10 ms apart (000 §5)",
+        sites: &["zone-1", "zone-2", "zone-3"],
+        round_trips_us: &[&[], &[10_000], &[10_000, 10_000]],
+        local_us: 100,
+    },
+    Geography {
+        name: "con",
+        summary: "one continent: us-east-1, us-west-1, us-west-2 (000 Table 2)",
+        sites: &["us-east-1", "us-west-1", "us-west-2"],
+        round_trips_us: &[&[], &[62_000], &[68_000, 22_000]],
+        local_us: 100,
+    },
+    Geography {
+        name: "glo",
+        summary: "two continents: us-east-1, us-west-1, eu-west-1 (000 Table 2)",
+        sites: &["us-east-1", "us-west-1", "eu-west-1"],
+        round_trips_us: &[&[], &[62_000], &[68_000, 138_000]],
+        local_us: 100,
+    },
+];
+
+impl Geography {
+    /// All of them.
+    pub fn all() -> &'static [Geography] {
+        GEOGRAPHIES
+    }
+
+    /// The geography called `name`.
+    ///
+    /// # Errors
+    /// If there is none; the error lists those that there are.
+    pub fn named(name: &str) -> Result<Geography, UnknownGeography> {
+        let found = GEOGRAPHIES.iter().find(|geography| geography.name == name);
+        found.copied().ok_or_else(|| UnknownGeography(name.to_string()))
+    }
+
+    /// The site called `name`, as a number.
+    pub fn site(&self, name: &str) -> Option<usize> {
+        self.sites.iter().position(|site| *site == name)
+    }
+
+    /// The site of the `i`-th replica or client.
+    pub fn site_of(&self, i: usize) -> usize {
+        i % self.sites.len()
+    }
+
+    /// The round trip between two sites.
+    ///
+    /// # Panics
+    /// If there is no such site.
+    pub fn round_trip(&self, a: usize, b: usize) -> Duration {
+        let microseconds = match a.cmp(&b) {
+            core::cmp::Ordering::Equal => self.local_us,
+            core::cmp::Ordering::Less => self.round_trips_us[b][a],
+            core::cmp::Ordering::Greater => self.round_trips_us[a][b],
+        };
+        Duration::from_micros(microseconds)
+    }
+
+    /// The longest round trip from `site`.
+    pub fn longest_round_trip(&self, site: usize) -> Duration {
+        let round_trips = (0..self.sites.len()).map(|other| self.round_trip(site, other));
+        round_trips.max().unwrap_or_default()
+    }
+
+    /// The first `n` replicas in the order of their distance from `site`.
+    pub fn nearest_first(&self, site: usize, n: usize) -> Vec<usize> {
+        let mut replicas: Vec<usize> = (0..n).collect();
+        // Among equally near ones each site starts with another, which spreads the load.
+        replicas.sort_by_key(|replica| {
+            (self.round_trip(site, self.site_of(*replica)), (replica + n - site % n) % n)
+        });
+        replicas
+    }
+}
+
+/// There is no geography of that name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnknownGeography(String);
+
+impl fmt::Display for UnknownGeography {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = GEOGRAPHIES.iter().map(|geography| geography.name).collect();
+        write!(f, "there is no geography `{}`; choose one of {}", self.0, names.join(", "))
+    }
+}
+
+impl core::error::Error for UnknownGeography {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trips_are_symmetric_and_as_in_the_paper() {
+        let glo = Geography::named("glo").unwrap();
+        let (west, europe) = (glo.site("us-west-1").unwrap(), glo.site("eu-west-1").unwrap());
+        assert_eq!(glo.round_trip(west, europe), Duration::from_millis(138));
+        assert_eq!(glo.round_trip(europe, west), Duration::from_millis(138));
+        assert_eq!(glo.nearest_first(west, 3), [1, 0, 2]);
+        assert_eq!(glo.longest_round_trip(0), Duration::from_millis(68));
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_those_that_exist() {
+        let error = Geography::named("moon").unwrap_err().to_string();
+        assert_eq!(error, "there is no geography `moon`; choose one of lan, reg, con, glo");
+    }
+
+    #[test]
+    fn equally_near_replicas_are_spread_over_the_sites() {
+        let reg = Geography::named("reg").unwrap();
+        let first = |site| reg.nearest_first(site, 3);
+        assert_eq!((first(0), first(1), first(2)), (vec![0, 1, 2], vec![1, 2, 0], vec![2, 0, 1]));
+    }
+}
