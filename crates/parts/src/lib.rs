@@ -1,1 +1,11 @@
-//! stub
+//! What several protocols own: values that a protocol holds and calls. There is no base class.
+
+mod map;
+mod read_marks;
+mod version_clock;
+mod versions;
+
+pub use map::Map;
+pub use read_marks::ReadMarks;
+pub use version_clock::VersionClock;
+pub use versions::{Committed, Versions, WriteId};

@@ -47,7 +47,10 @@ macro_rules! registry {
     };
 }
 
-registry! {}
+registry! {
+    crate::morty::Morty,
+    crate::mvtso::Mvtso,
+}
 
 /// All protocols.
 pub fn list() -> &'static [ProtocolInfo] {

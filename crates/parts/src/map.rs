@@ -1,0 +1,89 @@
+//! A hash map that can't be iterated.
+
+use core::fmt;
+use core::hash::Hash;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+
+/// A hash map for protocols. It has no iteration, whose order would be arbitrary, so nothing that a
+/// protocol does can depend on it; where order is wanted there is `BTreeMap`.
+pub struct Map<K, V>(HashMap<K, V, FixedState>);
+
+impl<K: Eq + Hash, V> Map<K, V> {
+    /// The value of `key`.
+    pub fn get(&self, key: &K) -> Option<&V> {
+        self.0.get(key)
+    }
+
+    /// The value of `key`, to change.
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.0.get_mut(key)
+    }
+
+    /// Whether `key` is in it.
+    pub fn contains_key(&self, key: &K) -> bool {
+        self.0.contains_key(key)
+    }
+
+    /// Sets the value of `key`, and returns the old one.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        self.0.insert(key, value)
+    }
+
+    /// Removes `key`.
+    pub fn remove(&mut self, key: &K) -> Option<V> {
+        self.0.remove(key)
+    }
+
+    /// The value of `key`, which is put there by `default` if there is none.
+    pub fn get_or_insert_with(&mut self, key: K, default: impl FnOnce() -> V) -> &mut V {
+        self.0.entry(key).or_insert_with(default)
+    }
+
+    /// The value of `key`, which is put there if there is none; `key` is cloned only then.
+    pub fn get_or_default(&mut self, key: &K) -> &mut V
+    where
+        K: Clone,
+        V: Default,
+    {
+        match self.0.entry_ref(key) {
+            hashbrown::hash_map::EntryRef::Occupied(entry) => entry.into_mut(),
+            hashbrown::hash_map::EntryRef::Vacant(entry) => {
+                entry.insert_with_key(key.clone(), V::default())
+            }
+        }
+    }
+
+    /// Changes or removes the value of `key`: it stays if `keep` says so.
+    pub fn retain_one(&mut self, key: K, keep: impl FnOnce(&mut V) -> bool) {
+        if let Entry::Occupied(mut entry) = self.0.entry(key)
+            && !keep(entry.get_mut())
+        {
+            entry.remove();
+        }
+    }
+
+    /// How many keys are in it.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether it is empty.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<K, V> Default for Map<K, V> {
+    fn default() -> Self {
+        Map(HashMap::with_hasher(FixedState::default()))
+    }
+}
+
+impl<K, V> fmt::Debug for Map<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Map of {}", self.0.len())
+    }
+}

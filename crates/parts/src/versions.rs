@@ -1,0 +1,112 @@
+//! The committed versions of one key.
+
+use serde::{Deserialize, Serialize};
+use serried_model::{Value, Version};
+use smallvec::SmallVec;
+
+/// One value of one write of a transaction.
+///
+/// A transaction that is re-executed may write a key several times under its one version; the tag
+/// tells the values apart, and of two tags the greater is the later.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
+pub struct WriteId {
+    /// The transaction that wrote.
+    pub version: Version,
+    /// Which of its values.
+    pub tag: u32,
+}
+
+impl WriteId {
+    /// What every key holds before its first write.
+    pub const INITIAL: WriteId = WriteId { version: Version::INITIAL, tag: 0 };
+}
+
+/// A committed write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Committed {
+    /// Which write.
+    pub id: WriteId,
+    /// Its value, or `None` for a delete.
+    pub value: Option<Value>,
+}
+
+/// The committed versions of one key, in their order. Most keys have one, which needs no allocation.
+#[derive(Clone, Debug, Default)]
+pub struct Versions {
+    ascending: SmallVec<[Committed; 1]>,
+}
+
+impl Versions {
+    /// The latest one below `version`.
+    pub fn latest_before(&self, version: Version) -> Option<&Committed> {
+        let position = self.position(version);
+        self.ascending[..position].last()
+    }
+
+    /// The one that the transaction `version` wrote.
+    pub fn get(&self, version: Version) -> Option<&Committed> {
+        let found = self.ascending.get(self.position(version))?;
+        (found.id.version == version).then_some(found)
+    }
+
+    /// The latest of all.
+    pub fn latest(&self) -> Option<&Committed> {
+        self.ascending.last()
+    }
+
+    /// Adds one; false if that transaction's write is there already.
+    pub fn insert(&mut self, committed: Committed) -> bool {
+        let position = self.position(committed.id.version);
+        if self.ascending.get(position).is_some_and(|old| old.id.version == committed.id.version) {
+            return false;
+        }
+        self.ascending.insert(position, committed);
+        true
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ascending.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ascending.is_empty()
+    }
+
+    /// Where `version` is or would be. Nearly always at or near the end.
+    fn position(&self, version: Version) -> usize {
+        match self.ascending.last() {
+            Some(last) if last.id.version < version => self.ascending.len(),
+            _ => self.ascending.partition_point(|committed| committed.id.version < version),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serried_model::NodeId;
+
+    fn version(timestamp_us: u64) -> Version {
+        Version { timestamp_us, coordinator: NodeId(0) }
+    }
+
+    #[test]
+    fn a_read_finds_the_latest_version_below_its_own_whatever_the_order_of_arrival() {
+        let mut versions = Versions::default();
+        for timestamp in [5, 9, 2] {
+            let id = WriteId { version: version(timestamp), tag: 0 };
+            assert!(versions.insert(Committed { id, value: None }));
+            assert!(!versions.insert(Committed { id, value: Some(Value::default()) }));
+        }
+        let found = |reader| versions.latest_before(version(reader)).map(|c| c.id.version);
+        assert_eq!(found(2), None);
+        assert_eq!(found(3), Some(version(2)));
+        assert_eq!(found(9), Some(version(5)));
+        assert_eq!(found(99), Some(version(9)));
+        assert!(versions.get(version(5)).is_some() && versions.get(version(6)).is_none());
+    }
+}

@@ -1,0 +1,622 @@
+//! The client side: executes transactions, and decides on them (000 §4.2).
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Timestamp};
+use serried_model::{Key, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Version, Write};
+use serried_parts::{Map, VersionClock, WriteId};
+use smallvec::SmallVec;
+
+use super::message::{Contents, Decision, Message, Proposal, Read, TaggedWrite, Vote};
+use super::votes::{Tally, Votes};
+
+/// The view in which a transaction's own coordinator proposes.
+const OWN_VIEW: u32 = 0;
+/// A missing vote is waited for at least so long before a commit goes the slow way.
+const FAST_PATH_AT_LEAST: Duration = Duration::from_millis(2);
+/// Requests are repeated no less often than this.
+const REPEAT_AT_MOST: Duration = Duration::from_secs(1);
+/// How many decided transactions are kept to be repeated to replicas that have not acknowledged
+/// them. Beyond that the oldest is dropped: such a replica has been away for long.
+const UNACKNOWLEDGED_AT_MOST: usize = 1 << 14;
+/// How many of them are repeated at once.
+const REPEAT_DECISIONS: usize = 256;
+/// How many transactions whose session has gone are kept on trial for an abort.
+const ORPHANS_AT_MOST: usize = 1 << 12;
+
+/// The coordinator of one client's transactions, under Morty or MVTSO.
+#[derive(Debug)]
+pub struct Coordinator {
+    group: Group,
+    clock: VersionClock,
+    transactions: Map<Version, Transaction>,
+    versions: Map<TxnId, Version>,
+    unacknowledged: BTreeMap<Version, Decided>,
+    repeat_set: bool,
+    orphans: BTreeMap<Version, ()>,
+}
+
+/// A transaction that is not decided.
+#[derive(Debug)]
+struct Transaction {
+    /// Its session, unless that has gone.
+    session: Option<TxnId>,
+    reads: SmallVec<[ReadState; 4]>,
+    /// What was last written to each key, by whichever run; the tag is 0 for what was never sent.
+    writes: Vec<TaggedWrite>,
+    next_tag: u32,
+    /// The next execution to be prepared.
+    next_eid: u32,
+    /// Replicas that have been sent something.
+    touched: NodeSet,
+    phase: Phase,
+    /// When to repeat what has not been answered.
+    repeat_at: Timestamp,
+    repeated: u32,
+}
+
+#[derive(Debug)]
+struct ReadState {
+    key: Key,
+    /// What was found, once something was.
+    found: Option<WriteId>,
+    /// How many replicas have been asked.
+    asked: usize,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The program runs, and no execution is in the commit protocol.
+    Executing,
+    /// An execution is in the commit protocol.
+    Preparing(Attempt),
+    /// A decision on it is being made durable.
+    Finalizing(Attempt, Proposal),
+    /// One of its reads has changed, and the program was told and runs again. From here on it is
+    /// never proposed to commit it; the next Prepare abandons it.
+    Abandoned(Attempt),
+}
+
+/// An execution in the commit protocol.
+#[derive(Debug)]
+struct Attempt {
+    eid: u32,
+    contents: Arc<Contents>,
+    votes: Votes,
+    /// The replicas that have accepted the decision proposed in Finalize.
+    accepted: NodeSet,
+    /// The replicas that have accepted to abandon all earlier executions.
+    abandoned: NodeSet,
+    conflicts: SmallVec<[Key; 1]>,
+    /// The replicas have been told to abandon it.
+    told: bool,
+    prepared_at: Timestamp,
+}
+
+/// A decision that some replicas have not acknowledged.
+#[derive(Debug)]
+struct Decided {
+    eid: u32,
+    decision: Decision,
+    contents: Option<Arc<Contents>>,
+    missing: NodeSet,
+    repeat_at: Timestamp,
+    repeated: u32,
+}
+
+/// What a coordinator does by the clock.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Timer {
+    /// Repeat what a transaction waits for.
+    Repeat(Version),
+    /// Stop waiting for a vote that would save the Finalize phase.
+    FastPath(Version),
+    /// Repeat decisions that were not acknowledged.
+    RepeatDecisions,
+}
+
+type Cx<'a> = Context<'a, Coordinator>;
+
+impl Coordinator {
+    /// A coordinator for a client of `group`.
+    pub fn new(group: Group) -> Coordinator {
+        Coordinator {
+            group,
+            clock: VersionClock::default(),
+            transactions: Map::default(),
+            versions: Map::default(),
+            unacknowledged: BTreeMap::new(),
+            repeat_set: false,
+            orphans: BTreeMap::new(),
+        }
+    }
+
+    fn begin(&mut self, txn: TxnId, cx: &mut Cx) -> Version {
+        let version = self.clock.next(cx.id(), cx.clock());
+        let patience = patience(&self.group, 0);
+        let transaction = Transaction {
+            session: Some(txn),
+            reads: SmallVec::new(),
+            writes: Vec::new(),
+            next_tag: 1,
+            next_eid: 0,
+            touched: NodeSet::EMPTY,
+            phase: Phase::Executing,
+            repeat_at: cx.now() + patience,
+            repeated: 0,
+        };
+        self.transactions.insert(version, transaction);
+        self.versions.insert(txn, version);
+        cx.set_timer(Timer::Repeat(version), patience);
+        cx.output((txn, Output::Began(version)));
+        version
+    }
+
+    fn on_get(&mut self, version: Version, key: Key, cx: &mut Cx) {
+        let nearest = self.group.choice(0);
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        if transaction.reads.iter().any(|read| read.key == key) {
+            return; // Asked for by an earlier run; its answer is on the way.
+        }
+        transaction.reads.push(ReadState { key: key.clone(), found: None, asked: 1 });
+        transaction.touched.insert(nearest);
+        cx.send(nearest, Message::Get { version, key });
+        transaction.abandon_while_running(version, &self.group, cx);
+    }
+
+    fn on_put(&mut self, version: Version, write: Write, cx: &mut Cx) {
+        let all = self.group.all();
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        let (tag, changed) = transaction.tag(&write);
+        if changed {
+            transaction.touched = all;
+            let Write { key, value } = write;
+            cx.broadcast(all, Message::Put { version, key, tag, value });
+        }
+    }
+
+    fn on_commit(&mut self, version: Version, reads: Vec<Key>, writes: Vec<Write>, cx: &mut Cx) {
+        let all = self.group.all();
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        if let Phase::Finalizing(_, Proposal::Commit) = transaction.phase {
+            return; // Decided in the meantime; that run's reads had not changed after all.
+        }
+        if reads.is_empty() && writes.is_empty() && transaction.next_eid == 0 {
+            let decision = match transaction.touched.is_empty() {
+                true => None, // Nobody has heard of it.
+                false => Some(Decision::Abort),
+            };
+            self.conclude(version, decision, Outcome::Committed, cx);
+            return;
+        }
+        let found = |key: Key| {
+            let read = transaction.reads.iter().find(|read| read.key == key);
+            let write = read.and_then(|read| read.found);
+            Read { write: write.expect("a program does not end before its reads"), key }
+        };
+        let reads = reads.into_iter().map(found).collect();
+        let writes = writes.into_iter().map(|write| {
+            let (tag, _) = transaction.tag(&write);
+            TaggedWrite { key: write.key, tag, value: write.value }
+        });
+        let contents = Arc::new(Contents { writes: writes.collect(), reads });
+        let (eid, next_tag) = (transaction.next_eid, transaction.next_tag);
+        transaction.next_eid += 1;
+        transaction.touched = all;
+        transaction.phase = Phase::Preparing(Attempt {
+            eid,
+            contents: contents.clone(),
+            votes: Votes::default(),
+            accepted: NodeSet::EMPTY,
+            abandoned: NodeSet::EMPTY,
+            conflicts: SmallVec::new(),
+            told: false,
+            prepared_at: cx.now(),
+        });
+        cx.broadcast(all, Message::Prepare { version, eid, next_tag, contents });
+        let patience = patience(&self.group, 0);
+        self.postpone_repeat(version, patience, cx);
+    }
+
+    fn on_rollback(&mut self, version: Version, cx: &mut Cx) {
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        if transaction.next_eid == 0 {
+            // Nobody can have voted on it.
+            let decision = (!transaction.touched.is_empty()).then_some(Decision::Abort);
+            self.conclude(version, decision, Outcome::Aborted { conflicts: Vec::new() }, cx);
+            return;
+        }
+        // It is seen to its end even if nobody waits for that: others may wait for it.
+        if let Some(session) = transaction.session.take() {
+            self.versions.remove(&session);
+        }
+        self.orphans.insert(version, ());
+        if !matches!(transaction.phase, Phase::Finalizing(..)) {
+            self.finalize(version, Proposal::Abandon, cx);
+        }
+        if self.orphans.len() > ORPHANS_AT_MOST
+            && let Some((oldest, ())) = self.orphans.pop_first()
+        {
+            self.transactions.remove(&oldest);
+        }
+    }
+
+    fn on_get_reply(
+        &mut self,
+        version: Version,
+        new: ReadValue,
+        write: WriteId,
+        instead_of: Option<WriteId>,
+        cx: &mut Cx,
+    ) {
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        let Some(read) = transaction.reads.iter().position(|read| read.key == new.key) else {
+            return;
+        };
+        assert!(write.version < version, "{version} was given {write:?}, from its own future");
+        let output = match transaction.reads[read].found {
+            None => Output::Value(new),
+            // Newer than what it has, or what it has is withdrawn. Everything else is late.
+            Some(found) if write > found || instead_of == Some(found) => {
+                if matches!(transaction.phase, Phase::Finalizing(_, Proposal::Commit)) {
+                    return; // Too late to matter.
+                }
+                // Whether the current run has used the read, its session knows (000 §4.2,
+                // "Re-Execution": is the reply's history a prefix of the current one?).
+                if transaction.session.is_some() {
+                    transaction.rewind(&new.key);
+                }
+                Output::Rewind(new)
+            }
+            Some(_) => return,
+        };
+        transaction.reads[read].found = Some(write);
+        if let Some(session) = transaction.session {
+            cx.output((session, output));
+        }
+    }
+
+    fn on_prepare_reply(
+        &mut self,
+        from: NodeId,
+        version: Version,
+        eid: u32,
+        vote: Vote,
+        conflict: Option<Key>,
+        cx: &mut Cx,
+    ) {
+        let (replicas, majority) = (self.group.size(), self.group.majority());
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        let (Phase::Preparing(attempt) | Phase::Finalizing(attempt, _) | Phase::Abandoned(attempt)) =
+            &mut transaction.phase
+        else {
+            return;
+        };
+        if attempt.eid != eid {
+            return; // A vote on an execution that was abandoned since.
+        }
+        attempt.abandoned.insert(from);
+        attempt.votes.record(from, vote);
+        attempt.conflicts.extend(conflict.filter(|key| !attempt.conflicts.contains(key)));
+        let tally = attempt.votes.tally(replicas, majority);
+        let settled = attempt.abandoned.len() >= majority || eid == 0;
+        match (&transaction.phase, tally) {
+            // All votes are there after all, which is as good as having finalized it.
+            (Phase::Preparing(_) | Phase::Finalizing(_, Proposal::Commit), Tally::CommitFast) => {
+                self.conclude(version, Some(Decision::Commit), Outcome::Committed, cx);
+            }
+            (Phase::Preparing(_), Tally::CommitSlow) => {
+                self.finalize(version, Proposal::Commit, cx);
+            }
+            (Phase::Preparing(attempt), Tally::CommitUnlessMore) => {
+                let elapsed = cx.now().since(attempt.prepared_at);
+                cx.set_timer(Timer::FastPath(version), elapsed.max(FAST_PATH_AT_LEAST));
+            }
+            // Durable as it is, if the earlier executions' ends are; else that is what is missing.
+            (Phase::Preparing(_) | Phase::Finalizing(_, Proposal::Abandon), Tally::AbandonFast)
+                if settled =>
+            {
+                self.abort(version, cx)
+            }
+            (Phase::Preparing(_), Tally::AbandonFast | Tally::AbandonSlow) => {
+                self.finalize(version, Proposal::Abandon, cx);
+            }
+            _ => {}
+        }
+    }
+
+    /// Proposes a decision on the execution to all replicas.
+    fn finalize(&mut self, version: Version, proposal: Proposal, cx: &mut Cx) {
+        let all = self.group.all();
+        let patience = patience(&self.group, 0);
+        let transaction = self.transactions.get_mut(&version).expect("a transaction in progress");
+        let phase = core::mem::replace(&mut transaction.phase, Phase::Executing);
+        let (Phase::Preparing(mut attempt)
+        | Phase::Abandoned(mut attempt)
+        | Phase::Finalizing(mut attempt, _)) = phase
+        else {
+            unreachable!("{version} has no execution to finalize")
+        };
+        attempt.accepted = NodeSet::EMPTY;
+        let eid = attempt.eid;
+        transaction.phase = Phase::Finalizing(attempt, proposal);
+        let finalize = Message::Finalize { version, eid, view: OWN_VIEW, decision: proposal };
+        cx.broadcast(all, finalize);
+        self.postpone_repeat(version, patience, cx);
+    }
+
+    fn on_finalize_reply(
+        &mut self,
+        from: NodeId,
+        version: Version,
+        eid: u32,
+        view: u32,
+        cx: &mut Cx,
+    ) {
+        assert_eq!(view, OWN_VIEW, "{version}: nobody else proposes yet");
+        let majority = self.group.majority();
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        match &mut transaction.phase {
+            Phase::Finalizing(attempt, proposal) if attempt.eid == eid => {
+                attempt.accepted.insert(from);
+                if attempt.accepted.len() < majority {
+                    return;
+                }
+                match proposal {
+                    Proposal::Commit => {
+                        self.conclude(version, Some(Decision::Commit), Outcome::Committed, cx);
+                    }
+                    Proposal::Abandon => self.abort(version, cx),
+                }
+            }
+            // From a replica that suspended the Prepare: it has abandoned those before.
+            Phase::Preparing(attempt) | Phase::Finalizing(attempt, _) if attempt.eid == eid + 1 => {
+                attempt.abandoned.insert(from);
+            }
+            _ => {}
+        }
+    }
+
+    fn abort(&mut self, version: Version, cx: &mut Cx) {
+        let transaction = self.transactions.get(&version).expect("a transaction in progress");
+        let conflicts = match &transaction.phase {
+            Phase::Preparing(attempt) | Phase::Finalizing(attempt, _) => attempt.conflicts.to_vec(),
+            _ => Vec::new(),
+        };
+        self.conclude(version, Some(Decision::Abort), Outcome::Aborted { conflicts }, cx);
+    }
+
+    /// The transaction is over: tells its session, and the replicas if they have heard of it.
+    fn conclude(
+        &mut self,
+        version: Version,
+        decision: Option<Decision>,
+        outcome: Outcome,
+        cx: &mut Cx,
+    ) {
+        let transaction = self.transactions.remove(&version).expect("a transaction in progress");
+        if let Some(session) = transaction.session {
+            self.versions.remove(&session);
+            cx.output((session, Output::Outcome(outcome)));
+        }
+        self.orphans.remove(&version);
+        cx.cancel_timer(Timer::Repeat(version));
+        let Some(decision) = decision else { return };
+        let (eid, contents) = match transaction.phase {
+            Phase::Executing => (0, None),
+            Phase::Preparing(attempt)
+            | Phase::Finalizing(attempt, _)
+            | Phase::Abandoned(attempt) => {
+                cx.cancel_timer(Timer::FastPath(version));
+                (attempt.eid, (decision == Decision::Commit).then_some(attempt.contents))
+            }
+        };
+        let missing = transaction.touched;
+        cx.broadcast(missing, Message::Decide { version, eid, decision, contents: None });
+        let patience = patience(&self.group, 0);
+        let repeat_at = cx.now() + patience;
+        let decided = Decided { eid, decision, contents, missing, repeat_at, repeated: 0 };
+        self.unacknowledged.insert(version, decided);
+        if self.unacknowledged.len() > UNACKNOWLEDGED_AT_MOST {
+            self.unacknowledged.pop_first();
+        }
+        if !self.repeat_set {
+            self.repeat_set = true;
+            cx.set_timer(Timer::RepeatDecisions, patience);
+        }
+    }
+
+    fn on_acknowledge(&mut self, from: NodeId, versions: Vec<Version>) {
+        let from: NodeSet = [from].into_iter().collect();
+        for version in versions {
+            if let Some(decided) = self.unacknowledged.get_mut(&version) {
+                decided.missing = decided.missing.without(from);
+                if decided.missing.is_empty() {
+                    self.unacknowledged.remove(&version);
+                }
+            }
+        }
+    }
+
+    fn repeat_decisions(&mut self, cx: &mut Cx) {
+        self.repeat_set = !self.unacknowledged.is_empty();
+        if !self.repeat_set {
+            return;
+        }
+        let (now, first) = (cx.now(), patience(&self.group, 0));
+        let due = self.unacknowledged.iter_mut().filter(|(_, decided)| decided.repeat_at <= now);
+        for (version, decided) in due.take(REPEAT_DECISIONS) {
+            let &mut Decided { eid, decision, missing, .. } = decided;
+            let (version, contents) = (*version, decided.contents.clone());
+            cx.broadcast(missing, Message::Decide { version, eid, decision, contents });
+            decided.repeated += 1;
+            decided.repeat_at = now + patience(&self.group, decided.repeated);
+        }
+        cx.set_timer(Timer::RepeatDecisions, first);
+    }
+
+    /// Puts the time to repeat off, because something new was sent. The timer notices when it fires.
+    fn postpone_repeat(&mut self, version: Version, patience: Duration, cx: &mut Cx) {
+        if let Some(transaction) = self.transactions.get_mut(&version) {
+            transaction.repeat_at = cx.now() + patience;
+            transaction.repeated = 0;
+        }
+    }
+
+    /// Repeats whatever the transaction waits for, to those who have not answered.
+    fn repeat(&mut self, version: Version, cx: &mut Cx) {
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        let now = cx.now();
+        if now < transaction.repeat_at {
+            cx.set_timer(Timer::Repeat(version), transaction.repeat_at.since(now));
+            return;
+        }
+        let all = self.group.all();
+        for read in transaction.reads.iter_mut().filter(|read| read.found.is_none()) {
+            let replica = self.group.choice(read.asked);
+            read.asked += 1;
+            transaction.touched.insert(replica);
+            cx.send(replica, Message::Get { version, key: read.key.clone() });
+        }
+        match &transaction.phase {
+            Phase::Preparing(Attempt { eid, contents, votes, .. }) => {
+                let (eid, contents, next_tag) = (*eid, contents.clone(), transaction.next_tag);
+                let prepare = Message::Prepare { version, eid, next_tag, contents };
+                cx.broadcast(all.without(votes.voted()), prepare);
+            }
+            Phase::Finalizing(Attempt { eid, accepted, .. }, decision) => {
+                let (eid, decision) = (*eid, *decision);
+                let finalize = Message::Finalize { version, eid, view: OWN_VIEW, decision };
+                cx.broadcast(all.without(*accepted), finalize);
+            }
+            // Writes that were lost are in the Prepare.
+            Phase::Executing | Phase::Abandoned(_) => {}
+        }
+        transaction.repeated += 1;
+        let patience = patience(&self.group, transaction.repeated);
+        transaction.repeat_at = now + patience;
+        cx.set_timer(Timer::Repeat(version), patience);
+    }
+
+    fn give_up_fast_path(&mut self, version: Version, cx: &mut Cx) {
+        let (replicas, majority) = (self.group.size(), self.group.majority());
+        if let Some(transaction) = self.transactions.get(&version)
+            && let Phase::Preparing(attempt) = &transaction.phase
+            && attempt.votes.tally(replicas, majority) == Tally::CommitUnlessMore
+        {
+            self.finalize(version, Proposal::Commit, cx);
+        }
+    }
+}
+
+/// How long to wait for the answer to a request of `group` that was repeated `times` times before
+/// repeating it again.
+fn patience(group: &Group, times: u32) -> Duration {
+    let first = 2 * group.round_trip() + Duration::from_millis(100);
+    (first * (1 << times.min(10))).min(first.max(REPEAT_AT_MOST))
+}
+
+impl Transaction {
+    /// The tag of a write, and whether it is new: a value that the key had before keeps its tag.
+    fn tag(&mut self, write: &Write) -> (u32, bool) {
+        let tag = self.next_tag;
+        match self.writes.iter_mut().find(|old| old.key == write.key) {
+            Some(old) if old.value == write.value => return (old.tag, false),
+            Some(old) => {
+                old.value.clone_from(&write.value);
+                old.tag = tag;
+            }
+            None => {
+                let Write { key, value } = write.clone();
+                self.writes.push(TaggedWrite { key, tag, value });
+            }
+        }
+        self.next_tag += 1;
+        (tag, true)
+    }
+
+    /// A read of the execution in the commit protocol has changed, and its session is told.
+    fn rewind(&mut self, key: &Key) {
+        let rests_on_it = |attempt: &Attempt| attempt.contents.reads.iter().any(|r| r.key == *key);
+        self.phase = match core::mem::replace(&mut self.phase, Phase::Executing) {
+            Phase::Preparing(attempt) if rests_on_it(&attempt) => Phase::Abandoned(attempt),
+            Phase::Finalizing(mut attempt, Proposal::Abandon) if rests_on_it(&attempt) => {
+                attempt.told = true;
+                Phase::Abandoned(attempt)
+            }
+            phase => phase,
+        };
+    }
+
+    /// The program runs again and waits for a read that it has not made before. Until it ends, the
+    /// execution that was prepared only stands in others' way.
+    fn abandon_while_running(&mut self, version: Version, group: &Group, cx: &mut Cx) {
+        let Phase::Abandoned(attempt) = &mut self.phase else { return };
+        if core::mem::replace(&mut attempt.told, true) {
+            return;
+        }
+        let eid = attempt.eid;
+        let message = match attempt.votes.tally(group.size(), group.majority()) {
+            Tally::AbandonFast => {
+                Message::Decide { version, eid, decision: Decision::Abandon, contents: None }
+            }
+            _ => Message::Finalize { version, eid, view: OWN_VIEW, decision: Proposal::Abandon },
+        };
+        cx.broadcast(group.all(), message);
+    }
+}
+
+impl Actor for Coordinator {
+    type Message = Message;
+    type Timer = Timer;
+    type Record = ();
+    type Output = (TxnId, Output);
+
+    fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
+        match message {
+            Message::GetReply { version, key, write, value, instead_of } => {
+                let new = ReadValue { key, version: write.version, value };
+                self.on_get_reply(version, new, write, instead_of, cx);
+            }
+            Message::PrepareReply { version, eid, vote, conflict } => {
+                self.on_prepare_reply(from, version, eid, vote, conflict, cx);
+            }
+            Message::FinalizeReply { version, eid, view } => {
+                self.on_finalize_reply(from, version, eid, view, cx);
+            }
+            Message::Acknowledge { versions } => self.on_acknowledge(from, versions),
+            // For replicas.
+            Message::Get { .. }
+            | Message::Put { .. }
+            | Message::Prepare { .. }
+            | Message::Finalize { .. }
+            | Message::Decide { .. } => {}
+        }
+    }
+
+    fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
+        match timer {
+            Timer::Repeat(version) => self.repeat(version, cx),
+            Timer::FastPath(version) => self.give_up_fast_path(version, cx),
+            Timer::RepeatDecisions => self.repeat_decisions(cx),
+        }
+    }
+}
+
+impl Coordinate for Coordinator {
+    fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
+        let version = match self.versions.get(&txn) {
+            Some(version) => *version,
+            None if operation == Operation::Rollback => return,
+            None => self.begin(txn, cx),
+        };
+        match operation {
+            Operation::Get { key } => self.on_get(version, key, cx),
+            Operation::Put(write) => self.on_put(version, write, cx),
+            Operation::Commit { reads, writes } => self.on_commit(version, reads, writes, cx),
+            Operation::Rollback => self.on_rollback(version, cx),
+        }
+    }
+}

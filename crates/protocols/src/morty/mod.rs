@@ -1,0 +1,123 @@
+//! Morty: serializable transactions that are re-executed where others abort (000; 001 Chapter 3).
+//!
+//! ```text
+//! coordinator                      nearest replica        all replicas
+//!   | Get(ver, key) ------------------->|                      |
+//!   |<---------- GetReply(ver', val) ---|                      |
+//!   | Put(ver, key, val) ------------------------------------->|   while the program still runs
+//!   |<---------- GetReply(ver'', val) --|   a write was missed: the program runs again
+//!   | Prepare(ver, eid, reads, writes) ----------------------->|   waits for what was read, checks
+//!   |<------------------------------- PrepareReply(vote) ------|
+//!   | Finalize(ver, eid, view, decision) --------------------->|   only if the votes are no
+//!   |<------------------------------ FinalizeReply(view) ------|   durable decision (Table 1)
+//!   | Decide(ver, eid, decision) ----------------------------->|
+//!   |<------------------------------ Acknowledge(vers) --------|   many at once, lazily
+//! ```
+//!
+//! # Invariants
+//! - *One execution commits.* A Prepare of an execution abandons all earlier ones of its transaction
+//!   at the replica that takes it; the coordinator proposes nothing but Abandon for them from then
+//!   on, and each reply to the Prepare implies that the abandonment was accepted.
+//! - *Prepared means reserved.* From its vote to Commit until a decision, a replica votes for no
+//!   execution that would have been missed by, or would have missed, this one (Lemma A.2.3).
+//! - *Read validity.* A vote to Commit says that every read is a committed write, value and all.
+//! - *Votes are durable before they are sent,* and so are accepted decisions ([`Record`]).
+//!
+//! # Where this differs from the paper
+//! - *Values carry tags.* Where the paper compares values, this compares `(version, tag)`: each value
+//!   that a transaction writes under its version has its own tag, so a read set needs no values, and
+//!   a later value is told from an earlier one whatever order they arrive in. An unchanged write
+//!   keeps its tag and is not sent again.
+//! - *No FIFO links.* The paper assumes reliable, ordered delivery; here every message may be lost,
+//!   repeated or overtaken. A coordinator takes a GetReply only if it is newer than what it holds, or
+//!   says that what it holds is withdrawn (`instead_of`). Requests are repeated until answered.
+//! - *Decide is acknowledged*, in batches; the coordinator repeats it, with the execution's contents,
+//!   to a replica that does not. The paper leaves this to the links and to recovery.
+//! - *A Prepare brings the writes with it*, as in the paper, so a Put is sent only while the program
+//!   waits for something: a program that writes and ends has its writes travel once.
+//! - *Retraction.* A Prepare's write set is complete: a replica withdraws the transaction's other
+//!   uncommitted writes, and tells those who read them what they would find now.
+//! - *Abandoning and preparing are one message.* A Prepare of execution `eid` is the proposal to
+//!   abandon all before it, in view 0. A replica that has to suspend the Prepare acknowledges that
+//!   much at once with a FinalizeReply.
+//! - *A conflict with something committed is answered without waiting* for the transactions that were
+//!   read from: no wait can change such a vote. Missed writes are reported before waiting too.
+//! - *A vote that fails a read comes with what to read instead*, for dirty reads as for missed writes,
+//!   so that a coordinator re-executes where it would otherwise have to abort.
+//! - *`committed_reads` is compressed* to the latest reader of each version, and `prepared_writes` is
+//!   derived from the uncommitted writes: see `key_record.rs`.
+//! - *The coordinator waits for a missing vote* as long as the votes that it has took to arrive, and
+//!   only then goes the slow way: at worst that costs twice the best choice.
+//!
+//! Recovery of a dead coordinator's transactions (000 §4.3) and truncation (001 §3.3.4) are not here
+//! yet: a transaction whose client dies while it commits stays undecided, decided versions are kept,
+//! and views, which replicas check, are all 0.
+
+mod coordinator;
+mod key_record;
+mod message;
+mod replica;
+#[cfg(test)]
+mod tests;
+mod votes;
+
+pub use coordinator::Coordinator;
+pub use message::{Contents, Decision, Message, Proposal, Read, Record, TaggedWrite, Vote};
+pub use replica::Replica;
+
+use serried_actor::{Group, Protocol};
+use serried_model::Guarantee;
+
+/// What the two sides are built with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Whether a replica tells readers of writes that they missed. Without it this is MVTSO.
+    pub re_execution: bool,
+    /// Which checks a replica makes. All of them, but in tests that show what each is for.
+    pub checks: Checks,
+}
+
+/// The checks of the serializability validation (000 §4.2, "Prepare").
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Checks {
+    /// Check 1: the execution's reads missed no write.
+    pub missed_by_reads: bool,
+    /// Check 2: nobody else's read missed one of its writes.
+    pub missed_by_others: bool,
+    /// Check 3: what it read is what was committed.
+    pub dirty_reads: bool,
+}
+
+impl Checks {
+    /// All of them.
+    pub const ALL: Checks =
+        Checks { missed_by_reads: true, missed_by_others: true, dirty_reads: true };
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { re_execution: true, checks: Checks::ALL }
+    }
+}
+
+/// The protocol.
+#[derive(Debug)]
+pub struct Morty;
+
+impl Protocol for Morty {
+    const NAME: &'static str = "morty";
+    const SUMMARY: &'static str =
+        "re-executes transactions that missed a write, instead of aborting";
+    const GUARANTEE: Guarantee = Guarantee::Serializable;
+    type Message = Message;
+    type Coordinator = Coordinator;
+    type Replica = Replica;
+
+    fn coordinator(group: Group) -> Coordinator {
+        Coordinator::new(group)
+    }
+
+    fn replica(group: Group) -> Replica {
+        Replica::new(group, Options::default())
+    }
+}

@@ -1,0 +1,109 @@
+//! How votes become a decision (000 Table 1).
+
+use serried_actor::NodeSet;
+use serried_model::NodeId;
+
+use super::message::Vote;
+
+/// The votes on one execution, one per replica.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Votes {
+    commit: NodeSet,
+    tentative: NodeSet,
+    last: NodeSet,
+}
+
+/// What the votes so far allow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tally {
+    /// Nothing yet.
+    Undecided,
+    /// Commit, durably: all replicas voted for it.
+    CommitFast,
+    /// Commit, once it is made durable by Finalize. Votes are missing that could make it so at once.
+    CommitUnlessMore,
+    /// Commit, once it is made durable by Finalize.
+    CommitSlow,
+    /// Abandon, durably: some replica saw a conflict with something committed, so no majority can
+    /// ever vote to commit.
+    AbandonFast,
+    /// Abandon, once it is made durable by Finalize.
+    AbandonSlow,
+}
+
+impl Votes {
+    /// Counts a vote. A replica votes once; a repeated message changes nothing.
+    pub fn record(&mut self, replica: NodeId, vote: Vote) {
+        if self.voted().contains(replica) {
+            return;
+        }
+        match vote {
+            Vote::Commit => self.commit.insert(replica),
+            Vote::AbandonTentative => self.tentative.insert(replica),
+            Vote::AbandonFinal => self.last.insert(replica),
+        };
+    }
+
+    /// Who has voted.
+    pub fn voted(&self) -> NodeSet {
+        [self.commit, self.tentative, self.last].into_iter().flat_map(NodeSet::iter).collect()
+    }
+
+    /// What the votes of `2f + 1` replicas come to so far, with `majority` being `f + 1`.
+    pub fn tally(&self, replicas: usize, majority: usize) -> Tally {
+        let missing = replicas - self.voted().len();
+        match self.commit.len() {
+            commits if commits == replicas => Tally::CommitFast,
+            _ if !self.last.is_empty() => Tally::AbandonFast,
+            commits if commits >= majority && self.tentative.is_empty() && missing > 0 => {
+                Tally::CommitUnlessMore
+            }
+            commits if commits >= majority => Tally::CommitSlow,
+            commits if commits + missing < majority => Tally::AbandonSlow,
+            _ => Tally::Undecided,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Vote::{AbandonFinal as F, AbandonTentative as T, Commit as C};
+
+    #[test]
+    fn votes_decide_as_in_table_1() {
+        let tally = |votes: &[Vote], replicas: usize| {
+            let mut counted = Votes::default();
+            for (replica, vote) in votes.iter().enumerate() {
+                counted.record(NodeId(replica as u64), *vote);
+            }
+            counted.tally(replicas, replicas / 2 + 1)
+        };
+        assert_eq!(tally(&[], 3), Tally::Undecided);
+        assert_eq!(tally(&[C], 3), Tally::Undecided);
+        assert_eq!(tally(&[C, C], 3), Tally::CommitUnlessMore);
+        assert_eq!(tally(&[C, C, C], 3), Tally::CommitFast);
+        assert_eq!(tally(&[T, C, C], 3), Tally::CommitSlow);
+        assert_eq!(tally(&[T], 3), Tally::Undecided);
+        assert_eq!(tally(&[T, C], 3), Tally::Undecided);
+        assert_eq!(tally(&[T, T], 3), Tally::AbandonSlow);
+        assert_eq!(tally(&[T, T, C], 3), Tally::AbandonSlow);
+        assert_eq!(tally(&[F], 3), Tally::AbandonFast);
+        assert_eq!(tally(&[T, C, F], 3), Tally::AbandonFast);
+        assert_eq!(tally(&[C, C, C, T], 5), Tally::CommitSlow);
+        assert_eq!(tally(&[C, C, C], 5), Tally::CommitUnlessMore);
+        assert_eq!(tally(&[C, C, T, T], 5), Tally::Undecided);
+        assert_eq!(tally(&[C, T, T, T], 5), Tally::AbandonSlow);
+        assert_eq!(tally(&[C], 1), Tally::CommitFast);
+    }
+
+    #[test]
+    fn a_replica_votes_once() {
+        let mut votes = Votes::default();
+        for _ in 0..3 {
+            votes.record(NodeId(0), C);
+        }
+        votes.record(NodeId(0), F);
+        assert_eq!(votes.tally(3, 2), Tally::Undecided);
+    }
+}

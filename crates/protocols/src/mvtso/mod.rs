@@ -1,0 +1,31 @@
+//! MVTSO: multi-version timestamp ordering, replicated (000 §5, "Baselines").
+//!
+//! It is Morty without re-execution: a replica does not tell readers of writes that they missed, so
+//! such a transaction is aborted when it is validated, and starts over.
+
+use serried_actor::{Group, Protocol};
+use serried_model::Guarantee;
+
+use crate::morty::{Coordinator, Message, Options, Replica};
+
+/// The protocol.
+#[derive(Debug)]
+pub struct Mvtso;
+
+impl Protocol for Mvtso {
+    const NAME: &'static str = "mvtso";
+    const SUMMARY: &'static str =
+        "multi-version timestamp ordering: aborts transactions that missed a write";
+    const GUARANTEE: Guarantee = Guarantee::Serializable;
+    type Message = Message;
+    type Coordinator = Coordinator;
+    type Replica = Replica;
+
+    fn coordinator(group: Group) -> Coordinator {
+        Coordinator::new(group)
+    }
+
+    fn replica(group: Group) -> Replica {
+        Replica::new(group, Options { re_execution: false, ..Options::default() })
+    }
+}
