@@ -1,6 +1,7 @@
 //! A keyspace: where transactions are run.
 
 use core::future::Future;
+use core::pin::Pin;
 use std::sync::Arc;
 
 use serried_actor::Timestamp;
@@ -13,6 +14,10 @@ use crate::program::{Closure, Program};
 use crate::{
     Abort, Alarm, Committed, Error, Footprint, Next, Port, Step, TransactOptions, Transaction,
 };
+
+/// A transaction in progress. It is boxed so that programs can borrow from the task that runs them,
+/// and the task can still be spawned.
+pub type Transacting<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 /// A keyspace as a client sees it. Cheap to clone; works from many tasks at once.
 #[derive(Clone)]
@@ -58,27 +63,29 @@ impl Keyspace {
     ///
     /// # Errors
     /// See [`Error`]. Only [`Error::Unknown`] leaves open whether the transaction took effect.
-    pub async fn transact<T, F, Fut>(&self, program: F) -> Result<Committed<T>, Error>
+    pub fn transact<'a, T, F, Fut>(&'a self, program: F) -> Transacting<'a, Committed<T>>
     where
-        F: Fn(Transaction) -> Fut + Send + Sync,
-        Fut: Future<Output = Result<T, Abort>> + Send,
+        T: Send + 'a,
+        F: Fn(Transaction) -> Fut + Send + Sync + 'a,
+        Fut: Future<Output = Result<T, Abort>> + Send + 'a,
     {
-        Ok(self.run(Closure::new(program)).await?.0)
+        Box::pin(async move { Ok(self.run(Closure::new(program)).await?.0) })
     }
 
     /// The same, and returns what the transaction read and wrote.
     ///
     /// # Errors
     /// As [`Keyspace::transact`].
-    pub async fn transact_recorded<T, F, Fut>(
-        &self,
+    pub fn transact_recorded<'a, T, F, Fut>(
+        &'a self,
         program: F,
-    ) -> Result<(Committed<T>, Footprint), Error>
+    ) -> Transacting<'a, (Committed<T>, Footprint)>
     where
-        F: Fn(Transaction) -> Fut + Send + Sync,
-        Fut: Future<Output = Result<T, Abort>> + Send,
+        T: Send + 'a,
+        F: Fn(Transaction) -> Fut + Send + Sync + 'a,
+        Fut: Future<Output = Result<T, Abort>> + Send + 'a,
     {
-        self.run(Closure::new(program)).await
+        Box::pin(self.run(Closure::new(program)))
     }
 
     /// Runs a program that is written as continuations: `first` makes the first step, and each
@@ -87,13 +94,13 @@ impl Keyspace {
     ///
     /// # Errors
     /// As [`Keyspace::transact`].
-    pub async fn transact_in_steps<C, T, F>(&self, first: F) -> Result<Committed<T>, Error>
+    pub fn transact_in_steps<'a, C, T, F>(&'a self, first: F) -> Transacting<'a, Committed<T>>
     where
-        C: Clone + Send,
-        T: Send,
-        F: Fn(&Step) -> Next<C, T> + Send + Sync,
+        C: Clone + Send + 'a,
+        T: Send + 'a,
+        F: Fn(&Step) -> Next<C, T> + Send + Sync + 'a,
     {
-        Ok(self.run(Steps::new(first)).await?.0)
+        Box::pin(async move { Ok(self.run(Steps::new(first)).await?.0) })
     }
 
     /// Reads one key in a transaction of its own.

@@ -30,7 +30,7 @@ pub use attempt::Attempt;
 pub use continuation::{Next, Step};
 pub use error::Error;
 pub use execution::{Committed, Footprint};
-pub use keyspace::Keyspace;
+pub use keyspace::{Keyspace, Transacting};
 pub use options::{Backoff, TransactOptions};
 pub use port::{Alarm, Port};
 pub use switchboard::{Full, Switchboard};

@@ -1,1 +1,418 @@
+//! The session against a coordinator that is played by hand.
 
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serried_actor::Timestamp;
+use serried_model::{
+    Key, Limits, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Value, Version,
+};
+
+use crate::{
+    Abort, Attempt, Error, Full, Keyspace, Next, Port, Step, Switchboard, TransactOptions,
+};
+
+/// A coordinator that writes down what it is asked, and a clock that is moved by hand.
+struct Script {
+    switchboard: Mutex<Switchboard>,
+    asked: Mutex<Vec<(TxnId, Operation)>>,
+    now: AtomicU64,
+}
+
+impl Port for Script {
+    fn open(&self, attempt: &Arc<Attempt>, waker: &Waker) -> Result<TxnId, Full> {
+        self.switchboard.lock().unwrap().open(attempt, waker)
+    }
+
+    fn submit(&self, txn: TxnId, operations: &mut Vec<Operation>) {
+        self.asked.lock().unwrap().extend(operations.drain(..).map(|operation| (txn, operation)));
+    }
+
+    fn close(&self, txn: TxnId) {
+        self.switchboard.lock().unwrap().close(txn);
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(self.now.load(Ordering::Relaxed))
+    }
+
+    fn set_alarm(&self, at: Timestamp, waker: Waker) -> u64 {
+        self.switchboard.lock().unwrap().set_alarm(at, waker)
+    }
+
+    fn cancel_alarm(&self, at: Timestamp, alarm: u64) {
+        self.switchboard.lock().unwrap().cancel_alarm(at, alarm);
+    }
+
+    fn random(&self) -> u64 {
+        u64::MAX
+    }
+}
+
+impl Script {
+    fn new() -> (Arc<Script>, Keyspace) {
+        let switchboard = Mutex::new(Switchboard::new(2));
+        let script = Script { switchboard, asked: Mutex::default(), now: AtomicU64::new(0) };
+        let script = Arc::new(script);
+        let limits = Limits { value_bytes: 8, ..Limits::default() };
+        (script.clone(), Keyspace::new(script, limits))
+    }
+
+    /// What was asked since the last call, one line each.
+    fn asked(&self) -> Vec<String> {
+        let line = |operation| match operation {
+            Operation::Get { key } => format!("get {key}"),
+            Operation::Put(write) => format!("put {} {:?}", write.key, write.value),
+            Operation::Commit { reads, writes } => {
+                let writes: Vec<_> = writes.iter().map(|w| (&w.key, &w.value)).collect();
+                format!("commit {reads:?} {writes:?}")
+            }
+            Operation::Rollback => "rollback".to_string(),
+        };
+        let asked = core::mem::take(&mut *self.asked.lock().unwrap());
+        asked.into_iter().map(|(_, operation)| line(operation)).collect()
+    }
+
+    fn tell(&self, txn: u64, output: Output) {
+        let switchboard = self.switchboard.lock().unwrap();
+        // The first transaction is the first in the first place, the second in the same place.
+        switchboard.deliver(TxnId((txn + 1) << 32), output);
+    }
+
+    fn advance(&self, duration: Duration) {
+        let now = self.now.fetch_add(duration.as_nanos() as u64, Ordering::Relaxed);
+        self.switchboard.lock().unwrap().ring(Timestamp(now + duration.as_nanos() as u64));
+    }
+}
+
+fn version(timestamp_us: u64) -> Version {
+    Version { timestamp_us, coordinator: NodeId(0) }
+}
+
+fn read(key: &str, at: u64, value: &str) -> ReadValue {
+    let value = (!value.is_empty()).then(|| Value::from(value));
+    ReadValue { key: Key::from(key), version: version(at), value }
+}
+
+fn poll<T>(future: &mut Pin<Box<impl Future<Output = T>>>) -> Poll<T> {
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn text(value: Option<Value>) -> String {
+    value.map_or("nothing".to_string(), |value| value.to_string())
+}
+
+#[test]
+fn a_rewound_program_runs_again_from_memory_and_sends_only_for_what_is_new() {
+    let (script, keyspace) = Script::new();
+    let runs = AtomicU32::new(0);
+    let mut transaction = Box::pin(keyspace.transact_recorded(|tx| {
+        runs.fetch_add(1, Ordering::Relaxed);
+        async move {
+            let a = text(tx.get("a").await?);
+            let b = text(tx.get("b").await?);
+            if a == "2" {
+                tx.get("c").await?;
+            }
+            tx.put("b", "w");
+            Ok(a + &b)
+        }
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), ["get a"]);
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("a", 1, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Value(read("b", 2, "")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), ["get b", "commit [\"a\", \"b\"] [(\"b\", Some(\"w\"))]"]);
+
+    script.tell(0, Output::Rewind(read("a", 3, "2")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), ["get c"]);
+    script.tell(0, Output::Value(read("c", 1, "")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), ["commit [\"a\", \"b\", \"c\"] [(\"b\", Some(\"w\"))]"]);
+
+    script.tell(0, Output::Outcome(Outcome::Committed));
+    let Poll::Ready(Ok((committed, footprint))) = poll(&mut transaction) else { panic!() };
+    assert_eq!(committed.value, "2nothing");
+    assert_eq!(
+        (committed.version, committed.attempts, committed.re_executions),
+        (version(9), 1, 1)
+    );
+    assert_eq!(runs.load(Ordering::Relaxed), 2);
+    assert_eq!(footprint.reads[0], read("a", 3, "2"));
+    assert_eq!(footprint.reads_sent_by_re_executions, 1);
+}
+
+#[test]
+fn a_read_that_has_the_same_value_from_another_version_is_committed_again_without_a_run() {
+    let (script, keyspace) = Script::new();
+    let runs = AtomicU32::new(0);
+    let mut transaction = Box::pin(keyspace.transact(|tx| {
+        runs.fetch_add(1, Ordering::Relaxed);
+        async move { tx.get("a").await }
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("a", 1, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    script.asked();
+    script.tell(0, Output::Rewind(read("a", 2, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), ["commit [\"a\"] []"]);
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_change_of_a_read_that_the_current_run_has_not_made_does_not_disturb_it() {
+    let (script, keyspace) = Script::new();
+    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+        if tx.get("a").await?.is_some() {
+            tx.get("b").await?;
+        }
+        tx.get("c").await
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Value(read("a", 1, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Rewind(read("a", 2, "")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), ["get a", "get b", "get c"]);
+    script.tell(0, Output::Value(read("b", 1, "1")));
+    script.tell(0, Output::Rewind(read("b", 2, "2")));
+    script.tell(0, Output::Value(read("c", 1, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), ["commit [\"a\", \"c\"] []"]);
+}
+
+#[test]
+fn writes_are_announced_when_the_program_waits_and_read_back_before_that() {
+    let (script, keyspace) = Script::new();
+    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+        tx.put("a", "1");
+        tx.delete("b");
+        tx.put("a", "2");
+        assert_eq!(text(tx.get("a").await?), "2");
+        assert_eq!(tx.get("b").await?, None);
+        tx.get("c").await
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    let asked = script.asked();
+    assert!(asked.contains(&"put a Some(\"2\")".to_string()), "{asked:?}");
+    assert!(asked.contains(&"put b None".to_string()), "{asked:?}");
+    assert_eq!(asked.last().unwrap(), "get c");
+}
+
+#[test]
+fn an_aborted_attempt_is_tried_again_after_a_backoff_until_the_budget_is_spent() {
+    let (script, keyspace) = Script::new();
+    let options = TransactOptions { attempts: 2, ..TransactOptions::default() };
+    let keyspace = keyspace.with_options(options);
+    let mut transaction = Box::pin(keyspace.put("a", "1"));
+    for attempt in 0..2 {
+        assert!(poll(&mut transaction).is_pending());
+        assert_eq!(script.asked(), ["commit [] [(\"a\", Some(\"1\"))]"]);
+        let conflicts = vec![Key::from("a")];
+        script.tell(attempt, Output::Outcome(Outcome::Aborted { conflicts }));
+        if attempt == 0 {
+            assert!(poll(&mut transaction).is_pending());
+            assert_eq!(script.asked(), [] as [&str; 0], "it waits");
+            script.advance(Duration::from_millis(1));
+        }
+    }
+    let Poll::Ready(Err(error)) = poll(&mut transaction) else { panic!() };
+    assert_eq!(error.to_string(), "2 attempts were all aborted, in conflict over `a`");
+}
+
+#[derive(Debug, thiserror::Error, PartialEq)]
+#[error("only {0} left")]
+struct Insufficient(u32);
+
+#[test]
+fn the_programs_own_error_is_returned_untouched_once_what_it_read_is_committed() {
+    let (script, keyspace) = Script::new();
+    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+        tx.put("a", "1");
+        tx.get("a").await?;
+        tx.get("b").await?;
+        Err::<(), _>(Insufficient(3).into())
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("b", 1, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked().last().unwrap(), "commit [\"b\"] []");
+    script.tell(0, Output::Outcome(Outcome::Committed));
+    let Poll::Ready(Err(error)) = poll(&mut transaction) else { panic!() };
+    assert_eq!(error.application::<Insufficient>(), Some(&Insufficient(3)));
+}
+
+#[test]
+fn an_error_that_rests_on_no_read_is_returned_at_once_and_the_transaction_rolled_back() {
+    let (script, keyspace) = Script::new();
+    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+        tx.put("a", "1");
+        Err::<(), _>(Abort::new("no"))
+    }));
+    assert!(matches!(poll(&mut transaction), Poll::Ready(Err(Error::Application(_)))));
+    assert_eq!(script.asked(), ["rollback"]);
+    assert_eq!(script.switchboard.lock().unwrap().open_attempts(), 0);
+}
+
+#[test]
+fn a_transaction_that_is_dropped_or_panics_is_rolled_back() {
+    let (script, keyspace) = Script::new();
+    let mut dropped = Box::pin(keyspace.get("a"));
+    assert!(poll(&mut dropped).is_pending());
+    drop(dropped);
+    assert_eq!(script.asked(), ["get a", "rollback"]);
+
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+            tx.put("a", "1");
+            if tx.get("a").await?.is_some() {
+                panic!("by the program");
+            }
+            Ok(())
+        }));
+        poll(&mut transaction).is_pending()
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(script.asked(), ["rollback"]);
+    assert_eq!(script.switchboard.lock().unwrap().open_attempts(), 0);
+}
+
+#[test]
+fn past_the_deadline_a_read_is_unavailable_and_a_commit_is_unknown() {
+    let (script, keyspace) = Script::new();
+    let deadline = keyspace.options().deadline;
+    let mut reading = Box::pin(keyspace.get("a"));
+    assert!(poll(&mut reading).is_pending());
+    script.advance(deadline);
+    let Poll::Ready(Err(error)) = poll(&mut reading) else { panic!() };
+    assert!(matches!(error, Error::Unavailable { .. }));
+    assert!(error.to_string().contains("the value of `a`"), "{error}");
+
+    let mut writing = Box::pin(keyspace.put("a", "1"));
+    assert!(poll(&mut writing).is_pending());
+    script.tell(1, Output::Began(version(9)));
+    script.advance(deadline);
+    let Poll::Ready(Err(error)) = poll(&mut writing) else { panic!() };
+    assert!(matches!(error, Error::Unknown { txn, .. } if txn == version(9)));
+    assert_eq!(script.asked().last().unwrap(), "rollback");
+}
+
+#[test]
+fn what_is_too_large_fails_before_anything_is_sent() {
+    let (script, keyspace) = Script::new();
+    let mut large_value = Box::pin(keyspace.put("a", "123456789"));
+    let Poll::Ready(Err(error)) = poll(&mut large_value) else { panic!() };
+    assert_eq!(error.to_string(), "value too large at key `a`: 9 bytes, the limit is 8");
+    let mut large_key = Box::pin(keyspace.get(vec![b'k'; 9000]));
+    let Poll::Ready(Err(error)) = poll(&mut large_key) else { panic!() };
+    assert!(matches!(error, Error::TooLarge(_)));
+    assert_eq!(script.asked(), ["rollback", "rollback"]);
+}
+
+#[test]
+fn more_transactions_than_there_are_places_wait_for_one() {
+    let (script, keyspace) = Script::new();
+    let mut transactions: Vec<_> = (0..3).map(|_| Box::pin(keyspace.get("a"))).collect();
+    for transaction in &mut transactions {
+        assert!(poll(transaction).is_pending());
+    }
+    assert_eq!(script.asked(), ["get a", "get a"]);
+    drop(transactions.remove(0));
+    assert!(poll(&mut transactions[1]).is_pending());
+    assert_eq!(script.asked(), ["rollback", "get a"]);
+}
+
+#[test]
+fn continuations_go_on_from_the_read_that_changed_with_the_context_as_it_was() {
+    let (script, keyspace) = Script::new();
+    let prefixes = AtomicU32::new(0);
+    let first = |step: &Step| {
+        prefixes.fetch_add(1, Ordering::Relaxed);
+        step.put("log", "start");
+        step.get(String::from("c"), "a", |step, context, a| {
+            step.put("seen", text(a));
+            step.get(context + "!", "b", |step, context, b| {
+                step.put("b", text(b));
+                Next::Commit(context)
+            })
+        })
+    };
+    let mut transaction = Box::pin(keyspace.transact_in_steps(first));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("a", 1, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Value(read("b", 1, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    script.asked();
+    for (key, value, commit) in [
+        ("b", "2", "[(\"log\", Some(\"start\")), (\"seen\", Some(\"1\")), (\"b\", Some(\"2\"))]"),
+        ("a", "3", "[(\"log\", Some(\"start\")), (\"seen\", Some(\"3\")), (\"b\", Some(\"2\"))]"),
+    ] {
+        script.tell(0, Output::Rewind(read(key, 2, value)));
+        assert!(poll(&mut transaction).is_pending());
+        assert_eq!(script.asked(), [format!("commit [\"a\", \"b\"] {commit}")]);
+    }
+    script.tell(0, Output::Outcome(Outcome::Committed));
+    let Poll::Ready(Ok(committed)) = poll(&mut transaction) else { panic!() };
+    assert_eq!((committed.value.as_str(), committed.re_executions), ("c!", 2));
+    assert_eq!(prefixes.load(Ordering::Relaxed), 1, "the beginning ran once");
+}
+
+#[test]
+fn a_transaction_can_be_spawned_onto_any_thread() {
+    fn sendable<T: Send>(value: T) -> T {
+        value
+    }
+    let (_, keyspace) = Script::new();
+    drop(sendable(keyspace.transact(|tx| async move { tx.get("a").await })));
+    let ks = keyspace.clone();
+    let a = async move {
+        let k = Key::from("a");
+        let kr = &k;
+        ks.transact(|tx| async move { tx.get(kr).await }).await
+    };
+    drop(sendable(a));
+    let ks = keyspace.clone();
+    let b = async move {
+        let k = Key::from("a");
+        ks.transact(|tx| {
+            let k = &k;
+            async move { tx.get(k).await }
+        })
+        .await
+    };
+    drop(sendable(b));
+    let ks = keyspace.clone();
+    let c = async move {
+        let k = Key::from("a");
+        let v = Value::from("a");
+        let (k, v) = (&k, &v);
+        ks.transact(|tx| async move {
+            tx.put(k, v);
+            Ok(())
+        })
+        .await
+    };
+    drop(sendable(c));
+    let ks = keyspace.clone();
+    let d = async move {
+        let keys = vec![Key::from("a")];
+        let keys = &keys;
+        ks.transact(|tx| async move { tx.get_many(keys).await }).await
+    };
+    drop(sendable(d));
+    let owned = async move { keyspace.put("a", "1").await };
+    drop(sendable(owned));
+}

@@ -451,6 +451,17 @@ impl Replica {
     }
 }
 
+#[cfg(test)]
+impl Replica {
+    pub(super) fn record(&self, key: &Key) -> Option<&KeyRecord> {
+        self.keys.get(key)
+    }
+
+    pub(super) fn undecided(&self) -> usize {
+        self.transactions.len()
+    }
+}
+
 impl Actor for Replica {
     type Message = Message;
     type Timer = Timer;

@@ -7,7 +7,7 @@ use super::message::Vote;
 
 /// The votes on one execution, one per replica.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Votes {
+pub(super) struct Votes {
     commit: NodeSet,
     tentative: NodeSet,
     last: NodeSet,
@@ -15,7 +15,7 @@ pub struct Votes {
 
 /// What the votes so far allow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Tally {
+pub(super) enum Tally {
     /// Nothing yet.
     Undecided,
     /// Commit, durably: all replicas voted for it.
@@ -33,7 +33,7 @@ pub enum Tally {
 
 impl Votes {
     /// Counts a vote. A replica votes once; a repeated message changes nothing.
-    pub fn record(&mut self, replica: NodeId, vote: Vote) {
+    pub(super) fn record(&mut self, replica: NodeId, vote: Vote) {
         if self.voted().contains(replica) {
             return;
         }
@@ -45,12 +45,12 @@ impl Votes {
     }
 
     /// Who has voted.
-    pub fn voted(&self) -> NodeSet {
+    pub(super) fn voted(&self) -> NodeSet {
         [self.commit, self.tentative, self.last].into_iter().flat_map(NodeSet::iter).collect()
     }
 
     /// What the votes of `2f + 1` replicas come to so far, with `majority` being `f + 1`.
-    pub fn tally(&self, replicas: usize, majority: usize) -> Tally {
+    pub(super) fn tally(&self, replicas: usize, majority: usize) -> Tally {
         let missing = replicas - self.voted().len();
         match self.commit.len() {
             commits if commits == replicas => Tally::CommitFast,

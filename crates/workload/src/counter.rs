@@ -1,0 +1,54 @@
+//! Counters that everybody increments.
+
+use rand::RngExt;
+use rand_pcg::Pcg64Mcg;
+use serried_history::{MicroOperation, ReadResult};
+use serried_model::{Key, Value};
+use serried_session::Transaction;
+
+use crate::number;
+use crate::retwis::fill;
+use crate::workload::{Parameters, Plan, Run, Workload};
+
+/// Each transaction reads one counter and writes it one higher: as contended as can be.
+#[derive(Debug)]
+pub struct Counter {
+    counters: u64,
+}
+
+impl Counter {
+    /// One counter if nothing else is said.
+    pub fn new(parameters: &Parameters) -> Counter {
+        Counter { counters: parameters.keys.unwrap_or(1).max(1) }
+    }
+}
+
+impl Workload for Counter {
+    fn name(&self) -> &'static str {
+        "counter"
+    }
+
+    fn plan(&self, _: u64, random: &mut Pcg64Mcg) -> Plan {
+        let key = random.random_range(0..self.counters);
+        vec![
+            MicroOperation::Read { key, result: ReadResult::Pending },
+            MicroOperation::Write { key, value: None },
+        ]
+    }
+
+    fn run<'a>(&'a self, plan: &'a Plan, transaction: Transaction, record: bool) -> Run<'a> {
+        Box::pin(async move {
+            let MicroOperation::Read { key, .. } = plan[0] else {
+                unreachable!("a counter is read first")
+            };
+            let old = transaction.get(number::key(key, 8)).await?;
+            let count = old.as_ref().map_or(0, number::number);
+            transaction.put(number::key(key, 8), number::value(count + 1, 8));
+            Ok(if record { fill(plan, &[old]) } else { Vec::new() })
+        })
+    }
+
+    fn initial(&self, i: u64) -> Option<(Key, Value)> {
+        (i < self.counters).then(|| (number::key(i, 8), number::value(0, 8)))
+    }
+}

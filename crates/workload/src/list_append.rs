@@ -1,0 +1,112 @@
+//! Lists that are appended to and read: a history from which the order of all writes can be told.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rand::RngExt;
+use rand_distr::{Distribution, Zipf};
+use rand_pcg::Pcg64Mcg;
+use serried_history::{MicroOperation, ReadResult};
+use serried_model::{Key, Value};
+use serried_session::Transaction;
+
+use crate::number;
+use crate::workload::{Parameters, Plan, Run, Workload};
+
+/// A list that has grown so long is left alone, and another takes its place.
+const LONGEST: u64 = 64;
+
+/// Transactions of one to four operations, each an append of a number that is used only once or a
+/// read of the whole list.
+#[derive(Debug)]
+pub struct ListAppend {
+    keys: u64,
+    popularity: Zipf<f64>,
+    appended: Vec<AtomicU64>,
+    elements: AtomicU64,
+}
+
+impl ListAppend {
+    /// Eight lists at a time if nothing else is said.
+    pub fn new(parameters: &Parameters) -> ListAppend {
+        let keys = parameters.keys.unwrap_or(8).max(1);
+        let popularity = Zipf::new(keys as f64, parameters.theta.max(0.0));
+        ListAppend {
+            keys,
+            popularity: popularity.expect("a positive number of keys and an exponent from 0 on"),
+            appended: (0..keys).map(|_| AtomicU64::new(0)).collect(),
+            elements: AtomicU64::new(1),
+        }
+    }
+}
+
+impl ListAppend {
+    fn operation(&self, random: &mut Pcg64Mcg) -> MicroOperation {
+        let place = self.popularity.sample(random) as u64 - 1;
+        let append = random.random_range(0..2) == 0;
+        let appended = &self.appended[place as usize];
+        let count = appended.fetch_add(u64::from(append), Ordering::Relaxed);
+        let key = place + self.keys * (count / LONGEST);
+        if append {
+            let element = self.elements.fetch_add(1, Ordering::Relaxed);
+            MicroOperation::Append { key, element }
+        } else {
+            MicroOperation::Read { key, result: ReadResult::Pending }
+        }
+    }
+}
+
+impl Workload for ListAppend {
+    fn name(&self) -> &'static str {
+        "list-append"
+    }
+
+    fn plan(&self, _: u64, random: &mut Pcg64Mcg) -> Plan {
+        let count = random.random_range(1..=4);
+        (0..count).map(|_| self.operation(random)).collect()
+    }
+
+    fn run<'a>(&'a self, plan: &'a Plan, transaction: Transaction, record: bool) -> Run<'a> {
+        Box::pin(async move {
+            let mut done = Vec::new();
+            for operation in plan {
+                match operation {
+                    MicroOperation::Append { key, element } => {
+                        let key = number::key(*key, 8);
+                        let mut list = decode(&transaction.get(&key).await?);
+                        list.push(*element);
+                        transaction.put(&key, encode(&list));
+                        done.push(operation.clone());
+                    }
+                    MicroOperation::Read { key, .. } => {
+                        let list = decode(&transaction.get(number::key(*key, 8)).await?);
+                        let result = ReadResult::List(list);
+                        done.push(MicroOperation::Read { key: *key, result });
+                    }
+                    MicroOperation::Write { .. } => unreachable!("lists are appended to"),
+                }
+            }
+            if !record {
+                done.clear();
+            }
+            Ok(done)
+        })
+    }
+
+    fn initial(&self, _: u64) -> Option<(Key, Value)> {
+        None
+    }
+
+    fn records_versions(&self) -> bool {
+        false
+    }
+}
+
+fn encode(list: &[u64]) -> Value {
+    let bytes: Vec<u8> = list.iter().flat_map(|element| element.to_be_bytes()).collect();
+    Value::from(bytes)
+}
+
+fn decode(value: &Option<Value>) -> Vec<u64> {
+    let bytes = value.as_ref().map_or(&[][..], Value::as_bytes);
+    bytes.as_chunks::<8>().0.iter().map(|chunk| u64::from_be_bytes(*chunk)).collect()
+}

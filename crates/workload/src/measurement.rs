@@ -1,0 +1,190 @@
+//! What a run comes to.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use serried_actor::Timestamp;
+use serried_session::{Committed, Error, Footprint};
+
+/// When a run begins to be measured, when that ends, and when clients stop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// What is committed from here on counts.
+    pub from: Timestamp,
+    /// What is committed from here on does not count any more.
+    pub until: Timestamp,
+    /// Clients begin nothing new.
+    pub stop: Timestamp,
+}
+
+impl Window {
+    /// Warm-up from `now`, then what is measured, then cool-down.
+    pub fn new(now: Timestamp, warm_up: Duration, measured: Duration, cool_down: Duration) -> Self {
+        let from = now + warm_up;
+        let until = from + measured;
+        Window { from, until, stop: until + cool_down }
+    }
+
+    fn contains(&self, at: Timestamp) -> bool {
+        self.from <= at && at < self.until
+    }
+}
+
+/// The books of a run, kept by all its clients together.
+#[derive(Debug)]
+pub struct Measurement {
+    window: Window,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Debug)]
+struct Counts {
+    committed: u64,
+    attempts: u64,
+    re_executions: u64,
+    re_executed: u64,
+    reads_sent_by_re_executions: u64,
+    failed: u64,
+    unknown: u64,
+    last_error: Option<String>,
+    latency_us: Histogram<u64>,
+    all_committed: u64,
+}
+
+impl Measurement {
+    /// Empty books.
+    pub fn new(window: Window) -> Measurement {
+        let latency_us = Histogram::new(3).expect("three digits are possible");
+        let counts = Counts {
+            committed: 0,
+            attempts: 0,
+            re_executions: 0,
+            re_executed: 0,
+            reads_sent_by_re_executions: 0,
+            failed: 0,
+            unknown: 0,
+            last_error: None,
+            latency_us,
+            all_committed: 0,
+        };
+        Measurement { window, counts: Mutex::new(counts) }
+    }
+
+    /// When to measure.
+    pub fn window(&self) -> Window {
+        self.window
+    }
+
+    /// Enters a transaction that was begun and ended at these times.
+    pub fn enter<T>(
+        &self,
+        begun: Timestamp,
+        ended: Timestamp,
+        result: &Result<(Committed<T>, Footprint), Error>,
+    ) {
+        let counts = &mut *self.counts.lock().expect("nobody panics while entering");
+        if result.is_ok() {
+            counts.all_committed += 1;
+        }
+        if let Err(error) = result {
+            counts.last_error = Some(error.to_string());
+        }
+        if !self.window.contains(ended) {
+            return;
+        }
+        match result {
+            Ok((committed, footprint)) => {
+                counts.committed += 1;
+                counts.attempts += u64::from(committed.attempts);
+                counts.re_executions += u64::from(committed.re_executions);
+                counts.re_executed += u64::from(committed.re_executions > 0);
+                counts.reads_sent_by_re_executions +=
+                    u64::from(footprint.reads_sent_by_re_executions);
+                counts.latency_us.saturating_record(ended.since(begun).as_micros() as u64);
+            }
+            Err(error) => {
+                counts.failed += 1;
+                counts.unknown += u64::from(matches!(error, Error::Unknown { .. }));
+                counts.attempts += match error {
+                    Error::Conflict { attempts, .. } | Error::Deadline { attempts, .. } => {
+                        u64::from(*attempts)
+                    }
+                    _ => 1,
+                };
+            }
+        }
+    }
+
+    /// How many transactions have committed so far, whether measured or not.
+    pub fn committed_so_far(&self) -> u64 {
+        self.counts.lock().expect("nobody panics while entering").all_committed
+    }
+
+    /// What it comes to.
+    pub fn report(&self) -> Report {
+        let counts = &*self.counts.lock().expect("nobody panics while entering");
+        let seconds = self.window.until.since(self.window.from).as_secs_f64();
+        let per = |count: u64, of: u64| if of == 0 { 0.0 } else { count as f64 / of as f64 };
+        let quantile = |q| counts.latency_us.value_at_quantile(q);
+        Report {
+            seconds,
+            committed: counts.committed,
+            failed: counts.failed,
+            unknown: counts.unknown,
+            goodput_per_s: counts.committed as f64 / seconds,
+            commit_rate: per(counts.committed, counts.attempts),
+            attempts_per_txn: per(counts.attempts, counts.committed),
+            re_executions_per_txn: per(counts.re_executions, counts.committed),
+            re_executed_share: per(counts.re_executed, counts.committed),
+            round_trips_per_re_execution: per(
+                counts.reads_sent_by_re_executions,
+                counts.re_executions,
+            ),
+            latency_us_mean: counts.latency_us.mean(),
+            latency_us_p50: quantile(0.5),
+            latency_us_p90: quantile(0.9),
+            latency_us_p99: quantile(0.99),
+            latency_us_p999: quantile(0.999),
+            last_error: counts.last_error.clone(),
+        }
+    }
+}
+
+/// What a run came to, within its window.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// How long was measured.
+    pub seconds: f64,
+    /// Transactions committed.
+    pub committed: u64,
+    /// Transactions that ended with an error.
+    pub failed: u64,
+    /// Those of them whose outcome is unknown.
+    pub unknown: u64,
+    /// Committed transactions per second.
+    pub goodput_per_s: f64,
+    /// Committed transactions per attempt.
+    pub commit_rate: f64,
+    /// Attempts per committed transaction.
+    pub attempts_per_txn: f64,
+    /// Re-executions per committed transaction, in its last attempt.
+    pub re_executions_per_txn: f64,
+    /// The share of committed transactions that were re-executed at all.
+    pub re_executed_share: f64,
+    /// Reads that a re-execution had to send for, on average: an upper bound on its round trips.
+    pub round_trips_per_re_execution: f64,
+    /// Mean latency, from the first attempt to the commit, in microseconds.
+    pub latency_us_mean: f64,
+    /// Median latency.
+    pub latency_us_p50: u64,
+    /// 90th percentile.
+    pub latency_us_p90: u64,
+    /// 99th percentile.
+    pub latency_us_p99: u64,
+    /// 99.9th percentile.
+    pub latency_us_p999: u64,
+    /// The last error, if there was any.
+    pub last_error: Option<String>,
+}

@@ -1,0 +1,29 @@
+//! Numbers as keys and values.
+
+use serried_model::{Key, Value};
+
+/// A key of `bytes` bytes, at least 8, that stands for `number`.
+pub(crate) fn key(number: u64, bytes: usize) -> Key {
+    if bytes <= 8 {
+        return Key::from(number.to_be_bytes());
+    }
+    let mut key = number.to_be_bytes().to_vec();
+    key.resize(bytes, 0);
+    Key::from(key)
+}
+
+/// A value of `bytes` bytes, at least 8, that stands for `number`.
+pub(crate) fn value(number: u64, bytes: usize) -> Value {
+    if bytes <= 8 {
+        return Value::from(number.to_be_bytes());
+    }
+    let mut value = number.to_be_bytes().to_vec();
+    value.resize(bytes, 0);
+    Value::from(value)
+}
+
+/// The number that a value of at least 8 bytes stands for.
+pub(crate) fn number(value: &Value) -> u64 {
+    let first = value.as_bytes().first_chunk::<8>();
+    u64::from_be_bytes(*first.expect("every value of this workload has at least 8 bytes"))
+}

@@ -1,0 +1,155 @@
+//! Retwis: a social network (000 §5.1.2, Table 4).
+
+use rand::RngExt;
+use rand_distr::{Distribution, Zipf};
+use rand_pcg::Pcg64Mcg;
+use serried_history::{MicroOperation, ReadResult};
+use serried_model::{Key, Value};
+use serried_session::Transaction;
+
+use crate::number;
+use crate::workload::{Parameters, Plan, Run, Workload};
+
+/// Add-User, Follow, Post-Tweet and Load-Timeline, in the proportions 5, 15, 30 and 50, over keys of
+/// a Zipf distribution.
+///
+/// A key that a transaction both reads and writes is incremented, so that a transaction that misses
+/// a write really would lose it; the other writes are blind.
+#[derive(Debug)]
+pub struct Retwis {
+    keys: u64,
+    key_bytes: usize,
+    value_bytes: usize,
+    popularity: Zipf<f64>,
+}
+
+impl Retwis {
+    /// 10 million keys if nothing else is said, as in the paper.
+    pub fn new(parameters: &Parameters) -> Retwis {
+        let keys = parameters.keys.unwrap_or(10_000_000).max(16);
+        let popularity = Zipf::new(keys as f64, parameters.theta.max(0.0));
+        Retwis {
+            keys,
+            key_bytes: parameters.key_bytes,
+            value_bytes: parameters.value_bytes,
+            popularity: popularity.expect("a positive number of keys and an exponent from 0 on"),
+        }
+    }
+
+    /// `count` different keys.
+    fn draw(&self, count: usize, random: &mut Pcg64Mcg) -> Vec<u64> {
+        let mut keys = Vec::with_capacity(count);
+        while keys.len() < count {
+            let key = self.popularity.sample(random) as u64 - 1;
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        keys
+    }
+}
+
+impl Workload for Retwis {
+    fn name(&self) -> &'static str {
+        "retwis"
+    }
+
+    fn plan(&self, _: u64, random: &mut Pcg64Mcg) -> Plan {
+        let (reads, writes) = match random.random_range(0..100) {
+            0..5 => (1, 2),                             // Add-User
+            5..20 => (2, 2),                            // Follow, Unfollow
+            20..50 => (3, 5),                           // Post-Tweet
+            _ => (random.random_range(1..=10usize), 0), // Load-Timeline
+        };
+        let keys = self.draw(reads.max(writes), random);
+        let read = |key: &u64| MicroOperation::Read { key: *key, result: ReadResult::Pending };
+        let write = |key: &u64| MicroOperation::Write { key: *key, value: None };
+        keys[..reads].iter().map(read).chain(keys[..writes].iter().map(write)).collect()
+    }
+
+    fn run<'a>(&'a self, plan: &'a Plan, transaction: Transaction, record: bool) -> Run<'a> {
+        Box::pin(async move {
+            let key = |number| number::key(number, self.key_bytes);
+            let keys = plan.iter().map_while(|operation| match operation {
+                MicroOperation::Read { key, .. } => Some(*key),
+                _ => None,
+            });
+            let values = transaction.get_many(keys.map(key)).await?;
+            for (i, operation) in plan[values.len()..].iter().enumerate() {
+                if let MicroOperation::Write { key: written, .. } = operation {
+                    let old = values.get(i).and_then(Option::as_ref).map_or(0, number::number);
+                    transaction.put(key(*written), number::value(old + 1, self.value_bytes));
+                }
+            }
+            Ok(if record { fill(plan, &values) } else { Vec::new() })
+        })
+    }
+
+    fn initial(&self, i: u64) -> Option<(Key, Value)> {
+        let loaded = || (number::key(i, self.key_bytes), number::value(0, self.value_bytes));
+        (i < self.keys).then(loaded)
+    }
+}
+
+/// A plan of reads, and increments of the first of what was read, with its results.
+pub(crate) fn fill(plan: &Plan, values: &[Option<Value>]) -> Vec<MicroOperation> {
+    let numbers: Vec<Option<u64>> =
+        values.iter().map(|value| value.as_ref().map(number::number)).collect();
+    let read = |(operation, number): (&MicroOperation, &Option<u64>)| match operation {
+        MicroOperation::Read { key, .. } => {
+            MicroOperation::Read { key: *key, result: ReadResult::Register(*number) }
+        }
+        other => other.clone(),
+    };
+    let write = |(i, operation): (usize, &MicroOperation)| match operation {
+        MicroOperation::Write { key, .. } => {
+            let old = numbers.get(i).copied().flatten().unwrap_or(0);
+            MicroOperation::Write { key: *key, value: Some(old + 1) }
+        }
+        other => other.clone(),
+    };
+    let reads = plan.iter().zip(&numbers).map(read);
+    reads.chain(plan[values.len()..].iter().enumerate().map(write)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn the_mix_is_that_of_table_4() {
+        let retwis = Retwis::new(&Parameters { keys: Some(1000), ..Parameters::default() });
+        let mut random = Pcg64Mcg::seed_from_u64(1);
+        let mut counts = [0; 4];
+        for _ in 0..20_000 {
+            let plan = retwis.plan(0, &mut random);
+            let writes = |o: &&MicroOperation| matches!(o, MicroOperation::Write { .. });
+            let writes = plan.iter().filter(writes).count();
+            match (plan.len() - writes, writes) {
+                (1, 2) => counts[0] += 1,
+                (2, 2) => counts[1] += 1,
+                (3, 5) => counts[2] += 1,
+                (1..=10, 0) => counts[3] += 1,
+                other => panic!("no transaction of Retwis reads and writes {other:?} keys"),
+            }
+        }
+        for (count, percent) in counts.iter().zip([5, 15, 30, 50]) {
+            assert!((percent * 180..percent * 220).contains(count), "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn theta_decides_how_often_the_hottest_key_is_drawn() {
+        let share = |theta| {
+            let parameters = Parameters { keys: Some(1_000_000), theta, ..Parameters::default() };
+            let retwis = Retwis::new(&parameters);
+            let mut random = Pcg64Mcg::seed_from_u64(1);
+            let drawn = (0..50_000).filter(|_| retwis.draw(1, &mut random)[0] == 0).count();
+            drawn as f64 / 50_000.0
+        };
+        // 1 over the sum of k^-0.9 for k up to a million, which is 30.2.
+        assert!((0.030..0.036).contains(&share(0.9)));
+        assert!(share(0.0) < 0.001);
+    }
+}
