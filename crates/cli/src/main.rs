@@ -1,1 +1,87 @@
-fn main() {}
+//! The binary `serried`: a node, a shell, and everything to see and measure what the protocols do.
+
+mod arguments;
+mod bench;
+mod check;
+mod demo;
+mod judge;
+mod load;
+mod progress;
+mod serve;
+mod shell;
+mod sim;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A replicated transactional key-value database for contended data.
+///
+/// Where others abort, lock and back off, Serried re-executes: try `serried demo`.
+#[derive(Parser)]
+#[command(version, max_term_width = 100, after_help = EXIT_CODES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 all is well; 1 something failed; 2 the command line was wrong; \
+3 a history broke its guarantee; 4 it can't be told whether it did.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Watch a three-node cluster on this machine commit contended transactions
+    Demo(demo::Demo),
+    /// Run a node
+    Serve(serve::Serve),
+    /// Talk to a running cluster
+    Shell(shell::Shell),
+    /// Measure a workload on a real cluster, over TCP
+    Bench(bench::Bench),
+    /// Measure a workload in simulated time, in any geography
+    Sim(sim::Sim),
+    /// Check a recorded history for serializability
+    Check(check::Check),
+}
+
+/// How a command ended, if nothing went wrong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Well,
+    /// A history broke its guarantee.
+    Violation,
+    /// A history does not tell whether it kept its guarantee.
+    Unknown,
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("SERRIED_LOG")
+                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,serried=info")),
+        )
+        .with_writer(std::io::stderr)
+        .init();
+    let ended = match Arguments::parse().command {
+        Command::Demo(demo) => demo.run(),
+        Command::Serve(serve) => serve.run(),
+        Command::Shell(shell) => shell.run(),
+        Command::Bench(bench) => bench.run(),
+        Command::Sim(sim) => sim.run(),
+        Command::Check(check) => check.run(),
+    };
+    match ended {
+        Ok(Ended::Well) => ExitCode::SUCCESS,
+        Ok(Ended::Violation) => ExitCode::from(3),
+        Ok(Ended::Unknown) => ExitCode::from(4),
+        Err(error) => {
+            eprintln!("serried: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -86,7 +86,7 @@ fn the_lint_finds_what_it_looks_for() {
 #[test]
 fn protocols_depend_on_the_seam_and_the_parts_alone() {
     let manifest = fs::read_to_string(crates().join("protocols/Cargo.toml")).unwrap();
-    let dependencies = manifest.split("[dependencies]").nth(1).unwrap();
+    let dependencies = manifest.split("\n[dependencies]").nth(1).unwrap();
     let dependencies = dependencies.split("\n[").next().unwrap();
     let names: Vec<_> = dependencies.lines().filter_map(|line| line.split('.').next()).collect();
     for name in names.into_iter().filter(|name| !name.trim().is_empty()) {

@@ -1,0 +1,63 @@
+//! The verdict on what was recorded.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+
+use anyhow::Context;
+use serried::Version;
+use serried_history::{History, Options, Verdict, check_serializable_with};
+use serried_workload::Workload;
+
+use crate::Ended;
+
+/// Writes a history to a file.
+pub(crate) fn write(history: &History, file: &Path) -> anyhow::Result<()> {
+    let writer = File::create(file).with_context(|| format!("can't write {}", file.display()))?;
+    history
+        .write_json_lines(BufWriter::new(writer))
+        .with_context(|| format!("can't write {}", file.display()))
+}
+
+/// Judges a history of `workload`, of which everything up to `loaded` was loaded before.
+pub(crate) fn judge(
+    history: &History,
+    workload: &dyn Workload,
+    loaded: Option<Version>,
+) -> (Ended, String, String) {
+    if let Err(wrong) = workload.check(history) {
+        return (Ended::Violation, "violation".into(), wrong);
+    }
+    let options = Options { initial_before: loaded, ..Options::default() };
+    describe(check_serializable_with(history, &options))
+}
+
+/// A verdict in one word, and in full.
+pub(crate) fn describe(verdict: Verdict) -> (Ended, String, String) {
+    match verdict {
+        Verdict::Serializable(summary) => {
+            let text = format!(
+                "serializable: {} committed transactions on {} keys ({} failed, {} unknown), {} edges and no cycle",
+                summary.committed, summary.keys, summary.failed, summary.unknown, summary.edges
+            );
+            (Ended::Well, "serializable".into(), text)
+        }
+        Verdict::Violation(violation) => {
+            (Ended::Violation, "violation".into(), format!("NOT serializable\n{violation}"))
+        }
+        Verdict::Unknown { reason } => {
+            (Ended::Unknown, format!("unknown: {reason}"), format!("it can't be told: {reason}"))
+        }
+    }
+}
+
+impl Ended {
+    /// The worse of two.
+    pub(crate) fn and(self, other: Ended) -> Ended {
+        match (self, other) {
+            (Ended::Violation, _) | (_, Ended::Violation) => Ended::Violation,
+            (Ended::Unknown, _) | (_, Ended::Unknown) => Ended::Unknown,
+            _ => Ended::Well,
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Results, for people and for machines.
+
+use serde::Serialize;
+use serried_workload::Report;
+
+/// One run.
+#[derive(Clone, Serialize)]
+pub(crate) struct Row {
+    pub(crate) protocol: String,
+    pub(crate) workload: String,
+    pub(crate) clients: usize,
+    #[serde(flatten)]
+    pub(crate) report: Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) costs: Option<Costs>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) simulation: Option<Simulation>,
+    /// `serializable`, `violation`, or why it can't be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) verdict: Option<String>,
+}
+
+/// What a transaction cost on real hardware.
+#[derive(Clone, Serialize)]
+pub(crate) struct Costs {
+    pub(crate) cpu_us_per_txn: f64,
+    pub(crate) server_cpu_us_per_txn: f64,
+    pub(crate) client_cpu_us_per_txn: f64,
+    pub(crate) messages_per_txn: f64,
+    pub(crate) flushes_per_txn: f64,
+}
+
+/// What is known of a simulated run.
+#[derive(Clone, Serialize)]
+pub(crate) struct Simulation {
+    pub(crate) geography: String,
+    pub(crate) seed: u64,
+    pub(crate) event_hash: String,
+    pub(crate) events: u64,
+    pub(crate) events_per_second: f64,
+    pub(crate) messages_per_txn: f64,
+    /// The share of the replicas' cores that was in use.
+    pub(crate) replica_cpu: f64,
+}
+
+/// Prints the rows as a table, or as one line of JSON each.
+pub(crate) fn print(rows: &[Row], json: bool) {
+    if json {
+        for row in rows {
+            println!("{}", serde_json::to_string(row).expect("rows have no strange keys"));
+        }
+        return;
+    }
+    let costs = rows.iter().any(|row| row.costs.is_some());
+    let simulated = rows.iter().any(|row| row.simulation.is_some());
+    let mut header = vec![
+        "protocol", "clients", "txn/s", "commit %", "attempts", "re-exec.", "p50 ms", "p90 ms",
+        "p99 ms", "p99.9 ms",
+    ];
+    if costs {
+        header.extend(["CPU us/txn", "servers", "clients", "msgs/txn", "flushes/txn"]);
+    }
+    if simulated {
+        header.extend(["msgs/txn", "replica CPU %"]);
+    }
+    let milliseconds = |us: u64| format!("{:.2}", us as f64 / 1e3);
+    let lines = rows.iter().map(|row| {
+        let Report { goodput_per_s, commit_rate, .. } = row.report;
+        let mut line = vec![
+            row.protocol.clone(),
+            row.clients.to_string(),
+            format!("{goodput_per_s:.0}"),
+            format!("{:.2}", commit_rate * 100.0),
+            format!("{:.3}", row.report.attempts_per_txn),
+            format!("{:.3}", row.report.re_executions_per_txn),
+            milliseconds(row.report.latency_us_p50),
+            milliseconds(row.report.latency_us_p90),
+            milliseconds(row.report.latency_us_p99),
+            milliseconds(row.report.latency_us_p999),
+        ];
+        if let Some(costs) = &row.costs {
+            line.extend([
+                format!("{:.1}", costs.cpu_us_per_txn),
+                format!("{:.1}", costs.server_cpu_us_per_txn),
+                format!("{:.1}", costs.client_cpu_us_per_txn),
+                format!("{:.2}", costs.messages_per_txn),
+                format!("{:.2}", costs.flushes_per_txn),
+            ]);
+        }
+        if let Some(simulation) = &row.simulation {
+            line.push(format!("{:.2}", simulation.messages_per_txn));
+            line.push(format!("{:.1}", simulation.replica_cpu * 100.0));
+        }
+        line
+    });
+    let lines: Vec<Vec<String>> =
+        core::iter::once(header.iter().map(ToString::to_string).collect()).chain(lines).collect();
+    let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    for line in lines {
+        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+            match column {
+                0 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            }
+        });
+        println!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+}

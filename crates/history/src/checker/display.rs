@@ -1,0 +1,213 @@
+//! Violations as a person reads them.
+
+use core::fmt;
+
+use super::{Conflict, ConflictKind, Installed, Violation, Witness};
+use crate::{EventKind, MicroOperation, ReadResult};
+
+/// A list as it stands in a history, with the middle of a long one left out.
+pub(super) struct Elements<'a>(pub(super) &'a [u64]);
+
+impl fmt::Display for Elements<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 16;
+        const LAST: usize = 8;
+        if self.0.len() <= SHOWN {
+            return write!(f, "{:?}", self.0);
+        }
+        let (first, rest) = self.0.split_at(SHOWN - LAST);
+        let (left_out, last) = rest.split_at(rest.len() - LAST);
+        f.write_str("[")?;
+        first.iter().try_for_each(|element| write!(f, "{element}, "))?;
+        write!(f, "({} more)", left_out.len())?;
+        last.iter().try_for_each(|element| write!(f, ", {element}"))?;
+        f.write_str("]")
+    }
+}
+
+/// What a read of a register found.
+pub(super) struct Found(pub(super) Option<u64>);
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(value) => write!(f, "{value}"),
+            None => f.write_str("nothing"),
+        }
+    }
+}
+
+/// What a transaction did to a register in the end.
+pub(super) struct Overwritten(pub(super) Option<u64>);
+
+impl fmt::Display for Overwritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(value) => write!(f, "wrote {value}"),
+            None => f.write_str("deleted it"),
+        }
+    }
+}
+
+/// One line of what is wrong, one per edge of the cycle, one per transaction, and one of what the
+/// history rules out.
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}, {}", self.kind.name(), self.kind.meaning())?;
+        if self.conflicts.is_empty() {
+            writeln!(f, "  {}", self.reason)?;
+        }
+        for conflict in &self.conflicts {
+            write!(f, "  ")?;
+            self.write_conflict(f, conflict)?;
+            let Conflict { from, to, kind, .. } = conflict;
+            writeln!(f, ": T{} -{}-> T{}", from + 1, kind.name(), to + 1)?;
+        }
+        for (at, transaction) in self.transactions.iter().enumerate() {
+            writeln!(f, "  T{} = {transaction}", at + 1)?;
+        }
+        write!(f, "  rules out: {}", self.ruled_out.join(", "))
+    }
+}
+
+impl Violation {
+    fn write_conflict(&self, f: &mut fmt::Formatter<'_>, conflict: &Conflict) -> fmt::Result {
+        let (from, to) = (self.named(conflict.from), self.named(conflict.to));
+        let key = conflict.key;
+        match (conflict.kind, conflict.before, conflict.after) {
+            (ConflictKind::WriteDependency, Some(before), Some(after)) => {
+                from.write_installed(f, key, before)?;
+                match after {
+                    Installed::Element(element) => write!(f, "; {to} appended {element} after it"),
+                    Installed::Version(version) => {
+                        let value = to.witness.last_write(key);
+                        write!(f, "; {to} then {value} at the later version {version}")
+                    }
+                    Installed::Value(_) => write!(f, "; {to} then {}", to.witness.last_write(key)),
+                }
+            }
+            (ConflictKind::ReadDependency, Some(before), _) => {
+                from.write_installed(f, key, before)?;
+                write!(f, "; {to} read {} of key {key}, ", to.witness.first_read(key))?;
+                match before {
+                    Installed::Element(_) => f.write_str("which contains it"),
+                    _ => f.write_str("which is that"),
+                }
+            }
+            (_, before, Some(after)) => {
+                to.write_installed(f, key, after)?;
+                write!(f, "; {from} read {} of key {key}", from.witness.first_read(key))?;
+                match (after, before) {
+                    (Installed::Element(_), _) => f.write_str(", which does not contain it"),
+                    (_, Some(Installed::Version(version))) => {
+                        write!(f, " at version {version}, which is earlier")
+                    }
+                    _ => f.write_str(", which was there before"),
+                }
+            }
+            (_, _, None) => Ok(()),
+        }
+    }
+
+    fn named(&self, at: usize) -> Named<'_> {
+        Named { at, witness: &self.transactions[at] }
+    }
+}
+
+/// A transaction as the lines about edges call it.
+struct Named<'a> {
+    at: usize,
+    witness: &'a Witness,
+}
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Witness { process, index, .. } = self.witness;
+        write!(f, "T{} (process {process}, op {index})", self.at + 1)
+    }
+}
+
+impl Named<'_> {
+    fn write_installed(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        key: u64,
+        installed: Installed,
+    ) -> fmt::Result {
+        match installed {
+            Installed::Element(element) => write!(f, "{self} appended {element} to key {key}"),
+            Installed::Version(version) => {
+                write!(f, "{self} {} at version {version}", self.witness.last_write(key))
+            }
+            Installed::Value(_) => write!(f, "{self} {}", self.witness.last_write(key)),
+        }
+    }
+}
+
+impl Witness {
+    fn first_read(&self, key: u64) -> String {
+        let found = self.operations.iter().find_map(|operation| match operation {
+            MicroOperation::Read { result: ReadResult::Pending, .. } => None,
+            MicroOperation::Read { key: read, result } if *read == key => Some(result),
+            _ => None,
+        });
+        match found {
+            Some(ReadResult::List(elements)) => Elements(elements).to_string(),
+            Some(ReadResult::Register(value)) => Found(*value).to_string(),
+            _ => "an unknown value".to_owned(),
+        }
+    }
+
+    fn last_write(&self, key: u64) -> String {
+        let written = self.operations.iter().rev().find_map(|operation| match *operation {
+            MicroOperation::Write { key: written, value } if written == key => Some(value),
+            _ => None,
+        });
+        match written {
+            Some(Some(value)) => format!("wrote {value} to key {key}"),
+            Some(None) if self.kind == EventKind::Ok => format!("deleted key {key}"),
+            _ => format!("wrote an unknown value to key {key}"),
+        }
+    }
+}
+
+/// Who, how it ended, at which version, and all its operations in the form of a history's `value`,
+/// with `@` and the version that it found after each read.
+impl fmt::Display for Witness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {}, op {}, {}", self.process, self.index, self.kind)?;
+        if let Some(version) = self.version {
+            write!(f, ", version {version}")?;
+        }
+        f.write_str(": [")?;
+        let mut read_versions = self.read_versions.iter();
+        for (at, operation) in self.operations.iter().enumerate() {
+            let separator = if at == 0 { "" } else { ", " };
+            write!(f, "{separator}{operation}")?;
+            if operation.is_read()
+                && let Some(version) = read_versions.next()
+            {
+                write!(f, "@{version}")?;
+            }
+        }
+        f.write_str("]")
+    }
+}
+
+/// As in a history's `value`, with the middle of a long list left out.
+impl fmt::Display for MicroOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let register = |value: Option<u64>| value.map_or("null".to_owned(), |it| it.to_string());
+        match self {
+            MicroOperation::Append { key, element } => write!(f, "[\"append\", {key}, {element}]"),
+            MicroOperation::Write { key, value } => {
+                write!(f, "[\"w\", {key}, {}]", register(*value))
+            }
+            MicroOperation::Read { key, result } => match result {
+                ReadResult::Pending => write!(f, "[\"r\", {key}, null]"),
+                ReadResult::Register(value) => write!(f, "[\"r\", {key}, {}]", register(*value)),
+                ReadResult::List(elements) => write!(f, "[\"r\", {key}, {}]", Elements(elements)),
+            },
+        }
+    }
+}

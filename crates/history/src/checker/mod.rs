@@ -1,0 +1,117 @@
+//! Is a history serializable?
+//!
+//! ```text
+//! events ─transaction─> transactions ─list, register─> per key: versions in order, who read which
+//!        ─graph─> direct serialization graph ─cycle─> its smallest cycle, explained
+//! ```
+//!
+//! Each key is either a list or a register, and each kind has its own way to recover the order of
+//! its versions. They are independent: lists describe themselves, registers rely on the versions
+//! that the database says it gave. What is recovered is certain or left out, so a violation is one
+//! whatever the missing parts may be; but where something needed is missing and no violation shows,
+//! the verdict is [`Verdict::Unknown`].
+
+mod cycle;
+mod display;
+mod graph;
+mod list;
+mod recovered;
+mod register;
+mod transaction;
+mod verdict;
+mod violation;
+
+use serried_model::Version;
+
+use crate::History;
+use graph::Graph;
+use recovered::{KeyHistory, Kind, Problem};
+use transaction::Context;
+
+pub use verdict::{Summary, Verdict};
+pub use violation::{Conflict, ConflictKind, Installed, Violation, ViolationKind, Witness};
+
+/// What the checker may assume beyond the history itself.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Options {
+    /// Versions at or below this one that no transaction of the history has were written before the
+    /// history began. All reads of such data have to agree on one value per key. `None`: every
+    /// version but [`Version::INITIAL`] has to be a transaction's of the history.
+    pub initial_before: Option<Version>,
+}
+
+/// Decides whether the committed transactions of a history, and those of unknown outcome that they
+/// have read from, could have run one after the other.
+pub fn check_serializable(history: &History) -> Verdict {
+    check_serializable_with(history, &Options::default())
+}
+
+/// [`check_serializable`] for a history that began on data written before it.
+pub fn check_serializable_with(history: &History, options: &Options) -> Verdict {
+    match check(history, options) {
+        Ok(verdict) => verdict,
+        Err(violation) => Verdict::Violation(violation),
+    }
+}
+
+fn check(history: &History, options: &Options) -> Result<Verdict, Box<Violation>> {
+    let context = Context::new(history, options)?;
+    let accesses = context.accesses();
+
+    let mut keys = Vec::new();
+    let mut unknown = None;
+    for accesses in accesses.chunk_by(|left, right| left.key == right.key) {
+        let recovered = match recovered::kind(&context, accesses) {
+            Ok(Kind::List) => list::recover(&context, accesses),
+            Ok(Kind::Register) => register::recover(&context, accesses),
+            Err(problem) => Err(problem),
+        };
+        match recovered {
+            Ok(key) => keys.push(key),
+            Err(Problem::Violation(violation)) => return Err(violation),
+            Err(Problem::Unknown(reason)) => {
+                unknown.get_or_insert(reason);
+            }
+        }
+    }
+
+    let included = included(&context, &keys);
+    for key in &mut keys {
+        key.settle(&included);
+        if let Some(&transaction) = key.unplaced.iter().find(|&&writer| included[writer as usize]) {
+            unknown.get_or_insert_with(|| {
+                let writer = context.name(0, transaction);
+                format!(
+                    "{writer} took effect, and nothing tells where among key {}'s versions its \
+                         write stands: record the version of every transaction",
+                    key.key
+                )
+            });
+        }
+    }
+
+    let graph = Graph::new(context.transactions.len(), &keys);
+    if let Some(cycle) = cycle::smallest(&graph) {
+        return Err(cycle::explain(&context, &keys, &cycle));
+    }
+    Ok(match unknown {
+        Some(reason) => Verdict::Unknown { reason },
+        None => Verdict::Serializable(context.summary(
+            accesses.chunk_by(|left, right| left.key == right.key).count() as u64,
+            graph.edge_count() as u64,
+        )),
+    })
+}
+
+/// The transactions that took effect: the committed ones, and those of unknown outcome that a
+/// committed one has read from.
+fn included(context: &Context<'_>, keys: &[KeyHistory]) -> Vec<bool> {
+    let mut included: Vec<bool> =
+        context.transactions.iter().map(|transaction| transaction.is_committed()).collect();
+    for key in keys {
+        for &transaction in &key.observed {
+            included[transaction as usize] = true;
+        }
+    }
+    included
+}

@@ -1,0 +1,244 @@
+//! From events to transactions, and from transactions to what happened to each key.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use serried_model::Version;
+
+use super::recovered::Problem;
+use super::{Options, Summary, Violation, ViolationKind, Witness};
+use crate::{Event, EventKind, History, MicroOperation};
+
+/// How a transaction ended, the strongest claim to a version first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Status {
+    Committed,
+    Unknown,
+    Failed,
+}
+
+/// An invoke and its completion, where it has one.
+pub(super) struct Transaction<'a> {
+    pub(super) status: Status,
+    /// The completion, or the invoke of a transaction that never ended.
+    event: &'a Event,
+    pub(super) operations: &'a [MicroOperation],
+    pub(super) version: Option<Version>,
+    /// One per read; empty if they were not recorded.
+    read_versions: &'a [Version],
+}
+
+impl<'a> Transaction<'a> {
+    fn new(invoke: Option<&'a Event>, completion: Option<&'a Event>) -> Option<Self> {
+        let event = completion.or(invoke)?;
+        let status = match event.kind {
+            EventKind::Ok => Status::Committed,
+            EventKind::Fail => Status::Failed,
+            EventKind::Info | EventKind::Invoke => Status::Unknown,
+        };
+        let recorded = if event.operations.is_empty() && status != Status::Committed {
+            invoke.unwrap_or(event)
+        } else {
+            event
+        };
+        let version = event.version.or_else(|| invoke.and_then(|invoke| invoke.version));
+        let reads = event.operations.iter().filter(|operation| operation.is_read()).count();
+        let all_versions = event.read_versions.len() == reads;
+        Some(Transaction {
+            status,
+            event,
+            operations: &recorded.operations,
+            version: version.filter(|&version| version != Version::INITIAL),
+            read_versions: if all_versions { &event.read_versions } else { &[] },
+        })
+    }
+
+    pub(super) fn is_committed(&self) -> bool {
+        self.status == Status::Committed
+    }
+
+    pub(super) fn is_failed(&self) -> bool {
+        self.status == Status::Failed
+    }
+
+    /// Nothing is known of it but that it may have written anything.
+    pub(super) fn is_opaque(&self) -> bool {
+        self.status == Status::Unknown && self.operations.is_empty()
+    }
+
+    /// What a read found, by its number among the transaction's reads.
+    pub(super) fn read_version(&self, read: u32) -> Option<Version> {
+        self.read_versions.get(read as usize).copied()
+    }
+}
+
+/// One micro-operation on one key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Access {
+    pub(super) key: u64,
+    pub(super) transaction: u32,
+    /// Its place in the transaction.
+    pub(super) position: u32,
+    /// How many reads come before it in the transaction.
+    pub(super) read: u32,
+}
+
+/// All transactions, in the order in which they began.
+pub(super) struct Context<'a> {
+    pub(super) transactions: Vec<Transaction<'a>>,
+    pub(super) initial_before: Option<Version>,
+    /// Who has a version. A committed transaction's claim goes before an unknown one's, and that
+    /// before a failed one's.
+    owners: HashMap<Version, u32, FixedState>,
+    /// One that could be anything, if possible without even a version.
+    opaque: Option<u32>,
+}
+
+impl<'a> Context<'a> {
+    /// Pairs the events, and makes sure that no two committed transactions share a version.
+    pub(super) fn new(history: &'a History, options: &Options) -> Result<Self, Box<Violation>> {
+        let transactions = pair(&history.events);
+        let opaque = (0..)
+            .zip(&transactions)
+            .filter(|(_, transaction)| transaction.is_opaque())
+            .min_by_key(|(_, transaction)| transaction.version.is_some())
+            .map(|(at, _)| at);
+        let initial_before = options.initial_before;
+        let mut context =
+            Context { transactions, initial_before, owners: HashMap::default(), opaque };
+        for at in 0..context.transactions.len() as u32 {
+            let transaction = context.at(at);
+            let (status, Some(version)) = (transaction.status, transaction.version) else {
+                continue;
+            };
+            let owner = match context.owners.entry(version) {
+                Entry::Vacant(vacant) => {
+                    vacant.insert(at);
+                    continue;
+                }
+                Entry::Occupied(occupied) => occupied.into_mut(),
+            };
+            let other = *owner;
+            let other_status = context.transactions[other as usize].status;
+            if status < other_status {
+                *owner = at;
+            } else if status == Status::Committed {
+                let (first, second) = (context.name(0, other), context.name(1, at));
+                let reason = format!("{first} and {second} both committed at version {version}");
+                return Err(context.explained(
+                    ViolationKind::DuplicateVersion,
+                    None,
+                    &[other, at],
+                    reason,
+                ));
+            }
+        }
+        Ok(context)
+    }
+
+    pub(super) fn at(&self, transaction: u32) -> &Transaction<'a> {
+        &self.transactions[transaction as usize]
+    }
+
+    pub(super) fn operation(&self, access: &Access) -> &'a MicroOperation {
+        &self.at(access.transaction).operations[access.position as usize]
+    }
+
+    pub(super) fn owner(&self, version: Version) -> Option<u32> {
+        self.owners.get(&version).copied()
+    }
+
+    /// A transaction of unknown outcome that may have written anything, if there is one.
+    pub(super) fn opaque(&self) -> Option<u32> {
+        self.opaque
+    }
+
+    /// Every micro-operation, by key, then by transaction, then in program order.
+    pub(super) fn accesses(&self) -> Vec<Access> {
+        let count = self.transactions.iter().map(|transaction| transaction.operations.len()).sum();
+        let mut accesses = Vec::with_capacity(count);
+        for (at, transaction) in (0..).zip(&self.transactions) {
+            let mut read = 0;
+            for (position, operation) in (0..).zip(transaction.operations) {
+                accesses.push(Access { key: operation.key(), transaction: at, position, read });
+                read += u32::from(operation.is_read());
+            }
+        }
+        accesses.sort_unstable();
+        accesses
+    }
+
+    pub(super) fn summary(&self, keys: u64, edges: u64) -> Summary {
+        let mut summary = Summary { keys, edges, ..Summary::default() };
+        for transaction in &self.transactions {
+            *match transaction.status {
+                Status::Committed => &mut summary.committed,
+                Status::Unknown => &mut summary.unknown,
+                Status::Failed => &mut summary.failed,
+            } += 1;
+        }
+        summary
+    }
+
+    /// How an explanation calls the transaction that it lists at `place`, counted from 0.
+    pub(super) fn name(&self, place: usize, transaction: u32) -> String {
+        let event = self.at(transaction).event;
+        format!("T{} (process {}, op {})", place + 1, event.process, event.index)
+    }
+
+    pub(super) fn witness(&self, transaction: u32) -> Witness {
+        let transaction = self.at(transaction);
+        Witness {
+            index: transaction.event.index,
+            process: transaction.event.process,
+            kind: transaction.event.kind,
+            version: transaction.version,
+            operations: transaction.operations.to_vec(),
+            read_versions: transaction.read_versions.to_vec(),
+        }
+    }
+
+    /// A violation that needs no cycle to be seen.
+    pub(super) fn violation(
+        &self,
+        kind: ViolationKind,
+        key: u64,
+        involved: &[u32],
+        reason: String,
+    ) -> Problem {
+        Problem::Violation(self.explained(kind, Some(key), involved, reason))
+    }
+
+    fn explained(
+        &self,
+        kind: ViolationKind,
+        key: Option<u64>,
+        involved: &[u32],
+        reason: String,
+    ) -> Box<Violation> {
+        Box::new(Violation {
+            kind,
+            key,
+            transactions: involved.iter().map(|&involved| self.witness(involved)).collect(),
+            conflicts: Vec::new(),
+            reason,
+            ruled_out: kind.ruled_out(),
+        })
+    }
+}
+
+fn pair(events: &[Event]) -> Vec<Transaction<'_>> {
+    let mut pairs: Vec<(Option<&Event>, Option<&Event>)> = Vec::with_capacity(events.len() / 2 + 1);
+    let mut open: HashMap<u64, usize, FixedState> = HashMap::default();
+    for event in events {
+        if event.kind == EventKind::Invoke {
+            open.insert(event.process, pairs.len());
+            pairs.push((Some(event), None));
+        } else if let Some(invoked) = open.remove(&event.process) {
+            pairs[invoked].1 = Some(event);
+        } else {
+            pairs.push((None, Some(event)));
+        }
+    }
+    pairs.into_iter().filter_map(|(invoke, end)| Transaction::new(invoke, end)).collect()
+}

@@ -1,0 +1,192 @@
+//! Evidence that no serial execution gives a history's results.
+
+use serried_model::Version;
+
+use crate::{EventKind, MicroOperation};
+
+/// What kind of anomaly it is: Adya's phenomena (001 Definitions A.1.5 to A.1.8), with names of
+/// their own for the least cycles, and what shows even without a graph.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ViolationKind {
+    /// G0: transactions overwrote each other in a circle.
+    WriteCycle,
+    /// G1a: a committed transaction read what a failed one wrote, or a version of nobody.
+    AbortedRead,
+    /// G1b: a committed transaction read what another one wrote and then replaced itself.
+    IntermediateRead,
+    /// G1c: transactions read from and overwrote each other in a circle.
+    CircularInformationFlow,
+    /// G-single: a circle with exactly one anti-dependency, such as a lost update or read skew.
+    SingleAntiDependency,
+    /// G2: a circle with several anti-dependencies, such as write skew or a long fork.
+    AntiDependencyCycle,
+    /// Two reads of a list do not agree on the order of its elements.
+    IncompatibleOrder,
+    /// A list holds one element twice.
+    DuplicateElement,
+    /// A read found what nobody wrote.
+    GarbageRead,
+    /// A transaction's reads contradict its own earlier operations.
+    InternalInconsistency,
+    /// Two committed transactions have one version.
+    DuplicateVersion,
+    /// Two reads of what was there before the history found different values.
+    DisagreeingReads,
+}
+
+impl ViolationKind {
+    /// A short name: Adya's where there is one.
+    pub fn name(self) -> &'static str {
+        match self {
+            ViolationKind::WriteCycle => "G0",
+            ViolationKind::AbortedRead => "G1a",
+            ViolationKind::IntermediateRead => "G1b",
+            ViolationKind::CircularInformationFlow => "G1c",
+            ViolationKind::SingleAntiDependency => "G-single",
+            ViolationKind::AntiDependencyCycle => "G2",
+            ViolationKind::IncompatibleOrder => "incompatible order",
+            ViolationKind::DuplicateElement => "duplicate element",
+            ViolationKind::GarbageRead => "garbage read",
+            ViolationKind::InternalInconsistency => "internal inconsistency",
+            ViolationKind::DuplicateVersion => "duplicate version",
+            ViolationKind::DisagreeingReads => "disagreeing reads",
+        }
+    }
+
+    /// What it means, in a few words.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            ViolationKind::WriteCycle => "transactions overwrote each other in a circle",
+            ViolationKind::AbortedRead => "a read of a write that never took effect",
+            ViolationKind::IntermediateRead => "a read of a write that its transaction replaced",
+            ViolationKind::CircularInformationFlow => {
+                "transactions read from each other in a circle"
+            }
+            ViolationKind::SingleAntiDependency => {
+                "a circle with one anti-dependency: a lost update, or read skew"
+            }
+            ViolationKind::AntiDependencyCycle => {
+                "a circle with several anti-dependencies: write skew, or a long fork"
+            }
+            ViolationKind::IncompatibleOrder => "reads of one list contradict each other",
+            ViolationKind::DuplicateElement => "one append took effect twice",
+            ViolationKind::GarbageRead => "a read of what was never written",
+            ViolationKind::InternalInconsistency => "a transaction contradicts itself",
+            ViolationKind::DuplicateVersion => "one version for two transactions",
+            ViolationKind::DisagreeingReads => "one version with two values",
+        }
+    }
+
+    /// The guarantees that do not allow it, the weakest first.
+    pub(super) fn ruled_out(self) -> &'static [&'static str] {
+        const ALL: [&str; 7] = [
+            "read uncommitted",
+            "read committed",
+            "consistent view",
+            "snapshot isolation",
+            "repeatable read",
+            "serializable",
+            "strict serializable",
+        ];
+        match self {
+            ViolationKind::WriteCycle => &ALL,
+            ViolationKind::AbortedRead
+            | ViolationKind::IntermediateRead
+            | ViolationKind::CircularInformationFlow
+            | ViolationKind::IncompatibleOrder
+            | ViolationKind::DuplicateElement
+            | ViolationKind::GarbageRead
+            | ViolationKind::DuplicateVersion
+            | ViolationKind::DisagreeingReads => &ALL[1..],
+            ViolationKind::SingleAntiDependency | ViolationKind::InternalInconsistency => &ALL[2..],
+            ViolationKind::AntiDependencyCycle => &ALL[4..],
+        }
+    }
+}
+
+/// Why one transaction has to come before another (001 Definitions A.1.1 to A.1.3), the strongest
+/// reason first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ConflictKind {
+    /// ww: the other replaced what the one wrote.
+    WriteDependency,
+    /// wr: the other read what the one wrote.
+    ReadDependency,
+    /// rw: the other replaced what the one read.
+    AntiDependency,
+}
+
+impl ConflictKind {
+    /// Adya's abbreviation: `ww`, `wr` or `rw`.
+    pub fn name(self) -> &'static str {
+        match self {
+            ConflictKind::WriteDependency => "ww",
+            ConflictKind::ReadDependency => "wr",
+            ConflictKind::AntiDependency => "rw",
+        }
+    }
+}
+
+/// What a write left in a key, as far as the history identifies it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Installed {
+    /// A list that ends with this element.
+    Element(u64),
+    /// A register at this version.
+    Version(Version),
+    /// A register with this value, of a history without versions.
+    Value(Option<u64>),
+}
+
+/// One edge of a cycle: `from` has to come before `to`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Conflict {
+    /// Index into [`Violation::transactions`].
+    pub from: usize,
+    /// Index into [`Violation::transactions`].
+    pub to: usize,
+    /// Why.
+    pub kind: ConflictKind,
+    /// Over which key.
+    pub key: u64,
+    /// What `from` wrote, or for an anti-dependency what it read; `None`: the initial version.
+    pub before: Option<Installed>,
+    /// What `to` wrote; `None` for a read dependency, in which it only read.
+    pub after: Option<Installed>,
+}
+
+/// A transaction that takes part in a violation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Witness {
+    /// The index of the event that ended it, or of its invoke if nothing did.
+    pub index: u64,
+    /// Its process.
+    pub process: u64,
+    /// How it ended; [`EventKind::Invoke`] if nothing was recorded of that.
+    pub kind: EventKind,
+    /// Its version, if recorded.
+    pub version: Option<Version>,
+    /// All its operations.
+    pub operations: Vec<MicroOperation>,
+    /// What its reads found: one entry per read, or none at all.
+    pub read_versions: Vec<Version>,
+}
+
+/// Why a history is not serializable, in a form that a person can follow: see its `Display`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// The anomaly.
+    pub kind: ViolationKind,
+    /// The key over which it shows, if it is about one.
+    pub key: Option<u64>,
+    /// The transactions involved; `T1` is the first. In a cycle, each comes before the next one, and
+    /// the last before the first.
+    pub transactions: Vec<Witness>,
+    /// The edges of the cycle, in its order; empty if it takes no cycle to see the anomaly.
+    pub conflicts: Vec<Conflict>,
+    /// What is wrong, in one sentence.
+    pub reason: String,
+    /// The guarantees that do not allow this anomaly, the weakest first. The history may hold others
+    /// that rule out more.
+    pub ruled_out: &'static [&'static str],
+}

@@ -1,0 +1,111 @@
+//! Why a file is not a history.
+
+/// What is wrong with a file of JSON lines, on which line (counted from 1), and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The file could not be read.
+    #[error("line {line}: reading failed: {source}; check the file and try again")]
+    Io {
+        /// The line that could not be read.
+        line: u64,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The line is no JSON.
+    #[error("line {line}: not JSON: {problem}; put one event on each line, as one JSON object")]
+    Malformed {
+        /// The line.
+        line: u64,
+        /// What the parser said, and at which column.
+        problem: String,
+    },
+    /// The last line stops in the middle of an event.
+    #[error("line {line}: the file ends inside this event; remove the line, or record again")]
+    Truncated {
+        /// The line.
+        line: u64,
+    },
+    /// A field is missing or holds something else than it should.
+    #[error("line {line}: `{field}` is {found}; make it {expected}")]
+    Field {
+        /// The line.
+        line: u64,
+        /// The field's name.
+        field: &'static str,
+        /// What it holds, or `missing`.
+        found: String,
+        /// What it should hold.
+        expected: &'static str,
+    },
+    /// The type of event is none of Jepsen's.
+    #[error("line {line}: unknown type {found}; use \"invoke\", \"ok\", \"fail\" or \"info\"")]
+    UnknownType {
+        /// The line.
+        line: u64,
+        /// The type found.
+        found: String,
+    },
+    /// The event is about something else than a transaction.
+    #[error("line {line}: unknown f {found}; keep only events of transactions, whose f is \"txn\"")]
+    UnknownFunction {
+        /// The line.
+        line: u64,
+        /// The `f` found.
+        found: String,
+    },
+    /// An entry of `value` is no micro-operation.
+    #[error(
+        "line {line}: {found} is no micro-operation: {problem}; use [\"append\", key, element], \
+         [\"r\", key, null, value or list] or [\"w\", key, value or null]"
+    )]
+    MicroOperation {
+        /// The line.
+        line: u64,
+        /// The entry.
+        found: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A transaction ends that has not begun.
+    #[error(
+        "line {line}: process {process} ends a transaction that it has not begun; restore its \
+         invoke, or remove the line"
+    )]
+    WithoutInvoke {
+        /// The line.
+        line: u64,
+        /// The process.
+        process: u64,
+    },
+    /// A process begins a second transaction before its first has ended.
+    #[error(
+        "line {line}: process {process} begins a transaction while its transaction of line \
+         {open_since} is open; end that one first, with info if its outcome is unknown"
+    )]
+    StillOpen {
+        /// The line.
+        line: u64,
+        /// The process.
+        process: u64,
+        /// The line on which its open transaction began.
+        open_since: u64,
+    },
+}
+
+impl ReadError {
+    /// The line at fault, counted from 1.
+    pub fn line(&self) -> u64 {
+        match *self {
+            ReadError::Io { line, .. }
+            | ReadError::Malformed { line, .. }
+            | ReadError::Truncated { line }
+            | ReadError::Field { line, .. }
+            | ReadError::UnknownType { line, .. }
+            | ReadError::UnknownFunction { line, .. }
+            | ReadError::MicroOperation { line, .. }
+            | ReadError::WithoutInvoke { line, .. }
+            | ReadError::StillOpen { line, .. } => line,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Collecting a history while a workload runs.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serried_model::Version;
+
+use crate::{Event, EventKind, History, MicroOperation};
+
+/// Records events from any number of threads, in the order in which they arrive.
+///
+/// Recording is one push under a lock. A transaction's `invoke` has to be recorded before its first
+/// message is sent and its end after the outcome is known, so that the order of the events is an
+/// order in which things can have happened.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    events: Mutex<Vec<Event>>,
+}
+
+impl Recorder {
+    /// A recorder that has seen nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A recorder with room for this many events before it has to grow.
+    pub fn with_capacity(events: usize) -> Self {
+        Recorder { events: Mutex::new(Vec::with_capacity(events)) }
+    }
+
+    /// Records that `process` has begun a transaction of these operations, their reads
+    /// [`crate::ReadResult::Pending`]. The operations may be empty if the program decides them as it
+    /// goes; but then an unknown outcome leaves the checker with little to say.
+    pub fn invoke(&self, process: u64, time_ns: u64, operations: Vec<MicroOperation>) {
+        self.push(Event {
+            index: 0,
+            kind: EventKind::Invoke,
+            process,
+            time_ns,
+            operations,
+            version: None,
+            read_versions: Vec::new(),
+            error: None,
+        });
+    }
+
+    /// Records how the open transaction of `process` has ended.
+    ///
+    /// `read_versions` holds one entry per read in `operations`, or nothing.
+    ///
+    /// # Panics
+    ///
+    /// If `kind` is [`EventKind::Invoke`], which is no end.
+    #[expect(clippy::too_many_arguments, reason = "the fields of one line of the history")]
+    pub fn complete(
+        &self,
+        process: u64,
+        time_ns: u64,
+        kind: EventKind,
+        operations: Vec<MicroOperation>,
+        version: Option<Version>,
+        read_versions: Vec<Version>,
+        error: Option<String>,
+    ) {
+        assert!(kind != EventKind::Invoke, "a transaction of process {process} ends with `invoke`");
+        self.push(Event {
+            index: 0,
+            kind,
+            process,
+            time_ns,
+            operations,
+            version,
+            read_versions,
+            error,
+        });
+    }
+
+    /// How many events have been recorded.
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Whether nothing has been recorded yet.
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// Everything that was recorded.
+    pub fn into_history(self) -> History {
+        History { events: self.events.into_inner().unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    fn push(&self, mut event: Event) {
+        let mut events = self.lock();
+        event.index = events.len() as u64;
+        events.push(event);
+    }
+
+    /// A push leaves the events whole even if its thread panics, so a poisoned lock holds them all.
+    fn lock(&self) -> MutexGuard<'_, Vec<Event>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_numbered_in_the_order_of_their_arrival_whatever_the_thread() {
+        let recorder = Recorder::new();
+        std::thread::scope(|scope| {
+            for process in 0..4 {
+                let recorder = &recorder;
+                scope.spawn(move || {
+                    for time_ns in 0..100 {
+                        let operations = vec![MicroOperation::Append { key: 1, element: time_ns }];
+                        recorder.invoke(process, time_ns, operations.clone());
+                        let kind = EventKind::Ok;
+                        recorder.complete(process, time_ns, kind, operations, None, vec![], None);
+                    }
+                });
+            }
+        });
+        assert_eq!(recorder.len(), 800);
+        let history = recorder.into_history();
+        assert!(history.events.iter().enumerate().all(|(at, event)| event.index == at as u64));
+    }
+
+    #[test]
+    #[should_panic(expected = "ends with `invoke`")]
+    fn a_transaction_cannot_end_by_beginning() {
+        Recorder::new().complete(3, 0, EventKind::Invoke, vec![], None, vec![], None);
+    }
+}

@@ -1,0 +1,55 @@
+//! A hundred thousand transactions, each after the other: long lists, deep graphs.
+
+use serried_history::{History, Verdict, check_serializable};
+
+use crate::serial::{Generator, Shape};
+use crate::support::{Script, append, found, list, violation, write};
+
+const TRANSACTIONS: u64 = 100_000;
+
+fn large(shape: Shape, keys: u64) -> History {
+    let mut generator = Generator::new(7, shape);
+    (generator.transactions, generator.keys) = (TRANSACTIONS, keys);
+    generator.history()
+}
+
+fn assert_accepted(history: &History) {
+    let verdict = check_serializable(history);
+    let Verdict::Serializable(summary) = verdict else { panic!("{verdict}") };
+    assert_eq!(summary.committed + summary.unknown + summary.failed, TRANSACTIONS);
+}
+
+#[test]
+fn a_hundred_thousand_transactions_on_lists_are_accepted() {
+    assert_accepted(&large(Shape::Lists, 2_000));
+}
+
+#[test]
+fn a_hundred_thousand_transactions_on_registers_are_accepted() {
+    assert_accepted(&large(Shape::Registers, 100));
+}
+
+#[test]
+fn a_cycle_through_all_of_a_hundred_thousand_transactions_is_found() {
+    let mut script =
+        Script::default().ok_at(1, [found(0, TRANSACTIONS), write(1, 1)], &[TRANSACTIONS]);
+    for time in 2..TRANSACTIONS {
+        script = script.ok_at(time, [found(time - 1, time - 1), write(time, time)], &[time - 1]);
+    }
+    let last = [found(TRANSACTIONS - 1, TRANSACTIONS - 1), write(0, TRANSACTIONS)];
+    let script = script.ok_at(TRANSACTIONS, last, &[TRANSACTIONS - 1]);
+    let violation = violation(check_serializable(&script.history()));
+    assert_eq!(violation.conflicts.len() as u64, TRANSACTIONS);
+}
+
+#[test]
+fn many_readers_of_nothing_and_many_unread_appends_make_a_small_graph() {
+    let mut script = Script::default();
+    for element in 0..20_000 {
+        script = script.ok([list(1, &[])]).ok([append(1, element)]);
+    }
+    let Verdict::Serializable(summary) = check_serializable(&script.history()) else {
+        panic!("not accepted");
+    };
+    assert_eq!(summary.edges, 40_000);
+}

@@ -1,0 +1,11 @@
+//! The checker, tested with histories that it must accept and with histories that it must reject.
+
+mod explanations;
+mod incomplete;
+mod large;
+mod lists;
+mod mutations;
+mod oracle;
+mod registers;
+mod serial;
+mod support;

@@ -1,0 +1,238 @@
+//! What every protocol has to pass in simulation: its guarantee under faults, liveness once they have
+//! healed, and determinism; and what shows that the suite would notice.
+//!
+//! Each test goes through some seeds. `SERRIED_SEEDS=2000 cargo test --release -p serried-protocols
+//! --test suite` goes through more, and `SERRIED_FIRST_SEED=17 SERRIED_SEEDS=1` through a single one.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serried_actor::{Group, Protocol, Timestamp};
+use serried_history::{History, Recorder, Verdict, check_serializable};
+use serried_model::{Geography, Guarantee};
+use serried_protocols::morty::{Checks, Coordinator, Message, Options, Replica};
+use serried_protocols::{Visitor, list, visit};
+use serried_session::TransactOptions;
+use serried_sim::{Cluster, Configuration, Disk, Swarm};
+use serried_workload::{ClosedLoop, Measurement, Parameters, Window, named};
+
+/// By then everything has to have finished.
+const LIMIT: Timestamp = Timestamp(120_000_000_000);
+
+struct Trial {
+    seed: u64,
+    workload: &'static str,
+    crashes: bool,
+}
+
+struct Outcome {
+    history: History,
+    hash: u64,
+    committed: u64,
+    wrong: Option<String>,
+}
+
+impl Trial {
+    fn run<P: Protocol>(&self) -> Outcome {
+        let seed = self.seed;
+        // How long faults last, in milliseconds; then there is as much time again without. The
+        // nearer the sites, the more happens in a second.
+        let (name, faults_last) = [("lan", 100), ("reg", 1000), ("con", 4000)][seed as usize % 3];
+        let geography = Geography::named(name).unwrap();
+        let faults_last = Duration::from_millis(faults_last);
+        let records = Disk {
+            append: Duration::from_micros(5),
+            flush: Duration::from_micros(200),
+            keep_records: true,
+        };
+        let configuration = Configuration {
+            seed,
+            replicas: if seed % 8 == 7 { 5 } else { 3 },
+            clients: 3 + seed as usize % 6,
+            geography,
+            disk: if self.crashes { records } else { Disk::MEMORY },
+            hash_contents: true,
+            ..Configuration::default()
+        };
+        let swarm = Swarm { lasts: faults_last, crashes: self.crashes, pauses: true };
+        let plan = swarm.plan(&configuration);
+        let configuration = plan.apply_to(configuration);
+        let clients = configuration.clients;
+        let mut cluster = Cluster::<P>::new(configuration);
+        cluster.follow(&plan);
+        let parameters =
+            Parameters { keys: Some(3 + seed % 4), theta: 0.5, ..Parameters::default() };
+        let workload = named(self.workload, &parameters).unwrap();
+        let window = Window::new(Timestamp(0), Duration::ZERO, faults_last * 2, Duration::ZERO);
+        let measurement = Arc::new(Measurement::new(window));
+        let recorder = Arc::new(Recorder::new());
+        // Some runs give transactions up early, so that there are some whose outcome is unknown.
+        let deadline = Duration::from_millis(if seed % 4 == 0 { 700 } else { 60_000 });
+        let options =
+            TransactOptions { deadline, attempts: u32::MAX, ..TransactOptions::default() };
+        for client in 0..clients {
+            let client_loop = ClosedLoop {
+                keyspace: cluster.keyspace(client).with_options(options),
+                workload: workload.clone(),
+                measurement: measurement.clone(),
+                recorder: Some(recorder.clone()),
+                client: client as u64,
+                seed,
+            };
+            cluster.spawn(client, client_loop.run());
+        }
+        let stalled = cluster.run_until_done(LIMIT).err().map(|stalled| stalled.to_string());
+        let committed = measurement.committed_so_far();
+        let hash = cluster.event_hash();
+        drop(cluster);
+        let history = Arc::into_inner(recorder).expect("all clients are done").into_history();
+        let mut wrong = stalled.or(workload.check(&history).err());
+        match check_serializable(&history) {
+            Verdict::Serializable(_) => {}
+            Verdict::Violation(violation) => wrong = wrong.or(Some(violation.to_string())),
+            Verdict::Unknown { reason } => wrong = wrong.or(Some(reason)),
+        }
+        Outcome { history, hash, committed, wrong }
+    }
+
+    /// The command that runs this trial alone.
+    fn replay<P: Protocol>(&self) -> String {
+        format!(
+            "{} under {}; replay with SERRIED_FIRST_SEED={} SERRIED_SEEDS=1 cargo test -p serried-protocols --test suite",
+            P::NAME,
+            self.workload,
+            self.seed
+        )
+    }
+}
+
+/// The seeds to go through, `usual` many unless the environment says otherwise.
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
+    let first = number("SERRIED_FIRST_SEED").unwrap_or(0);
+    first..first + number("SERRIED_SEEDS").unwrap_or(usual)
+}
+
+struct Suite {
+    workload: &'static str,
+    crashes: bool,
+    seeds: u64,
+}
+
+impl Visitor for Suite {
+    type Output = ();
+
+    fn visit<P: Protocol>(self) {
+        assert_eq!(P::GUARANTEE, Guarantee::Serializable, "{} needs another checker", P::NAME);
+        let mut committed = 0;
+        for seed in seeds(self.seeds) {
+            let trial = Trial { seed, workload: self.workload, crashes: self.crashes };
+            let outcome = trial.run::<P>();
+            if let Some(wrong) = outcome.wrong {
+                panic!("{wrong}\n{}", trial.replay::<P>());
+            }
+            committed += outcome.committed;
+        }
+        let runs = seeds(self.seeds).count() as u64;
+        assert!(committed > 20 * runs, "{}: {committed} commits in {runs} runs", P::NAME);
+    }
+}
+
+fn every_protocol(workload: &'static str, crashes: bool, seeds: u64) {
+    for protocol in list() {
+        visit(protocol.name, Suite { workload, crashes, seeds }).unwrap();
+    }
+}
+
+#[test]
+fn lists_stay_serializable_and_everything_finishes_under_network_faults_pauses_and_skew() {
+    every_protocol("list-append", false, 150);
+}
+
+#[test]
+fn the_banks_total_is_conserved_and_everything_finishes_under_network_faults_pauses_and_skew() {
+    every_protocol("bank", false, 150);
+}
+
+#[test]
+fn lists_stay_serializable_when_replicas_crash_and_forget_what_they_had_not_flushed() {
+    every_protocol("list-append", true, 60);
+}
+
+struct Determinism;
+
+impl Visitor for Determinism {
+    type Output = ();
+
+    fn visit<P: Protocol>(self) {
+        let mut hashes = Vec::new();
+        for seed in [1, 2] {
+            let trial = Trial { seed, workload: "list-append", crashes: false };
+            let (once, again) = (trial.run::<P>(), trial.run::<P>());
+            assert_eq!(once.hash, again.hash, "{}", trial.replay::<P>());
+            assert_eq!(once.history, again.history, "{}", trial.replay::<P>());
+            hashes.push(once.hash);
+        }
+        assert_ne!(hashes[0], hashes[1], "{}: the hash does not depend on the seed", P::NAME);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_events_and_the_same_history() {
+    for protocol in list() {
+        visit(protocol.name, Determinism).unwrap();
+    }
+}
+
+/// Declares a Morty of which something is missing.
+macro_rules! broken {
+    ($name:ident, $checks:expr) => {
+        struct $name;
+
+        impl Protocol for $name {
+            const NAME: &'static str = stringify!($name);
+            const SUMMARY: &'static str = "broken on purpose";
+            const GUARANTEE: Guarantee = Guarantee::Serializable;
+            type Message = Message;
+            type Coordinator = Coordinator;
+            type Replica = Replica;
+
+            fn coordinator(group: Group) -> Coordinator {
+                Coordinator::new(group)
+            }
+
+            fn replica(group: Group) -> Replica {
+                Replica::new(group, Options { checks: $checks, ..Options::default() })
+            }
+        }
+    };
+}
+
+broken!(WithoutCheck1, Checks { missed_by_reads: false, ..Checks::ALL });
+broken!(WithoutCheck2, Checks { missed_by_others: false, ..Checks::ALL });
+broken!(WithoutCheck3, Checks { dirty_reads: false, ..Checks::ALL });
+
+/// The first seed under which the checker finds fault with `P`.
+fn caught<P: Protocol>() -> Option<(u64, String)> {
+    seeds(2000).find_map(|seed| {
+        let trial = Trial { seed, workload: "list-append", crashes: false };
+        Some((seed, trial.run::<P>().wrong?))
+    })
+}
+
+#[test]
+fn a_morty_with_a_check_switched_off_is_caught() {
+    let found = [
+        ("check 1", caught::<WithoutCheck1>()),
+        ("check 2", caught::<WithoutCheck2>()),
+        ("check 3", caught::<WithoutCheck3>()),
+    ];
+    let mut report = String::new();
+    for (check, found) in found {
+        let (seed, why) = found.unwrap_or_else(|| panic!("nobody missed {check}"));
+        let first = why.lines().next().unwrap_or_default();
+        writeln!(report, "without {check}: seed {seed}: {first}").unwrap();
+    }
+    println!("{report}");
+}

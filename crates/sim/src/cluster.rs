@@ -1,0 +1,528 @@
+//! A simulated cluster with its clients.
+
+use core::future::Future;
+use std::sync::Arc;
+
+use serried_actor::{Actor, Context, Coordinate, Group, Protocol, Recover, Timestamp};
+use serried_model::{NodeId, Operation, TxnId};
+use serried_session::Keyspace;
+
+use crate::executor::{Executor, Wakeups};
+use crate::fault::{Entry, State};
+use crate::hash::{Purpose, generator};
+use crate::network::Network;
+use crate::node::{Host, Job, Node, Occurrence};
+use crate::port::{ClientPort, Time};
+use crate::world::{Event, Kind, World};
+use crate::{Configuration, Fault, FaultId, Interceptor, Plan, Reach, Scheduled, Statistics};
+
+/// Sees what replicas tell their driver, as it happens.
+pub type Observer<O> = Box<dyn FnMut(Timestamp, NodeId, O)>;
+
+/// A run did not finish in time.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{protocol} stalled at {at}: {unfinished} tasks of clients {clients:?} have not finished; replay with seed {seed}"
+)]
+pub struct Stalled {
+    /// The protocol's name.
+    pub protocol: &'static str,
+    /// The run's seed.
+    pub seed: u64,
+    /// When it was given up.
+    pub at: Timestamp,
+    /// How many tasks have not finished.
+    pub unfinished: usize,
+    /// Whose they are, in ascending order.
+    pub clients: Vec<usize>,
+}
+
+/// A cluster of replicas and clients that run `P`, in virtual time.
+///
+/// Nothing happens outside of [`Cluster::run_until`] and [`Cluster::run_until_done`]. Wall clocks start
+/// at 1,700,000,000 s after the Unix epoch, plus or minus their skew. If anything panics during a run,
+/// the protocol and the seed are printed.
+pub struct Cluster<P: Protocol> {
+    configuration: Configuration,
+    world: World<P::Message>,
+    replicas: Vec<Node<P::Replica>>,
+    clients: Vec<Client<P::Coordinator>>,
+    observer: Option<Observer<<P::Replica as Actor>::Output>>,
+    executor: Executor,
+    wakeups: Arc<Wakeups>,
+    time: Arc<Time>,
+    faults: Vec<Entry>,
+}
+
+struct Client<C: Coordinate> {
+    node: Node<C>,
+    port: Arc<ClientPort>,
+    /// A buffer for operations, empty between events.
+    operations: Vec<(TxnId, Operation)>,
+}
+
+/// A replica's outputs go to the observer.
+struct ReplicaHost<'a, O> {
+    now: Timestamp,
+    id: NodeId,
+    observer: &'a mut Option<Observer<O>>,
+}
+
+impl<A: Recover> Host<A> for ReplicaHost<'_, A::Output> {
+    fn operate(&mut self, _: &mut A, _: &mut Context<'_, A>) {
+        unreachable!("operations are for coordinators")
+    }
+
+    fn output(&mut self, output: A::Output) {
+        if let Some(observer) = self.observer {
+            observer(self.now, self.id, output);
+        }
+    }
+}
+
+/// A coordinator's operations come from its port, and its outputs go there.
+struct ClientHost<'a> {
+    port: &'a ClientPort,
+    operations: &'a mut Vec<(TxnId, Operation)>,
+}
+
+impl<A: Coordinate> Host<A> for ClientHost<'_> {
+    fn operate(&mut self, actor: &mut A, cx: &mut Context<'_, A>) {
+        self.port.take_operations(self.operations);
+        for (txn, operation) in self.operations.drain(..) {
+            actor.on_operation(txn, operation, cx);
+        }
+    }
+
+    fn output(&mut self, (txn, output): A::Output) {
+        self.port.deliver(txn, output);
+    }
+}
+
+impl<P: Protocol> Cluster<P> {
+    /// A cluster at time zero, in which nothing has happened yet.
+    ///
+    /// # Panics
+    /// If the number of replicas is not one that [`Group`] accepts, or a node has no core.
+    pub fn new(configuration: Configuration) -> Self {
+        let Configuration { seed, replicas, clients, geography, .. } = configuration;
+        let total = replicas + clients;
+        let site = |number: usize| {
+            geography.site_of(if number < replicas { number } else { number - replicas })
+        };
+        let nodes = (0..total).map(|number| (id_of(number, replicas), site(number))).collect();
+        let random = generator(seed, Purpose::Network);
+        let network = Network::new(&geography, configuration.network, nodes, replicas, random);
+        let costs = configuration.costs;
+        let mut world = World::new(network, replicas as u32, total as u32, costs);
+        world.hash_contents = configuration.hash_contents;
+        let (time, wakeups) = (Arc::new(Time::default()), Arc::new(Wakeups::default()));
+        let replica = |i: usize| {
+            let actor = P::replica(group(&configuration, i));
+            Node::new(
+                i as u32,
+                id_of(i, replicas),
+                actor,
+                configuration.replica_cores,
+                &configuration,
+            )
+        };
+        let client = |i: usize| {
+            let (number, actor) = (replicas + i, P::coordinator(group(&configuration, i)));
+            let (id, cores) = (id_of(number, replicas), configuration.client_cores);
+            let random = generator(seed, Purpose::Session(i as u64));
+            let capacity = configuration.open_attempts;
+            let port = ClientPort::new(i, capacity, random, time.clone(), wakeups.clone());
+            let node = Node::new(number as u32, id, actor, cores, &configuration);
+            Client { node, port: Arc::new(port), operations: Vec::new() }
+        };
+        let replicas = (0..replicas).map(replica).collect();
+        let clients = (0..clients).map(client).collect();
+        for node in 0..total as u32 {
+            world.scheduler.schedule(Timestamp(0), Event::Start { node });
+        }
+        Cluster {
+            configuration,
+            world,
+            replicas,
+            clients,
+            observer: None,
+            executor: Executor::new(wakeups.clone()),
+            wakeups,
+            time,
+            faults: Vec::new(),
+        }
+    }
+
+    /// What the run is determined by.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// A keyspace whose transactions run at this client's coordinator.
+    pub fn keyspace(&self, client: usize) -> Keyspace {
+        Keyspace::new(self.clients[client].port.clone(), self.configuration.limits)
+    }
+
+    /// Adds a task to a client's workload. A client may have many.
+    pub fn spawn(&mut self, client: usize, task: impl Future<Output = ()> + Send + 'static) {
+        assert!(client < self.clients.len(), "there is no client {client}");
+        self.executor.spawn(client, task);
+    }
+
+    /// Has `observer` see all outputs of replicas.
+    pub fn set_observer(&mut self, observer: Observer<<P::Replica as Actor>::Output>) {
+        self.observer = Some(observer);
+    }
+
+    /// Has `interceptor` see every message and decide on it, before the network does.
+    pub fn set_interceptor(&mut self, interceptor: Interceptor<P::Message>) {
+        self.world.interceptor = Some(interceptor);
+    }
+
+    /// Handles everything that happens up to `end`, which is then the time.
+    pub fn run_until(&mut self, end: Timestamp) {
+        self.settle();
+        while self.step(end) {}
+        self.set_now(end.max(self.world.now));
+    }
+
+    /// Runs until every task has finished.
+    ///
+    /// # Errors
+    /// If some task has not finished at `limit`, or nothing is left that could happen.
+    pub fn run_until_done(&mut self, limit: Timestamp) -> Result<(), Stalled> {
+        self.settle();
+        while self.executor.unfinished() > 0 {
+            if !self.step(limit) {
+                return Err(Stalled {
+                    protocol: P::NAME,
+                    seed: self.configuration.seed,
+                    at: self.world.now,
+                    unfinished: self.executor.unfinished(),
+                    clients: self.executor.unfinished_clients(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The time since the start of the run.
+    pub fn now(&self) -> Timestamp {
+        self.world.now
+    }
+
+    /// A hash of every event handled so far. Runs of the same configuration and workload have the
+    /// same one.
+    pub fn event_hash(&self) -> u64 {
+        self.world.hash.value()
+    }
+
+    /// How many events have been handled.
+    pub fn events(&self) -> u64 {
+        self.world.counts.events
+    }
+
+    /// What the run has amounted to so far.
+    pub fn statistics(&self) -> Statistics {
+        let counts = &self.world.counts;
+        let queues = self.replicas.iter().map(Node::longest_queue);
+        let queues = queues.chain(self.clients.iter().map(|client| client.node.longest_queue()));
+        Statistics {
+            events: counts.events,
+            messages: counts.messages,
+            bytes: counts.bytes,
+            lost: counts.lost,
+            partitioned: counts.partitioned,
+            undeliverable: counts.undeliverable,
+            duplicated: counts.duplicated,
+            reordered: counts.reordered,
+            replica_busy: self.replicas.iter().map(Node::busy).collect(),
+            client_busy: self.clients.iter().map(|client| client.node.busy()).sum(),
+            longest_queue: queues.max().unwrap_or_default(),
+        }
+    }
+
+    /// A replica's state, to assert invariants on.
+    pub fn replica(&self, replica: usize) -> &P::Replica {
+        &self.replicas[replica].actor
+    }
+
+    /// A client's coordinator, to assert invariants on.
+    pub fn coordinator(&self, client: usize) -> &P::Coordinator {
+        &self.clients[client].node.actor
+    }
+
+    /// The identity of a client's coordinator.
+    pub fn client_id(&self, client: usize) -> NodeId {
+        id_of(self.configuration.replicas + client, self.configuration.replicas)
+    }
+
+    /// Whether a replica is up.
+    pub fn is_up(&self, replica: usize) -> bool {
+        self.replicas[replica].is_up()
+    }
+
+    /// Cuts some links now.
+    pub fn partition(&mut self, reach: Reach) -> FaultId {
+        self.begin(Fault::Partition(reach))
+    }
+
+    /// Crashes a replica now, if it is up.
+    ///
+    /// # Panics
+    /// If the disk does not keep records.
+    pub fn crash(&mut self, replica: usize) -> FaultId {
+        self.begin(Fault::Crash(replica))
+    }
+
+    /// Starts a replica again, if it is down, from the records it had made durable.
+    pub fn restart(&mut self, replica: usize) {
+        for fault in 0..self.faults.len() {
+            if self.faults[fault].fault == Fault::Crash(replica) {
+                self.end(FaultId(fault));
+            }
+        }
+    }
+
+    /// Stops a client for good: its coordinator forgets everything, and its tasks are dropped.
+    pub fn crash_client(&mut self, client: usize) {
+        self.executor.abandon(client);
+        self.clients[client].node.crash();
+    }
+
+    /// Begins a fault now.
+    pub fn begin(&mut self, fault: Fault) -> FaultId {
+        let id = self.enter(fault);
+        self.fault_begins(id);
+        id
+    }
+
+    /// Has a fault begin and end at set times.
+    pub fn schedule(&mut self, scheduled: Scheduled) -> FaultId {
+        let Scheduled { begins, ends, fault } = scheduled;
+        let id = self.enter(fault);
+        let fault = id.0 as u32;
+        let (begins, ends) = (begins.max(self.world.now), ends.max(self.world.now));
+        self.world.scheduler.schedule(begins, Event::FaultBegins { fault });
+        self.world.scheduler.schedule(ends, Event::FaultEnds { fault });
+        id
+    }
+
+    /// Schedules a plan's faults, and that everything heals when it ends. Its network and clocks are
+    /// for [`Plan::apply_to`].
+    pub fn follow(&mut self, plan: &Plan) {
+        for scheduled in &plan.faults {
+            self.schedule(scheduled.clone());
+        }
+        self.world.scheduler.schedule(plan.ends.max(self.world.now), Event::Heal);
+    }
+
+    /// Ends a fault, or prevents it if it has not begun.
+    pub fn end(&mut self, id: FaultId) {
+        let entry = &mut self.faults[id.0];
+        let was = core::mem::replace(&mut entry.state, State::Over);
+        if was != State::Active {
+            return;
+        }
+        match entry.fault.clone() {
+            Fault::Partition(_) | Fault::Slow(..) => self.world.network.restore(id),
+            Fault::Pause(node) => self.happen_to(node, Occurrence::Resume),
+            Fault::ClockJump(node, by_us) => {
+                self.happen_to(node, Occurrence::Jump { by_us: -by_us });
+            }
+            Fault::Crash(replica) => {
+                let others = self.faults.iter().filter(|entry| entry.state == State::Active);
+                if !others.into_iter().any(|entry| entry.fault == Fault::Crash(replica)) {
+                    self.restart_replica(replica);
+                }
+            }
+        }
+    }
+
+    /// Ends all that is wrong, now and in the future: the network delivers everything once and in
+    /// order, clocks show what they did before they jumped, and every replica is up.
+    pub fn heal(&mut self) {
+        self.world.network.set_faults(self.configuration.network.healed());
+        for fault in 0..self.faults.len() {
+            self.end(FaultId(fault));
+        }
+    }
+
+    fn enter(&mut self, fault: Fault) -> FaultId {
+        if matches!(fault, Fault::Crash(_)) {
+            let kept = self.configuration.disk.keep_records;
+            assert!(kept, "a replica can restart only if `Disk::keep_records` is set");
+        }
+        self.faults.push(Entry { fault, state: State::Scheduled });
+        FaultId(self.faults.len() - 1)
+    }
+
+    fn fault_begins(&mut self, id: FaultId) {
+        let entry = &mut self.faults[id.0];
+        if entry.state != State::Scheduled {
+            return;
+        }
+        entry.state = State::Active;
+        match entry.fault.clone() {
+            Fault::Partition(reach) => self.world.network.disturb(id, &reach, None),
+            Fault::Slow(reach, factor) => self.world.network.disturb(id, &reach, Some(factor)),
+            Fault::Pause(node) => self.happen_to(node, Occurrence::Pause),
+            Fault::ClockJump(node, by_us) => self.happen_to(node, Occurrence::Jump { by_us }),
+            Fault::Crash(replica) => {
+                if self.replicas[replica].is_up() {
+                    self.replicas[replica].crash();
+                }
+            }
+        }
+    }
+
+    fn restart_replica(&mut self, replica: usize) {
+        let mut actor = P::replica(group(&self.configuration, replica));
+        for record in self.replicas[replica].records() {
+            actor.replay(record.clone());
+        }
+        self.replicas[replica].restart(actor);
+        self.happen(replica as u32, Occurrence::Job(Job::Start));
+    }
+
+    fn happen_to(&mut self, node: NodeId, occurrence: Occurrence<P::Message>) {
+        self.happen(self.world.number(node), occurrence);
+    }
+
+    /// Has something happen to a node.
+    fn happen(&mut self, node: u32, occurrence: Occurrence<P::Message>) {
+        let number = node as usize;
+        if let Some(replica) = self.replicas.get_mut(number) {
+            let (now, id) = (self.world.now, NodeId(u64::from(node)));
+            let mut host = ReplicaHost { now, id, observer: &mut self.observer };
+            replica.handle(occurrence, &mut self.world, &mut host);
+        } else {
+            let Client { node, port, operations } = &mut self.clients[number - self.replicas.len()];
+            node.handle(occurrence, &mut self.world, &mut ClientHost { port, operations });
+        }
+    }
+
+    /// Handles the next event, unless there is none up to `limit`.
+    fn step(&mut self, limit: Timestamp) -> bool {
+        let Some((now, event)) = self.world.scheduler.next(limit) else { return false };
+        self.set_now(now);
+        match event {
+            Event::Message { from, to, length, digest, message } => {
+                self.world.record(Kind::Message, to, from);
+                if digest != 0 {
+                    self.world.hash.fold(digest ^ u64::from(length));
+                }
+                let from = self.world.id(from);
+                self.happen(to, Occurrence::Job(Job::Message { from, length, message }));
+            }
+            Event::Served { node, incarnation, number } => {
+                self.world.record(Kind::Served, node, 0);
+                self.happen(node, Occurrence::Served { incarnation, number });
+            }
+            Event::Timer { node, setting } => {
+                let number = node as usize;
+                let is_set = match number.checked_sub(self.replicas.len()) {
+                    None => self.replicas[number].timer_is_set(setting),
+                    Some(client) => self.clients[client].node.timer_is_set(setting),
+                };
+                if !is_set {
+                    return true;
+                }
+                self.world.record(Kind::Timer, node, setting.number() as u32);
+                self.happen(node, Occurrence::Job(Job::Timer(setting)));
+            }
+            Event::Flushed { node, incarnation } => {
+                self.world.record(Kind::Flushed, node, 0);
+                self.happen(node, Occurrence::Flushed { incarnation });
+            }
+            Event::Alarm { client } => {
+                self.world.record(Kind::Alarm, client, 0);
+                self.clients[client as usize].port.ring();
+                self.schedule_alarm(client as usize);
+            }
+            Event::Start { node } => {
+                self.world.record(Kind::Start, node, 0);
+                self.happen(node, Occurrence::Job(Job::Start));
+            }
+            Event::FaultBegins { fault } => {
+                self.world.record(Kind::FaultBegins, fault, 0);
+                self.fault_begins(FaultId(fault as usize));
+            }
+            Event::FaultEnds { fault } => {
+                self.world.record(Kind::FaultEnds, fault, 0);
+                self.end(FaultId(fault as usize));
+            }
+            Event::Heal => {
+                self.world.record(Kind::Heal, 0, 0);
+                self.heal();
+            }
+        }
+        self.settle();
+        true
+    }
+
+    /// Polls tasks, and passes on what they ask for, until none can run.
+    fn settle(&mut self) {
+        while self.wakeups.take_any() {
+            while let Some(task) = self.wakeups.next_task() {
+                self.executor.poll(task);
+            }
+            while let Some(client) = self.wakeups.next_client() {
+                self.attend(client);
+            }
+        }
+    }
+
+    /// Comes for what a client's sessions have asked for.
+    fn attend(&mut self, client: usize) {
+        let new_operations = self.clients[client].port.answer();
+        self.schedule_alarm(client);
+        if new_operations {
+            let node = (self.replicas.len() + client) as u32;
+            self.world.record(Kind::Operations, node, 0);
+            self.happen(node, Occurrence::Job(Job::Operations));
+        }
+    }
+
+    fn schedule_alarm(&mut self, client: usize) {
+        if let Some(at) = self.clients[client].port.missing_alarm_event() {
+            self.world.scheduler.schedule(at, Event::Alarm { client: client as u32 });
+        }
+    }
+
+    fn set_now(&mut self, now: Timestamp) {
+        self.world.now = now;
+        self.time.set(now);
+    }
+}
+
+/// The last line of a run that panics is how to replay it.
+impl<P: Protocol> Drop for Cluster<P> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let (seed, now, events) = (self.configuration.seed, self.world.now, self.events());
+            eprintln!(
+                "{} failed at {now}, after {events} events; replay with seed {seed}",
+                P::NAME
+            );
+        }
+    }
+}
+
+/// The identity of the node with this number, in a cluster of `replicas` replicas.
+fn id_of(number: usize, replicas: usize) -> NodeId {
+    match number.checked_sub(replicas) {
+        None => NodeId(number as u64),
+        Some(client) => NodeId(NodeId::FIRST_COORDINATOR + client as u64),
+    }
+}
+
+/// The group as the `i`-th replica or client sees it.
+fn group(configuration: &Configuration, i: usize) -> Group {
+    let geography = &configuration.geography;
+    let site = geography.site_of(i);
+    let nearest_first = geography.nearest_first(site, configuration.replicas);
+    let nearest_first = nearest_first.into_iter().map(|replica| NodeId(replica as u64)).collect();
+    Group::nearest_first(nearest_first, geography.longest_round_trip(site))
+}

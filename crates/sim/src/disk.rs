@@ -1,0 +1,151 @@
+//! A node's durable log, and the messages that it holds back.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use serried_actor::NodeSet;
+use serried_model::NodeId;
+
+use crate::Disk;
+
+/// Write-ahead before reply: a message that follows a record waits here until the record is durable.
+pub(crate) struct Log<R, M> {
+    disk: Disk,
+    /// Only if the disk keeps them.
+    records: Vec<R>,
+    appended: u64,
+    durable: u64,
+    /// How many records are durable once the flush in progress is done.
+    flushing: Option<u64>,
+    held: VecDeque<Held<M>>,
+}
+
+struct Held<M> {
+    /// How many records must be durable.
+    after: u64,
+    receivers: Receivers,
+    message: M,
+}
+
+/// Whom a message is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Receivers {
+    One(NodeId),
+    All(NodeSet),
+}
+
+impl<R: Clone, M> Log<R, M> {
+    pub(crate) fn new(disk: Disk) -> Log<R, M> {
+        Log {
+            disk,
+            records: Vec::new(),
+            appended: 0,
+            durable: 0,
+            flushing: None,
+            held: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn append(&mut self, record: R) {
+        self.appended += 1;
+        if self.disk.keep_records {
+            self.records.push(record);
+        }
+        if self.disk.append.is_zero() && self.disk.flush.is_zero() {
+            self.durable = self.appended;
+        }
+    }
+
+    /// Whether a message may leave at once.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.durable == self.appended
+    }
+
+    /// Holds a message until everything appended so far is durable.
+    pub(crate) fn hold(&mut self, receivers: Receivers, message: M) {
+        self.held.push_back(Held { after: self.appended, receivers, message });
+    }
+
+    /// A message that need not be held any longer, in the order in which they were sent.
+    pub(crate) fn release(&mut self) -> Option<(Receivers, M)> {
+        if self.held.front()?.after > self.durable {
+            return None;
+        }
+        self.held.pop_front().map(|held| (held.receivers, held.message))
+    }
+
+    /// Starts a flush if there is something to flush and none is in progress; how long it takes.
+    pub(crate) fn start_flush(&mut self) -> Option<Duration> {
+        if self.flushing.is_some() || self.is_durable() {
+            return None;
+        }
+        let records = u32::try_from(self.appended - self.durable).unwrap_or(u32::MAX);
+        self.flushing = Some(self.appended);
+        Some(self.disk.append * records + self.disk.flush)
+    }
+
+    /// Ends the flush in progress.
+    pub(crate) fn end_flush(&mut self) {
+        self.durable = self.flushing.take().expect("a flush that ends was started");
+    }
+
+    /// Loses what was not durable, and every held message.
+    pub(crate) fn crash(&mut self) {
+        self.records.truncate(self.durable as usize);
+        self.appended = self.durable;
+        self.flushing = None;
+        self.held.clear();
+    }
+
+    /// The records in the order in which they were appended, the durable ones after a crash.
+    pub(crate) fn records(&self) -> &[R] {
+        &self.records
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DISK: Disk = Disk {
+        append: Duration::from_micros(1),
+        flush: Duration::from_micros(100),
+        keep_records: true,
+    };
+
+    fn released<R: Clone>(log: &mut Log<R, char>) -> String {
+        core::iter::from_fn(|| log.release()).map(|(_, message)| message).collect()
+    }
+
+    #[test]
+    fn what_is_appended_during_a_flush_goes_into_the_next() {
+        let mut log = Log::new(DISK);
+        let receivers = Receivers::One(NodeId(0));
+        log.append(1);
+        log.hold(receivers, 'a');
+        assert_eq!(log.start_flush(), Some(Duration::from_micros(101)));
+        log.append(2);
+        log.append(3);
+        log.hold(receivers, 'b');
+        assert_eq!(log.start_flush(), None);
+        log.end_flush();
+        assert_eq!(released(&mut log), "a");
+        assert_eq!(log.start_flush(), Some(Duration::from_micros(102)));
+        log.end_flush();
+        assert_eq!(released(&mut log), "b");
+        assert!(log.is_durable() && log.start_flush().is_none());
+    }
+
+    #[test]
+    fn a_crash_keeps_what_was_durable_and_nothing_else() {
+        let mut log = Log::new(DISK);
+        log.append(1);
+        log.start_flush();
+        log.append(2);
+        log.end_flush();
+        log.hold(Receivers::One(NodeId(0)), 'a');
+        log.crash();
+        assert_eq!((log.records(), released(&mut log).as_str()), ([1].as_slice(), ""));
+        assert!(log.is_durable());
+    }
+}

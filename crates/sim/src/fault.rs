@@ -1,0 +1,50 @@
+//! Faults that come and go during a run.
+
+use serried_actor::Timestamp;
+use serried_model::NodeId;
+
+use crate::Reach;
+
+/// Something that goes wrong from a beginning to an end.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Fault {
+    /// Messages sent over these links are lost. Those that are under way still arrive.
+    Partition(Reach),
+    /// Messages over these links take this many times as long.
+    Slow(Reach, f64),
+    /// The node handles and sends nothing, forgets nothing, and catches up at the end.
+    Pause(NodeId),
+    /// The replica loses its memory, and what it had not made durable; at the end it starts again from
+    /// what it had. Needs [`crate::Disk::keep_records`].
+    Crash(usize),
+    /// The node's wall clock is off by so many microseconds more, and the node does not know.
+    ClockJump(NodeId, i64),
+}
+
+/// A fault and its time.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scheduled {
+    /// When it begins.
+    pub begins: Timestamp,
+    /// When it ends.
+    pub ends: Timestamp,
+    /// What it is.
+    pub fault: Fault,
+}
+
+/// Identifies a fault of a run, to end it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FaultId(pub(crate) usize);
+
+/// A fault of a run.
+pub(crate) struct Entry {
+    pub(crate) fault: Fault,
+    pub(crate) state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Scheduled,
+    Active,
+    Over,
+}

@@ -1,0 +1,284 @@
+//! A node: an actor behind a processor and in front of a log.
+
+use core::time::Duration;
+
+use serried_actor::{Actor, Context, Effect, Random};
+use serried_model::NodeId;
+
+use crate::clock::Clock;
+use crate::cpu::Processor;
+use crate::disk::{Log, Receivers};
+use crate::timers::{Setting, Timers};
+use crate::world::{Event, World};
+use crate::{Configuration, hash};
+
+/// Something for a node's actor to handle.
+pub(crate) enum Job<M> {
+    Start,
+    Message {
+        from: NodeId,
+        length: u32,
+        message: M,
+    },
+    Timer(Setting),
+    /// The operations that wait at the client's port.
+    Operations,
+}
+
+/// Something that happens to a node.
+pub(crate) enum Occurrence<M> {
+    Job(Job<M>),
+    Served { incarnation: u32, number: u64 },
+    Flushed { incarnation: u32 },
+    Pause,
+    Resume,
+    Jump { by_us: i64 },
+}
+
+/// What the two kinds of node add to being an actor.
+pub(crate) trait Host<A: Actor> {
+    /// Has the actor handle what waits at its port.
+    fn operate(&mut self, actor: &mut A, cx: &mut Context<'_, A>);
+
+    /// Takes what the actor tells its driver.
+    fn output(&mut self, output: A::Output);
+}
+
+/// What a handler wants done, in a buffer that is used again.
+type Effects<A> = Vec<Effect<A>>;
+
+pub(crate) struct Node<A: Actor> {
+    number: u32,
+    id: NodeId,
+    pub(crate) actor: A,
+    clock: Clock,
+    random: Random,
+    timers: Timers<A::Timer>,
+    processor: Processor<Job<A::Message>, Effects<A>>,
+    log: Log<A::Record, A::Message>,
+    buffers: Vec<Effects<A>>,
+    /// How often it has crashed; events of earlier incarnations are void.
+    incarnation: u32,
+    up: bool,
+    pauses: u32,
+}
+
+impl<A: Actor> Node<A> {
+    pub(crate) fn new(
+        number: u32,
+        id: NodeId,
+        actor: A,
+        cores: usize,
+        configuration: &Configuration,
+    ) -> Node<A> {
+        let seed = configuration.seed;
+        let mut clock_random = hash::generator(seed, hash::Purpose::Clock(id.0));
+        Node {
+            number,
+            id,
+            actor,
+            clock: Clock::new(configuration.clocks, &mut clock_random),
+            random: hash::generator(seed, hash::Purpose::Node(id.0)),
+            timers: Timers::new(),
+            processor: Processor::new(cores),
+            log: Log::new(configuration.disk),
+            buffers: Vec::new(),
+            incarnation: 0,
+            up: true,
+            pauses: 0,
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.up
+    }
+
+    pub(crate) fn busy(&self) -> Duration {
+        Duration::from_nanos(self.processor.busy_ns())
+    }
+
+    pub(crate) fn longest_queue(&self) -> usize {
+        self.processor.longest_queue()
+    }
+
+    pub(crate) fn timer_is_set(&self, setting: Setting) -> bool {
+        self.timers.holds(setting)
+    }
+
+    /// Everything that can happen to a node comes through here.
+    pub(crate) fn handle(
+        &mut self,
+        occurrence: Occurrence<A::Message>,
+        world: &mut World<A::Message>,
+        host: &mut impl Host<A>,
+    ) {
+        match occurrence {
+            Occurrence::Job(job) if !self.up => {
+                let undeliverable = matches!(job, Job::Message { .. });
+                world.counts.undeliverable += u64::from(undeliverable);
+            }
+            Occurrence::Job(job) if self.pauses == 0 && self.processor.is_free() => {
+                self.serve(job, world, host);
+            }
+            Occurrence::Job(job) => self.processor.wait(job),
+            Occurrence::Served { incarnation, number } if incarnation == self.incarnation => {
+                self.processor.end(number);
+                self.proceed(world, host);
+            }
+            Occurrence::Flushed { incarnation } if incarnation == self.incarnation => {
+                self.log.end_flush();
+                self.proceed(world, host);
+            }
+            // From before a crash.
+            Occurrence::Served { .. } | Occurrence::Flushed { .. } => {}
+            Occurrence::Pause => self.pauses += 1,
+            Occurrence::Resume => {
+                self.pauses -= 1;
+                self.proceed(world, host);
+            }
+            Occurrence::Jump { by_us } => self.clock.jump(by_us),
+        }
+    }
+
+    /// Does whatever can be done now: sends what is durable, releases what was served, serves what
+    /// waits for a core.
+    fn proceed(&mut self, world: &mut World<A::Message>, host: &mut impl Host<A>) {
+        if self.pauses > 0 || !self.up {
+            return;
+        }
+        while let Some((receivers, message)) = self.log.release() {
+            world.transmit(self.number, receivers, message);
+        }
+        self.start_flush(world);
+        while let Some(effects) = self.processor.release() {
+            self.carry_out(effects, world, host);
+        }
+        while let Some(job) = self.processor.next_waiting() {
+            self.serve(job, world, host);
+        }
+    }
+
+    /// Runs the handler, and takes a core for as long as it costs.
+    fn serve(
+        &mut self,
+        job: Job<A::Message>,
+        world: &mut World<A::Message>,
+        host: &mut impl Host<A>,
+    ) {
+        let mut effects = self.buffers.pop().unwrap_or_default();
+        let (now, clock) = (self.clock.monotonic(world.now), self.clock.wall(world.now));
+        let mut cx = Context::new(self.id, now, clock, &mut self.random, &mut effects);
+        let mut bytes = 0;
+        match job {
+            Job::Start => self.actor.on_start(&mut cx),
+            Job::Message { from, length, message } => {
+                bytes = u64::from(length);
+                self.actor.on_message(from, message, &mut cx);
+            }
+            Job::Operations => host.operate(&mut self.actor, &mut cx),
+            Job::Timer(setting) => match self.timers.fire(setting) {
+                Some(timer) => self.actor.on_timer(timer, &mut cx),
+                // Moved or cancelled while it waited for a core.
+                None => return self.buffers.push(effects),
+            },
+        }
+        let work = u64::from(cx.work().0);
+        let sent = self.set_timers(&effects, world);
+        let costs = &world.costs;
+        let cost_ns = costs.event_ns
+            + costs.sent_message_ns * sent
+            + costs.work_unit_ns * work
+            + costs.byte_ps * bytes / 1000;
+        if cost_ns > 0 {
+            let number = self.processor.start(cost_ns, effects);
+            let (node, incarnation) = (self.number, self.incarnation);
+            let served = Event::Served { node, incarnation, number };
+            world.after(Duration::from_nanos(cost_ns), served);
+        } else if self.processor.is_idle() {
+            self.carry_out(effects, world, host);
+        } else {
+            self.processor.pass(effects);
+        }
+    }
+
+    /// Sets and cancels timers as soon as the handler has run, so that none fires that was cancelled;
+    /// returns how many messages are to be sent.
+    fn set_timers(&mut self, effects: &Effects<A>, world: &mut World<A::Message>) -> u64 {
+        let mut sent = 0;
+        for effect in effects {
+            match effect {
+                Effect::SetTimer { timer, after } => {
+                    let setting = self.timers.set(*timer);
+                    let timer = Event::Timer { node: self.number, setting };
+                    world.after(self.clock.true_duration(*after), timer);
+                }
+                Effect::CancelTimer(timer) => self.timers.cancel(*timer),
+                Effect::Send { .. } | Effect::SendBeforeDurable { .. } => sent += 1,
+                Effect::Broadcast { to, .. } => sent += to.len() as u64,
+                Effect::Append(_) | Effect::Output(_) => {}
+            }
+        }
+        sent
+    }
+
+    fn carry_out(
+        &mut self,
+        mut effects: Effects<A>,
+        world: &mut World<A::Message>,
+        host: &mut impl Host<A>,
+    ) {
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Append(record) => self.log.append(record),
+                Effect::Send { to, message } => {
+                    self.send(Receivers::One(to), message, world);
+                }
+                Effect::Broadcast { to, message } => {
+                    self.send(Receivers::All(to), message, world);
+                }
+                Effect::SendBeforeDurable { to, message } => {
+                    world.transmit(self.number, Receivers::One(to), message);
+                }
+                Effect::Output(output) => host.output(output),
+                Effect::SetTimer { .. } | Effect::CancelTimer(_) => {}
+            }
+        }
+        self.buffers.push(effects);
+        self.start_flush(world);
+    }
+
+    fn send(&mut self, receivers: Receivers, message: A::Message, world: &mut World<A::Message>) {
+        if self.log.is_durable() {
+            world.transmit(self.number, receivers, message);
+        } else {
+            self.log.hold(receivers, message);
+        }
+    }
+
+    fn start_flush(&mut self, world: &mut World<A::Message>) {
+        if let Some(takes) = self.log.start_flush() {
+            let (node, incarnation) = (self.number, self.incarnation);
+            world.after(takes, Event::Flushed { node, incarnation });
+        }
+    }
+
+    /// Stops, and loses everything but the durable records.
+    pub(crate) fn crash(&mut self) {
+        self.up = false;
+        self.incarnation += 1;
+        self.timers.clear();
+        self.processor.clear();
+        self.log.crash();
+    }
+
+    /// Comes back as `actor`, which has been given [`Node::records`]; a [`Job::Start`] is to follow.
+    pub(crate) fn restart(&mut self, actor: A) {
+        self.actor = actor;
+        self.up = true;
+    }
+
+    /// The durable records, if they are kept and the node is down.
+    pub(crate) fn records(&self) -> &[A::Record] {
+        self.log.records()
+    }
+}

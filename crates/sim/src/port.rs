@@ -1,0 +1,156 @@
+//! Between a client's sessions and its coordinator.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::task::Waker;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use rand::Rng;
+use serried_actor::{Random, Timestamp};
+use serried_model::{Operation, Output, TxnId};
+use serried_session::{Attempt, Full, Port, Switchboard};
+
+use crate::executor::Wakeups;
+
+/// Virtual time, where the sessions can read it.
+#[derive(Default)]
+pub(crate) struct Time(AtomicU64);
+
+impl Time {
+    pub(crate) fn set(&self, now: Timestamp) {
+        self.0.store(now.0, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// One client's port. What sessions ask for is collected here, and the simulator comes for it once no
+/// task can run.
+pub(crate) struct ClientPort {
+    client: usize,
+    time: Arc<Time>,
+    wakeups: Arc<Wakeups>,
+    state: Mutex<State>,
+}
+
+struct State {
+    switchboard: Switchboard,
+    random: Random,
+    operations: Vec<(TxnId, Operation)>,
+    /// Whether the simulator knows that it has to come.
+    called: bool,
+    /// Whether it waits for a core of the coordinator's.
+    operations_queued: bool,
+    /// The times of the alarm events in the scheduler: each earlier than the one before it.
+    alarm_events: Vec<Timestamp>,
+}
+
+impl ClientPort {
+    pub(crate) fn new(
+        client: usize,
+        capacity: usize,
+        random: Random,
+        time: Arc<Time>,
+        wakeups: Arc<Wakeups>,
+    ) -> ClientPort {
+        let state = State {
+            switchboard: Switchboard::new(capacity),
+            random,
+            operations: Vec::new(),
+            called: false,
+            operations_queued: false,
+            alarm_events: Vec::new(),
+        };
+        ClientPort { client, time, wakeups, state: Mutex::new(state) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A poisoned state is that of a simulation that is being torn down.
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn call(&self, state: &mut State) {
+        if !state.called {
+            state.called = true;
+            self.wakeups.client(self.client);
+        }
+    }
+
+    /// The simulator has come: whether there are operations that it does not know of yet.
+    pub(crate) fn answer(&self) -> bool {
+        let mut state = self.lock();
+        state.called = false;
+        let new = !state.operations.is_empty() && !state.operations_queued;
+        state.operations_queued |= new;
+        new
+    }
+
+    /// Swaps the operations that wait with an empty buffer.
+    pub(crate) fn take_operations(&self, empty: &mut Vec<(TxnId, Operation)>) {
+        let mut state = self.lock();
+        state.operations_queued = false;
+        core::mem::swap(&mut state.operations, empty);
+    }
+
+    pub(crate) fn deliver(&self, txn: TxnId, output: Output) {
+        self.lock().switchboard.deliver(txn, output);
+    }
+
+    /// When an alarm event has to be scheduled, if the next alarm is before those that are.
+    pub(crate) fn missing_alarm_event(&self) -> Option<Timestamp> {
+        let mut state = self.lock();
+        let next = state.switchboard.next_alarm()?;
+        if state.alarm_events.last().is_some_and(|event| *event <= next) {
+            return None;
+        }
+        state.alarm_events.push(next);
+        Some(next)
+    }
+
+    /// The earliest of the alarm events takes place.
+    pub(crate) fn ring(&self) {
+        let mut state = self.lock();
+        let now = self.time.now();
+        let event = state.alarm_events.pop();
+        assert_eq!(event, Some(now), "alarm events take place in the order of their times");
+        state.switchboard.ring(now);
+    }
+}
+
+impl Port for ClientPort {
+    fn open(&self, attempt: &Arc<Attempt>, waker: &Waker) -> Result<TxnId, Full> {
+        self.lock().switchboard.open(attempt, waker)
+    }
+
+    fn submit(&self, txn: TxnId, operations: &mut Vec<Operation>) {
+        let mut state = self.lock();
+        state.operations.extend(operations.drain(..).map(|operation| (txn, operation)));
+        self.call(&mut state);
+    }
+
+    fn close(&self, txn: TxnId) {
+        self.lock().switchboard.close(txn);
+    }
+
+    fn now(&self) -> Timestamp {
+        self.time.now()
+    }
+
+    fn set_alarm(&self, at: Timestamp, waker: Waker) -> u64 {
+        let mut state = self.lock();
+        let alarm = state.switchboard.set_alarm(at, waker);
+        if state.alarm_events.last().is_none_or(|event| at < *event) {
+            self.call(&mut state);
+        }
+        alarm
+    }
+
+    fn cancel_alarm(&self, at: Timestamp, alarm: u64) {
+        self.lock().switchboard.cancel_alarm(at, alarm);
+    }
+
+    fn random(&self) -> u64 {
+        self.lock().random.next_u64()
+    }
+}

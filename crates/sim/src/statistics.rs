@@ -1,0 +1,63 @@
+//! What a run has amounted to.
+
+use core::time::Duration;
+
+/// Messages by who sent them to whom. A broadcast counts once per receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Messages {
+    /// From clients to replicas.
+    pub client_to_replica: u64,
+    /// From replicas to clients.
+    pub replica_to_client: u64,
+    /// From replicas to replicas, themselves included.
+    pub replica_to_replica: u64,
+    /// From clients to clients, themselves included.
+    pub client_to_client: u64,
+}
+
+impl Messages {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.client_to_replica
+            + self.replica_to_client
+            + self.replica_to_replica
+            + self.client_to_client
+    }
+
+    pub(crate) fn count(&mut self, from_replica: bool, to_replica: bool) {
+        *match (from_replica, to_replica) {
+            (false, true) => &mut self.client_to_replica,
+            (true, false) => &mut self.replica_to_client,
+            (true, true) => &mut self.replica_to_replica,
+            (false, false) => &mut self.client_to_client,
+        } += 1;
+    }
+}
+
+/// What a run has amounted to so far.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Statistics {
+    /// Events handled.
+    pub events: u64,
+    /// Messages sent.
+    pub messages: Messages,
+    /// Bytes sent; zero if messages are not encoded, which takes a cost per byte or
+    /// [`crate::Configuration::hash_contents`].
+    pub bytes: u64,
+    /// Messages lost at random or by an interceptor.
+    pub lost: u64,
+    /// Messages lost to partitions.
+    pub partitioned: u64,
+    /// Messages that arrived at a node that was down.
+    pub undeliverable: u64,
+    /// Messages delivered twice.
+    pub duplicated: u64,
+    /// Messages that got an additional delay.
+    pub reordered: u64,
+    /// For each replica, how long its cores were taken, all together.
+    pub replica_busy: Vec<Duration>,
+    /// How long the clients' cores were taken, all together.
+    pub client_busy: Duration,
+    /// The most events that ever waited for a core at one node.
+    pub longest_queue: usize,
+}

@@ -1,0 +1,249 @@
+//! Swarms of faults: which are on, how strong they are, and when they strike, all from the seed.
+
+use core::fmt;
+use core::time::Duration;
+
+use rand::RngExt;
+use serried_actor::{Random, Timestamp};
+use serried_model::NodeId;
+
+use crate::hash::{Purpose, generator};
+use crate::{Clocks, Configuration, Fault, NetworkFaults, Reach, Scheduled, Side};
+
+/// What a swarm draws from. Each seed switches each kind of fault on or off and draws its strength: a
+/// run with few kinds of fault goes where one with all of them never gets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Swarm {
+    /// How long it lasts; then everything heals.
+    pub lasts: Duration,
+    /// Whether replicas may crash, at most a minority at a time. Needs [`crate::Disk::keep_records`].
+    pub crashes: bool,
+    /// Whether nodes may pause.
+    pub pauses: bool,
+}
+
+impl Default for Swarm {
+    /// Ten seconds with pauses and without crashes.
+    fn default() -> Self {
+        Swarm { lasts: Duration::from_secs(10), crashes: false, pauses: true }
+    }
+}
+
+/// What one seed has drawn from a swarm.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Plan {
+    /// What the network does wrong until everything heals.
+    pub network: NetworkFaults,
+    /// How far clocks are off, for the whole run.
+    pub clocks: Clocks,
+    /// What goes wrong and when.
+    pub faults: Vec<Scheduled>,
+    /// When everything heals.
+    pub ends: Timestamp,
+}
+
+impl Swarm {
+    /// What the configuration's seed draws, for its nodes and geography.
+    pub fn plan(&self, configuration: &Configuration) -> Plan {
+        let random = &mut generator(configuration.seed, Purpose::Plan);
+        let sites = 0..configuration.geography.sites.len();
+        let round_trips = sites.map(|site| configuration.geography.longest_round_trip(site));
+        let round_trip = round_trips.max().unwrap_or_default();
+        let network = network(round_trip, random);
+        let clocks = Clocks {
+            skew: Duration::from_micros(if on(random) { power(random, 10, 50_000) } else { 0 }),
+            drift_ppm: if on(random) { power(random, 1, 500) as u32 } else { 0 },
+        };
+        let mut plan =
+            Plan { network, clocks, faults: Vec::new(), ends: Timestamp(0) + self.lasts };
+        let shortest = round_trip.max(Duration::from_millis(1));
+        let mut schedule = |random: &mut Random, most: u64, draw: &dyn Fn(&mut Random) -> Fault| {
+            if on(random) {
+                for _ in 0..random.random_range(1..=most) {
+                    let (begins, ends) = self.window(shortest, random);
+                    plan.faults.push(Scheduled { begins, ends, fault: draw(random) });
+                }
+            }
+        };
+        schedule(random, 6, &|random| Fault::Partition(reach(configuration, random)));
+        schedule(random, 3, &|random| {
+            let factor = power(random, 2, 20) as f64;
+            Fault::Slow(reach(configuration, random), factor)
+        });
+        if self.pauses {
+            schedule(random, 3, &|random| Fault::Pause(node(configuration, random)));
+        }
+        if self.crashes && on(random) {
+            self.crash(configuration, shortest, random, &mut plan.faults);
+        }
+        plan
+    }
+
+    /// A part of the time it lasts, of at least `shortest` where that fits.
+    fn window(&self, shortest: Duration, random: &mut Random) -> (Timestamp, Timestamp) {
+        let (lasts, shortest) = (self.lasts.as_nanos() as u64, shortest.as_nanos() as u64);
+        let length = power(random, shortest.min(lasts).max(1), lasts.max(1));
+        let begins = random.random_range(0..=lasts.saturating_sub(length));
+        (Timestamp(begins), Timestamp((begins + length).min(lasts)))
+    }
+
+    /// Crashes that never take more than a minority down at once.
+    fn crash(
+        &self,
+        configuration: &Configuration,
+        shortest: Duration,
+        random: &mut Random,
+        faults: &mut Vec<Scheduled>,
+    ) {
+        let most_down = (configuration.replicas - 1) / 2;
+        let mut crashes: Vec<Scheduled> = Vec::new();
+        for _ in 0..random.random_range(1..=4) {
+            let (begins, ends) = self.window(shortest, random);
+            let replica = random.random_range(0..configuration.replicas);
+            let overlapping =
+                crashes.iter().filter(|other| other.begins <= ends && begins <= other.ends);
+            if overlapping.count() < most_down {
+                crashes.push(Scheduled { begins, ends, fault: Fault::Crash(replica) });
+            }
+        }
+        faults.append(&mut crashes);
+    }
+}
+
+impl Plan {
+    /// The configuration with the plan's network and clocks.
+    pub fn apply_to(&self, configuration: Configuration) -> Configuration {
+        Configuration { network: self.network, clocks: self.clocks, ..configuration }
+    }
+}
+
+/// What the network does wrong, given the longest round trip.
+fn network(round_trip: Duration, random: &mut Random) -> NetworkFaults {
+    let mut up_to = |per_mille: u64| match on(random) {
+        true => power(random, 1, per_mille) as f64 / 1000.0,
+        false => 0.0,
+    };
+    NetworkFaults {
+        jitter: up_to(1000),
+        loss: up_to(100),
+        duplication: up_to(100),
+        reordering: up_to(300),
+        extra_delay: round_trip * random.random_range(1..=4),
+    }
+}
+
+/// Some links: those around a site or some nodes, in both directions or in one.
+fn reach(configuration: &Configuration, random: &mut Random) -> Reach {
+    let side = match random.random_range(0..4) {
+        0 => Side::site(random.random_range(0..configuration.geography.sites.len())),
+        1 => Side::node(node(configuration, random)),
+        2 => Side::replicas([random.random_range(0..configuration.replicas)]),
+        _ => Side::replicas((0..configuration.replicas).filter(|_| on(random))),
+    };
+    match random.random_range(0..4) {
+        0 => Reach::one_way(side.clone(), side.rest()),
+        1 => Reach::one_way(side.clone().rest(), side),
+        _ => Reach::around(side),
+    }
+}
+
+/// Any node.
+fn node(configuration: &Configuration, random: &mut Random) -> NodeId {
+    let Configuration { replicas, clients, .. } = *configuration;
+    let number = random.random_range(0..replicas + clients);
+    match number.checked_sub(replicas) {
+        None => NodeId(number as u64),
+        Some(client) => NodeId(NodeId::FIRST_COORDINATOR + client as u64),
+    }
+}
+
+fn on(random: &mut Random) -> bool {
+    random.random()
+}
+
+/// A number from `least` to `most` whose magnitude is uniform: small ones are as likely as large ones.
+fn power(random: &mut Random, least: u64, most: u64) -> u64 {
+    let doublings = (most / least).max(1).ilog2();
+    let least = least << random.random_range(0..=doublings);
+    random.random_range(least..=least.saturating_mul(2).min(most).max(least))
+}
+
+/// One line, to be read next to the seed.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NetworkFaults { jitter, loss, duplication, reordering, extra_delay } = self.network;
+        write!(f, "jitter {jitter}, loss {loss}, duplication {duplication}, ")?;
+        write!(f, "reordering {reordering} by up to {extra_delay:?}, ")?;
+        write!(f, "skew {:?}, drift {} ppm", self.clocks.skew, self.clocks.drift_ppm)?;
+        for Scheduled { begins, ends, fault } in &self.faults {
+            write!(f, "; {begins} to {ends}: {fault:?}")?;
+        }
+        write!(f, "; healed at {}", self.ends)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plans(swarm: Swarm) -> impl Iterator<Item = Plan> {
+        (0..300).map(move |seed| {
+            let configuration = Configuration { seed, clients: 4, ..Configuration::default() };
+            swarm.plan(&configuration)
+        })
+    }
+
+    #[test]
+    fn each_kind_of_fault_is_on_in_some_plans_and_off_in_others() {
+        let has = |plan: &Plan, kind: fn(&Fault) -> bool| {
+            plan.faults.iter().any(|scheduled| kind(&scheduled.fault))
+        };
+        let kinds: [&dyn Fn(&Plan) -> bool; 8] = [
+            &|plan| plan.network.jitter > 0.0,
+            &|plan| plan.network.loss > 0.0,
+            &|plan| plan.network.duplication > 0.0,
+            &|plan| plan.network.reordering > 0.0,
+            &|plan| !plan.clocks.skew.is_zero(),
+            &|plan| plan.clocks.drift_ppm > 0,
+            &|plan| has(plan, |fault| matches!(fault, Fault::Partition(_))),
+            &|plan| has(plan, |fault| matches!(fault, Fault::Pause(_))),
+        ];
+        for (i, kind) in kinds.iter().enumerate() {
+            let with = plans(Swarm::default()).filter(|plan| kind(plan)).count();
+            assert!((75..225).contains(&with), "kind {i} is on in {with} of 300 plans");
+        }
+    }
+
+    #[test]
+    fn every_fault_begins_before_it_ends_and_ends_before_everything_heals() {
+        for plan in plans(Swarm { crashes: true, ..Swarm::default() }) {
+            for scheduled in &plan.faults {
+                assert!(scheduled.begins < scheduled.ends && scheduled.ends <= plan.ends, "{plan}");
+            }
+        }
+    }
+
+    #[test]
+    fn crashes_are_drawn_only_on_request_and_never_take_a_majority_down() {
+        let is_crash = |scheduled: &&Scheduled| matches!(scheduled.fault, Fault::Crash(_));
+        assert!(
+            plans(Swarm::default()).all(|plan| !plan.faults.iter().any(|fault| is_crash(&fault)))
+        );
+        let mut seen = 0;
+        for plan in plans(Swarm { crashes: true, ..Swarm::default() }) {
+            let crashes: Vec<&Scheduled> = plan.faults.iter().filter(is_crash).collect();
+            seen += crashes.len();
+            for (i, one) in crashes.iter().enumerate() {
+                for other in &crashes[i + 1..] {
+                    assert!(one.ends < other.begins || other.ends < one.begins, "{plan}");
+                }
+            }
+        }
+        assert!(seen > 100, "{seen} crashes in 300 plans");
+    }
+
+    #[test]
+    fn a_seed_has_one_plan() {
+        assert_eq!(plans(Swarm::default()).last(), plans(Swarm::default()).last());
+    }
+}

@@ -1,0 +1,246 @@
+//! What all nodes share: time, the network and the account of what happened.
+
+use core::time::Duration;
+
+use serried_actor::{Timestamp, Wire};
+use serried_model::NodeId;
+
+use crate::CostModel;
+use crate::disk::Receivers;
+use crate::hash::Hash;
+use crate::network::Network;
+use crate::scheduler::Scheduler;
+use crate::statistics::Messages;
+use crate::timers::Setting;
+
+/// A message as it leaves its sender.
+#[derive(Debug)]
+pub struct Passing<'a, M> {
+    /// When it leaves.
+    pub at: Timestamp,
+    /// Who sends it.
+    pub from: NodeId,
+    /// Who is to receive it.
+    pub to: NodeId,
+    /// What it says.
+    pub message: &'a M,
+}
+
+/// What an [`Interceptor`] decides about a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// The network takes it.
+    Pass,
+    /// It is lost.
+    Lose,
+    /// The network takes it, and it arrives this much later.
+    Delay(Duration),
+}
+
+/// Sees every message as it leaves, to trace it, or to stage a scenario that chance would rarely find.
+pub type Interceptor<M> = Box<dyn FnMut(Passing<'_, M>) -> Fate>;
+
+/// Something that will happen. Nodes are numbered densely: replicas first, then clients.
+pub(crate) enum Event<M> {
+    Start {
+        node: u32,
+    },
+    Message {
+        from: u32,
+        to: u32,
+        length: u32,
+        digest: u64,
+        message: M,
+    },
+    Timer {
+        node: u32,
+        setting: Setting,
+    },
+    /// A core has served an event.
+    Served {
+        node: u32,
+        incarnation: u32,
+        number: u64,
+    },
+    /// A flush is done.
+    Flushed {
+        node: u32,
+        incarnation: u32,
+    },
+    /// A client's next alarm may be due.
+    Alarm {
+        client: u32,
+    },
+    FaultBegins {
+        fault: u32,
+    },
+    FaultEnds {
+        fault: u32,
+    },
+    Heal,
+}
+
+/// What kind of event it was, for the event hash.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    Start,
+    Message,
+    Timer,
+    Served,
+    Flushed,
+    Alarm,
+    Operations,
+    FaultBegins,
+    FaultEnds,
+    Heal,
+}
+
+/// What all nodes share.
+pub(crate) struct World<M> {
+    pub(crate) now: Timestamp,
+    pub(crate) scheduler: Scheduler<Event<M>>,
+    pub(crate) network: Network,
+    pub(crate) costs: CostModel,
+    pub(crate) hash: Hash,
+    pub(crate) interceptor: Option<Interceptor<M>>,
+    pub(crate) replicas: u32,
+    pub(crate) nodes: u32,
+    pub(crate) counts: Counts,
+    pub(crate) hash_contents: bool,
+    scratch: Vec<u8>,
+}
+
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) events: u64,
+    pub(crate) messages: Messages,
+    pub(crate) bytes: u64,
+    pub(crate) lost: u64,
+    pub(crate) partitioned: u64,
+    pub(crate) undeliverable: u64,
+    pub(crate) duplicated: u64,
+    pub(crate) reordered: u64,
+}
+
+impl<M: Wire> World<M> {
+    pub(crate) fn new(network: Network, replicas: u32, nodes: u32, costs: CostModel) -> World<M> {
+        World {
+            now: Timestamp(0),
+            scheduler: Scheduler::new(),
+            network,
+            costs,
+            hash: Hash::new(0),
+            interceptor: None,
+            replicas,
+            nodes,
+            counts: Counts::default(),
+            hash_contents: false,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Schedules an event.
+    pub(crate) fn after(&mut self, delay: Duration, event: Event<M>) {
+        self.scheduler.schedule(self.now + delay, event);
+    }
+
+    /// Accounts for an event that is about to be handled.
+    pub(crate) fn record(&mut self, kind: Kind, node: u32, from: u32) {
+        self.counts.events += 1;
+        self.hash.fold(self.now.0);
+        self.hash.fold(u64::from(from) << 32 ^ u64::from(node) << 8 ^ kind as u64);
+    }
+
+    /// Hands a message to the network.
+    pub(crate) fn transmit(&mut self, from: u32, receivers: Receivers, message: M) {
+        let (length, digest) = self.measure(&message);
+        match receivers {
+            Receivers::One(to) => self.pass(from, to, length, digest, message),
+            Receivers::All(set) => {
+                let mut message = Some(message);
+                for (i, to) in set.iter().enumerate() {
+                    let last = i + 1 == set.len();
+                    let copy = if last { message.take() } else { message.clone() };
+                    self.pass(from, to, length, digest, copy.expect("only the last one is taken"));
+                }
+            }
+        }
+    }
+
+    /// A message's encoded length and a digest of its bytes, if anybody wants to know.
+    fn measure(&mut self, message: &M) -> (u32, u64) {
+        if self.costs.byte_ps == 0 && !self.hash_contents {
+            return (0, 0);
+        }
+        self.scratch.clear();
+        message.encode(&mut self.scratch);
+        let mut digest = Hash::new(0);
+        if self.hash_contents {
+            digest.fold_bytes(&self.scratch);
+        }
+        (self.scratch.len() as u32, digest.value())
+    }
+
+    fn pass(&mut self, from: u32, receiver: NodeId, length: u32, digest: u64, message: M) {
+        let to = self.number(receiver);
+        self.counts.messages.count(from < self.replicas, to < self.replicas);
+        self.counts.bytes += u64::from(length);
+        let mut held_up = Duration::ZERO;
+        if self.interceptor.is_some() {
+            match self.intercept(from, receiver, &message) {
+                Fate::Pass => {}
+                Fate::Delay(delay) => held_up = delay,
+                Fate::Lose => {
+                    self.counts.lost += 1;
+                    return;
+                }
+            }
+        }
+        let route = self.network.route(self.now, from, to, held_up);
+        self.counts.reordered += u64::from(route.reordered);
+        let Some(arrives) = route.arrives else {
+            let lost = if route.partitioned {
+                &mut self.counts.partitioned
+            } else {
+                &mut self.counts.lost
+            };
+            *lost += 1;
+            return;
+        };
+        if let Some(again) = route.arrives_again {
+            self.counts.duplicated += 1;
+            let message = message.clone();
+            self.scheduler.schedule(again, Event::Message { from, to, length, digest, message });
+        }
+        self.scheduler.schedule(arrives, Event::Message { from, to, length, digest, message });
+    }
+
+    fn intercept(&mut self, from: u32, to: NodeId, message: &M) -> Fate {
+        let (at, from) = (self.now, self.id(from));
+        match &mut self.interceptor {
+            Some(interceptor) => interceptor(Passing { at, from, to, message }),
+            None => Fate::Pass,
+        }
+    }
+
+    /// The identity of the node with this number.
+    pub(crate) fn id(&self, node: u32) -> NodeId {
+        match node.checked_sub(self.replicas) {
+            None => NodeId(u64::from(node)),
+            Some(client) => NodeId(NodeId::FIRST_COORDINATOR + u64::from(client)),
+        }
+    }
+
+    /// The number of the node with this identity.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn number(&self, node: NodeId) -> u32 {
+        let number = match node.0.checked_sub(NodeId::FIRST_COORDINATOR) {
+            None => Some(node.0).filter(|replica| *replica < u64::from(self.replicas)),
+            Some(client) => Some(client.saturating_add(u64::from(self.replicas)))
+                .filter(|number| *number < u64::from(self.nodes)),
+        };
+        number.unwrap_or_else(|| panic!("there is no node {node} in this cluster")) as u32
+    }
+}
