@@ -199,7 +199,7 @@ macro_rules! broken {
             type Replica = Replica;
 
             fn coordinator(group: Group) -> Coordinator {
-                Coordinator::new(group)
+                Coordinator::new(group, Options::default())
             }
 
             fn replica(group: Group) -> Replica {

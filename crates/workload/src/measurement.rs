@@ -8,6 +8,9 @@ use serde::Serialize;
 use serried_actor::Timestamp;
 use serried_session::{Committed, Error, Footprint};
 
+/// The longest latency that is told from longer ones: an hour.
+const LONGEST_US: u64 = 3_600_000_000;
+
 /// When a run begins to be measured, when that ends, and when clients stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
@@ -56,7 +59,7 @@ struct Counts {
 impl Measurement {
     /// Empty books.
     pub fn new(window: Window) -> Measurement {
-        let latency_us = Histogram::new(3).expect("three digits are possible");
+        let latency_us = Histogram::new_with_bounds(1, LONGEST_US, 3).expect("the bounds are good");
         let counts = Counts {
             committed: 0,
             attempts: 0,

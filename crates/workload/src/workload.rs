@@ -61,11 +61,13 @@ pub struct Parameters {
     pub key_bytes: usize,
     /// The length of a value in bytes, at least 8. For `retwis`.
     pub value_bytes: usize,
+    /// Whether what is written to a key that was read depends on it. For `retwis`.
+    pub dependent: bool,
 }
 
 impl Default for Parameters {
     fn default() -> Self {
-        Parameters { keys: None, theta: 0.9, key_bytes: 8, value_bytes: 8 }
+        Parameters { keys: None, theta: 0.9, key_bytes: 8, value_bytes: 8, dependent: false }
     }
 }
 

@@ -9,6 +9,7 @@ use serried_model::{Key, NodeId, Operation, Outcome, Output, ReadValue, TxnId, V
 use serried_parts::{Map, VersionClock, WriteId};
 use smallvec::SmallVec;
 
+use super::Options;
 use super::message::{Contents, Decision, Message, Proposal, Read, TaggedWrite, Vote};
 use super::votes::{Tally, Votes};
 
@@ -23,6 +24,8 @@ const REPEAT_AT_MOST: Duration = Duration::from_secs(1);
 const UNACKNOWLEDGED_AT_MOST: usize = 1 << 14;
 /// How many of them are repeated at once.
 const REPEAT_DECISIONS: usize = 256;
+/// How often an execution is prepared again that was voted down only tentatively.
+const TENTATIVE_RETRIES: u32 = 3;
 /// How many transactions whose session has gone are kept on trial for an abort.
 const ORPHANS_AT_MOST: usize = 1 << 12;
 
@@ -30,6 +33,7 @@ const ORPHANS_AT_MOST: usize = 1 << 12;
 #[derive(Debug)]
 pub struct Coordinator {
     group: Group,
+    options: Options,
     clock: VersionClock,
     transactions: Map<Version, Transaction>,
     versions: Map<TxnId, Version>,
@@ -92,6 +96,8 @@ struct Attempt {
     conflicts: SmallVec<[Key; 1]>,
     /// The replicas have been told to abandon it.
     told: bool,
+    /// How often it may be prepared again if it is voted down tentatively.
+    retries_left: u32,
     prepared_at: Timestamp,
 }
 
@@ -121,9 +127,10 @@ type Cx<'a> = Context<'a, Coordinator>;
 
 impl Coordinator {
     /// A coordinator for a client of `group`.
-    pub fn new(group: Group) -> Coordinator {
+    pub fn new(group: Group, options: Options) -> Coordinator {
         Coordinator {
             group,
+            options,
             clock: VersionClock::default(),
             transactions: Map::default(),
             versions: Map::default(),
@@ -178,7 +185,6 @@ impl Coordinator {
     }
 
     fn on_commit(&mut self, version: Version, reads: Vec<Key>, writes: Vec<Write>, cx: &mut Cx) {
-        let all = self.group.all();
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         if let Phase::Finalizing(_, Proposal::Commit) = transaction.phase {
             return; // Decided in the meantime; that run's reads had not changed after all.
@@ -202,9 +208,21 @@ impl Coordinator {
             TaggedWrite { key: write.key, tag, value: write.value }
         });
         let contents = Arc::new(Contents { writes: writes.collect(), reads });
+        self.prepare(version, contents, TENTATIVE_RETRIES, cx);
+    }
+
+    /// Has all replicas vote on a new execution, and abandon those before it.
+    fn prepare(
+        &mut self,
+        version: Version,
+        contents: Arc<Contents>,
+        retries_left: u32,
+        cx: &mut Cx,
+    ) {
+        let transaction = self.transactions.get_mut(&version).expect("a transaction in progress");
         let (eid, next_tag) = (transaction.next_eid, transaction.next_tag);
         transaction.next_eid += 1;
-        transaction.touched = all;
+        transaction.touched = self.group.all();
         transaction.phase = Phase::Preparing(Attempt {
             eid,
             contents: contents.clone(),
@@ -213,9 +231,10 @@ impl Coordinator {
             abandoned: NodeSet::EMPTY,
             conflicts: SmallVec::new(),
             told: false,
+            retries_left,
             prepared_at: cx.now(),
         });
-        cx.broadcast(all, Message::Prepare { version, eid, next_tag, contents });
+        cx.broadcast(self.group.all(), Message::Prepare { version, eid, next_tag, contents });
         let patience = patience(&self.group, 0);
         self.postpone_repeat(version, patience, cx);
     }
@@ -320,6 +339,13 @@ impl Coordinator {
             {
                 self.abort(version, cx)
             }
+            // What was in its way is a younger reader that is told, and will most likely run again.
+            (Phase::Preparing(attempt), Tally::AbandonSlow)
+                if attempt.retries_left > 0 && self.options.re_execution =>
+            {
+                let (contents, left) = (attempt.contents.clone(), attempt.retries_left - 1);
+                self.prepare(version, contents, left, cx);
+            }
             (Phase::Preparing(_), Tally::AbandonFast | Tally::AbandonSlow) => {
                 self.finalize(version, Proposal::Abandon, cx);
             }
@@ -371,7 +397,7 @@ impl Coordinator {
                     Proposal::Abandon => self.abort(version, cx),
                 }
             }
-            // From a replica that suspended the Prepare: it has abandoned those before.
+            // It was told to while the program was running: it has abandoned those before.
             Phase::Preparing(attempt) | Phase::Finalizing(attempt, _) if attempt.eid == eid + 1 => {
                 attempt.abandoned.insert(from);
             }
@@ -484,7 +510,7 @@ impl Coordinator {
             Phase::Preparing(Attempt { eid, contents, votes, .. }) => {
                 let (eid, contents, next_tag) = (*eid, contents.clone(), transaction.next_tag);
                 let prepare = Message::Prepare { version, eid, next_tag, contents };
-                cx.broadcast(all.without(votes.voted()), prepare);
+                cx.broadcast(all.without(votes.settled()), prepare);
             }
             Phase::Finalizing(Attempt { eid, accepted, .. }, decision) => {
                 let (eid, decision) = (*eid, *decision);

@@ -136,8 +136,11 @@ pub struct TaggedWrite {
 /// A replica's vote on an execution (000 Table 1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Vote {
-    /// It is serializable as far as this replica knows.
+    /// It is serializable as far as this replica knows, and all that it read is committed.
     Commit,
+    /// The same, if what it read commits as it was read. A Commit or AbandonFinal follows when that is
+    /// known.
+    Provisional,
     /// It conflicts with something that is not committed, and may yet succeed.
     AbandonTentative,
     /// It conflicts with something that is committed, and never can succeed.

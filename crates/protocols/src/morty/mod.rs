@@ -6,7 +6,7 @@
 //!   |<---------- GetReply(ver', val) ---|                      |
 //!   | Put(ver, key, val) ------------------------------------->|   while the program still runs
 //!   |<---------- GetReply(ver'', val) --|   a write was missed: the program runs again
-//!   | Prepare(ver, eid, reads, writes) ----------------------->|   waits for what was read, checks
+//!   | Prepare(ver, eid, reads, writes) ----------------------->|   checks; again when what was read is decided
 //!   |<------------------------------- PrepareReply(vote) ------|
 //!   | Finalize(ver, eid, view, decision) --------------------->|   only if the votes are no
 //!   |<------------------------------ FinalizeReply(view) ------|   durable decision (Table 1)
@@ -38,10 +38,17 @@
 //! - *Retraction.* A Prepare's write set is complete: a replica withdraws the transaction's other
 //!   uncommitted writes, and tells those who read them what they would find now.
 //! - *Abandoning and preparing are one message.* A Prepare of execution `eid` is the proposal to
-//!   abandon all before it, in view 0. A replica that has to suspend the Prepare acknowledges that
-//!   much at once with a FinalizeReply.
-//! - *A conflict with something committed is answered without waiting* for the transactions that were
-//!   read from: no wait can change such a vote. Missed writes are reported before waiting too.
+//!   abandon all before it, in view 0, and each vote on it an acceptance.
+//! - *Prepares do not wait in silence.* Where the paper suspends a Prepare until all that was read is
+//!   committed, a replica validates at once, prepares, and votes *provisionally*: to commit, if what
+//!   was read commits as it was read. Its vote for good follows when that is known. Since the
+//!   condition is settled once for all, the coordinator needs a single replica, the one that hears of
+//!   it first, to make all provisional votes good. A link of a chain of transactions that read from
+//!   each other then takes one message delay to that replica instead of a round trip to a majority,
+//!   which is the length of a validity window (000 §2.2). Recovery will have to recover what was read
+//!   before it counts a provisional vote.
+//! - *A tentative Abandon is tried again* a few times, as a new execution with the same contents: what
+//!   was in the way is mostly a younger reader that was told of the write and runs again.
 //! - *A vote that fails a read comes with what to read instead*, for dirty reads as for missed writes,
 //!   so that a coordinator re-executes where it would otherwise have to abort.
 //! - *`committed_reads` is compressed* to the latest reader of each version, and `prepared_writes` is
@@ -114,7 +121,7 @@ impl Protocol for Morty {
     type Replica = Replica;
 
     fn coordinator(group: Group) -> Coordinator {
-        Coordinator::new(group)
+        Coordinator::new(group, Options::default())
     }
 
     fn replica(group: Group) -> Replica {

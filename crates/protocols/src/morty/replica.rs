@@ -27,7 +27,7 @@ pub struct Replica {
     transactions: Map<Version, Undecided>,
     /// `decision_log`.
     decisions: Map<Version, Outcome>,
-    /// The transactions whose suspended Prepares wait for another's decision.
+    /// The transactions on which it has voted provisionally, by those whose decision they wait for.
     waiting: Map<Version, SmallVec<[Version; 2]>>,
     /// Decisions carried out and not acknowledged yet, by coordinator.
     acknowledgements: BTreeMap<NodeId, Vec<Version>>,
@@ -66,8 +66,9 @@ struct Undecided {
 struct Execution {
     eid: u32,
     contents: Arc<Contents>,
-    /// `None` while it waits for the transactions that it read from.
-    vote: Option<(Vote, Option<Key>)>,
+    vote: Vote,
+    /// The key over which it was not to commit.
+    conflict: Option<Key>,
 }
 
 /// What a replica does by the clock.
@@ -75,13 +76,6 @@ struct Execution {
 pub enum Timer {
     /// Send the acknowledgements that are due.
     Acknowledge,
-}
-
-/// How a Prepare stands.
-enum Validation {
-    /// It has to wait for this transaction.
-    Wait(Version),
-    Vote(Vote, Option<Key>),
 }
 
 type Cx<'a> = Context<'a, Replica>;
@@ -152,36 +146,29 @@ impl Replica {
         if let Some(execution) = &undecided.execution
             && execution.eid == eid
         {
-            // Repeated. If it is suspended, all there is to say is that the earlier are abandoned.
-            let reply = match &execution.vote {
-                Some((vote, conflict)) => {
-                    let (vote, conflict) = (*vote, conflict.clone());
-                    Message::PrepareReply { version, eid, vote, conflict }
-                }
-                None if eid > 0 => Message::FinalizeReply { version, eid: eid - 1, view: 0 },
-                None => return,
-            };
-            cx.send(version.coordinator, reply);
+            // Repeated.
+            let (vote, conflict) = (execution.vote, execution.conflict.clone());
+            cx.send(version.coordinator, Message::PrepareReply { version, eid, vote, conflict });
+            self.confirm(version, cx);
             return;
         }
         cx.charge(contents.reads.len() + contents.writes.len());
         self.install(version, eid, next_tag, &contents);
+        let (vote, conflict) = self.validate(version, &contents);
         self.notify(cx);
-        let suspended = !self.validate_and_vote(version, cx);
-        if suspended && eid > 0 {
-            // The vote is some time off; that the earlier executions are abandoned is not.
-            cx.send(version.coordinator, Message::FinalizeReply { version, eid: eid - 1, view: 0 });
-        }
+        self.prepare(version, eid, &contents, vote, conflict.clone());
+        cx.append(Record::Voted { version, eid, next_tag, vote, contents });
+        cx.send(version.coordinator, Message::PrepareReply { version, eid, vote, conflict });
     }
 
-    /// Makes `eid` the transaction's execution: abandons those before it, and brings the
-    /// transaction's uncommitted writes in line with what it writes.
-    fn install(&mut self, version: Version, eid: u32, next_tag: u32, contents: &Arc<Contents>) {
+    /// Abandons the executions before `eid`, and brings the transaction's uncommitted writes in line
+    /// with what `eid` writes.
+    fn install(&mut self, version: Version, eid: u32, next_tag: u32, contents: &Contents) {
         self.unprepare(version);
         let undecided = self.transactions.get_or_default(&version);
         undecided.abandoned_before = eid;
         undecided.next_tag = next_tag;
-        undecided.execution = Some(Execution { eid, contents: contents.clone(), vote: None });
+        undecided.execution = None;
         let new = contents.writes.iter().map(|write| write.key.clone()).collect();
         let old = core::mem::replace(&mut undecided.writes, new);
         self.withdraw(version, &old, contents);
@@ -190,6 +177,27 @@ impl Replica {
             let id = WriteId { version, tag: write.tag };
             record.add_write(&write.key, id, &write.value, &mut self.notices);
         }
+    }
+
+    /// Enters the vote on an execution, and prepares its reads if it may commit. Its writes need no
+    /// more than they are: a read that misses an uncommitted write is not voted for.
+    fn prepare(
+        &mut self,
+        version: Version,
+        eid: u32,
+        contents: &Arc<Contents>,
+        vote: Vote,
+        conflict: Option<Key>,
+    ) {
+        let undecided = self.transactions.get_or_default(&version);
+        assert!(undecided.execution.is_none(), "{version}: a second vote on execution {eid}");
+        let contents = contents.clone();
+        if let Vote::Commit | Vote::Provisional = vote {
+            for read in &contents.reads {
+                self.keys.get_or_default(&read.key).prepare_read(version, read.write.version);
+            }
+        }
+        undecided.execution = Some(Execution { eid, contents, vote, conflict });
     }
 
     /// Withdraws the transaction's uncommitted writes of those `keys` that `contents` does not write.
@@ -206,7 +214,7 @@ impl Replica {
     fn unprepare(&mut self, version: Version) {
         let Some(undecided) = self.transactions.get_mut(&version) else { return };
         let Some(execution) = &undecided.execution else { return };
-        if matches!(execution.vote, Some((Vote::Commit, _))) {
+        if let Vote::Commit | Vote::Provisional = execution.vote {
             for read in &execution.contents.reads {
                 let record = self.keys.get_mut(&read.key).expect("a key that was read");
                 record.unprepare_read(version);
@@ -214,111 +222,102 @@ impl Replica {
         }
     }
 
-    /// Votes on the transaction's execution, unless it has to wait; false then.
-    fn validate_and_vote(&mut self, version: Version, cx: &mut Cx) -> bool {
-        let Some(undecided) = self.transactions.get(&version) else { return true };
-        let Some(execution) = &undecided.execution else { return true };
-        if execution.vote.is_some() || execution.eid < undecided.abandoned_before {
-            return true;
-        }
-        let (eid, contents) = (execution.eid, execution.contents.clone());
-        let next_tag = undecided.next_tag;
-        let validation = self.validate(version, &contents, cx);
-        let (vote, conflict) = match validation {
-            Validation::Wait(dependency) => {
-                let waiting = self.waiting.get_or_default(&dependency);
-                if !waiting.contains(&version) {
-                    waiting.push(version);
-                }
-                return false;
-            }
-            Validation::Vote(vote, conflict) => (vote, conflict),
-        };
-        self.set_vote(version, vote, conflict.clone());
-        cx.append(Record::Voted { version, eid, next_tag, vote, contents });
-        cx.send(version.coordinator, Message::PrepareReply { version, eid, vote, conflict });
-        true
-    }
-
-    /// Logs the vote on the transaction's execution, and prepares its reads if it is Commit.
-    fn set_vote(&mut self, version: Version, vote: Vote, conflict: Option<Key>) {
-        let undecided = self.transactions.get_mut(&version).expect("a transaction to vote on");
-        let execution = undecided.execution.as_mut().expect("an execution to vote on");
-        assert!(
-            execution.vote.is_none(),
-            "{version}: a second vote on execution {}",
-            execution.eid
-        );
-        execution.vote = Some((vote, conflict));
-        if vote == Vote::Commit {
-            for read in &execution.contents.reads {
-                self.keys.get_or_default(&read.key).prepare_read(version, read.write.version);
-            }
-        }
-    }
-
-    /// The serializability validation (000 §4.2, "Prepare"): first that all that was read is
-    /// committed, then the checks. Check 4 is about truncation, which this replica does not do.
-    fn validate(&mut self, version: Version, contents: &Contents, cx: &mut Cx) -> Validation {
-        use Vote::{AbandonFinal, AbandonTentative, Commit};
+    /// The serializability validation (000 §4.2, "Prepare"): a vote, and the key that is in its way.
+    /// Check 4 is about truncation, which this replica does not do.
+    fn validate(&mut self, version: Version, contents: &Contents) -> (Vote, Option<Key>) {
         let checks = self.options.checks;
-        let mut outcome = (Commit, None);
+        let (mut vote, mut conflict) = self.validate_sources(version, contents);
+        if vote == Vote::AbandonFinal {
+            return (vote, conflict);
+        }
+        // Check 1: its reads missed no write.
+        for read in contents.reads.iter().filter(|_| checks.missed_by_reads) {
+            let record = self.keys.get_or_default(&read.key);
+            let Some(missed) = record.missed_by(version, read.write) else { continue };
+            let (write, value) = record.find(version);
+            let key = read.key.clone();
+            self.notices.push(Notice { reader: version, key, write, value, instead_of: None });
+            match missed {
+                Missed::Committed => vote = Vote::AbandonFinal,
+                Missed::Uncommitted if vote != Vote::AbandonFinal => vote = Vote::AbandonTentative,
+                Missed::Uncommitted => continue,
+            }
+            conflict = Some(read.key.clone());
+        }
+        // Check 2: nobody else's read missed a write of it.
+        for write in contents.writes.iter().filter(|_| checks.missed_by_others) {
+            match self.keys.get(&write.key).and_then(|record| record.missed_write_of(version)) {
+                Some(Missed::Committed) => return (Vote::AbandonFinal, Some(write.key.clone())),
+                Some(Missed::Uncommitted) if vote != Vote::AbandonFinal => {
+                    (vote, conflict) = (Vote::AbandonTentative, Some(write.key.clone()));
+                }
+                _ => {}
+            }
+        }
+        (vote, conflict)
+    }
+
+    /// Whether all that was read is committed as it was read: that no writer has aborted, and check 3.
+    /// Where a writer is undecided the answer is provisional, and the transaction waits for it.
+    fn validate_sources(&mut self, version: Version, contents: &Contents) -> (Vote, Option<Key>) {
+        let check = self.options.checks.dirty_reads;
+        let mut conflict = None;
         let mut wait = None;
         for read in &contents.reads {
             let writer = read.write.version;
             let record = self.keys.get_or_default(&read.key);
             let committed = record.committed.get(writer).map(|committed| committed.id);
-            // Check 3: what was read is what was committed.
-            let valid = match (writer == Version::INITIAL, committed) {
-                (true, _) => true,
-                (false, Some(committed)) => committed == read.write || !checks.dirty_reads,
-                (false, None) => match self.decisions.get(&writer) {
-                    Some(Outcome::Aborted) => false,
-                    Some(Outcome::Committed) => !checks.dirty_reads,
-                    None => {
-                        wait = wait.or(Some(writer));
-                        true
-                    }
-                },
+            let valid = match (committed, self.decisions.get(&writer)) {
+                _ if writer == Version::INITIAL => true,
+                (Some(committed), _) => committed == read.write || !check,
+                (None, Some(Outcome::Committed)) => !check,
+                (None, Some(Outcome::Aborted)) => false,
+                (None, None) => {
+                    wait = wait.or(Some(writer));
+                    true
+                }
             };
-            // Check 1: the read missed no write.
-            let missed = record.missed_by(version, read.write).filter(|_| checks.missed_by_reads);
-            if self.options.re_execution && (missed.is_some() || !valid) {
+            if !valid {
+                conflict = conflict.or(Some(read.key.clone()));
                 let (write, value) = record.find(version);
-                let key = read.key.clone();
-                let instead_of = (!valid).then_some(read.write);
-                let reply = Message::GetReply { version, key, write, value, instead_of };
-                cx.send(version.coordinator, reply);
-            }
-            match (valid, missed) {
-                (false, _) | (_, Some(Missed::Committed)) => {
-                    outcome = (AbandonFinal, Some(read.key.clone()));
-                }
-                (_, Some(Missed::Uncommitted)) if outcome.0 == Commit => {
-                    outcome = (AbandonTentative, Some(read.key.clone()));
-                }
-                _ => {}
+                let (key, instead_of) = (read.key.clone(), Some(read.write));
+                self.notices.push(Notice { reader: version, key, write, value, instead_of });
             }
         }
-        if outcome.0 == AbandonFinal {
-            return Validation::Vote(outcome.0, outcome.1); // No wait can change that.
+        if conflict.is_some() {
+            return (Vote::AbandonFinal, conflict);
         }
-        if let Some(dependency) = wait {
-            return Validation::Wait(dependency);
+        let Some(writer) = wait else { return (Vote::Commit, None) };
+        let waiting = self.waiting.get_or_default(&writer);
+        if !waiting.contains(&version) {
+            waiting.push(version);
         }
-        // Check 2: nobody's read missed a write of this transaction.
-        for write in contents.writes.iter().filter(|_| checks.missed_by_others) {
-            match self.keys.get(&write.key).and_then(|record| record.missed_write_of(version)) {
-                Some(Missed::Committed) => {
-                    return Validation::Vote(AbandonFinal, Some(write.key.clone()));
-                }
-                Some(Missed::Uncommitted) if outcome.0 == Commit => {
-                    outcome = (AbandonTentative, Some(write.key.clone()));
-                }
-                _ => {}
-            }
+        (Vote::Provisional, None)
+    }
+
+    /// A transaction that the execution has read from is decided: if it was the last, a provisional
+    /// vote is followed by a good one.
+    fn confirm(&mut self, version: Version, cx: &mut Cx) {
+        let Some(undecided) = self.transactions.get(&version) else { return };
+        let next_tag = undecided.next_tag;
+        let Some(Execution { eid, contents, vote: Vote::Provisional, .. }) = &undecided.execution
+        else {
+            return;
+        };
+        let (eid, contents) = (*eid, contents.clone());
+        let (vote, conflict) = self.validate_sources(version, &contents);
+        self.notify(cx);
+        if vote == Vote::Provisional {
+            return;
         }
-        Validation::Vote(outcome.0, outcome.1)
+        if vote == Vote::AbandonFinal {
+            self.unprepare(version);
+        }
+        let undecided = self.transactions.get_mut(&version).expect("a transaction voted on");
+        let execution = undecided.execution.as_mut().expect("an execution voted on");
+        (execution.vote, execution.conflict) = (vote, conflict.clone());
+        cx.append(Record::Voted { version, eid, next_tag, vote, contents });
+        cx.send(version.coordinator, Message::PrepareReply { version, eid, vote, conflict });
     }
 
     fn on_finalize(
@@ -397,7 +396,7 @@ impl Replica {
             self.notify(cx);
             cx.append(Record::Decided { version, contents });
             for waiter in self.waiting.remove(&version).into_iter().flatten() {
-                self.validate_and_vote(waiter, cx);
+                self.confirm(waiter, cx);
             }
         }
         self.acknowledge(from, version, cx);
@@ -430,8 +429,12 @@ impl Replica {
         self.withdraw(version, &undecided.writes, contents);
     }
 
-    /// Tells those reads that would now find something else.
+    /// Tells those reads that would now find something else. Without re-execution there is nothing
+    /// that they could do about it.
     fn notify(&mut self, cx: &mut Cx) {
+        if !self.options.re_execution {
+            self.notices.clear();
+        }
         for Notice { reader, key, write, value, instead_of } in self.notices.drain(..) {
             let reply = Message::GetReply { version: reader, key, write, value, instead_of };
             cx.send(reader.coordinator, reply);
@@ -508,7 +511,11 @@ impl Recover for Replica {
         match record {
             Record::Voted { version, eid, next_tag, vote, contents } => {
                 self.install(version, eid, next_tag, &contents);
-                self.set_vote(version, vote, None);
+                self.prepare(version, eid, &contents, vote, None);
+                if vote == Vote::Provisional {
+                    self.validate_sources(version, &contents); // To be told of them again.
+                    self.notices.clear();
+                }
             }
             Record::Accepted { version, eid, view, decision } => {
                 self.accept(version, eid, view, decision);

@@ -36,7 +36,7 @@ impl Net {
         let group = Group::new(3, Duration::from_millis(1));
         Net {
             replicas: (0..3).map(|_| Replica::new(group.clone(), options)).collect(),
-            coordinators: (0..clients).map(|_| (Coordinator::new(group.clone()), vec![])).collect(),
+            coordinators: (0..clients).map(|_| (Coordinator::new(group.clone(), options), vec![])).collect(),
             network: VecDeque::new(),
             held: NodeSet::EMPTY,
             outputs: Vec::new(),

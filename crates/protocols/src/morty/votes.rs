@@ -1,4 +1,8 @@
 //! How votes become a decision (000 Table 1).
+//!
+//! A provisional vote is one to commit, on the condition that what was read commits as it was read.
+//! Whether it does is decided once for all, so a single replica that votes Commit without condition
+//! makes all provisional votes good.
 
 use serried_actor::NodeSet;
 use serried_model::NodeId;
@@ -9,6 +13,7 @@ use super::message::Vote;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Votes {
     commit: NodeSet,
+    provisional: NodeSet,
     tentative: NodeSet,
     last: NodeSet,
 }
@@ -32,34 +37,42 @@ pub(super) enum Tally {
 }
 
 impl Votes {
-    /// Counts a vote. A replica votes once; a repeated message changes nothing.
+    /// Counts a vote. A replica votes once, or once provisionally and then for good; repeated and late
+    /// messages change nothing.
     pub(super) fn record(&mut self, replica: NodeId, vote: Vote) {
-        if self.voted().contains(replica) {
+        if self.settled().contains(replica) {
             return;
         }
+        self.provisional = self.provisional.without([replica].into_iter().collect());
         match vote {
             Vote::Commit => self.commit.insert(replica),
+            Vote::Provisional => self.provisional.insert(replica),
             Vote::AbandonTentative => self.tentative.insert(replica),
             Vote::AbandonFinal => self.last.insert(replica),
         };
     }
 
-    /// Who has voted.
-    pub(super) fn voted(&self) -> NodeSet {
+    /// Who has voted for good.
+    pub(super) fn settled(&self) -> NodeSet {
         [self.commit, self.tentative, self.last].into_iter().flat_map(NodeSet::iter).collect()
     }
 
     /// What the votes of `2f + 1` replicas come to so far, with `majority` being `f + 1`.
     pub(super) fn tally(&self, replicas: usize, majority: usize) -> Tally {
-        let missing = replicas - self.voted().len();
-        match self.commit.len() {
-            commits if commits == replicas => Tally::CommitFast,
+        let missing = replicas - self.settled().len() - self.provisional.len();
+        let possible = replicas - self.tentative.len() - self.last.len();
+        let commits = match self.commit.is_empty() {
+            true => 0, // Nobody knows yet that what was read is committed.
+            false => self.commit.len() + self.provisional.len(),
+        };
+        match commits {
+            _ if commits == replicas => Tally::CommitFast,
             _ if !self.last.is_empty() => Tally::AbandonFast,
-            commits if commits >= majority && self.tentative.is_empty() && missing > 0 => {
+            _ if commits >= majority && self.tentative.is_empty() && missing > 0 => {
                 Tally::CommitUnlessMore
             }
-            commits if commits >= majority => Tally::CommitSlow,
-            commits if commits + missing < majority => Tally::AbandonSlow,
+            _ if commits >= majority => Tally::CommitSlow,
+            _ if possible < majority => Tally::AbandonSlow,
             _ => Tally::Undecided,
         }
     }
@@ -68,17 +81,18 @@ impl Votes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Vote::{AbandonFinal as F, AbandonTentative as T, Commit as C};
+    use Vote::{AbandonFinal as F, AbandonTentative as T, Commit as C, Provisional as P};
+
+    fn tally(votes: &[Vote], replicas: usize) -> Tally {
+        let mut counted = Votes::default();
+        for (replica, vote) in votes.iter().enumerate() {
+            counted.record(NodeId(replica as u64), *vote);
+        }
+        counted.tally(replicas, replicas / 2 + 1)
+    }
 
     #[test]
     fn votes_decide_as_in_table_1() {
-        let tally = |votes: &[Vote], replicas: usize| {
-            let mut counted = Votes::default();
-            for (replica, vote) in votes.iter().enumerate() {
-                counted.record(NodeId(replica as u64), *vote);
-            }
-            counted.tally(replicas, replicas / 2 + 1)
-        };
         assert_eq!(tally(&[], 3), Tally::Undecided);
         assert_eq!(tally(&[C], 3), Tally::Undecided);
         assert_eq!(tally(&[C, C], 3), Tally::CommitUnlessMore);
@@ -95,6 +109,27 @@ mod tests {
         assert_eq!(tally(&[C, C, T, T], 5), Tally::Undecided);
         assert_eq!(tally(&[C, T, T, T], 5), Tally::AbandonSlow);
         assert_eq!(tally(&[C], 1), Tally::CommitFast);
+    }
+
+    #[test]
+    fn provisional_votes_count_once_a_single_replica_knows_that_the_condition_holds() {
+        assert_eq!(tally(&[P, P, P], 3), Tally::Undecided);
+        assert_eq!(tally(&[P, P, C], 3), Tally::CommitFast);
+        assert_eq!(tally(&[P, C], 3), Tally::CommitUnlessMore);
+        assert_eq!(tally(&[P, T, C], 3), Tally::CommitSlow);
+        assert_eq!(tally(&[P, P, T], 3), Tally::Undecided);
+        assert_eq!(tally(&[P, T, T], 3), Tally::AbandonSlow);
+        assert_eq!(tally(&[P, P, F], 3), Tally::AbandonFast);
+    }
+
+    #[test]
+    fn a_provisional_vote_is_followed_by_a_good_one_and_never_the_other_way_round() {
+        let mut votes = Votes::default();
+        for (replica, vote) in [(0, P), (1, P), (2, P), (1, C), (1, P)] {
+            votes.record(NodeId(replica), vote);
+        }
+        assert_eq!(votes.tally(3, 2), Tally::CommitFast);
+        assert_eq!(votes.settled().len(), 1);
     }
 
     #[test]

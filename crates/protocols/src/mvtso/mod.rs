@@ -6,7 +6,9 @@
 use serried_actor::{Group, Protocol};
 use serried_model::Guarantee;
 
-use crate::morty::{Coordinator, Message, Options, Replica};
+use crate::morty::{Checks, Coordinator, Message, Options, Replica};
+
+const OPTIONS: Options = Options { re_execution: false, checks: Checks::ALL };
 
 /// The protocol.
 #[derive(Debug)]
@@ -22,10 +24,10 @@ impl Protocol for Mvtso {
     type Replica = Replica;
 
     fn coordinator(group: Group) -> Coordinator {
-        Coordinator::new(group)
+        Coordinator::new(group, OPTIONS)
     }
 
     fn replica(group: Group) -> Replica {
-        Replica::new(group, Options { re_execution: false, ..Options::default() })
+        Replica::new(group, OPTIONS)
     }
 }
