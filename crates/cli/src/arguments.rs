@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use serried::{Backoff, TransactOptions};
+use serried_session::{Backoff, TransactOptions};
 use serried_workload::{Parameters, Workload};
 
 /// Which workload, and how large.
@@ -26,6 +26,10 @@ pub(crate) struct WorkloadArguments {
     /// The length of a value in bytes
     #[arg(long, default_value_t = 8)]
     pub(crate) value_bytes: usize,
+    /// For retwis: increment the keys that are both read and written, instead of writing values that do
+    /// not depend on what was read
+    #[arg(long)]
+    pub(crate) dependent: bool,
 }
 
 impl WorkloadArguments {
@@ -45,6 +49,7 @@ impl WorkloadArguments {
             theta: self.theta,
             key_bytes: self.key_bytes,
             value_bytes: self.value_bytes,
+            dependent: self.dependent,
         };
         Ok(serried_workload::named(&self.workload, &parameters)?)
     }

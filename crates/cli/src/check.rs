@@ -26,7 +26,7 @@ pub(crate) struct Check {
     /// Writes with this version or an older one were made before the history begins: reads of them
     /// are not reads of nothing
     #[arg(long, value_name = "VERSION")]
-    initial_before: Option<serried::Version>,
+    initial_before: Option<serried_model::Version>,
     /// Print the verdict as JSON
     #[arg(long)]
     json: bool,

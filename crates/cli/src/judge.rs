@@ -5,7 +5,7 @@ use std::io::BufWriter;
 use std::path::Path;
 
 use anyhow::Context;
-use serried::Version;
+use serried_model::Version;
 use serried_history::{History, Options, Verdict, check_serializable_with};
 use serried_workload::Workload;
 

@@ -80,6 +80,9 @@ use serried_model::Guarantee;
 pub struct Options {
     /// Whether a replica tells readers of writes that they missed. Without it this is MVTSO.
     pub re_execution: bool,
+    /// Whether a replica votes provisionally while what was read is undecided. Without it a Prepare
+    /// waits, as in the paper.
+    pub provisional_votes: bool,
     /// Which checks a replica makes. All of them, but in tests that show what each is for.
     pub checks: Checks,
 }
@@ -103,7 +106,7 @@ impl Checks {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { re_execution: true, checks: Checks::ALL }
+        Options { re_execution: true, provisional_votes: true, checks: Checks::ALL }
     }
 }
 

@@ -27,7 +27,7 @@ pub struct Replica {
     transactions: Map<Version, Undecided>,
     /// `decision_log`.
     decisions: Map<Version, Outcome>,
-    /// The transactions on which it has voted provisionally, by those whose decision they wait for.
+    /// The transactions whose vote for good is still to come, by those whose decision they wait for.
     waiting: Map<Version, SmallVec<[Version; 2]>>,
     /// Decisions carried out and not acknowledged yet, by coordinator.
     acknowledgements: BTreeMap<NodeId, Vec<Version>>,
@@ -66,7 +66,8 @@ struct Undecided {
 struct Execution {
     eid: u32,
     contents: Arc<Contents>,
-    vote: Vote,
+    /// `None` while it waits for the transactions that it read from, if votes are not provisional.
+    vote: Option<Vote>,
     /// The key over which it was not to commit.
     conflict: Option<Key>,
 }
@@ -147,16 +148,31 @@ impl Replica {
             && execution.eid == eid
         {
             // Repeated.
-            let (vote, conflict) = (execution.vote, execution.conflict.clone());
-            cx.send(version.coordinator, Message::PrepareReply { version, eid, vote, conflict });
+            if let Some(vote) = execution.vote {
+                let conflict = execution.conflict.clone();
+                let reply = Message::PrepareReply { version, eid, vote, conflict };
+                cx.send(version.coordinator, reply);
+            }
             self.confirm(version, cx);
             return;
         }
         cx.charge(contents.reads.len() + contents.writes.len());
         self.install(version, eid, next_tag, &contents);
-        let (vote, conflict) = self.validate(version, &contents);
+        let execution = Execution { eid, contents, vote: None, conflict: None };
+        self.transactions.get_or_default(&version).execution = Some(execution);
+        self.vote(version, cx);
+    }
+
+    /// Validates the transaction's execution, and votes unless it has to wait.
+    fn vote(&mut self, version: Version, cx: &mut Cx) {
+        let undecided = self.transactions.get(&version).expect("a transaction to vote on");
+        let next_tag = undecided.next_tag;
+        let execution = undecided.execution.as_ref().expect("an execution to vote on");
+        let (eid, contents) = (execution.eid, execution.contents.clone());
+        let validated = self.validate(version, &contents);
         self.notify(cx);
-        self.prepare(version, eid, &contents, vote, conflict.clone());
+        let Some((vote, conflict)) = validated else { return };
+        self.prepare(version, vote, conflict.clone());
         cx.append(Record::Voted { version, eid, next_tag, vote, contents });
         cx.send(version.coordinator, Message::PrepareReply { version, eid, vote, conflict });
     }
@@ -179,27 +195,6 @@ impl Replica {
         }
     }
 
-    /// Enters the vote on an execution, and prepares its reads if it may commit. Its writes need no
-    /// more than they are: a read that misses an uncommitted write is not voted for.
-    fn prepare(
-        &mut self,
-        version: Version,
-        eid: u32,
-        contents: &Arc<Contents>,
-        vote: Vote,
-        conflict: Option<Key>,
-    ) {
-        let undecided = self.transactions.get_or_default(&version);
-        assert!(undecided.execution.is_none(), "{version}: a second vote on execution {eid}");
-        let contents = contents.clone();
-        if let Vote::Commit | Vote::Provisional = vote {
-            for read in &contents.reads {
-                self.keys.get_or_default(&read.key).prepare_read(version, read.write.version);
-            }
-        }
-        undecided.execution = Some(Execution { eid, contents, vote, conflict });
-    }
-
     /// Withdraws the transaction's uncommitted writes of those `keys` that `contents` does not write.
     fn withdraw(&mut self, version: Version, keys: &[Key], contents: &Contents) {
         for key in keys {
@@ -210,11 +205,29 @@ impl Replica {
         }
     }
 
+    /// Enters the vote on the transaction's execution, and prepares its reads if it may commit. Its
+    /// writes need no more than they are: a read that misses an uncommitted write is not voted for.
+    fn prepare(&mut self, version: Version, vote: Vote, conflict: Option<Key>) {
+        let undecided = self.transactions.get_mut(&version).expect("a transaction to vote on");
+        let execution = undecided.execution.as_mut().expect("an execution to vote on");
+        assert!(
+            execution.vote.is_none(),
+            "{version}: a second vote on execution {}",
+            execution.eid
+        );
+        (execution.vote, execution.conflict) = (Some(vote), conflict);
+        if let Vote::Commit | Vote::Provisional = vote {
+            for read in &execution.contents.reads {
+                self.keys.get_or_default(&read.key).prepare_read(version, read.write.version);
+            }
+        }
+    }
+
     /// Takes back what the transaction's execution has prepared, if it has.
     fn unprepare(&mut self, version: Version) {
         let Some(undecided) = self.transactions.get_mut(&version) else { return };
         let Some(execution) = &undecided.execution else { return };
-        if let Vote::Commit | Vote::Provisional = execution.vote {
+        if let Some(Vote::Commit | Vote::Provisional) = execution.vote {
             for read in &execution.contents.reads {
                 let record = self.keys.get_mut(&read.key).expect("a key that was read");
                 record.unprepare_read(version);
@@ -222,13 +235,16 @@ impl Replica {
         }
     }
 
-    /// The serializability validation (000 §4.2, "Prepare"): a vote, and the key that is in its way.
-    /// Check 4 is about truncation, which this replica does not do.
-    fn validate(&mut self, version: Version, contents: &Contents) -> (Vote, Option<Key>) {
+    /// The serializability validation (000 §4.2, "Prepare"): a vote, and the key that is in its way;
+    /// none if it has to wait. Check 4 is about truncation, which this replica does not do.
+    fn validate(&mut self, version: Version, contents: &Contents) -> Option<(Vote, Option<Key>)> {
         let checks = self.options.checks;
         let (mut vote, mut conflict) = self.validate_sources(version, contents);
         if vote == Vote::AbandonFinal {
-            return (vote, conflict);
+            return Some((vote, conflict));
+        }
+        if vote == Vote::Provisional && !self.options.provisional_votes {
+            return None;
         }
         // Check 1: its reads missed no write.
         for read in contents.reads.iter().filter(|_| checks.missed_by_reads) {
@@ -247,14 +263,16 @@ impl Replica {
         // Check 2: nobody else's read missed a write of it.
         for write in contents.writes.iter().filter(|_| checks.missed_by_others) {
             match self.keys.get(&write.key).and_then(|record| record.missed_write_of(version)) {
-                Some(Missed::Committed) => return (Vote::AbandonFinal, Some(write.key.clone())),
+                Some(Missed::Committed) => {
+                    return Some((Vote::AbandonFinal, Some(write.key.clone())));
+                }
                 Some(Missed::Uncommitted) if vote != Vote::AbandonFinal => {
                     (vote, conflict) = (Vote::AbandonTentative, Some(write.key.clone()));
                 }
                 _ => {}
             }
         }
-        (vote, conflict)
+        Some((vote, conflict))
     }
 
     /// Whether all that was read is committed as it was read: that no writer has aborted, and check 3.
@@ -296,15 +314,17 @@ impl Replica {
     }
 
     /// A transaction that the execution has read from is decided: if it was the last, a provisional
-    /// vote is followed by a good one.
+    /// vote is followed by one for good, and one that had to wait is given.
     fn confirm(&mut self, version: Version, cx: &mut Cx) {
         let Some(undecided) = self.transactions.get(&version) else { return };
         let next_tag = undecided.next_tag;
-        let Some(Execution { eid, contents, vote: Vote::Provisional, .. }) = &undecided.execution
-        else {
-            return;
-        };
-        let (eid, contents) = (*eid, contents.clone());
+        let Some(execution) = &undecided.execution else { return };
+        match execution.vote {
+            None => return self.vote(version, cx),
+            Some(Vote::Provisional) => {}
+            Some(_) => return,
+        }
+        let (eid, contents) = (execution.eid, execution.contents.clone());
         let (vote, conflict) = self.validate_sources(version, &contents);
         self.notify(cx);
         if vote == Vote::Provisional {
@@ -315,7 +335,7 @@ impl Replica {
         }
         let undecided = self.transactions.get_mut(&version).expect("a transaction voted on");
         let execution = undecided.execution.as_mut().expect("an execution voted on");
-        (execution.vote, execution.conflict) = (vote, conflict.clone());
+        (execution.vote, execution.conflict) = (Some(vote), conflict.clone());
         cx.append(Record::Voted { version, eid, next_tag, vote, contents });
         cx.send(version.coordinator, Message::PrepareReply { version, eid, vote, conflict });
     }
@@ -511,7 +531,10 @@ impl Recover for Replica {
         match record {
             Record::Voted { version, eid, next_tag, vote, contents } => {
                 self.install(version, eid, next_tag, &contents);
-                self.prepare(version, eid, &contents, vote, None);
+                let execution =
+                    Execution { eid, contents: contents.clone(), vote: None, conflict: None };
+                self.transactions.get_or_default(&version).execution = Some(execution);
+                self.prepare(version, vote, None);
                 if vote == Vote::Provisional {
                     self.validate_sources(version, &contents); // To be told of them again.
                     self.notices.clear();

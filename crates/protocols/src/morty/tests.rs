@@ -36,7 +36,9 @@ impl Net {
         let group = Group::new(3, Duration::from_millis(1));
         Net {
             replicas: (0..3).map(|_| Replica::new(group.clone(), options)).collect(),
-            coordinators: (0..clients).map(|_| (Coordinator::new(group.clone(), options), vec![])).collect(),
+            coordinators: (0..clients)
+                .map(|_| (Coordinator::new(group.clone(), options), vec![]))
+                .collect(),
             network: VecDeque::new(),
             held: NodeSet::EMPTY,
             outputs: Vec::new(),
@@ -200,7 +202,8 @@ fn morty(clients: usize) -> Net {
 }
 
 fn mvtso(clients: usize) -> Net {
-    Net::new(Options { re_execution: false, checks: Checks::ALL }, clients)
+    let options = Options { re_execution: false, provisional_votes: false, checks: Checks::ALL };
+    Net::new(options, clients)
 }
 
 /// Two transactions that read `x` before either has written it, the first of them the older.

@@ -1,0 +1,165 @@
+//! `serried sim`: a workload in simulated time.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+use serried_actor::{Protocol, Timestamp};
+use serried_model::Geography;
+use serried_protocols::Visitor;
+use serried_sim::{Clocks, Cluster, Configuration, NetworkFaults};
+
+use crate::Ended;
+use crate::arguments::{LoadArguments, WorkloadArguments};
+use crate::load::Load;
+use crate::progress::Progress;
+use crate::table::{self, Row, Simulation};
+
+/// Measure a workload in simulated time, in any geography.
+///
+/// The protocols, sessions and workloads are those of a real cluster; the network, the clocks and the
+/// processors are simulated, in one thread, and one seed decides everything. Each client has a
+/// coordinator of its own; clients are spread evenly over the sites.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  serried sim retwis --geo reg --clients 64,256
+  serried sim counter --geo glo --protocol morty --clients 64 --seconds 20
+  serried sim bank --geo con --loss 0.01 --reordering 0.1 --check --seed 7")]
+pub(crate) struct Sim {
+    #[command(flatten)]
+    workload: WorkloadArguments,
+    #[command(flatten)]
+    load: LoadArguments,
+    /// Where the sites are: lan, reg, con or glo
+    #[arg(long, default_value = "reg")]
+    geo: String,
+    /// How many replicas there are
+    #[arg(long, default_value_t = 3)]
+    replicas: usize,
+    /// How many cores a replica has
+    #[arg(long, default_value_t = 20)]
+    cores: usize,
+    /// The most by which a clock is off, in milliseconds
+    #[arg(long, default_value_t = 0.5)]
+    skew_ms: f64,
+    /// By how much of a link's delay a message may be late
+    #[arg(long, default_value_t = 0.01)]
+    jitter: f64,
+    /// The share of messages that are lost
+    #[arg(long, default_value_t = 0.0)]
+    loss: f64,
+    /// The share of messages that arrive twice
+    #[arg(long, default_value_t = 0.0)]
+    duplication: f64,
+    /// The share of messages that may be overtaken
+    #[arg(long, default_value_t = 0.0)]
+    reordering: f64,
+}
+
+impl Sim {
+    pub(crate) fn run(self) -> anyhow::Result<Ended> {
+        self.load.validate()?;
+        let geography = Geography::named(&self.geo)?;
+        self.workload.make()?;
+        anyhow::ensure!(
+            self.replicas % 2 == 1 && self.replicas < 64,
+            "--replicas {}: there must be an odd number of them, below 64",
+            self.replicas
+        );
+        anyhow::ensure!(self.cores > 0, "--cores must be above 0");
+        for share in [self.jitter, self.loss, self.duplication, self.reordering] {
+            anyhow::ensure!((0.0..1.0).contains(&share), "{share} is no share: 0 or more, below 1");
+        }
+        let mut rows = Vec::new();
+        let mut ended = Ended::Well;
+        for protocol in &self.load.protocol {
+            for clients in &self.load.clients {
+                let run = Run { sim: &self, geography, protocol, clients: *clients };
+                let (row, run_ended) = serried_protocols::visit(protocol, run)??;
+                rows.push(row);
+                ended = ended.and(run_ended);
+            }
+        }
+        if !self.load.json {
+            let Sim { workload, geo, load, .. } = &self;
+            println!("seed {}: {} in simulated `{geo}`", load.seed, workload.workload);
+        }
+        table::print(&rows, self.load.json);
+        Ok(ended)
+    }
+}
+
+struct Run<'a> {
+    sim: &'a Sim,
+    geography: Geography,
+    protocol: &'a str,
+    clients: usize,
+}
+
+impl Visitor for Run<'_> {
+    type Output = anyhow::Result<(Row, Ended)>;
+
+    fn visit<P: Protocol>(self) -> Self::Output {
+        let Run { sim, geography, protocol, clients } = self;
+        let seed = sim.load.seed;
+        let configuration = Configuration {
+            seed,
+            replicas: sim.replicas,
+            clients,
+            geography,
+            network: NetworkFaults {
+                jitter: sim.jitter,
+                loss: sim.loss,
+                duplication: sim.duplication,
+                reordering: sim.reordering,
+                extra_delay: geography.longest_round_trip(0) / 2,
+            },
+            clocks: Clocks { skew: Duration::from_secs_f64(sim.skew_ms / 1e3), drift_ppm: 0 },
+            replica_cores: sim.cores,
+            ..Configuration::default()
+        };
+        let mut cluster = Cluster::<P>::new(configuration);
+        let workload = sim.workload.make()?;
+        let load = Load::new(&sim.load, protocol, clients, workload, Timestamp(0));
+        for client in 0..clients {
+            let client_loop = load.client(client, &cluster.keyspace(client));
+            cluster.spawn(client, client_loop.run());
+        }
+        let window = load.measurement.window();
+        let progress = Progress::new(sim.load.json);
+        let started = Instant::now();
+        let mut at = Timestamp(0);
+        while at < window.stop {
+            at = (at + Duration::from_millis(100)).min(window.stop);
+            cluster.run_until(at);
+            progress.say(format!(
+                "{protocol}, {clients} clients: {at} of {} simulated, {} committed",
+                window.stop,
+                load.measurement.committed_so_far()
+            ));
+        }
+        let simulated = cluster.statistics();
+        let limit = window.stop + Duration::from_secs_f64(sim.load.deadline) * 2;
+        let finished = cluster.run_until_done(limit);
+        finished.with_context(|| format!("{protocol} with {clients} clients"))?;
+        let took = started.elapsed().as_secs_f64();
+        drop(progress);
+        let all_committed = load.measurement.committed_so_far().max(1) as f64;
+        let busy: Duration = simulated.replica_busy.iter().sum();
+        let cores = (sim.replicas * sim.cores) as f64;
+        let simulation = Simulation {
+            geography: sim.geo.clone(),
+            seed,
+            event_hash: format!("{:016x}", cluster.event_hash()),
+            events: cluster.events(),
+            events_per_second: cluster.events() as f64 / took,
+            messages_per_txn: simulated.messages.total() as f64 / all_committed,
+            replica_cpu: busy.as_secs_f64() / (window.stop.0 as f64 / 1e9) / cores,
+        };
+        drop(cluster);
+        let (mut row, ended) = load.finish(None, sim.load.json)?;
+        row.simulation = Some(simulation);
+        Ok((row, ended))
+    }
+}
