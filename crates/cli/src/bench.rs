@@ -1,4 +1,204 @@
+//! `serried bench`: a workload on a real cluster.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use anyhow::Context;
 use clap::Args;
-#[derive(Args)]
-pub(crate) struct Bench {}
-impl Bench { pub(crate) fn run(self) -> anyhow::Result<crate::Ended> { anyhow::bail!("x") } }
+use serried::{Database, Keyspace, Version};
+use serried_model::Geography;
+use serried_workload::{Workload, preload};
+
+use crate::Ended;
+use crate::arguments::{LoadArguments, WorkloadArguments};
+use crate::cluster::Cluster;
+use crate::cost::Spent;
+use crate::load::Load;
+use crate::progress::Progress;
+use crate::table::{self, Row};
+
+/// How many transactions load keys at the same time.
+const LOADERS: u64 = 4;
+
+/// Measure a workload on a real cluster, over TCP.
+///
+/// Without --connect it starts a cluster of its own on loopback for each run: its nodes are threads of
+/// this process, or with --processes processes of their own. All clients run on one thread and share
+/// one connection to each node; with --geo they run at each of its sites.
+#[derive(Args, Clone)]
+#[command(after_help = "\
+Examples:
+  serried bench retwis --clients 16,64
+  serried bench retwis --theta 0 --processes --json
+  serried bench retwis --geo reg --clients 96
+  serried bench counter --clients 64 --check
+  serried bench bank --connect serried://127.0.0.1:7400 --keyspace accounts")]
+pub(crate) struct Bench {
+    #[command(flatten)]
+    pub(crate) workload: WorkloadArguments,
+    #[command(flatten)]
+    pub(crate) load: LoadArguments,
+    /// Run the nodes as processes of their own
+    #[arg(long, conflicts_with = "connect")]
+    pub(crate) processes: bool,
+    /// How many nodes to start
+    #[arg(long, default_value_t = 3)]
+    pub(crate) nodes: usize,
+    /// Emulate a geography: lan, reg, con or glo [default: no delays]
+    #[arg(long, conflicts_with = "connect")]
+    pub(crate) geo: Option<String>,
+    /// Run on the cluster at this address instead; --protocol is then what its keyspace has
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) connect: Option<String>,
+    /// The keyspace of that cluster
+    #[arg(long, default_value = "default")]
+    pub(crate) keyspace: String,
+    /// Do not load the workload's keys before each run
+    #[arg(long)]
+    pub(crate) no_load: bool,
+}
+
+impl Bench {
+    pub(crate) fn run(self) -> anyhow::Result<Ended> {
+        let (rows, ended) = self.measure()?;
+        table::print(&rows, self.load.json);
+        Ok(ended)
+    }
+
+    /// Makes all runs.
+    pub(crate) fn measure(&self) -> anyhow::Result<(Vec<Row>, Ended)> {
+        self.load.validate()?;
+        self.workload.make()?;
+        let geography = self.geo.as_deref().map(Geography::named).transpose()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut rows = Vec::new();
+        let mut ended = Ended::Well;
+        if let Some(address) = &self.connect {
+            let (address, keyspace) = (address.clone(), self.keyspace.clone());
+            let cluster = Cluster::Existing { address, keyspace };
+            let database = runtime.block_on(cluster.connect(None))?;
+            let known = database.keyspaces().iter().find(|info| info.name == self.keyspace);
+            let protocol = known.map_or(String::new(), |info| info.protocol.clone());
+            drop(database);
+            for clients in &self.load.clients {
+                let (row, run_ended) =
+                    runtime.block_on(self.run_on(&cluster, &protocol, *clients, None))?;
+                rows.push(row);
+                ended = ended.and(run_ended);
+            }
+            return Ok((rows, ended));
+        }
+        for protocol in &self.load.protocol {
+            for clients in &self.load.clients {
+                let geo = self.geo.as_deref();
+                let cluster = match self.processes {
+                    true => Cluster::processes(self.nodes, protocol, geo)?,
+                    false => Cluster::threads(self.nodes, protocol, geo)?,
+                };
+                let run = self.run_on(&cluster, protocol, *clients, geography);
+                let (row, run_ended) = runtime.block_on(run)?;
+                rows.push(row);
+                ended = ended.and(run_ended);
+            }
+        }
+        Ok((rows, ended))
+    }
+
+    async fn run_on(
+        &self,
+        cluster: &Cluster,
+        protocol: &str,
+        clients: usize,
+        geography: Option<Geography>,
+    ) -> anyhow::Result<(Row, Ended)> {
+        let progress = Progress::new(self.load.json);
+        let databases = cluster.connect_everywhere(geography).await?;
+        let mut keyspaces = Vec::new();
+        for database in &databases {
+            keyspaces.push(database.keyspace(cluster.keyspace()).await?);
+        }
+        let workload = self.workload.make()?;
+        let loaded = self.prepare(&keyspaces, &*workload, &progress).await?;
+        let now = keyspaces[0].now();
+        let load = Load::new(&self.load, protocol, clients, workload, now);
+        let tasks: Vec<_> = (0..clients)
+            .map(|i| tokio::spawn(load.client(i, &keyspaces[i % keyspaces.len()]).run()))
+            .collect();
+        let costs = self.watch(&load, &databases, &keyspaces[0], &progress).await;
+        for task in tasks {
+            task.await.context("a client panicked")?;
+        }
+        drop(progress);
+        drop(keyspaces);
+        for database in databases {
+            database.close().await;
+        }
+        let (before, after, committed) = costs;
+        let (mut row, ended) = load.finish(Some(loaded), self.load.json)?;
+        row.costs = Some(after.since(&before, committed));
+        Ok((row, ended))
+    }
+
+    /// Loads the workload's keys, and returns a version that is above all that was there before.
+    async fn prepare(
+        &self,
+        keyspaces: &[Keyspace],
+        workload: &dyn Workload,
+        progress: &Progress,
+    ) -> anyhow::Result<Version> {
+        let keyspace = keyspaces[0].with_options(self.load.options());
+        let marker = keyspace.put("\u{0}serried-bench", "").await?;
+        let mut latest = marker.version;
+        if !self.no_load {
+            let loaded = Cell::new(0);
+            let tell = |count| {
+                loaded.set(loaded.get() + count);
+                progress.say(format!("{} keys loaded", loaded.get()));
+            };
+            let load = |loader| preload(&keyspace, workload, loader, LOADERS, tell);
+            let (a, b, c, d) = tokio::try_join!(load(0), load(1), load(2), load(3))?;
+            latest = [latest, a, b, c, d].into_iter().max().unwrap_or(latest);
+        }
+        Ok(latest)
+    }
+
+    /// Shows how it goes, and measures what the measured part of the run costs.
+    async fn watch(
+        &self,
+        load: &Load,
+        databases: &[Database],
+        keyspace: &Keyspace,
+        progress: &Progress,
+    ) -> (Spent, Spent, u64) {
+        let window = load.measurement.window();
+        let measurement = &load.measurement;
+        let show = async {
+            let mut last = (keyspace.now(), measurement.committed_so_far());
+            loop {
+                keyspace.sleep_until(last.0 + Duration::from_millis(250)).await;
+                let now = (keyspace.now(), measurement.committed_so_far());
+                let rate = (now.1 - last.1) as f64 / now.0.since(last.0).as_secs_f64();
+                progress.say(format!(
+                    "{}, {} clients: {:.1} s of {:.1}, {} committed, {rate:.0} per second",
+                    load.protocol,
+                    load.clients,
+                    now.0.0 as f64 / 1e9,
+                    window.stop.0 as f64 / 1e9,
+                    now.1,
+                ));
+                last = now;
+            }
+        };
+        let measure = async {
+            keyspace.sleep_until(window.from).await;
+            let before = (Spent::so_far(databases).await, measurement.committed_so_far());
+            keyspace.sleep_until(window.until).await;
+            let after = (Spent::so_far(databases).await, measurement.committed_so_far());
+            (before.0, after.0, after.1 - before.1)
+        };
+        tokio::select! {
+            costs = measure => costs,
+            () = show => unreachable!("it goes on until it is dropped"),
+        }
+    }
+}

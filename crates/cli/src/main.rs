@@ -3,6 +3,8 @@
 mod arguments;
 mod bench;
 mod check;
+mod cluster;
+mod cost;
 mod demo;
 mod judge;
 mod load;

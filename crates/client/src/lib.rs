@@ -1,1 +1,48 @@
-//! stub
+//! Serried: a replicated, multi-version, transactional key-value database for contended data.
+//!
+//! A transaction is an ordinary closure that returns a future. Where it conflicts with others,
+//! Serried runs it again, partly or from the start, rather than make it wait; so it must have no side
+//! effects but through its [`Transaction`].
+//!
+//! ```no_run
+//! use serried::{Abort, Database, Value};
+//!
+//! fn balance(value: Option<Value>) -> Result<u64, Abort> {
+//!     let value = value.ok_or_else(|| Abort::new("no such account"))?;
+//!     Ok(std::str::from_utf8(value.as_bytes())?.parse()?)
+//! }
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let db = Database::connect("serried://127.0.0.1:7400,127.0.0.1:7401,127.0.0.1:7402").await?;
+//! let accounts = db.keyspace("accounts").await?;
+//! let committed = accounts
+//!     .transact(|tx| async move {
+//!         let from = balance(tx.get("alice").await?)?;
+//!         let to = balance(tx.get("bob").await?)?;
+//!         let from = from.checked_sub(10).ok_or_else(|| Abort::new("not enough money"))?;
+//!         tx.put("alice", from.to_string());
+//!         tx.put("bob", (to + 10).to_string());
+//!         Ok(from)
+//!     })
+//!     .await?;
+//! println!("alice has {}, after {} attempts", committed.value, committed.attempts);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Keyspace`] is cheap to clone and works from many tasks at once. Errors say what to do: see
+//! [`Error`] for transactions and [`ConnectError`] for everything before them.
+
+mod database;
+mod url;
+
+pub use database::{Database, DatabaseStatistics};
+pub use serried_actor::Timestamp;
+pub use serried_model::{Key, Limits, NodeId, TooLarge, Value, Version};
+pub use serried_runtime::{
+    ConnectError, ConnectOptions, KeyspaceInfo, NodeStatistics, Statistics, TransportOptions,
+};
+pub use serried_session::{
+    Abort, Backoff, Committed, Error, Footprint, Get, GetMany, Keyspace, Next, Step,
+    TransactOptions, Transaction,
+};

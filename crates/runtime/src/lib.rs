@@ -1,1 +1,55 @@
-//! stub
+//! The runtime: protocols on tokio, over TCP.
+//!
+//! A [`Node`] serves one replica of every keyspace of its cluster; a [`Client`] is connected to every
+//! node and coordinates the transactions of its process. Both are an *endpoint*: machines (protocol
+//! actors with their types erased), links (connections as far as senders are concerned) and timers,
+//! behind one lock that is never held across a system call.
+//!
+//! The way of a message, which decides what a transaction costs:
+//!
+//! 1. A connection's reader wakes up, reads once into a large buffer, takes the endpoint's lock once,
+//!    and hands every message that has arrived whole to its machine.
+//! 2. The machine's effects are carried out on the spot. A message to send is encoded straight behind
+//!    what else waits for its receiver; nothing is allocated, queued or handed to another thread.
+//! 3. The receiver's writer, woken by the first of these messages, steps back behind everything else
+//!    that is ready to run, so that what those produce leaves with it; then it takes all that waits,
+//!    completes frames and checksums outside of the lock, and writes once.
+//!
+//! At a client, a coordinator's outputs wake the tasks that run transactions, and what those ask for
+//! next is handled in the same task, in step 2, before the writers of step 3 have their turn.
+//!
+//! Connections are not reliable and need not be: protocols retransmit, so a lost connection loses
+//! what waits on it, and a receiver that does not keep up loses messages rather than use up memory.
+//! Durability is that of memory for now: an appended record counts as durable at once.
+
+mod catalogue;
+mod client;
+mod clock;
+mod configuration;
+mod connection;
+mod core;
+mod dialer;
+mod distance;
+mod frame;
+mod handshake;
+mod links;
+mod local_cluster;
+mod machine;
+mod node;
+mod options;
+mod out_buffer;
+mod peer;
+mod port;
+mod redial;
+mod statistics;
+mod timers;
+mod writer;
+
+pub use catalogue::Catalogue;
+pub use client::{Client, ConnectError, ConnectOptions};
+pub use configuration::{ConfigurationError, KeyspaceConfiguration, NodeConfiguration};
+pub use handshake::KeyspaceInfo;
+pub use local_cluster::LocalCluster;
+pub use node::{Node, NodeFailed, NodeHandle, StartError};
+pub use options::TransportOptions;
+pub use statistics::{NodeStatistics, Statistics, process_cpu_time};

@@ -66,7 +66,7 @@ impl Clock {
     }
 
     fn drifted(&self, now: Timestamp) -> i64 {
-        (i128::from(now.0) * i128::from(self.drift) >> 32) as i64
+        ((i128::from(now.0) * i128::from(self.drift)) >> 32) as i64
     }
 }
 

@@ -276,10 +276,12 @@ impl<P: Protocol> Cluster<P> {
         self.begin(Fault::Crash(replica))
     }
 
-    /// Starts a replica again, if it is down, from the records it had made durable.
+    /// Starts a replica again, if it is down, from the records it had made durable. Crashes that are
+    /// scheduled for later still come.
     pub fn restart(&mut self, replica: usize) {
         for fault in 0..self.faults.len() {
-            if self.faults[fault].fault == Fault::Crash(replica) {
+            let Entry { fault: what, state } = &self.faults[fault];
+            if *what == Fault::Crash(replica) && *state == State::Active {
                 self.end(FaultId(fault));
             }
         }

@@ -69,7 +69,7 @@ pub(crate) fn generator(seed: u64, purpose: Purpose) -> Random {
 
 /// Of the numbers below `bound`, the one that a uniformly random 64-bit number chooses.
 pub(crate) fn below(bound: u64, random: u64) -> u64 {
-    (u128::from(random) * u128::from(bound) >> 64) as u64
+    ((u128::from(random) * u128::from(bound)) >> 64) as u64
 }
 
 #[cfg(test)]

@@ -1,0 +1,86 @@
+//! What a run costs: CPU time, messages and flushes, of servers and clients.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serried::{Database, Statistics};
+use serried_runtime::process_cpu_time;
+
+use crate::table::Costs;
+
+/// The threads of nodes that run in this process are called like this.
+const NODE_THREAD: &str = "serried-node";
+
+/// What has been used up so far.
+#[derive(Clone, Default)]
+pub(crate) struct Spent {
+    server_cpu: Duration,
+    client_cpu: Duration,
+    messages: u64,
+    flushes: u64,
+}
+
+impl Spent {
+    /// What has been used up by these clients of one cluster, and by its nodes.
+    pub(crate) async fn so_far(databases: &[Database]) -> Spent {
+        let mut spent = Spent { client_cpu: process_cpu_time(), ..Spent::default() };
+        let mut processes = BTreeMap::new();
+        for (i, database) in databases.iter().enumerate() {
+            if i > 0 {
+                spent.count(&database.client().statistics());
+                continue;
+            }
+            let statistics = database.statistics().await;
+            spent.count(&statistics.client);
+            for node in statistics.nodes.into_iter().flatten() {
+                spent.count(&node.counters);
+                processes.insert(node.process_id, node.process_cpu);
+            }
+        }
+        if processes.remove(&std::process::id()).is_some() {
+            let nodes = node_threads_cpu_time().unwrap_or_default();
+            spent.server_cpu += nodes;
+            spent.client_cpu = spent.client_cpu.saturating_sub(nodes);
+        }
+        spent.server_cpu += processes.into_values().sum::<Duration>();
+        spent
+    }
+
+    fn count(&mut self, statistics: &Statistics) {
+        self.messages += statistics.messages_sent;
+        self.flushes += statistics.flushes;
+    }
+
+    /// What was used up since `earlier`, per transaction.
+    pub(crate) fn since(&self, earlier: &Spent, transactions: u64) -> Costs {
+        let transactions = transactions.max(1) as f64;
+        let us = |now: Duration, then: Duration| {
+            now.saturating_sub(then).as_secs_f64() * 1e6 / transactions
+        };
+        let server_cpu_us_per_txn = us(self.server_cpu, earlier.server_cpu);
+        let client_cpu_us_per_txn = us(self.client_cpu, earlier.client_cpu);
+        Costs {
+            cpu_us_per_txn: server_cpu_us_per_txn + client_cpu_us_per_txn,
+            server_cpu_us_per_txn,
+            client_cpu_us_per_txn,
+            messages_per_txn: self.messages.saturating_sub(earlier.messages) as f64 / transactions,
+            flushes_per_txn: self.flushes.saturating_sub(earlier.flushes) as f64 / transactions,
+        }
+    }
+}
+
+/// The CPU time of the nodes' threads, of which the system says how many ticks of 10 ms they ran.
+fn node_threads_cpu_time() -> std::io::Result<Duration> {
+    let mut ticks = 0;
+    for thread in std::fs::read_dir("/proc/self/task")? {
+        let stat = std::fs::read_to_string(thread?.path().join("stat"))?;
+        // The name is in brackets, and may hold anything; user and system time are the 12th and 13th
+        // fields behind it.
+        let Some((before, after)) = stat.rsplit_once(')') else { continue };
+        if before.split_once('(').is_some_and(|(_, name)| name.starts_with(NODE_THREAD)) {
+            let fields = after.split_whitespace().skip(11).take(2);
+            ticks += fields.filter_map(|field| field.parse::<u64>().ok()).sum::<u64>();
+        }
+    }
+    Ok(Duration::from_millis(ticks * 10))
+}

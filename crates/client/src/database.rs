@@ -1,0 +1,83 @@
+//! A connected database.
+
+use std::sync::Arc;
+
+use serried_runtime::{Client, ConnectError, ConnectOptions, KeyspaceInfo};
+use serried_session::Keyspace;
+
+use crate::{NodeStatistics, Statistics, url};
+
+/// A connection to a cluster: to every node of it, kept up in the background by tasks on the runtime
+/// on which it was made. Cheap to clone.
+///
+/// When it, its clones and its keyspaces are dropped, its connections are closed.
+#[derive(Clone)]
+pub struct Database {
+    client: Arc<Client>,
+}
+
+/// What a database and the nodes behind it have counted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DatabaseStatistics {
+    /// This client's own counters.
+    pub client: Statistics,
+    /// The nodes', by their numbers; `None` for those that did not answer within a second.
+    pub nodes: Vec<Option<NodeStatistics>>,
+}
+
+impl Database {
+    /// Connects to the cluster at `serried://host:port,host:port`; the scheme may be left out, the
+    /// order of the addresses does not matter, and one that answers is enough if the nodes know each
+    /// other's. `?site=name` says where this client is, `?cluster=name` which cluster it expects.
+    ///
+    /// # Errors
+    /// If the text is no such address, no node answers within 5 s, or those that do disagree about
+    /// what the cluster is.
+    pub async fn connect(address: &str) -> Result<Database, ConnectError> {
+        Database::connect_with(url::parse(address)?).await
+    }
+
+    /// The same with all options.
+    ///
+    /// # Errors
+    /// As [`Database::connect`].
+    pub async fn connect_with(options: ConnectOptions) -> Result<Database, ConnectError> {
+        Ok(Database { client: Client::connect(options).await? })
+    }
+
+    /// The database behind a client of the runtime, which may have protocols of its own.
+    pub fn from_client(client: Arc<Client>) -> Database {
+        Database { client }
+    }
+
+    /// The client behind it.
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// The keyspace called `name`.
+    ///
+    /// # Errors
+    /// If the cluster has none of that name, which the error answers with those that it has, or this
+    /// client does not have its protocol.
+    pub async fn keyspace(&self, name: &str) -> Result<Keyspace, ConnectError> {
+        self.client.keyspace(name)
+    }
+
+    /// The cluster's keyspaces.
+    pub fn keyspaces(&self) -> &[KeyspaceInfo] {
+        self.client.keyspaces()
+    }
+
+    /// What this client and the nodes have counted so far.
+    pub async fn statistics(&self) -> DatabaseStatistics {
+        let nodes = self.client.node_statistics().await;
+        DatabaseStatistics { client: self.client.statistics(), nodes }
+    }
+
+    /// Writes what waits, and closes every connection. Transactions that are still open end with
+    /// their deadlines.
+    pub async fn close(self) {
+        self.client.close().await;
+    }
+}

@@ -1,0 +1,77 @@
+//! A cluster's address as text.
+
+use serried_runtime::{ConnectError, ConnectOptions};
+
+const SCHEME: &str = "serried://";
+
+/// Reads `serried://host:port,host:port?cluster=name&site=name`, or the addresses alone.
+pub(crate) fn parse(given: &str) -> Result<ConnectOptions, ConnectError> {
+    let fail = |reason: &str| ConnectError::Address {
+        given: given.to_string(),
+        reason: reason.to_string(),
+    };
+    let rest = given.trim();
+    let rest = rest.strip_prefix(SCHEME).unwrap_or(rest);
+    if rest.contains("://") {
+        return Err(fail("it is not of the scheme `serried`"));
+    }
+    let (addresses, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+    let addresses = addresses.strip_suffix('/').unwrap_or(addresses);
+    let addresses: Vec<&str> = addresses.split(',').map(str::trim).collect();
+    for address in &addresses {
+        let Some((host, port)) = address.rsplit_once(':') else {
+            return Err(fail("an address has no port"));
+        };
+        if host.is_empty() {
+            return Err(fail("an address has no host"));
+        }
+        if port.parse::<u16>().is_err() {
+            return Err(fail("a port is not a number up to 65535"));
+        }
+    }
+    let mut options = ConnectOptions::new(addresses);
+    for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
+        match parameter.split_once('=') {
+            Some(("site", site)) => options.site = Some(site.to_string()),
+            Some(("cluster", cluster)) => options.cluster = Some(cluster.to_string()),
+            _ => return Err(fail("its parameters may be `site=` and `cluster=`")),
+        }
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_may_stand_with_and_without_the_scheme() {
+        let options = parse("serried://127.0.0.1:7400,[::1]:7401, host:7402/").unwrap();
+        assert_eq!(options.addresses, ["127.0.0.1:7400", "[::1]:7401", "host:7402"]);
+        assert_eq!(parse("a:1").unwrap(), parse("serried://a:1").unwrap());
+    }
+
+    #[test]
+    fn parameters_name_the_site_and_the_cluster() {
+        let options = parse("serried://a:1?site=zone-1&cluster=bank").unwrap();
+        assert_eq!(options.site.as_deref(), Some("zone-1"));
+        assert_eq!(options.cluster.as_deref(), Some("bank"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_how_it_should_be() {
+        let wrong = [
+            ("", "no port"),
+            ("a", "no port"),
+            (":1", "no host"),
+            ("a:70000", "not a number"),
+            ("http://a:1", "scheme"),
+            ("a:1?sight=x", "parameters"),
+        ];
+        for (given, reason) in wrong {
+            let message = parse(given).unwrap_err().to_string();
+            assert!(message.contains(reason), "{given}: {message}");
+            assert!(message.ends_with("write serried://host:port,host:port"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The protocols that an endpoint can run, by name.
+
+use serried_actor::{Group, Protocol, Random};
+use serried_model::{Guarantee, NodeId};
+use serried_protocols::Visitor;
+
+use crate::machine::{self, Machine};
+
+/// Protocols by name: those of the registry, and whatever an experiment adds to them.
+///
+/// Here, and nowhere else, a protocol's types are erased.
+#[derive(Clone, Debug)]
+pub struct Catalogue {
+    entries: Vec<Entry>,
+}
+
+/// A protocol without its types.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) name: &'static str,
+    pub(crate) guarantee: Guarantee,
+    pub(crate) replica: fn(Group, NodeId, Random) -> Box<dyn Machine>,
+    pub(crate) coordinator: fn(Group, NodeId, Random) -> Box<dyn Machine>,
+}
+
+impl Default for Catalogue {
+    /// The protocols of the registry.
+    fn default() -> Catalogue {
+        struct Erase;
+        impl Visitor for Erase {
+            type Output = Entry;
+
+            fn visit<P: Protocol>(self) -> Entry {
+                Entry::of::<P>()
+            }
+        }
+        let protocols = serried_protocols::list().iter();
+        let entries = protocols.filter_map(|info| serried_protocols::visit(info.name, Erase).ok());
+        Catalogue { entries: entries.collect() }
+    }
+}
+
+impl Catalogue {
+    /// The same with `P` as well, in the place of one of the same name.
+    #[must_use]
+    pub fn with<P: Protocol>(mut self) -> Catalogue {
+        self.entries.retain(|entry| entry.name != P::NAME);
+        self.entries.push(Entry::of::<P>());
+        self
+    }
+
+    /// The names of its protocols.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.entries.iter().map(|entry| entry.name)
+    }
+
+    /// The protocol called `name`.
+    pub(crate) fn find(&self, name: &str) -> Result<&Entry, String> {
+        self.entries.iter().find(|entry| entry.name == name).ok_or_else(|| {
+            let names: Vec<_> = self.names().collect();
+            format!("there is no protocol `{name}`; choose one of {}", names.join(", "))
+        })
+    }
+}
+
+impl Entry {
+    fn of<P: Protocol>() -> Entry {
+        Entry {
+            name: P::NAME,
+            guarantee: P::GUARANTEE,
+            replica: |group, id, random| machine::replica::<P>(P::replica(group), id, random),
+            coordinator: |group, id, random| {
+                machine::coordinator::<P>(P::coordinator(group), id, random)
+            },
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! A client: connections to every replica of a cluster, and the coordinators of its transactions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use rand::{Rng, SeedableRng};
+use serried_actor::{Group, Random};
+use serried_model::NodeId;
+use serried_session::Keyspace;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::connection::AbortOnDrop;
+use crate::core::{Endpoint, encode};
+use crate::dialer::{Dialer, Report, View};
+use crate::frame::Kind;
+use crate::handshake::{Hello, KeyspaceInfo};
+use crate::port::KeyspacePort;
+use crate::{Catalogue, NodeStatistics, Statistics, TransportOptions, distance};
+
+/// Once a majority has answered, the rest are waited for no longer than this.
+const GRACE: Duration = Duration::from_millis(300);
+/// How long a client that is closed waits for its connections to be flushed.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long nodes may take to answer a request for their statistics.
+const STATISTICS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How to connect to a cluster.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ConnectOptions {
+    /// Addresses of nodes, `host:port`, in any order. One that answers is enough if the nodes know
+    /// each other's addresses.
+    pub addresses: Vec<String>,
+    /// The cluster's name; nodes of another are refused. Default: whatever cluster answers.
+    pub cluster: Option<String>,
+    /// Where this client is. If the cluster emulates a geography, one of its sites; the first one if
+    /// none is named.
+    pub site: Option<String>,
+    /// The most attempts of transactions that may be open at a time; more have to wait. Default
+    /// 16384.
+    pub open_attempts: usize,
+    /// How long connecting may take. Default 5 s.
+    pub timeout: Duration,
+    /// Bounds and times of the transport.
+    pub transport: TransportOptions,
+}
+
+impl ConnectOptions {
+    /// Connects to the cluster to which these addresses belong.
+    pub fn new<A: Into<String>>(addresses: impl IntoIterator<Item = A>) -> ConnectOptions {
+        ConnectOptions {
+            addresses: addresses.into_iter().map(Into::into).collect(),
+            cluster: None,
+            site: None,
+            open_attempts: 16384,
+            timeout: Duration::from_secs(5),
+            transport: TransportOptions::default(),
+        }
+    }
+}
+
+/// Why there is no connection to a cluster, or no such keyspace in it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The address can't be understood.
+    #[error(
+        "`{given}` is not the address of a cluster ({reason}): write serried://host:port,host:port"
+    )]
+    Address {
+        /// What was given.
+        given: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No node answered.
+    #[error("no node answered ({tried}): check the addresses, and that the nodes are running")]
+    Unreachable {
+        /// What was tried, and what came of it.
+        tried: String,
+    },
+    /// A node turned the client away, or belongs to another cluster than the others.
+    #[error("{address} does not fit: {reason}")]
+    Disagreement {
+        /// The node's address.
+        address: String,
+        /// Why.
+        reason: String,
+    },
+    /// The cluster has no such keyspace.
+    #[error("there is no keyspace `{name}`; the cluster has {}", list(.existing))]
+    UnknownKeyspace {
+        /// The name asked for.
+        name: String,
+        /// The names that there are.
+        existing: Vec<String>,
+    },
+    /// The keyspace runs a protocol that this client does not have.
+    #[error("keyspace `{name}` can't be used by this client: {reason}")]
+    UnknownProtocol {
+        /// The keyspace.
+        name: String,
+        /// What is missing.
+        reason: String,
+    },
+    /// The operating system gave no random numbers, from which a client's identity is made.
+    #[error("the operating system gives no random numbers ({0}): make its random device available")]
+    System(io::Error),
+}
+
+fn list(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// A connected client. Its tasks run on the runtime on which it was connected.
+pub struct Client {
+    endpoint: Arc<Endpoint>,
+    view: View,
+    group: Group,
+    catalogue: Catalogue,
+    /// The keyspaces that have a coordinator.
+    opened: Mutex<BTreeSet<u16>>,
+    dialers: Mutex<JoinSet<()>>,
+    _time: AbortOnDrop<()>,
+}
+
+impl Client {
+    /// Connects, on the current tokio runtime.
+    ///
+    /// # Errors
+    /// If no node answers in time, or those that do disagree about what the cluster is.
+    pub async fn connect(options: ConnectOptions) -> Result<Arc<Client>, ConnectError> {
+        Client::connect_with(options, Catalogue::default()).await
+    }
+
+    /// The same with the protocols of `catalogue`.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub async fn connect_with(
+        options: ConnectOptions,
+        catalogue: Catalogue,
+    ) -> Result<Arc<Client>, ConnectError> {
+        let mut random = Random::try_from_rng(&mut rand::rngs::SysRng)
+            .map_err(|error| ConnectError::System(io::Error::other(error)))?;
+        let id = NodeId(random.next_u64().max(NodeId::FIRST_COORDINATOR));
+        let endpoint = Endpoint::new(id, options.transport, options.open_attempts, random);
+        let endpoint = Arc::new(endpoint);
+        let meeting = Meeting::new(endpoint.clone(), &options);
+        let (view, round_trips, dialers) = meeting.hold(&options).await?;
+        let group = match view.place {
+            Some(place) => distance::emulated(place, view.peers.len()),
+            None => {
+                let spread = distance::spread(options.site.as_deref());
+                distance::measured(&round_trips, view.peers.len(), spread)
+            }
+        };
+        let time = endpoint.clone();
+        let time = tokio::spawn(async move { time.keep_time().await });
+        Ok(Arc::new(Client {
+            endpoint,
+            view,
+            group,
+            catalogue,
+            opened: Mutex::default(),
+            dialers: Mutex::new(dialers),
+            _time: AbortOnDrop(time),
+        }))
+    }
+
+    /// The cluster's name.
+    pub fn cluster(&self) -> &str {
+        &self.view.cluster
+    }
+
+    /// This client's identity, which its transactions' versions carry.
+    pub fn id(&self) -> NodeId {
+        self.endpoint.id
+    }
+
+    /// The replicas as this client sees them.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// The cluster's keyspaces.
+    pub fn keyspaces(&self) -> &[KeyspaceInfo] {
+        &self.view.keyspaces
+    }
+
+    /// The keyspace called `name`. It keeps the client alive.
+    ///
+    /// # Errors
+    /// If there is none, or this client does not have its protocol.
+    pub fn keyspace(self: &Arc<Self>, name: &str) -> Result<Keyspace, ConnectError> {
+        let found = self.view.keyspaces.iter().find(|keyspace| keyspace.name == name);
+        let Some(KeyspaceInfo { id, protocol, .. }) = found else {
+            let names = self.view.keyspaces.iter().map(|keyspace| keyspace.name.clone());
+            return Err(ConnectError::UnknownKeyspace {
+                name: name.to_string(),
+                existing: names.collect(),
+            });
+        };
+        let entry = self
+            .catalogue
+            .find(protocol)
+            .map_err(|reason| ConnectError::UnknownProtocol { name: name.to_string(), reason })?;
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened.insert(*id) {
+            let random = Random::from_rng(&mut self.endpoint.lock().random);
+            let coordinator = (entry.coordinator)(self.group.clone(), self.endpoint.id, random);
+            self.endpoint.install(*id, coordinator);
+        }
+        drop(opened);
+        let port = KeyspacePort::new(self.clone(), self.endpoint.clone(), *id);
+        Ok(Keyspace::new(Arc::new(port), self.view.limits))
+    }
+
+    /// What this client has counted so far.
+    pub fn statistics(&self) -> Statistics {
+        self.endpoint.lock().links.counters
+    }
+
+    /// What the nodes have counted so far, by their numbers; `None` for those that do not answer
+    /// within a second.
+    pub async fn node_statistics(&self) -> Vec<Option<NodeStatistics>> {
+        let replies: Vec<_> = (0..self.view.peers.len() as u64)
+            .map(|node| {
+                let (sender, reply) = oneshot::channel();
+                let mut core = self.endpoint.lock();
+                core.next_request += 1;
+                let request = core.next_request;
+                let payload = encode(&request);
+                if core.links.push_frame_to(NodeId(node), Kind::StatisticsRequest, &payload) {
+                    core.requests.insert(request, sender);
+                }
+                (request, reply)
+            })
+            .collect();
+        let until = Instant::now() + STATISTICS_TIMEOUT;
+        let mut statistics = Vec::with_capacity(replies.len());
+        for (request, reply) in replies {
+            let reply = tokio::time::timeout_at(until, reply).await;
+            self.endpoint.lock().requests.remove(&request);
+            statistics.push(reply.ok().and_then(Result::ok));
+        }
+        statistics
+    }
+
+    /// Writes what waits, and closes every connection. Transactions that are still open end with
+    /// their deadlines.
+    pub async fn close(&self) {
+        self.endpoint.close();
+        let mut dialers = {
+            let mut dialers = self.dialers.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *dialers)
+        };
+        let joined = async { while dialers.join_next().await.is_some() {} };
+        // Those that do not end in time are ended with the set.
+        let _ = tokio::time::timeout(FLUSH_TIMEOUT, joined).await;
+    }
+}
+
+/// The first acquaintance with a cluster.
+struct Meeting {
+    endpoint: Arc<Endpoint>,
+    hello: Hello,
+    view: Arc<OnceLock<View>>,
+    dialers: JoinSet<()>,
+    dialed: BTreeSet<String>,
+    reports: mpsc::UnboundedSender<Report>,
+    inbox: mpsc::UnboundedReceiver<Report>,
+}
+
+impl Meeting {
+    fn new(endpoint: Arc<Endpoint>, options: &ConnectOptions) -> Meeting {
+        let hello = Hello {
+            node: endpoint.id,
+            cluster: options.cluster.clone(),
+            site: options.site.clone(),
+            frame_bytes: options.transport.frame_bytes,
+        };
+        let (reports, inbox) = mpsc::unbounded_channel();
+        Meeting {
+            endpoint,
+            hello,
+            view: Arc::default(),
+            dialers: JoinSet::new(),
+            dialed: BTreeSet::new(),
+            reports,
+            inbox,
+        }
+    }
+
+    fn dial(&mut self, address: &str) {
+        if self.dialed.insert(address.to_string()) {
+            let dialer = Dialer {
+                endpoint: self.endpoint.clone(),
+                address: address.to_string(),
+                hello: self.hello.clone(),
+                view: self.view.clone(),
+                report: Some(self.reports.clone()),
+            };
+            self.dialers.spawn(dialer.run());
+        }
+    }
+
+    /// Dials all addresses and those that they lead to, until every one has answered or is not worth
+    /// waiting for. A replica that is known is no reason to stop: another address may turn out to
+    /// belong to another cluster.
+    async fn hold(
+        mut self,
+        options: &ConnectOptions,
+    ) -> Result<(View, BTreeMap<u64, Duration>, JoinSet<()>), ConnectError> {
+        if options.addresses.is_empty() {
+            let reason = "it names no node".to_string();
+            return Err(ConnectError::Address { given: String::new(), reason });
+        }
+        for address in &options.addresses {
+            self.dial(address);
+        }
+        let mut until = Instant::now() + options.timeout;
+        let mut round_trips = BTreeMap::new();
+        let mut tried = Vec::new();
+        let mut reported = 0;
+        while reported < self.dialed.len() {
+            let Ok(Some(report)) = tokio::time::timeout_at(until, self.inbox.recv()).await else {
+                break;
+            };
+            reported += 1;
+            match report {
+                Report::Met { replica, round_trip } => {
+                    round_trips.insert(replica, round_trip);
+                    let peers = self.view.get().map_or(Vec::new(), |view| view.peers.clone());
+                    if round_trips.len() == peers.len() / 2 + 1 {
+                        until = until.min(Instant::now() + GRACE.max(4 * round_trip));
+                    }
+                    for (i, peer) in peers.iter().enumerate() {
+                        if !round_trips.contains_key(&(i as u64)) {
+                            self.dial(peer);
+                        }
+                    }
+                }
+                Report::Duplicate => {}
+                Report::Failed { address, reason, disagrees: true } => {
+                    return Err(ConnectError::Disagreement { address, reason });
+                }
+                Report::Failed { address, reason, .. } => {
+                    tried.push(format!("{address}: {reason}"))
+                }
+            }
+        }
+        match self.view.get() {
+            Some(view) if !round_trips.is_empty() => Ok((view.clone(), round_trips, self.dialers)),
+            _ => {
+                if reported < self.dialed.len() {
+                    tried.push(format!("the rest not within {:?}", options.timeout));
+                }
+                Err(ConnectError::Unreachable { tried: tried.join("; ") })
+            }
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! A node's configuration.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+
+use serde::Deserialize;
+use serried_actor::NodeSet;
+use serried_model::{Geography, Limits};
+use toml::Spanned;
+
+use crate::handshake::Place;
+use crate::{Catalogue, TransportOptions};
+
+/// What a node is told when it starts.
+///
+/// As a file:
+///
+/// ```toml
+/// cluster = "bank"
+/// node = 0
+/// listen = "127.0.0.1:7400"
+/// peers = ["127.0.0.1:7400", "127.0.0.1:7401", "127.0.0.1:7402"]
+///
+/// [[keyspace]]
+/// name = "accounts"
+/// protocol = "morty"
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct NodeConfiguration {
+    /// The cluster's name; nodes and clients of other clusters are turned away. Default `serried`.
+    pub cluster: String,
+    /// This node's number, from 0.
+    pub node: usize,
+    /// The address to listen on; port 0 for any that is free.
+    pub listen: String,
+    /// The addresses of all nodes by number, as clients and nodes reach them. Their number is odd.
+    pub peers: Vec<String>,
+    /// Where the node is. Default: the node's place in the geography, if there is one.
+    pub site: Option<String>,
+    /// The geography whose delays are emulated. Default: none.
+    pub geography: Option<String>,
+    /// The keyspaces; all nodes of a cluster list the same ones in the same order. Default: one called
+    /// `default`, under `morty`.
+    pub keyspaces: Vec<KeyspaceConfiguration>,
+    /// How large keys, values and transactions may be.
+    pub limits: Limits,
+    /// Bounds and times of the transport.
+    pub transport: TransportOptions,
+}
+
+/// A keyspace of a cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyspaceConfiguration {
+    /// Its name.
+    pub name: String,
+    /// The protocol that it runs.
+    #[serde(default = "default_protocol")]
+    pub protocol: String,
+}
+
+impl KeyspaceConfiguration {
+    /// A keyspace.
+    pub fn new(name: impl Into<String>, protocol: impl Into<String>) -> Self {
+        KeyspaceConfiguration { name: name.into(), protocol: protocol.into() }
+    }
+}
+
+fn default_protocol() -> String {
+    "morty".to_string()
+}
+
+fn default_cluster() -> String {
+    "serried".to_string()
+}
+
+/// Why a configuration can't be used: the place, and what to do, in one line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigurationError {
+    /// The file, if it came from one.
+    pub file: Option<String>,
+    /// The line, from 1, if it came from a file and one line is to blame.
+    pub line: Option<usize>,
+    /// What is wrong and what to do about it.
+    pub message: String,
+}
+
+impl fmt::Display for ConfigurationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => write!(f, "{file}:{line}: {}", self.message),
+            (Some(file), None) => write!(f, "{file}: {}", self.message),
+            (None, _) => f.write_str(&self.message),
+        }
+    }
+}
+
+impl std::error::Error for ConfigurationError {}
+
+/// The file's form, which remembers where things were.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default = "default_cluster")]
+    cluster: String,
+    node: Spanned<usize>,
+    listen: Spanned<String>,
+    peers: Spanned<Vec<String>>,
+    site: Option<Spanned<String>>,
+    geography: Option<Spanned<String>>,
+    #[serde(default, rename = "keyspace")]
+    keyspaces: Vec<Spanned<KeyspaceConfiguration>>,
+    #[serde(default)]
+    limits: Limits,
+    transport: Option<Spanned<TransportOptions>>,
+}
+
+/// Which part of a configuration is to blame.
+#[derive(Clone, Copy)]
+enum Part {
+    Node,
+    Peers,
+    Site,
+    Geography,
+    Keyspace(usize),
+    Transport,
+}
+
+impl NodeConfiguration {
+    /// Node `node` of the cluster at `peers`, listening where the others look for it.
+    ///
+    /// # Panics
+    /// If `peers` has no such node.
+    pub fn new(node: usize, peers: Vec<String>) -> NodeConfiguration {
+        NodeConfiguration {
+            cluster: default_cluster(),
+            node,
+            listen: peers[node].clone(),
+            peers,
+            site: None,
+            geography: None,
+            keyspaces: vec![KeyspaceConfiguration::new("default", default_protocol())],
+            limits: Limits::default(),
+            transport: TransportOptions::default(),
+        }
+    }
+
+    /// Reads a configuration from a file.
+    ///
+    /// # Errors
+    /// If the file can't be read, or something in it is wrong.
+    pub fn read(path: impl AsRef<Path>) -> Result<NodeConfiguration, ConfigurationError> {
+        let file = path.as_ref().display().to_string();
+        match std::fs::read_to_string(path) {
+            Ok(text) => NodeConfiguration::parse(&text, &file, &Catalogue::default()),
+            Err(error) => Err(ConfigurationError {
+                message: format!("can't read the configuration ({error}): check the path"),
+                file: Some(file),
+                line: None,
+            }),
+        }
+    }
+
+    /// Reads a configuration from the text of `file`, whose protocols are those of `catalogue`.
+    ///
+    /// # Errors
+    /// If something in it is wrong.
+    pub fn parse(
+        text: &str,
+        file: &str,
+        catalogue: &Catalogue,
+    ) -> Result<NodeConfiguration, ConfigurationError> {
+        let fail = |span: Option<Range<usize>>, message: String| ConfigurationError {
+            file: Some(file.to_string()),
+            line: span.map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count()),
+            message: message.lines().collect::<Vec<_>>().join("; "),
+        };
+        let parsed: File = toml::from_str(text)
+            .map_err(|error| fail(error.span(), error.message().to_string()))?;
+        let spans: Vec<_> = parsed.keyspaces.iter().map(Spanned::span).collect();
+        let optional = |spanned: &Option<Spanned<String>>| spanned.as_ref().map(Spanned::span);
+        let (site, geography) = (optional(&parsed.site), optional(&parsed.geography));
+        let (node, peers) = (parsed.node.span(), parsed.peers.span());
+        let transport = parsed.transport.as_ref().map(Spanned::span);
+        let mut configuration = NodeConfiguration {
+            cluster: parsed.cluster,
+            node: parsed.node.into_inner(),
+            listen: parsed.listen.into_inner(),
+            peers: parsed.peers.into_inner(),
+            site: parsed.site.map(Spanned::into_inner),
+            geography: parsed.geography.map(Spanned::into_inner),
+            keyspaces: parsed.keyspaces.into_iter().map(Spanned::into_inner).collect(),
+            limits: parsed.limits,
+            transport: parsed.transport.map(Spanned::into_inner).unwrap_or_default(),
+        };
+        if configuration.keyspaces.is_empty() {
+            configuration.keyspaces.push(KeyspaceConfiguration::new("default", default_protocol()));
+        }
+        let span = |part| match part {
+            Part::Node => Some(node.clone()),
+            Part::Peers => Some(peers.clone()),
+            Part::Site => site.clone(),
+            Part::Geography => geography.clone(),
+            Part::Keyspace(i) => spans.get(i).cloned(),
+            Part::Transport => transport.clone(),
+        };
+        match configuration.judge(catalogue) {
+            Ok(_) => Ok(configuration),
+            Err((part, message)) => Err(fail(span(part), message)),
+        }
+    }
+
+    /// Checks what the types can't; the node's place, if a geography is emulated.
+    pub(crate) fn check(&self, catalogue: &Catalogue) -> Result<Option<Place>, ConfigurationError> {
+        let error = |(_, message)| ConfigurationError { file: None, line: None, message };
+        self.judge(catalogue).map_err(error)
+    }
+
+    fn judge(&self, catalogue: &Catalogue) -> Result<Option<Place>, (Part, String)> {
+        let nodes = self.peers.len();
+        if nodes.is_multiple_of(2) || nodes > NodeSet::CAPACITY {
+            let most = NodeSet::CAPACITY - 1;
+            let message = format!("`peers` lists {nodes} nodes: list an odd number up to {most}");
+            return Err((Part::Peers, message));
+        }
+        if self.node >= nodes {
+            let (node, last) = (self.node, nodes - 1);
+            let message = format!(
+                "`node` is {node}, but `peers` lists nodes 0 to {last}: choose one of them"
+            );
+            return Err((Part::Node, message));
+        }
+        if self.keyspaces.is_empty() || self.keyspaces.len() > usize::from(u16::MAX) {
+            let message = "there must be a keyspace, and at most 65535".to_string();
+            return Err((Part::Keyspace(0), message));
+        }
+        for (i, keyspace) in self.keyspaces.iter().enumerate() {
+            let name = &keyspace.name;
+            if name.is_empty() {
+                let message = "a keyspace has an empty name: give it one".to_string();
+                return Err((Part::Keyspace(i), message));
+            }
+            if self.keyspaces[..i].iter().any(|earlier| earlier.name == *name) {
+                let message = format!("there are two keyspaces `{name}`: rename one of them");
+                return Err((Part::Keyspace(i), message));
+            }
+            catalogue.find(&keyspace.protocol).map_err(|message| (Part::Keyspace(i), message))?;
+        }
+        let least = TransportOptions::LEAST_FRAME_BYTES;
+        if !(least..=u32::MAX as usize).contains(&self.transport.frame_bytes) {
+            let message = format!("`frame_bytes` must be between {least} and {}", u32::MAX);
+            return Err((Part::Transport, message));
+        }
+        let Some(geography) = &self.geography else { return Ok(None) };
+        let geography =
+            Geography::named(geography).map_err(|error| (Part::Geography, error.to_string()))?;
+        let place = Place::find(geography, self.site.as_deref(), self.node);
+        place.map(Some).map_err(|message| (Part::Site, message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"cluster = "bank"
+node = 1
+listen = "127.0.0.1:7401"
+peers = ["127.0.0.1:7400", "127.0.0.1:7401", "127.0.0.1:7402"]
+geography = "reg"
+site = "zone-2"
+
+[[keyspace]]
+name = "accounts"
+protocol = "morty"
+
+[[keyspace]]
+name = "audit"
+
+[limits]
+key_bytes = 100
+"#;
+
+    fn parse(text: &str) -> Result<NodeConfiguration, String> {
+        NodeConfiguration::parse(text, "node.toml", &Catalogue::default())
+            .map_err(|error| error.to_string())
+    }
+
+    fn error_after(from: &str, to: &str) -> String {
+        let text = GOOD.replace(from, to);
+        assert_ne!(text, GOOD);
+        let error = parse(&text).unwrap_err();
+        assert!(!error.contains('\n'), "{error}");
+        error
+    }
+
+    #[test]
+    fn a_file_says_what_it_says_and_the_rest_has_defaults() {
+        let configuration = parse(GOOD).unwrap();
+        assert_eq!((configuration.node, configuration.cluster.as_str()), (1, "bank"));
+        assert_eq!(configuration.keyspaces[1], KeyspaceConfiguration::new("audit", "morty"));
+        assert_eq!(configuration.limits.key_bytes, 100);
+        assert_eq!(configuration.limits.value_bytes, Limits::default().value_bytes);
+        let least = parse("node = 0\nlisten = 'a:1'\npeers = ['a:1']").unwrap();
+        assert_eq!(least, NodeConfiguration::new(0, vec!["a:1".to_string()]));
+    }
+
+    #[test]
+    fn an_error_names_the_file_the_line_and_what_to_do() {
+        let error = error_after("node = 1", "node = 3");
+        assert_eq!(
+            error,
+            "node.toml:2: `node` is 3, but `peers` lists nodes 0 to 2: choose one of them"
+        );
+        let error = error_after(", \"127.0.0.1:7402\"", "");
+        assert_eq!(error, "node.toml:4: `peers` lists 2 nodes: list an odd number up to 63");
+        let error = error_after("\"zone-2\"", "\"moon\"");
+        assert!(error.starts_with("node.toml:6: geography `reg` has no site `moon`; choose"));
+        let error = error_after("\"morty\"", "\"mort\"");
+        assert!(error.starts_with("node.toml:8: there is no protocol `mort`; choose one of "));
+        let error = error_after("\"audit\"", "\"accounts\"");
+        assert_eq!(error, "node.toml:12: there are two keyspaces `accounts`: rename one of them");
+    }
+
+    #[test]
+    fn what_is_not_known_is_an_error_with_its_line() {
+        let error = error_after("key_bytes", "kye_bytes");
+        assert!(error.starts_with("node.toml:16: unknown field `kye_bytes`"), "{error}");
+        let error = error_after("node = 1", "node = \"one\"");
+        assert!(error.starts_with("node.toml:2: "), "{error}");
+        let error = error_after("cluster = \"bank\"", "cluster = ");
+        assert!(error.starts_with("node.toml:1: "), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let error = NodeConfiguration::read("/nowhere/node.toml").unwrap_err().to_string();
+        assert!(error.starts_with("/nowhere/node.toml: can't read"), "{error}");
+    }
+}

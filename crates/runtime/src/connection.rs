@@ -1,0 +1,154 @@
+//! One connection: its handshake, and the loop that reads it.
+
+use std::io;
+use std::sync::Arc;
+
+use serried_model::NodeId;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::task::JoinHandle;
+
+use crate::core::{Endpoint, Handled, encode};
+use crate::frame::{BadFrame, FrameReader, HEADER_BYTES, Kind, finish_frame};
+use crate::links::LinkId;
+use crate::{TransportOptions, node, writer};
+
+/// Why a connection has ended, or has not come about.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Ended {
+    #[error("the other end closed the connection")]
+    Closed,
+    #[error("{0}")]
+    Lost(#[from] io::Error),
+    #[error("{0}")]
+    Bad(#[from] BadFrame),
+    #[error("{0}")]
+    Rejected(String),
+    #[error("no answer in time")]
+    TimedOut,
+}
+
+/// A connection whose two directions have not been handed to their loops yet.
+pub(crate) struct Connection {
+    read: OwnedReadHalf,
+    write: OwnedWriteHalf,
+    reader: FrameReader,
+}
+
+impl Connection {
+    /// Until the handshake is over, only small frames are accepted.
+    pub(crate) fn new(stream: TcpStream) -> io::Result<Connection> {
+        stream.set_nodelay(true)?;
+        let (read, write) = stream.into_split();
+        let reader = FrameReader::new(TransportOptions::LEAST_FRAME_BYTES);
+        Ok(Connection { read, write, reader })
+    }
+
+    /// Sends one frame at once.
+    pub(crate) async fn send(&mut self, kind: Kind, payload: &[u8]) -> Result<(), Ended> {
+        let mut frame = vec![0; HEADER_BYTES];
+        frame.extend_from_slice(payload);
+        finish_frame(&mut frame, kind);
+        Ok(self.write.write_all(&frame).await?)
+    }
+
+    /// Waits for one frame.
+    pub(crate) async fn receive(&mut self) -> Result<(Kind, Vec<u8>), Ended> {
+        loop {
+            if let Some(frame) = self.reader.next_frame()? {
+                return Ok((frame.kind, frame.payload.to_vec()));
+            }
+            if self.reader.fill(&mut self.read).await? == 0 {
+                return Err(Ended::Closed);
+            }
+        }
+    }
+
+    /// Carries messages both ways over `link`, those that arrive being `from`'s, until either
+    /// direction ends. The link ends with it.
+    pub(crate) async fn run(self, endpoint: &Arc<Endpoint>, from: NodeId, link: LinkId) -> Ended {
+        let Connection { mut read, write, mut reader, .. } = self;
+        reader.limit = endpoint.transport.frame_bytes;
+        endpoint.lock().links.connected(link);
+        let writer = tokio::spawn(writer::write_loop(endpoint.clone(), link, write));
+        let mut writer = AbortOnDrop(writer);
+        let ended = tokio::select! {
+            biased;
+            ended = read_loop(endpoint, from, link, &mut read, &mut reader) => ended,
+            ended = &mut writer.0 => match ended {
+                Ok(Err(error)) => Ended::Lost(error),
+                _ => Ended::Closed,
+            },
+        };
+        endpoint.lock().links.remove(link);
+        ended
+    }
+}
+
+async fn read_loop(
+    endpoint: &Endpoint,
+    from: NodeId,
+    link: LinkId,
+    read: &mut OwnedReadHalf,
+    reader: &mut FrameReader,
+) -> Ended {
+    let slow_waiting_bytes = match from.is_coordinator() {
+        true => endpoint.transport.slow_waiting_bytes,
+        false => usize::MAX,
+    };
+    let mut bytes = 0;
+    loop {
+        let mut requests = Vec::new();
+        let (handled, behind) = {
+            let moment = endpoint.clock.moment();
+            let mut core = endpoint.lock();
+            core.links.counters.reads += u64::from(bytes > 0);
+            core.links.counters.bytes_received += bytes as u64;
+            let handled = loop {
+                match reader.next_frame() {
+                    Ok(Some(frame)) => match core.on_frame(from, link, frame, moment) {
+                        Ok(Handled::Done) => {}
+                        Ok(Handled::StatisticsWanted(request)) => requests.push(request),
+                        Err(bad) => break Err(bad),
+                    },
+                    Ok(None) => break Ok(()),
+                    Err(bad) => break Err(bad),
+                }
+            };
+            core.settle(moment);
+            (handled, core.links.is_behind(link, slow_waiting_bytes))
+        };
+        if let Err(bad) = handled {
+            return Ended::Bad(bad);
+        }
+        if !requests.is_empty() {
+            let statistics = node::statistics(endpoint);
+            let mut core = endpoint.lock();
+            for request in requests {
+                let reply = encode(&(request, statistics));
+                core.links.push_frame(link, Kind::StatisticsReply, &reply);
+            }
+        }
+        if behind {
+            std::future::poll_fn(|cx| {
+                endpoint.lock().links.poll_drained(link, slow_waiting_bytes, cx)
+            })
+            .await;
+        }
+        bytes = match reader.fill(read).await {
+            Ok(0) => return Ended::Closed,
+            Ok(bytes) => bytes,
+            Err(error) => return Ended::Lost(error),
+        };
+    }
+}
+
+/// A task that ends when the one that spawned it loses interest.
+pub(crate) struct AbortOnDrop<T>(pub(crate) JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

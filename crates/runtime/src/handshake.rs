@@ -1,0 +1,123 @@
+//! The first frames of a connection: who is there, and what the cluster is.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use serried_model::{Geography, Limits, NodeId};
+use tokio::net::TcpStream;
+
+use crate::connection::{Connection, Ended};
+use crate::core::{decode, encode};
+use crate::frame::{BadFrame, Kind};
+
+/// One-way delays below this are not emulated: a loopback connection takes about as long by itself,
+/// and timers are no finer.
+const LEAST_DELAY: Duration = Duration::from_micros(250);
+/// How many round trips are measured beside the handshake's own; the shortest counts.
+const PINGS: usize = 4;
+
+/// What the side that opens a connection says.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    /// Who it is: a client, or another replica.
+    pub(crate) node: NodeId,
+    /// The cluster that it means, if it cares.
+    pub(crate) cluster: Option<String>,
+    /// Where it is, if that has a name.
+    pub(crate) site: Option<String>,
+    /// The longest payload that it accepts, in bytes.
+    pub(crate) frame_bytes: usize,
+}
+
+/// What a node answers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Welcome {
+    /// Its number.
+    pub(crate) node: NodeId,
+    /// The cluster's name.
+    pub(crate) cluster: String,
+    /// The addresses of all nodes, by number.
+    pub(crate) peers: Vec<String>,
+    /// Where the node is, if that has a name.
+    pub(crate) site: Option<String>,
+    /// The geography whose delays are emulated, if any.
+    pub(crate) geography: Option<String>,
+    /// The keyspaces, by id.
+    pub(crate) keyspaces: Vec<KeyspaceInfo>,
+    /// How large things may be.
+    pub(crate) limits: Limits,
+    /// The longest payload that it accepts, in bytes.
+    pub(crate) frame_bytes: usize,
+}
+
+/// A keyspace, as its cluster describes it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KeyspaceInfo {
+    /// Its number, which messages carry.
+    pub id: u16,
+    /// Its name.
+    pub name: String,
+    /// The protocol that it runs.
+    pub protocol: String,
+    /// What it promises, by the guarantee's name.
+    pub guarantee: String,
+}
+
+/// A node that has been met.
+pub(crate) struct Met {
+    pub(crate) connection: Connection,
+    pub(crate) welcome: Welcome,
+    pub(crate) round_trip: Duration,
+}
+
+/// Opens a connection to `address` and introduces this side, then measures the round trip if asked.
+pub(crate) async fn dial(address: &str, hello: &Hello, measure: bool) -> Result<Met, Ended> {
+    let stream = TcpStream::connect(address).await?;
+    let mut connection = Connection::new(stream)?;
+    let sent = Instant::now();
+    connection.send(Kind::Hello, &encode(hello)).await?;
+    let welcome: Welcome = match connection.receive().await? {
+        (kind @ Kind::Welcome, payload) => decode(kind, &payload)?,
+        (kind @ Kind::Reject, payload) => return Err(Ended::Rejected(decode(kind, &payload)?)),
+        (kind, _) => return Err(BadFrame::Unexpected(kind).into()),
+    };
+    let mut round_trip = sent.elapsed();
+    if measure && welcome.geography.is_none() {
+        for _ in 0..PINGS {
+            let sent = Instant::now();
+            connection.send(Kind::Ping, &[]).await?;
+            match connection.receive().await? {
+                (Kind::Pong, _) => round_trip = round_trip.min(sent.elapsed()),
+                (kind, _) => return Err(BadFrame::Unexpected(kind).into()),
+            }
+        }
+    }
+    Ok(Met { connection, welcome, round_trip })
+}
+
+/// A participant's place in an emulated geography.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) geography: Geography,
+    pub(crate) site: usize,
+}
+
+impl Place {
+    /// The place called `site`, or the `i`-th if it has no name.
+    pub(crate) fn find(geography: Geography, site: Option<&str>, i: usize) -> Result<Self, String> {
+        let site = match site {
+            None => geography.site_of(i),
+            Some(name) => geography.site(name).ok_or_else(|| {
+                let (name_of, sites) = (geography.name, geography.sites.join(", "));
+                format!("geography `{name_of}` has no site `{name}`; choose one of {sites}")
+            })?,
+        };
+        Ok(Place { geography, site })
+    }
+
+    /// How long a frame takes from here to `other`: half the round trip.
+    pub(crate) fn delay_to(&self, other: Place) -> Duration {
+        let delay = self.geography.round_trip(self.site, other.site) / 2;
+        if delay < LEAST_DELAY { Duration::ZERO } else { delay }
+    }
+}

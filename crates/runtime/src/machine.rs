@@ -1,0 +1,236 @@
+//! Machines: a protocol's actors with their types erased.
+//!
+//! What reads and writes connections knows nothing of protocols: it hands bytes to a [`Machine`],
+//! which carries its actor's effects out at once, into the buffers of the connections concerned.
+
+use std::collections::VecDeque;
+
+use serried_actor::{
+    Actor, Context, Coordinate, Effect, Malformed, Protocol, Random, Timestamp, Wire,
+};
+use serried_model::{NodeId, Operation, Output, TxnId};
+use serried_session::Switchboard;
+
+use crate::clock::Moment;
+use crate::links::Links;
+use crate::timers::Timers;
+
+/// One keyspace's actor at one endpoint.
+pub(crate) trait Machine: Send {
+    /// The endpoint serves.
+    fn start(&mut self, moment: Moment, out: &mut Outbox<'_>);
+
+    /// A message has arrived.
+    fn on_message(
+        &mut self,
+        from: NodeId,
+        message: &[u8],
+        moment: Moment,
+        out: &mut Outbox<'_>,
+    ) -> Result<(), Malformed>;
+
+    /// A session asks for something. Coordinators alone are asked.
+    fn on_operation(
+        &mut self,
+        txn: TxnId,
+        operation: Operation,
+        moment: Moment,
+        out: &mut Outbox<'_>,
+    );
+
+    /// Fires what is due.
+    fn fire_timers(&mut self, moment: Moment, out: &mut Outbox<'_>);
+
+    /// When the next timer is due.
+    fn next_timer(&mut self) -> Option<Timestamp>;
+}
+
+/// Where a machine's effects go.
+pub(crate) struct Outbox<'a> {
+    pub(crate) keyspace: u16,
+    pub(crate) links: &'a mut Links,
+    pub(crate) switchboard: &'a Switchboard,
+}
+
+/// A coordinator as a machine.
+pub(crate) fn coordinator<P: Protocol>(
+    actor: P::Coordinator,
+    id: NodeId,
+    random: Random,
+) -> Box<dyn Machine> {
+    Box::new(Coordinator(Driven::new(actor, id, random)))
+}
+
+/// A replica as a machine.
+pub(crate) fn replica<P: Protocol>(
+    actor: P::Replica,
+    id: NodeId,
+    random: Random,
+) -> Box<dyn Machine> {
+    Box::new(Replica(Driven::new(actor, id, random)))
+}
+
+/// An actor with what its driver keeps for it.
+struct Driven<A: Actor> {
+    actor: A,
+    id: NodeId,
+    random: Random,
+    timers: Timers<A::Timer>,
+    effects: Vec<Effect<A>>,
+    /// What it sent to itself.
+    own: VecDeque<A::Message>,
+}
+
+impl<A: Actor> Driven<A> {
+    fn new(actor: A, id: NodeId, random: Random) -> Self {
+        let timers = Timers::new();
+        Driven { actor, id, random, timers, effects: Vec::new(), own: VecDeque::new() }
+    }
+
+    /// One event, and everything that comes of it here.
+    fn step(
+        &mut self,
+        moment: Moment,
+        out: &mut Outbox<'_>,
+        tell: impl Fn(A::Output, &Outbox<'_>),
+        event: impl FnOnce(&mut A, &mut Context<'_, A>),
+    ) {
+        self.handle(moment, event);
+        self.carry_out(moment, out, &tell);
+        while let Some(message) = self.own.pop_front() {
+            let id = self.id;
+            self.handle(moment, |actor, cx| actor.on_message(id, message, cx));
+            self.carry_out(moment, out, &tell);
+        }
+    }
+
+    fn handle(&mut self, moment: Moment, event: impl FnOnce(&mut A, &mut Context<'_, A>)) {
+        let Moment { now, clock } = moment;
+        let mut cx = Context::new(self.id, now, clock, &mut self.random, &mut self.effects);
+        event(&mut self.actor, &mut cx);
+    }
+
+    /// In memory, a record is durable as soon as it is appended, so nothing is ever held back.
+    fn carry_out(
+        &mut self,
+        moment: Moment,
+        out: &mut Outbox<'_>,
+        tell: &impl Fn(A::Output, &Outbox<'_>),
+    ) {
+        for effect in self.effects.drain(..) {
+            match effect {
+                Effect::Append(_) => out.links.counters.appends += 1,
+                Effect::Send { to, message } | Effect::SendBeforeDurable { to, message } => {
+                    if to == self.id {
+                        self.own.push_back(message);
+                    } else {
+                        out.links.send(out.keyspace, to, &message);
+                    }
+                }
+                Effect::Broadcast { mut to, message } => {
+                    if to.contains(self.id) {
+                        to = to.without([self.id].into_iter().collect());
+                        self.own.push_back(message.clone());
+                    }
+                    out.links.broadcast(out.keyspace, to, &message);
+                }
+                Effect::SetTimer { timer, after } => self.timers.set(timer, moment.now + after),
+                Effect::CancelTimer(timer) => self.timers.cancel(timer),
+                Effect::Output(output) => tell(output, out),
+            }
+        }
+    }
+
+    fn fire(
+        &mut self,
+        moment: Moment,
+        out: &mut Outbox<'_>,
+        tell: impl Fn(A::Output, &Outbox<'_>) + Copy,
+    ) {
+        // A timer that sets itself for now again waits for the next call.
+        for _ in 0..self.timers.len() {
+            let Some(timer) = self.timers.pop(moment.now) else { return };
+            self.step(moment, out, tell, |actor, cx| actor.on_timer(timer, cx));
+        }
+    }
+}
+
+struct Coordinator<A: Coordinate>(Driven<A>);
+
+/// A coordinator's outputs go to the sessions.
+fn deliver((txn, output): (TxnId, Output), out: &Outbox<'_>) {
+    out.switchboard.deliver(txn, output);
+}
+
+impl<A: Coordinate> Machine for Coordinator<A> {
+    fn start(&mut self, moment: Moment, out: &mut Outbox<'_>) {
+        self.0.step(moment, out, deliver, |actor, cx| actor.on_start(cx));
+    }
+
+    fn on_message(
+        &mut self,
+        from: NodeId,
+        message: &[u8],
+        moment: Moment,
+        out: &mut Outbox<'_>,
+    ) -> Result<(), Malformed> {
+        let message = A::Message::decode(message)?;
+        self.0.step(moment, out, deliver, |actor, cx| actor.on_message(from, message, cx));
+        Ok(())
+    }
+
+    fn on_operation(
+        &mut self,
+        txn: TxnId,
+        operation: Operation,
+        moment: Moment,
+        out: &mut Outbox<'_>,
+    ) {
+        self.0.step(moment, out, deliver, |actor, cx| actor.on_operation(txn, operation, cx));
+    }
+
+    fn fire_timers(&mut self, moment: Moment, out: &mut Outbox<'_>) {
+        self.0.fire(moment, out, deliver);
+    }
+
+    fn next_timer(&mut self) -> Option<Timestamp> {
+        self.0.timers.next()
+    }
+}
+
+struct Replica<A: Actor>(Driven<A>);
+
+/// A replica's outputs are for those who watch it.
+fn trace<O: std::fmt::Debug>(output: O, out: &Outbox<'_>) {
+    tracing::debug!(keyspace = out.keyspace, ?output, "replica");
+}
+
+impl<A: Actor> Machine for Replica<A> {
+    fn start(&mut self, moment: Moment, out: &mut Outbox<'_>) {
+        self.0.step(moment, out, trace, |actor, cx| actor.on_start(cx));
+    }
+
+    fn on_message(
+        &mut self,
+        from: NodeId,
+        message: &[u8],
+        moment: Moment,
+        out: &mut Outbox<'_>,
+    ) -> Result<(), Malformed> {
+        let message = A::Message::decode(message)?;
+        self.0.step(moment, out, trace, |actor, cx| actor.on_message(from, message, cx));
+        Ok(())
+    }
+
+    fn on_operation(&mut self, txn: TxnId, _: Operation, _: Moment, _: &mut Outbox<'_>) {
+        unreachable!("a replica was asked for an operation of {txn:?}: only clients have sessions");
+    }
+
+    fn fire_timers(&mut self, moment: Moment, out: &mut Outbox<'_>) {
+        self.0.fire(moment, out, trace);
+    }
+
+    fn next_timer(&mut self) -> Option<Timestamp> {
+        self.0.timers.next()
+    }
+}

@@ -1,0 +1,49 @@
+//! Bounds and times of the transport.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Bounds and times of an endpoint's transport: the `[transport]` table of a node's configuration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TransportOptions {
+    /// The longest payload of a frame, in bytes. Default 64 MiB; at least 64 KiB.
+    pub frame_bytes: usize,
+    /// Messages to a receiver are dropped while more bytes than this wait for it. Default 64 MiB.
+    pub most_waiting_bytes: usize,
+    /// A node reads nothing from a client for which more bytes than this wait. Default 8 MiB.
+    pub slow_waiting_bytes: usize,
+    /// How far this machine's wall clock may be off either way, in microseconds. Default 10 ms.
+    pub clock_uncertainty_us: u64,
+    /// The most connections that a node accepts at a time. Default 4096.
+    pub connections: usize,
+    /// How long opening a connection may take, handshake included, in milliseconds. Default 5 s.
+    pub handshake_timeout_ms: u64,
+}
+
+impl Default for TransportOptions {
+    fn default() -> Self {
+        TransportOptions {
+            frame_bytes: 64 << 20,
+            most_waiting_bytes: 64 << 20,
+            slow_waiting_bytes: 8 << 20,
+            clock_uncertainty_us: 10_000,
+            connections: 4096,
+            handshake_timeout_ms: 5000,
+        }
+    }
+}
+
+impl TransportOptions {
+    /// The least that [`TransportOptions::frame_bytes`] may be.
+    pub(crate) const LEAST_FRAME_BYTES: usize = 64 << 10;
+
+    pub(crate) fn clock_uncertainty(&self) -> Duration {
+        Duration::from_micros(self.clock_uncertainty_us)
+    }
+
+    pub(crate) fn handshake_timeout(&self) -> Duration {
+        Duration::from_millis(self.handshake_timeout_ms)
+    }
+}

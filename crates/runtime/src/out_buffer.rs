@@ -1,0 +1,203 @@
+//! What waits to be sent on one connection.
+
+use crate::frame::{HEADER_BYTES, Kind, finish_frame};
+
+/// A message of a batch begins with its keyspace (2 bytes) and its length (4 bytes).
+pub(crate) const PREFIX_BYTES: usize = 6;
+/// Where a batch is this long, the next message begins another, so that its receiver can start.
+const BATCH_BYTES: usize = 256 << 10;
+/// A buffer that has grown beyond this is given back once it has been sent.
+const KEPT_BYTES: usize = 1 << 20;
+
+/// Frames under construction, one after the other in one piece of memory. Nothing is allocated for a
+/// message once the buffer has grown to what a flush usually holds.
+#[derive(Default)]
+pub(crate) struct OutBuffer {
+    bytes: Vec<u8>,
+    /// Where each frame begins, and its kind.
+    frames: Vec<(usize, Kind)>,
+}
+
+/// A message that no frame can hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TooLong {
+    pub(crate) bytes: usize,
+}
+
+impl OutBuffer {
+    /// How many bytes wait.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.frames.clear();
+        if self.bytes.capacity() > KEPT_BYTES {
+            self.bytes = Vec::new();
+        }
+    }
+
+    /// Adds a frame of its own.
+    pub(crate) fn push_frame(&mut self, kind: Kind, payload: &[u8]) {
+        self.begin(kind);
+        self.bytes.extend_from_slice(payload);
+    }
+
+    /// Adds a message, which `encode` appends, to the batch at the end, or begins a batch with it.
+    /// Payloads stay within `limit` bytes. Returns how many bytes the message has.
+    pub(crate) fn push_message(
+        &mut self,
+        keyspace: u16,
+        limit: usize,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<usize, TooLong> {
+        match self.frames.last() {
+            Some((start, Kind::Batch)) if self.bytes.len() - start < BATCH_BYTES => {}
+            _ => self.begin(Kind::Batch),
+        }
+        let payload = self.frames.last().map_or(0, |(start, _)| start + HEADER_BYTES);
+        let message = self.bytes.len();
+        self.bytes.extend_from_slice(&keyspace.to_le_bytes());
+        self.bytes.extend_from_slice(&[0; 4]);
+        encode(&mut self.bytes);
+        let length = self.bytes.len() - message - PREFIX_BYTES;
+        if PREFIX_BYTES + length > limit {
+            self.bytes.truncate(message);
+            if message == payload {
+                self.frames.pop();
+                self.bytes.truncate(payload - HEADER_BYTES);
+            }
+            return Err(TooLong { bytes: length });
+        }
+        self.bytes[message + 2..message + PREFIX_BYTES]
+            .copy_from_slice(&(length as u32).to_le_bytes());
+        if self.bytes.len() - payload > limit {
+            let end = self.bytes.len();
+            self.frames.push((message, Kind::Batch));
+            self.bytes.extend_from_slice(&[0; HEADER_BYTES]);
+            self.bytes.copy_within(message..end, message + HEADER_BYTES);
+        }
+        Ok(length)
+    }
+
+    /// Completes the frames: what can be written to the connection.
+    pub(crate) fn finish(&mut self) -> &[u8] {
+        let ends = self.frames.iter().skip(1).map(|(start, _)| *start).chain([self.bytes.len()]);
+        for ((start, kind), end) in self.frames.iter().zip(ends) {
+            finish_frame(&mut self.bytes[*start..end], *kind);
+        }
+        &self.bytes
+    }
+
+    fn begin(&mut self, kind: Kind) {
+        self.frames.push((self.bytes.len(), kind));
+        self.bytes.extend_from_slice(&[0; HEADER_BYTES]);
+    }
+}
+
+/// A batch's messages with their keyspaces; `None` after the last, or where the batch is malformed.
+pub(crate) struct Messages<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Messages<'a> {
+    pub(crate) fn new(payload: &'a [u8]) -> Messages<'a> {
+        Messages { rest: payload }
+    }
+
+    /// Whether there is nothing left, as there should be after the last message.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.rest.is_empty()
+    }
+}
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = (u16, &'a [u8]);
+
+    fn next(&mut self) -> Option<(u16, &'a [u8])> {
+        let (prefix, rest) = self.rest.split_first_chunk::<PREFIX_BYTES>()?;
+        let keyspace = u16::from_le_bytes([prefix[0], prefix[1]]);
+        let length = u32::from_le_bytes([prefix[2], prefix[3], prefix[4], prefix[5]]) as usize;
+        let (message, rest) = rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some((keyspace, message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame's kind and its messages with their keyspaces.
+    type Unpacked = (u8, Vec<(u16, Vec<u8>)>);
+
+    fn unpack(bytes: &[u8]) -> Vec<Unpacked> {
+        let mut frames = Vec::new();
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let length = u32::from_le_bytes([rest[4], rest[5], rest[6], rest[7]]) as usize;
+            let mut messages = Messages::new(&rest[HEADER_BYTES..HEADER_BYTES + length]);
+            let found = messages.by_ref().map(|(keyspace, bytes)| (keyspace, bytes.to_vec()));
+            frames.push((rest[3], found.collect()));
+            assert!(messages.is_exhausted());
+            rest = &rest[HEADER_BYTES + length..];
+        }
+        frames
+    }
+
+    fn push(buffer: &mut OutBuffer, keyspace: u16, bytes: &[u8]) -> Result<usize, TooLong> {
+        buffer.push_message(keyspace, 100, |out| out.extend_from_slice(bytes))
+    }
+
+    #[test]
+    fn messages_share_a_batch_until_a_frame_of_another_kind_comes() {
+        let mut buffer = OutBuffer::default();
+        assert_eq!(push(&mut buffer, 1, b"a"), Ok(1));
+        assert_eq!(push(&mut buffer, 2, b"bc"), Ok(2));
+        buffer.push_frame(Kind::Ping, &[]);
+        assert_eq!(push(&mut buffer, 1, b""), Ok(0));
+        let batch = Kind::Batch as u8;
+        assert_eq!(
+            unpack(buffer.finish()),
+            [
+                (batch, vec![(1, b"a".to_vec()), (2, b"bc".to_vec())]),
+                (Kind::Ping as u8, vec![]),
+                (batch, vec![(1, vec![])])
+            ]
+        );
+    }
+
+    #[test]
+    fn a_batch_is_split_before_it_passes_the_limit() {
+        let mut buffer = OutBuffer::default();
+        for byte in 0..3u8 {
+            assert_eq!(push(&mut buffer, 0, &[byte; 40]), Ok(40));
+        }
+        let frames = unpack(buffer.finish());
+        let lengths: Vec<usize> = frames.iter().map(|(_, messages)| messages.len()).collect();
+        assert_eq!(lengths, [2, 1]);
+        assert_eq!(frames[1].1, [(0, vec![2; 40])]);
+    }
+
+    #[test]
+    fn a_message_that_no_frame_can_hold_is_refused_and_leaves_nothing_behind() {
+        let mut buffer = OutBuffer::default();
+        assert_eq!(push(&mut buffer, 0, &[0; 95]), Err(TooLong { bytes: 95 }));
+        assert!(buffer.is_empty() && buffer.frames.is_empty());
+        assert_eq!(push(&mut buffer, 0, &[7; 94]), Ok(94));
+        assert_eq!(push(&mut buffer, 0, &[0; 95]), Err(TooLong { bytes: 95 }));
+        assert_eq!(unpack(buffer.finish()).len(), 1);
+    }
+
+    #[test]
+    fn a_batch_that_is_cut_short_is_not_exhausted() {
+        let mut messages = Messages::new(&[0, 0, 5, 0, 0, 0, 1, 2]);
+        assert_eq!(messages.next(), None);
+        assert!(!messages.is_exhausted());
+    }
+}

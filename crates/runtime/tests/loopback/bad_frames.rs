@@ -1,0 +1,95 @@
+//! What a node makes of bytes that are not as they should be.
+
+use serried_model::NodeId;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::{connect, start};
+
+const HELLO: u8 = 1;
+const BATCH: u8 = 4;
+
+/// A frame as the format's description has it, made by other means than the runtime's own.
+fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0x44, 0x5e, 1, kind];
+    frame.extend((payload.len() as u32).to_le_bytes());
+    let checksum = crc32fast::hash(&[&frame, payload].concat());
+    frame.extend(checksum.to_le_bytes());
+    frame.extend(payload);
+    frame
+}
+
+fn hello() -> Vec<u8> {
+    let none: Option<String> = None;
+    let hello = (NodeId(NodeId::FIRST_COORDINATOR + 1), none.clone(), none, 1usize << 20);
+    frame(HELLO, &postcard::to_allocvec(&hello).unwrap())
+}
+
+fn batch(keyspace: u16, message: &[u8]) -> Vec<u8> {
+    let length = (message.len() as u32).to_le_bytes();
+    frame(BATCH, &[&keyspace.to_le_bytes()[..], &length, message].concat())
+}
+
+/// Sends `bytes`; what the node answers until it closes the connection.
+async fn answer(address: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let mut answer = Vec::new();
+    // A connection that is closed with bytes unread ends with a reset.
+    let _ = stream.read_to_end(&mut answer).await;
+    answer
+}
+
+#[tokio::test]
+async fn a_bad_frame_ends_its_own_connection_and_no_other() {
+    let cluster = start(1, None);
+    let address = &cluster.addresses()[0];
+    let keyspace = connect(&cluster).await.keyspace("first").unwrap();
+    keyspace.put("key", "value").await.unwrap();
+
+    let with = |at: usize, byte: u8| {
+        let mut bytes = hello();
+        bytes[at] = byte;
+        bytes
+    };
+    let wrong_length = with(7, 255);
+    let before_the_handshake = [
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        with(2, 200),
+        with(3, 99),
+        with(8, hello()[8] ^ 1),
+        wrong_length,
+        batch(0, b""),
+        frame(HELLO, b"\xff"),
+    ];
+    for bytes in before_the_handshake {
+        assert_eq!(answer(address, &bytes).await, b"", "{bytes:?}");
+    }
+    let after_the_handshake = [
+        batch(0, b"\xff\xff"),
+        batch(7, b""),
+        frame(BATCH, b"\0\0\xff\0\0\0"),
+        hello(),
+        b"not a frame".to_vec(),
+    ];
+    for bytes in after_the_handshake {
+        let answer = answer(address, &[hello(), bytes].concat()).await;
+        assert!(answer.is_empty() || answer.starts_with(&[0x44, 0x5e, 1, 2]));
+    }
+    keyspace.put("key", "other").await.unwrap();
+    while cluster.statistics()[0].connections > 1 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(cluster.statistics()[0].counters.reconnects, 0);
+}
+
+#[tokio::test]
+async fn a_client_that_calls_itself_a_node_is_turned_away() {
+    let cluster = start(1, None);
+    let none: Option<String> = None;
+    let hello = (NodeId(5), none.clone(), none, 1usize << 20);
+    let hello = frame(HELLO, &postcard::to_allocvec(&hello).unwrap());
+    let answer = answer(&cluster.addresses()[0], &hello).await;
+    let text = String::from_utf8_lossy(&answer);
+    assert!(text.contains("n5 is not another node of cluster `serried`"), "{text}");
+}

@@ -1,0 +1,37 @@
+//! Nodes and clients over loopback, with a protocol of the tests' own.
+
+mod bad_frames;
+mod cluster;
+mod connecting;
+mod toy;
+
+use std::sync::Arc;
+
+use serried_runtime::{
+    Catalogue, Client, ConnectError, ConnectOptions, KeyspaceConfiguration, LocalCluster,
+};
+
+fn catalogue() -> Catalogue {
+    Catalogue::default().with::<toy::Toy>()
+}
+
+fn keyspaces() -> [KeyspaceConfiguration; 2] {
+    [KeyspaceConfiguration::new("first", "toy"), KeyspaceConfiguration::new("second", "toy")]
+}
+
+fn start(n: usize, geography: Option<&str>) -> LocalCluster {
+    LocalCluster::start_with(n, &keyspaces(), geography, catalogue()).unwrap()
+}
+
+async fn connect_to(addresses: Vec<String>) -> Result<Arc<Client>, ConnectError> {
+    Client::connect_with(ConnectOptions::new(addresses), catalogue()).await
+}
+
+/// An address on which nothing listens now.
+fn free_address() -> String {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+async fn connect(cluster: &LocalCluster) -> Arc<Client> {
+    connect_to(cluster.addresses()).await.unwrap()
+}

@@ -1,0 +1,184 @@
+//! A protocol just large enough to use everything that the runtime offers: the nearest replica takes
+//! writes, passes them on to all, itself included, and answers once a majority has them. Whatever is
+//! lost is sent again. It isolates nothing.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Protocol, Recover};
+use serried_model::{
+    Guarantee, Key, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Value, Version, Write,
+};
+
+const RETRY: Duration = Duration::from_millis(200);
+/// A replica that is asked for this key panics.
+pub(crate) const POISON: &str = "poison";
+
+pub(crate) struct Toy;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Message {
+    Read { txn: u64, key: Key },
+    ReadReply { txn: u64, key: Key, version: Version, value: Option<Value> },
+    Commit { txn: u64, version: Version, writes: Vec<Write> },
+    Store { from: NodeId, txn: u64, version: Version, writes: Vec<Write> },
+    Stored { from: NodeId, txn: u64 },
+    Committed { txn: u64 },
+}
+
+impl Protocol for Toy {
+    const NAME: &'static str = "toy";
+    const SUMMARY: &'static str = "reads and writes without isolation, for tests";
+    const GUARANTEE: Guarantee = Guarantee::Serializable;
+    type Message = Message;
+    type Coordinator = Coordinator;
+    type Replica = Replica;
+
+    fn coordinator(group: Group) -> Coordinator {
+        Coordinator { group, last: 0, open: BTreeMap::new() }
+    }
+
+    fn replica(group: Group) -> Replica {
+        Replica { group, data: HashMap::new(), waiting: BTreeMap::new() }
+    }
+}
+
+pub(crate) struct Coordinator {
+    group: Group,
+    last: u64,
+    open: BTreeMap<u64, Open>,
+}
+
+struct Open {
+    version: Version,
+    reads: Vec<Key>,
+    commit: Option<Vec<Write>>,
+    attempt: usize,
+}
+
+impl Coordinator {
+    fn send(&self, txn: u64, cx: &mut Context<'_, Self>) {
+        let Some(open) = self.open.get(&txn) else { return };
+        let to = self.group.choice(open.attempt);
+        for key in &open.reads {
+            cx.send(to, Message::Read { txn, key: key.clone() });
+        }
+        if let Some(writes) = &open.commit {
+            let (version, writes) = (open.version, writes.clone());
+            cx.send(to, Message::Commit { txn, version, writes });
+        }
+        cx.set_timer(txn, RETRY);
+    }
+}
+
+impl Actor for Coordinator {
+    type Message = Message;
+    type Timer = u64;
+    type Record = u8;
+    type Output = (TxnId, Output);
+
+    fn on_message(&mut self, _: NodeId, message: Message, cx: &mut Context<'_, Self>) {
+        match message {
+            Message::ReadReply { txn, key, version, value } => {
+                let Some(open) = self.open.get_mut(&txn) else { return };
+                let before = open.reads.len();
+                open.reads.retain(|read| *read != key);
+                if open.reads.len() < before {
+                    cx.output((TxnId(txn), Output::Value(ReadValue { key, version, value })));
+                }
+            }
+            Message::Committed { txn } if self.open.remove(&txn).is_some() => {
+                cx.cancel_timer(txn);
+                cx.output((TxnId(txn), Output::Outcome(Outcome::Committed)));
+            }
+            _ => {}
+        }
+    }
+
+    fn on_timer(&mut self, txn: u64, cx: &mut Context<'_, Self>) {
+        if let Some(open) = self.open.get_mut(&txn) {
+            open.attempt += 1;
+        }
+        self.send(txn, cx);
+    }
+}
+
+impl Coordinate for Coordinator {
+    fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Context<'_, Self>) {
+        let coordinator = cx.id();
+        if !self.open.contains_key(&txn.0) {
+            self.last = cx.clock().midpoint_us().max(self.last + 1);
+            let version = Version { timestamp_us: self.last, coordinator };
+            let open = Open { version, reads: Vec::new(), commit: None, attempt: 0 };
+            self.open.insert(txn.0, open);
+            cx.output((txn, Output::Began(version)));
+        }
+        let open = self.open.get_mut(&txn.0).expect("it was just opened");
+        match operation {
+            Operation::Get { key } => open.reads.push(key),
+            Operation::Put(_) => return,
+            Operation::Commit { writes, .. } => open.commit = Some(writes),
+            Operation::Rollback => {
+                self.open.remove(&txn.0);
+                return cx.cancel_timer(txn.0);
+            }
+        }
+        self.send(txn.0, cx);
+    }
+}
+
+pub(crate) struct Replica {
+    group: Group,
+    data: HashMap<Key, (Version, Option<Value>)>,
+    /// Commits by client and transaction, with the replicas that have stored them.
+    waiting: BTreeMap<(NodeId, u64), NodeSet>,
+}
+
+impl Actor for Replica {
+    type Message = Message;
+    type Timer = ();
+    type Record = u8;
+    type Output = ();
+
+    fn on_message(&mut self, sender: NodeId, message: Message, cx: &mut Context<'_, Self>) {
+        match message {
+            Message::Read { txn, key } => {
+                assert_ne!(key, Key::from(POISON), "asked for the poisoned key");
+                let (version, value) =
+                    self.data.get(&key).cloned().unwrap_or((Version::INITIAL, None));
+                cx.send(sender, Message::ReadReply { txn, key, version, value });
+            }
+            Message::Commit { txn, version, writes } => {
+                self.waiting.entry((sender, txn)).or_default();
+                let store = Message::Store { from: sender, txn, version, writes };
+                cx.broadcast(self.group.all(), store);
+            }
+            Message::Store { from, txn, version, writes } => {
+                for Write { key, value } in writes {
+                    let entry = self.data.entry(key).or_insert((Version::INITIAL, None));
+                    if version > entry.0 {
+                        *entry = (version, value);
+                    }
+                }
+                cx.append(0);
+                cx.send(sender, Message::Stored { from, txn });
+            }
+            Message::Stored { from, txn } => {
+                let Some(stored) = self.waiting.get_mut(&(from, txn)) else { return };
+                stored.insert(sender);
+                if stored.len() >= self.group.majority() {
+                    self.waiting.remove(&(from, txn));
+                    cx.send(from, Message::Committed { txn });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_timer(&mut self, (): (), _: &mut Context<'_, Self>) {}
+}
+
+impl Recover for Replica {
+    fn replay(&mut self, _: u8) {}
+}
