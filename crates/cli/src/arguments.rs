@@ -104,7 +104,10 @@ impl LoadArguments {
         for protocol in &self.protocol {
             known_protocol(protocol)?;
         }
-        anyhow::ensure!(self.clients.iter().all(|clients| *clients > 0), "--clients must be above 0");
+        anyhow::ensure!(
+            self.clients.iter().all(|clients| *clients > 0),
+            "--clients must be above 0"
+        );
         let times = [self.seconds, self.warm_up, self.cool_down, self.deadline];
         let times = times.into_iter().chain([self.backoff_first_ms, self.backoff_most_ms]);
         for time in times {

@@ -45,7 +45,10 @@ impl Check {
         let options = Options { initial_before: self.initial_before, ..Options::default() };
         let (ended, word, text) = judge::describe(check_serializable_with(&history, &options));
         if self.json {
-            println!("{}", json!({ "file": name.to_string(), "verdict": word, "explanation": text }));
+            println!(
+                "{}",
+                json!({ "file": name.to_string(), "verdict": word, "explanation": text })
+            );
         } else {
             println!("{text}");
         }

@@ -54,7 +54,8 @@ impl Cluster {
             unreachable!("it was made as that")
         };
         for (node, address) in addresses.iter().enumerate() {
-            let geography = geography.map_or(String::new(), |name| format!("geography = {name:?}\n"));
+            let geography =
+                geography.map_or(String::new(), |name| format!("geography = {name:?}\n"));
             let configuration = format!(
                 "node = {node}\nlisten = {address:?}\npeers = {addresses:?}\n{geography}\
                  [[keyspace]]\nname = {KEYSPACE:?}\nprotocol = {protocol:?}\n"

@@ -5,8 +5,8 @@ use std::io::BufWriter;
 use std::path::Path;
 
 use anyhow::Context;
-use serried_model::Version;
 use serried_history::{History, Options, Verdict, check_serializable_with};
+use serried_model::Version;
 use serried_workload::Workload;
 
 use crate::Ended;

@@ -14,9 +14,11 @@ mod shell;
 mod sim;
 mod table;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -62,14 +64,14 @@ enum Ended {
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_env("SERRIED_LOG")
-                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,serried=info")),
-        )
-        .with_writer(std::io::stderr)
-        .init();
-    let ended = match Arguments::parse().command {
+    let command = Arguments::parse().command;
+    // A node says what it does; everything else speaks for itself.
+    let usual = if matches!(command, Command::Serve(_)) { "info" } else { "warn" };
+    let filter = EnvFilter::try_from_env("SERRIED_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
+    let colours = std::io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
+    log.with_writer(std::io::stderr).init();
+    let ended = match command {
         Command::Demo(demo) => demo.run(),
         Command::Serve(serve) => serve.run(),
         Command::Shell(shell) => shell.run(),

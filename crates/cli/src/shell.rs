@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Args;
-use serried::{Abort, Committed, Database, Error, Key, Keyspace, TransactOptions, Transaction, Value};
+use serried::{
+    Abort, Committed, Database, Error, Key, Keyspace, TransactOptions, Transaction, Value,
+};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -53,7 +55,10 @@ pub(crate) struct Shell {
 
 impl Shell {
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
-        anyhow::ensure!((0.0..1e6).contains(&self.deadline), "--deadline must be 0 or more seconds");
+        anyhow::ensure!(
+            (0.0..1e6).contains(&self.deadline),
+            "--deadline must be 0 or more seconds"
+        );
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(self.talk())
     }
@@ -204,7 +209,9 @@ impl Session {
                 self.open = None;
                 self.report("rolled back", "");
             }
-            (["commit" | "rollback"], false) => anyhow::bail!("there is no transaction: `begin` one"),
+            (["commit" | "rollback"], false) => {
+                anyhow::bail!("there is no transaction: `begin` one")
+            }
             (["begin" | "use", ..], true) => {
                 anyhow::bail!("a transaction is open: `commit` or `rollback` first")
             }
@@ -217,10 +224,9 @@ impl Session {
         let script = Script::default();
         let (grown, growth) = watch::channel(0);
         let (finds, found) = mpsc::unbounded_channel();
-        let keyspace = self.keyspace.with_options(TransactOptions {
-            deadline: PATIENCE,
-            ..TransactOptions::default()
-        });
+        let keyspace = self
+            .keyspace
+            .with_options(TransactOptions { deadline: PATIENCE, ..TransactOptions::default() });
         let statements = script.clone();
         let task = tokio::spawn(async move {
             let program = |tx: Transaction| {

@@ -98,12 +98,11 @@ pub(crate) fn print(rows: &[Row], json: bool) {
     let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..header.len()).map(width).collect();
     for line in lines {
-        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
-            match column {
+        let cells =
+            line.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match column {
                 0 => format!("{cell:<width$}"),
                 _ => format!("{cell:>width$}"),
-            }
-        });
+            });
         println!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
 }

@@ -11,7 +11,7 @@ impl Backoff {
         let most = self.first.as_nanos().saturating_mul(1 << doublings).min(self.most.as_nanos());
         let most = most.min(u128::from(u64::MAX)) as u64;
         // The product of two 64-bit numbers, of which the upper half is uniform in 0..most.
-        Duration::from_nanos((u128::from(random) * u128::from(most) >> 64) as u64)
+        Duration::from_nanos(((u128::from(random) * u128::from(most)) >> 64) as u64)
     }
 }
 

@@ -2,10 +2,13 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Timestamp};
-use serried_model::{Key, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Version, Write};
+use serried_model::{
+    Key, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Value, Version, Write,
+};
 use serried_parts::{Map, VersionClock, WriteId};
 use smallvec::SmallVec;
 
@@ -47,9 +50,9 @@ pub struct Coordinator {
 struct Transaction {
     /// Its session, unless that has gone.
     session: Option<TxnId>,
-    reads: SmallVec<[ReadState; 4]>,
-    /// What was last written to each key, by whichever run; the tag is 0 for what was never sent.
-    writes: Vec<TaggedWrite>,
+    reads: BTreeMap<Key, ReadState>,
+    /// What was last written to each key, by whichever run, with its tag.
+    writes: BTreeMap<Key, (u32, Option<Value>)>,
     next_tag: u32,
     /// The next execution to be prepared.
     next_eid: u32,
@@ -63,7 +66,6 @@ struct Transaction {
 
 #[derive(Debug)]
 struct ReadState {
-    key: Key,
     /// What was found, once something was.
     found: Option<WriteId>,
     /// How many replicas have been asked.
@@ -145,8 +147,8 @@ impl Coordinator {
         let patience = patience(&self.group, 0);
         let transaction = Transaction {
             session: Some(txn),
-            reads: SmallVec::new(),
-            writes: Vec::new(),
+            reads: BTreeMap::new(),
+            writes: BTreeMap::new(),
             next_tag: 1,
             next_eid: 0,
             touched: NodeSet::EMPTY,
@@ -164,10 +166,10 @@ impl Coordinator {
     fn on_get(&mut self, version: Version, key: Key, cx: &mut Cx) {
         let nearest = self.group.choice(0);
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
-        if transaction.reads.iter().any(|read| read.key == key) {
+        let Entry::Vacant(read) = transaction.reads.entry(key.clone()) else {
             return; // Asked for by an earlier run; its answer is on the way.
-        }
-        transaction.reads.push(ReadState { key: key.clone(), found: None, asked: 1 });
+        };
+        read.insert(ReadState { found: None, asked: 1 });
         transaction.touched.insert(nearest);
         cx.send(nearest, Message::Get { version, key });
         transaction.abandon_while_running(version, &self.group, cx);
@@ -198,8 +200,7 @@ impl Coordinator {
             return;
         }
         let found = |key: Key| {
-            let read = transaction.reads.iter().find(|read| read.key == key);
-            let write = read.and_then(|read| read.found);
+            let write = transaction.reads.get(&key).and_then(|read| read.found);
             Read { write: write.expect("a program does not end before its reads"), key }
         };
         let reads = reads.into_iter().map(found).collect();
@@ -271,12 +272,14 @@ impl Coordinator {
         cx: &mut Cx,
     ) {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
-        let Some(read) = transaction.reads.iter().position(|read| read.key == new.key) else {
-            return;
-        };
+        let Some(read) = transaction.reads.get_mut(&new.key) else { return };
         assert!(write.version < version, "{version} was given {write:?}, from its own future");
-        let output = match transaction.reads[read].found {
-            None => Output::Value(new),
+        let found = read.found;
+        let output = match found {
+            None => {
+                read.found = Some(write);
+                Output::Value(new)
+            }
             // Newer than what it has, or what it has is withdrawn. Everything else is late.
             Some(found) if write > found || instead_of == Some(found) => {
                 if matches!(transaction.phase, Phase::Finalizing(_, Proposal::Commit)) {
@@ -284,6 +287,7 @@ impl Coordinator {
                 }
                 // Whether the current run has used the read, its session knows (000 §4.2,
                 // "Re-Execution": is the reply's history a prefix of the current one?).
+                read.found = Some(write);
                 if transaction.session.is_some() {
                     transaction.rewind(&new.key);
                 }
@@ -291,7 +295,6 @@ impl Coordinator {
             }
             Some(_) => return,
         };
-        transaction.reads[read].found = Some(write);
         if let Some(session) = transaction.session {
             cx.output((session, output));
         }
@@ -500,11 +503,11 @@ impl Coordinator {
             return;
         }
         let all = self.group.all();
-        for read in transaction.reads.iter_mut().filter(|read| read.found.is_none()) {
+        for (key, read) in transaction.reads.iter_mut().filter(|(_, read)| read.found.is_none()) {
             let replica = self.group.choice(read.asked);
             read.asked += 1;
             transaction.touched.insert(replica);
-            cx.send(replica, Message::Get { version, key: read.key.clone() });
+            cx.send(replica, Message::Get { version, key: key.clone() });
         }
         match &transaction.phase {
             Phase::Preparing(Attempt { eid, contents, votes, .. }) => {
@@ -548,15 +551,11 @@ impl Transaction {
     /// The tag of a write, and whether it is new: a value that the key had before keeps its tag.
     fn tag(&mut self, write: &Write) -> (u32, bool) {
         let tag = self.next_tag;
-        match self.writes.iter_mut().find(|old| old.key == write.key) {
-            Some(old) if old.value == write.value => return (old.tag, false),
-            Some(old) => {
-                old.value.clone_from(&write.value);
-                old.tag = tag;
-            }
-            None => {
-                let Write { key, value } = write.clone();
-                self.writes.push(TaggedWrite { key, tag, value });
+        match self.writes.entry(write.key.clone()) {
+            Entry::Occupied(old) if old.get().1 == write.value => return (old.get().0, false),
+            Entry::Occupied(mut old) => *old.get_mut() = (tag, write.value.clone()),
+            Entry::Vacant(new) => {
+                new.insert((tag, write.value.clone()));
             }
         }
         self.next_tag += 1;

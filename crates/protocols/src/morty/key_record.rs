@@ -86,12 +86,18 @@ impl KeyRecord {
         writes[..writes.partition_point(|write| write.id.version < reader)].last()
     }
 
-    /// Adds a read, to be told when it would find something else than `replied`.
-    pub(super) fn add_read(&mut self, reader: Version, replied: WriteId) {
+    /// Adds a read, to be told when it would find something else than `replied`; whether it is new.
+    pub(super) fn add_read(&mut self, reader: Version, replied: WriteId) -> bool {
         let reads = &mut self.active().reads;
         match reads.iter_mut().find(|read| read.reader == reader) {
-            Some(read) => read.replied = replied,
-            None => reads.push(UncommittedRead { reader, replied }),
+            Some(read) => {
+                read.replied = replied;
+                false
+            }
+            None => {
+                reads.push(UncommittedRead { reader, replied });
+                true
+            }
         }
     }
 
@@ -100,8 +106,8 @@ impl KeyRecord {
         self.tidy(|active| active.reads.retain(|read| read.reader != reader));
     }
 
-    /// Adds or supersedes an uncommitted write, and returns the reads that missed it; false if it is
-    /// itself superseded.
+    /// Adds an uncommitted write or supersedes an earlier value of it, and notes the reads that missed
+    /// it; whether the transaction had not written the key before.
     pub(super) fn add_write(
         &mut self,
         key: &Key,
@@ -111,17 +117,21 @@ impl KeyRecord {
     ) -> bool {
         let writes = &mut self.active().writes;
         let position = writes.partition_point(|write| write.id.version < id.version);
-        match writes.get_mut(position) {
+        let new = match writes.get_mut(position) {
             Some(old) if old.id.version == id.version => {
                 if old.id.tag >= id.tag {
                     return false;
                 }
                 *old = UncommittedWrite { id, value: value.clone() };
+                false
             }
-            _ => writes.insert(position, UncommittedWrite { id, value: value.clone() }),
-        }
+            _ => {
+                writes.insert(position, UncommittedWrite { id, value: value.clone() });
+                true
+            }
+        };
         self.announce(key, id, value, notices);
-        true
+        new
     }
 
     /// Withdraws a transaction's uncommitted write, and tells those who read it what they would find

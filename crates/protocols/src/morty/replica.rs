@@ -1,7 +1,7 @@
 //! The server side: validates executions against each other (000 §4.2).
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serried_actor::{Actor, Context, Group, Recover};
@@ -102,12 +102,8 @@ impl Replica {
         }
         let record = self.keys.get_or_default(&key);
         let (write, value) = record.find(version);
-        if self.options.re_execution {
-            record.add_read(version, write);
-            let reads = &mut self.transactions.get_or_default(&version).reads;
-            if !reads.contains(&key) {
-                reads.push(key.clone());
-            }
+        if self.options.re_execution && record.add_read(version, write) {
+            self.transactions.get_or_default(&version).reads.push(key.clone());
         }
         let reply = Message::GetReply { version, key, write, value, instead_of: None };
         cx.send(version.coordinator, reply);
@@ -121,11 +117,10 @@ impl Replica {
         if tag < undecided.next_tag {
             return; // An execution that was prepared since writes something else, or nothing.
         }
-        if !undecided.writes.contains(&key) {
-            undecided.writes.push(key.clone());
-        }
         let record = self.keys.get_or_default(&key);
-        record.add_write(&key, WriteId { version, tag }, &value, &mut self.notices);
+        if record.add_write(&key, WriteId { version, tag }, &value, &mut self.notices) {
+            undecided.writes.push(key);
+        }
         self.notify(cx);
     }
 
@@ -197,11 +192,13 @@ impl Replica {
 
     /// Withdraws the transaction's uncommitted writes of those `keys` that `contents` does not write.
     fn withdraw(&mut self, version: Version, keys: &[Key], contents: &Contents) {
-        for key in keys {
-            if !contents.writes.iter().any(|write| write.key == *key) {
-                let record = self.keys.get_mut(key).expect("a key with an uncommitted write");
-                record.withdraw_write(key, version, &mut self.notices);
-            }
+        if keys.iter().eq(contents.writes.iter().map(|write| &write.key)) {
+            return; // As nearly always.
+        }
+        let written: BTreeSet<&Key> = contents.writes.iter().map(|write| &write.key).collect();
+        for key in keys.iter().filter(|key| !written.contains(key)) {
+            let record = self.keys.get_mut(key).expect("a key with an uncommitted write");
+            record.withdraw_write(key, version, &mut self.notices);
         }
     }
 
