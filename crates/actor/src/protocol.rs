@@ -32,8 +32,8 @@ pub trait Actor: Sized + Send + 'static {
 
 /// A client-side actor: it coordinates the transactions of one client.
 pub trait Coordinate: Actor<Output = (TxnId, Output)> {
-    /// The application asks for `operation` as part of `txn`. The first operation of a `txn` begins
-    /// it; results come back as outputs, the last of them an [`Output::Outcome`].
+    /// The application asks for `operation` as part of `txn`. [`Operation::Begin`] begins it; results
+    /// come back as outputs, the last of them an [`Output::Outcome`].
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Context<'_, Self>);
 }
 

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use serried_model::Geography;
 use serried_session::{Backoff, TransactOptions};
 use serried_workload::{Parameters, Workload};
 
 /// Which workload, and how large.
 #[derive(Args, Clone)]
 pub(crate) struct WorkloadArguments {
-    /// What clients do: retwis, bank, list-append or counter
+    /// What clients do
+    #[arg(value_parser = workloads())]
     pub(crate) workload: String,
     /// How many keys, counters or accounts there are [default: 1000000 for retwis, 10 for bank, 8 for
     /// list-append, 1 for counter]
@@ -59,7 +62,7 @@ impl WorkloadArguments {
 #[derive(Args, Clone)]
 pub(crate) struct LoadArguments {
     /// Protocols to compare, one run each, separated by commas
-    #[arg(long, value_delimiter = ',', default_value = "morty,mvtso")]
+    #[arg(long, value_delimiter = ',', default_value = "morty,mvtso", value_parser = protocols())]
     pub(crate) protocol: Vec<String>,
     /// How many clients run transactions, each one after the other; several numbers for a run each
     #[arg(long, value_delimiter = ',', default_value = "16")]
@@ -101,9 +104,6 @@ pub(crate) struct LoadArguments {
 impl LoadArguments {
     /// Checks what can be wrong before anything is started.
     pub(crate) fn validate(&self) -> anyhow::Result<()> {
-        for protocol in &self.protocol {
-            known_protocol(protocol)?;
-        }
         anyhow::ensure!(
             self.clients.iter().all(|clients| *clients > 0),
             "--clients must be above 0"
@@ -147,12 +147,20 @@ impl LoadArguments {
     }
 }
 
-/// Checks that there is such a protocol.
-pub(crate) fn known_protocol(name: &str) -> anyhow::Result<()> {
-    struct Nothing;
-    impl serried_protocols::Visitor for Nothing {
-        type Output = ();
-        fn visit<P: serried_actor::Protocol>(self) {}
-    }
-    Ok(serried_protocols::visit(name, Nothing)?)
+/// The names of all protocols.
+fn protocols() -> PossibleValuesParser {
+    let protocols = serried_protocols::list().iter();
+    protocols.map(|protocol| PossibleValue::new(protocol.name).help(protocol.summary)).into()
+}
+
+/// The names of all workloads.
+fn workloads() -> PossibleValuesParser {
+    let workloads = serried_workload::list().iter();
+    workloads.map(|workload| PossibleValue::new(workload.name).help(workload.summary)).into()
+}
+
+/// The names of all geographies.
+pub(crate) fn geographies() -> PossibleValuesParser {
+    let geographies = Geography::all().iter();
+    geographies.map(|geography| PossibleValue::new(geography.name).help(geography.summary)).into()
 }

@@ -10,7 +10,7 @@ use serried_model::Geography;
 use serried_workload::{Workload, preload};
 
 use crate::Ended;
-use crate::arguments::{LoadArguments, WorkloadArguments};
+use crate::arguments::{LoadArguments, WorkloadArguments, geographies};
 use crate::cluster::Cluster;
 use crate::cost::Spent;
 use crate::load::Load;
@@ -44,8 +44,8 @@ pub(crate) struct Bench {
     /// How many nodes to start
     #[arg(long, default_value_t = 3)]
     pub(crate) nodes: usize,
-    /// Emulate a geography: lan, reg, con or glo [default: no delays]
-    #[arg(long, conflicts_with = "connect")]
+    /// Emulate a geography [default: no delays]
+    #[arg(long, conflicts_with = "connect", value_parser = geographies())]
     pub(crate) geo: Option<String>,
     /// Run on the cluster at this address instead; --protocol is then what its keyspace has
     #[arg(long, value_name = "ADDRESS")]

@@ -65,7 +65,7 @@ impl Cluster {
                 .with_context(|| format!("can't write {}", file.display()))?;
             let mut command = Command::new(&program);
             command.arg("serve").arg("--config").arg(&file).arg("--quiet");
-            command.stdin(Stdio::null()).stdout(Stdio::null());
+            command.env("SERRIED_LOG", "warn").stdin(Stdio::null()).stdout(Stdio::null());
             children.push(command.spawn().context("can't start a node")?);
         }
         Ok(cluster)

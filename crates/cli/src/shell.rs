@@ -250,6 +250,10 @@ impl Session {
         let commits = matches!(statement, Statement::Commit);
         open.script.lock().expect("nobody panics with it").push(statement);
         open.grown.send_replace(number + 1);
+        if waits_for.is_none() && !commits {
+            self.open = Some(open);
+            return Ok(());
+        }
         let ended = loop {
             tokio::select! {
                 biased;
@@ -260,16 +264,8 @@ impl Session {
                     }
                 }
                 ended = &mut open.task => break Some(ended),
-                else => break None,
-            }
-            if waits_for.is_none() && !commits {
-                break None;
             }
         };
-        if waits_for.is_none() && !commits && ended.is_none() {
-            self.open = Some(open);
-            return Ok(());
-        }
         let Some(ended) = ended else {
             self.open = Some(open);
             return Ok(());

@@ -10,7 +10,7 @@ use serried_protocols::Visitor;
 use serried_sim::{Clocks, Cluster, Configuration, NetworkFaults};
 
 use crate::Ended;
-use crate::arguments::{LoadArguments, WorkloadArguments};
+use crate::arguments::{LoadArguments, WorkloadArguments, geographies};
 use crate::load::Load;
 use crate::progress::Progress;
 use crate::table::{self, Row, Simulation};
@@ -31,8 +31,8 @@ pub(crate) struct Sim {
     workload: WorkloadArguments,
     #[command(flatten)]
     load: LoadArguments,
-    /// Where the sites are: lan, reg, con or glo
-    #[arg(long, default_value = "reg")]
+    /// Where the sites are
+    #[arg(long, default_value = "reg", value_parser = geographies())]
     geo: String,
     /// How many replicas there are
     #[arg(long, default_value_t = 3)]

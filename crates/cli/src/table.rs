@@ -53,12 +53,17 @@ pub(crate) fn print(rows: &[Row], json: bool) {
     }
     let costs = rows.iter().any(|row| row.costs.is_some());
     let simulated = rows.iter().any(|row| row.simulation.is_some());
+    // Of a single key, the windows say how fast it can be.
+    let windows = rows.iter().any(|row| row.workload == "counter");
     let mut header = vec![
         "protocol", "clients", "txn/s", "commit %", "attempts", "re-exec.", "p50 ms", "p90 ms",
         "p99 ms", "p99.9 ms",
     ];
     if costs {
         header.extend(["CPU us/txn", "servers", "clients", "msgs/txn", "flushes/txn"]);
+    }
+    if windows {
+        header.extend(["window ms", "bound txn/s"]);
     }
     if simulated {
         header.extend(["msgs/txn", "replica CPU %"]);
@@ -86,6 +91,11 @@ pub(crate) fn print(rows: &[Row], json: bool) {
                 format!("{:.2}", costs.messages_per_txn),
                 format!("{:.2}", costs.flushes_per_txn),
             ]);
+        }
+        if windows {
+            let us = row.report.serialization_window_us;
+            line.push(us.map_or("-".to_string(), |us| format!("{:.3}", us / 1e3)));
+            line.push(us.map_or("-".to_string(), |us| format!("{:.0}", 1e6 / us)));
         }
         if let Some(simulation) = &row.simulation {
             line.push(format!("{:.2}", simulation.messages_per_txn));

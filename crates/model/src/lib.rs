@@ -17,5 +17,5 @@ pub use geography::{Geography, UnknownGeography};
 pub use guarantee::Guarantee;
 pub use identity::{NodeId, TxnId};
 pub use limits::{Limits, TooLarge};
-pub use operation::{Operation, Outcome, Output, ReadValue, Write};
+pub use operation::{Operation, Outcome, Output, ReadStamp, ReadValue, Write};
 pub use version::Version;

@@ -15,9 +15,12 @@ pub struct Write {
 
 /// One request of a session to its coordinator.
 ///
-/// A transaction begins with its first operation, and ends with an [`Outcome`].
+/// A transaction begins with [`Operation::Begin`], and ends with an [`Outcome`]. What a session asks
+/// for after that, because it has not heard of the end yet, is ignored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Operation {
+    /// Begin.
+    Begin,
     /// Read a key that this attempt has not read before.
     Get {
         /// The key to read.
@@ -28,14 +31,26 @@ pub enum Operation {
     Put(Write),
     /// The program has finished: make exactly these writes take effect, provided that exactly these
     /// reads hold. May come again, after a [`Output::Rewind`], with what the new run did instead.
+    ///
+    /// A Commit and a Rewind can cross. One whose reads are not the latest that the coordinator has
+    /// told is to be ignored: another follows when the session has taken the Rewind in.
     Commit {
-        /// Keys that the finished run has read.
-        reads: Vec<Key>,
+        /// What the finished run has read.
+        reads: Vec<ReadStamp>,
         /// Its writes, one per key, the last one to each.
         writes: Vec<Write>,
     },
     /// Give the attempt up: none of its writes may take effect.
     Rollback,
+}
+
+/// A read, and which of its answers a run has used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadStamp {
+    /// The key that was read.
+    pub key: Key,
+    /// The [`ReadValue::stamp`] of the answer.
+    pub stamp: u32,
 }
 
 /// What a read found.
@@ -47,6 +62,8 @@ pub struct ReadValue {
     pub version: Version,
     /// Its value, or `None` where the key is absent.
     pub value: Option<Value>,
+    /// Tells this answer from the coordinator's earlier and later ones to the same read.
+    pub stamp: u32,
 }
 
 /// One answer of a coordinator to a session.

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
-use indexmap::map::Entry;
-use serried_model::{Key, Limits, Operation, Outcome, Output, ReadValue, Value, Version, Write};
+use serried_model::{
+    Key, Limits, Operation, Outcome, Output, ReadStamp, ReadValue, Value, Version, Write,
+};
 
 use crate::Abort;
 
@@ -46,10 +47,17 @@ struct Run {
 
 #[derive(Default)]
 struct Read {
-    found: Option<(Version, Option<Value>)>,
+    found: Option<Found>,
     /// The run that last asked for it.
     asked_by: Option<u32>,
     wakers: Vec<Waker>,
+}
+
+/// An answer to a read.
+struct Found {
+    version: Version,
+    value: Option<Value>,
+    stamp: u32,
 }
 
 /// What has happened to an attempt since its session last looked.
@@ -162,23 +170,18 @@ impl Attempt {
         if let Some(value) = run.writes.get(key) {
             return Poll::Ready(Ok(value.clone()));
         }
-        let entry = match reads.entry(key.clone()) {
-            Entry::Occupied(entry) => entry,
-            Entry::Vacant(entry) => {
-                requests.push(key.clone());
-                *requested_in_re_executions += u32::from(number > 1);
-                run.bytes += key.len();
-                entry.insert_entry(Read::default())
-            }
-        };
-        let position = entry.index();
-        let read = entry.into_mut();
+        let position = reads.get_index_of(key).unwrap_or_else(|| {
+            requests.push(key.clone());
+            *requested_in_re_executions += u32::from(number > 1);
+            reads.insert_full(key.clone(), Read::default()).0
+        });
+        let read = &mut reads[position];
         if read.asked_by != Some(number) {
             read.asked_by = Some(number);
             run.reads.push(position);
         }
         match &read.found {
-            Some((_, value)) => Poll::Ready(Ok(value.clone())),
+            Some(found) => Poll::Ready(Ok(found.value.clone())),
             None => {
                 if !read.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
                     read.wakers.push(cx.waker().clone());
@@ -195,7 +198,9 @@ impl Attempt {
         if number != run.number || run.too_large.is_some() {
             return;
         }
-        run.bytes += key.len() + value.as_ref().map_or(0, Value::len);
+        let length = |value: &Option<Value>| key.len() + value.as_ref().map_or(0, Value::len);
+        run.bytes += length(&value);
+        run.bytes -= run.writes.get(&key).map_or(0, length);
         let within = self.limits.check_key(&key).and_then(|()| {
             value.as_ref().map_or(Ok(()), |value| self.limits.check_value(&key, value))?;
             self.limits.check_transaction(&key, run.bytes)
@@ -223,19 +228,29 @@ impl Attempt {
         operations.extend(requests.drain(..).map(|key| Operation::Get { key }));
     }
 
-    /// The commit of the finished run, without its writes if `writes` is false.
-    pub(crate) fn commit(&self, writes: bool) -> Result<Operation, serried_model::TooLarge> {
+    /// The commit of the finished run, without its writes if `writes` is false; none if a read of it
+    /// has changed in the meantime, so that it has to run again.
+    pub(crate) fn commit(&self, writes: bool) -> Option<Operation> {
         let mut state = self.lock();
         state.unannounced.clear();
-        if let Some(error) = &state.run.too_large {
-            return Err(error.clone());
+        if !state.signals.rewound.is_empty() {
+            return None;
         }
-        let reads = state.run_reads().map(|(key, _)| key.clone()).collect();
+        let stamp =
+            |(key, found): (&Key, &Found)| ReadStamp { key: key.clone(), stamp: found.stamp };
+        let reads = state.answered_reads().map(stamp).collect();
         let writes = match writes {
             true => state.run_writes(),
             false => Vec::new(),
         };
-        Ok(Operation::Commit { reads, writes })
+        // What it carries is the latest.
+        state.signals.refreshed = false;
+        Some(Operation::Commit { reads, writes })
+    }
+
+    /// What was over a limit in the current run.
+    pub(crate) fn too_large(&self) -> Option<serried_model::TooLarge> {
+        self.lock().run.too_large.clone()
     }
 
     /// The version, once the attempt has begun.
@@ -243,9 +258,9 @@ impl Attempt {
         self.lock().version
     }
 
-    /// Whether the current run has read anything.
+    /// Whether the current run has been given the answer to a read.
     pub(crate) fn has_read(&self) -> bool {
-        !self.lock().run.reads.is_empty()
+        self.lock().answered_reads().next().is_some()
     }
 
     /// A read of the current run that has not been answered.
@@ -258,9 +273,9 @@ impl Attempt {
     /// to send for.
     pub(crate) fn footprint(&self) -> (Vec<ReadValue>, Vec<Write>, u32) {
         let state = self.lock();
-        let reads = state.run_reads().filter_map(|(key, read)| {
-            let (version, value) = read.found.clone()?;
-            Some(ReadValue { key: key.clone(), version, value })
+        let reads = state.answered_reads().map(|(key, found)| {
+            let Found { version, value, stamp } = found;
+            ReadValue { key: key.clone(), version: *version, value: value.clone(), stamp: *stamp }
         });
         (reads.collect(), state.run_writes(), state.requested_in_re_executions)
     }
@@ -274,8 +289,9 @@ impl State {
             waker.wake();
         }
         let used = read.found.is_some() && read.asked_by == Some(self.run.number);
-        let same_value = read.found.as_ref().is_some_and(|(_, value)| *value == new.value);
-        read.found = Some((new.version, new.value));
+        let same_value = read.found.as_ref().is_some_and(|found| found.value == new.value);
+        let ReadValue { version, value, stamp, .. } = new;
+        read.found = Some(Found { version, value, stamp });
         if used && same_value {
             self.signals.refreshed = true;
         } else if used {
@@ -286,6 +302,10 @@ impl State {
 
     fn run_reads(&self) -> impl Iterator<Item = (&Key, &Read)> {
         self.run.reads.iter().filter_map(|position| self.reads.get_index(*position))
+    }
+
+    fn answered_reads(&self) -> impl Iterator<Item = (&Key, &Found)> {
+        self.run_reads().filter_map(|(key, read)| Some((key, read.found.as_ref()?)))
     }
 
     fn run_writes(&self) -> Vec<Write> {

@@ -5,9 +5,10 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use std::sync::Arc;
 
+use serried_actor::Timestamp;
 use serried_model::{Key, Operation, Outcome, ReadValue, TxnId, Version, Write};
 
-use crate::abort::Reason;
+use crate::attempt::Signals;
 use crate::program::Program;
 use crate::{Abort, Alarm, Attempt, Error, Keyspace};
 
@@ -33,6 +34,19 @@ pub struct Footprint {
     pub writes: Vec<Write>,
     /// How many reads its re-executions had to send for: those of keys not read before.
     pub reads_sent_by_re_executions: u32,
+    /// When the values that it wrote became what they are: where the serialization windows of those
+    /// who read them begin (000 §2.1).
+    pub written_at: Timestamp,
+}
+
+/// How far a program ran.
+enum Ran<T> {
+    /// It waits for something, or its commit does.
+    Waits,
+    /// It ended, and needs no commit.
+    Ended(Ended<T>),
+    /// It ended, but one of its reads has changed.
+    Overtaken,
 }
 
 /// How an attempt ended for its session.
@@ -52,6 +66,9 @@ pub(crate) struct Execution<'a, P: Program> {
     deadline: &'a mut Alarm,
     pub(crate) attempt: Arc<Attempt>,
     pub(crate) re_executions: u32,
+    pub(crate) written_at: Timestamp,
+    /// What the last run wrote, if there was more than one.
+    written: Vec<Write>,
     phase: Phase<P::Value>,
     operations: Vec<Operation>,
 }
@@ -72,46 +89,91 @@ impl<'a, P: Program> Execution<'a, P> {
         deadline: &'a mut Alarm,
     ) -> Execution<'a, P> {
         let attempt = Attempt::new(keyspace.limits);
-        let phase = Phase::New;
-        let operations = Vec::new();
-        Execution { keyspace, program, deadline, attempt, re_executions: 0, phase, operations }
+        Execution {
+            keyspace,
+            program,
+            deadline,
+            attempt,
+            re_executions: 0,
+            written_at: Timestamp::default(),
+            written: Vec::new(),
+            phase: Phase::New,
+            operations: Vec::new(),
+        }
     }
 
     fn begin(&mut self, cx: &mut Context<'_>) -> bool {
         let Ok(txn) = self.keyspace.port.open(&self.attempt, cx.waker()) else { return false };
+        self.operations.push(Operation::Begin);
         self.program.start(&self.attempt);
         self.phase = Phase::Running(txn);
         true
     }
 
-    /// Runs the program as far as it goes; an end that needs no commit.
-    fn run(&mut self, txn: TxnId, cx: &mut Context<'_>) -> Option<Ended<P::Value>> {
-        let result = match self.program.poll(&self.attempt, cx) {
+    /// Runs the program as far as it goes.
+    fn run(&mut self, txn: TxnId, cx: &mut Context<'_>) -> Ran<P::Value> {
+        let mut result = match self.program.poll(&self.attempt, cx) {
             Poll::Ready(result) => result,
             Poll::Pending => {
                 self.attempt.take_operations(&mut self.operations);
                 if !self.operations.is_empty() {
                     self.keyspace.port.submit(txn, &mut self.operations);
                 }
-                return None;
+                return Ran::Waits;
             }
         };
-        let result = match result {
-            Err(Abort(Reason::TooLarge(error))) => return Some(Ended::Failed(error.into())),
+        if let (Ok(_), Some(error)) = (&result, self.attempt.too_large()) {
+            result = Err(Abort::too_large(error));
+        }
+        if result.is_err() && !self.attempt.has_read() {
             // An error is the program's answer to what it read, so it is passed on only if that was
             // committed; having read nothing, it stands.
-            Err(Abort(Reason::Application(error))) if !self.attempt.has_read() => {
-                return Some(Ended::Failed(Error::Application(error)));
-            }
-            result => result,
+            return Ran::Ended(Ended::Committed(result));
+        }
+        let Some(commit) = self.attempt.commit(result.is_ok()) else { return Ran::Overtaken };
+        self.note_writes(&commit);
+        self.submit(txn, commit);
+        self.phase = Phase::Committing(txn, result);
+        Ran::Waits
+    }
+
+    /// Notes when what is written has last changed.
+    fn note_writes(&mut self, commit: &Operation) {
+        let Operation::Commit { writes, .. } = commit else { return };
+        if self.re_executions == 0 || *writes != self.written {
+            self.written_at = self.keyspace.port.now();
+        }
+        if self.re_executions > 0 {
+            self.written.clone_from(writes);
+        }
+    }
+
+    /// Takes in that reads have changed.
+    fn take_in(&mut self, signals: &Signals) {
+        let (Phase::Running(txn) | Phase::Committing(txn, _)) = self.phase else {
+            unreachable!("an attempt that is over is not polled")
         };
-        match self.attempt.commit(result.is_ok()) {
-            Err(error) => Some(Ended::Failed(error.into())),
-            Ok(commit) => {
+        if !signals.rewound.is_empty() {
+            self.re_executions += 1;
+            self.program.rewind(&self.attempt, &signals.rewound);
+            self.phase = Phase::Running(txn);
+        } else if let Phase::Committing(_, result) = &self.phase {
+            // The same values from other versions: the run stands, what it rests on is new. If yet
+            // another change has come, it is the next to be taken in.
+            if let Some(commit) = self.attempt.commit(result.is_ok()) {
                 self.submit(txn, commit);
-                self.phase = Phase::Committing(txn, result);
-                None
             }
+        }
+    }
+
+    /// The coordinator says that the attempt is over.
+    fn conclude(&mut self, outcome: Outcome) -> Ended<P::Value> {
+        match (outcome, self.over(false)) {
+            (Outcome::Committed, Phase::Committing(_, result)) => Ended::Committed(result),
+            (Outcome::Committed, _) => {
+                panic!("transaction {:?} committed unasked", self.attempt.version())
+            }
+            (Outcome::Aborted { conflicts }, _) => Ended::Aborted(conflicts),
         }
     }
 
@@ -167,36 +229,22 @@ impl<P: Program> Future for Execution<'_, P> {
                 Poll::Pending => Poll::Pending,
             };
         }
-        while let Some(signals) = this.attempt.signals(cx.waker()) {
-            if let Some(outcome) = signals.outcome {
-                let phase = this.over(false);
-                return Poll::Ready(match (outcome, phase) {
-                    (Outcome::Committed, Phase::Committing(_, result)) => Ended::Committed(result),
-                    (Outcome::Committed, _) => panic!(
-                        "transaction {:?} committed before it was asked to",
-                        this.attempt.version()
-                    ),
-                    (Outcome::Aborted { conflicts }, _) => Ended::Aborted(conflicts),
-                });
+        loop {
+            while let Some(signals) = this.attempt.signals(cx.waker()) {
+                if let Some(outcome) = signals.outcome {
+                    return Poll::Ready(this.conclude(outcome));
+                }
+                this.take_in(&signals);
             }
-            let (Phase::Running(txn) | Phase::Committing(txn, _)) = this.phase else {
-                unreachable!("an attempt that is over is not polled")
-            };
-            if !signals.rewound.is_empty() {
-                this.re_executions += 1;
-                this.program.rewind(&this.attempt, &signals.rewound);
-                this.phase = Phase::Running(txn);
-            } else if let Phase::Committing(_, result) = &this.phase {
-                // The same values from other versions: the run stands, what it rests on is new.
-                let commit = this.attempt.commit(result.is_ok());
-                this.submit(txn, commit.expect("a run that was within its limits"));
+            let Phase::Running(txn) = this.phase else { break };
+            match this.run(txn, cx) {
+                Ran::Waits => break,
+                Ran::Overtaken => {}
+                Ran::Ended(ended) => {
+                    this.over(true);
+                    return Poll::Ready(ended);
+                }
             }
-        }
-        if let Phase::Running(txn) = this.phase
-            && let Some(ended) = this.run(txn, cx)
-        {
-            this.over(true);
-            return Poll::Ready(ended);
         }
         if this.deadline.poll(cx).is_ready() {
             let error = this.overdue();

@@ -163,7 +163,7 @@ impl Keyspace {
         for attempts in 1.. {
             let mut execution = Execution::new(self, &mut program, &mut deadline);
             let ended = (&mut execution).await;
-            let re_executions = execution.re_executions;
+            let (re_executions, written_at) = (execution.re_executions, execution.written_at);
             match ended {
                 Ended::Committed(Ok(value)) => {
                     let attempt = execution.attempt.clone();
@@ -171,7 +171,7 @@ impl Keyspace {
                     let (reads, writes, reads_sent_by_re_executions) = attempt.footprint();
                     return Ok((
                         Committed { value, version, attempts, re_executions },
-                        Footprint { reads, writes, reads_sent_by_re_executions },
+                        Footprint { reads, writes, reads_sent_by_re_executions, written_at },
                     ));
                 }
                 Ended::Committed(Err(Abort(Reason::Application(error)))) => {

@@ -37,7 +37,7 @@ pub trait Port: Send + Sync + 'static {
 pub struct Alarm {
     port: Arc<dyn Port>,
     at: Timestamp,
-    set: Option<u64>,
+    set: Option<(u64, Waker)>,
 }
 
 impl Alarm {
@@ -51,10 +51,18 @@ impl Alarm {
         if self.port.now() >= self.at {
             return Poll::Ready(());
         }
-        if self.set.is_none() {
-            self.set = Some(self.port.set_alarm(self.at, cx.waker().clone()));
+        if !self.set.as_ref().is_some_and(|(_, waker)| waker.will_wake(cx.waker())) {
+            self.unset();
+            let waker = cx.waker().clone();
+            self.set = Some((self.port.set_alarm(self.at, waker.clone()), waker));
         }
         Poll::Pending
+    }
+
+    fn unset(&mut self) {
+        if let Some((alarm, _)) = self.set.take() {
+            self.port.cancel_alarm(self.at, alarm);
+        }
     }
 
     /// Waits for it.
@@ -65,8 +73,6 @@ impl Alarm {
 
 impl Drop for Alarm {
     fn drop(&mut self) {
-        if let Some(alarm) = self.set {
-            self.port.cancel_alarm(self.at, alarm);
-        }
+        self.unset();
     }
 }

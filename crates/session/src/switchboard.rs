@@ -1,7 +1,7 @@
 //! The driver's side of the sessions: who waits for what.
 
 use core::task::Waker;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serried_actor::Timestamp;
@@ -19,7 +19,7 @@ pub struct Switchboard {
     attempts: Slab<(u32, Arc<Attempt>)>,
     generation: u32,
     capacity: usize,
-    waiting: VecDeque<Waker>,
+    waiting: Vec<Waker>,
     alarms: BTreeMap<(Timestamp, u64), Waker>,
     next_alarm: u64,
 }
@@ -31,7 +31,7 @@ impl Switchboard {
             attempts: Slab::new(),
             generation: 0,
             capacity,
-            waiting: VecDeque::new(),
+            waiting: Vec::new(),
             alarms: BTreeMap::new(),
             next_alarm: 0,
         }
@@ -40,7 +40,9 @@ impl Switchboard {
     /// Registers an attempt.
     pub fn open(&mut self, attempt: &Arc<Attempt>, waker: &Waker) -> Result<TxnId, Full> {
         if self.attempts.len() >= self.capacity {
-            self.waiting.push_back(waker.clone());
+            if !self.waiting.iter().any(|waiting| waiting.will_wake(waker)) {
+                self.waiting.push(waker.clone());
+            }
             return Err(Full);
         }
         self.generation = self.generation.wrapping_add(1);
@@ -48,13 +50,12 @@ impl Switchboard {
         Ok(TxnId(u64::from(self.generation) << 32 | slot as u64))
     }
 
-    /// Unregisters an attempt, and lets one that waits for the place try again.
+    /// Unregisters an attempt, and lets those that wait for a place try again: some may have stopped
+    /// waiting without a word.
     pub fn close(&mut self, txn: TxnId) {
         if self.find(txn).is_some() {
             self.attempts.remove(slot(txn));
-            if let Some(waker) = self.waiting.pop_front() {
-                waker.wake();
-            }
+            self.waiting.drain(..).for_each(Waker::wake);
         }
     }
 

@@ -68,13 +68,16 @@ impl Script {
             Operation::Get { key } => format!("get {key}"),
             Operation::Put(write) => format!("put {} {:?}", write.key, write.value),
             Operation::Commit { reads, writes } => {
+                let reads: Vec<_> = reads.iter().map(|read| &read.key).collect();
                 let writes: Vec<_> = writes.iter().map(|w| (&w.key, &w.value)).collect();
                 format!("commit {reads:?} {writes:?}")
             }
             Operation::Rollback => "rollback".to_string(),
+            Operation::Begin => "begin".to_string(),
         };
         let asked = core::mem::take(&mut *self.asked.lock().unwrap());
-        asked.into_iter().map(|(_, operation)| line(operation)).collect()
+        let lines = asked.into_iter().map(|(_, operation)| line(operation));
+        lines.filter(|line| line != "begin").collect()
     }
 
     fn tell(&self, txn: u64, output: Output) {
@@ -95,7 +98,7 @@ fn version(timestamp_us: u64) -> Version {
 
 fn read(key: &str, at: u64, value: &str) -> ReadValue {
     let value = (!value.is_empty()).then(|| Value::from(value));
-    ReadValue { key: Key::from(key), version: version(at), value }
+    ReadValue { key: Key::from(key), version: version(at), value, stamp: at as u32 }
 }
 
 fn poll<T>(future: &mut Pin<Box<impl Future<Output = T>>>) -> Poll<T> {
@@ -318,6 +321,74 @@ fn what_is_too_large_fails_before_anything_is_sent() {
     let Poll::Ready(Err(error)) = poll(&mut large_key) else { panic!() };
     assert!(matches!(error, Error::TooLarge(_)));
     assert_eq!(script.asked(), ["rollback", "rollback"]);
+}
+
+#[test]
+fn a_run_whose_read_changes_before_its_commit_is_asked_for_is_run_again_first() {
+    let (script, keyspace) = Script::new();
+    let runs = AtomicU32::new(0);
+    let (other, runs_seen) = (script.clone(), &runs);
+    let mut transaction = Box::pin(keyspace.transact(|tx| {
+        let (other, run) = (other.clone(), runs_seen.fetch_add(1, Ordering::Relaxed));
+        async move {
+            let a = text(tx.get("a").await?);
+            if run == 0 {
+                // As if another thread delivered it while the program computes.
+                other.tell(0, Output::Rewind(read("a", 2, "2")));
+            }
+            tx.put("b", a);
+            Ok(())
+        }
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Value(read("a", 1, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), ["get a", "commit [\"a\"] [(\"b\", Some(\"2\"))]"]);
+    assert_eq!(runs.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_read_that_was_given_up_before_its_answer_is_no_part_of_the_transaction() {
+    let (script, keyspace) = Script::new();
+    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+        let mut given_up = Box::pin(tx.get("a"));
+        let polled = core::future::poll_fn(|cx| Poll::Ready(given_up.as_mut().poll(cx))).await;
+        assert!(polled.is_pending());
+        tx.put("b", "1");
+        Ok(())
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), ["commit [] [(\"b\", Some(\"1\"))]"]);
+}
+
+#[test]
+fn a_place_that_comes_free_is_not_lost_on_a_waiter_that_has_gone() {
+    let (script, keyspace) = Script::new();
+    let mut open: Vec<_> = (0..2).map(|_| Box::pin(keyspace.get("a"))).collect();
+    let (gone, woken) = (Arc::new(Counted::default()), Arc::new(Counted::default()));
+    let mut waiters: Vec<_> = (0..2).map(|_| Box::pin(keyspace.get("b"))).collect();
+    for transaction in &mut open {
+        assert!(poll(transaction).is_pending());
+    }
+    for (waiter, counted) in waiters.iter_mut().zip([&gone, &woken]) {
+        let waker = Waker::from(counted.clone());
+        assert!(waiter.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    drop(waiters.remove(0));
+    drop(open);
+    assert!(woken.0.load(Ordering::Relaxed) > 0);
+    assert!(poll(&mut waiters[0]).is_pending());
+    assert_eq!(script.asked().last().unwrap(), "get b");
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Counted(AtomicU32);
+
+impl std::task::Wake for Counted {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 #[test]

@@ -71,10 +71,13 @@ impl Coordinate for Client {
                 self.version += 1;
                 let version = Version { timestamp_us: self.version, coordinator: cx.id() };
                 cx.output((txn, Output::Began(version)));
-                self.waiting.push((txn, ReadValue { key, version: Version::INITIAL, value: None }));
+                self.waiting.push((
+                    txn,
+                    ReadValue { key, version: Version::INITIAL, value: None, stamp: 0 },
+                ));
             }
             Operation::Commit { .. } => cx.output((txn, Output::Outcome(Outcome::Committed))),
-            Operation::Put(_) | Operation::Rollback => {}
+            Operation::Begin | Operation::Put(_) | Operation::Rollback => {}
         }
     }
 }

@@ -1,11 +1,13 @@
 //! What a run comes to.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use serried_actor::Timestamp;
+use serried_model::{ReadValue, Version};
 use serried_session::{Committed, Error, Footprint};
 
 /// The longest latency that is told from longer ones: an hour.
@@ -54,6 +56,40 @@ struct Counts {
     last_error: Option<String>,
     latency_us: Histogram<u64>,
     all_committed: u64,
+    windows: Windows,
+}
+
+/// The serialization windows of committed transactions (000 §2.1): from the write that one has read to
+/// its own write of the same key.
+#[derive(Debug, Default)]
+struct Windows {
+    /// When recent writes were made, by their versions.
+    written: BTreeMap<Version, Timestamp>,
+    total_ns: u64,
+    count: u64,
+}
+
+/// How many writes are remembered, to be found by those who read them.
+const REMEMBERED_WRITES: usize = 4096;
+
+impl Windows {
+    /// Enters a committed transaction, and its windows if it counts.
+    fn enter(&mut self, version: Version, footprint: &Footprint, counts: bool) {
+        if footprint.writes.is_empty() {
+            return;
+        }
+        let rewritten = |read: &&ReadValue| footprint.writes.iter().any(|w| w.key == read.key);
+        for read in footprint.reads.iter().filter(rewritten).filter(|_| counts) {
+            if let Some(begun) = self.written.get(&read.version) {
+                self.total_ns += footprint.written_at.since(*begun).as_nanos() as u64;
+                self.count += 1;
+            }
+        }
+        self.written.insert(version, footprint.written_at);
+        if self.written.len() > REMEMBERED_WRITES {
+            self.written.pop_first();
+        }
+    }
 }
 
 impl Measurement {
@@ -71,6 +107,7 @@ impl Measurement {
             last_error: None,
             latency_us,
             all_committed: 0,
+            windows: Windows::default(),
         };
         Measurement { window, counts: Mutex::new(counts) }
     }
@@ -88,8 +125,9 @@ impl Measurement {
         result: &Result<(Committed<T>, Footprint), Error>,
     ) {
         let counts = &mut *self.counts.lock().expect("nobody panics while entering");
-        if result.is_ok() {
+        if let Ok((committed, footprint)) = result {
             counts.all_committed += 1;
+            counts.windows.enter(committed.version, footprint, self.window.contains(ended));
         }
         if let Err(error) = result {
             counts.last_error = Some(error.to_string());
@@ -145,6 +183,10 @@ impl Measurement {
                 counts.reads_sent_by_re_executions,
                 counts.re_executions,
             ),
+            serialization_window_us: match counts.windows.count {
+                0 => None,
+                count => Some(counts.windows.total_ns as f64 / count as f64 / 1e3),
+            },
             latency_us_mean: counts.latency_us.mean(),
             latency_us_p50: quantile(0.5),
             latency_us_p90: quantile(0.9),
@@ -178,6 +220,9 @@ pub struct Report {
     pub re_executed_share: f64,
     /// Reads that a re-execution had to send for, on average: an upper bound on its round trips.
     pub round_trips_per_re_execution: f64,
+    /// The mean length of the serialization windows whose beginning is known, in microseconds. A key's
+    /// goodput is at most one over the mean length of its windows; with a single key this is that.
+    pub serialization_window_us: Option<f64>,
     /// Mean latency, from the first attempt to the commit, in microseconds.
     pub latency_us_mean: f64,
     /// Median latency.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Timestamp};
 use serried_model::{
-    Key, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Value, Version, Write,
+    Key, NodeId, Operation, Outcome, Output, ReadStamp, ReadValue, TxnId, Value, Version, Write,
 };
 use serried_parts::{Map, VersionClock, WriteId};
 use smallvec::SmallVec;
@@ -24,13 +24,13 @@ const FAST_PATH_AT_LEAST: Duration = Duration::from_millis(2);
 const REPEAT_AT_MOST: Duration = Duration::from_secs(1);
 /// How many decided transactions are kept to be repeated to replicas that have not acknowledged
 /// them. Beyond that the oldest is dropped: such a replica has been away for long.
-const UNACKNOWLEDGED_AT_MOST: usize = 1 << 14;
+const UNACKNOWLEDGED_AT_MOST: usize = 1 << 18;
 /// How many of them are repeated at once.
 const REPEAT_DECISIONS: usize = 256;
 /// How often an execution is prepared again that was voted down only tentatively.
 const TENTATIVE_RETRIES: u32 = 3;
 /// How many transactions whose session has gone are kept on trial for an abort.
-const ORPHANS_AT_MOST: usize = 1 << 12;
+const ORPHANS_AT_MOST: usize = 1 << 16;
 
 /// The coordinator of one client's transactions, under Morty or MVTSO.
 #[derive(Debug)]
@@ -40,6 +40,9 @@ pub struct Coordinator {
     clock: VersionClock,
     transactions: Map<Version, Transaction>,
     versions: Map<TxnId, Version>,
+    /// Which of the replicas, in the order of their distance, is asked to read. It moves on when one
+    /// does not answer, and back when the nearest is heard of.
+    preferred: usize,
     unacknowledged: BTreeMap<Version, Decided>,
     repeat_set: bool,
     orphans: BTreeMap<Version, ()>,
@@ -68,7 +71,9 @@ struct Transaction {
 struct ReadState {
     /// What was found, once something was.
     found: Option<WriteId>,
-    /// How many replicas have been asked.
+    /// How many answers its session has been told.
+    stamp: u32,
+    /// The place in the order of their distance of the replica to be asked next.
     asked: usize,
 }
 
@@ -101,6 +106,10 @@ struct Attempt {
     /// How often it may be prepared again if it is voted down tentatively.
     retries_left: u32,
     prepared_at: Timestamp,
+    /// How long it took until a majority had voted, if only provisionally.
+    majority_after: Option<Duration>,
+    /// Missing votes are being waited for.
+    waits: bool,
 }
 
 /// A decision that some replicas have not acknowledged.
@@ -136,13 +145,14 @@ impl Coordinator {
             clock: VersionClock::default(),
             transactions: Map::default(),
             versions: Map::default(),
+            preferred: 0,
             unacknowledged: BTreeMap::new(),
             repeat_set: false,
             orphans: BTreeMap::new(),
         }
     }
 
-    fn begin(&mut self, txn: TxnId, cx: &mut Cx) -> Version {
+    fn begin(&mut self, txn: TxnId, cx: &mut Cx) {
         let version = self.clock.next(cx.id(), cx.clock());
         let patience = patience(&self.group, 0);
         let transaction = Transaction {
@@ -160,16 +170,15 @@ impl Coordinator {
         self.versions.insert(txn, version);
         cx.set_timer(Timer::Repeat(version), patience);
         cx.output((txn, Output::Began(version)));
-        version
     }
 
     fn on_get(&mut self, version: Version, key: Key, cx: &mut Cx) {
-        let nearest = self.group.choice(0);
+        let (nearest, asked) = (self.group.choice(self.preferred), self.preferred + 1);
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let Entry::Vacant(read) = transaction.reads.entry(key.clone()) else {
             return; // Asked for by an earlier run; its answer is on the way.
         };
-        read.insert(ReadState { found: None, asked: 1 });
+        read.insert(ReadState { found: None, stamp: 0, asked });
         transaction.touched.insert(nearest);
         cx.send(nearest, Message::Get { version, key });
         transaction.abandon_while_running(version, &self.group, cx);
@@ -186,10 +195,22 @@ impl Coordinator {
         }
     }
 
-    fn on_commit(&mut self, version: Version, reads: Vec<Key>, writes: Vec<Write>, cx: &mut Cx) {
+    fn on_commit(
+        &mut self,
+        version: Version,
+        reads: Vec<ReadStamp>,
+        writes: Vec<Write>,
+        cx: &mut Cx,
+    ) {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         if let Phase::Finalizing(_, Proposal::Commit) = transaction.phase {
-            return; // Decided in the meantime; that run's reads had not changed after all.
+            return; // It crossed the last Rewind that was told; the decision stands.
+        }
+        let current = |read: &ReadStamp| {
+            transaction.reads.get(&read.key).is_some_and(|state| state.stamp == read.stamp)
+        };
+        if !reads.iter().all(current) {
+            return; // It has crossed a Rewind; the session will run the program again.
         }
         if reads.is_empty() && writes.is_empty() && transaction.next_eid == 0 {
             let decision = match transaction.touched.is_empty() {
@@ -199,9 +220,9 @@ impl Coordinator {
             self.conclude(version, decision, Outcome::Committed, cx);
             return;
         }
-        let found = |key: Key| {
-            let write = transaction.reads.get(&key).and_then(|read| read.found);
-            Read { write: write.expect("a program does not end before its reads"), key }
+        let found = |read: ReadStamp| {
+            let write = transaction.reads.get(&read.key).and_then(|state| state.found);
+            Read { write: write.expect("an answer that was told was found"), key: read.key }
         };
         let reads = reads.into_iter().map(found).collect();
         let writes = writes.into_iter().map(|write| {
@@ -234,6 +255,8 @@ impl Coordinator {
             told: false,
             retries_left,
             prepared_at: cx.now(),
+            majority_after: None,
+            waits: false,
         });
         cx.broadcast(self.group.all(), Message::Prepare { version, eid, next_tag, contents });
         let patience = patience(&self.group, 0);
@@ -266,7 +289,7 @@ impl Coordinator {
     fn on_get_reply(
         &mut self,
         version: Version,
-        new: ReadValue,
+        mut new: ReadValue,
         write: WriteId,
         instead_of: Option<WriteId>,
         cx: &mut Cx,
@@ -274,10 +297,11 @@ impl Coordinator {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let Some(read) = transaction.reads.get_mut(&new.key) else { return };
         assert!(write.version < version, "{version} was given {write:?}, from its own future");
+        new.stamp = read.stamp + 1;
         let found = read.found;
         let output = match found {
             None => {
-                read.found = Some(write);
+                (read.found, read.stamp) = (Some(write), new.stamp);
                 Output::Value(new)
             }
             // Newer than what it has, or what it has is withdrawn. Everything else is late.
@@ -287,7 +311,7 @@ impl Coordinator {
                 }
                 // Whether the current run has used the read, its session knows (000 §4.2,
                 // "Re-Execution": is the reply's history a prefix of the current one?).
-                read.found = Some(write);
+                (read.found, read.stamp) = (Some(write), new.stamp);
                 if transaction.session.is_some() {
                     transaction.rewind(&new.key);
                 }
@@ -321,6 +345,9 @@ impl Coordinator {
         }
         attempt.abandoned.insert(from);
         attempt.votes.record(from, vote);
+        if attempt.votes.count() >= majority {
+            attempt.majority_after.get_or_insert(cx.now().since(attempt.prepared_at));
+        }
         attempt.conflicts.extend(conflict.filter(|key| !attempt.conflicts.contains(key)));
         let tally = attempt.votes.tally(replicas, majority);
         let settled = attempt.abandoned.len() >= majority || eid == 0;
@@ -332,9 +359,8 @@ impl Coordinator {
             (Phase::Preparing(_), Tally::CommitSlow) => {
                 self.finalize(version, Proposal::Commit, cx);
             }
-            (Phase::Preparing(attempt), Tally::CommitUnlessMore) => {
-                let elapsed = cx.now().since(attempt.prepared_at);
-                cx.set_timer(Timer::FastPath(version), elapsed.max(FAST_PATH_AT_LEAST));
+            (Phase::Preparing(_), Tally::CommitUnlessMore | Tally::AbandonUnlessMore) => {
+                self.wait_for_the_rest(version, cx);
             }
             // Durable as it is, if the earlier executions' ends are; else that is what is missing.
             (Phase::Preparing(_) | Phase::Finalizing(_, Proposal::Abandon), Tally::AbandonFast)
@@ -342,17 +368,39 @@ impl Coordinator {
             {
                 self.abort(version, cx)
             }
-            // What was in its way is a younger reader that is told, and will most likely run again.
-            (Phase::Preparing(attempt), Tally::AbandonSlow)
-                if attempt.retries_left > 0 && self.options.re_execution =>
-            {
-                let (contents, left) = (attempt.contents.clone(), attempt.retries_left - 1);
-                self.prepare(version, contents, left, cx);
-            }
-            (Phase::Preparing(_), Tally::AbandonFast | Tally::AbandonSlow) => {
+            (Phase::Preparing(_), Tally::AbandonSlow) => self.abandon_or_retry(version, cx),
+            (Phase::Preparing(_), Tally::AbandonFast) => {
                 self.finalize(version, Proposal::Abandon, cx);
             }
             _ => {}
+        }
+    }
+
+    /// Gives the votes that are missing as long as a majority took, and no longer than a round trip:
+    /// going on without them costs about as much.
+    fn wait_for_the_rest(&mut self, version: Version, cx: &mut Cx) {
+        let round_trip = self.group.round_trip().max(FAST_PATH_AT_LEAST);
+        let transaction = self.transactions.get_mut(&version).expect("a transaction in progress");
+        let Phase::Preparing(attempt) = &mut transaction.phase else { return };
+        if core::mem::replace(&mut attempt.waits, true) {
+            return; // It was set when the majority was complete.
+        }
+        let majority_after = attempt.majority_after.unwrap_or_default();
+        let due = attempt.prepared_at + majority_after + majority_after.max(FAST_PATH_AT_LEAST);
+        let wait = due.since(cx.now()).min(round_trip);
+        cx.set_timer(Timer::FastPath(version), wait);
+    }
+
+    /// Too many have voted tentatively against it. What is in its way is mostly a younger reader that
+    /// is told of the write and runs again, so with re-execution it is worth another try.
+    fn abandon_or_retry(&mut self, version: Version, cx: &mut Cx) {
+        let transaction = self.transactions.get(&version).expect("a transaction in progress");
+        match &transaction.phase {
+            Phase::Preparing(attempt) if attempt.retries_left > 0 && self.options.re_execution => {
+                let (contents, left) = (attempt.contents.clone(), attempt.retries_left - 1);
+                self.prepare(version, contents, left, cx);
+            }
+            _ => self.finalize(version, Proposal::Abandon, cx),
         }
     }
 
@@ -384,7 +432,9 @@ impl Coordinator {
         view: u32,
         cx: &mut Cx,
     ) {
-        assert_eq!(view, OWN_VIEW, "{version}: nobody else proposes yet");
+        if view != OWN_VIEW {
+            return; // Nobody else proposes yet.
+        }
         let majority = self.group.majority();
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         match &mut transaction.phase {
@@ -401,7 +451,9 @@ impl Coordinator {
                 }
             }
             // It was told to while the program was running: it has abandoned those before.
-            Phase::Preparing(attempt) | Phase::Finalizing(attempt, _) if attempt.eid == eid + 1 => {
+            Phase::Preparing(attempt) | Phase::Finalizing(attempt, _)
+                if attempt.eid == eid.saturating_add(1) =>
+            {
                 attempt.abandoned.insert(from);
             }
             _ => {}
@@ -486,11 +538,14 @@ impl Coordinator {
         cx.set_timer(Timer::RepeatDecisions, first);
     }
 
-    /// Puts the time to repeat off, because something new was sent. The timer notices when it fires.
+    /// Puts the time to repeat off, because something new was sent. The timer notices when it fires,
+    /// unless it had slowed down.
     fn postpone_repeat(&mut self, version: Version, patience: Duration, cx: &mut Cx) {
         if let Some(transaction) = self.transactions.get_mut(&version) {
             transaction.repeat_at = cx.now() + patience;
-            transaction.repeated = 0;
+            if core::mem::replace(&mut transaction.repeated, 0) > 0 {
+                cx.set_timer(Timer::Repeat(version), patience);
+            }
         }
     }
 
@@ -504,6 +559,7 @@ impl Coordinator {
         }
         let all = self.group.all();
         for (key, read) in transaction.reads.iter_mut().filter(|(_, read)| read.found.is_none()) {
+            self.preferred = read.asked % self.group.size();
             let replica = self.group.choice(read.asked);
             read.asked += 1;
             transaction.touched.insert(replica);
@@ -520,8 +576,14 @@ impl Coordinator {
                 let finalize = Message::Finalize { version, eid, view: OWN_VIEW, decision };
                 cx.broadcast(all.without(*accepted), finalize);
             }
+            // The program runs on, for who knows how long; what was prepared is in others' way.
+            Phase::Abandoned(Attempt { eid, .. }) => {
+                let (eid, decision) = (*eid, Proposal::Abandon);
+                let finalize = Message::Finalize { version, eid, view: OWN_VIEW, decision };
+                cx.broadcast(all, finalize);
+            }
             // Writes that were lost are in the Prepare.
-            Phase::Executing | Phase::Abandoned(_) => {}
+            Phase::Executing => {}
         }
         transaction.repeated += 1;
         let patience = patience(&self.group, transaction.repeated);
@@ -529,13 +591,15 @@ impl Coordinator {
         cx.set_timer(Timer::Repeat(version), patience);
     }
 
-    fn give_up_fast_path(&mut self, version: Version, cx: &mut Cx) {
+    /// The votes that are missing have had their time.
+    fn go_on_without_the_rest(&mut self, version: Version, cx: &mut Cx) {
         let (replicas, majority) = (self.group.size(), self.group.majority());
-        if let Some(transaction) = self.transactions.get(&version)
-            && let Phase::Preparing(attempt) = &transaction.phase
-            && attempt.votes.tally(replicas, majority) == Tally::CommitUnlessMore
-        {
-            self.finalize(version, Proposal::Commit, cx);
+        let Some(transaction) = self.transactions.get(&version) else { return };
+        let Phase::Preparing(attempt) = &transaction.phase else { return };
+        match attempt.votes.tally(replicas, majority) {
+            Tally::CommitUnlessMore => self.finalize(version, Proposal::Commit, cx),
+            Tally::AbandonUnlessMore => self.abandon_or_retry(version, cx),
+            _ => {}
         }
     }
 }
@@ -602,10 +666,16 @@ impl Actor for Coordinator {
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         match message {
             Message::GetReply { version, key, write, value, instead_of } => {
-                let new = ReadValue { key, version: write.version, value };
+                if from == self.group.choice(0) {
+                    self.preferred = 0;
+                }
+                let new = ReadValue { key, version: write.version, value, stamp: 0 };
                 self.on_get_reply(version, new, write, instead_of, cx);
             }
             Message::PrepareReply { version, eid, vote, conflict } => {
+                if from == self.group.choice(0) {
+                    self.preferred = 0;
+                }
                 self.on_prepare_reply(from, version, eid, vote, conflict, cx);
             }
             Message::FinalizeReply { version, eid, view } => {
@@ -624,7 +694,7 @@ impl Actor for Coordinator {
     fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
         match timer {
             Timer::Repeat(version) => self.repeat(version, cx),
-            Timer::FastPath(version) => self.give_up_fast_path(version, cx),
+            Timer::FastPath(version) => self.go_on_without_the_rest(version, cx),
             Timer::RepeatDecisions => self.repeat_decisions(cx),
         }
     }
@@ -632,12 +702,14 @@ impl Actor for Coordinator {
 
 impl Coordinate for Coordinator {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
-        let version = match self.versions.get(&txn) {
-            Some(version) => *version,
-            None if operation == Operation::Rollback => return,
-            None => self.begin(txn, cx),
-        };
+        if operation == Operation::Begin {
+            self.begin(txn, cx);
+            return;
+        }
+        // A session may go on for a moment because it has not heard of the end.
+        let Some(&version) = self.versions.get(&txn) else { return };
         match operation {
+            Operation::Begin => unreachable!("handled above"),
             Operation::Get { key } => self.on_get(version, key, cx),
             Operation::Put(write) => self.on_put(version, write, cx),
             Operation::Commit { reads, writes } => self.on_commit(version, reads, writes, cx),

@@ -183,6 +183,15 @@ pub enum Record {
         /// What was voted on.
         contents: Arc<Contents>,
     },
+    /// Its vote for good on an execution for which it had voted provisionally.
+    Confirmed {
+        /// The transaction.
+        version: Version,
+        /// The execution.
+        eid: u32,
+        /// The vote.
+        vote: Vote,
+    },
     /// A decision that it accepted.
     Accepted {
         /// The transaction.

@@ -135,6 +135,9 @@ impl Replica {
         if self.decisions.contains_key(&version) {
             return; // Late; the coordinator knows.
         }
+        if contents.reads.iter().any(|read| read.write.version >= version) {
+            return; // Nobody reads from its own future; this is no coordinator of ours.
+        }
         let undecided = self.transactions.get_or_default(&version);
         if eid < undecided.abandoned_before {
             return; // Overtaken by what abandoned it.
@@ -314,7 +317,6 @@ impl Replica {
     /// vote is followed by one for good, and one that had to wait is given.
     fn confirm(&mut self, version: Version, cx: &mut Cx) {
         let Some(undecided) = self.transactions.get(&version) else { return };
-        let next_tag = undecided.next_tag;
         let Some(execution) = &undecided.execution else { return };
         match execution.vote {
             None => return self.vote(version, cx),
@@ -327,14 +329,23 @@ impl Replica {
         if vote == Vote::Provisional {
             return;
         }
+        self.settle_vote(version, eid, vote, conflict.clone());
+        cx.append(Record::Confirmed { version, eid, vote });
+        cx.send(version.coordinator, Message::PrepareReply { version, eid, vote, conflict });
+    }
+
+    /// Replaces a provisional vote by one for good.
+    fn settle_vote(&mut self, version: Version, eid: u32, vote: Vote, conflict: Option<Key>) {
         if vote == Vote::AbandonFinal {
             self.unprepare(version);
         }
         let undecided = self.transactions.get_mut(&version).expect("a transaction voted on");
         let execution = undecided.execution.as_mut().expect("an execution voted on");
-        (execution.vote, execution.conflict) = (Some(vote), conflict.clone());
-        cx.append(Record::Voted { version, eid, next_tag, vote, contents });
-        cx.send(version.coordinator, Message::PrepareReply { version, eid, vote, conflict });
+        assert!(
+            (execution.eid, execution.vote) == (eid, Some(Vote::Provisional)),
+            "{version}: {vote:?} on execution {eid} follows {execution:?}"
+        );
+        (execution.vote, execution.conflict) = (Some(vote), conflict);
     }
 
     fn on_finalize(
@@ -366,7 +377,7 @@ impl Replica {
         };
         undecided.accepted = Some((eid, view, decision));
         if decision == Proposal::Abandon {
-            undecided.abandoned_before = undecided.abandoned_before.max(eid + 1);
+            undecided.abandoned_before = undecided.abandoned_before.max(eid.saturating_add(1));
         }
         if abandons {
             self.unprepare(version);
@@ -409,10 +420,10 @@ impl Replica {
                 }
             };
             cx.charge(contents.as_ref().map_or(0, |c| c.reads.len() + c.writes.len()));
-            self.carry_out(version, contents.as_deref());
+            let waiters = self.carry_out(version, contents.as_deref());
             self.notify(cx);
             cx.append(Record::Decided { version, contents });
-            for waiter in self.waiting.remove(&version).into_iter().flatten() {
+            for waiter in waiters {
                 self.confirm(waiter, cx);
             }
         }
@@ -420,8 +431,12 @@ impl Replica {
     }
 
     /// Carries a decision out, and forgets all that was kept while it was open (000 §4.4, "Decide
-    /// Garbage Collection").
-    fn carry_out(&mut self, version: Version, contents: Option<&Contents>) {
+    /// Garbage Collection"). Returns who waited for it.
+    fn carry_out(
+        &mut self,
+        version: Version,
+        contents: Option<&Contents>,
+    ) -> SmallVec<[Version; 2]> {
         self.unprepare(version);
         let undecided = self.transactions.remove(&version).unwrap_or_default();
         for key in &undecided.reads {
@@ -444,6 +459,7 @@ impl Replica {
             record.committed_reads.record(read.write.version, version);
         }
         self.withdraw(version, &undecided.writes, contents);
+        self.waiting.remove(&version).unwrap_or_default()
     }
 
     /// Tells those reads that would now find something else. Without re-execution there is nothing
@@ -537,10 +553,14 @@ impl Recover for Replica {
                     self.notices.clear();
                 }
             }
+            Record::Confirmed { version, eid, vote } => self.settle_vote(version, eid, vote, None),
             Record::Accepted { version, eid, view, decision } => {
                 self.accept(version, eid, view, decision);
             }
-            Record::Decided { version, contents } => self.carry_out(version, contents.as_deref()),
+            Record::Decided { version, contents } => {
+                // Those who waited for it have their next record in the log, or are asked again.
+                self.carry_out(version, contents.as_deref());
+            }
         }
         assert!(self.notices.is_empty(), "nobody's reads survive a crash, so nobody is told");
     }

@@ -1,15 +1,17 @@
 //! Morty on a network that is moved by hand: the messages of each rule, one by one.
 
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use serried_actor::{
-    Actor, ClockInterval, Context, Coordinate, Effect, Group, NodeSet, Random, Timestamp,
+    Actor, ClockInterval, Context, Coordinate, Effect, Group, NodeSet, Random, Recover, Timestamp,
 };
-use serried_model::{Key, NodeId, Operation, Outcome, Output, TxnId, Value, Version, Write};
+use serried_model::{
+    Key, NodeId, Operation, Outcome, Output, ReadStamp, TxnId, Value, Version, Write,
+};
 
 use super::coordinator::{Coordinator, Timer};
-use super::message::{Decision, Message, Proposal, Vote};
+use super::message::{Decision, Message, Proposal, Record, Vote};
 use super::replica::Replica;
 use super::{Checks, Options};
 
@@ -23,6 +25,10 @@ struct Net {
     /// Messages for or from these replicas stay where they are.
     held: NodeSet,
     outputs: Vec<(u64, Output)>,
+    /// The transaction that each client has open, and the stamps of its reads.
+    open: BTreeMap<u64, BTreeMap<Key, u32>>,
+    /// What each replica has made durable.
+    logs: [Vec<Record>; 3],
     random: Random,
     now: u64,
 }
@@ -42,6 +48,8 @@ impl Net {
             network: VecDeque::new(),
             held: NodeSet::EMPTY,
             outputs: Vec::new(),
+            open: BTreeMap::new(),
+            logs: Default::default(),
             random: rand_pcg(),
             now: 1000,
         }
@@ -53,7 +61,16 @@ impl Net {
         (Timestamp(us * 1000), ClockInterval { earliest_us: us, latest_us: us })
     }
 
+    /// Has a client ask for something, in a new transaction if the last one has ended.
     fn operate(&mut self, client: u64, operation: Operation) {
+        if !self.open.contains_key(&client) {
+            self.open.insert(client, BTreeMap::new());
+            self.ask(client, Operation::Begin);
+        }
+        self.ask(client, operation);
+    }
+
+    fn ask(&mut self, client: u64, operation: Operation) {
         let (now, clock) = self.clock();
         let mut effects = Vec::new();
         let id = coordinator_id(client);
@@ -79,7 +96,17 @@ impl Net {
                 Effect::CancelTimer(timer) => {
                     self.coordinators[client as usize].1.retain(|other| *other != timer);
                 }
-                Effect::Output((_, output)) => self.outputs.push((client, output)),
+                Effect::Output((_, output)) => {
+                    match &output {
+                        Output::Value(read) | Output::Rewind(read) => {
+                            let stamps = self.open.get_mut(&client).unwrap();
+                            stamps.insert(read.key.clone(), read.stamp);
+                        }
+                        Output::Outcome(_) => drop(self.open.remove(&client)),
+                        Output::Began(_) => {}
+                    }
+                    self.outputs.push((client, output));
+                }
                 Effect::Append(()) => unreachable!("coordinators keep nothing"),
             }
         }
@@ -100,8 +127,10 @@ impl Net {
         let mut cx = Context::new(to, now, clock, &mut self.random, &mut effects);
         self.replicas[to.0 as usize].on_message(from, message, &mut cx);
         for effect in effects {
-            if let Effect::Send { to: next, message } = effect {
-                self.network.push_back((to, next, message));
+            match effect {
+                Effect::Send { to: next, message } => self.network.push_back((to, next, message)),
+                Effect::Append(record) => self.logs[to.0 as usize].push(record),
+                _ => {}
             }
         }
     }
@@ -150,7 +179,10 @@ impl Net {
     }
 
     fn commit(&mut self, client: u64, reads: &[&str], writes: &[(&str, &str)]) {
-        let reads = reads.iter().map(|key| Key::from(*key)).collect();
+        let stamps = self.open.get(&client).cloned().unwrap_or_default();
+        let stamp =
+            |key: &&str| ReadStamp { key: Key::from(*key), stamp: stamps[&Key::from(*key)] };
+        let reads = reads.iter().map(stamp).collect();
         let writes = writes.iter().map(|(key, value)| write(key, value)).collect();
         self.operate(client, Operation::Commit { reads, writes });
     }
@@ -484,4 +516,79 @@ fn a_write_too_late_for_a_committed_read_is_refused_for_good() {
     let trace = net.trace();
     assert!(trace.contains(&format!("n0 -> c0 PrepareReply 0 {:?}", Vote::AbandonFinal)));
     assert_eq!(net.told(0), ["value y = absent", "aborted over [\"x\"]"]);
+}
+
+#[test]
+fn a_commit_that_crosses_a_rewind_is_ignored() {
+    let mut net = overlapping(morty(2));
+    let stale = net.open[&1].clone();
+    net.put(0, "x", "1");
+    net.settle();
+    assert_eq!(net.told(1), ["rewind x = 1"]);
+    let reads = vec![ReadStamp { key: Key::from("x"), stamp: stale[&Key::from("x")] }];
+    net.operate(1, Operation::Commit { reads, writes: vec![write("y", "of absent")] });
+    assert!(net.network.is_empty(), "{:?}", net.network);
+}
+
+#[test]
+fn what_is_asked_of_a_transaction_that_has_ended_is_ignored() {
+    let mut net = morty(1);
+    net.commit(0, &[], &[("x", "1")]);
+    net.settle();
+    assert_eq!(net.told(0), ["committed"]);
+    net.ask(0, Operation::Get { key: Key::from("x") });
+    net.ask(0, Operation::Put(write("x", "2")));
+    net.ask(0, Operation::Commit { reads: Vec::new(), writes: vec![write("x", "2")] });
+    assert!(net.network.is_empty());
+}
+
+#[test]
+fn a_tentative_vote_is_overcome_although_a_replica_is_down() {
+    let mut net = morty(2);
+    net.get(1, "x"); // The older of the two.
+    net.settle();
+    net.get(0, "x");
+    net.settle();
+    net.held.insert(NodeId(2));
+    net.commit(0, &["x"], &[("x", "young")]);
+    net.network.retain(|(_, to, _)| *to != NodeId(1));
+    net.settle();
+    // One replica has prepared the younger read, one is free, one is down.
+    net.commit(1, &["x"], &[("x", "old")]);
+    net.settle();
+    assert_eq!(net.told(0).last().unwrap(), "rewind x = old");
+    net.commit(0, &["x"], &[("x", "younger")]);
+    net.settle();
+    net.fire(1, |timer| matches!(timer, Timer::FastPath(_)));
+    net.settle();
+    net.fire(1, |timer| matches!(timer, Timer::FastPath(_)));
+    net.settle();
+    assert_eq!(net.told(1).last().unwrap(), "committed");
+    net.fire(0, |timer| matches!(timer, Timer::FastPath(_)));
+    net.settle();
+    assert_eq!(net.told(0).last().unwrap(), "committed");
+}
+
+#[test]
+fn a_replica_answers_after_a_restart_as_it_answered_before() {
+    let mut net = overlapping(morty(2));
+    net.put(0, "x", "1");
+    net.settle();
+    net.commit(1, &["x"], &[("x", "2")]);
+    net.settle();
+    // It has voted provisionally on the second, which has read from the first.
+    let log = core::mem::take(&mut net.logs[0]);
+    let group = Group::new(3, Duration::from_millis(1));
+    let mut restarted = Replica::new(group, Options::default());
+    for record in log {
+        restarted.replay(record);
+    }
+    net.replicas[0] = restarted;
+    net.commit(0, &["x"], &[("x", "1")]);
+    net.settle();
+    assert_eq!(net.told(0).last().unwrap(), "committed");
+    assert_eq!(net.told(1).last().unwrap(), "committed");
+    let record = net.replicas[0].record(&Key::from("x")).unwrap();
+    assert_eq!(record.committed.latest().unwrap().value, Some(Value::from("2")));
+    assert_eq!(net.replicas[0].undecided(), 0);
 }

@@ -29,6 +29,8 @@ pub(super) enum Tally {
     CommitUnlessMore,
     /// Commit, once it is made durable by Finalize.
     CommitSlow,
+    /// Abandon, as too many vote against it, unless votes that are missing turn the balance.
+    AbandonUnlessMore,
     /// Abandon, durably: some replica saw a conflict with something committed, so no majority can
     /// ever vote to commit.
     AbandonFast,
@@ -52,6 +54,11 @@ impl Votes {
         };
     }
 
+    /// How many have voted, if only provisionally.
+    pub(super) fn count(&self) -> usize {
+        self.settled().len() + self.provisional.len()
+    }
+
     /// Who has voted for good.
     pub(super) fn settled(&self) -> NodeSet {
         [self.commit, self.tentative, self.last].into_iter().flat_map(NodeSet::iter).collect()
@@ -73,6 +80,9 @@ impl Votes {
             }
             _ if commits >= majority => Tally::CommitSlow,
             _ if possible < majority => Tally::AbandonSlow,
+            _ if missing > 0 && commits + self.tentative.len() >= majority && commits > 0 => {
+                Tally::AbandonUnlessMore
+            }
             _ => Tally::Undecided,
         }
     }
@@ -99,14 +109,16 @@ mod tests {
         assert_eq!(tally(&[C, C, C], 3), Tally::CommitFast);
         assert_eq!(tally(&[T, C, C], 3), Tally::CommitSlow);
         assert_eq!(tally(&[T], 3), Tally::Undecided);
-        assert_eq!(tally(&[T, C], 3), Tally::Undecided);
+        assert_eq!(tally(&[T, C], 3), Tally::AbandonUnlessMore);
         assert_eq!(tally(&[T, T], 3), Tally::AbandonSlow);
         assert_eq!(tally(&[T, T, C], 3), Tally::AbandonSlow);
         assert_eq!(tally(&[F], 3), Tally::AbandonFast);
         assert_eq!(tally(&[T, C, F], 3), Tally::AbandonFast);
         assert_eq!(tally(&[C, C, C, T], 5), Tally::CommitSlow);
         assert_eq!(tally(&[C, C, C], 5), Tally::CommitUnlessMore);
-        assert_eq!(tally(&[C, C, T, T], 5), Tally::Undecided);
+        assert_eq!(tally(&[C, C, T, T], 5), Tally::AbandonUnlessMore);
+        assert_eq!(tally(&[C, T, T], 5), Tally::AbandonUnlessMore);
+        assert_eq!(tally(&[C, T], 5), Tally::Undecided);
         assert_eq!(tally(&[C, T, T, T], 5), Tally::AbandonSlow);
         assert_eq!(tally(&[C], 1), Tally::CommitFast);
     }
@@ -118,6 +130,7 @@ mod tests {
         assert_eq!(tally(&[P, C], 3), Tally::CommitUnlessMore);
         assert_eq!(tally(&[P, T, C], 3), Tally::CommitSlow);
         assert_eq!(tally(&[P, P, T], 3), Tally::Undecided);
+        assert_eq!(tally(&[P, T], 3), Tally::Undecided);
         assert_eq!(tally(&[P, T, T], 3), Tally::AbandonSlow);
         assert_eq!(tally(&[P, P, F], 3), Tally::AbandonFast);
     }

@@ -85,7 +85,10 @@ impl Actor for Coordinator {
                 let before = open.reads.len();
                 open.reads.retain(|read| *read != key);
                 if open.reads.len() < before {
-                    cx.output((TxnId(txn), Output::Value(ReadValue { key, version, value })));
+                    cx.output((
+                        TxnId(txn),
+                        Output::Value(ReadValue { key, version, value, stamp: 0 }),
+                    ));
                 }
             }
             Message::Committed { txn } if self.open.remove(&txn).is_some() => {
@@ -117,7 +120,7 @@ impl Coordinate for Coordinator {
         let open = self.open.get_mut(&txn.0).expect("it was just opened");
         match operation {
             Operation::Get { key } => open.reads.push(key),
-            Operation::Put(_) => return,
+            Operation::Begin | Operation::Put(_) => return,
             Operation::Commit { writes, .. } => open.commit = Some(writes),
             Operation::Rollback => {
                 self.open.remove(&txn.0);

@@ -105,7 +105,10 @@ impl Actor for Coordinator {
                     if let Some(position) = open.reads.iter().position(|read| *read == key) {
                         open.reads.remove(position);
                         let (key, value) = (key.clone(), value.clone());
-                        cx.output((*txn, Output::Value(ReadValue { key, version, value })));
+                        cx.output((
+                            *txn,
+                            Output::Value(ReadValue { key, version, value, stamp: 0 }),
+                        ));
                     }
                 }
             }
@@ -159,7 +162,7 @@ impl Coordinate for Coordinator {
         });
         match operation {
             Operation::Get { key } => open.reads.push(key),
-            Operation::Put(_) => return,
+            Operation::Begin | Operation::Put(_) => return,
             Operation::Commit { writes, .. } if writes.is_empty() => {
                 self.open.remove(&txn);
                 cx.cancel_timer(txn);

@@ -1,0 +1,231 @@
+//! The commands as scripts and people meet them: output, errors and exit codes.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use serried_runtime::{KeyspaceConfiguration, LocalCluster};
+
+fn serried(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_serried"));
+    command.args(arguments).stdin(Stdio::null()).output().expect("the binary runs")
+}
+
+fn with_input(arguments: &[&str], input: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_serried"));
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary runs");
+    child.stdin.take().unwrap().write_all(input.as_bytes()).expect("it reads its input");
+    child.wait_with_output().expect("it ends")
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().expect("it was not killed")
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A file that is gone when the test is.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new(name: &str, content: &str) -> Temporary {
+        let file = std::env::temp_dir().join(format!("serried-{}-{name}", std::process::id()));
+        std::fs::write(&file, content).expect("there is room for a small file");
+        Temporary(file)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("the path is text")
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_name_that_does_not_exist_is_answered_with_those_that_do() {
+    for (arguments, choices) in [
+        (&["sim", "retwis", "--protocol", "paxos"][..], &["morty", "mvtso"][..]),
+        (&["bench", "tpcc"], &["retwis", "bank", "list-append", "counter"]),
+        (&["sim", "bank", "--geo", "moon"], &["lan", "reg", "con", "glo"]),
+    ] {
+        let output = serried(arguments);
+        assert_eq!(code(&output), 2, "{arguments:?}");
+        for choice in choices {
+            assert!(err(&output).contains(choice), "{}", err(&output));
+        }
+    }
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    for command in ["demo", "serve", "shell", "bench", "sim", "check"] {
+        let output = serried(&[command, "--help"]);
+        assert_eq!(code(&output), 0);
+        assert!(out(&output).contains(&format!("serried {command}")), "{}", out(&output));
+    }
+}
+
+#[test]
+fn a_simulation_reports_as_json_and_its_history_is_checked_again_from_its_file() {
+    let history = Temporary::new("lists.jsonl", "");
+    let run = || {
+        serried(&[
+            "sim",
+            "list-append",
+            "--geo",
+            "reg",
+            "--protocol",
+            "morty",
+            "--clients",
+            "6",
+            "--seconds",
+            "1",
+            "--warm-up",
+            "0",
+            "--seed",
+            "3",
+            "--loss",
+            "0.01",
+            "--json",
+            "--history",
+            history.path(),
+        ])
+    };
+    let (first, second) = (run(), run());
+    assert_eq!(code(&first), 0, "{}", err(&first));
+    let mut rows = [&first, &second].map(|output| {
+        let row: Value = serde_json::from_str(&out(output)).expect("one line of JSON");
+        row
+    });
+    assert_eq!(rows[0]["verdict"], "serializable");
+    assert!(rows[0]["committed"].as_u64() > Some(10), "{}", rows[0]);
+    // The same seed gives the same run, but for how long the simulation of it took.
+    for row in &mut rows {
+        row["simulation"]["events_per_second"] = Value::Null;
+    }
+    assert_eq!(rows[0], rows[1]);
+    let checked = serried(&["check", history.path()]);
+    assert_eq!(code(&checked), 0, "{}", err(&checked));
+    assert!(out(&checked).starts_with("serializable"), "{}", out(&checked));
+}
+
+#[test]
+fn check_tells_a_violation_from_a_history_that_can_not_be_read() {
+    let lost_update = r#"{"index":0,"type":"invoke","process":0,"time":0,"f":"txn","value":[["r",1,null],["append",1,1]]}
+{"index":1,"type":"invoke","process":1,"time":1,"f":"txn","value":[["r",1,null],["append",1,2]]}
+{"index":2,"type":"ok","process":0,"time":2,"f":"txn","value":[["r",1,[]],["append",1,1]]}
+{"index":3,"type":"ok","process":1,"time":3,"f":"txn","value":[["r",1,[]],["append",1,2]]}
+{"index":4,"type":"invoke","process":0,"time":4,"f":"txn","value":[["r",1,null]]}
+{"index":5,"type":"ok","process":0,"time":5,"f":"txn","value":[["r",1,[1,2]]]}
+"#;
+    let file = Temporary::new("lost.jsonl", lost_update);
+    let output = serried(&["check", file.path()]);
+    assert_eq!(code(&output), 3, "{}", err(&output));
+    assert!(out(&output).contains("NOT serializable"), "{}", out(&output));
+
+    let file = Temporary::new("broken.jsonl", "{\"index\":0}\n");
+    let output = serried(&["check", file.path()]);
+    assert_eq!(code(&output), 1);
+    assert!(err(&output).contains("line 1") && err(&output).contains("broken.jsonl"));
+    assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
+
+    let output = serried(&["check", "/nonexistent/history.jsonl"]);
+    assert_eq!(code(&output), 1);
+    assert!(err(&output).contains("/nonexistent/history.jsonl"));
+}
+
+#[test]
+fn a_configuration_with_a_mistake_is_refused_in_one_line_that_says_where() {
+    let file = Temporary::new("node.toml", "node = 0\nlisten = \"127.0.0.1:0\"\npears = []\n");
+    let output = serried(&["serve", "--config", file.path()]);
+    assert_eq!(code(&output), 1);
+    let error = err(&output);
+    assert!(error.contains("node.toml") && error.contains("pears"), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let configuration = format!("node = 0\nlisten = \"{address}\"\npeers = [\"{address}\"]\n");
+    let file = Temporary::new("taken.toml", &configuration);
+    let output = serried(&["serve", "--config", file.path()]);
+    assert_eq!(code(&output), 1);
+    assert!(err(&output).contains(&address), "{}", err(&output));
+    assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
+}
+
+#[test]
+fn the_shell_reads_writes_and_runs_transactions_against_a_cluster() {
+    let keyspaces = [KeyspaceConfiguration::new("default", "morty")];
+    let cluster = LocalCluster::start(3, &keyspaces, None).unwrap();
+    let url = cluster.url();
+    let output =
+        serried(&["shell", &url, "-e", "put alice 10; get alice bob; delete alice; get alice"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(out(&output).contains("alice = 10\nbob is absent\n"), "{}", out(&output));
+    assert!(out(&output).ends_with("alice is absent\n"), "{}", out(&output));
+
+    let script = "begin\nput alice 1\nget alice\nput bob 2\ncommit\nget alice bob\n\
+                  begin\nput alice 99\nrollback\nget alice\n";
+    let output = with_input(&["shell", &url], script);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(out(&output).contains("alice = 1\nbob = 2\n"), "{}", out(&output));
+    assert!(out(&output).ends_with("alice = 1\n"), "{}", out(&output));
+
+    let output = with_input(&["shell", &url], "frobnicate\nbegin\nput carol 1\n");
+    assert_eq!(code(&output), 1);
+    assert!(err(&output).contains("`frobnicate`"), "{}", err(&output));
+    let output = serried(&["shell", &url, "-e", "get carol"]);
+    assert_eq!(out(&output), "carol is absent\n");
+
+    let output = serried(&["shell", &url, "--keyspace", "nope"]);
+    assert_eq!(code(&output), 1);
+    assert!(err(&output).contains("`nope`") && err(&output).contains("`default`"));
+}
+
+#[test]
+fn bench_runs_on_threads_and_processes_and_its_history_holds() {
+    for how in [&[][..], &["--processes"][..]] {
+        let mut arguments = vec![
+            "bench",
+            "bank",
+            "--clients",
+            "4",
+            "--seconds",
+            "0.3",
+            "--warm-up",
+            "0.1",
+            "--check",
+            "--json",
+            "--protocol",
+            "morty",
+        ];
+        arguments.extend(how);
+        let output = serried(&arguments);
+        assert_eq!(code(&output), 0, "{}", err(&output));
+        let row: Value = serde_json::from_str(&out(&output)).expect("one line of JSON");
+        assert_eq!(row["verdict"], "serializable");
+        assert!(row["costs"]["messages_per_txn"].as_f64() > Some(1.0), "{row}");
+    }
+}
+
+#[test]
+fn a_cluster_that_does_not_answer_is_an_error_that_names_it() {
+    let output = serried(&["shell", "serried://127.0.0.1:1", "-e", "get a"]);
+    assert_eq!(code(&output), 1);
+    assert!(err(&output).contains("127.0.0.1:1"), "{}", err(&output));
+}
