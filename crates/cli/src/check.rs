@@ -42,7 +42,7 @@ impl Check {
             History::read_json_lines(BufReader::new(file))
         };
         let history = history.with_context(|| format!("can't read {name}"))?;
-        let options = Options { initial_before: self.initial_before, ..Options::default() };
+        let options = Options { initial_before: self.initial_before };
         let (ended, word, text) = judge::describe(check_serializable_with(&history, &options));
         if self.json {
             println!(

@@ -28,7 +28,7 @@ pub(crate) fn judge(
     if let Err(wrong) = workload.check(history) {
         return (Ended::Violation, "violation".into(), wrong);
     }
-    let options = Options { initial_before: loaded, ..Options::default() };
+    let options = Options { initial_before: loaded };
     describe(check_serializable_with(history, &options))
 }
 

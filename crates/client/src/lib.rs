@@ -46,3 +46,8 @@ pub use serried_session::{
     Abort, Backoff, Committed, Error, Footprint, Get, GetMany, Keyspace, Next, Step,
     TransactOptions, Transaction,
 };
+
+/// The example of the project's README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

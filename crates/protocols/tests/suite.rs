@@ -127,7 +127,7 @@ impl Trial {
         let measurement = Arc::new(Measurement::new(window));
         let recorder = Arc::new(Recorder::new());
         // Some runs give transactions up early, so that there are some whose outcome is unknown.
-        let impatient = seed % 4 == 0 && self.workload != "chase";
+        let impatient = seed.is_multiple_of(4) && self.workload != "chase";
         let deadline = Duration::from_millis(if impatient { 700 } else { 60_000 });
         let options =
             TransactOptions { deadline, attempts: u32::MAX, ..TransactOptions::default() };

@@ -1,6 +1,7 @@
 //! Morty on a network that is moved by hand: the messages of each rule, one by one.
 
 use core::time::Duration;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 use serried_actor::{
@@ -63,8 +64,8 @@ impl Net {
 
     /// Has a client ask for something, in a new transaction if the last one has ended.
     fn operate(&mut self, client: u64, operation: Operation) {
-        if !self.open.contains_key(&client) {
-            self.open.insert(client, BTreeMap::new());
+        if let Entry::Vacant(closed) = self.open.entry(client) {
+            closed.insert(BTreeMap::new());
             self.ask(client, Operation::Begin);
         }
         self.ask(client, operation);
