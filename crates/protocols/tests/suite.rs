@@ -16,7 +16,7 @@ use serried_history::{History, MicroOperation, ReadResult, Recorder, Verdict, ch
 use serried_model::{Geography, Guarantee, Key, Value};
 use serried_protocols::morty::{Checks, Coordinator, Message, Morty, Options, Replica};
 use serried_protocols::{Visitor, list, visit};
-use serried_session::{TransactOptions, Transaction};
+use serried_session::{Error, TransactOptions, Transaction};
 use serried_sim::{Cluster, Configuration, Disk, Swarm};
 use serried_workload::{ClosedLoop, Measurement, Parameters, Plan, Run, Window, Workload, named};
 
@@ -271,6 +271,41 @@ impl Visitor for OneDown {
 fn with_a_replica_down_for_good_everything_goes_on_at_a_tenth_of_the_speed_or_more() {
     for protocol in list() {
         visit(protocol.name, OneDown).unwrap();
+    }
+}
+
+/// Two of three replicas are down for good.
+struct NoMajority;
+
+impl Visitor for NoMajority {
+    type Output = ();
+
+    fn visit<P: Protocol>(self) {
+        let disk = Disk { keep_records: true, ..Disk::MEMORY };
+        let mut cluster = Cluster::<P>::new(Configuration { disk, ..Configuration::default() });
+        cluster.crash(1);
+        cluster.crash(2);
+        let keyspace = cluster.keyspace(0);
+        let checked = Arc::new(AtomicU64::new(0));
+        let (done, deadline) = (checked.clone(), keyspace.options().deadline);
+        cluster.spawn(0, async move {
+            let begun = keyspace.now();
+            let read = keyspace.get("a").await;
+            assert!(matches!(read, Err(Error::Unavailable { .. })), "{read:?}");
+            let written = keyspace.put("a", "1").await;
+            assert!(matches!(written, Err(Error::Unknown { .. })), "{written:?}");
+            assert!(keyspace.now().since(begun) <= 2 * deadline + Duration::from_millis(1));
+            done.fetch_add(1, Ordering::Relaxed);
+        });
+        cluster.run_until_done(LIMIT).unwrap();
+        assert_eq!(checked.load(Ordering::Relaxed), 1, "{}", P::NAME);
+    }
+}
+
+#[test]
+fn without_a_majority_nothing_succeeds_and_everything_ends_by_its_deadline() {
+    for protocol in list() {
+        visit(protocol.name, NoMajority).unwrap();
     }
 }
 

@@ -263,6 +263,11 @@ impl Attempt {
         self.lock().answered_reads().next().is_some()
     }
 
+    /// Whether the current run has written anything.
+    pub(crate) fn has_written(&self) -> bool {
+        !self.lock().run.writes.is_empty()
+    }
+
     /// A read of the current run that has not been answered.
     pub(crate) fn unanswered_read(&self) -> Option<Key> {
         let state = self.lock();

@@ -188,11 +188,14 @@ impl<'a, P: Program> Execution<'a, P> {
         let unavailable = |waiting_for: String| Error::Unavailable { deadline, waiting_for };
         match &self.phase {
             Phase::New => unavailable("one of this client's open transactions to end".to_string()),
-            Phase::Committing(_, Ok(_)) => match self.attempt.version() {
-                Some(txn) => Error::Unknown { txn, deadline },
-                None => unavailable("the transaction to begin".to_string()),
-            },
-            Phase::Committing(_, Err(_)) => unavailable("its reads to be confirmed".to_string()),
+            Phase::Committing(_, Ok(_)) if self.attempt.has_written() => {
+                match self.attempt.version() {
+                    Some(txn) => Error::Unknown { txn, deadline },
+                    None => unavailable("the transaction to begin".to_string()),
+                }
+            }
+            // Nothing can have taken effect.
+            Phase::Committing(..) => unavailable("its reads to be confirmed".to_string()),
             Phase::Running(_) | Phase::Over => match self.attempt.unanswered_read() {
                 Some(key) => unavailable(format!("the value of `{key}`")),
                 // Attempts are counted by the caller.
