@@ -27,6 +27,11 @@ const REPEAT_AT_MOST: Duration = Duration::from_secs(1);
 const UNACKNOWLEDGED_AT_MOST: usize = 1 << 18;
 /// How many of them are repeated at once.
 const REPEAT_DECISIONS: usize = 256;
+/// A transaction is re-executed so often at once. From then on it waits a round trip, or
+/// [`REWIND_AT_LEAST`], from one time to the next.
+pub(super) const REWINDS_AT_ONCE: u32 = 16;
+/// See [`REWINDS_AT_ONCE`].
+const REWIND_AT_LEAST: Duration = Duration::from_millis(1);
 /// How often an execution is prepared again that was voted down only tentatively.
 const TENTATIVE_RETRIES: u32 = 3;
 /// How many transactions whose session has gone are kept on trial for an abort.
@@ -62,6 +67,9 @@ struct Transaction {
     /// Replicas that have been sent something.
     touched: NodeSet,
     phase: Phase,
+    /// How often its session was told that a read had changed, and when it was last.
+    rewinds: u32,
+    rewound_at: Timestamp,
     /// When to repeat what has not been answered.
     repeat_at: Timestamp,
     repeated: u32,
@@ -73,6 +81,8 @@ struct ReadState {
     found: Option<WriteId>,
     /// How many answers its session has been told.
     stamp: u32,
+    /// A newer answer that its session is not told yet.
+    held: Option<(WriteId, Option<Value>)>,
     /// The place in the order of their distance of the replica to be asked next.
     asked: usize,
 }
@@ -128,6 +138,8 @@ struct Decided {
 pub enum Timer {
     /// Repeat what a transaction waits for.
     Repeat(Version),
+    /// Tell a session of reads that have changed.
+    Rewind(Version),
     /// Stop waiting for a vote that would save the Finalize phase.
     FastPath(Version),
     /// Repeat decisions that were not acknowledged.
@@ -163,6 +175,8 @@ impl Coordinator {
             next_eid: 0,
             touched: NodeSet::EMPTY,
             phase: Phase::Executing,
+            rewinds: 0,
+            rewound_at: Timestamp::default(),
             repeat_at: cx.now() + patience,
             repeated: 0,
         };
@@ -178,7 +192,7 @@ impl Coordinator {
         let Entry::Vacant(read) = transaction.reads.entry(key.clone()) else {
             return; // Asked for by an earlier run; its answer is on the way.
         };
-        read.insert(ReadState { found: None, stamp: 0, asked });
+        read.insert(ReadState { found: None, stamp: 0, held: None, asked });
         transaction.touched.insert(nearest);
         cx.send(nearest, Message::Get { version, key });
         transaction.abandon_while_running(version, &self.group, cx);
@@ -297,31 +311,72 @@ impl Coordinator {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let Some(read) = transaction.reads.get_mut(&new.key) else { return };
         assert!(write.version < version, "{version} was given {write:?}, from its own future");
-        new.stamp = read.stamp + 1;
-        let found = read.found;
-        let output = match found {
-            None => {
-                (read.found, read.stamp) = (Some(write), new.stamp);
-                Output::Value(new)
+        let Some(found) = read.found else {
+            (read.found, read.stamp) = (Some(write), read.stamp + 1);
+            new.stamp = read.stamp;
+            if let Some(session) = transaction.session {
+                cx.output((session, Output::Value(new)));
             }
-            // Newer than what it has, or what it has is withdrawn. Everything else is late.
-            Some(found) if write > found || instead_of == Some(found) => {
-                if matches!(transaction.phase, Phase::Finalizing(_, Proposal::Commit)) {
-                    return; // Too late to matter.
-                }
-                // Whether the current run has used the read, its session knows (000 §4.2,
-                // "Re-Execution": is the reply's history a prefix of the current one?).
-                (read.found, read.stamp) = (Some(write), new.stamp);
-                if transaction.session.is_some() {
-                    transaction.rewind(&new.key);
-                }
-                Output::Rewind(new)
-            }
-            Some(_) => return,
+            return;
         };
-        if let Some(session) = transaction.session {
-            cx.output((session, output));
+        if matches!(transaction.phase, Phase::Finalizing(_, Proposal::Commit)) {
+            return; // Too late to matter.
         }
+        let held = read.held.as_ref().map(|(held, _)| *held);
+        if instead_of.is_some() && instead_of == held {
+            read.held = None;
+        }
+        // Newer than what it has, or what it has is withdrawn. Everything else is late.
+        let withdrawn = instead_of == Some(found);
+        if !withdrawn && write <= read.held.as_ref().map_or(found, |(held, _)| *held) {
+            return;
+        }
+        if read.held.as_ref().is_none_or(|(held, _)| write > *held) {
+            read.held = Some((write, new.value));
+        }
+        // Far back in a chain of transactions that read from each other, changes come thick and fast,
+        // and all but the last are for nothing: those that come within a round trip are taken
+        // together. What was prepared meanwhile is lost only if it is withdrawn or voted down.
+        let interval = self.group.round_trip().max(REWIND_AT_LEAST);
+        let due = transaction.rewound_at + interval;
+        let holds = matches!(transaction.phase, Phase::Preparing(_))
+            && transaction.rewinds >= REWINDS_AT_ONCE
+            && cx.now() < due
+            && !withdrawn;
+        match holds {
+            true => cx.set_timer(Timer::Rewind(version), due.since(cx.now())),
+            false => {
+                self.rewind(version, cx);
+            }
+        }
+    }
+
+    /// Tells a transaction's session of the reads that have changed; whether there are any.
+    fn rewind(&mut self, version: Version, cx: &mut Cx) -> bool {
+        let Some(transaction) = self.transactions.get_mut(&version) else { return false };
+        if matches!(transaction.phase, Phase::Finalizing(_, Proposal::Commit)) {
+            return false; // Too late: it may be durable that the execution commits as it is.
+        }
+        let Transaction { session, reads, phase, .. } = transaction;
+        let mut rewound = false;
+        for (key, read) in reads {
+            let Some((write, value)) = read.held.take() else { continue };
+            (read.found, read.stamp) = (Some(write), read.stamp + 1);
+            rewound = true;
+            // Whether the current run has used the read, its session knows (000 §4.2,
+            // "Re-Execution": is the reply's history a prefix of the current one?).
+            if let Some(session) = session {
+                let (key, stamp) = (key.clone(), read.stamp);
+                phase.rewind(&key);
+                let new = ReadValue { key, version: write.version, value, stamp };
+                cx.output((*session, Output::Rewind(new)));
+            }
+        }
+        if rewound {
+            transaction.rewinds += 1;
+            transaction.rewound_at = cx.now();
+        }
+        rewound
     }
 
     fn on_prepare_reply(
@@ -350,6 +405,17 @@ impl Coordinator {
         }
         attempt.conflicts.extend(conflict.filter(|key| !attempt.conflicts.contains(key)));
         let tally = attempt.votes.tally(replicas, majority);
+        let voted_down =
+            matches!(tally, Tally::AbandonFast | Tally::AbandonSlow | Tally::AbandonUnlessMore);
+        if voted_down && self.rewind(version, cx) {
+            return; // With what it has missed it will do better.
+        }
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        let (Phase::Preparing(attempt) | Phase::Finalizing(attempt, _) | Phase::Abandoned(attempt)) =
+            &mut transaction.phase
+        else {
+            return;
+        };
         let settled = attempt.abandoned.len() >= majority || eid == 0;
         match (&transaction.phase, tally) {
             // All votes are there after all, which is as good as having finalized it.
@@ -484,6 +550,7 @@ impl Coordinator {
         }
         self.orphans.remove(&version);
         cx.cancel_timer(Timer::Repeat(version));
+        cx.cancel_timer(Timer::Rewind(version));
         let Some(decision) = decision else { return };
         let (eid, contents) = match transaction.phase {
             Phase::Executing => (0, None),
@@ -626,19 +693,6 @@ impl Transaction {
         (tag, true)
     }
 
-    /// A read of the execution in the commit protocol has changed, and its session is told.
-    fn rewind(&mut self, key: &Key) {
-        let rests_on_it = |attempt: &Attempt| attempt.contents.reads.iter().any(|r| r.key == *key);
-        self.phase = match core::mem::replace(&mut self.phase, Phase::Executing) {
-            Phase::Preparing(attempt) if rests_on_it(&attempt) => Phase::Abandoned(attempt),
-            Phase::Finalizing(mut attempt, Proposal::Abandon) if rests_on_it(&attempt) => {
-                attempt.told = true;
-                Phase::Abandoned(attempt)
-            }
-            phase => phase,
-        };
-    }
-
     /// The program runs again and waits for a read that it has not made before. Until it ends, the
     /// execution that was prepared only stands in others' way.
     fn abandon_while_running(&mut self, version: Version, group: &Group, cx: &mut Cx) {
@@ -654,6 +708,21 @@ impl Transaction {
             _ => Message::Finalize { version, eid, view: OWN_VIEW, decision: Proposal::Abandon },
         };
         cx.broadcast(group.all(), message);
+    }
+}
+
+impl Phase {
+    /// A read of the execution in the commit protocol has changed, and its session is told.
+    fn rewind(&mut self, key: &Key) {
+        let rests_on_it = |attempt: &Attempt| attempt.contents.reads.iter().any(|r| r.key == *key);
+        *self = match core::mem::replace(self, Phase::Executing) {
+            Phase::Preparing(attempt) if rests_on_it(&attempt) => Phase::Abandoned(attempt),
+            Phase::Finalizing(mut attempt, Proposal::Abandon) if rests_on_it(&attempt) => {
+                attempt.told = true;
+                Phase::Abandoned(attempt)
+            }
+            phase => phase,
+        };
     }
 }
 
@@ -694,6 +763,9 @@ impl Actor for Coordinator {
     fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
         match timer {
             Timer::Repeat(version) => self.repeat(version, cx),
+            Timer::Rewind(version) => {
+                self.rewind(version, cx);
+            }
             Timer::FastPath(version) => self.go_on_without_the_rest(version, cx),
             Timer::RepeatDecisions => self.repeat_decisions(cx),
         }

@@ -51,6 +51,10 @@
 //!   was in the way is mostly a younger reader that was told of the write and runs again.
 //! - *A vote that fails a read comes with what to read instead*, for dirty reads as for missed writes,
 //!   so that a coordinator re-executes where it would otherwise have to abort.
+//! - *Changes far back in a chain are taken together.* A transaction that has been re-executed often is
+//!   told of further changes at most once a round trip, unless what it prepared is withdrawn or voted
+//!   down. In a long chain of transactions that read from each other every change at the head would
+//!   else run through all of it, one behind the other.
 //! - *`committed_reads` is compressed* to the latest reader of each version, and `prepared_writes` is
 //!   derived from the uncommitted writes: see `key_record.rs`.
 //! - *The coordinator waits for a missing vote* as long as the votes that it has took to arrive, and

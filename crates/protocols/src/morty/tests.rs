@@ -11,7 +11,7 @@ use serried_model::{
     Key, NodeId, Operation, Outcome, Output, ReadStamp, TxnId, Value, Version, Write,
 };
 
-use super::coordinator::{Coordinator, Timer};
+use super::coordinator::{Coordinator, REWINDS_AT_ONCE, Timer};
 use super::message::{Decision, Message, Proposal, Record, Vote};
 use super::replica::Replica;
 use super::{Checks, Options};
@@ -592,4 +592,45 @@ fn a_replica_answers_after_a_restart_as_it_answered_before() {
     let record = net.replicas[0].record(&Key::from("x")).unwrap();
     assert_eq!(record.committed.latest().unwrap().value, Some(Value::from("2")));
     assert_eq!(net.replicas[0].undecided(), 0);
+}
+
+/// Client 0 has changed `x` as often as client 1 runs again for at once, and then two times more.
+fn overwhelmed() -> Net {
+    let mut net = overlapping(morty(2));
+    for change in 1..=REWINDS_AT_ONCE + 2 {
+        let value = change.to_string();
+        net.put(0, "x", &value);
+        net.settle();
+        if change <= REWINDS_AT_ONCE {
+            assert_eq!(net.told(1), [format!("rewind x = {value}")]);
+            net.commit(1, &["x"], &[("x", &value)]);
+            net.settle();
+        }
+    }
+    assert_eq!(net.told(1), [] as [&str; 0], "the last two are held");
+    net
+}
+
+#[test]
+fn changes_that_come_thick_and_fast_are_taken_together() {
+    let mut net = overwhelmed();
+    let last = (REWINDS_AT_ONCE + 2).to_string();
+    net.fire(1, |timer| matches!(timer, Timer::Rewind(_)));
+    assert_eq!(net.told(1), [format!("rewind x = {last}")]);
+    net.commit(1, &["x"], &[("x", "later")]);
+    net.commit(0, &["x"], &[("x", &last)]);
+    net.settle();
+    assert_eq!(net.told(0).last().unwrap(), "committed");
+    assert_eq!(net.told(1).last().unwrap(), "committed");
+}
+
+#[test]
+fn what_is_held_is_told_at_once_when_the_execution_is_voted_down() {
+    let mut net = overwhelmed();
+    let last = (REWINDS_AT_ONCE + 2).to_string();
+    // What client 1 has prepared rests on an earlier value than the one that commits.
+    net.commit(0, &["x"], &[("x", &last)]);
+    net.settle();
+    assert_eq!(net.told(0).last().unwrap(), "committed");
+    assert_eq!(net.told(1), [format!("rewind x = {last}")]);
 }
