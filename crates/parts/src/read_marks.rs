@@ -2,6 +2,8 @@
 
 use serried_model::Version;
 
+use crate::versions::near_the_end;
+
 /// The committed reads of one key, each from the version that it found up to the version of the
 /// reader. A write that falls strictly within one would have been missed by it.
 ///
@@ -18,10 +20,7 @@ impl ReadMarks {
     /// Records that `reader` has found `found` and committed.
     pub fn record(&mut self, found: Version, reader: Version) {
         debug_assert!(found < reader, "{reader} read {found}, from its own future");
-        let position = match self.marks.last() {
-            Some((last, _)) if *last < found => self.marks.len(),
-            _ => self.marks.partition_point(|(version, _)| *version < found),
-        };
+        let position = near_the_end(&self.marks, |(version, _)| *version < found);
         match self.marks.get_mut(position) {
             Some((version, latest)) if *version == found => *latest = (*latest).max(reader),
             _ => self.marks.insert(position, (found, reader)),
@@ -30,7 +29,7 @@ impl ReadMarks {
 
     /// Whether a committed read would have missed a write at `version`.
     pub fn would_miss(&self, version: Version) -> bool {
-        let after = self.marks.partition_point(|(found, _)| *found < version);
+        let after = near_the_end(&self.marks, |(found, _)| *found < version);
         self.marks[..after].last().is_some_and(|(_, reader)| version < *reader)
     }
 }

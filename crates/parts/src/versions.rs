@@ -76,12 +76,21 @@ impl Versions {
         self.ascending.is_empty()
     }
 
-    /// Where `version` is or would be. Nearly always at or near the end.
+    /// Where `version` is or would be.
     fn position(&self, version: Version) -> usize {
-        match self.ascending.last() {
-            Some(last) if last.id.version < version => self.ascending.len(),
-            _ => self.ascending.partition_point(|committed| committed.id.version < version),
-        }
+        near_the_end(&self.ascending, |committed| committed.id.version < version)
+    }
+}
+
+/// The partition point of `below`, which is mostly among the last few: a binary search of a long list
+/// would miss the cache at every step.
+pub(crate) fn near_the_end<T>(ascending: &[T], below: impl Fn(&T) -> bool) -> usize {
+    const FEW: usize = 8;
+    let rest = ascending.len().saturating_sub(FEW);
+    let above = ascending[rest..].iter().rev().take_while(|item| !below(item)).count();
+    match ascending.len() - above {
+        position if position > rest => position,
+        _ => ascending[..rest].partition_point(below),
     }
 }
 
@@ -108,5 +117,16 @@ mod tests {
         assert_eq!(found(9), Some(version(5)));
         assert_eq!(found(99), Some(version(9)));
         assert!(versions.get(version(5)).is_some() && versions.get(version(6)).is_none());
+    }
+
+    #[test]
+    fn the_search_from_the_end_finds_what_a_binary_search_finds() {
+        for length in 0..30 {
+            let ascending: Vec<usize> = (0..length).map(|i| 2 * i).collect();
+            for wanted in 0..=2 * length {
+                let expected = ascending.partition_point(|item| *item < wanted);
+                assert_eq!(near_the_end(&ascending, |item| *item < wanted), expected);
+            }
+        }
     }
 }
