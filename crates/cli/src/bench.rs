@@ -20,19 +20,21 @@ use crate::table::{self, Row};
 /// How many transactions load keys at the same time.
 const LOADERS: u64 = 4;
 
+const EXAMPLES: &str = "\
+Examples:
+  serried bench retwis --clients 16,64
+  serried bench retwis --theta 0 --processes --json
+  serried bench retwis --geo reg --clients 96
+  serried bench counter --clients 64 --check
+  serried bench bank --connect serried://127.0.0.1:7400 --keyspace accounts";
+
 /// Measure a workload on a real cluster, over TCP.
 ///
 /// Without --connect it starts a cluster of its own on loopback for each run: its nodes are threads of
 /// this process, or with --processes processes of their own. All clients run on one thread and share
 /// one connection to each node; with --geo they run at each of its sites.
 #[derive(Args, Clone)]
-#[command(after_help = "\
-Examples:
-  serried bench retwis --clients 16,64
-  serried bench retwis --theta 0 --processes --json
-  serried bench retwis --geo reg --clients 96
-  serried bench counter --clients 64 --check
-  serried bench bank --connect serried://127.0.0.1:7400 --keyspace accounts")]
+#[command(after_help = table::help(EXAMPLES))]
 pub(crate) struct Bench {
     #[command(flatten)]
     pub(crate) workload: WorkloadArguments,

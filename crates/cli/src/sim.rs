@@ -15,17 +15,19 @@ use crate::load::Load;
 use crate::progress::Progress;
 use crate::table::{self, Row, Simulation};
 
+const EXAMPLES: &str = "\
+Examples:
+  serried sim retwis --geo reg --clients 64,256
+  serried sim counter --geo glo --protocol morty --clients 64 --seconds 20
+  serried sim bank --geo con --loss 0.01 --reordering 0.1 --check --seed 7";
+
 /// Measure a workload in simulated time, in any geography.
 ///
 /// The protocols, sessions and workloads are those of a real cluster; the network, the clocks and the
 /// processors are simulated, in one thread, and one seed decides everything. Each client has a
 /// coordinator of its own; clients are spread evenly over the sites.
 #[derive(Args)]
-#[command(after_help = "\
-Examples:
-  serried sim retwis --geo reg --clients 64,256
-  serried sim counter --geo glo --protocol morty --clients 64 --seconds 20
-  serried sim bank --geo con --loss 0.01 --reordering 0.1 --check --seed 7")]
+#[command(after_help = table::help(EXAMPLES))]
 pub(crate) struct Sim {
     #[command(flatten)]
     workload: WorkloadArguments,

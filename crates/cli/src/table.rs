@@ -3,6 +3,25 @@
 use serde::Serialize;
 use serried_workload::Report;
 
+/// What the columns mean, for the help of the commands that print them.
+const COLUMNS: &str = "\
+Columns, of the measured part of a run:
+  txn/s, commit %   committed transactions per second; committed transactions per attempt
+  attempts          attempts per committed transaction
+  re-exec.          re-executions per committed transaction, in its last attempt
+  p50 ... p99.9     latency from the first attempt to the commit
+  CPU us/txn        CPU time of nodes and clients per committed transaction; then each alone
+  msgs, flushes     messages sent, and writes to connections, per committed transaction
+  window, bound     counter alone: the mean serialization window, and one over it
+  replica CPU %     simulations alone: how much of the replicas' cores was in use
+
+";
+
+/// The end of such a command's help: what the columns mean, and its examples.
+pub(crate) fn help(examples: &str) -> String {
+    format!("{COLUMNS}{examples}")
+}
+
 /// One run.
 #[derive(Clone, Serialize)]
 pub(crate) struct Row {

@@ -5,7 +5,7 @@ use core::hash::Hash;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
+use hashbrown::hash_map::EntryRef;
 
 /// A hash map for protocols. It has no iteration, whose order would be arbitrary, so nothing that a
 /// protocol does can depend on it; where order is wanted there is `BTreeMap`.
@@ -37,11 +37,6 @@ impl<K: Eq + Hash, V> Map<K, V> {
         self.0.remove(key)
     }
 
-    /// The value of `key`, which is put there by `default` if there is none.
-    pub fn get_or_insert_with(&mut self, key: K, default: impl FnOnce() -> V) -> &mut V {
-        self.0.entry(key).or_insert_with(default)
-    }
-
     /// The value of `key`, which is put there if there is none; `key` is cloned only then.
     pub fn get_or_default(&mut self, key: &K) -> &mut V
     where
@@ -49,19 +44,8 @@ impl<K: Eq + Hash, V> Map<K, V> {
         V: Default,
     {
         match self.0.entry_ref(key) {
-            hashbrown::hash_map::EntryRef::Occupied(entry) => entry.into_mut(),
-            hashbrown::hash_map::EntryRef::Vacant(entry) => {
-                entry.insert_with_key(key.clone(), V::default())
-            }
-        }
-    }
-
-    /// Changes or removes the value of `key`: it stays if `keep` says so.
-    pub fn retain_one(&mut self, key: K, keep: impl FnOnce(&mut V) -> bool) {
-        if let Entry::Occupied(mut entry) = self.0.entry(key)
-            && !keep(entry.get_mut())
-        {
-            entry.remove();
+            EntryRef::Occupied(entry) => entry.into_mut(),
+            EntryRef::Vacant(entry) => entry.insert_with_key(key.clone(), V::default()),
         }
     }
 

@@ -58,7 +58,9 @@ pub(crate) fn coordinator<P: Protocol>(
     id: NodeId,
     random: Random,
 ) -> Box<dyn Machine> {
-    Box::new(Coordinator(Driven::new(actor, id, random)))
+    let driven = Driven::new(actor, id, random);
+    let operate = P::Coordinator::on_operation;
+    Box::new(Erased { driven, tell: deliver, operate })
 }
 
 /// A replica as a machine.
@@ -67,7 +69,12 @@ pub(crate) fn replica<P: Protocol>(
     id: NodeId,
     random: Random,
 ) -> Box<dyn Machine> {
-    Box::new(Replica(Driven::new(actor, id, random)))
+    let driven = Driven::new(actor, id, random);
+    Box::new(Erased::<P::Replica> {
+        driven,
+        tell: trace,
+        operate: |_, txn, _, _| unreachable!("{txn:?} asks a replica: only clients have sessions"),
+    })
 }
 
 /// An actor with what its driver keeps for it.
@@ -155,16 +162,26 @@ impl<A: Actor> Driven<A> {
     }
 }
 
-struct Coordinator<A: Coordinate>(Driven<A>);
+/// An actor of either side: they differ in who hears of its outputs, and who may ask it for something.
+struct Erased<A: Actor> {
+    driven: Driven<A>,
+    tell: fn(A::Output, &Outbox<'_>),
+    operate: fn(&mut A, TxnId, Operation, &mut Context<'_, A>),
+}
 
 /// A coordinator's outputs go to the sessions.
 fn deliver((txn, output): (TxnId, Output), out: &Outbox<'_>) {
     out.switchboard.deliver(txn, output);
 }
 
-impl<A: Coordinate> Machine for Coordinator<A> {
+/// A replica's outputs are for those who watch it.
+fn trace<O: std::fmt::Debug>(output: O, out: &Outbox<'_>) {
+    tracing::debug!(keyspace = out.keyspace, ?output, "replica");
+}
+
+impl<A: Actor> Machine for Erased<A> {
     fn start(&mut self, moment: Moment, out: &mut Outbox<'_>) {
-        self.0.step(moment, out, deliver, |actor, cx| actor.on_start(cx));
+        self.driven.step(moment, out, self.tell, |actor, cx| actor.on_start(cx));
     }
 
     fn on_message(
@@ -175,7 +192,7 @@ impl<A: Coordinate> Machine for Coordinator<A> {
         out: &mut Outbox<'_>,
     ) -> Result<(), Malformed> {
         let message = A::Message::decode(message)?;
-        self.0.step(moment, out, deliver, |actor, cx| actor.on_message(from, message, cx));
+        self.driven.step(moment, out, self.tell, |actor, cx| actor.on_message(from, message, cx));
         Ok(())
     }
 
@@ -186,51 +203,15 @@ impl<A: Coordinate> Machine for Coordinator<A> {
         moment: Moment,
         out: &mut Outbox<'_>,
     ) {
-        self.0.step(moment, out, deliver, |actor, cx| actor.on_operation(txn, operation, cx));
+        let operate = self.operate;
+        self.driven.step(moment, out, self.tell, |actor, cx| operate(actor, txn, operation, cx));
     }
 
     fn fire_timers(&mut self, moment: Moment, out: &mut Outbox<'_>) {
-        self.0.fire(moment, out, deliver);
+        self.driven.fire(moment, out, self.tell);
     }
 
     fn next_timer(&mut self) -> Option<Timestamp> {
-        self.0.timers.next()
-    }
-}
-
-struct Replica<A: Actor>(Driven<A>);
-
-/// A replica's outputs are for those who watch it.
-fn trace<O: std::fmt::Debug>(output: O, out: &Outbox<'_>) {
-    tracing::debug!(keyspace = out.keyspace, ?output, "replica");
-}
-
-impl<A: Actor> Machine for Replica<A> {
-    fn start(&mut self, moment: Moment, out: &mut Outbox<'_>) {
-        self.0.step(moment, out, trace, |actor, cx| actor.on_start(cx));
-    }
-
-    fn on_message(
-        &mut self,
-        from: NodeId,
-        message: &[u8],
-        moment: Moment,
-        out: &mut Outbox<'_>,
-    ) -> Result<(), Malformed> {
-        let message = A::Message::decode(message)?;
-        self.0.step(moment, out, trace, |actor, cx| actor.on_message(from, message, cx));
-        Ok(())
-    }
-
-    fn on_operation(&mut self, txn: TxnId, _: Operation, _: Moment, _: &mut Outbox<'_>) {
-        unreachable!("a replica was asked for an operation of {txn:?}: only clients have sessions");
-    }
-
-    fn fire_timers(&mut self, moment: Moment, out: &mut Outbox<'_>) {
-        self.0.fire(moment, out, trace);
-    }
-
-    fn next_timer(&mut self) -> Option<Timestamp> {
-        self.0.timers.next()
+        self.driven.timers.next()
     }
 }

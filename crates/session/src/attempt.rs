@@ -236,6 +236,15 @@ impl Attempt {
         if !state.signals.rewound.is_empty() {
             return None;
         }
+        // A read that was given up before its answer is none of this run's, whatever comes of it.
+        let State { reads, run, .. } = &mut *state;
+        run.reads.retain(|position| {
+            let read = &mut reads[*position];
+            if read.found.is_none() {
+                read.asked_by = None;
+            }
+            read.found.is_some()
+        });
         let stamp =
             |(key, found): (&Key, &Found)| ReadStamp { key: key.clone(), stamp: found.stamp };
         let reads = state.answered_reads().map(stamp).collect();

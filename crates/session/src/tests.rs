@@ -359,6 +359,14 @@ fn a_read_that_was_given_up_before_its_answer_is_no_part_of_the_transaction() {
     }));
     assert!(poll(&mut transaction).is_pending());
     assert_eq!(script.asked(), ["commit [] [(\"b\", Some(\"1\"))]"]);
+    // Its answer comes late, and changes: what was asked to commit does not rest on it.
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("a", 1, "1")));
+    script.tell(0, Output::Rewind(read("a", 2, "2")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), [] as [&str; 0]);
+    script.tell(0, Output::Outcome(Outcome::Committed));
+    assert!(matches!(poll(&mut transaction), Poll::Ready(Ok(_))));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The client side: executes transactions, and decides on them (000 §4.2).
 
 use core::time::Duration;
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Timestamp};
@@ -50,7 +50,7 @@ pub struct Coordinator {
     preferred: usize,
     unacknowledged: BTreeMap<Version, Decided>,
     repeat_set: bool,
-    orphans: BTreeMap<Version, ()>,
+    orphans: BTreeSet<Version>,
 }
 
 /// A transaction that is not decided.
@@ -160,7 +160,7 @@ impl Coordinator {
             preferred: 0,
             unacknowledged: BTreeMap::new(),
             repeat_set: false,
-            orphans: BTreeMap::new(),
+            orphans: BTreeSet::new(),
         }
     }
 
@@ -289,12 +289,12 @@ impl Coordinator {
         if let Some(session) = transaction.session.take() {
             self.versions.remove(&session);
         }
-        self.orphans.insert(version, ());
+        self.orphans.insert(version);
         if !matches!(transaction.phase, Phase::Finalizing(..)) {
             self.finalize(version, Proposal::Abandon, cx);
         }
         if self.orphans.len() > ORPHANS_AT_MOST
-            && let Some((oldest, ())) = self.orphans.pop_first()
+            && let Some(oldest) = self.orphans.pop_first()
         {
             self.transactions.remove(&oldest);
         }
