@@ -94,10 +94,14 @@ impl Shell {
                 }
             }
         }
-        if session.open.is_some() {
+        if let Some(mut open) = session.open.take() {
             session.report("error", "the transaction was not committed, and is rolled back");
             failed = true;
+            open.task.abort();
+            let _ = (&mut open.task).await; // It is rolled back as it is dropped.
         }
+        // What was rolled back has to reach the nodes, or others would wait for it.
+        session.database.close().await;
         anyhow::ensure!(interactive || !failed, "some statements failed");
         Ok(Ended::Well)
     }
