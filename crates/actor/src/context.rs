@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use serried_model::NodeId;
 
-use crate::{Actor, ClockInterval, Effect, NodeSet, Timestamp};
+use crate::{Actor, ClockInterval, Effect, NodeSet, Store, Timestamp};
 
 /// The random generator of a node, seeded by the driver; a pinned algorithm, so that a seed means
 /// the same on every machine and in every release.
@@ -22,7 +22,16 @@ pub struct Context<'a, A: Actor> {
     clock: ClockInterval,
     random: &'a mut Random,
     effects: &'a mut Vec<Effect<A>>,
+    durable: Durable<'a>,
     work: Work,
+}
+
+/// An actor's durable state, as its driver lends it for an event.
+pub struct Durable<'a> {
+    /// Its store.
+    pub store: &'a mut dyn Store,
+    /// The position that the next record to be appended gets: how many there were before it, ever.
+    pub log_position: u64,
 }
 
 impl<'a, A: Actor> Context<'a, A> {
@@ -33,8 +42,9 @@ impl<'a, A: Actor> Context<'a, A> {
         clock: ClockInterval,
         random: &'a mut Random,
         effects: &'a mut Vec<Effect<A>>,
+        durable: Durable<'a>,
     ) -> Self {
-        Context { id, now, clock, random, effects, work: Work(0) }
+        Context { id, now, clock, random, effects, durable, work: Work(0) }
     }
 
     /// This node.
@@ -59,7 +69,23 @@ impl<'a, A: Actor> Context<'a, A> {
 
     /// Makes `record` durable, before anything that is sent after it leaves.
     pub fn append(&mut self, record: A::Record) {
+        self.durable.log_position += 1;
         self.effects.push(Effect::Append(record));
+    }
+
+    /// The position in the log that the next record gets.
+    pub fn log_position(&self) -> u64 {
+        self.durable.log_position
+    }
+
+    /// Gives up the records before `position`: after a restart only those from there on are replayed.
+    pub fn trim_log(&mut self, position: u64) {
+        self.effects.push(Effect::TrimLog(position));
+    }
+
+    /// The actor's store.
+    pub fn store(&mut self) -> &mut dyn Store {
+        self.durable.store
     }
 
     /// Sends once everything appended so far is durable.
@@ -72,9 +98,9 @@ impl<'a, A: Actor> Context<'a, A> {
         self.effects.push(Effect::SendBeforeDurable { to, message });
     }
 
-    /// Sends to every replica in `to` once everything appended so far is durable.
-    pub fn broadcast(&mut self, to: NodeSet, message: A::Message) {
-        self.effects.push(Effect::Broadcast { to, message });
+    /// Sends to the replicas of `partition` in `to`, once everything appended so far is durable.
+    pub fn broadcast(&mut self, partition: u16, to: NodeSet, message: A::Message) {
+        self.effects.push(Effect::Broadcast { partition, to, message });
     }
 
     /// Has `timer` fire `after` from now; if it was set, it is moved.

@@ -25,8 +25,13 @@ pub enum Effect<A: Actor> {
         /// What to send.
         message: A::Message,
     },
-    /// Send to several replicas, held like [`Effect::Send`]; encoded once.
+    /// Everything that was appended before this position is not needed any more, once all that was
+    /// put into the [`crate::Store`] so far is durable.
+    TrimLog(u64),
+    /// Send to several replicas of a partition, held like [`Effect::Send`]; encoded once.
     Broadcast {
+        /// Their partition.
+        partition: u16,
         /// The receivers.
         to: NodeSet,
         /// What to send.

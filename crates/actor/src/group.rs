@@ -1,46 +1,59 @@
-//! A replica group, as its participants know it.
+//! The replicas of a keyspace, as its participants know them.
 
 use core::time::Duration;
 
-use serried_model::NodeId;
+use serried_model::{Key, NodeId};
 
 use crate::NodeSet;
 
-/// The replicas that hold the same data, seen from one participant.
+/// The replica groups that hold a keyspace's partitions, seen from one participant. All partitions
+/// are held by the same nodes: the `i`-th member of each group is on node `i`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
-    nearest_first: Vec<NodeId>,
+    nearest_first: Vec<usize>,
+    partitions: u16,
     round_trip: Duration,
 }
 
 impl Group {
-    /// A group of the replicas `0..n`, with a guess at the round trip to the farthest of them, from
-    /// which retransmissions are timed.
+    /// One partition with the replicas `0..n`, and a guess at the round trip to the farthest of them,
+    /// from which retransmissions are timed.
     ///
     /// # Panics
     /// If `n` is even, zero or above [`NodeSet::CAPACITY`].
     pub fn new(n: usize, round_trip: Duration) -> Group {
-        Group::nearest_first((0..n as u64).map(NodeId).collect(), round_trip)
+        Group::nearest_first((0..n).collect(), round_trip)
     }
 
-    /// The same, with the replicas in the order of their distance from this participant.
+    /// The same, with the members in the order of their distance from this participant.
     ///
     /// # Panics
-    /// If the replicas are not `0..n` for an odd `n`.
-    pub fn nearest_first(replicas: Vec<NodeId>, round_trip: Duration) -> Group {
-        let n = replicas.len();
+    /// If the members are not `0..n` for an odd `n`.
+    pub fn nearest_first(members: Vec<usize>, round_trip: Duration) -> Group {
+        let n = members.len();
         assert!(n % 2 == 1, "a group has 2f + 1 replicas, not {n}");
-        let set: NodeSet = replicas.iter().copied().collect();
-        assert_eq!(set, NodeSet::first(n), "replicas are numbered from 0, each once");
-        Group { nearest_first: replicas, round_trip }
+        let set: NodeSet = members.iter().map(|member| NodeId::replica(0, *member)).collect();
+        assert_eq!(set, NodeSet::first(n), "members are numbered from 0, each once");
+        Group { nearest_first: members, partitions: 1, round_trip }
     }
 
-    /// How many replicas there are, `2f + 1`.
+    /// The same with so many partitions.
+    ///
+    /// # Panics
+    /// If there are none, or more than [`NodeId::PARTITIONS`].
+    #[must_use]
+    pub fn with_partitions(self, partitions: u16) -> Group {
+        let most = NodeId::PARTITIONS;
+        assert!((1..=most).contains(&usize::from(partitions)), "{partitions} partitions");
+        Group { partitions, ..self }
+    }
+
+    /// How many replicas each partition has, `2f + 1`.
     pub fn size(&self) -> usize {
         self.nearest_first.len()
     }
 
-    /// How many may fail, `f`.
+    /// How many of a partition's may fail, `f`.
     pub fn faults(&self) -> usize {
         self.size() / 2
     }
@@ -50,18 +63,55 @@ impl Group {
         self.faults() + 1
     }
 
-    /// All replicas.
+    /// All members of a partition's group.
     pub fn all(&self) -> NodeSet {
         NodeSet::first(self.size())
     }
 
-    /// The `attempt`-th choice of a replica to read from, the nearest first, round and round.
-    pub fn choice(&self, attempt: usize) -> NodeId {
-        self.nearest_first[attempt % self.size()]
+    /// The `attempt`-th choice of a replica of `partition` to read from, the nearest first, round and
+    /// round.
+    pub fn choice(&self, partition: u16, attempt: usize) -> NodeId {
+        NodeId::replica(partition, self.nearest_first[attempt % self.size()])
+    }
+
+    /// How many partitions there are.
+    pub fn partitions(&self) -> u16 {
+        self.partitions
+    }
+
+    /// The partition that holds `key`: its hash decides (FNV-1a, 64 bits, mixed), the same for ever and
+    /// everywhere, as data lies on disk by it.
+    pub fn partition_of(&self, key: &Key) -> u16 {
+        if self.partitions == 1 {
+            return 0;
+        }
+        let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        let hash = key.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, fold);
+        let mixed = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        ((mixed * u64::from(self.partitions)) >> 32) as u16
     }
 
     /// A guess at the round trip to the farthest replica.
     pub fn round_trip(&self) -> Duration {
         self.round_trip
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_fall_into_the_same_partition_for_ever_and_evenly() {
+        let group = Group::new(3, Duration::ZERO).with_partitions(4);
+        let mut counts = [0; 4];
+        for i in 0..10_000u64 {
+            counts[usize::from(group.partition_of(&Key::from(i.to_be_bytes())))] += 1;
+        }
+        assert!(counts.iter().all(|count| (2200..2800).contains(count)), "{counts:?}");
+        // Data lies on disk by these.
+        let of = |key: &str| group.partition_of(&Key::from(key));
+        assert_eq!([of(""), of("alice"), of("bob"), of("carol")], [2, 1, 0, 3]);
+        assert_eq!(Group::new(3, Duration::ZERO).partition_of(&Key::from("alice")), 0);
     }
 }

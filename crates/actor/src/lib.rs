@@ -18,13 +18,17 @@ mod effect;
 mod group;
 mod node_set;
 mod protocol;
+mod settings;
+mod store;
 mod time;
 mod wire;
 
-pub use context::{Context, Random, Work};
+pub use context::{Context, Durable, Random, Work};
 pub use effect::Effect;
 pub use group::Group;
 pub use node_set::NodeSet;
 pub use protocol::{Actor, Coordinate, Protocol, Recover};
+pub use settings::Settings;
+pub use store::{MemoryStore, Store};
 pub use time::{ClockInterval, Timestamp};
 pub use wire::{Malformed, Wire};

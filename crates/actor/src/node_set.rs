@@ -4,17 +4,17 @@ use core::fmt;
 
 use serried_model::NodeId;
 
-/// A set of replicas of one cluster. Replicas are numbered below [`NodeSet::CAPACITY`].
+/// A set of members of a replica group, whichever partition's.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct NodeSet(u64);
 
 impl NodeSet {
-    /// How many replicas a cluster may have at most.
-    pub const CAPACITY: usize = 64;
-    /// No replica.
+    /// How many members a group may have at most.
+    pub const CAPACITY: usize = NodeId::MEMBERS;
+    /// No member.
     pub const EMPTY: NodeSet = NodeSet(0);
 
-    /// The replicas `0..n`.
+    /// The members `0..n`.
     ///
     /// # Panics
     /// If `n` is above [`NodeSet::CAPACITY`].
@@ -23,7 +23,7 @@ impl NodeSet {
         NodeSet(if n == Self::CAPACITY { u64::MAX } else { (1 << n) - 1 })
     }
 
-    /// Adds a replica; false if it was there.
+    /// Adds a replica as a member of its group; false if it was there.
     ///
     /// # Panics
     /// If `node` is not a replica.
@@ -36,7 +36,7 @@ impl NodeSet {
 
     /// Whether `node` is in it.
     pub fn contains(self, node: NodeId) -> bool {
-        node.0 < Self::CAPACITY as u64 && self.0 & Self::bit(node) != 0
+        !node.is_coordinator() && self.0 & Self::bit(node) != 0
     }
 
     /// How many are in it.
@@ -54,21 +54,26 @@ impl NodeSet {
         NodeSet(self.0 & !other.0)
     }
 
-    /// In ascending order.
-    pub fn iter(self) -> impl Iterator<Item = NodeId> {
+    /// Those in either.
+    pub fn union(self, other: NodeSet) -> NodeSet {
+        NodeSet(self.0 | other.0)
+    }
+
+    /// The numbers of the members, in ascending order.
+    pub fn members(self) -> impl Iterator<Item = usize> {
         let mut rest = self.0;
         core::iter::from_fn(move || {
             (rest != 0).then(|| {
                 let next = rest.trailing_zeros();
                 rest &= rest - 1;
-                NodeId(u64::from(next))
+                next as usize
             })
         })
     }
 
     fn bit(node: NodeId) -> u64 {
-        assert!(node.0 < Self::CAPACITY as u64, "{node} is not a replica");
-        1 << node.0
+        assert!(!node.is_coordinator(), "{node} is not a replica");
+        1 << node.member()
     }
 }
 
@@ -84,7 +89,7 @@ impl FromIterator<NodeId> for NodeSet {
 
 impl fmt::Debug for NodeSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.iter()).finish()
+        f.debug_set().entries(self.members()).finish()
     }
 }
 
@@ -96,8 +101,10 @@ mod tests {
     fn a_set_holds_each_replica_once_and_in_order() {
         let mut set = NodeSet::EMPTY;
         assert!(set.insert(NodeId(2)) && set.insert(NodeId(0)) && !set.insert(NodeId(2)));
-        assert_eq!(set.iter().collect::<Vec<_>>(), [NodeId(0), NodeId(2)]);
-        assert_eq!(NodeSet::first(3).without(set).iter().collect::<Vec<_>>(), [NodeId(1)]);
+        assert_eq!(set.members().collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(NodeSet::first(3).without(set).members().collect::<Vec<_>>(), [1]);
+        assert_eq!(NodeSet::first(2).union(set), NodeSet::first(3));
+        assert!(set.contains(NodeId::replica(7, 2)));
         assert_eq!(NodeSet::first(64).len(), 64);
         assert!(!set.contains(NodeId(NodeId::FIRST_COORDINATOR)));
     }

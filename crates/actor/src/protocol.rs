@@ -2,9 +2,9 @@
 
 use core::fmt::Debug;
 
-use serried_model::{Guarantee, NodeId, Operation, Output, TxnId};
+use serried_model::{Guarantee, NodeId, Operation, Output, TxnId, Value};
 
-use crate::{Context, Group, Wire};
+use crate::{Context, Group, Settings, Store, Wire};
 
 /// A pure state machine that handles one event at a time.
 ///
@@ -40,8 +40,13 @@ pub trait Coordinate: Actor<Output = (TxnId, Output)> {
 /// A server-side actor: it has durable records, and its memory can be rebuilt from them.
 pub trait Recover: Actor {
     /// Takes back one record that it appended before a crash. Records come in the order in which
-    /// they were appended; nothing can be sent from here.
-    fn replay(&mut self, record: Self::Record);
+    /// they were appended, from where the log was trimmed; nothing can be sent from here.
+    fn replay(&mut self, record: Self::Record, store: &mut dyn Store);
+
+    /// How a value that is there before the first transaction lies in the store.
+    fn stored(value: &Value) -> Vec<u8> {
+        value.as_bytes().to_vec()
+    }
 }
 
 /// A protocol: its two actors, and what they promise together.
@@ -60,8 +65,8 @@ pub trait Protocol: 'static {
     type Replica: Recover<Message = Self::Message>;
 
     /// A coordinator for a client of `group`.
-    fn coordinator(group: Group) -> Self::Coordinator;
+    fn coordinator(group: Group, settings: &Settings) -> Self::Coordinator;
 
-    /// A replica of `group`, empty.
-    fn replica(group: Group) -> Self::Replica;
+    /// The replica of `group` that is called `id`, empty.
+    fn replica(id: NodeId, group: Group, settings: &Settings) -> Self::Replica;
 }

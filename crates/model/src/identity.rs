@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// A participant in the message exchange: a replica or a coordinator.
 ///
-/// Replicas are numbered from 0 within their cluster; coordinators have identities from
+/// A replica is a member of the group that holds a partition: its identity is made of the partition
+/// and of its number within the group. Coordinators have identities from
 /// [`NodeId::FIRST_COORDINATOR`] on, drawn at random by the drivers so that no two clients share one.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
@@ -16,6 +17,31 @@ pub struct NodeId(pub u64);
 impl NodeId {
     /// The least identity of a coordinator; everything below is a replica.
     pub const FIRST_COORDINATOR: u64 = 1 << 16;
+    /// How many members a group may have.
+    pub const MEMBERS: usize = 64;
+    /// How many partitions a keyspace may have.
+    pub const PARTITIONS: usize = Self::FIRST_COORDINATOR as usize / Self::MEMBERS;
+
+    /// The replica of `partition` that is the `member`-th of its group; of a keyspace with one
+    /// partition it is `NodeId(member)`.
+    ///
+    /// # Panics
+    /// If there can be no such member or partition.
+    pub fn replica(partition: u16, member: usize) -> NodeId {
+        assert!(member < Self::MEMBERS, "no group has a member {member}");
+        assert!(usize::from(partition) < Self::PARTITIONS, "no keyspace has partition {partition}");
+        NodeId(u64::from(partition) * Self::MEMBERS as u64 + member as u64)
+    }
+
+    /// The partition of a replica.
+    pub fn partition(self) -> u16 {
+        (self.0 / Self::MEMBERS as u64) as u16
+    }
+
+    /// Which member of its group a replica is.
+    pub fn member(self) -> usize {
+        (self.0 % Self::MEMBERS as u64) as usize
+    }
 
     /// Whether this names a coordinator rather than a replica.
     pub fn is_coordinator(self) -> bool {
@@ -23,12 +49,13 @@ impl NodeId {
     }
 }
 
-/// `n3` for a replica, `c7` for a coordinator.
+/// `n3` for a replica, `n3/p5` for one of partition 5, `c7` for a coordinator.
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.checked_sub(Self::FIRST_COORDINATOR) {
             Some(number) => write!(f, "c{number}"),
-            None => write!(f, "n{}", self.0),
+            None if self.partition() == 0 => write!(f, "n{}", self.member()),
+            None => write!(f, "n{}/p{}", self.member(), self.partition()),
         }
     }
 }
@@ -38,3 +65,19 @@ impl fmt::Display for NodeId {
 /// It never leaves the client; what other participants see is the [`crate::Version`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TxnId(pub u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_is_named_by_its_place_in_its_group_and_by_its_partition() {
+        let replica = NodeId::replica(5, 3);
+        assert_eq!((replica.partition(), replica.member()), (5, 3));
+        assert_eq!(replica.to_string(), "n3/p5");
+        assert_eq!(NodeId::replica(0, 2), NodeId(2));
+        assert_eq!(NodeId(2).to_string(), "n2");
+        let last = NodeId::replica(NodeId::PARTITIONS as u16 - 1, NodeId::MEMBERS - 1);
+        assert!(!last.is_coordinator() && NodeId(last.0 + 1).is_coordinator());
+    }
+}

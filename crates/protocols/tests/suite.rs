@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
-use serried_actor::{Group, Protocol, Timestamp};
+use serried_actor::{Group, Protocol, Settings, Timestamp};
 use serried_history::{History, MicroOperation, ReadResult, Recorder, Verdict, check_serializable};
-use serried_model::{Geography, Guarantee, Key, Value};
+use serried_model::{Geography, Guarantee, Key, NodeId, Value};
 use serried_protocols::morty::{Checks, Coordinator, Message, Morty, Options, Replica};
 use serried_protocols::{Visitor, list, visit};
 use serried_session::{Error, TransactOptions, Transaction};
@@ -352,11 +352,11 @@ macro_rules! broken {
             type Coordinator = Coordinator;
             type Replica = Replica;
 
-            fn coordinator(group: Group) -> Coordinator {
+            fn coordinator(group: Group, _: &Settings) -> Coordinator {
                 Coordinator::new(group, Options::default())
             }
 
-            fn replica(group: Group) -> Replica {
+            fn replica(_: NodeId, group: Group, _: &Settings) -> Replica {
                 Replica::new(group, Options { checks: $checks, ..Options::default() })
             }
         }

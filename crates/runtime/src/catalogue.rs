@@ -1,6 +1,6 @@
 //! The protocols that an endpoint can run, by name.
 
-use serried_actor::{Group, Protocol, Random};
+use serried_actor::{Group, Protocol, Random, Settings};
 use serried_model::{Guarantee, NodeId};
 use serried_protocols::Visitor;
 
@@ -68,9 +68,13 @@ impl Entry {
         Entry {
             name: P::NAME,
             guarantee: P::GUARANTEE,
-            replica: |group, id, random| machine::replica::<P>(P::replica(group), id, random),
+            replica: |group, id, random| {
+                let actor = P::replica(id, group, &Settings::default());
+                machine::replica::<P>(actor, id, random)
+            },
             coordinator: |group, id, random| {
-                machine::coordinator::<P>(P::coordinator(group), id, random)
+                let actor = P::coordinator(group, &Settings::default());
+                machine::coordinator::<P>(actor, id, random)
             },
         }
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
 use serried_actor::{Group, Random};
-use serried_model::NodeId;
 
 use crate::handshake::Place;
 
@@ -42,15 +41,14 @@ pub(crate) fn measured(round_trips: &BTreeMap<u64, Duration>, n: usize, spread: 
     }
     let farthest = round_trips.values().max().copied().unwrap_or_default().max(SHORTEST);
     Group::nearest_first(
-        replicas.into_iter().map(|(_, replica)| NodeId(replica)).collect(),
+        replicas.into_iter().map(|(_, replica)| replica as usize).collect(),
         farthest,
     )
 }
 
 /// The group of `n` replicas as a client at `place` sees it.
 pub(crate) fn emulated(place: Place, n: usize) -> Group {
-    let replicas = place.geography.nearest_first(place.site, n).into_iter();
-    let replicas = replicas.map(|replica| NodeId(replica as u64)).collect();
+    let replicas = place.geography.nearest_first(place.site, n);
     Group::nearest_first(replicas, place.geography.longest_round_trip(place.site).max(SHORTEST))
 }
 
@@ -78,7 +76,7 @@ mod tests {
         let round_trips =
             measured_us.map(|(i, us)| (i as u64, Duration::from_micros(*us))).collect();
         let group = measured(&round_trips, n, spread);
-        (0..n).map(|i| group.choice(i).0).collect()
+        (0..n).map(|i| group.choice(0, i).0).collect()
     }
 
     #[test]

@@ -164,7 +164,8 @@ impl Links {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         message.encode(&mut scratch);
-        for node in nodes.iter() {
+        for member in nodes.members() {
+            let node = NodeId::replica(0, member);
             self.push(keyspace, node, |out| out.extend_from_slice(&scratch));
         }
         self.scratch = scratch;

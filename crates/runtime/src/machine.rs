@@ -6,7 +6,8 @@
 use std::collections::VecDeque;
 
 use serried_actor::{
-    Actor, Context, Coordinate, Effect, Malformed, Protocol, Random, Timestamp, Wire,
+    Actor, Context, Coordinate, Durable, Effect, Malformed, MemoryStore, Protocol, Random,
+    Timestamp, Wire,
 };
 use serried_model::{NodeId, Operation, Output, TxnId};
 use serried_session::Switchboard;
@@ -84,14 +85,24 @@ struct Driven<A: Actor> {
     random: Random,
     timers: Timers<A::Timer>,
     effects: Vec<Effect<A>>,
+    store: MemoryStore,
+    log_position: u64,
     /// What it sent to itself.
     own: VecDeque<A::Message>,
 }
 
 impl<A: Actor> Driven<A> {
     fn new(actor: A, id: NodeId, random: Random) -> Self {
-        let timers = Timers::new();
-        Driven { actor, id, random, timers, effects: Vec::new(), own: VecDeque::new() }
+        Driven {
+            actor,
+            id,
+            random,
+            timers: Timers::new(),
+            effects: Vec::new(),
+            store: MemoryStore::default(),
+            log_position: 0,
+            own: VecDeque::new(),
+        }
     }
 
     /// One event, and everything that comes of it here.
@@ -113,8 +124,11 @@ impl<A: Actor> Driven<A> {
 
     fn handle(&mut self, moment: Moment, event: impl FnOnce(&mut A, &mut Context<'_, A>)) {
         let Moment { now, clock } = moment;
-        let mut cx = Context::new(self.id, now, clock, &mut self.random, &mut self.effects);
+        let durable = Durable { store: &mut self.store, log_position: self.log_position };
+        let mut cx =
+            Context::new(self.id, now, clock, &mut self.random, &mut self.effects, durable);
         event(&mut self.actor, &mut cx);
+        self.log_position = cx.log_position();
     }
 
     /// In memory, a record is durable as soon as it is appended, so nothing is ever held back.
@@ -134,7 +148,8 @@ impl<A: Actor> Driven<A> {
                         out.links.send(out.keyspace, to, &message);
                     }
                 }
-                Effect::Broadcast { mut to, message } => {
+                Effect::TrimLog(_) => {}
+                Effect::Broadcast { partition: _, mut to, message } => {
                     if to.contains(self.id) {
                         to = to.without([self.id].into_iter().collect());
                         self.own.push_back(message.clone());

@@ -201,8 +201,7 @@ impl Server {
         let group = match place {
             None => Group::new(nodes, NEAR),
             Some(Place { geography, site }) => {
-                let replicas = geography.nearest_first(site, nodes).into_iter();
-                let replicas = replicas.map(|replica| NodeId(replica as u64)).collect();
+                let replicas = geography.nearest_first(site, nodes);
                 Group::nearest_first(replicas, geography.longest_round_trip(site))
             }
         };

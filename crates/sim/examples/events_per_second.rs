@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use serried_actor::{Actor, Context, Coordinate, Group, Protocol, Recover, Timestamp};
+use serried_actor::{
+    Actor, Context, Coordinate, Group, Protocol, Recover, Settings, Store, Timestamp,
+};
 use serried_model::{Guarantee, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Version};
 use serried_sim::{Cluster, Configuration, CostModel, NetworkFaults};
 
@@ -26,11 +28,11 @@ impl Protocol for Ping {
     type Coordinator = Client;
     type Replica = Replica;
 
-    fn coordinator(group: Group) -> Client {
+    fn coordinator(group: Group, _: &Settings) -> Client {
         Client { group, version: 0, waiting: Vec::new() }
     }
 
-    fn replica(_: Group) -> Replica {
+    fn replica(_: NodeId, _: Group, _: &Settings) -> Replica {
         Replica
     }
 }
@@ -50,7 +52,7 @@ impl Actor for Client {
 
     fn on_start(&mut self, cx: &mut Context<'_, Self>) {
         for ping in 0..WINDOW {
-            cx.send(self.group.choice(ping as usize), ping);
+            cx.send(self.group.choice(0, ping as usize), ping);
         }
     }
 
@@ -98,7 +100,7 @@ impl Actor for Replica {
 }
 
 impl Recover for Replica {
-    fn replay(&mut self, (): ()) {}
+    fn replay(&mut self, (): (), _: &mut dyn Store) {}
 }
 
 fn measure(what: &str, configuration: Configuration, tasks: usize) {

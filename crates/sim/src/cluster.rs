@@ -13,6 +13,7 @@ use crate::hash::{Purpose, generator};
 use crate::network::Network;
 use crate::node::{Host, Job, Node, Occurrence};
 use crate::port::{ClientPort, Time};
+use crate::store::SimulatedStore;
 use crate::world::{Event, Kind, World};
 use crate::{Configuration, Fault, FaultId, Interceptor, Plan, Reach, Scheduled, Statistics};
 
@@ -103,37 +104,41 @@ impl<P: Protocol> Cluster<P> {
     /// A cluster at time zero, in which nothing has happened yet.
     ///
     /// # Panics
-    /// If the number of replicas is not one that [`Group`] accepts, or a node has no core.
+    /// If the number of replicas or partitions is not one that [`Group`] accepts, or a node has no core.
     pub fn new(configuration: Configuration) -> Self {
-        let Configuration { seed, replicas, clients, geography, .. } = configuration;
+        let Configuration { seed, replicas: members, clients, geography, .. } = configuration;
+        let replicas = members * usize::from(configuration.partitions);
         let total = replicas + clients;
-        let site = |number: usize| {
-            geography.site_of(if number < replicas { number } else { number - replicas })
+        let place = |number: usize| number.checked_sub(replicas).unwrap_or(number % members);
+        let id = |number: usize| match number.checked_sub(replicas) {
+            None => NodeId::replica((number / members) as u16, number % members),
+            Some(client) => client_id(client),
         };
-        let nodes = (0..total).map(|number| (id_of(number, replicas), site(number))).collect();
+        let nodes =
+            (0..total).map(|number| (id(number), geography.site_of(place(number)))).collect();
         let random = generator(seed, Purpose::Network);
         let network = Network::new(&geography, configuration.network, nodes, replicas, random);
         let costs = configuration.costs;
-        let mut world = World::new(network, replicas as u32, total as u32, costs);
+        let mut world = World::new(network, (replicas as u32, members as u32), total as u32, costs);
         world.hash_contents = configuration.hash_contents;
         let (time, wakeups) = (Arc::new(Time::default()), Arc::new(Wakeups::default()));
-        let replica = |i: usize| {
-            let actor = P::replica(group(&configuration, i));
-            Node::new(
-                i as u32,
-                id_of(i, replicas),
-                actor,
-                configuration.replica_cores,
-                &configuration,
-            )
+        let (settings, may_crash) = (configuration.settings, configuration.disk.keep_records);
+        let store = || {
+            let initial = configuration.initial.clone();
+            SimulatedStore::new(initial, P::Replica::stored, may_crash)
+        };
+        let replica = |number: usize| {
+            let (id, group) = (id(number), group(&configuration, number % members));
+            let (actor, cores) = (P::replica(id, group, &settings), configuration.replica_cores);
+            Node::new(number as u32, id, actor, cores, store(), &configuration)
         };
         let client = |i: usize| {
-            let (number, actor) = (replicas + i, P::coordinator(group(&configuration, i)));
-            let (id, cores) = (id_of(number, replicas), configuration.client_cores);
+            let actor = P::coordinator(group(&configuration, i), &settings);
+            let (number, cores) = (replicas + i, configuration.client_cores);
             let random = generator(seed, Purpose::Session(i as u64));
             let capacity = configuration.open_attempts;
             let port = ClientPort::new(i, capacity, random, time.clone(), wakeups.clone());
-            let node = Node::new(number as u32, id, actor, cores, &configuration);
+            let node = Node::new(number as u32, id(number), actor, cores, store(), &configuration);
             Client { node, port: Arc::new(port), operations: Vec::new() }
         };
         let replicas = (0..replicas).map(replica).collect();
@@ -243,9 +248,15 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// A replica's state, to assert invariants on.
-    pub fn replica(&self, replica: usize) -> &P::Replica {
-        &self.replicas[replica].actor
+    /// The state of the replica on machine `member` that holds part of the first partition, to assert
+    /// invariants on.
+    pub fn replica(&self, member: usize) -> &P::Replica {
+        self.replica_of(0, member)
+    }
+
+    /// The state of a replica of any partition.
+    pub fn replica_of(&self, partition: u16, member: usize) -> &P::Replica {
+        &self.replicas[self.world.number(NodeId::replica(partition, member)) as usize].actor
     }
 
     /// A client's coordinator, to assert invariants on.
@@ -255,12 +266,12 @@ impl<P: Protocol> Cluster<P> {
 
     /// The identity of a client's coordinator.
     pub fn client_id(&self, client: usize) -> NodeId {
-        id_of(self.configuration.replicas + client, self.configuration.replicas)
+        client_id(client)
     }
 
-    /// Whether a replica is up.
-    pub fn is_up(&self, replica: usize) -> bool {
-        self.replicas[replica].is_up()
+    /// Whether a machine is up.
+    pub fn is_up(&self, member: usize) -> bool {
+        self.replicas[member].is_up()
     }
 
     /// Cuts some links now.
@@ -268,20 +279,20 @@ impl<P: Protocol> Cluster<P> {
         self.begin(Fault::Partition(reach))
     }
 
-    /// Crashes a replica now, if it is up.
+    /// Crashes a machine now, if it is up, with its replicas of all partitions.
     ///
     /// # Panics
     /// If the disk does not keep records.
-    pub fn crash(&mut self, replica: usize) -> FaultId {
-        self.begin(Fault::Crash(replica))
+    pub fn crash(&mut self, member: usize) -> FaultId {
+        self.begin(Fault::Crash(member))
     }
 
-    /// Starts a replica again, if it is down, from the records it had made durable. Crashes that are
+    /// Starts a machine again, if it is down, from what it had made durable. Crashes that are
     /// scheduled for later still come.
-    pub fn restart(&mut self, replica: usize) {
+    pub fn restart(&mut self, member: usize) {
         for fault in 0..self.faults.len() {
             let Entry { fault: what, state } = &self.faults[fault];
-            if *what == Fault::Crash(replica) && *state == State::Active {
+            if *what == Fault::Crash(member) && *state == State::Active {
                 self.end(FaultId(fault));
             }
         }
@@ -291,6 +302,11 @@ impl<P: Protocol> Cluster<P> {
     pub fn crash_client(&mut self, client: usize) {
         self.executor.abandon(client);
         self.clients[client].node.crash();
+    }
+
+    /// Stops a client for good when it has sent so many more messages: the one after them is not sent.
+    pub fn crash_client_after(&mut self, client: usize, messages: u64) {
+        self.world.doomed.insert((self.replicas.len() + client) as u32, messages);
     }
 
     /// Begins a fault now.
@@ -333,12 +349,14 @@ impl<P: Protocol> Cluster<P> {
             Fault::ClockJump(node, by_us) => {
                 self.happen_to(node, Occurrence::Jump { by_us: -by_us });
             }
-            Fault::Crash(replica) => {
+            Fault::Crash(member) => {
                 let others = self.faults.iter().filter(|entry| entry.state == State::Active);
-                if !others.into_iter().any(|entry| entry.fault == Fault::Crash(replica)) {
-                    self.restart_replica(replica);
+                if !others.into_iter().any(|entry| entry.fault == Fault::Crash(member)) {
+                    self.restart_machine(member);
                 }
             }
+            Fault::SlowDisk(member, _) => self.slow_disk(member, 1),
+            Fault::ClientDeath(_) => {}
         }
     }
 
@@ -366,26 +384,38 @@ impl<P: Protocol> Cluster<P> {
             return;
         }
         entry.state = State::Active;
+        let members = self.configuration.replicas;
         match entry.fault.clone() {
             Fault::Partition(reach) => self.world.network.disturb(id, &reach, None),
             Fault::Slow(reach, factor) => self.world.network.disturb(id, &reach, Some(factor)),
             Fault::Pause(node) => self.happen_to(node, Occurrence::Pause),
             Fault::ClockJump(node, by_us) => self.happen_to(node, Occurrence::Jump { by_us }),
-            Fault::Crash(replica) => {
-                if self.replicas[replica].is_up() {
-                    self.replicas[replica].crash();
+            Fault::Crash(member) => {
+                for replica in self.replicas.iter_mut().skip(member).step_by(members) {
+                    if replica.is_up() {
+                        replica.crash();
+                    }
                 }
             }
+            Fault::SlowDisk(member, factor) => self.slow_disk(member, factor),
+            Fault::ClientDeath(client) => self.crash_client(client),
         }
     }
 
-    fn restart_replica(&mut self, replica: usize) {
-        let mut actor = P::replica(group(&self.configuration, replica));
-        for record in self.replicas[replica].records() {
-            actor.replay(record.clone());
+    fn slow_disk(&mut self, member: usize, factor: u32) {
+        for replica in self.replicas.iter_mut().skip(member).step_by(self.configuration.replicas) {
+            replica.slow_disk(factor);
         }
-        self.replicas[replica].restart(actor);
-        self.happen(replica as u32, Occurrence::Job(Job::Start));
+    }
+
+    fn restart_machine(&mut self, member: usize) {
+        for number in (member..self.replicas.len()).step_by(self.configuration.replicas) {
+            let group = group(&self.configuration, member);
+            let id = self.world.id(number as u32);
+            let actor = P::replica(id, group, &self.configuration.settings);
+            self.replicas[number].restart(actor);
+            self.happen(number as u32, Occurrence::Job(Job::Start));
+        }
     }
 
     fn happen_to(&mut self, node: NodeId, occurrence: Occurrence<P::Message>) {
@@ -396,7 +426,7 @@ impl<P: Protocol> Cluster<P> {
     fn happen(&mut self, node: u32, occurrence: Occurrence<P::Message>) {
         let number = node as usize;
         if let Some(replica) = self.replicas.get_mut(number) {
-            let (now, id) = (self.world.now, NodeId(u64::from(node)));
+            let (now, id) = (self.world.now, self.world.id(node));
             let mut host = ReplicaHost { now, id, observer: &mut self.observer };
             replica.handle(occurrence, &mut self.world, &mut host);
         } else {
@@ -461,7 +491,19 @@ impl<P: Protocol> Cluster<P> {
             }
         }
         self.settle();
+        if !self.world.doomed.is_empty() {
+            self.crash_doomed();
+        }
         true
+    }
+
+    /// Crashes the clients that have sent all the messages that they may.
+    fn crash_doomed(&mut self) {
+        let replicas = self.replicas.len();
+        while let Some((&node, _)) = self.world.doomed.iter().find(|(_, left)| **left == 0) {
+            self.world.doomed.remove(&node);
+            self.crash_client(node as usize - replicas);
+        }
     }
 
     /// Polls tasks, and passes on what they ask for, until none can run.
@@ -512,19 +554,16 @@ impl<P: Protocol> Drop for Cluster<P> {
     }
 }
 
-/// The identity of the node with this number, in a cluster of `replicas` replicas.
-fn id_of(number: usize, replicas: usize) -> NodeId {
-    match number.checked_sub(replicas) {
-        None => NodeId(number as u64),
-        Some(client) => NodeId(NodeId::FIRST_COORDINATOR + client as u64),
-    }
+/// The identity of a client's coordinator.
+fn client_id(client: usize) -> NodeId {
+    NodeId(NodeId::FIRST_COORDINATOR + client as u64)
 }
 
-/// The group as the `i`-th replica or client sees it.
+/// The groups as the `i`-th machine or client sees them.
 fn group(configuration: &Configuration, i: usize) -> Group {
     let geography = &configuration.geography;
     let site = geography.site_of(i);
     let nearest_first = geography.nearest_first(site, configuration.replicas);
-    let nearest_first = nearest_first.into_iter().map(|replica| NodeId(replica as u64)).collect();
     Group::nearest_first(nearest_first, geography.longest_round_trip(site))
+        .with_partitions(configuration.partitions)
 }

@@ -1,8 +1,11 @@
 //! Everything that a run is determined by.
 
+use core::fmt;
 use core::time::Duration;
+use std::sync::Arc;
 
-use serried_model::{Geography, Limits};
+use serried_actor::Settings;
+use serried_model::{Geography, Key, Limits, Value};
 
 /// What a run is determined by, together with its workload: the same configuration gives the same
 /// run, event for event.
@@ -10,9 +13,11 @@ use serried_model::{Geography, Limits};
 pub struct Configuration {
     /// Every random choice follows from it.
     pub seed: u64,
-    /// How many replicas there are, an odd number of at most 63. Replica `i` is at
-    /// `geography.site_of(i)`.
+    /// How many replicas each partition has, an odd number of at most 63. The `i`-th of each is on
+    /// machine `i`, at `geography.site_of(i)`.
     pub replicas: usize,
+    /// How many partitions there are. The replicas of each have processors and disks of their own.
+    pub partitions: u16,
     /// How many clients there are, each with a coordinator of its own. Client `i` is at
     /// `geography.site_of(i)`.
     pub clients: usize,
@@ -22,6 +27,10 @@ pub struct Configuration {
     pub network: NetworkFaults,
     /// How far clocks are off.
     pub clocks: Clocks,
+    /// What the protocol is set to.
+    pub settings: Settings,
+    /// What is there before the first transaction.
+    pub initial: Option<Initial>,
     /// How many events a replica can serve at the same time.
     pub replica_cores: usize,
     /// How many events a client's coordinator can serve at the same time.
@@ -46,10 +55,13 @@ impl Default for Configuration {
         Configuration {
             seed: 0,
             replicas: 3,
+            partitions: 1,
             clients: 1,
             geography: Geography::named("lan").expect("it is one of the built-in ones"),
             network: NetworkFaults::NONE,
             clocks: Clocks::PERFECT,
+            settings: Settings::default(),
+            initial: None,
             replica_cores: 1,
             client_cores: 1,
             costs: CostModel::default(),
@@ -58,6 +70,31 @@ impl Default for Configuration {
             open_attempts: 1024,
             limits: Limits::default(),
         }
+    }
+}
+
+/// What a database holds before a run: a function of the key, so that it takes neither time to load nor
+/// memory to keep, however much it is.
+#[derive(Clone)]
+pub struct Initial(Arc<InitialValue>);
+
+type InitialValue = dyn Fn(&Key) -> Option<Value> + Send + Sync;
+
+impl Initial {
+    /// The value of each key; `None` where it is absent.
+    pub fn new(value: impl Fn(&Key) -> Option<Value> + Send + Sync + 'static) -> Initial {
+        Initial(Arc::new(value))
+    }
+
+    /// The value of `key`.
+    pub fn value(&self, key: &Key) -> Option<Value> {
+        (self.0)(key)
+    }
+}
+
+impl fmt::Debug for Initial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Initial")
     }
 }
 

@@ -11,8 +11,13 @@ use crate::Disk;
 /// Write-ahead before reply: a message that follows a record waits here until the record is durable.
 pub(crate) struct Log<R, M> {
     disk: Disk,
-    /// Only if the disk keeps them.
-    records: Vec<R>,
+    /// Those from `first` on, if the disk keeps them.
+    records: VecDeque<R>,
+    first: u64,
+    /// Trims that wait until what was appended before them is durable: when, and up to where.
+    trims: VecDeque<(u64, u64)>,
+    /// How many times as long as usual everything takes.
+    slower: u32,
     appended: u64,
     durable: u64,
     /// How many records are durable once the flush in progress is done.
@@ -31,14 +36,17 @@ struct Held<M> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Receivers {
     One(NodeId),
-    All(NodeSet),
+    All(u16, NodeSet),
 }
 
 impl<R: Clone, M> Log<R, M> {
     pub(crate) fn new(disk: Disk) -> Log<R, M> {
         Log {
             disk,
-            records: Vec::new(),
+            records: VecDeque::new(),
+            first: 0,
+            trims: VecDeque::new(),
+            slower: 1,
             appended: 0,
             durable: 0,
             flushing: None,
@@ -49,7 +57,7 @@ impl<R: Clone, M> Log<R, M> {
     pub(crate) fn append(&mut self, record: R) {
         self.appended += 1;
         if self.disk.keep_records {
-            self.records.push(record);
+            self.records.push_back(record);
         }
         if self.disk.append.is_zero() && self.disk.flush.is_zero() {
             self.durable = self.appended;
@@ -81,7 +89,33 @@ impl<R: Clone, M> Log<R, M> {
         }
         let records = u32::try_from(self.appended - self.durable).unwrap_or(u32::MAX);
         self.flushing = Some(self.appended);
-        Some(self.disk.append * records + self.disk.flush)
+        Some((self.disk.append * records + self.disk.flush) * self.slower)
+    }
+
+    /// Has everything take so many times as long as usual from now on.
+    pub(crate) fn slow_down(&mut self, factor: u32) {
+        self.slower = factor.max(1);
+    }
+
+    /// Forgets the records before `position` as soon as everything appended so far is durable.
+    pub(crate) fn trim(&mut self, position: u64) {
+        self.trims.push_back((self.appended, position));
+    }
+
+    /// Carries out the trims that are due; whether there were any.
+    pub(crate) fn trim_what_is_due(&mut self) -> bool {
+        let mut any = false;
+        while let Some(&(after, position)) = self.trims.front() {
+            if after > self.durable {
+                break;
+            }
+            self.trims.pop_front();
+            let count = position.saturating_sub(self.first).min(self.records.len() as u64);
+            self.records.drain(..count as usize);
+            self.first += count;
+            any = true;
+        }
+        any
     }
 
     /// Ends the flush in progress.
@@ -91,15 +125,21 @@ impl<R: Clone, M> Log<R, M> {
 
     /// Loses what was not durable, and every held message.
     pub(crate) fn crash(&mut self) {
-        self.records.truncate(self.durable as usize);
+        self.records.truncate((self.durable - self.first.min(self.durable)) as usize);
         self.appended = self.durable;
         self.flushing = None;
         self.held.clear();
+        self.trims.clear();
+    }
+
+    /// How many records were ever appended; after a crash, how many of them were durable.
+    pub(crate) fn appended(&self) -> u64 {
+        self.appended
     }
 
     /// The records in the order in which they were appended, the durable ones after a crash.
-    pub(crate) fn records(&self) -> &[R] {
-        &self.records
+    pub(crate) fn records(&self) -> impl Iterator<Item = &R> {
+        self.records.iter()
     }
 }
 
@@ -146,7 +186,25 @@ mod tests {
         log.hold(Receivers::One(NodeId(0)), 'a');
         log.crash();
         assert_eq!(released(&mut log), "");
-        assert_eq!(log.records(), [1]);
+        assert_eq!(log.records().collect::<Vec<_>>(), [&1]);
         assert!(log.is_durable());
+    }
+
+    #[test]
+    fn a_trim_waits_for_what_was_appended_before_it() {
+        let mut log: Log<i32, char> = Log::new(DISK);
+        log.append(1);
+        log.start_flush();
+        log.end_flush();
+        log.append(2);
+        log.trim(1);
+        assert!(!log.trim_what_is_due());
+        log.start_flush();
+        log.append(3);
+        log.end_flush();
+        assert!(log.trim_what_is_due());
+        assert_eq!(log.records().collect::<Vec<_>>(), [&2, &3]);
+        log.crash();
+        assert_eq!((log.records().collect::<Vec<_>>(), log.appended()), (vec![&2], 2));
     }
 }

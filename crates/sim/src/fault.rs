@@ -14,9 +14,13 @@ pub enum Fault {
     Slow(Reach, f64),
     /// The node handles and sends nothing, forgets nothing, and catches up at the end.
     Pause(NodeId),
-    /// The replica loses its memory, and what it had not made durable; at the end it starts again from
+    /// The machine loses its memory, and what it had not made durable; at the end it starts again from
     /// what it had. Needs [`crate::Disk::keep_records`].
     Crash(usize),
+    /// The machine's disk takes so many times as long for everything.
+    SlowDisk(usize, u32),
+    /// The client is gone for good.
+    ClientDeath(usize),
     /// The node's wall clock is off by so many microseconds more, and the node does not know.
     ClockJump(NodeId, i64),
 }

@@ -32,12 +32,13 @@ mod port;
 mod reach;
 mod scheduler;
 mod statistics;
+mod store;
 mod swarm;
 mod timers;
 mod world;
 
 pub use cluster::{Cluster, Observer, Stalled};
-pub use configuration::{Clocks, Configuration, CostModel, Disk, NetworkFaults};
+pub use configuration::{Clocks, Configuration, CostModel, Disk, Initial, NetworkFaults};
 pub use fault::{Fault, FaultId, Scheduled};
 pub use reach::{Reach, Side};
 pub use statistics::{Messages, Statistics};

@@ -2,12 +2,13 @@
 
 use core::time::Duration;
 
-use serried_actor::{Actor, Context, Effect, Random};
+use serried_actor::{Actor, Context, Durable, Effect, Random, Recover};
 use serried_model::NodeId;
 
 use crate::clock::Clock;
 use crate::cpu::Processor;
 use crate::disk::{Log, Receivers};
+use crate::store::SimulatedStore;
 use crate::timers::{Setting, Timers};
 use crate::world::{Event, World};
 use crate::{Configuration, hash};
@@ -56,6 +57,10 @@ pub(crate) struct Node<A: Actor> {
     timers: Timers<A::Timer>,
     processor: Processor<Job<A::Message>, Effects<A>>,
     log: Log<A::Record, A::Message>,
+    store: SimulatedStore,
+    /// The position of the next record that the actor appends; those of events being served are not in
+    /// the log yet.
+    log_position: u64,
     buffers: Vec<Effects<A>>,
     /// How often it has crashed; events of earlier incarnations are void.
     incarnation: u32,
@@ -69,6 +74,7 @@ impl<A: Actor> Node<A> {
         id: NodeId,
         actor: A,
         cores: usize,
+        store: SimulatedStore,
         configuration: &Configuration,
     ) -> Node<A> {
         let seed = configuration.seed;
@@ -82,6 +88,8 @@ impl<A: Actor> Node<A> {
             timers: Timers::new(),
             processor: Processor::new(cores),
             log: Log::new(configuration.disk),
+            store,
+            log_position: 0,
             buffers: Vec::new(),
             incarnation: 0,
             up: true,
@@ -127,6 +135,7 @@ impl<A: Actor> Node<A> {
             }
             Occurrence::Flushed { incarnation } if incarnation == self.incarnation => {
                 self.log.end_flush();
+                self.trim();
                 self.proceed(world, host);
             }
             // From before a crash.
@@ -167,7 +176,8 @@ impl<A: Actor> Node<A> {
     ) {
         let mut effects = self.buffers.pop().unwrap_or_default();
         let (now, clock) = (self.clock.monotonic(world.now), self.clock.wall(world.now));
-        let mut cx = Context::new(self.id, now, clock, &mut self.random, &mut effects);
+        let durable = Durable { store: &mut self.store, log_position: self.log_position };
+        let mut cx = Context::new(self.id, now, clock, &mut self.random, &mut effects, durable);
         let mut bytes = 0;
         match job {
             Job::Start => self.actor.on_start(&mut cx),
@@ -183,6 +193,7 @@ impl<A: Actor> Node<A> {
             },
         }
         let work = u64::from(cx.work().0);
+        self.log_position = cx.log_position();
         let sent = self.set_timers(&effects, world);
         let costs = &world.costs;
         let cost_ns = costs.event_ns
@@ -215,7 +226,7 @@ impl<A: Actor> Node<A> {
                 Effect::CancelTimer(timer) => self.timers.cancel(*timer),
                 Effect::Send { .. } | Effect::SendBeforeDurable { .. } => sent += 1,
                 Effect::Broadcast { to, .. } => sent += to.len() as u64,
-                Effect::Append(_) | Effect::Output(_) => {}
+                Effect::Append(_) | Effect::TrimLog(_) | Effect::Output(_) => {}
             }
         }
         sent
@@ -230,11 +241,15 @@ impl<A: Actor> Node<A> {
         for effect in effects.drain(..) {
             match effect {
                 Effect::Append(record) => self.log.append(record),
+                Effect::TrimLog(position) => {
+                    self.log.trim(position);
+                    self.trim();
+                }
                 Effect::Send { to, message } => {
                     self.send(Receivers::One(to), message, world);
                 }
-                Effect::Broadcast { to, message } => {
-                    self.send(Receivers::All(to), message, world);
+                Effect::Broadcast { partition, to, message } => {
+                    self.send(Receivers::All(partition, to), message, world);
                 }
                 Effect::SendBeforeDurable { to, message } => {
                     world.transmit(self.number, Receivers::One(to), message);
@@ -262,23 +277,36 @@ impl<A: Actor> Node<A> {
         }
     }
 
-    /// Stops, and loses everything but the durable records.
+    fn trim(&mut self) {
+        if self.log.trim_what_is_due() {
+            self.store.persist();
+        }
+    }
+
+    /// Has the disk take so many times as long as usual.
+    pub(crate) fn slow_disk(&mut self, factor: u32) {
+        self.log.slow_down(factor);
+    }
+
+    /// Stops, and loses everything but what is durable.
     pub(crate) fn crash(&mut self) {
         self.up = false;
         self.incarnation += 1;
         self.timers.clear();
         self.processor.clear();
         self.log.crash();
+        self.log_position = self.log.appended();
+        self.store.crash(&mut self.random);
     }
+}
 
-    /// Comes back as `actor`, which has been given [`Node::records`]; a [`Job::Start`] is to follow.
-    pub(crate) fn restart(&mut self, actor: A) {
+impl<A: Recover> Node<A> {
+    /// Comes back as `actor`, which is given the durable records; a [`Job::Start`] is to follow.
+    pub(crate) fn restart(&mut self, mut actor: A) {
+        for record in self.log.records() {
+            actor.replay(record.clone(), &mut self.store);
+        }
         self.actor = actor;
         self.up = true;
-    }
-
-    /// The durable records, if they are kept and the node is down.
-    pub(crate) fn records(&self) -> &[A::Record] {
-        self.log.records()
     }
 }

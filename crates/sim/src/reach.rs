@@ -9,6 +9,8 @@ pub enum Side {
     Sites(Vec<usize>),
     /// These nodes.
     Nodes(Vec<NodeId>),
+    /// The replicas of all partitions on these machines.
+    Members(Vec<usize>),
     /// Everyone who is not on that side.
     Except(Box<Side>),
 }
@@ -24,9 +26,9 @@ impl Side {
         Side::Sites(vec![site])
     }
 
-    /// Some replicas.
-    pub fn replicas(replicas: impl IntoIterator<Item = usize>) -> Side {
-        Side::Nodes(replicas.into_iter().map(|replica| NodeId(replica as u64)).collect())
+    /// The replicas of all partitions on some machines.
+    pub fn replicas(members: impl IntoIterator<Item = usize>) -> Side {
+        Side::Members(members.into_iter().collect())
     }
 
     /// Everyone else.
@@ -39,6 +41,7 @@ impl Side {
         match self {
             Side::Sites(sites) => sites.contains(&site),
             Side::Nodes(nodes) => nodes.contains(&node),
+            Side::Members(members) => !node.is_coordinator() && members.contains(&node.member()),
             Side::Except(side) => !side.contains(node, site),
         }
     }
@@ -80,6 +83,8 @@ mod tests {
     fn the_rest_is_everyone_who_is_not_on_the_side() {
         let side = Side::replicas([1]);
         assert!(side.contains(NodeId(1), 0) && !side.contains(NodeId(0), 1));
+        assert!(side.contains(NodeId::replica(3, 1), 0));
+        assert!(!side.contains(NodeId(NodeId::FIRST_COORDINATOR + 1), 0));
         let rest = side.rest();
         assert!(!rest.contains(NodeId(1), 0) && rest.contains(NodeId(0), 1));
         assert!(Side::site(2).contains(NodeId(0), 2) && !Side::site(2).contains(NodeId(2), 0));

@@ -1,6 +1,7 @@
 //! What all nodes share: time, the network and the account of what happened.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use serried_actor::{Timestamp, Wire};
 use serried_model::NodeId;
@@ -103,10 +104,15 @@ pub(crate) struct World<M> {
     pub(crate) costs: CostModel,
     pub(crate) hash: Hash,
     pub(crate) interceptor: Option<Interceptor<M>>,
+    /// How many replicas there are, those of all partitions counted.
     pub(crate) replicas: u32,
+    /// How many members a group has.
+    members: u32,
     pub(crate) nodes: u32,
     pub(crate) counts: Counts,
     pub(crate) hash_contents: bool,
+    /// Clients that die after so many more messages of theirs.
+    pub(crate) doomed: BTreeMap<u32, u64>,
     scratch: Vec<u8>,
 }
 
@@ -123,7 +129,12 @@ pub(crate) struct Counts {
 }
 
 impl<M: Wire> World<M> {
-    pub(crate) fn new(network: Network, replicas: u32, nodes: u32, costs: CostModel) -> World<M> {
+    pub(crate) fn new(
+        network: Network,
+        (replicas, members): (u32, u32),
+        nodes: u32,
+        costs: CostModel,
+    ) -> World<M> {
         World {
             now: Timestamp(0),
             scheduler: Scheduler::new(),
@@ -132,9 +143,11 @@ impl<M: Wire> World<M> {
             hash: Hash::new(0),
             interceptor: None,
             replicas,
+            members,
             nodes,
             counts: Counts::default(),
             hash_contents: false,
+            doomed: BTreeMap::new(),
             scratch: Vec::new(),
         }
     }
@@ -156,9 +169,10 @@ impl<M: Wire> World<M> {
         let (length, digest) = self.measure(&message);
         match receivers {
             Receivers::One(to) => self.pass(from, to, length, digest, message),
-            Receivers::All(set) => {
+            Receivers::All(partition, set) => {
                 let mut message = Some(message);
-                for (i, to) in set.iter().enumerate() {
+                for (i, member) in set.members().enumerate() {
+                    let to = NodeId::replica(partition, member);
                     let last = i + 1 == set.len();
                     let copy = if last { message.take() } else { message.clone() };
                     self.pass(from, to, length, digest, copy.expect("only the last one is taken"));
@@ -183,6 +197,10 @@ impl<M: Wire> World<M> {
 
     fn pass(&mut self, from: u32, receiver: NodeId, length: u32, digest: u64, message: M) {
         let to = self.number(receiver);
+        if let Some(left) = self.doomed.get_mut(&from) {
+            let Some(fewer) = left.checked_sub(1) else { return };
+            *left = fewer;
+        }
         self.counts.messages.count(from < self.replicas, to < self.replicas);
         self.counts.bytes += u64::from(length);
         let mut held_up = Duration::ZERO;
@@ -226,7 +244,7 @@ impl<M: Wire> World<M> {
     /// The identity of the node with this number.
     pub(crate) fn id(&self, node: u32) -> NodeId {
         match node.checked_sub(self.replicas) {
-            None => NodeId(u64::from(node)),
+            None => NodeId::replica((node / self.members) as u16, (node % self.members) as usize),
             Some(client) => NodeId(NodeId::FIRST_COORDINATOR + u64::from(client)),
         }
     }
@@ -237,7 +255,13 @@ impl<M: Wire> World<M> {
     /// If there is none.
     pub(crate) fn number(&self, node: NodeId) -> u32 {
         let number = match node.0.checked_sub(NodeId::FIRST_COORDINATOR) {
-            None => Some(node.0).filter(|replica| *replica < u64::from(self.replicas)),
+            None => {
+                let number = u64::from(node.partition()) * u64::from(self.members);
+                let number = Some(number + node.member() as u64);
+                number.filter(|number| {
+                    *number < u64::from(self.replicas) && node.member() < self.members as usize
+                })
+            }
             Some(client) => Some(client.saturating_add(u64::from(self.replicas)))
                 .filter(|number| *number < u64::from(self.nodes)),
         };

@@ -187,7 +187,7 @@ impl Coordinator {
     }
 
     fn on_get(&mut self, version: Version, key: Key, cx: &mut Cx) {
-        let (nearest, asked) = (self.group.choice(self.preferred), self.preferred + 1);
+        let (nearest, asked) = (self.group.choice(0, self.preferred), self.preferred + 1);
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let Entry::Vacant(read) = transaction.reads.entry(key.clone()) else {
             return; // Asked for by an earlier run; its answer is on the way.
@@ -205,7 +205,7 @@ impl Coordinator {
         if changed {
             transaction.touched = all;
             let Write { key, value } = write;
-            cx.broadcast(all, Message::Put { version, key, tag, value });
+            cx.broadcast(0, all, Message::Put { version, key, tag, value });
         }
     }
 
@@ -272,7 +272,7 @@ impl Coordinator {
             majority_after: None,
             waits: false,
         });
-        cx.broadcast(self.group.all(), Message::Prepare { version, eid, next_tag, contents });
+        cx.broadcast(0, self.group.all(), Message::Prepare { version, eid, next_tag, contents });
         let patience = patience(&self.group, 0);
         self.postpone_repeat(version, patience, cx);
     }
@@ -486,7 +486,7 @@ impl Coordinator {
         let eid = attempt.eid;
         transaction.phase = Phase::Finalizing(attempt, proposal);
         let finalize = Message::Finalize { version, eid, view: OWN_VIEW, decision: proposal };
-        cx.broadcast(all, finalize);
+        cx.broadcast(0, all, finalize);
         self.postpone_repeat(version, patience, cx);
     }
 
@@ -562,7 +562,7 @@ impl Coordinator {
             }
         };
         let missing = transaction.touched;
-        cx.broadcast(missing, Message::Decide { version, eid, decision, contents: None });
+        cx.broadcast(0, missing, Message::Decide { version, eid, decision, contents: None });
         let patience = patience(&self.group, 0);
         let repeat_at = cx.now() + patience;
         let decided = Decided { eid, decision, contents, missing, repeat_at, repeated: 0 };
@@ -598,7 +598,7 @@ impl Coordinator {
         for (version, decided) in due.take(REPEAT_DECISIONS) {
             let &mut Decided { eid, decision, missing, .. } = decided;
             let (version, contents) = (*version, decided.contents.clone());
-            cx.broadcast(missing, Message::Decide { version, eid, decision, contents });
+            cx.broadcast(0, missing, Message::Decide { version, eid, decision, contents });
             decided.repeated += 1;
             decided.repeat_at = now + patience(&self.group, decided.repeated);
         }
@@ -627,7 +627,7 @@ impl Coordinator {
         let all = self.group.all();
         for (key, read) in transaction.reads.iter_mut().filter(|(_, read)| read.found.is_none()) {
             self.preferred = read.asked % self.group.size();
-            let replica = self.group.choice(read.asked);
+            let replica = self.group.choice(0, read.asked);
             read.asked += 1;
             transaction.touched.insert(replica);
             cx.send(replica, Message::Get { version, key: key.clone() });
@@ -636,18 +636,18 @@ impl Coordinator {
             Phase::Preparing(Attempt { eid, contents, votes, .. }) => {
                 let (eid, contents, next_tag) = (*eid, contents.clone(), transaction.next_tag);
                 let prepare = Message::Prepare { version, eid, next_tag, contents };
-                cx.broadcast(all.without(votes.settled()), prepare);
+                cx.broadcast(0, all.without(votes.settled()), prepare);
             }
             Phase::Finalizing(Attempt { eid, accepted, .. }, decision) => {
                 let (eid, decision) = (*eid, *decision);
                 let finalize = Message::Finalize { version, eid, view: OWN_VIEW, decision };
-                cx.broadcast(all.without(*accepted), finalize);
+                cx.broadcast(0, all.without(*accepted), finalize);
             }
             // The program runs on, for who knows how long; what was prepared is in others' way.
             Phase::Abandoned(Attempt { eid, .. }) => {
                 let (eid, decision) = (*eid, Proposal::Abandon);
                 let finalize = Message::Finalize { version, eid, view: OWN_VIEW, decision };
-                cx.broadcast(all, finalize);
+                cx.broadcast(0, all, finalize);
             }
             // Writes that were lost are in the Prepare.
             Phase::Executing => {}
@@ -707,7 +707,7 @@ impl Transaction {
             }
             _ => Message::Finalize { version, eid, view: OWN_VIEW, decision: Proposal::Abandon },
         };
-        cx.broadcast(group.all(), message);
+        cx.broadcast(0, group.all(), message);
     }
 }
 
@@ -735,14 +735,14 @@ impl Actor for Coordinator {
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         match message {
             Message::GetReply { version, key, write, value, instead_of } => {
-                if from == self.group.choice(0) {
+                if from == self.group.choice(0, 0) {
                     self.preferred = 0;
                 }
                 let new = ReadValue { key, version: write.version, value, stamp: 0 };
                 self.on_get_reply(version, new, write, instead_of, cx);
             }
             Message::PrepareReply { version, eid, vote, conflict } => {
-                if from == self.group.choice(0) {
+                if from == self.group.choice(0, 0) {
                     self.preferred = 0;
                 }
                 self.on_prepare_reply(from, version, eid, vote, conflict, cx);

@@ -76,8 +76,8 @@ pub use coordinator::Coordinator;
 pub use message::{Contents, Decision, Message, Proposal, Read, Record, TaggedWrite, Vote};
 pub use replica::Replica;
 
-use serried_actor::{Group, Protocol};
-use serried_model::Guarantee;
+use serried_actor::{Group, Protocol, Settings};
+use serried_model::{Guarantee, NodeId};
 
 /// What the two sides are built with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,11 +127,11 @@ impl Protocol for Morty {
     type Coordinator = Coordinator;
     type Replica = Replica;
 
-    fn coordinator(group: Group) -> Coordinator {
+    fn coordinator(group: Group, _: &Settings) -> Coordinator {
         Coordinator::new(group, Options::default())
     }
 
-    fn replica(group: Group) -> Replica {
+    fn replica(_: NodeId, group: Group, _: &Settings) -> Replica {
         Replica::new(group, Options::default())
     }
 }

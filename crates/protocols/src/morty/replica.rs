@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serried_actor::{Actor, Context, Group, Recover};
+use serried_actor::{Actor, Context, Group, Recover, Store};
 use serried_model::{Key, NodeId, Value, Version};
 use serried_parts::{Map, WriteId};
 use smallvec::SmallVec;
@@ -540,7 +540,7 @@ impl Actor for Replica {
 }
 
 impl Recover for Replica {
-    fn replay(&mut self, record: Record) {
+    fn replay(&mut self, record: Record, _: &mut dyn Store) {
         match record {
             Record::Voted { version, eid, next_tag, vote, contents } => {
                 self.install(version, eid, next_tag, &contents);

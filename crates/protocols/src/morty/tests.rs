@@ -5,7 +5,8 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 use serried_actor::{
-    Actor, ClockInterval, Context, Coordinate, Effect, Group, NodeSet, Random, Recover, Timestamp,
+    Actor, ClockInterval, Context, Coordinate, Durable, Effect, Group, MemoryStore, NodeSet,
+    Random, Recover, Timestamp,
 };
 use serried_model::{
     Key, NodeId, Operation, Outcome, Output, ReadStamp, TxnId, Value, Version, Write,
@@ -30,6 +31,7 @@ struct Net {
     open: BTreeMap<u64, BTreeMap<Key, u32>>,
     /// What each replica has made durable.
     logs: [Vec<Record>; 3],
+    stores: [MemoryStore; 3],
     random: Random,
     now: u64,
 }
@@ -51,6 +53,7 @@ impl Net {
             outputs: Vec::new(),
             open: BTreeMap::new(),
             logs: Default::default(),
+            stores: Default::default(),
             random: rand_pcg(),
             now: 1000,
         }
@@ -75,7 +78,8 @@ impl Net {
         let (now, clock) = self.clock();
         let mut effects = Vec::new();
         let id = coordinator_id(client);
-        let mut cx = Context::new(id, now, clock, &mut self.random, &mut effects);
+        let durable = Durable { store: &mut self.stores[0], log_position: 0 };
+        let mut cx = Context::new(id, now, clock, &mut self.random, &mut effects, durable);
         self.coordinators[client as usize].0.on_operation(TxnId(client), operation, &mut cx);
         self.carry_out(client, effects);
     }
@@ -87,8 +91,9 @@ impl Net {
                 Effect::Send { to, message } | Effect::SendBeforeDurable { to, message } => {
                     self.network.push_back((from, to, message));
                 }
-                Effect::Broadcast { to, message } => {
-                    let each = to.iter().map(|to| (from, to, message.clone()));
+                Effect::Broadcast { to, message, .. } => {
+                    let each =
+                        to.members().map(|to| (from, NodeId::replica(0, to), message.clone()));
                     self.network.extend(each);
                 }
                 Effect::SetTimer { timer, .. } => {
@@ -108,7 +113,9 @@ impl Net {
                     }
                     self.outputs.push((client, output));
                 }
-                Effect::Append(()) => unreachable!("coordinators keep nothing"),
+                Effect::Append(()) | Effect::TrimLog(_) => {
+                    unreachable!("coordinators keep nothing")
+                }
             }
         }
     }
@@ -119,13 +126,16 @@ impl Net {
         if to.is_coordinator() {
             let client = to.0 - NodeId::FIRST_COORDINATOR;
             let mut effects = Vec::new();
-            let mut cx = Context::new(to, now, clock, &mut self.random, &mut effects);
+            let durable = Durable { store: &mut self.stores[0], log_position: 0 };
+            let mut cx = Context::new(to, now, clock, &mut self.random, &mut effects, durable);
             self.coordinators[client as usize].0.on_message(from, message, &mut cx);
             self.carry_out(client, effects);
             return;
         }
         let mut effects = Vec::new();
-        let mut cx = Context::new(to, now, clock, &mut self.random, &mut effects);
+        let store = &mut self.stores[to.member()];
+        let durable = Durable { store, log_position: self.logs[to.member()].len() as u64 };
+        let mut cx = Context::new(to, now, clock, &mut self.random, &mut effects, durable);
         self.replicas[to.0 as usize].on_message(from, message, &mut cx);
         for effect in effects {
             match effect {
@@ -166,7 +176,8 @@ impl Net {
         let (now, clock) = self.clock();
         let mut effects = Vec::new();
         let id = coordinator_id(client);
-        let mut cx = Context::new(id, now, clock, &mut self.random, &mut effects);
+        let durable = Durable { store: &mut self.stores[0], log_position: 0 };
+        let mut cx = Context::new(id, now, clock, &mut self.random, &mut effects, durable);
         self.coordinators[client as usize].0.on_timer(timer, &mut cx);
         self.carry_out(client, effects);
     }
@@ -582,7 +593,7 @@ fn a_replica_answers_after_a_restart_as_it_answered_before() {
     let group = Group::new(3, Duration::from_millis(1));
     let mut restarted = Replica::new(group, Options::default());
     for record in log {
-        restarted.replay(record);
+        restarted.replay(record, &mut net.stores[0]);
     }
     net.replicas[0] = restarted;
     net.commit(0, &["x"], &[("x", "1")]);

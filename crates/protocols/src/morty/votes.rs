@@ -61,7 +61,7 @@ impl Votes {
 
     /// Who has voted for good.
     pub(super) fn settled(&self) -> NodeSet {
-        [self.commit, self.tentative, self.last].into_iter().flat_map(NodeSet::iter).collect()
+        self.commit.union(self.tentative).union(self.last)
     }
 
     /// What the votes of `2f + 1` replicas come to so far, with `majority` being `f + 1`.

@@ -5,8 +5,8 @@
 //! which helps transactions that are re-executed and costs those that are not: MVTSO commits about half
 //! as much with it on a contended workload.
 
-use serried_actor::{Group, Protocol};
-use serried_model::Guarantee;
+use serried_actor::{Group, Protocol, Settings};
+use serried_model::{Guarantee, NodeId};
 
 use crate::morty::{Checks, Coordinator, Message, Options, Replica};
 
@@ -26,11 +26,11 @@ impl Protocol for Mvtso {
     type Coordinator = Coordinator;
     type Replica = Replica;
 
-    fn coordinator(group: Group) -> Coordinator {
+    fn coordinator(group: Group, _: &Settings) -> Coordinator {
         Coordinator::new(group, OPTIONS)
     }
 
-    fn replica(group: Group) -> Replica {
+    fn replica(_: NodeId, group: Group, _: &Settings) -> Replica {
         Replica::new(group, OPTIONS)
     }
 }

@@ -124,7 +124,7 @@ async fn nodes_are_as_far_from_each_other_as_the_geography_says() {
     let mut options = ConnectOptions::new(cluster.addresses());
     options.site = Some("zone-2".to_string());
     let client = Client::connect_with(options, catalogue()).await.unwrap();
-    assert_eq!(client.group().choice(0).0, 1, "the node at the client's site is the nearest");
+    assert_eq!(client.group().choice(0, 0).0, 1, "the node at the client's site is the nearest");
     let keyspace = client.keyspace("first").unwrap();
     let started = Instant::now();
     keyspace.put("key", "value").await.unwrap();

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Protocol, Recover};
+use serried_actor::{
+    Actor, Context, Coordinate, Group, NodeSet, Protocol, Recover, Settings, Store,
+};
 use serried_model::{
     Guarantee, Key, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Value, Version, Write,
 };
@@ -35,11 +37,11 @@ impl Protocol for Toy {
     type Coordinator = Coordinator;
     type Replica = Replica;
 
-    fn coordinator(group: Group) -> Coordinator {
+    fn coordinator(group: Group, _: &Settings) -> Coordinator {
         Coordinator { group, last: 0, open: BTreeMap::new() }
     }
 
-    fn replica(group: Group) -> Replica {
+    fn replica(_: NodeId, group: Group, _: &Settings) -> Replica {
         Replica { group, data: HashMap::new(), waiting: BTreeMap::new() }
     }
 }
@@ -60,7 +62,7 @@ struct Open {
 impl Coordinator {
     fn send(&self, txn: u64, cx: &mut Context<'_, Self>) {
         let Some(open) = self.open.get(&txn) else { return };
-        let to = self.group.choice(open.attempt);
+        let to = self.group.choice(0, open.attempt);
         for key in &open.reads {
             cx.send(to, Message::Read { txn, key: key.clone() });
         }
@@ -155,7 +157,7 @@ impl Actor for Replica {
             Message::Commit { txn, version, writes } => {
                 self.waiting.entry((sender, txn)).or_default();
                 let store = Message::Store { from: sender, txn, version, writes };
-                cx.broadcast(self.group.all(), store);
+                cx.broadcast(0, self.group.all(), store);
             }
             Message::Store { from, txn, version, writes } => {
                 for Write { key, value } in writes {
@@ -183,5 +185,5 @@ impl Actor for Replica {
 }
 
 impl Recover for Replica {
-    fn replay(&mut self, _: u8) {}
+    fn replay(&mut self, _: u8, _: &mut dyn Store) {}
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use serde::{Deserialize, Serialize};
-use serried_actor::{Actor, Context, Coordinate, Group, Protocol, Recover, Wire};
+use serried_actor::{Actor, Context, Coordinate, Group, Protocol, Recover, Settings, Store, Wire};
 use serried_model::{
     Guarantee, Key, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Value, Version, Write,
 };
@@ -69,11 +69,11 @@ impl Protocol for Register {
     type Coordinator = Coordinator;
     type Replica = Replica;
 
-    fn coordinator(group: Group) -> Coordinator {
+    fn coordinator(group: Group, _: &Settings) -> Coordinator {
         Coordinator { group, last_us: 0, open: BTreeMap::new() }
     }
 
-    fn replica(_: Group) -> Replica {
+    fn replica(_: NodeId, _: Group, _: &Settings) -> Replica {
         Replica::default()
     }
 }
@@ -139,11 +139,11 @@ impl Coordinator {
     fn send(&mut self, txn: TxnId, cx: &mut Context<'_, Self>) {
         let open = &self.open[&txn];
         for key in &open.reads {
-            cx.send(self.group.choice(open.attempt), Message::Read { key: key.clone() });
+            cx.send(self.group.choice(0, open.attempt), Message::Read { key: key.clone() });
         }
         if let Some(writes) = &open.writes {
             let (version, writes) = (open.version, writes.clone());
-            cx.broadcast(self.group.all(), Message::Store { version, writes });
+            cx.broadcast(0, self.group.all(), Message::Store { version, writes });
         }
         cx.set_timer(txn, self.group.round_trip() * 3);
     }
@@ -225,7 +225,7 @@ impl Actor for Replica {
 }
 
 impl Recover for Replica {
-    fn replay(&mut self, (version, writes): Self::Record) {
+    fn replay(&mut self, (version, writes): Self::Record, _: &mut dyn Store) {
         self.apply(version, &writes);
         self.replayed += 1;
     }
@@ -244,11 +244,11 @@ impl Protocol for Flood {
     type Coordinator = Source;
     type Replica = Sink;
 
-    fn coordinator(_: Group) -> Source {
+    fn coordinator(_: Group, _: &Settings) -> Source {
         Source
     }
 
-    fn replica(_: Group) -> Sink {
+    fn replica(_: NodeId, _: Group, _: &Settings) -> Sink {
         Sink
     }
 }
@@ -292,7 +292,7 @@ impl Actor for Sink {
 }
 
 impl Recover for Sink {
-    fn replay(&mut self, (): ()) {}
+    fn replay(&mut self, (): (), _: &mut dyn Store) {}
 }
 
 /// Replica 0 sets, moves and cancels timers, and outputs those that fire.
@@ -306,11 +306,11 @@ impl Protocol for Clockwork {
     type Coordinator = Idle<()>;
     type Replica = Bell;
 
-    fn coordinator(_: Group) -> Idle<()> {
+    fn coordinator(_: Group, _: &Settings) -> Idle<()> {
         Idle::new()
     }
 
-    fn replica(_: Group) -> Bell {
+    fn replica(_: NodeId, _: Group, _: &Settings) -> Bell {
         Bell
     }
 }
@@ -347,5 +347,5 @@ impl Actor for Bell {
 }
 
 impl Recover for Bell {
-    fn replay(&mut self, (): ()) {}
+    fn replay(&mut self, (): (), _: &mut dyn Store) {}
 }

@@ -1,0 +1,51 @@
+//! What an operator can set for the protocols of a keyspace.
+
+use core::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Times and bounds of a keyspace's protocol, the same at all its participants. Protocols use those
+/// that mean something to them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// How often what is old is truncated, in milliseconds. Default 2 s.
+    pub truncation_every_ms: u64,
+    /// How old a transaction is when it is truncated, in milliseconds: the longest that one may take.
+    /// Default 10 s.
+    pub truncation_lag_ms: u64,
+    /// For how long a version that was overwritten can still be read, in milliseconds. Default 0.
+    pub history_ms: u64,
+    /// For how long, at least, the outcome of a transaction can be asked for after it was truncated,
+    /// in milliseconds. Default 30 s.
+    pub outcomes_ms: u64,
+    /// How long others wait for a transaction whose coordinator does nothing, before they finish or
+    /// abort it, in milliseconds. Default 1 s.
+    pub recovery_after_ms: u64,
+    /// By how much the clocks of a client and a replica may differ, in milliseconds. Default 2 s.
+    pub clock_bound_ms: u64,
+    /// How many keys a replica of one partition keeps in memory; the others stay on disk until they
+    /// are wanted. Default 4 million.
+    pub resident_keys: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            truncation_every_ms: 2000,
+            truncation_lag_ms: 10_000,
+            history_ms: 0,
+            outcomes_ms: 30_000,
+            recovery_after_ms: 1000,
+            clock_bound_ms: 2000,
+            resident_keys: 4 << 20,
+        }
+    }
+}
+
+impl Settings {
+    /// [`Settings::recovery_after_ms`].
+    pub fn recovery_after(&self) -> Duration {
+        Duration::from_millis(self.recovery_after_ms)
+    }
+}

@@ -1,0 +1,81 @@
+//! Where an actor keeps what need not be in memory.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// An ordered map of bytes on an actor's disk.
+///
+/// What is put is visible at once and durable later, in order: a driver makes it so before it trims
+/// the actor's log ([`crate::Effect::TrimLog`]). After a crash the store holds at least what it held
+/// when the log was last trimmed, and perhaps more, so that replaying the log must not mind to find
+/// what it is about to put.
+///
+/// Methods do not fail: a driver whose disk does stops the node.
+pub trait Store: Send {
+    /// The value of `key`.
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>>;
+
+    /// Sets or removes the value of `key`.
+    fn put(&mut self, key: &[u8], value: Option<&[u8]>);
+
+    /// Shows the entries after `after` in the order of their keys, as many as add up to `bytes`, and
+    /// one at least; whether there are more.
+    fn scan(&self, after: Option<&[u8]>, bytes: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> bool;
+}
+
+/// A store in memory.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStore(BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Store for MemoryStore {
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.0.get(key).cloned()
+    }
+
+    fn put(&mut self, key: &[u8], value: Option<&[u8]>) {
+        match value {
+            Some(value) => self.0.insert(key.to_vec(), value.to_vec()),
+            None => self.0.remove(key),
+        };
+    }
+
+    fn scan(&self, after: Option<&[u8]>, bytes: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> bool {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut shown = 0;
+        for (key, value) in self.0.range::<[u8], _>((from, Bound::Unbounded)) {
+            if shown > bytes {
+                return true;
+            }
+            each(key, value);
+            shown += key.len() + value.len();
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scan_goes_through_all_entries_in_order_a_few_at_a_time() {
+        let mut store = MemoryStore::default();
+        for key in 0..10u8 {
+            store.put(&[9 - key], Some(&[key; 4]));
+        }
+        store.put(&[3], None);
+        let (mut after, mut seen, mut calls) = (None, Vec::new(), 0);
+        loop {
+            let more = store.scan(after.as_deref(), 8, &mut |key, _| {
+                seen.push(key[0]);
+            });
+            calls += 1;
+            if !more {
+                break;
+            }
+            after = seen.last().map(|key| vec![*key]);
+        }
+        assert_eq!(seen, [0, 1, 2, 4, 5, 6, 7, 8, 9]);
+        assert!(calls > 2, "{calls}");
+    }
+}

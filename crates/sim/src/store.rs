@@ -1,0 +1,115 @@
+//! A replica's simulated store.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use rand::RngExt;
+use serried_actor::{Random, Store};
+use serried_model::Key;
+
+use crate::Initial;
+
+/// An ordered map over what was there before the run, which is computed and not kept.
+pub(crate) struct SimulatedStore {
+    changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    initial: Option<Initial>,
+    encode: fn(&serried_model::Value) -> Vec<u8>,
+    /// What was there before each change that a crash may undo, if nodes can crash.
+    journal: Option<Vec<Undo>>,
+}
+
+/// A key, and what was noted for it before it was changed, if anything was.
+type Undo = (Vec<u8>, Option<Option<Vec<u8>>>);
+
+impl SimulatedStore {
+    pub(crate) fn new(
+        initial: Option<Initial>,
+        encode: fn(&serried_model::Value) -> Vec<u8>,
+        may_crash: bool,
+    ) -> SimulatedStore {
+        let journal = may_crash.then(Vec::new);
+        SimulatedStore { changes: BTreeMap::new(), initial, encode, journal }
+    }
+
+    /// All changes are durable.
+    pub(crate) fn persist(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.clear();
+        }
+    }
+
+    /// Undoes some of the changes that are not durable, the latest ones.
+    pub(crate) fn crash(&mut self, random: &mut Random) {
+        let Some(journal) = &mut self.journal else { return };
+        let kept = random.random_range(0..=journal.len());
+        for (key, before) in journal.drain(kept..).rev() {
+            match before {
+                Some(value) => self.changes.insert(key, value),
+                None => self.changes.remove(&key),
+            };
+        }
+    }
+}
+
+impl Store for SimulatedStore {
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        match self.changes.get(key) {
+            Some(value) => value.clone(),
+            None => self.initial.as_ref()?.value(&Key::from(key)).as_ref().map(self.encode),
+        }
+    }
+
+    fn put(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let before = self.changes.insert(key.to_vec(), value.map(<[u8]>::to_vec));
+        if let Some(journal) = &mut self.journal {
+            journal.push((key.to_vec(), before));
+        }
+    }
+
+    /// Shows what was changed: everybody has the rest.
+    fn scan(&self, after: Option<&[u8]>, bytes: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> bool {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut shown = 0;
+        for (key, value) in self.changes.range::<[u8], _>((from, Bound::Unbounded)) {
+            if shown > bytes {
+                return true;
+            }
+            if let Some(value) = value {
+                each(key, value);
+                shown += key.len() + value.len();
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use serried_model::Value;
+
+    #[test]
+    fn a_crash_undoes_the_latest_changes_and_nothing_that_was_durable() {
+        let initial = Initial::new(|key| (key.len() == 1).then(|| Value::from("initial")));
+        for seed in 0..20 {
+            let encode = |value: &Value| value.as_bytes().to_vec();
+            let mut store = SimulatedStore::new(Some(initial.clone()), encode, true);
+            store.put(b"a", Some(b"1"));
+            store.persist();
+            for value in [b"2", b"3", b"4"] {
+                store.put(b"a", Some(value));
+                store.put(b"b", Some(value));
+            }
+            store.crash(&mut Random::seed_from_u64(seed));
+            let a = store.get(b"a").unwrap();
+            let b = store.get(b"b").unwrap();
+            let expected: &[u8] = if a == b"1" { b"initial" } else { &a };
+            assert!(
+                b == expected || b[0] + 1 == a[0] || a == b"2" && b == b"initial",
+                "{a:?} {b:?}"
+            );
+            assert_eq!(store.get(b"none"), None);
+        }
+    }
+}
