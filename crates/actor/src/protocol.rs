@@ -43,6 +43,11 @@ pub trait Recover: Actor {
     /// they were appended, from where the log was trimmed; nothing can be sent from here.
     fn replay(&mut self, record: Self::Record, store: &mut dyn Store);
 
+    /// The node has started for the first time, in the place of one whose disk was lost. It must break
+    /// no promise that the other made, which it does not know: it takes part in nothing in which the
+    /// other may have. [`Actor::on_start`] follows.
+    fn rejoin(&mut self, cx: &mut Context<'_, Self>);
+
     /// How a value that is there before the first transaction lies in the store.
     fn stored(value: &Value) -> Vec<u8> {
         value.as_bytes().to_vec()

@@ -19,7 +19,8 @@ pub trait Store: Send {
     fn put(&mut self, key: &[u8], value: Option<&[u8]>);
 
     /// Shows the entries after `after` in the order of their keys, as many as add up to `bytes`, and
-    /// one at least; whether there are more.
+    /// one at least; whether there are more. A store over something that it can't enumerate shows what
+    /// was removed from that with an empty value.
     fn scan(&self, after: Option<&[u8]>, bytes: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> bool;
 }
 

@@ -42,6 +42,21 @@ pub enum Operation {
     },
     /// Give the attempt up: none of its writes may take effect.
     Rollback,
+    /// Not part of a transaction: find out how the transaction `version` ended, and end it if nobody
+    /// does. The answer is an [`Output::Outcome`]: Committed, Aborted without conflicts, or Forgotten.
+    Inquire {
+        /// The transaction.
+        version: Version,
+    },
+    /// Not part of a transaction: read what `key` held when everything below `at` had committed. The
+    /// answer is an [`Output::Value`] and an [`Output::Outcome`], or the latter alone: Forgotten if that
+    /// is no longer kept.
+    GetAt {
+        /// The key to read.
+        key: Key,
+        /// The end of the past that is read.
+        at: Version,
+    },
 }
 
 /// A read, and which of its answers a run has used.
@@ -90,4 +105,14 @@ pub enum Outcome {
         /// rollback.
         conflicts: Vec<Key>,
     },
+    /// Others have ended it, and it took effect as an earlier run than the session's last had it. Its
+    /// version tells what it did.
+    Unknown,
+    /// It did not and never will take effect: the clock of its coordinator is off.
+    ClockSkew {
+        /// By how much the clock is ahead of a replica's, in microseconds; negative if it is behind.
+        ahead_us: i64,
+    },
+    /// What was asked for is too long ago to be known.
+    Forgotten,
 }

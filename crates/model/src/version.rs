@@ -24,6 +24,11 @@ pub struct Version {
 impl Version {
     /// The version of what every key holds before its first write. No transaction has it.
     pub const INITIAL: Version = Version { timestamp_us: 0, coordinator: NodeId(0) };
+
+    /// The least version of this time: all that are earlier are below it, and no others.
+    pub fn at(timestamp_us: u64) -> Version {
+        Version { timestamp_us, coordinator: NodeId(0) }
+    }
 }
 
 /// `timestamp_us.coordinator`, as it stands in histories.

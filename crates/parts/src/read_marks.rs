@@ -27,6 +27,16 @@ impl ReadMarks {
         }
     }
 
+    /// Forgets the reads that can't miss a write at `version` or above.
+    pub fn forget_before(&mut self, version: Version) {
+        self.marks.retain(|(_, reader)| *reader > version);
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.marks.is_empty()
+    }
+
     /// Whether a committed read would have missed a write at `version`.
     pub fn would_miss(&self, version: Version) -> bool {
         let after = near_the_end(&self.marks, |(found, _)| *found < version);
@@ -51,5 +61,11 @@ mod tests {
         marks.record(version(10), version(15));
         let missed = [4, 5, 7, 10, 11, 15, 19, 20, 21].map(|at| marks.would_miss(version(at)));
         assert_eq!(missed, [true, false, false, false, true, true, true, false, false]);
+        marks.forget_before(version(19));
+        assert!(
+            !marks.is_empty() && marks.would_miss(version(19)) && !marks.would_miss(version(4))
+        );
+        marks.forget_before(version(20));
+        assert!(marks.is_empty());
     }
 }

@@ -66,6 +66,30 @@ impl Versions {
         true
     }
 
+    /// Those below `version`, in ascending order.
+    pub fn before(&self, version: Version) -> &[Committed] {
+        &self.ascending[..self.position(version)]
+    }
+
+    /// Forgets all that are below `version` but the latest of these.
+    pub fn forget_before(&mut self, version: Version) {
+        let position = self.position(version);
+        if position > 1 {
+            self.ascending.drain(..position - 1);
+        }
+    }
+
+    /// Forgets all that are below `version`.
+    pub fn forget_all_before(&mut self, version: Version) {
+        let position = self.position(version);
+        self.ascending.drain(..position);
+    }
+
+    /// Forgets the one that the transaction `version` wrote.
+    pub fn forget(&mut self, version: Version) {
+        self.ascending.retain(|committed| committed.id.version != version);
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.ascending.len()
@@ -117,6 +141,22 @@ mod tests {
         assert_eq!(found(9), Some(version(5)));
         assert_eq!(found(99), Some(version(9)));
         assert!(versions.get(version(5)).is_some() && versions.get(version(6)).is_none());
+    }
+
+    #[test]
+    fn of_what_is_forgotten_the_latest_stays() {
+        let mut versions = Versions::default();
+        for timestamp in [2, 5, 9] {
+            let id = WriteId { version: version(timestamp), tag: 0 };
+            versions.insert(Committed { id, value: None });
+        }
+        versions.forget_before(version(2));
+        assert_eq!((versions.len(), versions.before(version(5)).len()), (3, 1));
+        versions.forget_before(version(9));
+        let left: Vec<_> = versions.before(version(99)).iter().map(|c| c.id.version).collect();
+        assert_eq!(left, [version(5), version(9)]);
+        versions.forget(version(9));
+        assert_eq!(versions.latest().unwrap().id.version, version(5));
     }
 
     #[test]

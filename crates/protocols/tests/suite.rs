@@ -352,12 +352,13 @@ macro_rules! broken {
             type Coordinator = Coordinator;
             type Replica = Replica;
 
-            fn coordinator(group: Group, _: &Settings) -> Coordinator {
-                Coordinator::new(group, Options::default())
+            fn coordinator(group: Group, settings: &Settings) -> Coordinator {
+                Coordinator::new(group, settings, Options::default())
             }
 
-            fn replica(_: NodeId, group: Group, _: &Settings) -> Replica {
-                Replica::new(group, Options { checks: $checks, ..Options::default() })
+            fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica {
+                let options = Options { checks: $checks, ..Options::default() };
+                Replica::new(id, group, settings, options)
             }
         }
     };

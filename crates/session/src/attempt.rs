@@ -30,6 +30,8 @@ struct State {
     /// Keys written since the coordinator was last told.
     unannounced: Vec<Key>,
     signals: Signals,
+    /// What was found that no run had asked for: the answer to a question.
+    unasked: Option<Found>,
     waker: Option<Waker>,
     requested_in_re_executions: u32,
 }
@@ -121,6 +123,13 @@ impl Attempt {
             none => *none = Some(waker.clone()),
         }
         (!state.signals.is_empty()).then(|| core::mem::take(&mut state.signals))
+    }
+
+    /// The value that was delivered without a program that had asked for it.
+    pub(crate) fn answer(&self) -> Option<Value> {
+        let state = self.lock();
+        let found = state.unasked.as_ref().and_then(|found| found.value.clone());
+        found
     }
 
     /// Forgets what the current run did, and begins another.
@@ -298,7 +307,11 @@ impl Attempt {
 impl State {
     /// Takes a read's new content in; whether the session has to look at it.
     fn learn(&mut self, new: ReadValue) -> bool {
-        let Some(read) = self.reads.get_mut(&new.key) else { return false };
+        let Some(read) = self.reads.get_mut(&new.key) else {
+            let ReadValue { version, value, stamp, .. } = new;
+            self.unasked = Some(Found { version, value, stamp });
+            return false;
+        };
         for waker in read.wakers.drain(..) {
             waker.wake();
         }

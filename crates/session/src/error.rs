@@ -39,16 +39,32 @@ pub enum Error {
         /// What was missing.
         waiting_for: String,
     },
-    /// Too few replicas answered while the transaction was being committed: it may have taken effect,
-    /// or may yet. Its version identifies it.
+    /// It is not known how the transaction ended: too few replicas answered while it was being
+    /// committed, or others ended it while its program was running again. It may have taken effect, or
+    /// may yet; its version identifies it, and [`crate::Keyspace::outcome`] tells.
     #[error(
-        "transaction {txn} was being committed when its deadline of {deadline:?} passed: it may or may not take effect"
+        "transaction {txn} was being committed, and within {deadline:?} it was not known how it ends: it may or may not take effect; ask for its outcome"
     )]
     Unknown {
         /// The transaction's version.
         txn: Version,
         /// The deadline that was set.
         deadline: Duration,
+    },
+    /// The client's clock is off by more than the keyspace allows. Nothing took effect; have the clock
+    /// synchronised.
+    #[error("this client's clock is {} s {} the nodes' clocks: synchronise it", seconds(.ahead_us), if *.ahead_us < 0 { "behind" } else { "ahead of" })]
+    ClockSkew {
+        /// By how much it is ahead, in microseconds; negative if it is behind.
+        ahead_us: i64,
+    },
+    /// What was asked for lies further back than is kept.
+    #[error("what `{key}` held at {at} is no longer kept: raise `history_ms` to read further back")]
+    Forgotten {
+        /// The key.
+        key: Key,
+        /// The version at which it was to be read.
+        at: Version,
     },
     /// Something was over its limit; nothing was sent.
     #[error(transparent)]
@@ -63,6 +79,11 @@ impl Error {
             _ => None,
         }
     }
+}
+
+fn seconds(us: &i64) -> String {
+    let ms = us.unsigned_abs() / 1000;
+    format!("{}.{:03}", ms / 1000, ms % 1000)
 }
 
 fn list(keys: &[Key]) -> String {

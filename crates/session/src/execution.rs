@@ -174,6 +174,11 @@ impl<'a, P: Program> Execution<'a, P> {
                 panic!("transaction {:?} committed unasked", self.attempt.version())
             }
             (Outcome::Aborted { conflicts }, _) => Ended::Aborted(conflicts),
+            (Outcome::ClockSkew { ahead_us }, _) => Ended::Failed(Error::ClockSkew { ahead_us }),
+            (Outcome::Unknown | Outcome::Forgotten, _) => {
+                let txn = self.attempt.version().expect("an attempt that ended had begun");
+                Ended::Failed(Error::Unknown { txn, deadline: self.keyspace.options.deadline })
+            }
         }
     }
 

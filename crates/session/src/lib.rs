@@ -20,6 +20,7 @@ mod keyspace;
 mod options;
 mod port;
 mod program;
+mod question;
 mod switchboard;
 #[cfg(test)]
 mod tests;
@@ -33,5 +34,6 @@ pub use execution::{Committed, Footprint};
 pub use keyspace::{Keyspace, Transacting};
 pub use options::{Backoff, TransactOptions};
 pub use port::{Alarm, Port};
+pub use question::Ending;
 pub use switchboard::{Full, Switchboard};
 pub use transaction::{Get, GetMany, Transaction};

@@ -100,6 +100,8 @@ impl Actor for Replica {
 }
 
 impl Recover for Replica {
+    fn rejoin(&mut self, _: &mut Context<'_, Self>) {}
+
     fn replay(&mut self, (): (), _: &mut dyn Store) {}
 }
 

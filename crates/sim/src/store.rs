@@ -66,7 +66,8 @@ impl Store for SimulatedStore {
         }
     }
 
-    /// Shows what was changed: everybody has the rest.
+    /// Shows what was changed, and of what was there before the run what was removed: everybody has the
+    /// rest.
     fn scan(&self, after: Option<&[u8]>, bytes: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> bool {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut shown = 0;
@@ -74,8 +75,9 @@ impl Store for SimulatedStore {
             if shown > bytes {
                 return true;
             }
-            if let Some(value) = value {
-                each(key, value);
+            let removed = || self.initial.as_ref()?.value(&Key::from(&key[..])).map(|_| Vec::new());
+            if let Some(value) = value.clone().or_else(removed) {
+                each(key, &value);
                 shown += key.len() + value.len();
             }
         }

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serried_model::{Key, Value, Version};
+use serried_model::{Key, NodeId, Value, Version};
 use serried_parts::WriteId;
+use smallvec::SmallVec;
+
+use super::digest::Digest;
 
 /// A message. `version` is always that of the transaction concerned.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -71,8 +74,8 @@ pub enum Message {
         version: Version,
         /// The execution.
         eid: u32,
-        /// The view in which it is proposed; 0 for the transaction's own coordinator.
-        view: u32,
+        /// The view in which it is proposed.
+        view: View,
         /// What is proposed.
         decision: Proposal,
     },
@@ -83,7 +86,7 @@ pub enum Message {
         /// The execution.
         eid: u32,
         /// The replica's view.
-        view: u32,
+        view: View,
     },
     /// Coordinator to all replicas: this is decided, durably.
     Decide {
@@ -102,11 +105,260 @@ pub enum Message {
         /// The transactions.
         versions: Vec<Version>,
     },
+    /// Replica to coordinator: it does not take part in this transaction, or does not any more.
+    Refused {
+        /// The transaction.
+        version: Version,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// Anybody to a replica: find out how this transaction ended, or end it.
+    Inquire {
+        /// The transaction.
+        version: Version,
+    },
+    /// The answer to an `Inquire`; unasked to a coordinator whose transaction others have ended.
+    Settled {
+        /// The transaction.
+        version: Version,
+        /// How it ended.
+        settlement: Settlement,
+    },
+    /// Recoverer to the replicas of a partition: enter this view, and say what you know of the
+    /// transaction (000 §4.3).
+    PaxosPrepare {
+        /// The transaction.
+        version: Version,
+        /// The view.
+        view: View,
+    },
+    /// The replica is in this view; if it is the one asked for, what it knows.
+    PaxosPrepareReply {
+        /// The transaction.
+        version: Version,
+        /// The replica's view.
+        view: View,
+        /// What it knows; none if it is in a later view.
+        known: Option<Box<Known>>,
+    },
+    /// Replica to a truncation coordinator: it votes on no transaction below `upto` any more, and this
+    /// is what it has of them (001 §3.3.4, steps 2 and 7).
+    Truncate {
+        /// The truncation, in microseconds of version time.
+        upto: u64,
+        /// The replica's view of it.
+        view: View,
+        /// What it has.
+        snapshot: Snapshot,
+    },
+    /// Truncation coordinator to the replicas: enter this view of the truncation (step 7).
+    TruncationPaxosPrepare {
+        /// The truncation.
+        upto: u64,
+        /// The view.
+        view: View,
+    },
+    /// Truncation coordinator to the replicas: exactly this has committed below `upto` (step 3).
+    ProposeMerge {
+        /// The truncation.
+        upto: u64,
+        /// The view in which it is proposed.
+        view: View,
+        /// All that has committed below `upto`, ever.
+        merged: Digest,
+    },
+    /// The replica is in this view of the truncation; if it is the one proposed in, it has accepted
+    /// (step 4).
+    ProposeMergeReply {
+        /// The truncation.
+        upto: u64,
+        /// The replica's view.
+        view: View,
+    },
+    /// This is durable (step 5). Also the answer to whoever is behind.
+    TruncationFinished {
+        /// The truncation.
+        upto: u64,
+        /// All that has committed below it.
+        merged: Digest,
+    },
+    /// Replica to the replicas of other partitions on its machine: everything below is settled here.
+    Watermark {
+        /// The truncation.
+        upto: u64,
+    },
+    /// Replica to one of its group: which transactions at or above `since` have committed?
+    GetCommitted {
+        /// The first.
+        since: Version,
+    },
+    /// The answer, in several messages if they are many.
+    Committed {
+        /// The first that was asked for; above it, these are all up to the last.
+        since: Version,
+        /// The transactions.
+        versions: Vec<Version>,
+        /// Whether there are more.
+        more: bool,
+        /// Whether the answering replica remembers that far back. If not, there is nothing in the list.
+        reaches: bool,
+    },
+    /// Replica to one of its group: what did these transactions write?
+    Fetch {
+        /// The transactions.
+        versions: Vec<Version>,
+    },
+    /// The answer: executions that have committed, without their reads. A write that was overwritten
+    /// and forgotten since is not in it.
+    Fetched {
+        /// Transaction, execution, contents.
+        executions: Vec<(Version, u32, Arc<Contents>)>,
+    },
+    /// Replica to one of its group: what lies in your store after this key and changed since?
+    Scan {
+        /// The last key of the previous answer.
+        after: Option<Key>,
+        /// Only keys that were written at or above this, in microseconds of version time.
+        since: u64,
+    },
+    /// The answer: keys with their versions.
+    Scanned {
+        /// What was asked for.
+        after: Option<Key>,
+        /// What was asked for.
+        since: u64,
+        /// Each key, and what lies in the store for it; nothing if that has not changed since.
+        entries: Vec<(Key, Option<Vec<u8>>)>,
+        /// From which key on to ask for more, if there is more.
+        next: Option<Key>,
+        /// The store holds all that has committed below this, in microseconds of version time.
+        watermark: u64,
+        /// The digest of that.
+        digest: Digest,
+    },
+    /// Coordinator to a replica: read `key` as it was at `at`, which is in the past.
+    GetAt {
+        /// Tells the coordinator's requests apart.
+        request: u64,
+        /// What to read.
+        key: Key,
+        /// All versions below are in it, and no others.
+        at: Version,
+    },
+    /// The answer to a `GetAt`.
+    GetAtReply {
+        /// Which request.
+        request: u64,
+        /// What was found.
+        found: Past,
+    },
 }
 
-/// What an execution read and what it writes, one entry per key.
+/// What was found in the past.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Past {
+    /// This write, and its value.
+    Value(WriteId, Option<Value>),
+    /// Not everything before then has been settled; ask again.
+    NotSettled,
+    /// That is no longer kept.
+    Forgotten,
+}
+
+/// Who may propose a decision on a transaction: its own coordinator first, and recoverers in later
+/// views, each in views of its own.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
+pub struct View {
+    /// Counts up.
+    pub round: u32,
+    /// Whose view it is; of no meaning in round 0.
+    pub recoverer: NodeId,
+}
+
+impl View {
+    /// The view of a transaction's own coordinator.
+    pub const OWN: View = View { round: 0, recoverer: NodeId(0) };
+
+    /// The next view of `recoverer`.
+    pub fn next(self, recoverer: NodeId) -> View {
+        View { round: self.round + 1, recoverer }
+    }
+}
+
+/// Why a replica takes no part in a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Refusal {
+    /// Somebody else is deciding on it.
+    Superseded,
+    /// It is too old: what was there at its time is being forgotten.
+    Truncated {
+        /// The replica's clock, in microseconds.
+        clock_us: u64,
+    },
+    /// Its version is ahead of the replica's clock by more than clocks may differ.
+    Ahead {
+        /// The replica's clock, in microseconds.
+        clock_us: u64,
+    },
+}
+
+/// How a transaction ended, as a replica knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Settlement {
+    /// As this execution.
+    Committed {
+        /// The execution.
+        eid: u32,
+    },
+    /// It did nothing and never will, in this replica's partition at least.
+    Aborted,
+    /// It was so long ago that nobody knows.
+    Forgotten,
+}
+
+/// What a replica knows of a transaction.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Known {
+    /// How it ended.
+    pub settlement: Option<Settlement>,
+    /// The decision that it has accepted.
+    pub accepted: Option<Accepted>,
+    /// Executions before this one are abandoned.
+    pub abandoned_before: u32,
+    /// The latest execution that it was asked to vote on, and its vote, if it has voted.
+    pub execution: Option<(u32, Option<Vote>, Arc<Contents>)>,
+}
+
+/// An accepted decision.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Accepted {
+    /// In which view.
+    pub view: View,
+    /// On which execution, and for `Abandon` on all before it too.
+    pub eid: u32,
+    /// What.
+    pub decision: Proposal,
+}
+
+/// What a replica has below a truncation.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// All that has committed, ever.
+    pub committed: Digest,
+    /// What may commit yet.
+    pub undecided: Vec<Version>,
+    /// The merge that it has accepted, and in which view.
+    pub accepted: Option<(View, Digest)>,
+}
+
+/// What an execution read and what it writes, one entry per key, in one partition.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Contents {
+    /// The partitions that the execution reads and writes in, the transaction's home first. Each has
+    /// its own contents.
+    pub participants: SmallVec<[u16; 4]>,
     /// The reads.
     pub reads: Vec<Read>,
     /// The writes.
@@ -148,7 +400,7 @@ pub enum Vote {
 }
 
 /// What a coordinator proposes for an execution in the Finalize phase.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Proposal {
     /// Commit it, and with it the transaction.
     Commit,
@@ -192,22 +444,62 @@ pub enum Record {
         /// The vote.
         vote: Vote,
     },
+    /// The view that it entered for a transaction.
+    Promised {
+        /// The transaction.
+        version: Version,
+        /// The view.
+        view: View,
+    },
     /// A decision that it accepted.
     Accepted {
         /// The transaction.
         version: Version,
-        /// The execution.
-        eid: u32,
-        /// The view in which it was proposed.
-        view: u32,
-        /// What was proposed.
-        decision: Proposal,
+        /// What it accepted.
+        accepted: Accepted,
     },
-    /// A transaction's decision; `contents` if it is to commit.
-    Decided {
+    /// A transaction has committed.
+    Committed {
         /// The transaction.
         version: Version,
-        /// The contents of the execution that commits; none for an abort.
+        /// The execution that commits.
+        eid: u32,
+        /// Its contents, if they are not those of the last vote on it.
         contents: Option<Arc<Contents>>,
+    },
+    /// A transaction has aborted.
+    Aborted {
+        /// The transaction.
+        version: Version,
+    },
+    /// It votes on nothing below any more.
+    Stopped {
+        /// The truncation.
+        upto: u64,
+    },
+    /// The view that it entered for a truncation, and the merge that it accepted last.
+    Merging {
+        /// The truncation.
+        upto: u64,
+        /// The view.
+        view: View,
+        /// What it accepted, and in which view.
+        accepted: Option<(View, Digest)>,
+    },
+    /// Everything below is settled.
+    Truncated {
+        /// The truncation.
+        upto: u64,
+        /// How far back it remembers how transactions ended.
+        horizon: u64,
+        /// What has committed below.
+        digest: Digest,
+        /// Whether that was copied from another replica, and not carried out here.
+        copied: bool,
+    },
+    /// It takes part in nothing below: it replaces a replica whose disk was lost.
+    Floor {
+        /// In microseconds of version time.
+        floor: u64,
     },
 }

@@ -65,7 +65,7 @@
 //! and views, which replicas check, are all 0.
 
 mod coordinator;
-mod key_record;
+mod digest;
 mod message;
 mod replica;
 #[cfg(test)]
@@ -73,7 +73,11 @@ mod tests;
 mod votes;
 
 pub use coordinator::Coordinator;
-pub use message::{Contents, Decision, Message, Proposal, Read, Record, TaggedWrite, Vote};
+pub use digest::Digest;
+pub use message::{
+    Accepted, Contents, Decision, Known, Message, Past, Proposal, Read, Record, Refusal,
+    Settlement, Snapshot, TaggedWrite, View, Vote,
+};
 pub use replica::Replica;
 
 use serried_actor::{Group, Protocol, Settings};
@@ -89,6 +93,21 @@ pub struct Options {
     pub provisional_votes: bool,
     /// Which checks a replica makes. All of them, but in tests that show what each is for.
     pub checks: Checks,
+    /// What a replica does wrong: nothing, but in tests that show that it would be noticed.
+    pub mutation: Option<Mutation>,
+}
+
+/// Something to be done wrong on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mutation {
+    /// Votes are sent before they are durable.
+    VotesBeforeDurable,
+    /// A recoverer does not mind what was accepted in Finalize.
+    RecoveryIgnoresFinalize,
+    /// A truncation takes only what was accepted in Finalize for pending, not what was voted on.
+    TruncationIgnoresVotes,
+    /// A Prepare is voted on even when a recoverer has asked about the transaction, or ended it.
+    LatePrepare,
 }
 
 /// The checks of the serializability validation (000 §4.2, "Prepare").
@@ -110,7 +129,7 @@ impl Checks {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { re_execution: true, provisional_votes: true, checks: Checks::ALL }
+        Options { re_execution: true, provisional_votes: true, checks: Checks::ALL, mutation: None }
     }
 }
 
@@ -127,11 +146,11 @@ impl Protocol for Morty {
     type Coordinator = Coordinator;
     type Replica = Replica;
 
-    fn coordinator(group: Group, _: &Settings) -> Coordinator {
-        Coordinator::new(group, Options::default())
+    fn coordinator(group: Group, settings: &Settings) -> Coordinator {
+        Coordinator::new(group, settings, Options::default())
     }
 
-    fn replica(_: NodeId, group: Group, _: &Settings) -> Replica {
-        Replica::new(group, Options::default())
+    fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica {
+        Replica::new(id, group, settings, Options::default())
     }
 }

@@ -6,16 +6,16 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serried_actor::{
     Actor, ClockInterval, Context, Coordinate, Durable, Effect, Group, MemoryStore, NodeSet,
-    Random, Recover, Timestamp,
+    Random, Recover, Settings, Timestamp,
 };
 use serried_model::{
     Key, NodeId, Operation, Outcome, Output, ReadStamp, TxnId, Value, Version, Write,
 };
 
+use super::Options;
 use super::coordinator::{Coordinator, REWINDS_AT_ONCE, Timer};
-use super::message::{Decision, Message, Proposal, Record, Vote};
+use super::message::{Decision, Message, Proposal, Record, View, Vote};
 use super::replica::Replica;
-use super::{Checks, Options};
 
 type Envelope = (NodeId, NodeId, Message);
 
@@ -36,6 +36,10 @@ struct Net {
     now: u64,
 }
 
+fn replica(group: &Group, member: usize, options: Options) -> Replica {
+    Replica::new(NodeId::replica(0, member), group.clone(), &Settings::default(), options)
+}
+
 fn coordinator_id(client: u64) -> NodeId {
     NodeId(NodeId::FIRST_COORDINATOR + client)
 }
@@ -44,9 +48,9 @@ impl Net {
     fn new(options: Options, clients: usize) -> Net {
         let group = Group::new(3, Duration::from_millis(1));
         Net {
-            replicas: (0..3).map(|_| Replica::new(group.clone(), options)).collect(),
+            replicas: (0..3).map(|member| replica(&group, member, options)).collect(),
             coordinators: (0..clients)
-                .map(|_| (Coordinator::new(group.clone(), options), vec![]))
+                .map(|_| (Coordinator::new(group.clone(), &Settings::default(), options), vec![]))
                 .collect(),
             network: VecDeque::new(),
             held: NodeSet::EMPTY,
@@ -139,7 +143,10 @@ impl Net {
         self.replicas[to.0 as usize].on_message(from, message, &mut cx);
         for effect in effects {
             match effect {
-                Effect::Send { to: next, message } => self.network.push_back((to, next, message)),
+                Effect::Send { to: next, message }
+                | Effect::SendBeforeDurable { to: next, message } => {
+                    self.network.push_back((to, next, message));
+                }
                 Effect::Append(record) => self.logs[to.0 as usize].push(record),
                 _ => {}
             }
@@ -210,6 +217,7 @@ impl Net {
             Output::Outcome(Outcome::Aborted { conflicts }) => {
                 Some(format!("aborted over {conflicts:?}"))
             }
+            Output::Outcome(outcome) => Some(format!("{outcome:?}")),
         });
         lines.collect()
     }
@@ -238,6 +246,7 @@ fn name(message: &Message) -> String {
         Message::FinalizeReply { eid, .. } => format!("FinalizeReply {eid}"),
         Message::Decide { eid, decision, .. } => format!("Decide {eid} {decision:?}"),
         Message::Acknowledge { .. } => "Acknowledge".to_string(),
+        other => format!("{other:?}"),
     }
 }
 
@@ -246,7 +255,7 @@ fn morty(clients: usize) -> Net {
 }
 
 fn mvtso(clients: usize) -> Net {
-    let options = Options { re_execution: false, provisional_votes: false, checks: Checks::ALL };
+    let options = Options { re_execution: false, provisional_votes: false, ..Options::default() };
     Net::new(options, clients)
 }
 
@@ -509,7 +518,8 @@ fn late_and_repeated_messages_of_a_decided_transaction_leave_nothing_behind() {
     for message in late {
         net.deliver((from, NodeId(0), message));
     }
-    let finalize = Message::Finalize { version, eid: 0, view: 0, decision: Proposal::Abandon };
+    let finalize =
+        Message::Finalize { version, eid: 0, view: View::OWN, decision: Proposal::Abandon };
     net.deliver((from, NodeId(0), finalize));
     assert!(net.replicas[0].record(&key).is_none());
     assert_eq!(net.replicas[0].undecided(), 0);
@@ -591,7 +601,7 @@ fn a_replica_answers_after_a_restart_as_it_answered_before() {
     // It has voted provisionally on the second, which has read from the first.
     let log = core::mem::take(&mut net.logs[0]);
     let group = Group::new(3, Duration::from_millis(1));
-    let mut restarted = Replica::new(group, Options::default());
+    let mut restarted = replica(&group, 0, Options::default());
     for record in log {
         restarted.replay(record, &mut net.stores[0]);
     }

@@ -11,7 +11,7 @@ use serried_model::{Guarantee, NodeId};
 use crate::morty::{Checks, Coordinator, Message, Options, Replica};
 
 const OPTIONS: Options =
-    Options { re_execution: false, provisional_votes: false, checks: Checks::ALL };
+    Options { re_execution: false, provisional_votes: false, checks: Checks::ALL, mutation: None };
 
 /// The protocol.
 #[derive(Debug)]
@@ -26,11 +26,11 @@ impl Protocol for Mvtso {
     type Coordinator = Coordinator;
     type Replica = Replica;
 
-    fn coordinator(group: Group, _: &Settings) -> Coordinator {
-        Coordinator::new(group, OPTIONS)
+    fn coordinator(group: Group, settings: &Settings) -> Coordinator {
+        Coordinator::new(group, settings, OPTIONS)
     }
 
-    fn replica(_: NodeId, group: Group, _: &Settings) -> Replica {
-        Replica::new(group, OPTIONS)
+    fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica {
+        Replica::new(id, group, settings, OPTIONS)
     }
 }

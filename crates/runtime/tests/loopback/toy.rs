@@ -185,5 +185,7 @@ impl Actor for Replica {
 }
 
 impl Recover for Replica {
+    fn rejoin(&mut self, _: &mut Context<'_, Self>) {}
+
     fn replay(&mut self, _: u8, _: &mut dyn Store) {}
 }

@@ -225,6 +225,8 @@ impl Actor for Replica {
 }
 
 impl Recover for Replica {
+    fn rejoin(&mut self, _: &mut Context<'_, Self>) {}
+
     fn replay(&mut self, (version, writes): Self::Record, _: &mut dyn Store) {
         self.apply(version, &writes);
         self.replayed += 1;
@@ -292,6 +294,8 @@ impl Actor for Sink {
 }
 
 impl Recover for Sink {
+    fn rejoin(&mut self, _: &mut Context<'_, Self>) {}
+
     fn replay(&mut self, (): (), _: &mut dyn Store) {}
 }
 
@@ -347,5 +351,7 @@ impl Actor for Bell {
 }
 
 impl Recover for Bell {
+    fn rejoin(&mut self, _: &mut Context<'_, Self>) {}
+
     fn replay(&mut self, (): (), _: &mut dyn Store) {}
 }

@@ -5,19 +5,26 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Timestamp};
+use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Settings, Timestamp};
 use serried_model::{
     Key, NodeId, Operation, Outcome, Output, ReadStamp, ReadValue, TxnId, Value, Version, Write,
 };
 use serried_parts::{Map, VersionClock, WriteId};
 use smallvec::SmallVec;
 
+use self::attempt::Attempt;
+use self::questions::Question;
 use super::Options;
-use super::message::{Contents, Decision, Message, Proposal, Read, TaggedWrite, Vote};
-use super::votes::{Tally, Votes};
+use super::message::{
+    Contents, Decision, Message, Proposal, Read, Refusal, Settlement, TaggedWrite, View, Vote,
+};
+use super::votes::Tally;
+
+mod attempt;
+mod questions;
 
 /// The view in which a transaction's own coordinator proposes.
-const OWN_VIEW: u32 = 0;
+const OWN_VIEW: View = View::OWN;
 /// A missing vote is waited for at least so long before a commit goes the slow way.
 const FAST_PATH_AT_LEAST: Duration = Duration::from_millis(2);
 /// Requests are repeated no less often than this.
@@ -51,6 +58,9 @@ pub struct Coordinator {
     unacknowledged: BTreeMap<Version, Decided>,
     repeat_set: bool,
     orphans: BTreeSet<Version>,
+    questions: BTreeMap<TxnId, Question>,
+    /// By how much the clocks of this coordinator and of a replica may differ, in microseconds.
+    clock_bound_us: u64,
 }
 
 /// A transaction that is not decided.
@@ -64,9 +74,14 @@ struct Transaction {
     next_tag: u32,
     /// The next execution to be prepared.
     next_eid: u32,
+    /// The partition that chooses which of its executions may commit: the first key's of the first
+    /// execution that is prepared. It takes part in all of them.
+    home: Option<u16>,
     /// Replicas that have been sent something.
-    touched: NodeSet,
+    touched: Touched,
     phase: Phase,
+    /// Somebody else is deciding on it, and is asked how.
+    superseded: bool,
     /// How often its session was told that a read had changed, and when it was last.
     rewinds: u32,
     rewound_at: Timestamp,
@@ -100,37 +115,25 @@ enum Phase {
     Abandoned(Attempt),
 }
 
-/// An execution in the commit protocol.
-#[derive(Debug)]
-struct Attempt {
-    eid: u32,
-    contents: Arc<Contents>,
-    votes: Votes,
-    /// The replicas that have accepted the decision proposed in Finalize.
-    accepted: NodeSet,
-    /// The replicas that have accepted to abandon all earlier executions.
-    abandoned: NodeSet,
-    conflicts: SmallVec<[Key; 1]>,
-    /// The replicas have been told to abandon it.
-    told: bool,
-    /// How often it may be prepared again if it is voted down tentatively.
-    retries_left: u32,
-    prepared_at: Timestamp,
-    /// How long it took until a majority had voted, if only provisionally.
-    majority_after: Option<Duration>,
-    /// Missing votes are being waited for.
-    waits: bool,
-}
+/// Replicas of one or a few partitions.
+type Touched = SmallVec<[(u16, NodeSet); 1]>;
 
 /// A decision that some replicas have not acknowledged.
 #[derive(Debug)]
 struct Decided {
     eid: u32,
-    decision: Decision,
-    contents: Option<Arc<Contents>>,
-    missing: NodeSet,
+    /// What each partition is told, and who has not acknowledged it.
+    parts: SmallVec<[DecidedPart; 1]>,
     repeat_at: Timestamp,
     repeated: u32,
+}
+
+#[derive(Debug)]
+struct DecidedPart {
+    partition: u16,
+    /// What commits there; none if nothing does.
+    contents: Option<Arc<Contents>>,
+    missing: NodeSet,
 }
 
 /// What a coordinator does by the clock.
@@ -144,13 +147,15 @@ pub enum Timer {
     FastPath(Version),
     /// Repeat decisions that were not acknowledged.
     RepeatDecisions,
+    /// Ask a question again.
+    Ask(TxnId),
 }
 
 type Cx<'a> = Context<'a, Coordinator>;
 
 impl Coordinator {
     /// A coordinator for a client of `group`.
-    pub fn new(group: Group, options: Options) -> Coordinator {
+    pub fn new(group: Group, settings: &Settings, options: Options) -> Coordinator {
         Coordinator {
             group,
             options,
@@ -161,6 +166,15 @@ impl Coordinator {
             unacknowledged: BTreeMap::new(),
             repeat_set: false,
             orphans: BTreeSet::new(),
+            questions: BTreeMap::new(),
+            clock_bound_us: settings.clock_bound_ms * 1000,
+        }
+    }
+
+    /// The nearest replica answers, and is asked again first.
+    fn heard_of(&mut self, replica: NodeId) {
+        if replica.member() == self.group.choice(0, 0).member() {
+            self.preferred = 0;
         }
     }
 
@@ -173,8 +187,10 @@ impl Coordinator {
             writes: BTreeMap::new(),
             next_tag: 1,
             next_eid: 0,
-            touched: NodeSet::EMPTY,
+            home: None,
+            touched: Touched::new(),
             phase: Phase::Executing,
+            superseded: false,
             rewinds: 0,
             rewound_at: Timestamp::default(),
             repeat_at: cx.now() + patience,
@@ -187,13 +203,14 @@ impl Coordinator {
     }
 
     fn on_get(&mut self, version: Version, key: Key, cx: &mut Cx) {
-        let (nearest, asked) = (self.group.choice(0, self.preferred), self.preferred + 1);
+        let nearest = self.group.choice(self.group.partition_of(&key), self.preferred);
+        let asked = self.preferred + 1;
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let Entry::Vacant(read) = transaction.reads.entry(key.clone()) else {
             return; // Asked for by an earlier run; its answer is on the way.
         };
         read.insert(ReadState { found: None, stamp: 0, held: None, asked });
-        transaction.touched.insert(nearest);
+        transaction.touch(nearest);
         cx.send(nearest, Message::Get { version, key });
         transaction.abandon_while_running(version, &self.group, cx);
     }
@@ -203,9 +220,10 @@ impl Coordinator {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let (tag, changed) = transaction.tag(&write);
         if changed {
-            transaction.touched = all;
             let Write { key, value } = write;
-            cx.broadcast(0, all, Message::Put { version, key, tag, value });
+            let partition = self.group.partition_of(&key);
+            transaction.touch_all(partition, all);
+            cx.broadcast(partition, all, Message::Put { version, key, tag, value });
         }
     }
 
@@ -238,41 +256,35 @@ impl Coordinator {
             let write = transaction.reads.get(&read.key).and_then(|state| state.found);
             Read { write: write.expect("an answer that was told was found"), key: read.key }
         };
-        let reads = reads.into_iter().map(found).collect();
+        let reads: Vec<Read> = reads.into_iter().map(found).collect();
         let writes = writes.into_iter().map(|write| {
             let (tag, _) = transaction.tag(&write);
             TaggedWrite { key: write.key, tag, value: write.value }
         });
-        let contents = Arc::new(Contents { writes: writes.collect(), reads });
-        self.prepare(version, contents, TENTATIVE_RETRIES, cx);
+        let writes: Vec<TaggedWrite> = writes.collect();
+        let first_key = writes.first().map(|write| &write.key).or(reads.first().map(|r| &r.key));
+        let first = first_key.map(|key| self.group.partition_of(key));
+        let home = *transaction.home.get_or_insert(first.unwrap_or_default());
+        let parts = attempt::split(&self.group, home, reads, writes);
+        self.prepare(version, parts.into_iter(), TENTATIVE_RETRIES, cx);
     }
 
     /// Has all replicas vote on a new execution, and abandon those before it.
     fn prepare(
         &mut self,
         version: Version,
-        contents: Arc<Contents>,
+        parts: impl Iterator<Item = (u16, Arc<Contents>)>,
         retries_left: u32,
         cx: &mut Cx,
     ) {
         let transaction = self.transactions.get_mut(&version).expect("a transaction in progress");
-        let (eid, next_tag) = (transaction.next_eid, transaction.next_tag);
+        let attempt = Attempt::new(transaction.next_eid, parts, retries_left, cx.now());
         transaction.next_eid += 1;
-        transaction.touched = self.group.all();
-        transaction.phase = Phase::Preparing(Attempt {
-            eid,
-            contents: contents.clone(),
-            votes: Votes::default(),
-            accepted: NodeSet::EMPTY,
-            abandoned: NodeSet::EMPTY,
-            conflicts: SmallVec::new(),
-            told: false,
-            retries_left,
-            prepared_at: cx.now(),
-            majority_after: None,
-            waits: false,
-        });
-        cx.broadcast(0, self.group.all(), Message::Prepare { version, eid, next_tag, contents });
+        for part in &attempt.participants {
+            transaction.touch_all(part.partition, self.group.all());
+        }
+        attempt.send_prepare(version, transaction.next_tag, &self.group, cx);
+        transaction.phase = Phase::Preparing(attempt);
         let patience = patience(&self.group, 0);
         self.postpone_repeat(version, patience, cx);
     }
@@ -388,40 +400,26 @@ impl Coordinator {
         conflict: Option<Key>,
         cx: &mut Cx,
     ) {
-        let (replicas, majority) = (self.group.size(), self.group.majority());
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
-        let (Phase::Preparing(attempt) | Phase::Finalizing(attempt, _) | Phase::Abandoned(attempt)) =
-            &mut transaction.phase
-        else {
-            return;
-        };
+        let Some(attempt) = transaction.phase.attempt() else { return };
         if attempt.eid != eid {
             return; // A vote on an execution that was abandoned since.
         }
-        attempt.abandoned.insert(from);
-        attempt.votes.record(from, vote);
-        if attempt.votes.count() >= majority {
-            attempt.majority_after.get_or_insert(cx.now().since(attempt.prepared_at));
-        }
-        attempt.conflicts.extend(conflict.filter(|key| !attempt.conflicts.contains(key)));
-        let tally = attempt.votes.tally(replicas, majority);
+        attempt.record(from, vote, conflict, cx.now(), self.group.majority());
+        let tally = attempt.tally(&self.group);
         let voted_down =
             matches!(tally, Tally::AbandonFast | Tally::AbandonSlow | Tally::AbandonUnlessMore);
         if voted_down && self.rewind(version, cx) {
             return; // With what it has missed it will do better.
         }
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
-        let (Phase::Preparing(attempt) | Phase::Finalizing(attempt, _) | Phase::Abandoned(attempt)) =
-            &mut transaction.phase
-        else {
-            return;
-        };
-        let settled = attempt.abandoned.len() >= majority || eid == 0;
+        let Some(attempt) = transaction.phase.attempt() else { return };
+        let settled = attempt.is_the_only_one(&self.group);
+        let committed = attempt.has_committed(&self.group);
         match (&transaction.phase, tally) {
+            (Phase::Preparing(_), Tally::CommitFast) => self.commit(version, cx),
             // All votes are there after all, which is as good as having finalized it.
-            (Phase::Preparing(_) | Phase::Finalizing(_, Proposal::Commit), Tally::CommitFast) => {
-                self.conclude(version, Some(Decision::Commit), Outcome::Committed, cx);
-            }
+            (Phase::Finalizing(_, Proposal::Commit), _) if committed => self.commit(version, cx),
             (Phase::Preparing(_), Tally::CommitSlow) => {
                 self.finalize(version, Proposal::Commit, cx);
             }
@@ -442,18 +440,18 @@ impl Coordinator {
         }
     }
 
-    /// Gives the votes that are missing as long as a majority took, and no longer than a round trip:
-    /// going on without them costs about as much.
+    fn commit(&mut self, version: Version, cx: &mut Cx) {
+        self.conclude(version, Some(Decision::Commit), Outcome::Committed, cx);
+    }
+
+    /// Gives the votes that are missing their time.
     fn wait_for_the_rest(&mut self, version: Version, cx: &mut Cx) {
-        let round_trip = self.group.round_trip().max(FAST_PATH_AT_LEAST);
         let transaction = self.transactions.get_mut(&version).expect("a transaction in progress");
         let Phase::Preparing(attempt) = &mut transaction.phase else { return };
         if core::mem::replace(&mut attempt.waits, true) {
             return; // It was set when the majority was complete.
         }
-        let majority_after = attempt.majority_after.unwrap_or_default();
-        let due = attempt.prepared_at + majority_after + majority_after.max(FAST_PATH_AT_LEAST);
-        let wait = due.since(cx.now()).min(round_trip);
+        let wait = attempt.patience(cx.now(), self.group.round_trip());
         cx.set_timer(Timer::FastPath(version), wait);
     }
 
@@ -463,8 +461,11 @@ impl Coordinator {
         let transaction = self.transactions.get(&version).expect("a transaction in progress");
         match &transaction.phase {
             Phase::Preparing(attempt) if attempt.retries_left > 0 && self.options.re_execution => {
-                let (contents, left) = (attempt.contents.clone(), attempt.retries_left - 1);
-                self.prepare(version, contents, left, cx);
+                let again = attempt.participants.iter();
+                let again = again.map(|part| (part.partition, part.contents.clone()));
+                let parts: SmallVec<[_; 1]> = again.collect();
+                let left = attempt.retries_left - 1;
+                self.prepare(version, parts.into_iter(), left, cx);
             }
             _ => self.finalize(version, Proposal::Abandon, cx),
         }
@@ -472,7 +473,6 @@ impl Coordinator {
 
     /// Proposes a decision on the execution to all replicas.
     fn finalize(&mut self, version: Version, proposal: Proposal, cx: &mut Cx) {
-        let all = self.group.all();
         let patience = patience(&self.group, 0);
         let transaction = self.transactions.get_mut(&version).expect("a transaction in progress");
         let phase = core::mem::replace(&mut transaction.phase, Phase::Executing);
@@ -482,11 +482,9 @@ impl Coordinator {
         else {
             unreachable!("{version} has no execution to finalize")
         };
-        attempt.accepted = NodeSet::EMPTY;
-        let eid = attempt.eid;
+        attempt.participants.iter_mut().for_each(|part| part.accepted = NodeSet::EMPTY);
+        attempt.send_finalize(version, proposal, &self.group, cx);
         transaction.phase = Phase::Finalizing(attempt, proposal);
-        let finalize = Message::Finalize { version, eid, view: OWN_VIEW, decision: proposal };
-        cx.broadcast(0, all, finalize);
         self.postpone_repeat(version, patience, cx);
     }
 
@@ -495,34 +493,97 @@ impl Coordinator {
         from: NodeId,
         version: Version,
         eid: u32,
-        view: u32,
+        view: View,
         cx: &mut Cx,
     ) {
         if view != OWN_VIEW {
-            return; // Nobody else proposes yet.
+            self.on_refused(version, Refusal::Superseded, cx);
+            return;
         }
-        let majority = self.group.majority();
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         match &mut transaction.phase {
             Phase::Finalizing(attempt, proposal) if attempt.eid == eid => {
-                attempt.accepted.insert(from);
-                if attempt.accepted.len() < majority {
-                    return;
-                }
+                let Some(part) = attempt.participant(from) else { return };
+                part.accepted.insert(from);
                 match proposal {
-                    Proposal::Commit => {
-                        self.conclude(version, Some(Decision::Commit), Outcome::Committed, cx);
+                    Proposal::Commit if attempt.has_committed(&self.group) => {
+                        self.commit(version, cx);
                     }
-                    Proposal::Abandon => self.abort(version, cx),
+                    Proposal::Abandon if attempt.is_abandoned(&self.group) => {
+                        self.abort(version, cx);
+                    }
+                    _ => {}
                 }
             }
             // It was told to while the program was running: it has abandoned those before.
             Phase::Preparing(attempt) | Phase::Finalizing(attempt, _)
                 if attempt.eid == eid.saturating_add(1) =>
             {
-                attempt.abandoned.insert(from);
+                if let Some(part) = attempt.participant(from) {
+                    part.abandoned.insert(from);
+                }
             }
             _ => {}
+        }
+    }
+
+    /// A replica takes no part in the transaction, or does not any more.
+    fn on_refused(&mut self, version: Version, refusal: Refusal, cx: &mut Cx) {
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        if transaction.next_eid > 0 {
+            // It may commit nevertheless, with the votes of others.
+            if !core::mem::replace(&mut transaction.superseded, true) {
+                self.find_out(version, 0, cx);
+            }
+            return;
+        }
+        let own_us = cx.clock().midpoint_us();
+        let ahead_us = match refusal {
+            Refusal::Superseded => 0,
+            Refusal::Truncated { clock_us } => {
+                (own_us as i64).saturating_sub_unsigned(clock_us).min(0)
+            }
+            Refusal::Ahead { clock_us } => (own_us as i64).saturating_sub_unsigned(clock_us).max(0),
+        };
+        let outcome = match ahead_us.unsigned_abs() > self.clock_bound_us {
+            true => Outcome::ClockSkew { ahead_us },
+            false => Outcome::Aborted { conflicts: Vec::new() },
+        };
+        self.conclude(version, Some(Decision::Abort), outcome, cx);
+    }
+
+    /// Asks one of the home partition's replicas how a transaction ends that somebody else decides on.
+    fn find_out(&mut self, version: Version, times: u32, cx: &mut Cx) {
+        let Some(transaction) = self.transactions.get(&version) else { return };
+        let home = transaction.home.expect("what was prepared has a home");
+        cx.send(self.group.choice(home, times as usize), Message::Inquire { version });
+    }
+
+    /// Somebody else has ended the transaction.
+    fn on_settled(&mut self, from: NodeId, version: Version, settlement: Settlement, cx: &mut Cx) {
+        self.answer_inquiries(from, version, settlement, cx);
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        let committed = match settlement {
+            Settlement::Committed { eid } => eid,
+            // Elsewhere it may only mean that nothing is left to be done there.
+            Settlement::Aborted if transaction.home == Some(from.partition()) => {
+                self.abort(version, cx);
+                return;
+            }
+            Settlement::Aborted if transaction.home.is_none() => {
+                self.abort(version, cx);
+                return;
+            }
+            Settlement::Aborted => return self.on_refused(version, Refusal::Superseded, cx),
+            Settlement::Forgotten => return self.conclude(version, None, Outcome::Unknown, cx),
+        };
+        match &transaction.phase {
+            Phase::Preparing(attempt) | Phase::Finalizing(attempt, _)
+                if attempt.eid == committed =>
+            {
+                self.commit(version, cx);
+            }
+            _ => self.conclude(version, None, Outcome::Unknown, cx),
         }
     }
 
@@ -552,21 +613,32 @@ impl Coordinator {
         cx.cancel_timer(Timer::Repeat(version));
         cx.cancel_timer(Timer::Rewind(version));
         let Some(decision) = decision else { return };
-        let (eid, contents) = match transaction.phase {
-            Phase::Executing => (0, None),
+        let (eid, mut participants) = match transaction.phase {
+            Phase::Executing => (0, SmallVec::new()),
             Phase::Preparing(attempt)
             | Phase::Finalizing(attempt, _)
             | Phase::Abandoned(attempt) => {
                 cx.cancel_timer(Timer::FastPath(version));
-                (attempt.eid, (decision == Decision::Commit).then_some(attempt.contents))
+                (attempt.eid, attempt.participants)
             }
         };
-        let missing = transaction.touched;
-        cx.broadcast(0, missing, Message::Decide { version, eid, decision, contents: None });
+        if decision != Decision::Commit {
+            participants.clear();
+        }
+        let mut parts = SmallVec::new();
+        for (partition, missing) in transaction.touched {
+            // A partition that the last execution has left has nothing to commit.
+            let part = participants.iter().find(|part| part.partition == partition);
+            let contents = part.map(|part| part.contents.clone());
+            cx.broadcast(partition, missing, decide(version, eid, &contents, false));
+            parts.push(DecidedPart { partition, contents, missing });
+        }
         let patience = patience(&self.group, 0);
         let repeat_at = cx.now() + patience;
-        let decided = Decided { eid, decision, contents, missing, repeat_at, repeated: 0 };
-        self.unacknowledged.insert(version, decided);
+        if parts.is_empty() {
+            return;
+        }
+        self.unacknowledged.insert(version, Decided { eid, parts, repeat_at, repeated: 0 });
         if self.unacknowledged.len() > UNACKNOWLEDGED_AT_MOST {
             self.unacknowledged.pop_first();
         }
@@ -577,13 +649,15 @@ impl Coordinator {
     }
 
     fn on_acknowledge(&mut self, from: NodeId, versions: Vec<Version>) {
+        let partition = from.partition();
         let from: NodeSet = [from].into_iter().collect();
         for version in versions {
-            if let Some(decided) = self.unacknowledged.get_mut(&version) {
-                decided.missing = decided.missing.without(from);
-                if decided.missing.is_empty() {
-                    self.unacknowledged.remove(&version);
-                }
+            let Some(decided) = self.unacknowledged.get_mut(&version) else { continue };
+            for part in decided.parts.iter_mut().filter(|part| part.partition == partition) {
+                part.missing = part.missing.without(from);
+            }
+            if decided.parts.iter().all(|part| part.missing.is_empty()) {
+                self.unacknowledged.remove(&version);
             }
         }
     }
@@ -596,9 +670,10 @@ impl Coordinator {
         let (now, first) = (cx.now(), patience(&self.group, 0));
         let due = self.unacknowledged.iter_mut().filter(|(_, decided)| decided.repeat_at <= now);
         for (version, decided) in due.take(REPEAT_DECISIONS) {
-            let &mut Decided { eid, decision, missing, .. } = decided;
-            let (version, contents) = (*version, decided.contents.clone());
-            cx.broadcast(0, missing, Message::Decide { version, eid, decision, contents });
+            for part in decided.parts.iter().filter(|part| !part.missing.is_empty()) {
+                let message = decide(*version, decided.eid, &part.contents, true);
+                cx.broadcast(part.partition, part.missing, message);
+            }
             decided.repeated += 1;
             decided.repeat_at = now + patience(&self.group, decided.repeated);
         }
@@ -624,46 +699,42 @@ impl Coordinator {
             cx.set_timer(Timer::Repeat(version), transaction.repeat_at.since(now));
             return;
         }
-        let all = self.group.all();
         for (key, read) in transaction.reads.iter_mut().filter(|(_, read)| read.found.is_none()) {
             self.preferred = read.asked % self.group.size();
-            let replica = self.group.choice(0, read.asked);
+            let replica = self.group.choice(self.group.partition_of(key), read.asked);
             read.asked += 1;
-            transaction.touched.insert(replica);
+            touch(&mut transaction.touched, replica);
             cx.send(replica, Message::Get { version, key: key.clone() });
         }
         match &transaction.phase {
-            Phase::Preparing(Attempt { eid, contents, votes, .. }) => {
-                let (eid, contents, next_tag) = (*eid, contents.clone(), transaction.next_tag);
-                let prepare = Message::Prepare { version, eid, next_tag, contents };
-                cx.broadcast(0, all.without(votes.settled()), prepare);
+            Phase::Preparing(attempt) => {
+                attempt.send_prepare(version, transaction.next_tag, &self.group, cx);
             }
-            Phase::Finalizing(Attempt { eid, accepted, .. }, decision) => {
-                let (eid, decision) = (*eid, *decision);
-                let finalize = Message::Finalize { version, eid, view: OWN_VIEW, decision };
-                cx.broadcast(0, all.without(*accepted), finalize);
+            Phase::Finalizing(attempt, decision) => {
+                attempt.send_finalize(version, *decision, &self.group, cx);
             }
             // The program runs on, for who knows how long; what was prepared is in others' way.
-            Phase::Abandoned(Attempt { eid, .. }) => {
-                let (eid, decision) = (*eid, Proposal::Abandon);
-                let finalize = Message::Finalize { version, eid, view: OWN_VIEW, decision };
-                cx.broadcast(0, all, finalize);
+            Phase::Abandoned(attempt) => {
+                attempt.send_finalize(version, Proposal::Abandon, &self.group, cx);
             }
             // Writes that were lost are in the Prepare.
             Phase::Executing => {}
         }
         transaction.repeated += 1;
-        let patience = patience(&self.group, transaction.repeated);
+        let (times, superseded) = (transaction.repeated, transaction.superseded);
+        let patience = patience(&self.group, times);
         transaction.repeat_at = now + patience;
         cx.set_timer(Timer::Repeat(version), patience);
+        if superseded {
+            self.find_out(version, times, cx);
+        }
     }
 
     /// The votes that are missing have had their time.
     fn go_on_without_the_rest(&mut self, version: Version, cx: &mut Cx) {
-        let (replicas, majority) = (self.group.size(), self.group.majority());
         let Some(transaction) = self.transactions.get(&version) else { return };
         let Phase::Preparing(attempt) = &transaction.phase else { return };
-        match attempt.votes.tally(replicas, majority) {
+        match attempt.tally(&self.group) {
             Tally::CommitUnlessMore => self.finalize(version, Proposal::Commit, cx),
             Tally::AbandonUnlessMore => self.abandon_or_retry(version, cx),
             _ => {}
@@ -678,7 +749,33 @@ fn patience(group: &Group, times: u32) -> Duration {
     (first * (1 << times.min(10))).min(first.max(REPEAT_AT_MOST))
 }
 
+/// What replicas are told of a transaction that has ended: that `contents` commit, or nothing.
+fn decide(version: Version, eid: u32, contents: &Option<Arc<Contents>>, in_full: bool) -> Message {
+    let decision = if contents.is_some() { Decision::Commit } else { Decision::Abort };
+    let contents = if in_full { contents.clone() } else { None };
+    Message::Decide { version, eid, decision, contents }
+}
+
+fn touch(touched: &mut Touched, replica: NodeId) {
+    touch_all(touched, replica.partition(), [replica].into_iter().collect());
+}
+
+fn touch_all(touched: &mut Touched, partition: u16, replicas: NodeSet) {
+    match touched.iter_mut().find(|(other, _)| *other == partition) {
+        Some((_, those)) => *those = those.union(replicas),
+        None => touched.push((partition, replicas)),
+    }
+}
+
 impl Transaction {
+    fn touch(&mut self, replica: NodeId) {
+        touch(&mut self.touched, replica);
+    }
+
+    fn touch_all(&mut self, partition: u16, replicas: NodeSet) {
+        touch_all(&mut self.touched, partition, replicas);
+    }
+
     /// The tag of a write, and whether it is new: a value that the key had before keeps its tag.
     fn tag(&mut self, write: &Write) -> (u32, bool) {
         let tag = self.next_tag;
@@ -700,21 +797,35 @@ impl Transaction {
         if core::mem::replace(&mut attempt.told, true) {
             return;
         }
-        let eid = attempt.eid;
-        let message = match attempt.votes.tally(group.size(), group.majority()) {
-            Tally::AbandonFast => {
-                Message::Decide { version, eid, decision: Decision::Abandon, contents: None }
-            }
-            _ => Message::Finalize { version, eid, view: OWN_VIEW, decision: Proposal::Abandon },
-        };
-        cx.broadcast(0, group.all(), message);
+        if attempt.tally(group) != Tally::AbandonFast {
+            attempt.send_finalize(version, Proposal::Abandon, group, cx);
+            return;
+        }
+        for part in &attempt.participants {
+            let (eid, decision) = (attempt.eid, Decision::Abandon);
+            let message = Message::Decide { version, eid, decision, contents: None };
+            cx.broadcast(part.partition, group.all(), message);
+        }
     }
 }
 
 impl Phase {
+    /// The execution in the commit protocol.
+    fn attempt(&mut self) -> Option<&mut Attempt> {
+        match self {
+            Phase::Executing => None,
+            Phase::Preparing(attempt)
+            | Phase::Finalizing(attempt, _)
+            | Phase::Abandoned(attempt) => Some(attempt),
+        }
+    }
+
     /// A read of the execution in the commit protocol has changed, and its session is told.
     fn rewind(&mut self, key: &Key) {
-        let rests_on_it = |attempt: &Attempt| attempt.contents.reads.iter().any(|r| r.key == *key);
+        let rests_on_it = |attempt: &Attempt| {
+            let mut parts = attempt.participants.iter();
+            parts.any(|part| part.contents.reads.iter().any(|read| read.key == *key))
+        };
         *self = match core::mem::replace(self, Phase::Executing) {
             Phase::Preparing(attempt) if rests_on_it(&attempt) => Phase::Abandoned(attempt),
             Phase::Finalizing(mut attempt, Proposal::Abandon) if rests_on_it(&attempt) => {
@@ -735,28 +846,25 @@ impl Actor for Coordinator {
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         match message {
             Message::GetReply { version, key, write, value, instead_of } => {
-                if from == self.group.choice(0, 0) {
-                    self.preferred = 0;
-                }
+                self.heard_of(from);
                 let new = ReadValue { key, version: write.version, value, stamp: 0 };
                 self.on_get_reply(version, new, write, instead_of, cx);
             }
             Message::PrepareReply { version, eid, vote, conflict } => {
-                if from == self.group.choice(0, 0) {
-                    self.preferred = 0;
-                }
+                self.heard_of(from);
                 self.on_prepare_reply(from, version, eid, vote, conflict, cx);
             }
             Message::FinalizeReply { version, eid, view } => {
                 self.on_finalize_reply(from, version, eid, view, cx);
             }
             Message::Acknowledge { versions } => self.on_acknowledge(from, versions),
+            Message::Refused { version, refusal } => self.on_refused(version, refusal, cx),
+            Message::Settled { version, settlement } => {
+                self.on_settled(from, version, settlement, cx);
+            }
+            Message::GetAtReply { request, found } => self.on_get_at_reply(request, found, cx),
             // For replicas.
-            Message::Get { .. }
-            | Message::Put { .. }
-            | Message::Prepare { .. }
-            | Message::Finalize { .. }
-            | Message::Decide { .. } => {}
+            _ => {}
         }
     }
 
@@ -768,20 +876,26 @@ impl Actor for Coordinator {
             }
             Timer::FastPath(version) => self.go_on_without_the_rest(version, cx),
             Timer::RepeatDecisions => self.repeat_decisions(cx),
+            Timer::Ask(txn) => self.ask(txn, cx),
         }
     }
 }
 
 impl Coordinate for Coordinator {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
-        if operation == Operation::Begin {
-            self.begin(txn, cx);
-            return;
+        match operation {
+            Operation::Begin => return self.begin(txn, cx),
+            Operation::Inquire { version } => return self.inquire(txn, version, cx),
+            Operation::GetAt { key, at } => return self.get_at(txn, key, at, cx),
+            Operation::Rollback if self.forget_question(txn, cx) => return,
+            _ => {}
         }
         // A session may go on for a moment because it has not heard of the end.
         let Some(&version) = self.versions.get(&txn) else { return };
         match operation {
-            Operation::Begin => unreachable!("handled above"),
+            Operation::Begin | Operation::Inquire { .. } | Operation::GetAt { .. } => {
+                unreachable!("handled above")
+            }
             Operation::Get { key } => self.on_get(version, key, cx),
             Operation::Put(write) => self.on_put(version, write, cx),
             Operation::Commit { reads, writes } => self.on_commit(version, reads, writes, cx),

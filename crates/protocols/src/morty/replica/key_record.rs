@@ -5,11 +5,17 @@ use serried_parts::{Committed, ReadMarks, Versions, WriteId};
 
 /// One key's `vrecord`.
 #[derive(Debug, Default)]
-pub(super) struct KeyRecord {
+pub(in crate::morty) struct KeyRecord {
     /// `committed_writes`.
     pub committed: Versions,
     /// `committed_reads`.
     pub committed_reads: ReadMarks,
+    /// `committed` holds what lies in the store.
+    pub loaded: bool,
+    /// It was used since it was last considered to go.
+    pub used: bool,
+    /// It is among those that are considered to go.
+    pub queued: bool,
     /// What is not committed; most keys have nothing.
     active: Option<Box<Active>>,
 }
@@ -236,8 +242,7 @@ impl KeyRecord {
     }
 
     /// Whether nothing is in progress on the key.
-    #[cfg(test)]
-    pub(super) fn is_idle(&self) -> bool {
+    pub(in crate::morty) fn is_idle(&self) -> bool {
         self.active.is_none()
     }
 }

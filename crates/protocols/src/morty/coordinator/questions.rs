@@ -1,0 +1,132 @@
+//! What is asked of a coordinator outside of transactions: how one ended, and what was there in the
+//! past.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use serried_model::{Key, NodeId, Outcome, Output, ReadValue, TxnId, Version};
+
+use super::{Coordinator, Cx, Timer, patience};
+use crate::morty::message::{Message, Past, Settlement};
+
+/// A past that is not settled yet is asked for again after so long.
+const NOT_SETTLED: Duration = Duration::from_millis(100);
+
+/// A question that is not answered.
+#[derive(Debug)]
+pub(super) struct Question {
+    what: What,
+    /// How often it has been asked.
+    asked: usize,
+}
+
+#[derive(Debug)]
+enum What {
+    /// How a transaction ended, and what each partition says of that.
+    Outcome { version: Version, settled: BTreeMap<u16, Settlement> },
+    /// What a key held.
+    Past { key: Key, at: Version },
+}
+
+impl Coordinator {
+    pub(super) fn inquire(&mut self, txn: TxnId, version: Version, cx: &mut Cx) {
+        let what = What::Outcome { version, settled: BTreeMap::new() };
+        self.questions.insert(txn, Question { what, asked: 0 });
+        self.ask(txn, cx);
+    }
+
+    pub(super) fn get_at(&mut self, txn: TxnId, key: Key, at: Version, cx: &mut Cx) {
+        self.questions.insert(txn, Question { what: What::Past { key, at }, asked: 0 });
+        self.ask(txn, cx);
+    }
+
+    /// Asks, or asks again those who have not answered: another replica each time.
+    pub(super) fn ask(&mut self, txn: TxnId, cx: &mut Cx) {
+        let Some(question) = self.questions.get_mut(&txn) else { return };
+        let asked = question.asked;
+        question.asked += 1;
+        match &question.what {
+            What::Outcome { version, settled } => {
+                for partition in 0..self.group.partitions() {
+                    if !settled.contains_key(&partition) {
+                        let inquire = Message::Inquire { version: *version };
+                        cx.send(self.group.choice(partition, asked), inquire);
+                    }
+                }
+            }
+            What::Past { key, at } => {
+                let replica = self.group.choice(self.group.partition_of(key), asked);
+                let (request, key, at) = (txn.0, key.clone(), *at);
+                cx.send(replica, Message::GetAt { request, key, at });
+            }
+        }
+        cx.set_timer(Timer::Ask(txn), patience(&self.group, asked as u32));
+    }
+
+    /// A partition says how a transaction ended. It committed if it did in one of them; it aborted if
+    /// it did in all, or where it is known to have taken part.
+    pub(super) fn answer_inquiries(
+        &mut self,
+        from: NodeId,
+        version: Version,
+        settlement: Settlement,
+        cx: &mut Cx,
+    ) {
+        if self.questions.is_empty() {
+            return;
+        }
+        let partitions = usize::from(self.group.partitions());
+        let mut answered = Vec::new();
+        for (txn, question) in &mut self.questions {
+            let What::Outcome { version: asked_for, settled } = &mut question.what else {
+                continue;
+            };
+            if *asked_for != version {
+                continue;
+            }
+            settled.insert(from.partition(), settlement);
+            if let Settlement::Committed { .. } = settlement {
+                answered.push((*txn, Outcome::Committed));
+            } else if settled.len() == partitions {
+                let forgotten = settled.values().any(|s| *s == Settlement::Forgotten);
+                let aborted = Outcome::Aborted { conflicts: Vec::new() };
+                answered.push((*txn, if forgotten { Outcome::Forgotten } else { aborted }));
+            }
+        }
+        for (txn, outcome) in answered {
+            self.answer(txn, outcome, cx);
+        }
+    }
+
+    pub(super) fn on_get_at_reply(&mut self, request: u64, found: Past, cx: &mut Cx) {
+        let txn = TxnId(request);
+        let Some(Question { what: What::Past { key, .. }, .. }) = self.questions.get(&txn) else {
+            return;
+        };
+        match found {
+            Past::Value(write, value) => {
+                let (key, version) = (key.clone(), write.version);
+                let read = ReadValue { key, version, value, stamp: 1 };
+                cx.output((txn, Output::Value(read)));
+                self.answer(txn, Outcome::Committed, cx);
+            }
+            Past::NotSettled => cx.set_timer(Timer::Ask(txn), NOT_SETTLED),
+            Past::Forgotten => self.answer(txn, Outcome::Forgotten, cx),
+        }
+    }
+
+    fn answer(&mut self, txn: TxnId, outcome: Outcome, cx: &mut Cx) {
+        self.questions.remove(&txn);
+        cx.cancel_timer(Timer::Ask(txn));
+        cx.output((txn, Output::Outcome(outcome)));
+    }
+
+    /// Nobody wants to know any more; whether anybody did.
+    pub(super) fn forget_question(&mut self, txn: TxnId, cx: &mut Cx) -> bool {
+        let known = self.questions.remove(&txn).is_some();
+        if known {
+            cx.cancel_timer(Timer::Ask(txn));
+        }
+        known
+    }
+}

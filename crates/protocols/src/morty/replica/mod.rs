@@ -1,0 +1,631 @@
+//! The server side: validates executions against each other (000 §4.2), finishes what dead clients have
+//! left (§4.3), and truncates what is old (001 §3.3.4).
+
+mod catch_up;
+mod key_record;
+mod keys;
+mod recovery;
+mod settled;
+mod truncation;
+mod validate;
+mod watch;
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serried_actor::{Actor, Context, Group, Recover, Settings, Store, Timestamp};
+use serried_model::{Key, NodeId, Value, Version};
+use serried_parts::{Committed, Map, WriteId};
+use smallvec::SmallVec;
+
+use self::catch_up::CatchUp;
+#[cfg(test)]
+use self::key_record::KeyRecord;
+use self::key_record::Notice;
+use self::keys::Keys;
+use self::recovery::Recovery;
+use self::settled::Settled;
+use self::truncation::Truncation;
+use self::watch::Watch;
+use super::message::{
+    Accepted, Contents, Decision, Message, Past, Proposal, Record, Refusal, Settlement, View, Vote,
+};
+use super::{Mutation, Options};
+
+/// Acknowledgements are sent when there are so many, or after [`ACKNOWLEDGE_AFTER`].
+const ACKNOWLEDGE_AT: usize = 16;
+const ACKNOWLEDGE_AFTER: Duration = Duration::from_millis(20);
+
+/// A replica of Morty; with [`Options::re_execution`] off, one of MVTSO.
+#[derive(Debug)]
+pub struct Replica {
+    id: NodeId,
+    group: Group,
+    options: Options,
+    settings: Settings,
+    /// `vstore`.
+    keys: Keys,
+    /// Transactions that are not decided, as far as this replica knows, with their `erecord`.
+    transactions: Map<Version, Undecided>,
+    /// `decision_log`, as far back as it is kept.
+    settled: Settled,
+    /// The transactions whose vote for good is still to come, by those whose decision they wait for.
+    waiting: Map<Version, SmallVec<[Version; 2]>>,
+    /// Undecided transactions to be looked after.
+    watch: Watch,
+    recoveries: BTreeMap<Version, Recovery>,
+    truncation: Truncation,
+    catch_up: Option<CatchUp>,
+    /// Its state may be older than it should be to be read from: it has just come back.
+    behind: bool,
+    /// It takes part in nothing below: its predecessor, whose disk was lost, may have.
+    floor: u64,
+    /// Decisions carried out and not acknowledged yet, by coordinator.
+    acknowledgements: BTreeMap<NodeId, Vec<Version>>,
+    acknowledge_set: bool,
+    /// Reads to be told that they would now find something else; empty between events.
+    notices: Vec<Notice>,
+}
+
+/// A transaction in progress. Of its executions only the latest that was prepared is kept: a Prepare
+/// abandons all earlier ones.
+#[derive(Debug, Default)]
+struct Undecided {
+    /// Keys with an uncommitted read.
+    reads: SmallVec<[Key; 4]>,
+    /// Keys with an uncommitted write.
+    writes: SmallVec<[Key; 4]>,
+    /// Puts with smaller tags are superseded.
+    next_tag: u32,
+    /// Executions before this one are abandoned.
+    abandoned_before: u32,
+    /// The view below which no decision is accepted.
+    view: View,
+    accepted: Option<Accepted>,
+    execution: Option<Execution>,
+    /// When its coordinator was last heard of.
+    heard: Timestamp,
+}
+
+impl Undecided {
+    /// Somebody else than its coordinator decides on it.
+    fn is_superseded(&self) -> bool {
+        self.view > View::OWN
+    }
+
+    /// Whether it may have got so far that it commits.
+    fn may_commit(&self) -> bool {
+        self.execution.is_some() || self.accepted.is_some()
+    }
+}
+
+/// An `erecord` entry.
+#[derive(Debug)]
+struct Execution {
+    eid: u32,
+    contents: Arc<Contents>,
+    /// `None` while it waits for the transactions that it read from, if votes are not provisional.
+    vote: Option<Vote>,
+    /// The key over which it was not to commit.
+    conflict: Option<Key>,
+}
+
+/// What a replica does by the clock.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Timer {
+    /// Send the acknowledgements that are due.
+    Acknowledge,
+    /// Look after undecided transactions.
+    Watch,
+    /// Go on with the recovery of a transaction.
+    Recovery(Version),
+    /// Begin a truncation, or go on with one.
+    Truncation,
+    /// Move on with putting into the store what was settled.
+    Settle,
+    /// Go on catching up.
+    CatchUp,
+}
+
+type Cx<'a> = Context<'a, Replica>;
+
+impl Replica {
+    /// An empty replica.
+    pub fn new(id: NodeId, group: Group, settings: &Settings, options: Options) -> Replica {
+        Replica {
+            id,
+            options,
+            settings: *settings,
+            keys: Keys::new(settings.resident_keys),
+            transactions: Map::default(),
+            settled: Settled::default(),
+            waiting: Map::default(),
+            watch: Watch::default(),
+            recoveries: BTreeMap::new(),
+            truncation: Truncation::new(settings, group.partitions()),
+            catch_up: None,
+            behind: false,
+            floor: 0,
+            acknowledgements: BTreeMap::new(),
+            acknowledge_set: false,
+            notices: Vec::new(),
+            group,
+        }
+    }
+
+    /// How the transaction ended, as far as this replica knows and remembers.
+    fn settlement(&self, version: Version) -> Option<Settlement> {
+        self.settled.get(version).or_else(|| {
+            if version >= self.truncation.watermark() {
+                None
+            } else if version >= self.truncation.horizon() {
+                Some(Settlement::Aborted) // What committed, it knows of.
+            } else {
+                Some(Settlement::Forgotten)
+            }
+        })
+    }
+
+    /// Whether this replica takes part in a transaction; if not, its coordinator is told why.
+    fn admits(&mut self, version: Version, prepare: bool, cx: &mut Cx) -> bool {
+        let late = self.options.mutation == Some(Mutation::LatePrepare) && prepare;
+        if let Some(settlement) = self.settled.get(version)
+            && !(late && settlement == Settlement::Aborted)
+        {
+            cx.send(version.coordinator, Message::Settled { version, settlement });
+            return false;
+        }
+        if version < self.truncation.stopped() {
+            let clock_us = cx.clock().midpoint_us();
+            self.refuse(version, Refusal::Truncated { clock_us }, cx);
+            return false;
+        }
+        if self.is_too_far_ahead(version, cx) {
+            let clock_us = cx.clock().midpoint_us();
+            self.refuse(version, Refusal::Ahead { clock_us }, cx);
+            return false;
+        }
+        true
+    }
+
+    fn is_too_far_ahead(&self, version: Version, cx: &Cx) -> bool {
+        let bound_us = self.settings.clock_bound_ms * 1000;
+        version.timestamp_us > cx.clock().latest_us.saturating_add(bound_us)
+    }
+
+    fn refuse(&self, version: Version, refusal: Refusal, cx: &mut Cx) {
+        cx.send(version.coordinator, Message::Refused { version, refusal });
+    }
+
+    /// A transaction that is not decided, from its first message on.
+    fn open(&mut self, version: Version, now: Timestamp) -> &mut Undecided {
+        if !self.transactions.contains_key(&version) {
+            let undecided = Undecided { heard: now, ..Undecided::default() };
+            self.transactions.insert(version, undecided);
+            self.watch.add(version, now + self.settings.recovery_after());
+        }
+        self.transactions.get_mut(&version).expect("it was put there if it was not")
+    }
+
+    /// Makes a record durable, and remembers how far versions in the log go.
+    fn append(&mut self, record: Record, cx: &mut Cx) {
+        self.truncation.note(&record);
+        cx.append(record);
+    }
+
+    fn on_get(&mut self, version: Version, key: Key, cx: &mut Cx) {
+        if self.behind || !self.admits(version, false, cx) {
+            return;
+        }
+        let record = self.keys.load(&key, cx.store());
+        let (write, value) = record.find(version);
+        if self.options.re_execution && record.add_read(version, write) {
+            self.open(version, cx.now()).reads.push(key.clone());
+        }
+        let reply = Message::GetReply { version, key, write, value, instead_of: None };
+        cx.send_before_durable(version.coordinator, reply);
+    }
+
+    fn on_put(&mut self, version: Version, key: Key, tag: u32, value: Option<Value>, cx: &mut Cx) {
+        if !self.admits(version, false, cx) {
+            return;
+        }
+        let undecided = self.open(version, cx.now());
+        if tag < undecided.next_tag {
+            return; // An execution that was prepared since writes something else, or nothing.
+        }
+        let record = self.keys.touch(&key);
+        if record.add_write(&key, WriteId { version, tag }, &value, &mut self.notices) {
+            let undecided = self.transactions.get_or_default(&version);
+            undecided.writes.push(key);
+        }
+        self.notify(cx);
+    }
+
+    fn on_get_at(&mut self, from: NodeId, request: u64, key: Key, at: Version, cx: &mut Cx) {
+        let found = if at > self.truncation.watermark() {
+            Past::NotSettled
+        } else if at < self.truncation.readable_from(self.settings.history_ms) {
+            Past::Forgotten
+        } else {
+            match self.keys.load(&key, cx.store()).committed.latest_before(at) {
+                Some(Committed { id, value }) => Past::Value(*id, value.clone()),
+                None => Past::Value(WriteId::INITIAL, None),
+            }
+        };
+        cx.send_before_durable(from, Message::GetAtReply { request, found });
+    }
+
+    /// Withdraws the transaction's uncommitted writes of those `keys` that `contents` does not write.
+    fn withdraw(&mut self, version: Version, keys: &[Key], contents: &Contents) {
+        if keys.iter().eq(contents.writes.iter().map(|write| &write.key)) {
+            return; // As nearly always.
+        }
+        let written: BTreeSet<&Key> = contents.writes.iter().map(|write| &write.key).collect();
+        for key in keys.iter().filter(|key| !written.contains(key)) {
+            let record = self.keys.get_mut(key).expect("a key with an uncommitted write");
+            record.withdraw_write(key, version, &mut self.notices);
+        }
+    }
+
+    fn on_finalize(
+        &mut self,
+        from: NodeId,
+        (version, eid, view): (Version, u32, View),
+        decision: Proposal,
+        cx: &mut Cx,
+    ) {
+        if self.settlement(version).is_some() {
+            // Late, or repeated after an answer was lost: it was decided as it had been accepted.
+            if let Some(settlement) = self.settlement(version) {
+                cx.send(from, Message::Settled { version, settlement });
+            }
+            return;
+        }
+        let undecided = self.open(version, cx.now());
+        let current = undecided.view;
+        if current <= view {
+            let accepted = Accepted { view, eid, decision };
+            self.accept(version, accepted);
+            self.append(Record::Accepted { version, accepted }, cx);
+        }
+        let view = current.max(view);
+        cx.send(from, Message::FinalizeReply { version, eid, view });
+    }
+
+    fn accept(&mut self, version: Version, accepted: Accepted) {
+        let Accepted { view, eid, decision } = accepted;
+        let undecided = self.open(version, Timestamp::default());
+        undecided.view = view;
+        undecided.accepted = Some(accepted);
+        if decision == Proposal::Commit || view > View::OWN {
+            return;
+        }
+        undecided.abandoned_before = undecided.abandoned_before.max(eid.saturating_add(1));
+        // It is never to commit, and no more in anybody's way.
+        if undecided.execution.as_ref().is_some_and(|execution| execution.eid <= eid) {
+            self.unprepare(version);
+            let undecided = self.transactions.get_mut(&version).expect("a transaction abandoned");
+            undecided.execution = None;
+        }
+    }
+
+    fn on_decide(
+        &mut self,
+        from: NodeId,
+        (version, eid): (Version, u32),
+        decision: Decision,
+        contents: Option<Arc<Contents>>,
+        cx: &mut Cx,
+    ) {
+        let commits = match decision {
+            Decision::Abandon => {
+                if self.settlement(version).is_none()
+                    && !self.transactions.get(&version).is_some_and(Undecided::is_superseded)
+                {
+                    let decision = Proposal::Abandon;
+                    self.accept(version, Accepted { view: View::OWN, eid, decision });
+                }
+                return;
+            }
+            Decision::Commit => true,
+            Decision::Abort => false,
+        };
+        match self.settlement(version) {
+            // Nothing is left to be done. What aborted here may have committed elsewhere.
+            Some(Settlement::Forgotten) => {}
+            Some(settlement) => {
+                let committed = matches!(settlement, Settlement::Committed { .. });
+                assert_eq!(committed, commits, "{version} was decided twice, and differently");
+            }
+            None if commits => {
+                let undecided = self.transactions.get(&version);
+                let execution = undecided.and_then(|undecided| undecided.execution.as_ref());
+                let known = execution.filter(|execution| execution.eid == eid);
+                let logged = known.is_some_and(|execution| execution.vote.is_some());
+                let known = known.map(|execution| execution.contents.clone());
+                // Unheard of: without an acknowledgement the coordinator will say more.
+                let Some(contents) = known.or(contents) else { return };
+                self.commit(version, eid, contents, logged, cx);
+            }
+            None if self.is_too_far_ahead(version, cx) => {} // It was never let in.
+            None => self.abort(version, cx),
+        }
+        self.acknowledge(from, version, cx);
+    }
+
+    /// The transaction commits as this execution. `logged` says that its contents are in the log.
+    fn commit(
+        &mut self,
+        version: Version,
+        eid: u32,
+        contents: Arc<Contents>,
+        logged: bool,
+        cx: &mut Cx,
+    ) {
+        cx.charge(contents.reads.len() + contents.writes.len());
+        let waiters = self.carry_out(version, Some((eid, &contents)));
+        self.notify(cx);
+        let contents = (!logged).then_some(contents);
+        self.append(Record::Committed { version, eid, contents }, cx);
+        self.decided(version, waiters, cx);
+    }
+
+    /// The transaction aborts, in this partition at least.
+    fn abort(&mut self, version: Version, cx: &mut Cx) {
+        let waiters = self.carry_out(version, None);
+        self.notify(cx);
+        self.append(Record::Aborted { version }, cx);
+        self.decided(version, waiters, cx);
+    }
+
+    /// Those who waited for it go on.
+    fn decided(&mut self, version: Version, waiters: SmallVec<[Version; 2]>, cx: &mut Cx) {
+        for waiter in waiters {
+            self.confirm(waiter, cx);
+        }
+        if !self.recoveries.is_empty() {
+            self.recovered(version, cx);
+        }
+    }
+
+    /// Carries a decision out, and forgets all that was kept while it was open (000 §4.4, "Decide
+    /// Garbage Collection"). Returns who waited for it.
+    fn carry_out(
+        &mut self,
+        version: Version,
+        commits: Option<(u32, &Contents)>,
+    ) -> SmallVec<[Version; 2]> {
+        self.unprepare(version);
+        let undecided = self.transactions.remove(&version).unwrap_or_default();
+        self.watch.remove(version);
+        for key in &undecided.reads {
+            self.keys.get_mut(key).expect("a key that was read").remove_read(version);
+        }
+        let nothing = Contents::default();
+        let contents = match commits {
+            Some((eid, contents)) => {
+                self.settled.committed(version, eid, contents);
+                contents
+            }
+            None => {
+                self.settled.aborted(version);
+                &nothing
+            }
+        };
+        for write in &contents.writes {
+            let id = WriteId { version, tag: write.tag };
+            let record = self.keys.touch(&write.key);
+            record.commit_write(&write.key, id, &write.value, &mut self.notices);
+        }
+        for read in &contents.reads {
+            self.keys.touch(&read.key).committed_reads.record(read.write.version, version);
+        }
+        self.withdraw(version, &undecided.writes, contents);
+        self.waiting.remove(&version).unwrap_or_default()
+    }
+
+    /// Tells those reads that would now find something else. Without re-execution there is nothing
+    /// that they could do about it.
+    fn notify(&mut self, cx: &mut Cx) {
+        if !self.options.re_execution {
+            self.notices.clear();
+        }
+        for Notice { reader, key, write, value, instead_of } in self.notices.drain(..) {
+            let reply = Message::GetReply { version: reader, key, write, value, instead_of };
+            cx.send_before_durable(reader.coordinator, reply);
+        }
+    }
+
+    fn acknowledge(&mut self, to: NodeId, version: Version, cx: &mut Cx) {
+        if !to.is_coordinator() {
+            return; // A recoverer does not wait for it.
+        }
+        let versions = self.acknowledgements.entry(to).or_default();
+        versions.push(version);
+        if versions.len() >= ACKNOWLEDGE_AT {
+            let versions = core::mem::take(versions);
+            cx.send(to, Message::Acknowledge { versions });
+        } else if !self.acknowledge_set {
+            self.acknowledge_set = true;
+            cx.set_timer(Timer::Acknowledge, ACKNOWLEDGE_AFTER);
+        }
+    }
+
+    fn send_acknowledgements(&mut self, cx: &mut Cx) {
+        self.acknowledge_set = false;
+        for (to, versions) in core::mem::take(&mut self.acknowledgements) {
+            if !versions.is_empty() {
+                cx.send(to, Message::Acknowledge { versions });
+            }
+        }
+    }
+}
+
+/// For tests.
+impl Replica {
+    /// How many transactions are not decided.
+    pub fn undecided(&self) -> usize {
+        self.transactions.len()
+    }
+
+    /// How many decided ones are remembered.
+    pub fn remembered(&self) -> usize {
+        self.settled.len()
+    }
+
+    /// How many keys are in memory.
+    pub fn resident(&self) -> usize {
+        self.keys.resident()
+    }
+
+    /// Everything below is settled, in microseconds of version time.
+    pub fn truncated_below(&self) -> u64 {
+        self.truncation.watermark().timestamp_us
+    }
+
+    #[cfg(test)]
+    pub(super) fn record(&self, key: &Key) -> Option<&KeyRecord> {
+        self.keys.get(key)
+    }
+}
+
+impl Actor for Replica {
+    type Message = Message;
+    type Timer = Timer;
+    type Record = Record;
+    type Output = ();
+
+    fn on_start(&mut self, cx: &mut Cx<'_>) {
+        self.start_truncation(cx);
+        self.start_watch(cx);
+        if self.behind {
+            self.start_catch_up(cx);
+        }
+    }
+
+    fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
+        if self.floor > 0 && self.is_not_to_take_part(&message) {
+            return;
+        }
+        match message {
+            Message::Get { version, key } => self.on_get(version, key, cx),
+            Message::Put { version, key, tag, value } => self.on_put(version, key, tag, value, cx),
+            Message::Prepare { version, eid, next_tag, contents } => {
+                self.on_prepare(version, eid, next_tag, contents, cx);
+            }
+            Message::Finalize { version, eid, view, decision } => {
+                self.on_finalize(from, (version, eid, view), decision, cx);
+            }
+            Message::Decide { version, eid, decision, contents } => {
+                self.on_decide(from, (version, eid), decision, contents, cx);
+            }
+            Message::Inquire { version } => self.on_inquire(from, version, cx),
+            Message::PaxosPrepare { version, view } => {
+                self.on_paxos_prepare(from, version, view, cx);
+            }
+            Message::PaxosPrepareReply { version, view, known } => {
+                self.on_paxos_prepare_reply(from, version, view, known, cx);
+            }
+            Message::FinalizeReply { version, eid, view } => {
+                self.on_finalize_reply(from, version, eid, view, cx);
+            }
+            Message::Settled { version, settlement } => {
+                self.on_settled(from, version, settlement, cx);
+            }
+            Message::Truncate { upto, view, snapshot } => {
+                self.on_truncate(from, upto, view, snapshot, cx);
+            }
+            Message::TruncationPaxosPrepare { upto, view } => {
+                self.on_truncation_paxos_prepare(from, upto, view, cx);
+            }
+            Message::ProposeMerge { upto, view, merged } => {
+                self.on_propose_merge(from, upto, view, merged, cx);
+            }
+            Message::ProposeMergeReply { upto, view } => {
+                self.on_propose_merge_reply(from, upto, view, cx);
+            }
+            Message::TruncationFinished { upto, merged } => {
+                self.on_truncation_finished(from, upto, merged, cx);
+            }
+            Message::Watermark { upto } => self.truncation.heard_of(from.partition(), upto),
+            Message::GetCommitted { since } => self.on_get_committed(from, since, cx),
+            Message::Committed { since, versions, more, reaches } => {
+                self.on_committed(from, since, versions, (more, reaches), cx);
+            }
+            Message::Fetch { versions } => self.on_fetch(from, versions, cx),
+            Message::Fetched { executions } => self.on_fetched(executions, cx),
+            Message::Scan { after, since } => self.on_scan(from, after, since, cx),
+            Message::Scanned { after, since, entries, next, watermark, digest } => {
+                self.on_scanned(from, (after, since), entries, next, (watermark, digest), cx);
+            }
+            Message::GetAt { request, key, at } => self.on_get_at(from, request, key, at, cx),
+            // For coordinators.
+            Message::GetReply { .. }
+            | Message::PrepareReply { .. }
+            | Message::Acknowledge { .. }
+            | Message::Refused { .. }
+            | Message::GetAtReply { .. } => {}
+        }
+    }
+
+    fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
+        match timer {
+            Timer::Acknowledge => self.send_acknowledgements(cx),
+            Timer::Watch => self.look_after(cx),
+            Timer::Recovery(version) => self.go_on_recovering(version, cx),
+            Timer::Truncation => self.truncate(cx),
+            Timer::Settle => self.settle(cx),
+            Timer::CatchUp => self.go_on_catching_up(cx),
+        }
+    }
+}
+
+impl Recover for Replica {
+    fn replay(&mut self, record: Record, store: &mut dyn Store) {
+        self.truncation.note(&record);
+        self.behind = true;
+        match record {
+            Record::Voted { version, eid, next_tag, vote, contents } => {
+                self.replay_vote((version, eid, next_tag), vote, contents, store);
+            }
+            Record::Confirmed { version, eid, vote } => self.settle_vote(version, eid, vote, None),
+            Record::Promised { version, view } => {
+                self.open(version, Timestamp::default()).view = view;
+            }
+            Record::Accepted { version, accepted } => self.accept(version, accepted),
+            Record::Committed { version, eid, contents } => {
+                let contents = contents.unwrap_or_else(|| {
+                    let undecided = self.transactions.get(&version).expect("what commits was open");
+                    let execution =
+                        undecided.execution.as_ref().expect("what commits was voted on");
+                    execution.contents.clone()
+                });
+                // Those who waited for it have their next record in the log, or are asked again.
+                self.carry_out(version, Some((eid, &contents)));
+            }
+            Record::Aborted { version } => drop(self.carry_out(version, None)),
+            Record::Stopped { upto } => self.truncation.stop(upto),
+            Record::Merging { upto, view, accepted } => {
+                self.truncation.promise(upto, view, accepted);
+            }
+            Record::Truncated { upto, horizon, digest, copied } => {
+                self.replay_truncated(upto, horizon, digest, copied, store);
+            }
+            Record::Floor { floor } => self.floor = floor,
+        }
+        assert!(self.notices.is_empty(), "nobody's reads survive a crash, so nobody is told");
+    }
+
+    fn stored(value: &Value) -> Vec<u8> {
+        keys::encode(&[Committed { id: WriteId::INITIAL, value: Some(value.clone()) }])
+    }
+
+    fn rejoin(&mut self, cx: &mut Cx<'_>) {
+        self.behind = true;
+        let bound_us = 2 * self.settings.clock_bound_ms * 1000;
+        self.floor = cx.clock().latest_us + bound_us;
+        self.append(Record::Floor { floor: self.floor }, cx);
+    }
+}

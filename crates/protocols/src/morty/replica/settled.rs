@@ -1,0 +1,111 @@
+//! How transactions ended, as far back as that is remembered.
+
+use std::collections::BTreeMap;
+
+use serried_model::{Key, Version};
+use serried_parts::Map;
+
+use crate::morty::digest::Digest;
+use crate::morty::message::{Contents, Settlement};
+
+/// `decision_log`.
+#[derive(Debug, Default)]
+pub(super) struct Settled {
+    /// For the question that is asked of nearly every message.
+    outcomes: Map<Version, Settlement>,
+    /// The same in the order of versions.
+    entries: BTreeMap<Version, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// The execution, if the transaction committed.
+    eid: Option<u32>,
+    writes: Box<[Key]>,
+    /// Those of them that are deletes.
+    deletes: Box<[Key]>,
+}
+
+impl Settled {
+    pub(super) fn get(&self, version: Version) -> Option<Settlement> {
+        self.outcomes.get(&version).copied()
+    }
+
+    pub(super) fn committed(&mut self, version: Version, eid: u32, contents: &Contents) {
+        self.outcomes.insert(version, Settlement::Committed { eid });
+        let writes = contents.writes.iter().map(|write| write.key.clone()).collect();
+        let deletes = contents.writes.iter().filter(|write| write.value.is_none());
+        let deletes = deletes.map(|write| write.key.clone()).collect();
+        self.entries.insert(version, Entry { eid: Some(eid), writes, deletes });
+    }
+
+    pub(super) fn aborted(&mut self, version: Version) {
+        self.outcomes.insert(version, Settlement::Aborted);
+        self.entries
+            .insert(version, Entry { eid: None, writes: Box::default(), deletes: Box::default() });
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Adds what has committed from `from` on and below `below` to `digest`.
+    pub(super) fn digest(&self, mut digest: Digest, from: Version, below: Version) -> Digest {
+        if from < below {
+            for (version, entry) in self.entries.range(from..below) {
+                if let Some(eid) = entry.eid {
+                    digest.add(*version, eid);
+                }
+            }
+        }
+        digest
+    }
+
+    /// The first of those that have committed from `since` on, and whether there are more.
+    pub(super) fn list(&self, since: Version, at_most: usize) -> (Vec<Version>, bool) {
+        let committed = self.entries.range(since..).filter(|(_, entry)| entry.eid.is_some());
+        let mut versions: Vec<_> =
+            committed.map(|(version, _)| *version).take(at_most + 1).collect();
+        let more = versions.len() > at_most;
+        versions.truncate(at_most);
+        (versions, more)
+    }
+
+    /// What a transaction that has committed wrote, and as which execution.
+    pub(super) fn execution(&self, version: Version) -> Option<(u32, &[Key])> {
+        let entry = self.entries.get(&version)?;
+        Some((entry.eid?, &entry.writes))
+    }
+
+    /// What the first that have committed from `from` on and below `below` have written, or only
+    /// deleted: each key once, about `at_most` of them; and from which version to go on.
+    pub(super) fn written(
+        &self,
+        from: Version,
+        below: Version,
+        only_deleted: bool,
+        at_most: usize,
+    ) -> (Vec<Key>, Version) {
+        let (mut keys, mut looked_at, mut next) = (Vec::new(), 0, below);
+        for (version, entry) in self.entries.range(from..below.max(from)) {
+            if looked_at >= at_most {
+                next = *version;
+                break;
+            }
+            let written = if only_deleted { &entry.deletes } else { &entry.writes };
+            keys.extend_from_slice(written);
+            looked_at += entry.writes.len().max(1);
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        (keys, next.max(from))
+    }
+
+    /// Forgets all below `version`.
+    pub(super) fn forget_before(&mut self, version: Version) {
+        while let Some(entry) = self.entries.first_entry().filter(|entry| *entry.key() < version) {
+            self.outcomes.remove(entry.key());
+            entry.remove();
+        }
+    }
+}

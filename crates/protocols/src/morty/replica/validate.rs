@@ -1,0 +1,294 @@
+//! Votes (000 §4.2, "Prepare").
+
+use std::sync::Arc;
+
+use serried_actor::Store;
+use serried_model::{Key, Version};
+
+use super::key_record::{Missed, Notice};
+use super::{Cx, Execution, Replica};
+use crate::morty::Mutation;
+use crate::morty::message::{Contents, Message, Record, Refusal, Settlement, Vote};
+
+impl Replica {
+    pub(super) fn on_prepare(
+        &mut self,
+        version: Version,
+        eid: u32,
+        next_tag: u32,
+        contents: Arc<Contents>,
+        cx: &mut Cx,
+    ) {
+        if !self.admits(version, true, cx) {
+            return;
+        }
+        if contents.reads.iter().any(|read| read.write.version >= version) {
+            return; // Nobody reads from its own future; this is no coordinator of ours.
+        }
+        let undecided = self.open(version, cx.now());
+        undecided.heard = cx.now();
+        if eid < undecided.abandoned_before {
+            return; // Overtaken by what abandoned it.
+        }
+        if let Some(execution) = &undecided.execution
+            && execution.eid == eid
+        {
+            // Repeated.
+            if let Some(vote) = execution.vote {
+                let conflict = execution.conflict.clone();
+                let reply = Message::PrepareReply { version, eid, vote, conflict };
+                cx.send(version.coordinator, reply);
+            }
+            self.confirm(version, cx);
+            return;
+        }
+        if undecided.is_superseded() && self.options.mutation != Some(Mutation::LatePrepare) {
+            self.refuse(version, Refusal::Superseded, cx);
+            return;
+        }
+        cx.charge(contents.reads.len() + contents.writes.len());
+        self.install(version, eid, next_tag, &contents);
+        let execution = Execution { eid, contents, vote: None, conflict: None };
+        self.transactions.get_or_default(&version).execution = Some(execution);
+        self.vote(version, cx);
+    }
+
+    /// Validates the transaction's execution, and votes unless it has to wait.
+    fn vote(&mut self, version: Version, cx: &mut Cx) {
+        let undecided = self.transactions.get(&version).expect("a transaction to vote on");
+        let next_tag = undecided.next_tag;
+        let execution = undecided.execution.as_ref().expect("an execution to vote on");
+        let (eid, contents) = (execution.eid, execution.contents.clone());
+        let validated = self.validate(version, &contents, cx);
+        self.notify(cx);
+        let Some((vote, conflict)) = validated else { return };
+        self.prepare(version, vote, conflict.clone());
+        self.append(Record::Voted { version, eid, next_tag, vote, contents }, cx);
+        self.send_vote(version, Message::PrepareReply { version, eid, vote, conflict }, cx);
+    }
+
+    /// Sends a vote, once it is durable.
+    fn send_vote(&self, version: Version, reply: Message, cx: &mut Cx) {
+        match self.options.mutation {
+            Some(Mutation::VotesBeforeDurable) => {
+                cx.send_before_durable(version.coordinator, reply);
+            }
+            _ => cx.send(version.coordinator, reply),
+        }
+    }
+
+    /// Abandons the executions before `eid`, and brings the transaction's uncommitted writes in line
+    /// with what `eid` writes.
+    pub(super) fn install(
+        &mut self,
+        version: Version,
+        eid: u32,
+        next_tag: u32,
+        contents: &Contents,
+    ) {
+        self.unprepare(version);
+        let undecided = self.transactions.get_or_default(&version);
+        undecided.abandoned_before = eid;
+        undecided.next_tag = next_tag;
+        undecided.execution = None;
+        let new = contents.writes.iter().map(|write| write.key.clone()).collect();
+        let old = core::mem::replace(&mut undecided.writes, new);
+        self.withdraw(version, &old, contents);
+        for write in &contents.writes {
+            let record = self.keys.touch(&write.key);
+            let id = super::WriteId { version, tag: write.tag };
+            record.add_write(&write.key, id, &write.value, &mut self.notices);
+        }
+    }
+
+    /// Enters the vote on the transaction's execution, and prepares its reads if it may commit. Its
+    /// writes need no more than they are: a read that misses an uncommitted write is not voted for.
+    pub(super) fn prepare(&mut self, version: Version, vote: Vote, conflict: Option<Key>) {
+        let undecided = self.transactions.get_mut(&version).expect("a transaction to vote on");
+        let execution = undecided.execution.as_mut().expect("an execution to vote on");
+        assert!(
+            execution.vote.is_none(),
+            "{version}: a second vote on execution {}",
+            execution.eid
+        );
+        (execution.vote, execution.conflict) = (Some(vote), conflict);
+        if let Vote::Commit | Vote::Provisional = vote {
+            for read in &execution.contents.reads {
+                self.keys.touch(&read.key).prepare_read(version, read.write.version);
+            }
+        }
+    }
+
+    /// Takes back what the transaction's execution has prepared, if it has.
+    pub(super) fn unprepare(&mut self, version: Version) {
+        let Some(undecided) = self.transactions.get_mut(&version) else { return };
+        let Some(execution) = &undecided.execution else { return };
+        if let Some(Vote::Commit | Vote::Provisional) = execution.vote {
+            for read in &execution.contents.reads {
+                let record = self.keys.get_mut(&read.key).expect("a key that was read");
+                record.unprepare_read(version);
+            }
+        }
+    }
+
+    /// The serializability validation (000 §4.2, "Prepare"): a vote, and the key that is in its way;
+    /// none if it has to wait. Check 4, that nothing that it rests on is truncated, is made in two
+    /// places: a transaction that is itself truncated does not get here, and what was forgotten of the
+    /// versions that it read is older than another that it missed.
+    fn validate(
+        &mut self,
+        version: Version,
+        contents: &Contents,
+        cx: &mut Cx,
+    ) -> Option<(Vote, Option<Key>)> {
+        let checks = self.options.checks;
+        let (mut vote, mut conflict) = self.validate_sources(version, contents, cx);
+        if vote == Vote::AbandonFinal {
+            return Some((vote, conflict));
+        }
+        if vote == Vote::Provisional && !self.options.provisional_votes {
+            return None;
+        }
+        // Check 1: its reads missed no write.
+        for read in contents.reads.iter().filter(|_| checks.missed_by_reads) {
+            let record = self.keys.load(&read.key, cx.store());
+            let Some(missed) = record.missed_by(version, read.write) else { continue };
+            let (write, value) = record.find(version);
+            let key = read.key.clone();
+            self.notices.push(Notice { reader: version, key, write, value, instead_of: None });
+            match missed {
+                Missed::Committed => vote = Vote::AbandonFinal,
+                Missed::Uncommitted if vote != Vote::AbandonFinal => vote = Vote::AbandonTentative,
+                Missed::Uncommitted => continue,
+            }
+            conflict = Some(read.key.clone());
+        }
+        // Check 2: nobody else's read missed a write of it.
+        for write in contents.writes.iter().filter(|_| checks.missed_by_others) {
+            match self.keys.get(&write.key).and_then(|record| record.missed_write_of(version)) {
+                Some(Missed::Committed) => {
+                    return Some((Vote::AbandonFinal, Some(write.key.clone())));
+                }
+                Some(Missed::Uncommitted) if vote != Vote::AbandonFinal => {
+                    (vote, conflict) = (Vote::AbandonTentative, Some(write.key.clone()));
+                }
+                _ => {}
+            }
+        }
+        Some((vote, conflict))
+    }
+
+    /// Whether all that was read is committed as it was read: that no writer has aborted, and check 3.
+    /// Where a writer is undecided the answer is provisional, and the transaction waits for it.
+    fn validate_sources(
+        &mut self,
+        version: Version,
+        contents: &Contents,
+        cx: &mut Cx,
+    ) -> (Vote, Option<Key>) {
+        let check = self.options.checks.dirty_reads;
+        let mut conflict = None;
+        let mut wait = None;
+        for read in &contents.reads {
+            let writer = read.write.version;
+            let settled = self.settlement(writer);
+            let record = self.keys.load(&read.key, cx.store());
+            let committed = record.committed.get(writer).map(|committed| committed.id);
+            let valid = match (committed, settled) {
+                _ if writer == Version::INITIAL => true,
+                (Some(committed), _) => committed == read.write || !check,
+                (None, Some(Settlement::Committed { .. })) => !check,
+                (None, Some(_)) => false,
+                (None, None) => {
+                    wait = wait.or(Some(writer));
+                    true
+                }
+            };
+            if !valid {
+                conflict = conflict.or(Some(read.key.clone()));
+                let (write, value) = record.find(version);
+                let (key, instead_of) = (read.key.clone(), Some(read.write));
+                self.notices.push(Notice { reader: version, key, write, value, instead_of });
+            }
+        }
+        if conflict.is_some() {
+            return (Vote::AbandonFinal, conflict);
+        }
+        let Some(writer) = wait else { return (Vote::Commit, None) };
+        self.wait_for(writer, version, cx);
+        (Vote::Provisional, None)
+    }
+
+    /// A transaction that the execution has read from is decided: if it was the last, a provisional
+    /// vote is followed by one for good, and one that had to wait is given.
+    pub(super) fn confirm(&mut self, version: Version, cx: &mut Cx) {
+        let Some(undecided) = self.transactions.get(&version) else { return };
+        let Some(execution) = &undecided.execution else { return };
+        match execution.vote {
+            // It may have been superseded while it waited, and a vote now would come too late.
+            None if undecided.is_superseded() => return,
+            None => return self.vote(version, cx),
+            Some(Vote::Provisional) => {}
+            Some(_) => return,
+        }
+        let (eid, contents) = (execution.eid, execution.contents.clone());
+        let (vote, conflict) = self.validate_sources(version, &contents, cx);
+        self.notify(cx);
+        if vote == Vote::Provisional {
+            return;
+        }
+        self.settle_vote(version, eid, vote, conflict.clone());
+        self.append(Record::Confirmed { version, eid, vote }, cx);
+        self.send_vote(version, Message::PrepareReply { version, eid, vote, conflict }, cx);
+    }
+
+    /// Replaces a provisional vote by one for good.
+    pub(super) fn settle_vote(
+        &mut self,
+        version: Version,
+        eid: u32,
+        vote: Vote,
+        conflict: Option<Key>,
+    ) {
+        if vote == Vote::AbandonFinal {
+            self.unprepare(version);
+        }
+        let undecided = self.transactions.get_mut(&version).expect("a transaction voted on");
+        let execution = undecided.execution.as_mut().expect("an execution voted on");
+        assert!(
+            (execution.eid, execution.vote) == (eid, Some(Vote::Provisional)),
+            "{version}: {vote:?} on execution {eid} follows {execution:?}"
+        );
+        (execution.vote, execution.conflict) = (Some(vote), conflict);
+    }
+
+    /// Takes a vote back from the log.
+    pub(super) fn replay_vote(
+        &mut self,
+        (version, eid, next_tag): (Version, u32, u32),
+        vote: Vote,
+        contents: Arc<Contents>,
+        store: &dyn Store,
+    ) {
+        self.open(version, Default::default());
+        self.install(version, eid, next_tag, &contents);
+        let execution = Execution { eid, contents: contents.clone(), vote: None, conflict: None };
+        self.transactions.get_or_default(&version).execution = Some(execution);
+        self.prepare(version, vote, None);
+        if vote != Vote::Provisional {
+            return;
+        }
+        for read in &contents.reads {
+            // Those that were decided have their record in the log before it or after it; to wait for
+            // one that has is to be told at the start.
+            let writer = read.write.version;
+            let record = self.keys.load(&read.key, store);
+            if record.committed.get(writer).is_none() && writer != Version::INITIAL {
+                let waiting = self.waiting.get_or_default(&writer);
+                if !waiting.contains(&version) {
+                    waiting.push(version);
+                }
+            }
+        }
+    }
+}

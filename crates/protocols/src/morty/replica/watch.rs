@@ -1,0 +1,103 @@
+//! Which undecided transactions need looking after.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use core::time::Duration;
+use serried_actor::Timestamp;
+use serried_model::Version;
+
+use super::{Cx, Replica, Timer};
+
+/// No more transactions than these are recovered at the same time; the others wait.
+const RECOVERIES_AT_MOST: usize = 1024;
+
+/// The transactions that are open, in about the order in which they are due to be looked at.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    queue: VecDeque<(Timestamp, Version)>,
+    /// Those that have been looked at, and are still open.
+    lingering: BTreeSet<Version>,
+}
+
+impl Watch {
+    /// Has `version` looked at from `due` on.
+    pub(super) fn add(&mut self, version: Version, due: Timestamp) {
+        self.queue.push_back((due, version));
+    }
+
+    /// It is decided.
+    pub(super) fn remove(&mut self, version: Version) {
+        if !self.lingering.is_empty() {
+            self.lingering.remove(&version);
+        }
+    }
+
+    /// Those below `version`, and some that have been decided since.
+    pub(super) fn below(&self, version: Version) -> BTreeSet<Version> {
+        let queued = self.queue.iter().map(|(_, queued)| *queued);
+        let queued = queued.filter(|queued| *queued < version);
+        queued.chain(self.lingering.range(..version).copied()).collect()
+    }
+}
+
+impl Replica {
+    pub(super) fn start_watch(&mut self, cx: &mut Cx) {
+        let due = cx.now() + self.settings.recovery_after();
+        for (at, version) in &mut self.watch.queue {
+            *at = due;
+            if let Some(undecided) = self.transactions.get_mut(version) {
+                undecided.heard = cx.now();
+            }
+        }
+        cx.set_timer(Timer::Watch, self.watch_every());
+    }
+
+    fn watch_every(&self) -> Duration {
+        (self.settings.recovery_after() / 4).max(Duration::from_millis(10))
+    }
+
+    /// The execution of `waiter` rests on one of `writer`, of which it is not known whether it commits.
+    pub(super) fn wait_for(&mut self, writer: Version, waiter: Version, cx: &mut Cx) {
+        let waiting = self.waiting.get_or_default(&writer);
+        if waiting.is_empty() {
+            self.watch.add(writer, cx.now() + self.settings.recovery_after());
+        }
+        if !waiting.contains(&waiter) {
+            waiting.push(waiter);
+        }
+    }
+
+    /// Recovers the transactions that should have been decided by now, or that others wait for. The
+    /// replicas do so one after the other, lest they get in each other's way.
+    pub(super) fn look_after(&mut self, cx: &mut Cx) {
+        let (now, after) = (cx.now(), self.settings.recovery_after());
+        while let Some((due, version)) = self.watch.queue.front().copied()
+            && due <= now
+        {
+            self.watch.queue.pop_front();
+            let waited_for = self.waiting.contains_key(&version);
+            let heard = match self.transactions.get(&version) {
+                Some(undecided) => {
+                    self.watch.lingering.insert(version);
+                    if !(waited_for || undecided.may_commit() || undecided.is_superseded()) {
+                        continue;
+                    }
+                    undecided.heard
+                }
+                None if waited_for && self.settlement(version).is_none() => due,
+                None => continue,
+            };
+            if self.recoveries.contains_key(&version) {
+                continue;
+            }
+            let turn = (self.id.member() as u64 + version.timestamp_us) % self.group.size() as u64;
+            let due = (heard + after).max(due) + after / 4 * turn as u32;
+            if due <= now && self.recoveries.len() < RECOVERIES_AT_MOST {
+                self.recover(version, None, cx);
+            } else {
+                self.watch.add(version, due.max(now + self.watch_every()));
+            }
+        }
+        cx.set_timer(Timer::Watch, self.watch_every());
+    }
+}

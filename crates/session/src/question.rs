@@ -1,0 +1,102 @@
+//! Questions outside of transactions: how one ended, and what was there in the past.
+
+use core::future::poll_fn;
+use core::task::Poll;
+use std::sync::Arc;
+
+use serried_model::{Key, Operation, Outcome, TxnId, Value, Version};
+
+use crate::{Alarm, Attempt, Error, Keyspace};
+
+/// How a transaction ended.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Ending {
+    /// It took effect.
+    Committed,
+    /// It did not and never will take effect.
+    Aborted,
+    /// It was so long ago that nobody remembers: `outcomes_ms` of the keyspace's settings says how
+    /// long outcomes are kept.
+    Forgotten,
+}
+
+/// A question that is open; closed when it is dropped.
+struct Asking<'a> {
+    keyspace: &'a Keyspace,
+    txn: TxnId,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let port = &self.keyspace.port;
+        port.submit(self.txn, &mut vec![Operation::Rollback]);
+        port.close(self.txn);
+    }
+}
+
+impl Keyspace {
+    /// Finds out how the transaction `txn` ended: for what failed with [`Error::Unknown`]. If it has
+    /// not ended and its client does nothing, it is ended now.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if too few replicas answer before the deadline.
+    pub async fn outcome(&self, txn: Version) -> Result<Ending, Error> {
+        let what = || format!("the outcome of transaction {txn}");
+        let (_, outcome) = self.ask(Operation::Inquire { version: txn }, &what).await?;
+        Ok(match outcome {
+            Outcome::Committed => Ending::Committed,
+            Outcome::Forgotten => Ending::Forgotten,
+            _ => Ending::Aborted,
+        })
+    }
+
+    /// Reads what `key` held when exactly the transactions below `at` had committed. It waits for what
+    /// is not settled yet, which takes the keyspace's truncation lag; reads at the same past version
+    /// together are a consistent snapshot.
+    ///
+    /// # Errors
+    /// [`Error::Forgotten`] if `at` is further in the past than the keyspace keeps history for;
+    /// [`Error::Unavailable`] if there is no answer before the deadline.
+    pub async fn get_at(&self, key: impl Into<Key>, at: Version) -> Result<Option<Value>, Error> {
+        let key = key.into();
+        let what = || format!("the value of `{key}` at {at}");
+        let (attempt, outcome) = self.ask(Operation::GetAt { key: key.clone(), at }, &what).await?;
+        match outcome {
+            Outcome::Committed => Ok(attempt.answer()),
+            _ => Err(Error::Forgotten { key: key.clone(), at }),
+        }
+    }
+
+    async fn ask(
+        &self,
+        question: Operation,
+        what: &(dyn Fn() -> String + Sync),
+    ) -> Result<(Arc<Attempt>, Outcome), Error> {
+        let attempt = Attempt::new(self.limits);
+        let mut deadline = Alarm::at(self.port.clone(), self.port.now() + self.options.deadline);
+        let (mut question, mut asking) = (Some(question), None);
+        let outcome = poll_fn(|cx| {
+            if asking.is_none()
+                && let Ok(txn) = self.port.open(&attempt, cx.waker())
+            {
+                asking = Some(Asking { keyspace: self, txn });
+                let question = question.take().expect("it is asked once");
+                self.port.submit(txn, &mut vec![question]);
+            }
+            if asking.is_some()
+                && let Some(signals) = attempt.signals(cx.waker())
+                && let Some(outcome) = signals.outcome
+            {
+                return Poll::Ready(Some(outcome));
+            }
+            deadline.poll(cx).map(|()| None)
+        });
+        match outcome.await {
+            Some(outcome) => Ok((attempt, outcome)),
+            None => {
+                let deadline = self.options.deadline;
+                Err(Error::Unavailable { deadline, waiting_for: what() })
+            }
+        }
+    }
+}
