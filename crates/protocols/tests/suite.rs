@@ -26,7 +26,19 @@ const LIMIT: Timestamp = Timestamp(120_000_000_000);
 struct Trial {
     seed: u64,
     workload: &'static str,
-    crashes: bool,
+    faults: Faults,
+}
+
+/// What may go wrong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Faults {
+    /// The network, pauses and skew.
+    Network,
+    /// Replicas crash too, and forget what they had not flushed.
+    Crashes,
+    /// Everything: clients die, clocks jump, disks are slow; with one partition or four, and with old
+    /// things truncated, fast.
+    All,
 }
 
 struct Outcome {
@@ -91,7 +103,7 @@ impl Workload for Chase {
 
 impl Trial {
     fn run<P: Protocol>(&self) -> Outcome {
-        let seed = self.seed;
+        let (seed, all) = (self.seed, self.faults == Faults::All);
         // How long faults last, in milliseconds; then there is as much time again without. The
         // nearer the sites, the more happens in a second.
         let (name, faults_last) = [("lan", 100), ("reg", 1000), ("con", 4000)][seed as usize % 3];
@@ -105,13 +117,21 @@ impl Trial {
         let configuration = Configuration {
             seed,
             replicas: if seed % 8 == 7 { 5 } else { 3 },
+            partitions: if all && seed % 5 > 1 { 4 } else { 1 },
             clients: 3 + seed as usize % 6,
             geography,
-            disk: if self.crashes { records } else { Disk::MEMORY },
+            disk: if self.faults == Faults::Network { Disk::MEMORY } else { records },
+            settings: if all { settings(seed, faults_last) } else { Settings::default() },
             hash_contents: true,
             ..Configuration::default()
         };
-        let swarm = Swarm { lasts: faults_last, crashes: self.crashes, pauses: true };
+        let swarm = Swarm {
+            lasts: faults_last,
+            crashes: self.faults != Faults::Network,
+            pauses: true,
+            deaths: all,
+            jumps: if all { faults_last } else { Duration::ZERO },
+        };
         let plan = swarm.plan(&configuration);
         let configuration = plan.apply_to(configuration);
         let clients = configuration.clients;
@@ -167,6 +187,20 @@ impl Trial {
     }
 }
 
+/// What the protocol is set to, so that everything happens within the time that a trial takes.
+fn settings(seed: u64, faults_last: Duration) -> Settings {
+    let tenth = (faults_last.as_millis() as u64 / 10).max(1);
+    Settings {
+        truncation_every_ms: if seed.is_multiple_of(3) { 60_000 } else { tenth },
+        truncation_lag_ms: [2 * tenth, 5 * tenth, 10 * tenth][seed as usize / 3 % 3],
+        history_ms: if seed % 7 == 6 { 3 * tenth } else { 0 },
+        outcomes_ms: 2 * tenth,
+        recovery_after_ms: [tenth, 4 * tenth][seed as usize / 2 % 2],
+        resident_keys: if seed % 4 == 1 { 2 } else { 1000 },
+        ..Settings::default()
+    }
+}
+
 /// The seeds to go through, `usual` many unless the environment says otherwise.
 fn seeds(usual: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
@@ -176,7 +210,7 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
 
 struct Suite {
     workload: &'static str,
-    crashes: bool,
+    faults: Faults,
     seeds: u64,
 }
 
@@ -187,7 +221,7 @@ impl Visitor for Suite {
         assert_eq!(P::GUARANTEE, Guarantee::Serializable, "{} needs another checker", P::NAME);
         let mut committed = 0;
         for seed in seeds(self.seeds) {
-            let trial = Trial { seed, workload: self.workload, crashes: self.crashes };
+            let trial = Trial { seed, workload: self.workload, faults: self.faults };
             let outcome = trial.run::<P>();
             if let Some(wrong) = outcome.violation.or(outcome.wrong) {
                 panic!("{wrong}\n{}", trial.replay::<P>());
@@ -199,25 +233,25 @@ impl Visitor for Suite {
     }
 }
 
-fn every_protocol(workload: &'static str, crashes: bool, seeds: u64) {
+fn every_protocol(workload: &'static str, faults: Faults, seeds: u64) {
     for protocol in list() {
-        visit(protocol.name, Suite { workload, crashes, seeds }).unwrap();
+        visit(protocol.name, Suite { workload, faults, seeds }).unwrap();
     }
 }
 
 #[test]
 fn lists_stay_serializable_and_everything_finishes_under_network_faults_pauses_and_skew() {
-    every_protocol("list-append", false, 150);
+    every_protocol("list-append", Faults::Network, 150);
 }
 
 #[test]
 fn the_banks_total_is_conserved_and_everything_finishes_under_network_faults_pauses_and_skew() {
-    every_protocol("bank", false, 150);
+    every_protocol("bank", Faults::Network, 150);
 }
 
 #[test]
 fn transactions_whose_keys_depend_on_what_they_read_stay_serializable() {
-    every_protocol("chase", false, 100);
+    every_protocol("chase", Faults::Network, 100);
 }
 
 /// One replica is down for good, from the start.
@@ -311,7 +345,17 @@ fn without_a_majority_nothing_succeeds_and_everything_ends_by_its_deadline() {
 
 #[test]
 fn lists_stay_serializable_when_replicas_crash_and_forget_what_they_had_not_flushed() {
-    every_protocol("list-append", true, 60);
+    every_protocol("list-append", Faults::Crashes, 60);
+}
+
+#[test]
+fn lists_stay_serializable_and_everything_finishes_whatever_goes_wrong() {
+    every_protocol("list-append", Faults::All, 60);
+}
+
+#[test]
+fn the_banks_total_is_conserved_and_everything_finishes_whatever_goes_wrong() {
+    every_protocol("bank", Faults::All, 60);
 }
 
 struct Determinism;
@@ -322,7 +366,7 @@ impl Visitor for Determinism {
     fn visit<P: Protocol>(self) {
         let mut hashes = Vec::new();
         for seed in [1, 2] {
-            let trial = Trial { seed, workload: "list-append", crashes: false };
+            let trial = Trial { seed, workload: "list-append", faults: Faults::Network };
             let (once, again) = (trial.run::<P>(), trial.run::<P>());
             assert_eq!(once.hash, again.hash, "{}", trial.replay::<P>());
             assert_eq!(once.history, again.history, "{}", trial.replay::<P>());
@@ -371,7 +415,7 @@ broken!(WithoutCheck3, Checks { dirty_reads: false, ..Checks::ALL });
 /// The first seed under which the checker finds fault with `P`.
 fn caught<P: Protocol>() -> Option<(u64, String)> {
     seeds(2000).find_map(|seed| {
-        let trial = Trial { seed, workload: "list-append", crashes: false };
+        let trial = Trial { seed, workload: "list-append", faults: Faults::Network };
         let violation = trial.run::<P>().violation?;
         // The seed is one under which a sound Morty holds.
         assert_eq!(trial.run::<Morty>().violation, None);

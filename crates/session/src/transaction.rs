@@ -5,7 +5,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use std::sync::Arc;
 
-use serried_model::{Key, Value};
+use serried_model::{Key, Value, Version};
 
 use crate::{Abort, Attempt};
 
@@ -21,6 +21,12 @@ pub struct Transaction {
 }
 
 impl Transaction {
+    /// The version of this attempt: its place in the order of all transactions, and what to ask for its
+    /// outcome by. None until the coordinator has given it one.
+    pub fn version(&self) -> Option<Version> {
+        self.attempt.version()
+    }
+
     /// Reads a key; `None` if it is absent. A key that this transaction has written reads as written.
     pub fn get(&self, key: impl Into<Key>) -> Get {
         Get { transaction: self.clone(), key: key.into() }

@@ -20,12 +20,22 @@ pub struct Swarm {
     pub crashes: bool,
     /// Whether nodes may pause.
     pub pauses: bool,
+    /// Whether clients may die, at most half of them.
+    pub deaths: bool,
+    /// Whether clocks may jump, of whichever node, by up to so much.
+    pub jumps: Duration,
 }
 
 impl Default for Swarm {
-    /// Ten seconds with pauses and without crashes.
+    /// Ten seconds with pauses, and without crashes, deaths and jumps.
     fn default() -> Self {
-        Swarm { lasts: Duration::from_secs(10), crashes: false, pauses: true }
+        Swarm {
+            lasts: Duration::from_secs(10),
+            crashes: false,
+            pauses: true,
+            deaths: false,
+            jumps: Duration::ZERO,
+        }
     }
 }
 
@@ -72,6 +82,25 @@ impl Swarm {
         });
         if self.pauses {
             schedule(random, 3, &|random| Fault::Pause(node(configuration, random)));
+        }
+        if !self.jumps.is_zero() {
+            let most = self.jumps.as_micros() as u64;
+            schedule(random, 3, &|random| {
+                let by_us = power(random, 1, most) as i64;
+                let by_us = if on(random) { by_us } else { -by_us };
+                Fault::ClockJump(node(configuration, random), by_us)
+            });
+        }
+        if self.deaths && configuration.clients > 1 {
+            let most = configuration.clients as u64 / 2;
+            let client = |random: &mut Random| random.random_range(0..most as usize);
+            schedule(random, most, &|random| Fault::ClientDeath(client(random)));
+        }
+        if configuration.disk != crate::Disk::MEMORY {
+            let member = |random: &mut Random| random.random_range(0..configuration.replicas);
+            schedule(random, 3, &|random| {
+                Fault::SlowDisk(member(random), power(random, 2, 100) as u32)
+            });
         }
         if self.crashes && on(random) {
             self.crash(configuration, shortest, random, &mut plan.faults);
@@ -188,7 +217,8 @@ mod tests {
 
     fn plans(swarm: Swarm) -> impl Iterator<Item = Plan> {
         (0..300).map(move |seed| {
-            let configuration = Configuration { seed, clients: 4, ..Configuration::default() };
+            let disk = crate::Disk { keep_records: true, ..crate::Disk::MEMORY };
+            let configuration = Configuration { seed, clients: 4, disk, ..Configuration::default() };
             swarm.plan(&configuration)
         })
     }
@@ -198,7 +228,7 @@ mod tests {
         let has = |plan: &Plan, kind: fn(&Fault) -> bool| {
             plan.faults.iter().any(|scheduled| kind(&scheduled.fault))
         };
-        let kinds: [&dyn Fn(&Plan) -> bool; 8] = [
+        let kinds: [&dyn Fn(&Plan) -> bool; 11] = [
             &|plan| plan.network.jitter > 0.0,
             &|plan| plan.network.loss > 0.0,
             &|plan| plan.network.duplication > 0.0,
@@ -207,9 +237,14 @@ mod tests {
             &|plan| plan.clocks.drift_ppm > 0,
             &|plan| has(plan, |fault| matches!(fault, Fault::Partition(_))),
             &|plan| has(plan, |fault| matches!(fault, Fault::Pause(_))),
+            &|plan| has(plan, |fault| matches!(fault, Fault::ClockJump(..))),
+            &|plan| has(plan, |fault| matches!(fault, Fault::ClientDeath(_))),
+            &|plan| has(plan, |fault| matches!(fault, Fault::SlowDisk(..))),
         ];
+        let all =
+            Swarm { deaths: true, jumps: Duration::from_secs(1), ..Swarm::default() };
         for (i, kind) in kinds.iter().enumerate() {
-            let with = plans(Swarm::default()).filter(|plan| kind(plan)).count();
+            let with = plans(all).filter(|plan| kind(plan)).count();
             assert!((75..225).contains(&with), "kind {i} is on in {with} of 300 plans");
         }
     }

@@ -1,14 +1,14 @@
 //! A client that does one transaction after the other.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use serried_history::{EventKind, MicroOperation, ReadResult, Recorder};
 use serried_model::Version;
-use serried_session::{Committed, Error, Footprint, Keyspace};
+use serried_session::{Committed, Error, Footprint, Keyspace, Transaction};
 
-use crate::{Measurement, Workload};
+use crate::{Measurement, Plan, Workload};
 
 /// One client in a closed loop.
 pub struct ClosedLoop {
@@ -38,8 +38,13 @@ impl ClosedLoop {
                 recorder.invoke(self.client, begun.0, open(&plan));
             }
             let (workload, record) = (&self.workload, self.recorder.is_some());
-            let transact = self.keyspace.transact_recorded(|tx| workload.run(&plan, tx, record));
+            let transaction = OpenTransaction::new(&self, &plan);
+            let transact = self.keyspace.transact_recorded(|tx| {
+                transaction.has_begun(&tx);
+                workload.run(&plan, tx, record)
+            });
             let result = transact.await;
+            transaction.has_ended();
             let ended = self.keyspace.now();
             self.measurement.enter(begun, ended, &result);
             if let Some(recorder) = &self.recorder {
@@ -82,6 +87,46 @@ impl ClosedLoop {
                 recorder.complete(client, time_ns, kind, plan, version, Vec::new(), error);
             }
         }
+    }
+}
+
+/// A transaction that has not ended. If its client dies, what it may yet do is recorded under its
+/// version.
+struct OpenTransaction<'a> {
+    client: &'a ClosedLoop,
+    /// None if no history is kept, or the end is in it.
+    recorder: Option<&'a Recorder>,
+    plan: &'a Plan,
+    last_attempt: Mutex<Option<Transaction>>,
+}
+
+impl<'a> OpenTransaction<'a> {
+    fn new(client: &'a ClosedLoop, plan: &'a Plan) -> Self {
+        let recorder = client.recorder.as_deref();
+        OpenTransaction { client, recorder, plan, last_attempt: Mutex::new(None) }
+    }
+
+    fn has_begun(&self, transaction: &Transaction) {
+        if self.recorder.is_some() {
+            let mut last = self.last_attempt.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            *last = Some(transaction.clone());
+        }
+    }
+
+    fn has_ended(mut self) {
+        self.recorder = None;
+    }
+}
+
+impl Drop for OpenTransaction<'_> {
+    fn drop(&mut self) {
+        let Some(recorder) = self.recorder else { return };
+        let last = self.last_attempt.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let version = last.as_ref().and_then(Transaction::version);
+        let time_ns = self.client.keyspace.now().0;
+        let (plan, error) = (open(self.plan), Some("the client died".to_string()));
+        let client = self.client.client;
+        recorder.complete(client, time_ns, EventKind::Info, plan, version, Vec::new(), error);
     }
 }
 

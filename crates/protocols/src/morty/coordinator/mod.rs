@@ -82,6 +82,8 @@ struct Transaction {
     phase: Phase,
     /// Somebody else is deciding on it, and is asked how.
     superseded: bool,
+    /// Replicas that take no part in it.
+    refused_by: Touched,
     /// How often its session was told that a read had changed, and when it was last.
     rewinds: u32,
     rewound_at: Timestamp,
@@ -191,6 +193,7 @@ impl Coordinator {
             touched: Touched::new(),
             phase: Phase::Executing,
             superseded: false,
+            refused_by: Touched::new(),
             rewinds: 0,
             rewound_at: Timestamp::default(),
             repeat_at: cx.now() + patience,
@@ -497,7 +500,7 @@ impl Coordinator {
         cx: &mut Cx,
     ) {
         if view != OWN_VIEW {
-            self.on_refused(version, Refusal::Superseded, cx);
+            self.on_refused(from, version, Refusal::Superseded, cx);
             return;
         }
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
@@ -528,8 +531,18 @@ impl Coordinator {
     }
 
     /// A replica takes no part in the transaction, or does not any more.
-    fn on_refused(&mut self, version: Version, refusal: Refusal, cx: &mut Cx) {
+    fn on_refused(&mut self, from: NodeId, version: Version, refusal: Refusal, cx: &mut Cx) {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        // A single one may be wrong about the time.
+        touch(&mut transaction.refused_by, from);
+        let refusing = transaction.refused_by.iter().map(|(_, replicas)| replicas.len()).max();
+        if refusal != Refusal::Superseded && refusing < Some(self.group.majority()) {
+            if self.group.choice(0, self.preferred).member() == from.member() {
+                self.preferred = (self.preferred + 1) % self.group.size();
+            }
+            self.ask_for_reads(version, cx);
+            return;
+        }
         if transaction.next_eid > 0 {
             // It may commit nevertheless, with the votes of others.
             if !core::mem::replace(&mut transaction.superseded, true) {
@@ -574,7 +587,7 @@ impl Coordinator {
                 self.abort(version, cx);
                 return;
             }
-            Settlement::Aborted => return self.on_refused(version, Refusal::Superseded, cx),
+            Settlement::Aborted => return self.on_refused(from, version, Refusal::Superseded, cx),
             Settlement::Forgotten => return self.conclude(version, None, Outcome::Unknown, cx),
         };
         match &transaction.phase {
@@ -699,13 +712,8 @@ impl Coordinator {
             cx.set_timer(Timer::Repeat(version), transaction.repeat_at.since(now));
             return;
         }
-        for (key, read) in transaction.reads.iter_mut().filter(|(_, read)| read.found.is_none()) {
-            self.preferred = read.asked % self.group.size();
-            let replica = self.group.choice(self.group.partition_of(key), read.asked);
-            read.asked += 1;
-            touch(&mut transaction.touched, replica);
-            cx.send(replica, Message::Get { version, key: key.clone() });
-        }
+        self.ask_for_reads(version, cx);
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
         match &transaction.phase {
             Phase::Preparing(attempt) => {
                 attempt.send_prepare(version, transaction.next_tag, &self.group, cx);
@@ -727,6 +735,18 @@ impl Coordinator {
         cx.set_timer(Timer::Repeat(version), patience);
         if superseded {
             self.find_out(version, times, cx);
+        }
+    }
+
+    /// Asks other replicas for the reads that have not been answered.
+    fn ask_for_reads(&mut self, version: Version, cx: &mut Cx) {
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        for (key, read) in transaction.reads.iter_mut().filter(|(_, read)| read.found.is_none()) {
+            self.preferred = read.asked % self.group.size();
+            let replica = self.group.choice(self.group.partition_of(key), read.asked);
+            read.asked += 1;
+            touch(&mut transaction.touched, replica);
+            cx.send(replica, Message::Get { version, key: key.clone() });
         }
     }
 
@@ -858,7 +878,7 @@ impl Actor for Coordinator {
                 self.on_finalize_reply(from, version, eid, view, cx);
             }
             Message::Acknowledge { versions } => self.on_acknowledge(from, versions),
-            Message::Refused { version, refusal } => self.on_refused(version, refusal, cx),
+            Message::Refused { version, refusal } => self.on_refused(from, version, refusal, cx),
             Message::Settled { version, settlement } => {
                 self.on_settled(from, version, settlement, cx);
             }

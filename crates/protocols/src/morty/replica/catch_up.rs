@@ -190,12 +190,9 @@ impl Replica {
         for (version, eid, contents) in executions {
             if self.settlement(version).is_none() {
                 // If it voted on the execution it knows of its reads too.
-                let undecided = self.transactions.get(&version);
-                let execution = undecided.and_then(|undecided| undecided.execution.as_ref());
-                let voted = execution.filter(|e| e.eid == eid && e.vote.is_some());
-                let known = voted.map(|execution| execution.contents.clone());
-                let logged = known.is_some();
-                self.commit(version, eid, known.unwrap_or(contents), logged, cx);
+                let voted_on = self.voted_on(version, eid);
+                let logged = voted_on.is_some();
+                self.commit(version, eid, voted_on.unwrap_or(contents), logged, cx);
             }
         }
         self.fetch_more(cx);

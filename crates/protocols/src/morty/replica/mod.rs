@@ -340,19 +340,22 @@ impl Replica {
                 assert_eq!(committed, commits, "{version} was decided twice, and differently");
             }
             None if commits => {
-                let undecided = self.transactions.get(&version);
-                let execution = undecided.and_then(|undecided| undecided.execution.as_ref());
-                let known = execution.filter(|execution| execution.eid == eid);
-                let logged = known.is_some_and(|execution| execution.vote.is_some());
-                let known = known.map(|execution| execution.contents.clone());
+                let voted_on = self.voted_on(version, eid);
+                let logged = voted_on.is_some();
                 // Unheard of: without an acknowledgement the coordinator will say more.
-                let Some(contents) = known.or(contents) else { return };
+                let Some(contents) = voted_on.or(contents) else { return };
                 self.commit(version, eid, contents, logged, cx);
             }
             None if self.is_too_far_ahead(version, cx) => {} // It was never let in.
             None => self.abort(version, cx),
         }
         self.acknowledge(from, version, cx);
+    }
+
+    /// The contents of an execution, if it is the one on which this replica has voted.
+    fn voted_on(&self, version: Version, eid: u32) -> Option<Arc<Contents>> {
+        let execution = self.transactions.get(&version)?.execution.as_ref()?;
+        (execution.eid == eid && execution.vote.is_some()).then(|| execution.contents.clone())
     }
 
     /// The transaction commits as this execution. `logged` says that its contents are in the log.
@@ -590,20 +593,22 @@ impl Recover for Replica {
             Record::Voted { version, eid, next_tag, vote, contents } => {
                 self.replay_vote((version, eid, next_tag), vote, contents, store);
             }
-            Record::Confirmed { version, eid, vote } => self.settle_vote(version, eid, vote, None),
+            // What a record refers to may have been trimmed, as it is in the store: it is below the
+            // horizon, and so is the record.
+            Record::Confirmed { version, eid, vote } => {
+                if self.voted_on(version, eid).is_some() {
+                    self.settle_vote(version, eid, vote, None);
+                }
+            }
             Record::Promised { version, view } => {
                 self.open(version, Timestamp::default()).view = view;
             }
             Record::Accepted { version, accepted } => self.accept(version, accepted),
             Record::Committed { version, eid, contents } => {
-                let contents = contents.unwrap_or_else(|| {
-                    let undecided = self.transactions.get(&version).expect("what commits was open");
-                    let execution =
-                        undecided.execution.as_ref().expect("what commits was voted on");
-                    execution.contents.clone()
-                });
                 // Those who waited for it have their next record in the log, or are asked again.
-                self.carry_out(version, Some((eid, &contents)));
+                if let Some(contents) = contents.or_else(|| self.voted_on(version, eid)) {
+                    self.carry_out(version, Some((eid, &contents)));
+                }
             }
             Record::Aborted { version } => drop(self.carry_out(version, None)),
             Record::Stopped { upto } => self.truncation.stop(upto),
