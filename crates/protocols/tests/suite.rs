@@ -1,6 +1,9 @@
 //! What every protocol has to pass in simulation: its guarantee under faults, liveness once they have
 //! healed, and determinism; and what shows that the suite would notice.
 //!
+//! With `SERRIED_TRACE=text` it prints each message of which `text` is a part, such as the timestamp of a
+//! transaction's version.
+//!
 //! Each test goes through some seeds. `SERRIED_SEEDS=2000 cargo test --release -p serried-protocols
 //! --test suite` goes through more, and `SERRIED_FIRST_SEED=17 SERRIED_SEEDS=1` through a single one.
 
@@ -17,7 +20,7 @@ use serried_model::{Geography, Guarantee, Key, NodeId, Value};
 use serried_protocols::morty::{Checks, Coordinator, Message, Morty, Options, Replica};
 use serried_protocols::{Visitor, list, visit};
 use serried_session::{Error, TransactOptions, Transaction};
-use serried_sim::{Cluster, Configuration, Disk, Swarm};
+use serried_sim::{Cluster, Configuration, Disk, Fate, Swarm};
 use serried_workload::{ClosedLoop, Measurement, Parameters, Plan, Run, Window, Workload, named};
 
 /// By then everything has to have finished.
@@ -161,6 +164,15 @@ impl Trial {
                 seed,
             };
             cluster.spawn(client, client_loop.run());
+        }
+        if let Ok(traced) = std::env::var("SERRIED_TRACE") {
+            cluster.set_interceptor(Box::new(move |passing| {
+                let text = format!("{:?}", passing.message);
+                if text.contains(&traced) {
+                    println!("{} {} -> {}: {text}", passing.at, passing.from, passing.to);
+                }
+                Fate::Pass
+            }));
         }
         let stalled = cluster.run_until_done(LIMIT).err().map(|stalled| stalled.to_string());
         let committed = measurement.committed_so_far();

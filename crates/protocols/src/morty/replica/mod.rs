@@ -111,6 +111,16 @@ struct Execution {
     conflict: Option<Key>,
 }
 
+/// How a transaction ends.
+#[derive(Clone, Copy, Debug)]
+enum End<'a> {
+    /// As this execution.
+    Committed(u32, &'a Contents),
+    Aborted,
+    /// Its effects, if it has any, are in what was copied from another replica.
+    Unknown,
+}
+
 /// What a replica does by the clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Timer {
@@ -368,7 +378,7 @@ impl Replica {
         cx: &mut Cx,
     ) {
         cx.charge(contents.reads.len() + contents.writes.len());
-        let waiters = self.carry_out(version, Some((eid, &contents)));
+        let waiters = self.carry_out(version, End::Committed(eid, &contents));
         self.notify(cx);
         let contents = (!logged).then_some(contents);
         self.append(Record::Committed { version, eid, contents }, cx);
@@ -377,7 +387,7 @@ impl Replica {
 
     /// The transaction aborts, in this partition at least.
     fn abort(&mut self, version: Version, cx: &mut Cx) {
-        let waiters = self.carry_out(version, None);
+        let waiters = self.carry_out(version, End::Aborted);
         self.notify(cx);
         self.append(Record::Aborted { version }, cx);
         self.decided(version, waiters, cx);
@@ -398,7 +408,7 @@ impl Replica {
     fn carry_out(
         &mut self,
         version: Version,
-        commits: Option<(u32, &Contents)>,
+        end: End,
     ) -> SmallVec<[Version; 2]> {
         self.unprepare(version);
         let undecided = self.transactions.remove(&version).unwrap_or_default();
@@ -407,15 +417,16 @@ impl Replica {
             self.keys.get_mut(key).expect("a key that was read").remove_read(version);
         }
         let nothing = Contents::default();
-        let contents = match commits {
-            Some((eid, contents)) => {
+        let contents = match end {
+            End::Committed(eid, contents) => {
                 self.settled.committed(version, eid, contents);
                 contents
             }
-            None => {
+            End::Aborted => {
                 self.settled.aborted(version);
                 &nothing
             }
+            End::Unknown => &nothing,
         };
         for write in &contents.writes {
             let id = WriteId { version, tag: write.tag };
@@ -607,10 +618,10 @@ impl Recover for Replica {
             Record::Committed { version, eid, contents } => {
                 // Those who waited for it have their next record in the log, or are asked again.
                 if let Some(contents) = contents.or_else(|| self.voted_on(version, eid)) {
-                    self.carry_out(version, Some((eid, &contents)));
+                    self.carry_out(version, End::Committed(eid, &contents));
                 }
             }
-            Record::Aborted { version } => drop(self.carry_out(version, None)),
+            Record::Aborted { version } => drop(self.carry_out(version, End::Aborted)),
             Record::Stopped { upto } => self.truncation.stop(upto),
             Record::Merging { upto, view, accepted } => {
                 self.truncation.promise(upto, view, accepted);

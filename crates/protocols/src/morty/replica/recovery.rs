@@ -474,7 +474,7 @@ impl Replica {
 
     /// Others have settled the transaction so long ago that they have forgotten how; it is settled here
     /// with everything else of its time.
-    fn give_up(&mut self, version: Version, cx: &mut Cx) {
+    pub(super) fn give_up(&mut self, version: Version, cx: &mut Cx) {
         let Some(recovery) = self.recoveries.remove(&version) else { return };
         cx.cancel_timer(Timer::Recovery(version));
         for inquirer in recovery.inquirers {

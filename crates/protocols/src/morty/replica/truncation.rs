@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serried_actor::{Settings, Store};
 use serried_model::{NodeId, Version};
 
-use super::{Cx, Replica, Timer, Undecided};
+use super::{Cx, End, Replica, Timer, Undecided};
 use crate::morty::Mutation;
 use crate::morty::digest::Digest;
 use crate::morty::message::{Message, Record, Snapshot, View};
@@ -488,7 +488,10 @@ impl Replica {
         let over: Vec<Version> =
             self.recoveries.range(..Version::at(upto)).map(|(version, _)| *version).collect();
         for version in over {
-            self.recovered(version, cx);
+            match copied {
+                true => self.give_up(version, cx),
+                false => self.recovered(version, cx),
+            }
         }
         cx.set_timer(Timer::Settle, Duration::ZERO);
     }
@@ -498,7 +501,8 @@ impl Replica {
         let mut waiters = Vec::new();
         for version in self.watch.below(Version::at(upto)) {
             if self.transactions.contains_key(&version) {
-                waiters.extend(self.carry_out(version, None));
+                let end = if copied { End::Unknown } else { End::Aborted };
+                waiters.extend(self.carry_out(version, end));
             }
         }
         let truncation = &mut self.truncation;
