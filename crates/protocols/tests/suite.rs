@@ -17,10 +17,12 @@ use rand_pcg::Pcg64Mcg;
 use serried_actor::{Group, Protocol, Settings, Timestamp};
 use serried_history::{History, MicroOperation, ReadResult, Recorder, Verdict, check_serializable};
 use serried_model::{Geography, Guarantee, Key, NodeId, Value};
-use serried_protocols::morty::{Checks, Coordinator, Message, Morty, Options, Replica};
+use serried_protocols::morty::{
+    Checks, Coordinator, Message, Morty, Mutation, Options, Replica,
+};
 use serried_protocols::{Visitor, list, visit};
 use serried_session::{Error, TransactOptions, Transaction};
-use serried_sim::{Cluster, Configuration, Disk, Fate, Swarm};
+use serried_sim::{Cluster, Configuration, Disk, Fate, Fault, Scheduled, Swarm};
 use serried_workload::{ClosedLoop, Measurement, Parameters, Plan, Run, Window, Workload, named};
 
 /// By then everything has to have finished.
@@ -39,6 +41,8 @@ enum Faults {
     Network,
     /// Replicas crash too, and forget what they had not flushed.
     Crashes,
+    /// Disks are slow, and replicas crash one after the other, often and for a short time.
+    Disks,
     /// Everything: clients die, clocks jump, disks are slow; with one partition or four, and with old
     /// things truncated, fast.
     All,
@@ -114,7 +118,10 @@ impl Trial {
         let faults_last = Duration::from_millis(faults_last);
         let records = Disk {
             append: Duration::from_micros(5),
-            flush: Duration::from_micros(200),
+            flush: match self.faults {
+                Faults::Disks => faults_last / 100,
+                _ => Duration::from_micros(200),
+            },
             keep_records: true,
         };
         let configuration = Configuration {
@@ -130,7 +137,7 @@ impl Trial {
         };
         let swarm = Swarm {
             lasts: faults_last,
-            crashes: self.faults != Faults::Network,
+            crashes: matches!(self.faults, Faults::Crashes | Faults::All),
             pauses: true,
             deaths: all,
             jumps: if all { faults_last } else { Duration::ZERO },
@@ -138,8 +145,22 @@ impl Trial {
         let plan = swarm.plan(&configuration);
         let configuration = plan.apply_to(configuration);
         let clients = configuration.clients;
+        let replicas = configuration.replicas;
         let mut cluster = Cluster::<P>::new(configuration);
         cluster.follow(&plan);
+        if self.faults == Faults::Disks {
+            let mut random = Pcg64Mcg::new(u128::from(seed));
+            let share = faults_last.as_nanos() as u64 / 50;
+            for turn in 0..50 {
+                let begins = turn * share + random.random_range(0..share / 2);
+                let ends = begins + random.random_range(1..share / 2);
+                cluster.schedule(Scheduled {
+                    begins: Timestamp(begins),
+                    ends: Timestamp(ends),
+                    fault: Fault::Crash(random.random_range(0..replicas)),
+                });
+            }
+        }
         let parameters =
             Parameters { keys: Some(3 + seed % 4), theta: 0.5, ..Parameters::default() };
         let workload: Arc<dyn Workload> = match self.workload {
@@ -397,7 +418,7 @@ fn the_same_seed_gives_the_same_events_and_the_same_history() {
 
 /// Declares a Morty of which something is missing.
 macro_rules! broken {
-    ($name:ident, $checks:expr) => {
+    ($name:ident, $options:expr) => {
         struct $name;
 
         impl Protocol for $name {
@@ -413,22 +434,38 @@ macro_rules! broken {
             }
 
             fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica {
-                let options = Options { checks: $checks, ..Options::default() };
-                Replica::new(id, group, settings, options)
+                Replica::new(id, group, settings, $options)
             }
         }
     };
 }
 
-broken!(WithoutCheck1, Checks { missed_by_reads: false, ..Checks::ALL });
-broken!(WithoutCheck2, Checks { missed_by_others: false, ..Checks::ALL });
-broken!(WithoutCheck3, Checks { dirty_reads: false, ..Checks::ALL });
+fn unchecked(checks: Checks) -> Options {
+    Options { checks, ..Options::default() }
+}
 
-/// The first seed under which the checker finds fault with `P`.
-fn caught<P: Protocol>() -> Option<(u64, String)> {
-    seeds(2000).find_map(|seed| {
-        let trial = Trial { seed, workload: "list-append", faults: Faults::Network };
-        let violation = trial.run::<P>().violation?;
+fn mutated(mutation: Mutation) -> Options {
+    Options { mutation: Some(mutation), ..Options::default() }
+}
+
+broken!(WithoutCheck1, unchecked(Checks { missed_by_reads: false, ..Checks::ALL }));
+broken!(WithoutCheck2, unchecked(Checks { missed_by_others: false, ..Checks::ALL }));
+broken!(WithoutCheck3, unchecked(Checks { dirty_reads: false, ..Checks::ALL }));
+broken!(VotesBeforeDurable, mutated(Mutation::VotesBeforeDurable));
+broken!(RecoveryIgnoresFinalize, mutated(Mutation::RecoveryIgnoresFinalize));
+broken!(TruncationIgnoresVotes, mutated(Mutation::TruncationIgnoresVotes));
+broken!(LatePrepare, mutated(Mutation::LatePrepare));
+
+/// The first seed under which fault is found with `P`: by the checker, or by the protocol itself, which
+/// stops where two replicas learn different decisions.
+fn caught<P: Protocol>(faults: Faults) -> Option<(u64, String)> {
+    seeds(3000).find_map(|seed| {
+        let trial = Trial { seed, workload: "list-append", faults };
+        let run = || trial.run::<P>().violation;
+        let violation = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
+            Ok(violation) => violation?,
+            Err(panic) => *panic.downcast::<String>().expect("a panic that says why"),
+        };
         // The seed is one under which a sound Morty holds.
         assert_eq!(trial.run::<Morty>().violation, None);
         Some((seed, violation))
@@ -438,15 +475,30 @@ fn caught<P: Protocol>() -> Option<(u64, String)> {
 #[test]
 fn a_morty_with_a_check_switched_off_is_caught() {
     let found = [
-        ("check 1", caught::<WithoutCheck1>()),
-        ("check 2", caught::<WithoutCheck2>()),
-        ("check 3", caught::<WithoutCheck3>()),
+        ("without check 1", caught::<WithoutCheck1>(Faults::Network)),
+        ("without check 2", caught::<WithoutCheck2>(Faults::Network)),
+        ("without check 3", caught::<WithoutCheck3>(Faults::Network)),
     ];
+    all_caught(&found);
+}
+
+#[test]
+fn a_morty_that_breaks_its_promises_is_caught() {
+    let found = [
+        ("votes are sent before they are durable", caught::<VotesBeforeDurable>(Faults::Disks)),
+        ("recovery ignores Finalize", caught::<RecoveryIgnoresFinalize>(Faults::All)),
+        ("truncation ignores votes", caught::<TruncationIgnoresVotes>(Faults::All)),
+        ("a late Prepare is voted on", caught::<LatePrepare>(Faults::All)),
+    ];
+    all_caught(&found);
+}
+
+fn all_caught(found: &[(&str, Option<(u64, String)>)]) {
     let mut report = String::new();
-    for (check, found) in found {
-        let (seed, why) = found.unwrap_or_else(|| panic!("nobody missed {check}"));
+    for (what, found) in found {
+        let (seed, why) = found.as_ref().unwrap_or_else(|| panic!("nobody noticed: {what}"));
         let first = why.lines().next().unwrap_or_default();
-        writeln!(report, "without {check}: seed {seed}: {first}").unwrap();
+        writeln!(report, "{what}: seed {seed}: {first}").unwrap();
     }
     println!("{report}");
 }
