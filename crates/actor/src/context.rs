@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use rand_pcg::rand_core::Rng;
 use serried_model::NodeId;
 
 use crate::{Actor, ClockInterval, Effect, NodeSet, Store, Timestamp};
@@ -67,9 +68,17 @@ impl<'a, A: Actor> Context<'a, A> {
         self.random
     }
 
+    /// A random duration from half of `about` to one and a half of it: nodes that wait so long do not
+    /// all act at once.
+    pub fn jitter(&mut self, about: Duration) -> Duration {
+        let share = self.random.next_u32();
+        about / 2 + about.mul_f64(f64::from(share) / f64::from(u32::MAX))
+    }
+
     /// Makes `record` durable, before anything that is sent after it leaves.
     pub fn append(&mut self, record: A::Record) {
         self.durable.log_position += 1;
+        self.durable.store.set_log_position(self.durable.log_position);
         self.effects.push(Effect::Append(record));
     }
 

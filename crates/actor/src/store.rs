@@ -5,10 +5,9 @@ use std::ops::Bound;
 
 /// An ordered map of bytes on an actor's disk.
 ///
-/// What is put is visible at once and durable later, in order: a driver makes it so before it trims
-/// the actor's log ([`crate::Effect::TrimLog`]). After a crash the store holds at least what it held
-/// when the log was last trimmed, and perhaps more, so that replaying the log must not mind to find
-/// what it is about to put.
+/// What is put is visible at once and durable later, in order: before any record that the actor appends
+/// after it, and before its log is trimmed ([`crate::Effect::TrimLog`]). A crash may lose what was put
+/// since, or keep it, so that replaying the log must not mind to find what it is about to put.
 ///
 /// Methods do not fail: a driver whose disk does stops the node.
 pub trait Store: Send {
@@ -17,6 +16,9 @@ pub trait Store: Send {
 
     /// Sets or removes the value of `key`.
     fn put(&mut self, key: &[u8], value: Option<&[u8]>);
+
+    /// For drivers that keep account of what was put before which record: the next record's position.
+    fn set_log_position(&mut self, _position: u64) {}
 
     /// Shows the entries after `after` in the order of their keys, as many as add up to `bytes`, and
     /// one at least; whether there are more. A store over something that it can't enumerate shows what

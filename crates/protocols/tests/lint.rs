@@ -30,7 +30,7 @@ const FORBIDDEN: &[&str] = &[
 
 /// What the protocols may depend on.
 const DEPENDENCIES: &[&str] =
-    &["serried-model", "serried-actor", "serried-parts", "serde", "smallvec"];
+    &["serried-model", "serried-actor", "serried-parts", "serde", "postcard", "smallvec"];
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()

@@ -17,9 +17,7 @@ use rand_pcg::Pcg64Mcg;
 use serried_actor::{Group, Protocol, Settings, Timestamp};
 use serried_history::{History, MicroOperation, ReadResult, Recorder, Verdict, check_serializable};
 use serried_model::{Geography, Guarantee, Key, NodeId, Value};
-use serried_protocols::morty::{
-    Checks, Coordinator, Message, Morty, Mutation, Options, Replica,
-};
+use serried_protocols::morty::{Checks, Coordinator, Message, Morty, Mutation, Options, Replica};
 use serried_protocols::{Visitor, list, visit};
 use serried_session::{Error, TransactOptions, Transaction};
 use serried_sim::{Cluster, Configuration, Disk, Fate, Fault, Scheduled, Swarm};
@@ -139,6 +137,7 @@ impl Trial {
             lasts: faults_last,
             crashes: matches!(self.faults, Faults::Crashes | Faults::All),
             pauses: true,
+            lost_disks: all,
             deaths: all,
             jumps: if all { faults_last } else { Duration::ZERO },
         };

@@ -79,7 +79,11 @@ impl Coordinate for Client {
                 ));
             }
             Operation::Commit { .. } => cx.output((txn, Output::Outcome(Outcome::Committed))),
-            Operation::Begin | Operation::Put(_) | Operation::Rollback => {}
+            Operation::Begin
+            | Operation::Put(_)
+            | Operation::Rollback
+            | Operation::Inquire { .. }
+            | Operation::GetAt { .. } => {}
         }
     }
 }

@@ -74,6 +74,11 @@ impl<A: Recover> Host<A> for ReplicaHost<'_, A::Output> {
         unreachable!("operations are for coordinators")
     }
 
+    fn rejoin(&mut self, actor: &mut A, cx: &mut Context<'_, A>) {
+        actor.rejoin(cx);
+        actor.on_start(cx);
+    }
+
     fn output(&mut self, output: A::Output) {
         if let Some(observer) = self.observer {
             observer(self.now, self.id, output);
@@ -93,6 +98,10 @@ impl<A: Coordinate> Host<A> for ClientHost<'_> {
         for (txn, operation) in self.operations.drain(..) {
             actor.on_operation(txn, operation, cx);
         }
+    }
+
+    fn rejoin(&mut self, _: &mut A, _: &mut Context<'_, A>) {
+        unreachable!("a client has no disk to lose")
     }
 
     fn output(&mut self, (txn, output): A::Output) {
@@ -352,8 +361,16 @@ impl<P: Protocol> Cluster<P> {
             Fault::Crash(member) => {
                 let others = self.faults.iter().filter(|entry| entry.state == State::Active);
                 if !others.into_iter().any(|entry| entry.fault == Fault::Crash(member)) {
-                    self.restart_machine(member);
+                    self.restart_machine(member, || Job::Start);
                 }
+            }
+            Fault::LostDisk(member) => {
+                for replica in
+                    self.replicas.iter_mut().skip(member).step_by(self.configuration.replicas)
+                {
+                    replica.lose_disk();
+                }
+                self.restart_machine(member, || Job::Rejoin);
             }
             Fault::SlowDisk(member, _) => self.slow_disk(member, 1),
             Fault::ClientDeath(_) => {}
@@ -370,7 +387,7 @@ impl<P: Protocol> Cluster<P> {
     }
 
     fn enter(&mut self, fault: Fault) -> FaultId {
-        if matches!(fault, Fault::Crash(_)) {
+        if matches!(fault, Fault::Crash(_) | Fault::LostDisk(_)) {
             let kept = self.configuration.disk.keep_records;
             assert!(kept, "a replica can restart only if `Disk::keep_records` is set");
         }
@@ -390,7 +407,7 @@ impl<P: Protocol> Cluster<P> {
             Fault::Slow(reach, factor) => self.world.network.disturb(id, &reach, Some(factor)),
             Fault::Pause(node) => self.happen_to(node, Occurrence::Pause),
             Fault::ClockJump(node, by_us) => self.happen_to(node, Occurrence::Jump { by_us }),
-            Fault::Crash(member) => {
+            Fault::Crash(member) | Fault::LostDisk(member) => {
                 for replica in self.replicas.iter_mut().skip(member).step_by(members) {
                     if replica.is_up() {
                         replica.crash();
@@ -408,13 +425,13 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    fn restart_machine(&mut self, member: usize) {
+    fn restart_machine(&mut self, member: usize, job: fn() -> Job<P::Message>) {
         for number in (member..self.replicas.len()).step_by(self.configuration.replicas) {
             let group = group(&self.configuration, member);
             let id = self.world.id(number as u32);
             let actor = P::replica(id, group, &self.configuration.settings);
             self.replicas[number].restart(actor);
-            self.happen(number as u32, Occurrence::Job(Job::Start));
+            self.happen(number as u32, Occurrence::Job(job()));
         }
     }
 

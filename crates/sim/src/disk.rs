@@ -132,6 +132,18 @@ impl<R: Clone, M> Log<R, M> {
         self.trims.clear();
     }
 
+    /// Loses everything.
+    pub(crate) fn lose(&mut self) {
+        self.crash();
+        self.records.clear();
+        (self.first, self.appended, self.durable) = (0, 0, 0);
+    }
+
+    /// How many records are durable.
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable
+    }
+
     /// How many records were ever appended; after a crash, how many of them were durable.
     pub(crate) fn appended(&self) -> u64 {
         self.appended

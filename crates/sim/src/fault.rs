@@ -17,6 +17,9 @@ pub enum Fault {
     /// The machine loses its memory, and what it had not made durable; at the end it starts again from
     /// what it had. Needs [`crate::Disk::keep_records`].
     Crash(usize),
+    /// The machine is down as in a crash, and its disk is lost: at the end it starts as one that takes
+    /// the place of another. Not to overlap with a crash of the same machine.
+    LostDisk(usize),
     /// The machine's disk takes so many times as long for everything.
     SlowDisk(usize, u32),
     /// The client is gone for good.

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use serried_actor::{Actor, Context, Durable, Effect, Random, Recover};
+use serried_actor::{Actor, Context, Durable, Effect, Random, Recover, Store};
 use serried_model::NodeId;
 
 use crate::clock::Clock;
@@ -16,6 +16,8 @@ use crate::{Configuration, hash};
 /// Something for a node's actor to handle.
 pub(crate) enum Job<M> {
     Start,
+    /// Start in the place of one whose disk was lost.
+    Rejoin,
     Message {
         from: NodeId,
         length: u32,
@@ -40,6 +42,9 @@ pub(crate) enum Occurrence<M> {
 pub(crate) trait Host<A: Actor> {
     /// Has the actor handle what waits at its port.
     fn operate(&mut self, actor: &mut A, cx: &mut Context<'_, A>);
+
+    /// Has the actor start in the place of one whose disk was lost.
+    fn rejoin(&mut self, actor: &mut A, cx: &mut Context<'_, A>);
 
     /// Takes what the actor tells its driver.
     fn output(&mut self, output: A::Output);
@@ -135,6 +140,7 @@ impl<A: Actor> Node<A> {
             }
             Occurrence::Flushed { incarnation } if incarnation == self.incarnation => {
                 self.log.end_flush();
+                self.store.persist_before(self.log.durable());
                 self.trim();
                 self.proceed(world, host);
             }
@@ -181,6 +187,7 @@ impl<A: Actor> Node<A> {
         let mut bytes = 0;
         match job {
             Job::Start => self.actor.on_start(&mut cx),
+            Job::Rejoin => host.rejoin(&mut self.actor, &mut cx),
             Job::Message { from, length, message } => {
                 bytes = u64::from(length);
                 self.actor.on_message(from, message, &mut cx);
@@ -296,7 +303,16 @@ impl<A: Actor> Node<A> {
         self.processor.clear();
         self.log.crash();
         self.log_position = self.log.appended();
+        self.store.persist_before(self.log.durable());
         self.store.crash(&mut self.random);
+        self.store.set_log_position(self.log_position);
+    }
+
+    /// Loses what was durable too, while it is down.
+    pub(crate) fn lose_disk(&mut self) {
+        self.log.lose();
+        self.log_position = 0;
+        self.store.lose();
     }
 }
 

@@ -1,6 +1,6 @@
 //! A replica's simulated store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
 use rand::RngExt;
@@ -15,11 +15,17 @@ pub(crate) struct SimulatedStore {
     initial: Option<Initial>,
     encode: fn(&serried_model::Value) -> Vec<u8>,
     /// What was there before each change that a crash may undo, if nodes can crash.
-    journal: Option<Vec<Undo>>,
+    journal: Option<VecDeque<Undo>>,
+    log_position: u64,
 }
 
-/// A key, and what was noted for it before it was changed, if anything was.
-type Undo = (Vec<u8>, Option<Option<Vec<u8>>>);
+struct Undo {
+    /// The change is durable once the record at this position is.
+    position: u64,
+    key: Vec<u8>,
+    /// What was noted for the key before, if anything was.
+    before: Option<Option<Vec<u8>>>,
+}
 
 impl SimulatedStore {
     pub(crate) fn new(
@@ -27,8 +33,8 @@ impl SimulatedStore {
         encode: fn(&serried_model::Value) -> Vec<u8>,
         may_crash: bool,
     ) -> SimulatedStore {
-        let journal = may_crash.then(Vec::new);
-        SimulatedStore { changes: BTreeMap::new(), initial, encode, journal }
+        let journal = may_crash.then(VecDeque::new);
+        SimulatedStore { changes: BTreeMap::new(), initial, encode, journal, log_position: 0 }
     }
 
     /// All changes are durable.
@@ -38,11 +44,27 @@ impl SimulatedStore {
         }
     }
 
+    /// So many records are durable, and what was put before any of them.
+    pub(crate) fn persist_before(&mut self, records: u64) {
+        if let Some(journal) = &mut self.journal {
+            while journal.front().is_some_and(|undo| undo.position < records) {
+                journal.pop_front();
+            }
+        }
+    }
+
+    /// Loses everything that was ever put.
+    pub(crate) fn lose(&mut self) {
+        self.changes.clear();
+        self.persist();
+        self.log_position = 0;
+    }
+
     /// Undoes some of the changes that are not durable, the latest ones.
     pub(crate) fn crash(&mut self, random: &mut Random) {
         let Some(journal) = &mut self.journal else { return };
         let kept = random.random_range(0..=journal.len());
-        for (key, before) in journal.drain(kept..).rev() {
+        for Undo { key, before, .. } in journal.drain(kept..).rev() {
             match before {
                 Some(value) => self.changes.insert(key, value),
                 None => self.changes.remove(&key),
@@ -62,8 +84,12 @@ impl Store for SimulatedStore {
     fn put(&mut self, key: &[u8], value: Option<&[u8]>) {
         let before = self.changes.insert(key.to_vec(), value.map(<[u8]>::to_vec));
         if let Some(journal) = &mut self.journal {
-            journal.push((key.to_vec(), before));
+            journal.push_back(Undo { position: self.log_position, key: key.to_vec(), before });
         }
+    }
+
+    fn set_log_position(&mut self, position: u64) {
+        self.log_position = position;
     }
 
     /// Shows what was changed, and of what was there before the run what was removed: everybody has the
@@ -98,7 +124,8 @@ mod tests {
             let encode = |value: &Value| value.as_bytes().to_vec();
             let mut store = SimulatedStore::new(Some(initial.clone()), encode, true);
             store.put(b"a", Some(b"1"));
-            store.persist();
+            store.set_log_position(1);
+            store.persist_before(1);
             for value in [b"2", b"3", b"4"] {
                 store.put(b"a", Some(value));
                 store.put(b"b", Some(value));

@@ -20,6 +20,8 @@ pub struct Swarm {
     pub crashes: bool,
     /// Whether nodes may pause.
     pub pauses: bool,
+    /// Whether a replica's disk may be lost. Needs crashes.
+    pub lost_disks: bool,
     /// Whether clients may die, at most half of them.
     pub deaths: bool,
     /// Whether clocks may jump, of whichever node, by up to so much.
@@ -33,6 +35,7 @@ impl Default for Swarm {
             lasts: Duration::from_secs(10),
             crashes: false,
             pauses: true,
+            lost_disks: false,
             deaths: false,
             jumps: Duration::ZERO,
         }
@@ -135,6 +138,15 @@ impl Swarm {
                 crashes.push(Scheduled { begins, ends, fault: Fault::Crash(replica) });
             }
         }
+        // One at most: another, before the first has been made good, could be one too many.
+        if self.lost_disks && on(random) {
+            let count = crashes.len();
+            if let Some(crash) = crashes.get_mut(random.random_range(0..count.max(1)))
+                && let Fault::Crash(member) = crash.fault
+            {
+                crash.fault = Fault::LostDisk(member);
+            }
+        }
         faults.append(&mut crashes);
     }
 }
@@ -218,7 +230,8 @@ mod tests {
     fn plans(swarm: Swarm) -> impl Iterator<Item = Plan> {
         (0..300).map(move |seed| {
             let disk = crate::Disk { keep_records: true, ..crate::Disk::MEMORY };
-            let configuration = Configuration { seed, clients: 4, disk, ..Configuration::default() };
+            let configuration =
+                Configuration { seed, clients: 4, disk, ..Configuration::default() };
             swarm.plan(&configuration)
         })
     }
@@ -241,8 +254,7 @@ mod tests {
             &|plan| has(plan, |fault| matches!(fault, Fault::ClientDeath(_))),
             &|plan| has(plan, |fault| matches!(fault, Fault::SlowDisk(..))),
         ];
-        let all =
-            Swarm { deaths: true, jumps: Duration::from_secs(1), ..Swarm::default() };
+        let all = Swarm { deaths: true, jumps: Duration::from_secs(1), ..Swarm::default() };
         for (i, kind) in kinds.iter().enumerate() {
             let with = plans(all).filter(|plan| kind(plan)).count();
             assert!((75..225).contains(&with), "kind {i} is on in {with} of 300 plans");

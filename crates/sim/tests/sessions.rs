@@ -109,11 +109,7 @@ fn every_swarm_heals_and_then_everything_finishes() {
             keep_records: true,
         };
         let base = Configuration { disk, ..configuration(seed) };
-        let swarm = Swarm {
-            lasts: Duration::from_millis(50),
-            crashes: true,
-            ..Swarm::default()
-        };
+        let swarm = Swarm { lasts: Duration::from_millis(50), crashes: true, ..Swarm::default() };
         let plan: Plan = swarm.plan(&base);
         let run = || {
             let mut cluster = busy(plan.apply_to(base.clone()));

@@ -108,7 +108,8 @@ impl<'a> OpenTransaction<'a> {
 
     fn has_begun(&self, transaction: &Transaction) {
         if self.recorder.is_some() {
-            let mut last = self.last_attempt.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut last =
+                self.last_attempt.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             *last = Some(transaction.clone());
         }
     }

@@ -122,7 +122,10 @@ impl Coordinate for Coordinator {
         let open = self.open.get_mut(&txn.0).expect("it was just opened");
         match operation {
             Operation::Get { key } => open.reads.push(key),
-            Operation::Begin | Operation::Put(_) => return,
+            Operation::Begin
+            | Operation::Put(_)
+            | Operation::Inquire { .. }
+            | Operation::GetAt { .. } => return,
             Operation::Commit { writes, .. } => open.commit = Some(writes),
             Operation::Rollback => {
                 self.open.remove(&txn.0);

@@ -405,11 +405,7 @@ impl Replica {
 
     /// Carries a decision out, and forgets all that was kept while it was open (000 §4.4, "Decide
     /// Garbage Collection"). Returns who waited for it.
-    fn carry_out(
-        &mut self,
-        version: Version,
-        end: End,
-    ) -> SmallVec<[Version; 2]> {
+    fn carry_out(&mut self, version: Version, end: End) -> SmallVec<[Version; 2]> {
         self.unprepare(version);
         let undecided = self.transactions.remove(&version).unwrap_or_default();
         self.watch.remove(version);

@@ -13,7 +13,6 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rand::RngExt;
 use serried_actor::NodeSet;
 use serried_model::{NodeId, Version};
 
@@ -209,8 +208,8 @@ impl Replica {
         let first = REPEAT_AT_FIRST + 2 * self.group.round_trip();
         let wait = (first * (1 << recovery.repeated.min(6))).min(first.max(REPEAT_AT_MOST));
         recovery.repeated += 1;
-        let share = cx.random().random_range(0.5..1.5);
-        cx.set_timer(Timer::Recovery(version), wait.mul_f64(share));
+        let wait = cx.jitter(wait);
+        cx.set_timer(Timer::Recovery(version), wait);
     }
 
     /// Nothing has come of it for a while.
