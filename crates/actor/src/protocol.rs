@@ -28,6 +28,9 @@ pub trait Actor: Sized + Send + 'static {
 
     /// A timer is due.
     fn on_timer(&mut self, timer: Self::Timer, cx: &mut Context<'_, Self>);
+
+    /// Shows what an operator may want to know of its state: names, in the words of metrics, and values.
+    fn gauges(&self, _each: &mut dyn FnMut(&'static str, u64)) {}
 }
 
 /// A client-side actor: it coordinates the transactions of one client.

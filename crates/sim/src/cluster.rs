@@ -268,6 +268,17 @@ impl<P: Protocol> Cluster<P> {
         &self.replicas[self.world.number(NodeId::replica(partition, member)) as usize].actor
     }
 
+    /// One of the numbers that a replica shows of its state; none if it does not show that.
+    pub fn gauge(&self, partition: u16, member: usize, name: &str) -> Option<u64> {
+        let mut found = None;
+        self.replica_of(partition, member).gauges(&mut |other, value| {
+            if name == other {
+                found = Some(value);
+            }
+        });
+        found
+    }
+
     /// A client's coordinator, to assert invariants on.
     pub fn coordinator(&self, client: usize) -> &P::Coordinator {
         &self.clients[client].node.actor

@@ -170,7 +170,9 @@ impl Coordinate for Coordinator {
                 return;
             }
             Operation::Commit { writes, .. } => open.writes = Some(writes),
-            Operation::Inquire { .. } | Operation::GetAt { .. } => unreachable!("not in these tests"),
+            Operation::Inquire { .. } | Operation::GetAt { .. } => {
+                unreachable!("not in these tests")
+            }
             Operation::Rollback => {
                 self.open.remove(&txn);
                 cx.cancel_timer(txn);

@@ -473,29 +473,12 @@ impl Replica {
     }
 }
 
-/// For tests.
+#[cfg(test)]
 impl Replica {
-    /// How many transactions are not decided.
-    pub fn undecided(&self) -> usize {
+    pub(super) fn undecided(&self) -> usize {
         self.transactions.len()
     }
 
-    /// How many decided ones are remembered.
-    pub fn remembered(&self) -> usize {
-        self.settled.len()
-    }
-
-    /// How many keys are in memory.
-    pub fn resident(&self) -> usize {
-        self.keys.resident()
-    }
-
-    /// Everything below is settled, in microseconds of version time.
-    pub fn truncated_below(&self) -> u64 {
-        self.truncation.watermark().timestamp_us
-    }
-
-    #[cfg(test)]
     pub(super) fn record(&self, key: &Key) -> Option<&KeyRecord> {
         self.keys.get(key)
     }
@@ -589,6 +572,15 @@ impl Actor for Replica {
             Timer::Settle => self.settle(cx),
             Timer::CatchUp => self.go_on_catching_up(cx),
         }
+    }
+
+    fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        each("undecided_transactions", self.transactions.len() as u64);
+        each("remembered_transactions", self.settled.len() as u64);
+        each("recoveries_in_progress", self.recoveries.len() as u64);
+        each("resident_keys", self.keys.resident() as u64);
+        each("truncated_below_us", self.truncation.watermark().timestamp_us);
+        each("catching_up", u64::from(self.catch_up.is_some() || self.behind));
     }
 }
 

@@ -56,11 +56,19 @@ impl Replica {
         (self.settings.recovery_after() / 4).max(Duration::from_millis(10))
     }
 
+    /// How long this replica waits for a transaction of which nothing is heard.
+    fn patience_for(&self, version: Version) -> Duration {
+        let after = self.settings.recovery_after();
+        let turn = (self.id.member() as u64 + version.timestamp_us) % self.group.size() as u64;
+        after + after / 4 * turn as u32
+    }
+
     /// The execution of `waiter` rests on one of `writer`, of which it is not known whether it commits.
     pub(super) fn wait_for(&mut self, writer: Version, waiter: Version, cx: &mut Cx) {
+        let due = cx.now() + self.patience_for(writer);
         let waiting = self.waiting.get_or_default(&writer);
         if waiting.is_empty() {
-            self.watch.add(writer, cx.now() + self.settings.recovery_after());
+            self.watch.add(writer, due);
         }
         if !waiting.contains(&waiter) {
             waiting.push(waiter);
@@ -70,19 +78,19 @@ impl Replica {
     /// Recovers the transactions that should have been decided by now, or that others wait for. The
     /// replicas do so one after the other, lest they get in each other's way.
     pub(super) fn look_after(&mut self, cx: &mut Cx) {
-        let (now, after) = (cx.now(), self.settings.recovery_after());
+        let now = cx.now();
         while let Some((due, version)) = self.watch.queue.front().copied()
             && due <= now
         {
             self.watch.queue.pop_front();
             let waited_for = self.waiting.contains_key(&version);
-            let heard = match self.transactions.get(&version) {
+            let due = match self.transactions.get(&version) {
                 Some(undecided) => {
                     self.watch.lingering.insert(version);
                     if !(waited_for || undecided.may_commit() || undecided.is_superseded()) {
                         continue;
                     }
-                    undecided.heard
+                    undecided.heard + self.patience_for(version)
                 }
                 None if waited_for && self.settlement(version).is_none() => due,
                 None => continue,
@@ -90,8 +98,6 @@ impl Replica {
             if self.recoveries.contains_key(&version) {
                 continue;
             }
-            let turn = (self.id.member() as u64 + version.timestamp_us) % self.group.size() as u64;
-            let due = (heard + after).max(due) + after / 4 * turn as u32;
             if due <= now && self.recoveries.len() < RECOVERIES_AT_MOST {
                 self.recover(version, None, cx);
             } else {
