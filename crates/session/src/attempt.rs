@@ -128,8 +128,7 @@ impl Attempt {
     /// The value that was delivered without a program that had asked for it.
     pub(crate) fn answer(&self) -> Option<Value> {
         let state = self.lock();
-        let found = state.unasked.as_ref().and_then(|found| found.value.clone());
-        found
+        state.unasked.as_ref().and_then(|found| found.value.clone())
     }
 
     /// Forgets what the current run did, and begins another.

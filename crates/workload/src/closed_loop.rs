@@ -35,7 +35,7 @@ impl ClosedLoop {
             let plan = self.workload.plan(self.client, &mut random);
             let begun = self.keyspace.now();
             if let Some(recorder) = &self.recorder {
-                recorder.invoke(self.client, begun.0, open(&plan));
+                recorder.invoke(self.client, begun.0, open(plan.operations()));
             }
             let (workload, record) = (&self.workload, self.recorder.is_some());
             let transaction = OpenTransaction::new(&self, &plan);
@@ -46,9 +46,9 @@ impl ClosedLoop {
             let result = transact.await;
             transaction.has_ended();
             let ended = self.keyspace.now();
-            self.measurement.enter(begun, ended, &result);
+            self.measurement.enter(workload.kind(&plan), begun, ended, &result);
             if let Some(recorder) = &self.recorder {
-                self.record(recorder, ended.0, open(&plan), result);
+                self.record(recorder, ended.0, open(plan.operations()), result);
             }
         }
     }
@@ -63,7 +63,8 @@ impl ClosedLoop {
         let client = self.client;
         match result {
             Ok((committed, footprint)) => {
-                let (operations, version) = (committed.value, Some(committed.version));
+                let operations = self.workload.operations(committed.value, &footprint);
+                let version = Some(committed.version);
                 let versions = match self.workload.records_versions() {
                     true => footprint.reads.iter().map(|read| read.version).collect(),
                     false => Vec::new(),
@@ -125,7 +126,7 @@ impl Drop for OpenTransaction<'_> {
         let last = self.last_attempt.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let version = last.as_ref().and_then(Transaction::version);
         let time_ns = self.client.keyspace.now().0;
-        let (plan, error) = (open(self.plan), Some("the client died".to_string()));
+        let (plan, error) = (open(self.plan.operations()), Some("the client died".to_string()));
         let client = self.client.client;
         recorder.complete(client, time_ns, EventKind::Info, plan, version, Vec::new(), error);
     }
