@@ -439,6 +439,40 @@ fn the_banks_total_is_conserved_and_everything_finishes_whatever_goes_wrong() {
     every_protocol("bank", Faults::All, 60);
 }
 
+/// A trial that once failed.
+struct Regression {
+    seed: u64,
+    workload: &'static str,
+}
+
+impl Visitor for Regression {
+    type Output = ();
+
+    fn visit<P: Protocol>(self) {
+        let trial = Trial { seed: self.seed, workload: self.workload, faults: Faults::All };
+        let outcome = trial.run::<P>();
+        assert_eq!(outcome.violation.or(outcome.wrong), None, "{}", trial.replay::<P>());
+    }
+}
+
+fn regression(seed: u64, workload: &'static str) {
+    for protocol in list() {
+        visit(protocol.name, Regression { seed, workload }).unwrap();
+    }
+}
+
+#[test]
+fn regression_what_was_open_when_a_store_was_copied_is_not_taken_for_aborted() {
+    regression(410, "list-append");
+    regression(641, "bank");
+}
+
+#[test]
+fn regression_a_recoverer_does_not_take_forgotten_for_aborted() {
+    regression(4367, "list-append");
+    regression(5519, "bank");
+}
+
 struct Determinism;
 
 impl Visitor for Determinism {

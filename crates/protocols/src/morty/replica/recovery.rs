@@ -54,6 +54,8 @@ enum Stage {
     ProposeOthers(u32, BTreeMap<u16, Proposal>),
     /// The execution has committed, and this partition is asked for its contents.
     AskOwn(u32),
+    /// The replicas have been told how it ended.
+    Over,
 }
 
 /// What a partition's replicas have to accept.
@@ -63,8 +65,6 @@ enum Choice {
     Open,
     /// It depends on what was read, which is undecided.
     Unresolved,
-    /// It is decided already.
-    Settled(Settlement),
     /// This execution.
     Commit(u32),
     /// None, or not this one.
@@ -72,8 +72,16 @@ enum Choice {
 }
 
 impl Recovery {
+    /// What those of a partition have said that remember the transaction.
     fn of(&self, partition: u16) -> impl Iterator<Item = &Known> {
-        self.known.range((partition, 0)..=(partition, usize::MAX)).map(|(_, known)| known)
+        let known = self.known.range((partition, 0)..=(partition, usize::MAX));
+        let known = known.map(|(_, known)| known);
+        known.filter(|known| known.settlement != Some(Settlement::Forgotten))
+    }
+
+    /// Whether a partition says that the transaction has come to nothing.
+    fn is_aborted_in(&self, partition: u16) -> bool {
+        self.of(partition).any(|known| known.settlement == Some(Settlement::Aborted))
     }
 
     fn contents(&self, partition: u16, eid: u32) -> Option<Arc<Contents>> {
@@ -92,9 +100,6 @@ impl Recovery {
         majority: usize,
         careless: bool,
     ) -> Choice {
-        if let Some(settlement) = self.of(partition).find_map(|known| known.settlement) {
-            return Choice::Settled(settlement);
-        }
         if self.of(partition).count() < majority {
             return Choice::Open;
         }
@@ -173,7 +178,7 @@ impl Replica {
                 let contents = recovery.contents(recovery.home, *eid);
                 contents.map_or(Vec::new(), |contents| contents.participants[1..].to_vec())
             }
-            Stage::ProposeHome(_) | Stage::ProposeOthers(..) => Vec::new(),
+            Stage::ProposeHome(_) | Stage::ProposeOthers(..) | Stage::Over => Vec::new(),
         };
         let view = recovery.view;
         for partition in asked {
@@ -198,7 +203,7 @@ impl Replica {
                     cx.broadcast(*partition, missing(*partition), finalize(*eid, *proposal));
                 }
             }
-            Stage::AskHome | Stage::AskOthers(_) | Stage::AskOwn(_) => {}
+            Stage::AskHome | Stage::AskOthers(_) | Stage::AskOwn(_) | Stage::Over => {}
         }
         self.repeat_recovery(version, cx);
     }
@@ -215,6 +220,11 @@ impl Replica {
     /// Nothing has come of it for a while.
     pub(super) fn go_on_recovering(&mut self, version: Version, cx: &mut Cx) {
         if let Some(recovery) = self.recoveries.get(&version) {
+            // Some have forgotten it, and the others don't know enough.
+            let forgotten = |known: &Known| known.settlement == Some(Settlement::Forgotten);
+            if recovery.known.values().any(forgotten) {
+                return self.give_up(version, cx);
+            }
             let stage = recovery.stage.clone();
             self.enter_stage(version, stage, cx);
             self.advance(version, cx);
@@ -337,10 +347,15 @@ impl Replica {
             Some(Settlement::Committed { eid }) => Some(eid),
             _ => None,
         });
-        if let Some(eid) = committed
-            && recovery.stage != Stage::AskOwn(eid)
-        {
-            return self.enter_stage(version, Stage::AskOwn(eid), cx);
+        match (committed, &recovery.stage) {
+            (_, Stage::Over) => return,
+            (Some(_), Stage::AskOwn(_)) => {}
+            (Some(eid), _) => return self.enter_stage(version, Stage::AskOwn(eid), cx),
+            // Every partition that is asked has to commit for the transaction to.
+            (None, _) if recovery.known.keys().any(|(p, _)| recovery.is_aborted_in(*p)) => {
+                return self.end(version, BTreeMap::new(), 0, cx);
+            }
+            (None, _) => {}
         }
         match recovery.stage.clone() {
             Stage::AskHome => {
@@ -353,19 +368,11 @@ impl Replica {
                 }
                 match recovery.choose(home, None, majority, careless) {
                     Choice::Open | Choice::Unresolved => {}
-                    Choice::Settled(Settlement::Forgotten) => self.give_up(version, cx),
-                    Choice::Settled(_) => self.end(version, BTreeMap::new(), 0, cx),
                     Choice::Commit(eid) => {
                         self.enter_stage(version, Stage::ProposeHome(Some(eid)), cx);
                     }
                     Choice::Abandon => self.enter_stage(version, Stage::ProposeHome(None), cx),
                 }
-            }
-            Stage::ProposeHome(_) | Stage::ProposeOthers(..) | Stage::AskOthers(_)
-                if recovery.of(home).any(|known| known.settlement.is_some()) =>
-            {
-                // It was decided meanwhile, and not to commit.
-                self.end(version, BTreeMap::new(), 0, cx);
             }
             Stage::ProposeHome(chosen) if accepted(recovery, home) => {
                 let Some(eid) = chosen else {
@@ -392,10 +399,6 @@ impl Replica {
                 for partition in &contents.participants[1..] {
                     match recovery.choose(*partition, Some(eid), majority, careless) {
                         Choice::Open | Choice::Unresolved => return,
-                        Choice::Settled(Settlement::Forgotten) => {
-                            return self.give_up(version, cx);
-                        }
-                        Choice::Settled(_) => {} // Aborted.
                         Choice::Commit(other) if other == eid => {
                             proposals.insert(*partition, Proposal::Commit);
                         }
@@ -414,8 +417,7 @@ impl Replica {
                 let contents =
                     recovery.contents(home, eid).expect("it was there when it was asked");
                 let participants = &contents.participants;
-                let commits = proposals.len() + 1 == participants.len()
-                    && proposals.values().all(|proposal| *proposal == Proposal::Commit);
+                let commits = proposals.values().all(|proposal| *proposal == Proposal::Commit);
                 let ends = participants.iter().map(|partition| {
                     let contents = recovery.contents(*partition, eid).filter(|_| commits);
                     (*partition, contents)
@@ -435,22 +437,19 @@ impl Replica {
                     self.end(version, BTreeMap::from([(own, Some(contents))]), eid, cx);
                     return;
                 }
-                let knows = |known: &Known| known.settlement.is_some();
-                let settled =
-                    recovery.known.iter().find(|((p, _), known)| *p == own && knows(known));
-                if let Some(((_, member), known)) = settled {
-                    match known.settlement {
-                        Some(Settlement::Committed { .. }) => {
-                            let peer = NodeId::replica(own, *member);
-                            cx.send(peer, Message::Fetch { versions: vec![version] });
-                        }
-                        _ => self.end(version, BTreeMap::new(), eid, cx),
-                    }
-                } else if recovery.of(own).count() >= majority {
+                let has_it = |((partition, _), known): &(&(u16, usize), &Known)| {
+                    let committed = matches!(known.settlement, Some(Settlement::Committed { .. }));
+                    *partition == own && committed
+                };
+                if let Some(((_, member), _)) = recovery.known.iter().find(has_it) {
+                    let peer = NodeId::replica(own, *member);
+                    cx.send(peer, Message::Fetch { versions: vec![version] });
+                } else if recovery.of(own).count() >= majority || recovery.is_aborted_in(own) {
                     // Had it taken part, one of them would know of it.
                     self.end(version, BTreeMap::new(), eid, cx);
                 }
             }
+            Stage::Over => {}
         }
     }
 
@@ -463,6 +462,9 @@ impl Replica {
         eid: u32,
         cx: &mut Cx,
     ) {
+        if let Some(recovery) = self.recoveries.get_mut(&version) {
+            recovery.stage = Stage::Over;
+        }
         ends.entry(self.id.partition()).or_default();
         let all = self.group.all();
         for (partition, contents) in ends {
