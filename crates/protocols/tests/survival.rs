@@ -106,7 +106,7 @@ fn whichever_message_is_a_clients_last_its_transaction_ends_and_others_go_on() {
             each(Death(messages, partitions));
         }
         let ends = ENDS.lock().unwrap();
-        let (neither, both) = (ends.iter().any(|n| *n == 1), ends.iter().any(|n| *n == 2));
+        let (neither, both) = (ends.contains(&1), ends.contains(&2));
         assert!(neither && both, "some deaths come too early, and some too late: {ends:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! A simulated cluster with its clients.
 
 use core::future::Future;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serried_actor::{Actor, Context, Coordinate, Group, Protocol, Recover, Timestamp};
@@ -53,6 +54,8 @@ pub struct Cluster<P: Protocol> {
     wakeups: Arc<Wakeups>,
     time: Arc<Time>,
     faults: Vec<Entry>,
+    /// Machines whose disk was lost since they were last started.
+    lost_disks: BTreeSet<usize>,
 }
 
 struct Client<C: Coordinate> {
@@ -165,6 +168,7 @@ impl<P: Protocol> Cluster<P> {
             wakeups,
             time,
             faults: Vec::new(),
+            lost_disks: BTreeSet::new(),
         }
     }
 
@@ -369,20 +373,7 @@ impl<P: Protocol> Cluster<P> {
             Fault::ClockJump(node, by_us) => {
                 self.happen_to(node, Occurrence::Jump { by_us: -by_us });
             }
-            Fault::Crash(member) => {
-                let others = self.faults.iter().filter(|entry| entry.state == State::Active);
-                if !others.into_iter().any(|entry| entry.fault == Fault::Crash(member)) {
-                    self.restart_machine(member, || Job::Start);
-                }
-            }
-            Fault::LostDisk(member) => {
-                for replica in
-                    self.replicas.iter_mut().skip(member).step_by(self.configuration.replicas)
-                {
-                    replica.lose_disk();
-                }
-                self.restart_machine(member, || Job::Rejoin);
-            }
+            Fault::Crash(member) | Fault::LostDisk(member) => self.restart_machine(member),
             Fault::SlowDisk(member, _) => self.slow_disk(member, 1),
             Fault::ClientDeath(_) => {}
         }
@@ -418,13 +409,8 @@ impl<P: Protocol> Cluster<P> {
             Fault::Slow(reach, factor) => self.world.network.disturb(id, &reach, Some(factor)),
             Fault::Pause(node) => self.happen_to(node, Occurrence::Pause),
             Fault::ClockJump(node, by_us) => self.happen_to(node, Occurrence::Jump { by_us }),
-            Fault::Crash(member) | Fault::LostDisk(member) => {
-                for replica in self.replicas.iter_mut().skip(member).step_by(members) {
-                    if replica.is_up() {
-                        replica.crash();
-                    }
-                }
-            }
+            Fault::Crash(member) => self.stop_machine(member, false),
+            Fault::LostDisk(member) => self.stop_machine(member, true),
             Fault::SlowDisk(member, factor) => self.slow_disk(member, factor),
             Fault::ClientDeath(client) => self.crash_client(client),
         }
@@ -436,13 +422,35 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    fn restart_machine(&mut self, member: usize, job: fn() -> Job<P::Message>) {
+    fn stop_machine(&mut self, member: usize, disk_is_lost: bool) {
+        for replica in self.replicas.iter_mut().skip(member).step_by(self.configuration.replicas) {
+            if replica.is_up() {
+                replica.crash();
+            }
+            if disk_is_lost {
+                replica.lose_disk();
+            }
+        }
+        if disk_is_lost {
+            self.lost_disks.insert(member);
+        }
+    }
+
+    /// Starts a machine again, unless something else keeps it down.
+    fn restart_machine(&mut self, member: usize) {
+        let down = [Fault::Crash(member), Fault::LostDisk(member)];
+        let mut active = self.faults.iter().filter(|entry| entry.state == State::Active);
+        if active.any(|entry| down.contains(&entry.fault)) {
+            return;
+        }
+        let disk_is_lost = self.lost_disks.remove(&member);
         for number in (member..self.replicas.len()).step_by(self.configuration.replicas) {
             let group = group(&self.configuration, member);
             let id = self.world.id(number as u32);
             let actor = P::replica(id, group, &self.configuration.settings);
             self.replicas[number].restart(actor);
-            self.happen(number as u32, Occurrence::Job(job()));
+            let job = if disk_is_lost { Job::Rejoin } else { Job::Start };
+            self.happen(number as u32, Occurrence::Job(job));
         }
     }
 

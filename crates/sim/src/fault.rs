@@ -18,7 +18,7 @@ pub enum Fault {
     /// what it had. Needs [`crate::Disk::keep_records`].
     Crash(usize),
     /// The machine is down as in a crash, and its disk is lost: at the end it starts as one that takes
-    /// the place of another. Not to overlap with a crash of the same machine.
+    /// the place of another.
     LostDisk(usize),
     /// The machine's disk takes so many times as long for everything.
     SlowDisk(usize, u32),
