@@ -403,7 +403,6 @@ impl<P: Protocol> Cluster<P> {
             return;
         }
         entry.state = State::Active;
-        let members = self.configuration.replicas;
         match entry.fault.clone() {
             Fault::Partition(reach) => self.world.network.disturb(id, &reach, None),
             Fault::Slow(reach, factor) => self.world.network.disturb(id, &reach, Some(factor)),

@@ -34,7 +34,10 @@ impl State {
                     self.rows.get(&key).cloned().unwrap_or((Version::INITIAL, None));
                 Some(Output::Value(ReadValue { key, version, value, stamp: 0 }))
             }
-            Operation::Put(_) | Operation::Rollback => None,
+            Operation::Put(_)
+            | Operation::Rollback
+            | Operation::Inquire { .. }
+            | Operation::GetAt { .. } => None,
             Operation::Commit { writes, .. } => {
                 let rows = writes.into_iter().map(|write| (write.key, (version, write.value)));
                 self.rows.extend(rows);

@@ -1,0 +1,237 @@
+//! A node's directory, and whose it is.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::StorageError;
+use crate::disk::sync_directory;
+
+/// The format of the directory; each that can't be read by the release before has the next number.
+const FORMAT: u32 = 1;
+const IDENTITY: &str = "identity.toml";
+const LOCK: &str = "lock";
+
+/// Whose a directory is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Identity {
+    /// The cluster's name.
+    pub cluster: String,
+    /// The node's number in it.
+    pub node: u64,
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// Its keyspaces.
+    pub keyspaces: Vec<KeyspaceIdentity>,
+}
+
+/// What of a keyspace its data depends on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KeyspaceIdentity {
+    /// Its name.
+    pub name: String,
+    /// The protocol that it runs.
+    pub protocol: String,
+    /// How many partitions it has.
+    pub partitions: u16,
+}
+
+/// What lies in the file.
+#[derive(Serialize, Deserialize)]
+struct Contents {
+    format: u32,
+    /// How often the node's disk was lost.
+    incarnation: u64,
+    #[serde(flatten)]
+    identity: Identity,
+}
+
+/// How a node means to start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// As what it was, or as new if it never was.
+    Usual,
+    /// In the place of one whose disk was lost: the directory must be empty.
+    Rejoin,
+}
+
+/// A node's directory, locked for as long as this lives.
+#[derive(Debug)]
+pub struct DataDirectory {
+    path: PathBuf,
+    incarnation: u64,
+    rejoins: bool,
+    _lock: File,
+}
+
+impl DataDirectory {
+    /// Opens the directory at `path`, or makes it.
+    ///
+    /// # Errors
+    /// [`StorageError::Refused`] if it is in use, or is another node's, another cluster's or of a newer
+    /// format, or if the configuration has changed in a way that its data can't follow.
+    pub fn open(path: &Path, identity: &Identity, start: Start) -> Result<Self, StorageError> {
+        fs::create_dir_all(path).map_err(StorageError::io(path))?;
+        let lock = lock(path)?;
+        let file = path.join(IDENTITY);
+        let existing = match fs::read_to_string(&file) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(source) => return Err(StorageError::Io { path: file, source }),
+        };
+        let rejoins = match (&existing, start) {
+            (Some(_), Start::Rejoin) => {
+                let reason = "this directory holds a node's data, so its disk was not lost; start \
+                              without --rejoin, or move the directory away";
+                return Err(StorageError::refused(path, reason));
+            }
+            (None, Start::Rejoin) => true,
+            (_, Start::Usual) => false,
+        };
+        let incarnation = match existing {
+            Some(text) => check(&file, &text, identity)?,
+            None => {
+                // Of two that replace each other the later has the greater number.
+                let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+                let incarnation = now.map_or(0, |now| now.as_secs());
+                write(&file, incarnation, identity)?;
+                incarnation
+            }
+        };
+        Ok(DataDirectory { path: path.to_path_buf(), incarnation, rejoins, _lock: lock })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Tells this node from one that had its number before and whose disk was lost.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// Whether the node has just taken the place of one whose disk was lost.
+    pub fn rejoins(&self) -> bool {
+        self.rejoins
+    }
+
+    /// Where a partition's data lies.
+    pub fn partition(&self, keyspace: &str, partition: u16) -> PathBuf {
+        self.path.join(keyspace).join(partition.to_string())
+    }
+
+    /// A number for whose a partition's log is.
+    pub fn log_identity(&self, identity: &Identity, keyspace: &str, partition: u16) -> u64 {
+        let text = format!(
+            "{}/{}/{}/{keyspace}/{partition}",
+            identity.cluster, identity.node, self.incarnation
+        );
+        let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        text.bytes().fold(0xcbf2_9ce4_8422_2325, fold)
+    }
+}
+
+fn lock(path: &Path) -> Result<File, StorageError> {
+    let file = path.join(LOCK);
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&file);
+    let lock = lock.map_err(StorageError::io(&file))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => {
+            let reason =
+                "another node uses this directory; give each node its own, or stop the other";
+            Err(StorageError::refused(path, reason))
+        }
+        Err(TryLockError::Error(source)) => Err(StorageError::Io { path: file, source }),
+    }
+}
+
+/// Compares what a directory says with what the configuration does; returns its incarnation.
+fn check(file: &Path, text: &str, wanted: &Identity) -> Result<u64, StorageError> {
+    let refused = |reason: String| Err(StorageError::refused(file, reason));
+    #[derive(Deserialize)]
+    struct Format {
+        format: u32,
+    }
+    let format = toml::from_str::<Format>(text).map(|contents| contents.format);
+    if let Ok(format) = format
+        && format > FORMAT
+    {
+        return refused(format!(
+            "this data has format {format}, and this release knows formats up to {FORMAT}; use a newer release"
+        ));
+    }
+    let contents: Contents = match toml::from_str(text) {
+        Ok(contents) => contents,
+        Err(error) => {
+            let offset = error.span().map_or(0, |span| span.start as u64);
+            return Err(StorageError::corrupt(file, offset, error.message()));
+        }
+    };
+    let found = contents.identity;
+    if found.cluster != wanted.cluster {
+        return refused(format!(
+            "this is data of cluster `{}`, and the configuration is that of `{}`",
+            found.cluster, wanted.cluster
+        ));
+    }
+    if found.node != wanted.node {
+        return refused(format!(
+            "this is data of node {}, and this is node {}; start it with its own directory",
+            found.node, wanted.node
+        ));
+    }
+    if found.nodes != wanted.nodes {
+        return refused(format!(
+            "this data is of {} replicas, and the configuration has {}; the number of replicas of \
+             existing data can't be changed",
+            found.nodes, wanted.nodes
+        ));
+    }
+    for keyspace in &wanted.keyspaces {
+        let Some(old) = found.keyspaces.iter().find(|old| old.name == keyspace.name) else {
+            continue;
+        };
+        if old.partitions != keyspace.partitions {
+            return refused(format!(
+                "keyspace `{}` has {} partitions, and the configuration says {}; the number of \
+                 partitions of existing data can't be changed: load it into a new keyspace",
+                old.name, old.partitions, keyspace.partitions
+            ));
+        }
+        if old.protocol != keyspace.protocol {
+            return refused(format!(
+                "keyspace `{}` has run protocol `{}`, and the configuration says `{}`; the protocol of \
+                 existing data can't be changed: load it into a new keyspace",
+                old.name, old.protocol, keyspace.protocol
+            ));
+        }
+    }
+    let new = wanted.keyspaces.iter();
+    if new.clone().any(|new| found.keyspaces.iter().all(|old| old.name != new.name)) {
+        let gone = found.keyspaces.iter().filter(|old| new.clone().all(|new| new.name != old.name));
+        let keyspaces = new.clone().chain(gone).cloned().collect();
+        write(file, contents.incarnation, &Identity { keyspaces, ..wanted.clone() })?;
+    }
+    Ok(contents.incarnation)
+}
+
+/// Replaces the file, or leaves it as it was.
+fn write(file: &Path, incarnation: u64, identity: &Identity) -> Result<(), StorageError> {
+    let contents = Contents { format: FORMAT, incarnation, identity: identity.clone() };
+    let text = toml::to_string(&contents).expect("an identity can be written as TOML");
+    let text =
+        format!("# Whose data this is. It is checked at each start; do not edit it.\n{text}");
+    let temporary = file.with_extension("new");
+    let replace = || {
+        let mut new = File::create(&temporary)?;
+        new.write_all(text.as_bytes())?;
+        new.sync_all()?;
+        fs::rename(&temporary, file)?;
+        sync_directory(file)
+    };
+    replace().map_err(StorageError::io(file))
+}

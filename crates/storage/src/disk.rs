@@ -1,0 +1,64 @@
+//! The few things that a log does with files, so that tests can have them fail.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// A file system.
+pub(crate) trait Disk: Send + std::fmt::Debug {
+    /// Makes a file of `length` bytes, with room set aside for all of them, durable in its directory.
+    fn create(&mut self, path: &Path, length: u64) -> io::Result<File>;
+    /// Gives a file another name, durably.
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
+    fn write_at(&mut self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
+    fn sync(&mut self, file: &File) -> io::Result<()>;
+    fn remove(&mut self, path: &Path) -> io::Result<()>;
+}
+
+/// The real one.
+#[derive(Debug)]
+pub(crate) struct RealDisk;
+
+impl Disk for RealDisk {
+    fn create(&mut self, path: &Path, length: u64) -> io::Result<File> {
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        let set_aside =
+            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length);
+        match set_aside {
+            // Not every file system can.
+            Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(length)?,
+            Err(error) => {
+                drop(fs::remove_file(path));
+                return Err(error.into());
+            }
+            Ok(()) => {}
+        }
+        file.sync_all()?;
+        sync_directory(path)?;
+        Ok(file)
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)?;
+        sync_directory(to)
+    }
+
+    fn write_at(&mut self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
+
+    fn sync(&mut self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+
+    fn remove(&mut self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+}
+
+/// Makes the names in the directory of `path` durable.
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+}

@@ -1,0 +1,64 @@
+//! What can go wrong on disk.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why something could not be read from disk, or written to it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StorageError {
+    /// The operating system said no.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// There is no room left. Nothing is lost, and what was to be written can be written later.
+    #[error("{}: the disk is full: {needed} bytes are needed; free some space", path.display())]
+    Full {
+        /// The file.
+        path: PathBuf,
+        /// How much was to be written or set aside, in bytes.
+        needed: u64,
+    },
+    /// What was written is not what is read.
+    #[error("{}: corrupt at offset {offset}: {what}; have this node start with an empty directory and --rejoin", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Where, in bytes from its beginning.
+        offset: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// The directory is not for this node.
+    #[error("{}: {reason}", path.display())]
+    Refused {
+        /// The directory.
+        path: PathBuf,
+        /// Why, and what to do.
+        reason: String,
+    },
+}
+
+impl StorageError {
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> StorageError {
+        let path = path.to_path_buf();
+        move |source| StorageError::Io { path, source }
+    }
+
+    pub(crate) fn corrupt(path: &Path, offset: u64, what: impl Into<String>) -> StorageError {
+        StorageError::Corrupt { path: path.to_path_buf(), offset, what: what.into() }
+    }
+
+    pub(crate) fn refused(path: &Path, reason: impl Into<String>) -> StorageError {
+        StorageError::Refused { path: path.to_path_buf(), reason: reason.into() }
+    }
+
+    /// Whether it is only for want of room.
+    pub fn is_full(&self) -> bool {
+        matches!(self, StorageError::Full { .. })
+    }
+}

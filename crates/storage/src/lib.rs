@@ -1,0 +1,70 @@
+//! What a node keeps on disk.
+//!
+//! Each partition of a keyspace has two things there, which its replica sees through the seam:
+//!
+//! - a **log** ([`Log`]): records, grouped into batches, each written and flushed as one; preallocated
+//!   segments, checksums, and a clear difference between a tail that was torn by a crash, which is cut
+//!   off, and damage, which is reported by file and offset;
+//! - a **base** ([`Base`]): an ordered store of what is settled, in fjall.
+//!
+//! Both lie in the node's [`DataDirectory`], which knows whose it is.
+//!
+//! The log is our own because that is what makes commits cheap: one flush for all that a wake-up
+//! appended, where an engine makes one for each transaction. `candidates/` has the program that measured
+//! it, and its README the figures.
+
+mod base;
+mod batch;
+mod directory;
+mod disk;
+mod error;
+mod log;
+mod segment;
+#[cfg(test)]
+mod tests;
+
+pub use base::{Base, Flush};
+pub use batch::Batch;
+pub use directory::{DataDirectory, Identity, KeyspaceIdentity, Start};
+pub use error::StorageError;
+pub use log::{Log, Replayed};
+
+use serde::{Deserialize, Serialize};
+
+/// When what a node has appended counts as durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// When it is on the disk: it survives a power cut.
+    #[default]
+    Sync,
+    /// When the operating system has it: it survives the end of the process, but not a power cut.
+    Buffered,
+    /// At once: nothing is written, and nothing survives.
+    Memory,
+}
+
+impl core::str::FromStr for Durability {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "sync" => Ok(Durability::Sync),
+            "buffered" => Ok(Durability::Buffered),
+            "memory" => Ok(Durability::Memory),
+            _ => Err(format!(
+                "there is no durability `{text}`; choose one of sync, buffered, memory"
+            )),
+        }
+    }
+}
+
+impl core::fmt::Display for Durability {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Durability::Sync => "sync",
+            Durability::Buffered => "buffered",
+            Durability::Memory => "memory",
+        })
+    }
+}

@@ -1,0 +1,75 @@
+use std::fs;
+
+use super::Scratch;
+use crate::{DataDirectory, Identity, KeyspaceIdentity, Start, StorageError};
+
+fn keyspace(name: &str, protocol: &str, partitions: u16) -> KeyspaceIdentity {
+    KeyspaceIdentity { name: name.to_string(), protocol: protocol.to_string(), partitions }
+}
+
+fn identity() -> Identity {
+    let keyspaces = vec![keyspace("accounts", "morty", 4)];
+    Identity { cluster: "blue".to_string(), node: 1, nodes: 3, keyspaces }
+}
+
+#[track_caller]
+fn refused(directory: Result<DataDirectory, StorageError>, words: &[&str]) {
+    let error = directory.map(drop).unwrap_err();
+    assert!(matches!(error, StorageError::Refused { .. }), "{error}");
+    for word in words {
+        assert!(error.to_string().contains(word), "{error}");
+    }
+}
+
+#[test]
+fn a_directory_is_its_nodes_alone() {
+    let scratch = Scratch::new();
+    let open = |identity: &Identity| DataDirectory::open(scratch.path(), identity, Start::Usual);
+    let first = open(&identity()).unwrap();
+    refused(open(&identity()), &["another node uses this directory"]);
+    let incarnation = first.incarnation();
+    drop(first);
+    assert_eq!(open(&identity()).unwrap().incarnation(), incarnation);
+    refused(open(&Identity { node: 2, ..identity() }), &["node 1", "node 2"]);
+    refused(open(&Identity { cluster: "red".to_string(), ..identity() }), &["`blue`", "`red`"]);
+}
+
+#[test]
+fn what_existing_data_can_not_follow_is_refused_with_the_reason() {
+    let scratch = Scratch::new();
+    let open = |identity: &Identity| DataDirectory::open(scratch.path(), identity, Start::Usual);
+    drop(open(&identity()).unwrap());
+    let with = |keyspaces: Vec<KeyspaceIdentity>| Identity { keyspaces, ..identity() };
+    refused(open(&Identity { nodes: 5, ..identity() }), &["3 replicas", "has 5"]);
+    refused(open(&with(vec![keyspace("accounts", "morty", 8)])), &["`accounts` has 4", "says 8"]);
+    refused(open(&with(vec![keyspace("accounts", "mvtso", 4)])), &["`morty`", "`mvtso`"]);
+    // A new keyspace is welcome, and one that is left out is remembered.
+    drop(open(&with(vec![keyspace("carts", "morty", 1)])).unwrap());
+    refused(open(&with(vec![keyspace("accounts", "morty", 8)])), &["`accounts` has 4"]);
+    refused(open(&with(vec![keyspace("carts", "morty", 2)])), &["`carts` has 1"]);
+}
+
+#[test]
+fn a_newer_format_and_a_damaged_file_are_told_apart() {
+    let scratch = Scratch::new();
+    let open = || DataDirectory::open(scratch.path(), &identity(), Start::Usual);
+    drop(open().unwrap());
+    let file = scratch.path().join("identity.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("format = 1", "format = 2")).unwrap();
+    refused(open(), &["format 2", "newer release"]);
+    fs::write(&file, &text[..text.len() / 2]).unwrap();
+    let error = open().map(drop).unwrap_err();
+    assert!(matches!(error, StorageError::Corrupt { .. }), "{error}");
+}
+
+#[test]
+fn to_rejoin_takes_an_empty_directory() {
+    let scratch = Scratch::new();
+    let open = |start| DataDirectory::open(scratch.path(), &identity(), start);
+    let new = open(Start::Rejoin).unwrap();
+    assert!(new.rejoins());
+    drop(new);
+    assert!(!open(Start::Usual).unwrap().rejoins());
+    refused(open(Start::Rejoin), &["--rejoin"]);
+}
