@@ -22,6 +22,7 @@ mod delivery;
 mod draw;
 mod initial;
 mod key;
+mod listing;
 mod new_order;
 mod order_status;
 mod payment;
