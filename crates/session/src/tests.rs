@@ -72,6 +72,8 @@ impl Script {
                 let writes: Vec<_> = writes.iter().map(|w| (&w.key, &w.value)).collect();
                 format!("commit {reads:?} {writes:?}")
             }
+            Operation::Inquire { version } => format!("inquire {version}"),
+            Operation::GetAt { key, at } => format!("get {key} at {at}"),
             Operation::Rollback => "rollback".to_string(),
             Operation::Begin => "begin".to_string(),
         };

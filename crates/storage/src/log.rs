@@ -201,7 +201,7 @@ impl Log {
         }
         segment::seal(&mut batch.bytes, self.identity, batch.first, batch.count);
         let length = batch.bytes.len() as u64;
-        if !self.last.as_ref().is_some_and(|last| last.offset + length <= last.length) {
+        if self.last.as_ref().is_none_or(|last| last.offset + length > last.length) {
             self.begin_segment(length)?;
         }
         let last = self.last.as_mut().expect("a segment with room");
