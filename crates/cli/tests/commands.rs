@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use serried_runtime::{KeyspaceConfiguration, LocalCluster};
+use serried_runtime::{KeyspaceConfiguration, LocalCluster, LocalOptions};
 
 fn serried(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_serried"));
@@ -171,7 +171,7 @@ fn a_port_in_use_is_named() {
 #[test]
 fn the_shell_reads_writes_and_runs_transactions_against_a_cluster() {
     let keyspaces = [KeyspaceConfiguration::new("default", "morty")];
-    let cluster = LocalCluster::start(3, &keyspaces, None).unwrap();
+    let cluster = LocalCluster::start(3, &keyspaces, LocalOptions::default()).unwrap();
     let url = cluster.url();
     let output =
         serried(&["shell", &url, "-e", "put alice 10; get alice bob; delete alice; get alice"]);

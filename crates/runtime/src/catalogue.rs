@@ -1,10 +1,10 @@
 //! The protocols that an endpoint can run, by name.
 
-use serried_actor::{Group, Protocol, Random, Settings};
-use serried_model::{Guarantee, NodeId};
+use serried_actor::{Group, Protocol, Settings};
+use serried_model::Guarantee;
 use serried_protocols::Visitor;
 
-use crate::machine::{self, Machine};
+use crate::machine::{self, Machine, Role};
 
 /// Protocols by name: those of the registry, and whatever an experiment adds to them.
 ///
@@ -19,8 +19,8 @@ pub struct Catalogue {
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) guarantee: Guarantee,
-    pub(crate) replica: fn(Group, NodeId, Random) -> Box<dyn Machine>,
-    pub(crate) coordinator: fn(Group, NodeId, Random) -> Box<dyn Machine>,
+    pub(crate) replica: fn(Group, &Settings, Role) -> Box<dyn Machine>,
+    pub(crate) coordinator: fn(Group, &Settings, Role) -> Box<dyn Machine>,
 }
 
 impl Default for Catalogue {
@@ -68,13 +68,11 @@ impl Entry {
         Entry {
             name: P::NAME,
             guarantee: P::GUARANTEE,
-            replica: |group, id, random| {
-                let actor = P::replica(id, group, &Settings::default());
-                machine::replica::<P>(actor, id, random)
+            replica: |group, settings, role| {
+                machine::replica::<P>(P::replica(role.id, group, settings), role)
             },
-            coordinator: |group, id, random| {
-                let actor = P::coordinator(group, &Settings::default());
-                machine::coordinator::<P>(actor, id, random)
+            coordinator: |group, settings, role| {
+                machine::coordinator::<P>(P::coordinator(group, settings), role)
             },
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
@@ -10,14 +10,14 @@ use serried_actor::{Group, Random};
 use serried_model::NodeId;
 use serried_session::Keyspace;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::connection::AbortOnDrop;
 use crate::core::{Endpoint, encode};
-use crate::dialer::{Dialer, Report, View};
+use crate::dialer::{Dialers, Report, View};
 use crate::frame::Kind;
 use crate::handshake::{Hello, KeyspaceInfo};
+use crate::machine::Role;
 use crate::port::KeyspacePort;
 use crate::{Catalogue, NodeStatistics, Statistics, TransportOptions, distance};
 
@@ -123,7 +123,7 @@ pub struct Client {
     catalogue: Catalogue,
     /// The keyspaces that have a coordinator.
     opened: Mutex<BTreeSet<u16>>,
-    dialers: Mutex<JoinSet<()>>,
+    dialers: Dialing,
     _time: AbortOnDrop<()>,
 }
 
@@ -149,8 +149,7 @@ impl Client {
         let id = NodeId(random.next_u64().max(NodeId::FIRST_COORDINATOR));
         let endpoint = Endpoint::new(id, options.transport, options.open_attempts, random);
         let endpoint = Arc::new(endpoint);
-        let meeting = Meeting::new(endpoint.clone(), &options);
-        let (view, round_trips, dialers) = meeting.hold(&options).await?;
+        let (dialers, view, round_trips) = meet(endpoint.clone(), &options).await?;
         let group = match view.place {
             Some(place) => distance::emulated(place, view.peers.len()),
             None => {
@@ -166,7 +165,7 @@ impl Client {
             group,
             catalogue,
             opened: Mutex::default(),
-            dialers: Mutex::new(dialers),
+            dialers,
             _time: AbortOnDrop(time),
         }))
     }
@@ -197,7 +196,7 @@ impl Client {
     /// If there is none, or this client does not have its protocol.
     pub fn keyspace(self: &Arc<Self>, name: &str) -> Result<Keyspace, ConnectError> {
         let found = self.view.keyspaces.iter().find(|keyspace| keyspace.name == name);
-        let Some(KeyspaceInfo { id, protocol, .. }) = found else {
+        let Some(KeyspaceInfo { id, protocol, partitions, settings, .. }) = found else {
             let names = self.view.keyspaces.iter().map(|keyspace| keyspace.name.clone());
             return Err(ConnectError::UnknownKeyspace {
                 name: name.to_string(),
@@ -210,9 +209,13 @@ impl Client {
             .map_err(|reason| ConnectError::UnknownProtocol { name: name.to_string(), reason })?;
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if opened.insert(*id) {
-            let random = Random::from_rng(&mut self.endpoint.lock().random);
-            let coordinator = (entry.coordinator)(self.group.clone(), self.endpoint.id, random);
-            self.endpoint.install(*id, coordinator);
+            let role = {
+                let mut core = self.endpoint.lock();
+                let random = Random::from_rng(&mut core.random);
+                Role { id: self.endpoint.id, first_shard: core.shards.first(*id), random }
+            };
+            let group = self.group.clone().with_partitions(*partitions);
+            self.endpoint.install(*id, (entry.coordinator)(group, settings, role));
         }
         drop(opened);
         let port = KeyspacePort::new(self.clone(), self.endpoint.clone(), *id);
@@ -227,14 +230,14 @@ impl Client {
     /// What the nodes have counted so far, by their numbers; `None` for those that do not answer
     /// within a second.
     pub async fn node_statistics(&self) -> Vec<Option<NodeStatistics>> {
-        let replies: Vec<_> = (0..self.view.peers.len() as u64)
-            .map(|node| {
+        let replies: Vec<_> = (0..self.view.peers.len())
+            .map(|member| {
                 let (sender, reply) = oneshot::channel();
                 let mut core = self.endpoint.lock();
                 core.next_request += 1;
                 let request = core.next_request;
                 let payload = encode(&request);
-                if core.links.push_frame_to(NodeId(node), Kind::StatisticsRequest, &payload) {
+                if core.links.push_frame_to(member, Kind::StatisticsRequest, &payload) {
                     core.requests.insert(request, sender);
                 }
                 (request, reply)
@@ -254,113 +257,82 @@ impl Client {
     /// their deadlines.
     pub async fn close(&self) {
         self.endpoint.close();
-        let mut dialers = {
-            let mut dialers = self.dialers.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *dialers)
-        };
+        let mut dialers = self.dialers.0.take();
         let joined = async { while dialers.join_next().await.is_some() {} };
         // Those that do not end in time are ended with the set.
         let _ = tokio::time::timeout(FLUSH_TIMEOUT, joined).await;
     }
 }
 
-/// The first acquaintance with a cluster.
-struct Meeting {
-    endpoint: Arc<Endpoint>,
-    hello: Hello,
-    view: Arc<OnceLock<View>>,
-    dialers: JoinSet<()>,
-    dialed: BTreeSet<String>,
-    reports: mpsc::UnboundedSender<Report>,
-    inbox: mpsc::UnboundedReceiver<Report>,
+/// Dialers that end when the client does.
+struct Dialing(Arc<Dialers>);
+
+impl Drop for Dialing {
+    fn drop(&mut self) {
+        drop(self.0.take());
+    }
 }
 
-impl Meeting {
-    fn new(endpoint: Arc<Endpoint>, options: &ConnectOptions) -> Meeting {
-        let hello = Hello {
-            node: endpoint.id,
-            cluster: options.cluster.clone(),
-            site: options.site.clone(),
-            frame_bytes: options.transport.frame_bytes,
+/// The first acquaintance with a cluster: dials all addresses and those that they lead to, until every
+/// core at each has answered or is not worth waiting for. A replica that is known is no reason to stop:
+/// another address may turn out to belong to another cluster.
+async fn meet(
+    endpoint: Arc<Endpoint>,
+    options: &ConnectOptions,
+) -> Result<(Dialing, View, BTreeMap<u64, Duration>), ConnectError> {
+    if options.addresses.is_empty() {
+        let reason = "it names no node".to_string();
+        return Err(ConnectError::Address { given: String::new(), reason });
+    }
+    let hello = Hello {
+        node: endpoint.id,
+        core: 0,
+        cluster: options.cluster.clone(),
+        site: options.site.clone(),
+        frame_bytes: options.transport.frame_bytes,
+    };
+    let (reports, mut inbox) = mpsc::unbounded_channel();
+    let dialing = Dialing(Dialers::new(endpoint, hello, reports));
+    let dialers = &dialing.0;
+    for address in &options.addresses {
+        dialers.dial(address, 0);
+    }
+    let mut until = Instant::now() + options.timeout;
+    let mut round_trips = BTreeMap::new();
+    let mut tried = Vec::new();
+    let mut reported = 0;
+    while reported < dialers.dialed() {
+        let Ok(Some(report)) = tokio::time::timeout_at(until, inbox.recv()).await else {
+            break;
         };
-        let (reports, inbox) = mpsc::unbounded_channel();
-        Meeting {
-            endpoint,
-            hello,
-            view: Arc::default(),
-            dialers: JoinSet::new(),
-            dialed: BTreeSet::new(),
-            reports,
-            inbox,
-        }
-    }
-
-    fn dial(&mut self, address: &str) {
-        if self.dialed.insert(address.to_string()) {
-            let dialer = Dialer {
-                endpoint: self.endpoint.clone(),
-                address: address.to_string(),
-                hello: self.hello.clone(),
-                view: self.view.clone(),
-                report: Some(self.reports.clone()),
-            };
-            self.dialers.spawn(dialer.run());
-        }
-    }
-
-    /// Dials all addresses and those that they lead to, until every one has answered or is not worth
-    /// waiting for. A replica that is known is no reason to stop: another address may turn out to
-    /// belong to another cluster.
-    async fn hold(
-        mut self,
-        options: &ConnectOptions,
-    ) -> Result<(View, BTreeMap<u64, Duration>, JoinSet<()>), ConnectError> {
-        if options.addresses.is_empty() {
-            let reason = "it names no node".to_string();
-            return Err(ConnectError::Address { given: String::new(), reason });
-        }
-        for address in &options.addresses {
-            self.dial(address);
-        }
-        let mut until = Instant::now() + options.timeout;
-        let mut round_trips = BTreeMap::new();
-        let mut tried = Vec::new();
-        let mut reported = 0;
-        while reported < self.dialed.len() {
-            let Ok(Some(report)) = tokio::time::timeout_at(until, self.inbox.recv()).await else {
-                break;
-            };
-            reported += 1;
-            match report {
-                Report::Met { replica, round_trip } => {
-                    round_trips.insert(replica, round_trip);
-                    let peers = self.view.get().map_or(Vec::new(), |view| view.peers.clone());
-                    if round_trips.len() == peers.len() / 2 + 1 {
-                        until = until.min(Instant::now() + GRACE.max(4 * round_trip));
-                    }
-                    for (i, peer) in peers.iter().enumerate() {
-                        if !round_trips.contains_key(&(i as u64)) {
-                            self.dial(peer);
-                        }
+        reported += 1;
+        match report {
+            Report::Met { replica, round_trip } => {
+                round_trips.entry(replica).or_insert(round_trip);
+                let peers = dialers.view.get().map_or(&[][..], |view| &view.peers);
+                if round_trips.len() == peers.len() / 2 + 1 {
+                    until = until.min(Instant::now() + GRACE.max(4 * round_trip));
+                }
+                for (i, peer) in peers.iter().enumerate() {
+                    if !round_trips.contains_key(&(i as u64)) {
+                        dialers.dial(peer, 0);
                     }
                 }
-                Report::Duplicate => {}
-                Report::Failed { address, reason, disagrees: true } => {
-                    return Err(ConnectError::Disagreement { address, reason });
-                }
-                Report::Failed { address, reason, .. } => {
-                    tried.push(format!("{address}: {reason}"))
-                }
             }
+            Report::Duplicate => {}
+            Report::Failed { address, reason, disagrees: true } => {
+                return Err(ConnectError::Disagreement { address, reason });
+            }
+            Report::Failed { address, reason, .. } => tried.push(format!("{address}: {reason}")),
         }
-        match self.view.get() {
-            Some(view) if !round_trips.is_empty() => Ok((view.clone(), round_trips, self.dialers)),
-            _ => {
-                if reported < self.dialed.len() {
-                    tried.push(format!("the rest not within {:?}", options.timeout));
-                }
-                Err(ConnectError::Unreachable { tried: tried.join("; ") })
+    }
+    match dialers.view.get().cloned() {
+        Some(view) if !round_trips.is_empty() => Ok((dialing, view, round_trips)),
+        _ => {
+            if reported < dialers.dialed() {
+                tried.push(format!("the rest not within {:?}", options.timeout));
             }
+            Err(ConnectError::Unreachable { tried: tried.join("; ") })
         }
     }
 }

@@ -13,10 +13,10 @@ use serried_model::{NodeId, Operation, Output, TxnId};
 use serried_session::Switchboard;
 
 use crate::clock::Moment;
-use crate::links::Links;
+use crate::links::{Links, Sending};
 use crate::timers::Timers;
 
-/// One keyspace's actor at one endpoint.
+/// An actor at an endpoint: the replica of a partition, or a keyspace's coordinator.
 pub(crate) trait Machine: Send {
     /// The endpoint serves.
     fn start(&mut self, moment: Moment, out: &mut Outbox<'_>);
@@ -48,29 +48,29 @@ pub(crate) trait Machine: Send {
 
 /// Where a machine's effects go.
 pub(crate) struct Outbox<'a> {
-    pub(crate) keyspace: u16,
     pub(crate) links: &'a mut Links,
     pub(crate) switchboard: &'a Switchboard,
 }
 
+/// What a machine is told about itself.
+pub(crate) struct Role {
+    /// Who it is.
+    pub(crate) id: NodeId,
+    /// The first shard of its keyspace.
+    pub(crate) first_shard: u16,
+    pub(crate) random: Random,
+}
+
 /// A coordinator as a machine.
-pub(crate) fn coordinator<P: Protocol>(
-    actor: P::Coordinator,
-    id: NodeId,
-    random: Random,
-) -> Box<dyn Machine> {
-    let driven = Driven::new(actor, id, random);
+pub(crate) fn coordinator<P: Protocol>(actor: P::Coordinator, role: Role) -> Box<dyn Machine> {
+    let driven = Driven::new(actor, role);
     let operate = P::Coordinator::on_operation;
     Box::new(Erased { driven, tell: deliver, operate })
 }
 
 /// A replica as a machine.
-pub(crate) fn replica<P: Protocol>(
-    actor: P::Replica,
-    id: NodeId,
-    random: Random,
-) -> Box<dyn Machine> {
-    let driven = Driven::new(actor, id, random);
+pub(crate) fn replica<P: Protocol>(actor: P::Replica, role: Role) -> Box<dyn Machine> {
+    let driven = Driven::new(actor, role);
     Box::new(Erased::<P::Replica> {
         driven,
         tell: trace,
@@ -82,6 +82,7 @@ pub(crate) fn replica<P: Protocol>(
 struct Driven<A: Actor> {
     actor: A,
     id: NodeId,
+    first_shard: u16,
     random: Random,
     timers: Timers<A::Timer>,
     effects: Vec<Effect<A>>,
@@ -92,10 +93,12 @@ struct Driven<A: Actor> {
 }
 
 impl<A: Actor> Driven<A> {
-    fn new(actor: A, id: NodeId, random: Random) -> Self {
+    fn new(actor: A, role: Role) -> Self {
+        let Role { id, first_shard, random } = role;
         Driven {
             actor,
             id,
+            first_shard,
             random,
             timers: Timers::new(),
             effects: Vec::new(),
@@ -138,23 +141,25 @@ impl<A: Actor> Driven<A> {
         out: &mut Outbox<'_>,
         tell: &impl Fn(A::Output, &Outbox<'_>),
     ) {
+        let Driven { id, first_shard, .. } = *self;
         for effect in self.effects.drain(..) {
+            let sending = Sending { from: id, first_shard, after: 0 };
             match effect {
                 Effect::Append(_) => out.links.counters.appends += 1,
                 Effect::Send { to, message } | Effect::SendBeforeDurable { to, message } => {
-                    if to == self.id {
+                    if to == id {
                         self.own.push_back(message);
                     } else {
-                        out.links.send(out.keyspace, to, &message);
+                        out.links.send(sending, to, &message);
                     }
                 }
                 Effect::TrimLog(_) => {}
-                Effect::Broadcast { partition: _, mut to, message } => {
-                    if to.contains(self.id) {
-                        to = to.without([self.id].into_iter().collect());
+                Effect::Broadcast { partition, mut to, message } => {
+                    if to.contains(id) && id.partition() == partition {
+                        to = to.without([id].into_iter().collect());
                         self.own.push_back(message.clone());
                     }
-                    out.links.broadcast(out.keyspace, to, &message);
+                    out.links.broadcast(sending, partition, to, &message);
                 }
                 Effect::SetTimer { timer, after } => self.timers.set(timer, moment.now + after),
                 Effect::CancelTimer(timer) => self.timers.cancel(timer),
@@ -190,8 +195,8 @@ fn deliver((txn, output): (TxnId, Output), out: &Outbox<'_>) {
 }
 
 /// A replica's outputs are for those who watch it.
-fn trace<O: std::fmt::Debug>(output: O, out: &Outbox<'_>) {
-    tracing::debug!(keyspace = out.keyspace, ?output, "replica");
+fn trace<O: std::fmt::Debug>(output: O, _: &Outbox<'_>) {
+    tracing::debug!(?output, "replica");
 }
 
 impl<A: Actor> Machine for Erased<A> {

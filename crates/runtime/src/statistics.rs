@@ -31,6 +31,21 @@ pub struct Statistics {
 }
 
 impl Statistics {
+    /// What two endpoints have counted together.
+    pub fn plus(&self, other: &Statistics) -> Statistics {
+        Statistics {
+            messages_sent: self.messages_sent + other.messages_sent,
+            messages_received: self.messages_received + other.messages_received,
+            bytes_sent: self.bytes_sent + other.bytes_sent,
+            bytes_received: self.bytes_received + other.bytes_received,
+            flushes: self.flushes + other.flushes,
+            reads: self.reads + other.reads,
+            appends: self.appends + other.appends,
+            reconnects: self.reconnects + other.reconnects,
+            messages_dropped: self.messages_dropped + other.messages_dropped,
+        }
+    }
+
     /// What was counted since `earlier`.
     pub fn since(&self, earlier: &Statistics) -> Statistics {
         Statistics {
