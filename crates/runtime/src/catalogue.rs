@@ -4,6 +4,7 @@ use serried_actor::{Group, Protocol, Settings};
 use serried_model::Guarantee;
 use serried_protocols::Visitor;
 
+use crate::durable::Opened;
 use crate::machine::{self, Machine, Role};
 
 /// Protocols by name: those of the registry, and whatever an experiment adds to them.
@@ -19,7 +20,8 @@ pub struct Catalogue {
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) guarantee: Guarantee,
-    pub(crate) replica: fn(Group, &Settings, Role) -> Box<dyn Machine>,
+    pub(crate) replica:
+        fn(Group, &Settings, Role, Option<Opened>) -> Result<Box<dyn Machine>, String>,
     pub(crate) coordinator: fn(Group, &Settings, Role) -> Box<dyn Machine>,
 }
 
@@ -68,8 +70,8 @@ impl Entry {
         Entry {
             name: P::NAME,
             guarantee: P::GUARANTEE,
-            replica: |group, settings, role| {
-                machine::replica::<P>(P::replica(role.id, group, settings), role)
+            replica: |group, settings, role, disk| {
+                machine::replica::<P>(P::replica(role.id, group, settings), role, disk)
             },
             coordinator: |group, settings, role| {
                 machine::coordinator::<P>(P::coordinator(group, settings), role)

@@ -10,6 +10,7 @@ use serried_actor::{Group, Random};
 use serried_model::NodeId;
 use serried_session::Keyspace;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::connection::AbortOnDrop;
@@ -19,14 +20,16 @@ use crate::frame::Kind;
 use crate::handshake::{Hello, KeyspaceInfo};
 use crate::machine::Role;
 use crate::port::KeyspacePort;
-use crate::{Catalogue, NodeStatistics, Statistics, TransportOptions, distance};
+use crate::{
+    Catalogue, NodeReply, NodeStatistics, NodeStatus, Statistics, TransportOptions, distance,
+};
 
 /// Once a majority has answered, the rest are waited for no longer than this.
 const GRACE: Duration = Duration::from_millis(300);
 /// How long a client that is closed waits for its connections to be flushed.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long nodes may take to answer a request for their statistics.
-const STATISTICS_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long nodes may take to say how they are doing.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How to connect to a cluster.
 #[derive(Clone, PartialEq, Debug)]
@@ -230,27 +233,30 @@ impl Client {
     /// What the nodes have counted so far, by their numbers; `None` for those that do not answer
     /// within a second.
     pub async fn node_statistics(&self) -> Vec<Option<NodeStatistics>> {
-        let replies: Vec<_> = (0..self.view.peers.len())
-            .map(|member| {
-                let (sender, reply) = oneshot::channel();
-                let mut core = self.endpoint.lock();
-                core.next_request += 1;
-                let request = core.next_request;
-                let payload = encode(&request);
-                if core.links.push_frame_to(member, Kind::StatisticsRequest, &payload) {
-                    core.requests.insert(request, sender);
-                }
-                (request, reply)
-            })
-            .collect();
-        let until = Instant::now() + STATISTICS_TIMEOUT;
-        let mut statistics = Vec::with_capacity(replies.len());
-        for (request, reply) in replies {
-            let reply = tokio::time::timeout_at(until, reply).await;
-            self.endpoint.lock().requests.remove(&request);
-            statistics.push(reply.ok().and_then(Result::ok));
+        let statuses = self.node_statuses().await.into_iter();
+        statuses.map(|status| status.map(|status| status.statistics)).collect()
+    }
+
+    /// How the nodes are doing, by their numbers; `None` for those that do not answer within a second.
+    pub async fn node_statuses(&self) -> Vec<Option<NodeStatus>> {
+        let replies = self.node_replies().await.into_iter();
+        replies.map(|reply| reply.map(|reply| reply.status)).collect()
+    }
+
+    /// The same with the time that each answer took.
+    pub async fn node_replies(&self) -> Vec<Option<NodeReply>> {
+        let mut replies: Vec<_> = (0..self.view.peers.len()).map(|_| None).collect();
+        let mut asked = JoinSet::new();
+        for member in 0..replies.len() {
+            let endpoint = self.endpoint.clone();
+            asked.spawn(async move { (member, ask(&endpoint, member).await) });
         }
-        statistics
+        while let Some(answered) = asked.join_next().await {
+            if let Ok((member, reply)) = answered {
+                replies[member] = reply;
+            }
+        }
+        replies
     }
 
     /// Writes what waits, and closes every connection. Transactions that are still open end with
@@ -262,6 +268,26 @@ impl Client {
         // Those that do not end in time are ended with the set.
         let _ = tokio::time::timeout(FLUSH_TIMEOUT, joined).await;
     }
+}
+
+/// Asks a node how it is doing.
+async fn ask(endpoint: &Endpoint, member: usize) -> Option<NodeReply> {
+    let (sender, reply) = oneshot::channel();
+    let asked = Instant::now();
+    let request = {
+        let mut core = endpoint.lock();
+        core.next_request += 1;
+        let request = core.next_request;
+        if !core.links.push_frame_to(member, Kind::StatusRequest, &encode(&request)) {
+            return None;
+        }
+        core.requests.insert(request, sender);
+        request
+    };
+    let reply = tokio::time::timeout(STATUS_TIMEOUT, reply).await;
+    endpoint.lock().requests.remove(&request);
+    let status = reply.ok()?.ok()?;
+    Some(NodeReply { status, round_trip: asked.elapsed() })
 }
 
 /// Dialers that end when the client does.

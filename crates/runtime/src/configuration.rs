@@ -9,6 +9,7 @@ use serried_actor::{NodeSet, Settings};
 use serried_model::{Geography, Limits, NodeId};
 use toml::Spanned;
 
+use crate::durable::Durability;
 use crate::handshake::Place;
 use crate::shards::Shards;
 use crate::{Catalogue, TransportOptions};
@@ -50,6 +51,8 @@ pub struct NodeConfiguration {
     /// Whether each of these threads stays on a processor of its own. Default: if there are several of
     /// them, and as many processors.
     pub pin: Option<bool>,
+    /// When records count as durable. Default: in memory.
+    pub durability: Durability,
     /// How large keys, values and transactions may be.
     pub limits: Limits,
     /// Bounds and times of the transport.
@@ -142,6 +145,8 @@ struct File {
     cores: Option<Spanned<usize>>,
     pin: Option<bool>,
     #[serde(default)]
+    durability: Durability,
+    #[serde(default)]
     limits: Limits,
     transport: Option<Spanned<TransportOptions>>,
 }
@@ -174,6 +179,7 @@ impl NodeConfiguration {
             keyspaces: vec![KeyspaceConfiguration::new("default", default_protocol())],
             cores: None,
             pin: None,
+            durability: Durability::default(),
             limits: Limits::default(),
             transport: TransportOptions::default(),
         }
@@ -227,6 +233,7 @@ impl NodeConfiguration {
             keyspaces: parsed.keyspaces.into_iter().map(Spanned::into_inner).collect(),
             cores: parsed.cores.map(Spanned::into_inner),
             pin: parsed.pin,
+            durability: parsed.durability,
             limits: parsed.limits,
             transport: parsed.transport.map(Spanned::into_inner).unwrap_or_default(),
         };

@@ -124,7 +124,7 @@ async fn read_loop(
                 match reader.next_frame() {
                     Ok(Some(frame)) => match core.on_frame(from, link, frame, moment) {
                         Ok(Handled::Done) => {}
-                        Ok(Handled::StatisticsWanted(request)) => requests.push(request),
+                        Ok(Handled::StatusWanted(request)) => requests.push(request),
                         Err(bad) => break Err(bad),
                     },
                     Ok(None) => break Ok(()),
@@ -137,11 +137,11 @@ async fn read_loop(
         if let Err(bad) = handled {
             return Ended::Bad(bad);
         }
-        if let Some(statistics) = (!requests.is_empty()).then(|| endpoint.statistics()).flatten() {
+        if let Some(status) = (!requests.is_empty()).then(|| endpoint.status()).flatten() {
             let mut core = endpoint.lock();
             for request in requests {
-                let reply = encode(&(request, statistics));
-                core.links.push_frame(link, Kind::StatisticsReply, &reply);
+                let reply = encode(&(request, &status));
+                core.links.push_frame(link, Kind::StatusReply, &reply);
             }
         }
         if behind {

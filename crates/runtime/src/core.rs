@@ -15,12 +15,15 @@ use serried_session::Switchboard;
 use tokio::sync::{oneshot, watch};
 
 use crate::clock::{Clock, Moment};
+use crate::durable::Batch;
+use crate::flusher::Flushing;
 use crate::frame::{BadFrame, Frame, Kind};
 use crate::links::{LinkId, Links};
 use crate::machine::{Machine, Outbox};
+use crate::metrics::PartitionCounts;
 use crate::out_buffer::{Messages, OutBuffer, Route};
 use crate::shards::Shards;
-use crate::{NodeStatistics, TransportOptions};
+use crate::{NodeStatus, TransportOptions};
 
 /// An endpoint: what its tasks share.
 pub(crate) struct Endpoint {
@@ -33,8 +36,8 @@ pub(crate) struct Endpoint {
     census: OnceLock<Census>,
 }
 
-/// Tells a node's statistics, while the node is there.
-pub(crate) type Census = Box<dyn Fn() -> Option<NodeStatistics> + Send + Sync>;
+/// Tells how a node is doing, while the node is there.
+pub(crate) type Census = Box<dyn Fn() -> Option<NodeStatus> + Send + Sync>;
 
 /// The part of an endpoint that is behind its lock.
 pub(crate) struct Core {
@@ -42,14 +45,15 @@ pub(crate) struct Core {
     pub(crate) switchboard: Switchboard,
     pub(crate) random: Random,
     pub(crate) shards: Shards,
+    pub(crate) flushing: Flushing,
     /// By shard at a node, which has those of one core; by keyspace at a client, which has those that it
     /// uses.
     machines: Vec<Option<Box<dyn Machine>>>,
     /// When each machine's next timer is due, [`NEVER`] if none is.
     timers: Vec<Timestamp>,
     alarm: WakeUp,
-    /// Requests for statistics that have not been answered.
-    pub(crate) requests: HashMap<u64, oneshot::Sender<NodeStatistics>>,
+    /// Requests for nodes' statuses that have not been answered.
+    pub(crate) requests: HashMap<u64, oneshot::Sender<NodeStatus>>,
     pub(crate) next_request: u64,
     /// The node's number, if this is a node's: nodes answer requests, which clients make.
     home: Option<usize>,
@@ -68,8 +72,8 @@ struct WakeUp {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Handled {
     Done,
-    /// The other end wants the node's statistics.
-    StatisticsWanted(u64),
+    /// The other end wants the node's status.
+    StatusWanted(u64),
 }
 
 impl Endpoint {
@@ -84,6 +88,7 @@ impl Endpoint {
             switchboard: Switchboard::new(capacity),
             random,
             shards: Shards::default(),
+            flushing: Flushing::new(),
             machines: Vec::new(),
             timers: Vec::new(),
             alarm: WakeUp::default(),
@@ -101,13 +106,13 @@ impl Endpoint {
         }
     }
 
-    /// Says what requests for statistics are answered with.
+    /// Says what requests for the node's status are answered with.
     pub(crate) fn set_census(&self, census: Census) {
         let _ = self.census.set(census);
     }
 
-    /// What the node of which this is a part has counted.
-    pub(crate) fn statistics(&self) -> Option<NodeStatistics> {
+    /// How the node is doing of which this is a part.
+    pub(crate) fn status(&self) -> Option<NodeStatus> {
         self.census.get().and_then(|census| census())
     }
 
@@ -199,9 +204,9 @@ impl Core {
         place: usize,
         act: impl FnOnce(&mut dyn Machine, &mut Outbox<'_>) -> T,
     ) -> Option<T> {
-        let Core { machines, links, switchboard, timers, .. } = self;
+        let Core { machines, links, switchboard, timers, flushing, .. } = self;
         let machine = machines.get_mut(place)?.as_mut()?;
-        let done = act(machine.as_mut(), &mut Outbox { links, switchboard });
+        let done = act(machine.as_mut(), &mut Outbox { links, switchboard, flushing });
         timers[place] = machine.next_timer().unwrap_or(NEVER);
         Some(done)
     }
@@ -219,14 +224,14 @@ impl Core {
             Kind::Batch => self.on_batch(from, link, payload, moment)?,
             Kind::Ping => self.links.push_frame(link, Kind::Pong, &[]),
             Kind::Pong => {}
-            Kind::StatisticsRequest if self.home.is_some() => {
-                return Ok(Handled::StatisticsWanted(decode(kind, payload)?));
+            Kind::StatusRequest if self.home.is_some() => {
+                return Ok(Handled::StatusWanted(decode(kind, payload)?));
             }
-            Kind::StatisticsReply if self.home.is_none() => {
-                let (request, statistics) = decode(kind, payload)?;
+            Kind::StatusReply if self.home.is_none() => {
+                let (request, status) = decode(kind, payload)?;
                 if let Some(reply) = self.requests.remove(&request) {
                     // Nobody waits any more where the receiver is gone.
-                    let _ = reply.send(statistics);
+                    let _ = reply.send(status);
                 }
             }
             _ => return Err(BadFrame::Unexpected(kind)),
@@ -268,6 +273,11 @@ impl Core {
         moment: Moment,
     ) -> Result<(), String> {
         self.links.counters.messages_received += 1;
+        if self.flushing.obstacle.is_some() {
+            // What it came to could not leave before the log is written again, and would use up memory.
+            self.links.counters.messages_dropped += 1;
+            return Ok(());
+        }
         let (keyspace, _) =
             self.shards.find(route.to).ok_or_else(|| format!("no shard {}", route.to))?;
         let place = if self.home.is_some() { route.to } else { keyspace };
@@ -299,6 +309,23 @@ impl Core {
             }
         }
         self.settle(moment);
+    }
+
+    /// Begins a flush: its number, and what it is to write.
+    pub(crate) fn begin_flush(&mut self) -> (u64, Vec<Box<dyn Batch>>) {
+        let machines = self.machines.iter_mut().flatten();
+        let batches = machines.filter_map(|machine| machine.take_batch()).collect();
+        (self.flushing.begin(), batches)
+    }
+
+    /// What the machine of a shard has counted, if it is here.
+    pub(crate) fn counts(&self, shard: u16) -> Option<PartitionCounts> {
+        Some(self.machines.get(usize::from(shard))?.as_ref()?.counts())
+    }
+
+    /// Whether any machine appends to a log.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.machines.iter().flatten().any(|machine| machine.is_durable())
     }
 
     /// After machines or alarms have been at work: fires what is due, and has the timer task wake up

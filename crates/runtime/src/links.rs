@@ -348,6 +348,11 @@ impl Links {
         }
     }
 
+    /// The last flush that is done.
+    pub(crate) fn flushed(&self) -> u64 {
+        self.flushed
+    }
+
     /// How many bytes wait for flushes, and how many for writers.
     pub(crate) fn waiting_bytes(&self) -> (usize, usize) {
         self.slots.iter().fold((0, 0), |(held, ready), (_, link)| {

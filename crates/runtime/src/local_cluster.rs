@@ -1,7 +1,9 @@
 //! A whole cluster in one process, for demonstrations, benchmarks and tests.
 
 use std::net::TcpListener;
+use std::sync::Arc;
 
+use crate::durable::{Disks, Durability};
 use crate::node::listen;
 use crate::{
     Catalogue, ConfigurationError, KeyspaceConfiguration, Node, NodeConfiguration, NodeHandle,
@@ -9,12 +11,16 @@ use crate::{
 };
 
 /// What a local cluster is like, besides its keyspaces.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct LocalOptions {
     /// The geography whose delays are emulated. Default: none.
     pub geography: Option<String>,
     /// How many cores each node has. Default: as for any node.
     pub cores: Option<usize>,
+    /// When records count as durable. Default: in memory.
+    pub durability: Durability,
+    /// Where each node keeps its partitions, unless that is memory.
+    pub disks: Vec<Arc<dyn Disks>>,
 }
 
 /// Nodes on loopback, each on threads of its own, so that they share nothing but the
@@ -23,6 +29,7 @@ pub struct LocalCluster {
     catalogue: Catalogue,
     configurations: Vec<NodeConfiguration>,
     nodes: Vec<Option<NodeHandle>>,
+    disks: Vec<Arc<dyn Disks>>,
 }
 
 impl LocalCluster {
@@ -64,12 +71,13 @@ impl LocalCluster {
             keyspaces: keyspaces.to_vec(),
             geography: options.geography.clone(),
             cores: options.cores,
+            durability: options.durability,
             pin: Some(false),
             ..NodeConfiguration::new(node, peers.clone())
         };
         let configurations = (0..n).map(configuration).collect();
         let nodes = (0..n).map(|_| None).collect();
-        let mut cluster = LocalCluster { catalogue, configurations, nodes };
+        let mut cluster = LocalCluster { catalogue, configurations, nodes, disks: options.disks };
         for (node, listener) in listeners.into_iter().enumerate() {
             cluster.serve(node, listener)?;
         }
@@ -91,7 +99,16 @@ impl LocalCluster {
         self.nodes.iter().flatten().map(NodeHandle::statistics).collect()
     }
 
-    /// Stops one node; nothing if it does not run. What it held in memory is gone.
+    /// Whether a node serves.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub fn health(&self, node: usize) -> Result<(), String> {
+        let stopped = || format!("node {node} does not run");
+        self.nodes[node].as_ref().ok_or_else(stopped)?.observer().health()
+    }
+
+    /// Stops one node; nothing if it does not run. What it held in memory alone is gone.
     ///
     /// # Panics
     /// If there is no such node.
@@ -99,6 +116,14 @@ impl LocalCluster {
         if let Some(running) = self.nodes[node].take() {
             running.stop();
         }
+    }
+
+    /// Ends one node at once, as if its process was killed: nothing is flushed; nothing if it does not run.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn kill_node(&mut self, node: usize) {
+        drop(self.nodes[node].take());
     }
 
     /// Has a node run with so many cores when it is started again.
@@ -109,7 +134,7 @@ impl LocalCluster {
         self.configurations[node].cores = Some(cores);
     }
 
-    /// Starts a node again on its address, empty; nothing if it runs.
+    /// Starts a node again on its address, with what its disk holds; nothing if it runs.
     ///
     /// # Errors
     /// If its address has been taken in the meantime.
@@ -136,7 +161,11 @@ impl LocalCluster {
 
     fn serve(&mut self, node: usize, listener: TcpListener) -> Result<(), StartError> {
         let configuration = self.configurations[node].clone();
-        self.nodes[node] = Some(Node::serve(listener, configuration, &self.catalogue)?);
+        let disks = match configuration.durability {
+            Durability::Memory => None,
+            _ => self.disks.get(node).cloned(),
+        };
+        self.nodes[node] = Some(Node::serve(listener, configuration, &self.catalogue, disks)?);
         Ok(())
     }
 }

@@ -7,9 +7,10 @@ use std::thread::{self, JoinHandle};
 
 use serried_model::NodeId;
 
+use crate::durable::Disks;
 use crate::pin::pin_to;
 use crate::server::{Server, Thread};
-use crate::{Catalogue, ConfigurationError, NodeConfiguration, NodeStatistics};
+use crate::{Catalogue, ConfigurationError, NodeConfiguration, NodeStatistics, NodeStatus};
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +34,16 @@ pub enum StartError {
         address: String,
         /// What the operating system said.
         error: io::Error,
+    },
+    /// What the node has on its disk can't be used.
+    #[error("can't open partition {partition} of keyspace `{keyspace}`: {reason}")]
+    Storage {
+        /// The keyspace.
+        keyspace: String,
+        /// The partition.
+        partition: u16,
+        /// What is wrong, where, and what to do.
+        reason: String,
     },
     /// The operating system did not give what the node needs.
     #[error("can't start ({0}): free some of the machine's resources and try again")]
@@ -74,7 +85,7 @@ impl Node {
         let start = tokio::task::spawn_blocking(move || {
             let address = &configuration.listen;
             let listener = TcpListener::bind(address).map_err(|error| listen(address, error))?;
-            Node::serve(listener, configuration, &catalogue)
+            Node::serve(listener, configuration, &catalogue, None)
         });
         start.await.map_err(|error| StartError::System(io::Error::other(error)))?
     }
@@ -84,11 +95,12 @@ impl Node {
         listener: TcpListener,
         configuration: NodeConfiguration,
         catalogue: &Catalogue,
+        disks: Option<Arc<dyn Disks>>,
     ) -> Result<NodeHandle, StartError> {
         let place = configuration.check(catalogue)?;
         let local_addr = listener.local_addr().map_err(StartError::System)?;
         listener.set_nonblocking(true).map_err(StartError::System)?;
-        let (server, cores) = Server::new(configuration, place, catalogue)?;
+        let (server, cores) = Server::new(configuration, place, catalogue, disks)?;
         let available = thread::available_parallelism().map_or(1, usize::from);
         let pins = cores.len() > 1 && available >= cores.len();
         let pins = server.configuration.pin.unwrap_or(pins);
@@ -135,10 +147,13 @@ fn run(
     };
     match prepare() {
         Ok((runtime, listener)) => {
-            core.install(catalogue);
+            let installed = core.install(catalogue);
+            let serves = installed.is_ok();
             // The one who starts the node waits for it, or has given up and kills it.
-            let _ = started.send(Ok(()));
-            runtime.block_on(core.run(listener));
+            let _ = started.send(installed);
+            if serves {
+                runtime.block_on(core.run(listener));
+            }
         }
         Err(error) => drop(started.send(Err(StartError::System(error)))),
     }
@@ -150,6 +165,25 @@ pub(crate) fn listen(address: &str, error: io::Error) -> StartError {
     match error.kind() {
         io::ErrorKind::AddrInUse => StartError::AddressInUse { address },
         _ => StartError::Listen { address, error },
+    }
+}
+
+/// Watches a node, for those who supervise it.
+#[derive(Clone)]
+pub struct NodeObserver(Arc<Server>);
+
+impl NodeObserver {
+    /// Whether the node serves.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub fn health(&self) -> Result<(), String> {
+        self.0.health()
+    }
+
+    /// The node's figures, in Prometheus' text format.
+    pub fn metrics(&self) -> String {
+        self.0.metrics()
     }
 }
 
@@ -168,7 +202,17 @@ impl NodeHandle {
 
     /// What it has counted so far.
     pub fn statistics(&self) -> NodeStatistics {
-        self.server.statistics()
+        self.server.status().statistics
+    }
+
+    /// How it is doing.
+    pub fn status(&self) -> NodeStatus {
+        self.server.status()
+    }
+
+    /// What others may ask of it while it runs.
+    pub fn observer(&self) -> NodeObserver {
+        NodeObserver(self.server.clone())
     }
 
     /// Waits until the node no longer serves.
@@ -182,7 +226,8 @@ impl NodeHandle {
         ended.ok().and_then(|state| state.failed).map_or(Ok(()), Err)
     }
 
-    /// Stops the node: it accepts nothing more, writes what waits, and closes its connections.
+    /// Stops the node: it accepts nothing more, flushes its logs, writes what waits, and closes its
+    /// connections.
     pub async fn shutdown(mut self) {
         self.server.close();
         let mut state = self.server.watch();

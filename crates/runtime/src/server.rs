@@ -4,9 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rand::SeedableRng;
+use rand::{Rng, SeedableRng};
 use serried_actor::{Group, Random};
 use serried_model::NodeId;
 use tokio::net::{TcpListener, TcpStream};
@@ -15,15 +15,18 @@ use tokio::task::JoinSet;
 
 use crate::connection::{Connection, Ended};
 use crate::core::{Endpoint, decode, encode};
+use crate::durable::{Disks, Durability};
+use crate::flusher::Latency;
 use crate::frame::{BadFrame, FrameReader, Kind};
 use crate::handshake::{Hello, KeyspaceInfo, Place, Welcome};
 use crate::links::{End, LinkOptions};
 use crate::machine::Role;
+use crate::metrics::Exposed;
 use crate::out_buffer::OutBuffer;
 use crate::shards::Shards;
 use crate::{
-    Catalogue, NodeConfiguration, NodeFailed, NodeStatistics, StartError, internal, peer,
-    process_cpu_time,
+    Catalogue, NodeConfiguration, NodeFailed, NodeStatistics, NodeStatus, StartError, flusher,
+    internal, peer, process_cpu_time,
 };
 
 /// How long a node that is shut down waits for its connections to be flushed.
@@ -43,6 +46,10 @@ pub(crate) struct Server {
     cores: Vec<Seat>,
     /// Connections that others have opened.
     connections: AtomicUsize,
+    disks: Option<Arc<dyn Disks>>,
+    /// Drawn when it was made.
+    incarnation: u64,
+    started: Instant,
     state: watch::Sender<State>,
 }
 
@@ -91,6 +98,7 @@ impl Server {
         configuration: NodeConfiguration,
         place: Option<Place>,
         catalogue: &Catalogue,
+        disks: Option<Arc<dyn Disks>>,
     ) -> Result<(Arc<Server>, Vec<Thread>), StartError> {
         let id = NodeId::replica(0, configuration.node);
         let mut random = Random::try_from_rng(&mut rand::rngs::SysRng)
@@ -153,11 +161,14 @@ impl Server {
             group,
             cores,
             connections: AtomicUsize::new(0),
+            disks,
+            incarnation: random.next_u64(),
+            started: Instant::now(),
             state: watch::Sender::new(State { running: count, ..State::default() }),
         });
         for seat in &server.cores {
             let server = Arc::downgrade(&server);
-            let census = move || server.upgrade().map(|server| server.statistics());
+            let census = move || server.upgrade().map(|server| server.status());
             seat.endpoint.set_census(Box::new(census));
         }
         let threads = receivers.into_iter().enumerate().map(|(core, (inbox, arrivals))| Thread {
@@ -195,21 +206,72 @@ impl Server {
         self.state.send_modify(|state| state.killed = true);
     }
 
-    /// What all cores have counted.
-    pub(crate) fn statistics(&self) -> NodeStatistics {
-        let mut statistics = NodeStatistics {
-            node: self.id(),
-            counters: crate::Statistics::default(),
-            connections: 0,
-            process_cpu: process_cpu_time(),
-            process_id: std::process::id(),
+    /// How it is doing.
+    pub(crate) fn status(&self) -> NodeStatus {
+        let mut status = NodeStatus {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            incarnation: self.incarnation,
+            uptime: self.started.elapsed(),
+            durability: self.configuration.durability,
+            cores: self.welcome.cores,
+            partitions: self.shards.len() as u16,
+            obstacle: None,
+            flush_lag: 0,
+            held_bytes: 0,
+            waiting_bytes: 0,
+            statistics: NodeStatistics {
+                node: self.id(),
+                counters: crate::Statistics::default(),
+                connections: 0,
+                process_cpu: process_cpu_time(),
+                process_id: std::process::id(),
+            },
         };
         for seat in self.cores.iter().filter(|seat| seat.endpoint.is_sound()) {
             let core = seat.endpoint.lock();
+            let statistics = &mut status.statistics;
             statistics.counters = statistics.counters.plus(&core.links.counters);
             statistics.connections += core.links.connections() as u64;
+            let (held, waiting) = core.links.waiting_bytes();
+            status.held_bytes += held as u64;
+            status.waiting_bytes += waiting as u64;
+            status.flush_lag = status.flush_lag.max(core.flushing.lag(core.links.flushed()));
+            status.obstacle = status.obstacle.or_else(|| core.flushing.obstacle.clone());
         }
-        statistics
+        status
+    }
+
+    /// Whether it serves; why not.
+    pub(crate) fn health(&self) -> Result<(), String> {
+        let state = *self.state.borrow();
+        if let Some(failed) = state.failed {
+            return Err(failed.to_string());
+        }
+        if state.running < self.cores.len() || self.endpoint(0).is_closed() {
+            return Err(format!("{} is stopping", self.id()));
+        }
+        self.status().obstacle.map_or(Ok(()), Err)
+    }
+
+    /// Its figures, in Prometheus' text format.
+    pub(crate) fn metrics(&self) -> String {
+        let status = self.status();
+        let mut latency = Latency::default();
+        let mut partitions = Vec::new();
+        for (i, seat) in self.cores.iter().enumerate() {
+            if !seat.endpoint.is_sound() {
+                continue;
+            }
+            let core = seat.endpoint.lock();
+            latency = latency.plus(&core.flushing.latency);
+            for shard in self.shards.of_core(i, self.cores.len()) {
+                let Some((keyspace, partition)) = self.shards.find(shard) else { continue };
+                let name = &*self.configuration.keyspaces[usize::from(keyspace)].name;
+                partitions.extend(core.counts(shard).map(|counts| (name, partition, counts)));
+            }
+        }
+        partitions.sort_by_key(|(name, partition, _)| (*name, *partition));
+        Exposed { status: &status, latency, partitions }.text()
     }
 
     /// How a core of this node introduces itself to another node.
@@ -307,8 +369,9 @@ impl Thread {
         self.core
     }
 
-    /// Installs the replicas of the partitions that this core serves.
-    pub(crate) fn install(&self, catalogue: &Catalogue) {
+    /// Installs the replicas of the partitions that this core serves, as they were when the node last
+    /// stopped if it has a disk.
+    pub(crate) fn install(&self, catalogue: &Catalogue) -> Result<(), StartError> {
         let Server { configuration, shards, group, cores, .. } = &*self.server;
         let endpoint = self.server.endpoint(self.core);
         for shard in shards.of_core(self.core, cores.len()) {
@@ -321,8 +384,17 @@ impl Thread {
                 random: Random::from_rng(&mut endpoint.lock().random),
             };
             let group = group.clone().with_partitions(keyspace.partitions);
-            endpoint.install(shard, (entry.replica)(group, &keyspace.settings, role));
+            let disks = self.server.disks.as_ref();
+            let disk = disks.map(|disks| disks.open(&keyspace.name, partition)).transpose();
+            let machine =
+                disk.and_then(|disk| (entry.replica)(group, &keyspace.settings, role, disk));
+            let machine = machine.map_err(|reason| {
+                let keyspace = keyspace.name.clone();
+                StartError::Storage { keyspace, partition, reason }
+            })?;
+            endpoint.install(shard, machine);
         }
+        Ok(())
     }
 
     /// Serves until the node is closed or killed, or one of its machines panics; `listener` is for the
@@ -346,6 +418,10 @@ impl Thread {
             if member != server.configuration.node {
                 tasks.spawn(peer::keep(server.clone(), core, member));
             }
+        }
+        if endpoint.lock().is_durable() {
+            let sync = server.configuration.durability == Durability::Sync;
+            tasks.spawn(flusher::flush(endpoint.clone(), sync));
         }
         if server.shards.len() > 1 {
             for (other, seat) in server.cores.iter().enumerate() {

@@ -24,6 +24,10 @@ pub struct Statistics {
     pub reads: u64,
     /// Records that machines made durable.
     pub appends: u64,
+    /// Times that logs were flushed.
+    pub log_flushes: u64,
+    /// Bytes written to logs.
+    pub log_bytes: u64,
     /// Connections that were opened again after they had been lost.
     pub reconnects: u64,
     /// Protocol messages that were dropped: no connection, or too much waiting on it.
@@ -41,6 +45,8 @@ impl Statistics {
             flushes: self.flushes + other.flushes,
             reads: self.reads + other.reads,
             appends: self.appends + other.appends,
+            log_flushes: self.log_flushes + other.log_flushes,
+            log_bytes: self.log_bytes + other.log_bytes,
             reconnects: self.reconnects + other.reconnects,
             messages_dropped: self.messages_dropped + other.messages_dropped,
         }
@@ -56,6 +62,8 @@ impl Statistics {
             flushes: self.flushes - earlier.flushes,
             reads: self.reads - earlier.reads,
             appends: self.appends - earlier.appends,
+            log_flushes: self.log_flushes - earlier.log_flushes,
+            log_bytes: self.log_bytes - earlier.log_bytes,
             reconnects: self.reconnects - earlier.reconnects,
             messages_dropped: self.messages_dropped - earlier.messages_dropped,
         }

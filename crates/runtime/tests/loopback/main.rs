@@ -3,6 +3,8 @@
 mod bad_frames;
 mod cluster;
 mod connecting;
+mod disk;
+mod durability;
 mod partitions;
 mod toy;
 
