@@ -20,10 +20,12 @@ pub struct Catalogue {
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) guarantee: Guarantee,
-    pub(crate) replica:
-        fn(Group, &Settings, Role, Option<Opened>) -> Result<Box<dyn Machine>, String>,
+    pub(crate) replica: MakeReplica,
     pub(crate) coordinator: fn(Group, &Settings, Role) -> Box<dyn Machine>,
 }
+
+/// Makes a replica, as its disk has it if it has one, or says what is wrong with that.
+type MakeReplica = fn(Group, &Settings, Role, Option<Opened>) -> Result<Box<dyn Machine>, String>;
 
 impl Default for Catalogue {
     /// The protocols of the registry.

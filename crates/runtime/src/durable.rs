@@ -49,6 +49,9 @@ pub struct Opened {
     pub store: Box<dyn Store>,
 }
 
+/// Takes a record with its position, or says what is wrong with it.
+pub type Replay<'a> = dyn FnMut(u64, &[u8]) -> Result<(), String> + 'a;
+
 /// A partition's log. It is used by one thread, which never waits for it; what is to be written leaves
 /// it as a [`Batch`].
 pub trait Log: Send {
@@ -57,10 +60,7 @@ pub trait Log: Send {
     ///
     /// # Errors
     /// If the log is damaged, with the file, the offset and what to do, or what `each` returns.
-    fn replay(
-        &mut self,
-        each: &mut dyn FnMut(u64, &[u8]) -> Result<(), String>,
-    ) -> Result<u64, String>;
+    fn replay(&mut self, each: &mut Replay<'_>) -> Result<u64, String>;
 
     /// Appends a record, in memory; `encode` adds it to the end of what it is given.
     fn append(&mut self, encode: &mut dyn FnMut(&mut Vec<u8>));

@@ -62,7 +62,7 @@ mod writer;
 pub use catalogue::Catalogue;
 pub use client::{Client, ConnectError, ConnectOptions};
 pub use configuration::{ConfigurationError, KeyspaceConfiguration, NodeConfiguration};
-pub use durable::{Batch, Disks, Durability, Log, Opened};
+pub use durable::{Batch, Disks, Durability, Log, Opened, Replay};
 pub use handshake::KeyspaceInfo;
 pub use local_cluster::{LocalCluster, LocalOptions};
 pub use node::{Node, NodeFailed, NodeHandle, NodeObserver, StartError};

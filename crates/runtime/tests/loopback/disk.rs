@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use serried_actor::MemoryStore;
-use serried_runtime::{Batch, Disks, Log, Opened};
+use serried_runtime::{Batch, Disks, Log, Opened, Replay};
 
 /// The disk of one node.
 #[derive(Default)]
@@ -75,10 +75,7 @@ struct MemoryLog {
 }
 
 impl Log for MemoryLog {
-    fn replay(
-        &mut self,
-        each: &mut dyn FnMut(u64, &[u8]) -> Result<(), String>,
-    ) -> Result<u64, String> {
+    fn replay(&mut self, each: &mut Replay<'_>) -> Result<u64, String> {
         let mut state = self.state.0.lock().unwrap();
         if state.damaged {
             return Err("log.0 is damaged at byte 7: restore it".to_string());
