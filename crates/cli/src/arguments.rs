@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser};
-use serried_model::Geography;
+use clap::builder::{PossibleValue, PossibleValuesParser, RangedI64ValueParser};
+use serried_model::{Geography, NodeId};
 use serried_session::{Backoff, TransactOptions};
 use serried_workload::tpcc::Scale;
 use serried_workload::{Parameters, Workload};
@@ -174,4 +174,9 @@ fn workloads() -> PossibleValuesParser {
 pub(crate) fn geographies() -> PossibleValuesParser {
     let geographies = Geography::all().iter();
     geographies.map(|geography| PossibleValue::new(geography.name).help(geography.summary)).into()
+}
+
+/// How many partitions there may be.
+pub(crate) fn partitions() -> RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(1..=NodeId::PARTITIONS as i64)
 }

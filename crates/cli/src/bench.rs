@@ -10,8 +10,8 @@ use serried_model::Geography;
 use serried_workload::{Workload, preload};
 
 use crate::Ended;
-use crate::arguments::{LoadArguments, WorkloadArguments, geographies};
-use crate::cluster::Cluster;
+use crate::arguments::{LoadArguments, WorkloadArguments, geographies, partitions};
+use crate::cluster::{Cluster, Plan};
 use crate::cost::Spent;
 use crate::load::Load;
 use crate::progress::Progress;
@@ -44,9 +44,12 @@ pub(crate) struct Bench {
     /// Run the nodes as processes of their own
     #[arg(long, conflicts_with = "connect")]
     pub(crate) processes: bool,
-    /// How many nodes to start
-    #[arg(long, default_value_t = 3)]
-    pub(crate) nodes: usize,
+    /// How many nodes to start, each with a replica of every partition
+    #[arg(long, alias = "nodes", default_value_t = 3)]
+    pub(crate) replicas: usize,
+    /// How many partitions the keyspace has; nodes have a core for each, as far as the machine has them
+    #[arg(long, default_value_t = 1, value_parser = partitions(), conflicts_with = "connect")]
+    pub(crate) partitions: u16,
     /// Emulate a geography [default: no delays]
     #[arg(long, conflicts_with = "connect", value_parser = geographies())]
     pub(crate) geo: Option<String>,
@@ -93,10 +96,15 @@ impl Bench {
         }
         for protocol in &self.load.protocol {
             for clients in &self.load.clients {
-                let geo = self.geo.as_deref();
+                let plan = Plan {
+                    nodes: self.replicas,
+                    protocol,
+                    partitions: self.partitions,
+                    geography: self.geo.as_deref(),
+                };
                 let cluster = match self.processes {
-                    true => Cluster::processes(self.nodes, protocol, geo)?,
-                    false => Cluster::threads(self.nodes, protocol, geo)?,
+                    true => Cluster::processes(&plan)?,
+                    false => Cluster::threads(&plan)?,
                 };
                 let run = self.run_on(&cluster, protocol, *clients, geography);
                 let (row, run_ended) = runtime.block_on(run)?;

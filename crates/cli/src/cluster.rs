@@ -8,12 +8,21 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serried::{ConnectOptions, Database};
 use serried_model::Geography;
-use serried_runtime::{KeyspaceConfiguration, LocalCluster};
+use serried_runtime::{KeyspaceConfiguration, LocalCluster, LocalOptions};
 
 /// The keyspace of clusters that are started for a benchmark.
 pub(crate) const KEYSPACE: &str = "benchmark";
 /// How long node processes may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What a cluster that is started for a benchmark is like.
+#[derive(Clone, Copy)]
+pub(crate) struct Plan<'a> {
+    pub(crate) nodes: usize,
+    pub(crate) protocol: &'a str,
+    pub(crate) partitions: u16,
+    pub(crate) geography: Option<&'a str>,
+}
 
 /// A cluster to run on. Dropped, those that were started for it stop.
 pub(crate) enum Cluster {
@@ -27,21 +36,17 @@ pub(crate) enum Cluster {
 
 impl Cluster {
     /// Starts nodes on threads of this process.
-    pub(crate) fn threads(
-        nodes: usize,
-        protocol: &str,
-        geography: Option<&str>,
-    ) -> anyhow::Result<Cluster> {
-        let keyspaces = [KeyspaceConfiguration::new(KEYSPACE, protocol)];
-        Ok(Cluster::Threads(LocalCluster::start(nodes, &keyspaces, geography)?))
+    pub(crate) fn threads(plan: &Plan<'_>) -> anyhow::Result<Cluster> {
+        let keyspace = KeyspaceConfiguration::new(KEYSPACE, plan.protocol);
+        let keyspaces = [keyspace.with_partitions(plan.partitions)];
+        let geography = plan.geography.map(str::to_string);
+        let options = LocalOptions { geography, ..LocalOptions::default() };
+        Ok(Cluster::Threads(LocalCluster::start(plan.nodes, &keyspaces, options)?))
     }
 
     /// Starts nodes as processes.
-    pub(crate) fn processes(
-        nodes: usize,
-        protocol: &str,
-        geography: Option<&str>,
-    ) -> anyhow::Result<Cluster> {
+    pub(crate) fn processes(plan: &Plan<'_>) -> anyhow::Result<Cluster> {
+        let Plan { nodes, protocol, partitions, geography } = *plan;
         let addresses = (0..nodes).map(|_| Ok(free_address()?.to_string()));
         let addresses: Vec<String> = addresses.collect::<anyhow::Result<_>>()?;
         let folder = std::env::temp_dir().join(format!("serried-bench-{}", std::process::id()));
@@ -58,7 +63,9 @@ impl Cluster {
                 geography.map_or(String::new(), |name| format!("geography = {name:?}\n"));
             let configuration = format!(
                 "node = {node}\nlisten = {address:?}\npeers = {addresses:?}\n{geography}\
-                 [[keyspace]]\nname = {KEYSPACE:?}\nprotocol = {protocol:?}\n"
+                 pin = false\n\
+                 [[keyspace]]\nname = {KEYSPACE:?}\nprotocol = {protocol:?}\n\
+                 partitions = {partitions}\n"
             );
             let file = folder.join(format!("node-{node}.toml"));
             std::fs::write(&file, configuration)

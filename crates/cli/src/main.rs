@@ -8,16 +8,18 @@ mod cost;
 mod demo;
 mod judge;
 mod load;
+mod operations;
 mod progress;
 mod serve;
 mod shell;
 mod sim;
+mod status;
 mod table;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
 #[global_allocator]
@@ -51,26 +53,50 @@ enum Command {
     Sim(sim::Sim),
     /// Check a recorded history for serializability
     Check(check::Check),
+    /// Show how each node of a cluster is doing
+    Status(status::Status),
 }
 
 /// How a command ended, if nothing went wrong.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ended {
     Well,
+    /// A cluster has nodes that do not serve.
+    Degraded,
     /// A history broke its guarantee.
     Violation,
     /// A history does not tell whether it kept its guarantee.
     Unknown,
 }
 
-fn main() -> ExitCode {
-    let command = Arguments::parse().command;
-    // A node says what it does; everything else speaks for itself.
-    let usual = if matches!(command, Command::Serve(_)) { "info" } else { "warn" };
+/// How lines of the log are written.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// For people
+    Human,
+    /// One JSON object a line
+    Json,
+}
+
+/// Logs to standard error what `usual` lets through, or what SERRIED_LOG says instead.
+fn start_log(usual: &str, format: LogFormat) {
     let filter = EnvFilter::try_from_env("SERRIED_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
     let colours = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
-    log.with_writer(std::io::stderr).init();
+    let log = log.with_writer(std::io::stderr);
+    match format {
+        LogFormat::Human => log.init(),
+        LogFormat::Json => log.json().init(),
+    }
+}
+
+fn main() -> ExitCode {
+    let command = Arguments::parse().command;
+    match &command {
+        // A node says what it does; everything else speaks for itself.
+        Command::Serve(serve) => start_log(&serve.log, serve.log_format),
+        _ => start_log("warn", LogFormat::Human),
+    }
     let ended = match command {
         Command::Demo(demo) => demo.run(),
         Command::Serve(serve) => serve.run(),
@@ -78,9 +104,11 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench.run(),
         Command::Sim(sim) => sim.run(),
         Command::Check(check) => check.run(),
+        Command::Status(status) => status.run(),
     };
     match ended {
         Ok(Ended::Well) => ExitCode::SUCCESS,
+        Ok(Ended::Degraded) => ExitCode::FAILURE,
         Ok(Ended::Violation) => ExitCode::from(3),
         Ok(Ended::Unknown) => ExitCode::from(4),
         Err(error) => {

@@ -11,7 +11,7 @@ use serried_protocols::Visitor;
 use serried_sim::{Clocks, Cluster, Configuration, Initial, NetworkFaults};
 
 use crate::Ended;
-use crate::arguments::{LoadArguments, WorkloadArguments, geographies};
+use crate::arguments::{LoadArguments, WorkloadArguments, geographies, partitions};
 use crate::load::{Inspected, Load};
 use crate::progress::Progress;
 use crate::table::{self, Row, Simulation};
@@ -44,6 +44,9 @@ pub(crate) struct Sim {
     /// How many replicas there are
     #[arg(long, default_value_t = 3)]
     replicas: usize,
+    /// How many partitions the keyspace has, each with so many replicas
+    #[arg(long, default_value_t = 1, value_parser = partitions())]
+    partitions: u16,
     /// How many cores a replica has
     #[arg(long, default_value_t = 20)]
     cores: usize,
@@ -118,6 +121,7 @@ impl Visitor for Run<'_> {
         let configuration = Configuration {
             seed,
             replicas: sim.replicas,
+            partitions: sim.partitions,
             clients,
             geography,
             network: NetworkFaults {
@@ -160,7 +164,7 @@ impl Visitor for Run<'_> {
         drop(progress);
         let all_committed = load.measurement.committed_so_far().max(1) as f64;
         let busy: Duration = simulated.replica_busy.iter().sum();
-        let cores = (sim.replicas * sim.cores) as f64;
+        let cores = (sim.replicas * sim.cores * usize::from(sim.partitions)) as f64;
         let simulation = Simulation {
             geography: sim.geo.clone(),
             seed,

@@ -40,7 +40,8 @@ pub use database::{Database, DatabaseStatistics};
 pub use serried_actor::Timestamp;
 pub use serried_model::{Key, Limits, NodeId, TooLarge, Value, Version};
 pub use serried_runtime::{
-    ConnectError, ConnectOptions, KeyspaceInfo, NodeStatistics, Statistics, TransportOptions,
+    ConnectError, ConnectOptions, Durability, KeyspaceInfo, NodeReply, NodeStatistics, NodeStatus,
+    Statistics, TransportOptions,
 };
 pub use serried_session::{
     Abort, Backoff, Committed, Error, Footprint, Get, GetMany, Keyspace, Next, Step,

@@ -1,11 +1,11 @@
 //! The public API against nodes on loopback.
 
 use serried::{Abort, Backoff, ConnectError, Database, Error, Next, TransactOptions, Value};
-use serried_runtime::{KeyspaceConfiguration, LocalCluster};
+use serried_runtime::{KeyspaceConfiguration, LocalCluster, LocalOptions};
 
 fn cluster() -> LocalCluster {
     let keyspaces = [KeyspaceConfiguration::new("accounts", "morty")];
-    LocalCluster::start(3, &keyspaces, None).unwrap()
+    LocalCluster::start(3, &keyspaces, LocalOptions::default()).unwrap()
 }
 
 fn number(value: Option<Value>) -> Result<u64, Abort> {

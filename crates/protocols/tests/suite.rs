@@ -136,7 +136,7 @@ impl Trial {
             clients: 3 + seed as usize % 6,
             geography,
             disk: if self.faults == Faults::Network { Disk::MEMORY } else { records },
-            settings: if all { settings(seed, faults_last) } else { Settings::default() },
+            settings: if all { self.settings(faults_last) } else { Settings::default() },
             hash_contents: true,
             ..Configuration::default()
         };
@@ -228,6 +228,22 @@ impl Trial {
         Outcome { history, hash, committed, violation, wrong: wrong.or(unknown) }
     }
 
+    /// What the protocol is set to, so that everything happens within the time that a trial takes.
+    fn settings(&self, faults_last: Duration) -> Settings {
+        let (seed, tenth) = (self.seed, (faults_last.as_millis() as u64 / 10).max(1));
+        // The inspection that follows a run of TPC-C reads much at once, and that takes long.
+        let lag = [2 * tenth, 5 * tenth, 10 * tenth][seed as usize / 3 % 3];
+        Settings {
+            truncation_every_ms: if seed.is_multiple_of(3) { 60_000 } else { tenth },
+            truncation_lag_ms: if self.workload == "tpcc" { lag.max(2000) } else { lag },
+            history_ms: if seed % 7 == 6 { 3 * tenth } else { 0 },
+            outcomes_ms: 2 * tenth,
+            recovery_after_ms: [tenth, 4 * tenth][seed as usize / 2 % 2],
+            resident_keys: if seed % 4 == 1 { 2 } else { 1000 },
+            ..Settings::default()
+        }
+    }
+
     /// The command that runs this trial alone.
     fn replay<P: Protocol>(&self) -> String {
         format!(
@@ -236,20 +252,6 @@ impl Trial {
             self.workload,
             self.seed
         )
-    }
-}
-
-/// What the protocol is set to, so that everything happens within the time that a trial takes.
-fn settings(seed: u64, faults_last: Duration) -> Settings {
-    let tenth = (faults_last.as_millis() as u64 / 10).max(1);
-    Settings {
-        truncation_every_ms: if seed.is_multiple_of(3) { 60_000 } else { tenth },
-        truncation_lag_ms: [2 * tenth, 5 * tenth, 10 * tenth][seed as usize / 3 % 3],
-        history_ms: if seed % 7 == 6 { 3 * tenth } else { 0 },
-        outcomes_ms: 2 * tenth,
-        recovery_after_ms: [tenth, 4 * tenth][seed as usize / 2 % 2],
-        resident_keys: if seed % 4 == 1 { 2 } else { 1000 },
-        ..Settings::default()
     }
 }
 

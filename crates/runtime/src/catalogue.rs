@@ -1,10 +1,11 @@
 //! The protocols that an endpoint can run, by name.
 
-use serried_actor::{Group, Protocol, Random, Settings};
-use serried_model::{Guarantee, NodeId};
+use serried_actor::{Group, Protocol, Settings};
+use serried_model::Guarantee;
 use serried_protocols::Visitor;
 
-use crate::machine::{self, Machine};
+use crate::durable::Opened;
+use crate::machine::{self, Machine, Role};
 
 /// Protocols by name: those of the registry, and whatever an experiment adds to them.
 ///
@@ -19,9 +20,12 @@ pub struct Catalogue {
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) guarantee: Guarantee,
-    pub(crate) replica: fn(Group, NodeId, Random) -> Box<dyn Machine>,
-    pub(crate) coordinator: fn(Group, NodeId, Random) -> Box<dyn Machine>,
+    pub(crate) replica: MakeReplica,
+    pub(crate) coordinator: fn(Group, &Settings, Role) -> Box<dyn Machine>,
 }
+
+/// Makes a replica, as its disk has it if it has one, or says what is wrong with that.
+type MakeReplica = fn(Group, &Settings, Role, Option<Opened>) -> Result<Box<dyn Machine>, String>;
 
 impl Default for Catalogue {
     /// The protocols of the registry.
@@ -68,13 +72,11 @@ impl Entry {
         Entry {
             name: P::NAME,
             guarantee: P::GUARANTEE,
-            replica: |group, id, random| {
-                let actor = P::replica(id, group, &Settings::default());
-                machine::replica::<P>(actor, id, random)
+            replica: |group, settings, role, disk| {
+                machine::replica::<P>(P::replica(role.id, group, settings), role, disk)
             },
-            coordinator: |group, id, random| {
-                let actor = P::coordinator(group, &Settings::default());
-                machine::coordinator::<P>(actor, id, random)
+            coordinator: |group, settings, role| {
+                machine::coordinator::<P>(P::coordinator(group, settings), role)
             },
         }
     }

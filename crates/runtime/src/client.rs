@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
@@ -15,18 +15,21 @@ use tokio::time::Instant;
 
 use crate::connection::AbortOnDrop;
 use crate::core::{Endpoint, encode};
-use crate::dialer::{Dialer, Report, View};
+use crate::dialer::{Dialers, Report, View};
 use crate::frame::Kind;
 use crate::handshake::{Hello, KeyspaceInfo};
+use crate::machine::Role;
 use crate::port::KeyspacePort;
-use crate::{Catalogue, NodeStatistics, Statistics, TransportOptions, distance};
+use crate::{
+    Catalogue, NodeReply, NodeStatistics, NodeStatus, Statistics, TransportOptions, distance,
+};
 
 /// Once a majority has answered, the rest are waited for no longer than this.
 const GRACE: Duration = Duration::from_millis(300);
 /// How long a client that is closed waits for its connections to be flushed.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long nodes may take to answer a request for their statistics.
-const STATISTICS_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long nodes may take to say how they are doing.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How to connect to a cluster.
 #[derive(Clone, PartialEq, Debug)]
@@ -123,7 +126,7 @@ pub struct Client {
     catalogue: Catalogue,
     /// The keyspaces that have a coordinator.
     opened: Mutex<BTreeSet<u16>>,
-    dialers: Mutex<JoinSet<()>>,
+    dialers: Dialing,
     _time: AbortOnDrop<()>,
 }
 
@@ -149,8 +152,7 @@ impl Client {
         let id = NodeId(random.next_u64().max(NodeId::FIRST_COORDINATOR));
         let endpoint = Endpoint::new(id, options.transport, options.open_attempts, random);
         let endpoint = Arc::new(endpoint);
-        let meeting = Meeting::new(endpoint.clone(), &options);
-        let (view, round_trips, dialers) = meeting.hold(&options).await?;
+        let (dialers, view, round_trips) = meet(endpoint.clone(), &options).await?;
         let group = match view.place {
             Some(place) => distance::emulated(place, view.peers.len()),
             None => {
@@ -166,7 +168,7 @@ impl Client {
             group,
             catalogue,
             opened: Mutex::default(),
-            dialers: Mutex::new(dialers),
+            dialers,
             _time: AbortOnDrop(time),
         }))
     }
@@ -197,7 +199,7 @@ impl Client {
     /// If there is none, or this client does not have its protocol.
     pub fn keyspace(self: &Arc<Self>, name: &str) -> Result<Keyspace, ConnectError> {
         let found = self.view.keyspaces.iter().find(|keyspace| keyspace.name == name);
-        let Some(KeyspaceInfo { id, protocol, .. }) = found else {
+        let Some(KeyspaceInfo { id, protocol, partitions, settings, .. }) = found else {
             let names = self.view.keyspaces.iter().map(|keyspace| keyspace.name.clone());
             return Err(ConnectError::UnknownKeyspace {
                 name: name.to_string(),
@@ -210,9 +212,13 @@ impl Client {
             .map_err(|reason| ConnectError::UnknownProtocol { name: name.to_string(), reason })?;
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if opened.insert(*id) {
-            let random = Random::from_rng(&mut self.endpoint.lock().random);
-            let coordinator = (entry.coordinator)(self.group.clone(), self.endpoint.id, random);
-            self.endpoint.install(*id, coordinator);
+            let role = {
+                let mut core = self.endpoint.lock();
+                let random = Random::from_rng(&mut core.random);
+                Role { id: self.endpoint.id, first_shard: core.shards.first(*id), random }
+            };
+            let group = self.group.clone().with_partitions(*partitions);
+            self.endpoint.install(*id, (entry.coordinator)(group, settings, role));
         }
         drop(opened);
         let port = KeyspacePort::new(self.clone(), self.endpoint.clone(), *id);
@@ -227,140 +233,132 @@ impl Client {
     /// What the nodes have counted so far, by their numbers; `None` for those that do not answer
     /// within a second.
     pub async fn node_statistics(&self) -> Vec<Option<NodeStatistics>> {
-        let replies: Vec<_> = (0..self.view.peers.len() as u64)
-            .map(|node| {
-                let (sender, reply) = oneshot::channel();
-                let mut core = self.endpoint.lock();
-                core.next_request += 1;
-                let request = core.next_request;
-                let payload = encode(&request);
-                if core.links.push_frame_to(NodeId(node), Kind::StatisticsRequest, &payload) {
-                    core.requests.insert(request, sender);
-                }
-                (request, reply)
-            })
-            .collect();
-        let until = Instant::now() + STATISTICS_TIMEOUT;
-        let mut statistics = Vec::with_capacity(replies.len());
-        for (request, reply) in replies {
-            let reply = tokio::time::timeout_at(until, reply).await;
-            self.endpoint.lock().requests.remove(&request);
-            statistics.push(reply.ok().and_then(Result::ok));
+        let statuses = self.node_statuses().await.into_iter();
+        statuses.map(|status| status.map(|status| status.statistics)).collect()
+    }
+
+    /// How the nodes are doing, by their numbers; `None` for those that do not answer within a second.
+    pub async fn node_statuses(&self) -> Vec<Option<NodeStatus>> {
+        let replies = self.node_replies().await.into_iter();
+        replies.map(|reply| reply.map(|reply| reply.status)).collect()
+    }
+
+    /// The same with the time that each answer took.
+    pub async fn node_replies(&self) -> Vec<Option<NodeReply>> {
+        let mut replies: Vec<_> = (0..self.view.peers.len()).map(|_| None).collect();
+        let mut asked = JoinSet::new();
+        for member in 0..replies.len() {
+            let endpoint = self.endpoint.clone();
+            asked.spawn(async move { (member, ask(&endpoint, member).await) });
         }
-        statistics
+        while let Some(answered) = asked.join_next().await {
+            if let Ok((member, reply)) = answered {
+                replies[member] = reply;
+            }
+        }
+        replies
     }
 
     /// Writes what waits, and closes every connection. Transactions that are still open end with
     /// their deadlines.
     pub async fn close(&self) {
         self.endpoint.close();
-        let mut dialers = {
-            let mut dialers = self.dialers.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *dialers)
-        };
+        let mut dialers = self.dialers.0.take();
         let joined = async { while dialers.join_next().await.is_some() {} };
         // Those that do not end in time are ended with the set.
         let _ = tokio::time::timeout(FLUSH_TIMEOUT, joined).await;
     }
 }
 
-/// The first acquaintance with a cluster.
-struct Meeting {
-    endpoint: Arc<Endpoint>,
-    hello: Hello,
-    view: Arc<OnceLock<View>>,
-    dialers: JoinSet<()>,
-    dialed: BTreeSet<String>,
-    reports: mpsc::UnboundedSender<Report>,
-    inbox: mpsc::UnboundedReceiver<Report>,
+/// Asks a node how it is doing.
+async fn ask(endpoint: &Endpoint, member: usize) -> Option<NodeReply> {
+    let (sender, reply) = oneshot::channel();
+    let asked = Instant::now();
+    let request = {
+        let mut core = endpoint.lock();
+        core.next_request += 1;
+        let request = core.next_request;
+        if !core.links.push_frame_to(member, Kind::StatusRequest, &encode(&request)) {
+            return None;
+        }
+        core.requests.insert(request, sender);
+        request
+    };
+    let reply = tokio::time::timeout(STATUS_TIMEOUT, reply).await;
+    endpoint.lock().requests.remove(&request);
+    let status = reply.ok()?.ok()?;
+    Some(NodeReply { status, round_trip: asked.elapsed() })
 }
 
-impl Meeting {
-    fn new(endpoint: Arc<Endpoint>, options: &ConnectOptions) -> Meeting {
-        let hello = Hello {
-            node: endpoint.id,
-            cluster: options.cluster.clone(),
-            site: options.site.clone(),
-            frame_bytes: options.transport.frame_bytes,
+/// Dialers that end when the client does.
+struct Dialing(Arc<Dialers>);
+
+impl Drop for Dialing {
+    fn drop(&mut self) {
+        drop(self.0.take());
+    }
+}
+
+/// The first acquaintance with a cluster: dials all addresses and those that they lead to, until every
+/// core at each has answered or is not worth waiting for. A replica that is known is no reason to stop:
+/// another address may turn out to belong to another cluster.
+async fn meet(
+    endpoint: Arc<Endpoint>,
+    options: &ConnectOptions,
+) -> Result<(Dialing, View, BTreeMap<u64, Duration>), ConnectError> {
+    if options.addresses.is_empty() {
+        let reason = "it names no node".to_string();
+        return Err(ConnectError::Address { given: String::new(), reason });
+    }
+    let hello = Hello {
+        node: endpoint.id,
+        core: 0,
+        cluster: options.cluster.clone(),
+        site: options.site.clone(),
+        frame_bytes: options.transport.frame_bytes,
+    };
+    let (reports, mut inbox) = mpsc::unbounded_channel();
+    let dialing = Dialing(Dialers::new(endpoint, hello, reports));
+    let dialers = &dialing.0;
+    for address in &options.addresses {
+        dialers.dial(address, 0);
+    }
+    let mut until = Instant::now() + options.timeout;
+    let mut round_trips = BTreeMap::new();
+    let mut tried = Vec::new();
+    let mut reported = 0;
+    while reported < dialers.dialed() {
+        let Ok(Some(report)) = tokio::time::timeout_at(until, inbox.recv()).await else {
+            break;
         };
-        let (reports, inbox) = mpsc::unbounded_channel();
-        Meeting {
-            endpoint,
-            hello,
-            view: Arc::default(),
-            dialers: JoinSet::new(),
-            dialed: BTreeSet::new(),
-            reports,
-            inbox,
-        }
-    }
-
-    fn dial(&mut self, address: &str) {
-        if self.dialed.insert(address.to_string()) {
-            let dialer = Dialer {
-                endpoint: self.endpoint.clone(),
-                address: address.to_string(),
-                hello: self.hello.clone(),
-                view: self.view.clone(),
-                report: Some(self.reports.clone()),
-            };
-            self.dialers.spawn(dialer.run());
-        }
-    }
-
-    /// Dials all addresses and those that they lead to, until every one has answered or is not worth
-    /// waiting for. A replica that is known is no reason to stop: another address may turn out to
-    /// belong to another cluster.
-    async fn hold(
-        mut self,
-        options: &ConnectOptions,
-    ) -> Result<(View, BTreeMap<u64, Duration>, JoinSet<()>), ConnectError> {
-        if options.addresses.is_empty() {
-            let reason = "it names no node".to_string();
-            return Err(ConnectError::Address { given: String::new(), reason });
-        }
-        for address in &options.addresses {
-            self.dial(address);
-        }
-        let mut until = Instant::now() + options.timeout;
-        let mut round_trips = BTreeMap::new();
-        let mut tried = Vec::new();
-        let mut reported = 0;
-        while reported < self.dialed.len() {
-            let Ok(Some(report)) = tokio::time::timeout_at(until, self.inbox.recv()).await else {
-                break;
-            };
-            reported += 1;
-            match report {
-                Report::Met { replica, round_trip } => {
-                    round_trips.insert(replica, round_trip);
-                    let peers = self.view.get().map_or(Vec::new(), |view| view.peers.clone());
-                    if round_trips.len() == peers.len() / 2 + 1 {
-                        until = until.min(Instant::now() + GRACE.max(4 * round_trip));
-                    }
-                    for (i, peer) in peers.iter().enumerate() {
-                        if !round_trips.contains_key(&(i as u64)) {
-                            self.dial(peer);
-                        }
+        reported += 1;
+        match report {
+            Report::Met { replica, round_trip } => {
+                round_trips.entry(replica).or_insert(round_trip);
+                let peers = dialers.view.get().map_or(&[][..], |view| &view.peers);
+                if round_trips.len() == peers.len() / 2 + 1 {
+                    until = until.min(Instant::now() + GRACE.max(4 * round_trip));
+                }
+                for (i, peer) in peers.iter().enumerate() {
+                    if !round_trips.contains_key(&(i as u64)) {
+                        dialers.dial(peer, 0);
                     }
                 }
-                Report::Duplicate => {}
-                Report::Failed { address, reason, disagrees: true } => {
-                    return Err(ConnectError::Disagreement { address, reason });
-                }
-                Report::Failed { address, reason, .. } => {
-                    tried.push(format!("{address}: {reason}"))
-                }
             }
+            Report::Duplicate => {}
+            Report::Failed { address, reason, disagrees: true } => {
+                return Err(ConnectError::Disagreement { address, reason });
+            }
+            Report::Failed { address, reason, .. } => tried.push(format!("{address}: {reason}")),
         }
-        match self.view.get() {
-            Some(view) if !round_trips.is_empty() => Ok((view.clone(), round_trips, self.dialers)),
-            _ => {
-                if reported < self.dialed.len() {
-                    tried.push(format!("the rest not within {:?}", options.timeout));
-                }
-                Err(ConnectError::Unreachable { tried: tried.join("; ") })
+    }
+    match dialers.view.get().cloned() {
+        Some(view) if !round_trips.is_empty() => Ok((dialing, view, round_trips)),
+        _ => {
+            if reported < dialers.dialed() {
+                tried.push(format!("the rest not within {:?}", options.timeout));
             }
+            Err(ConnectError::Unreachable { tried: tried.join("; ") })
         }
     }
 }

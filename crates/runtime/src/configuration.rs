@@ -5,11 +5,13 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
-use serried_actor::NodeSet;
-use serried_model::{Geography, Limits};
+use serried_actor::{NodeSet, Settings};
+use serried_model::{Geography, Limits, NodeId};
 use toml::Spanned;
 
+use crate::durable::Durability;
 use crate::handshake::Place;
+use crate::shards::Shards;
 use crate::{Catalogue, TransportOptions};
 
 /// What a node is told when it starts.
@@ -43,6 +45,14 @@ pub struct NodeConfiguration {
     /// The keyspaces; all nodes of a cluster list the same ones in the same order. Default: one called
     /// `default`, under `morty`.
     pub keyspaces: Vec<KeyspaceConfiguration>,
+    /// How many cores serve the partitions, each with a thread of its own. Default: as many as there
+    /// are partitions, and no more than the machine has.
+    pub cores: Option<usize>,
+    /// Whether each of these threads stays on a processor of its own. Default: if there are several of
+    /// them, and as many processors.
+    pub pin: Option<bool>,
+    /// When records count as durable. Default: in memory.
+    pub durability: Durability,
     /// How large keys, values and transactions may be.
     pub limits: Limits,
     /// Bounds and times of the transport.
@@ -58,12 +68,33 @@ pub struct KeyspaceConfiguration {
     /// The protocol that it runs.
     #[serde(default = "default_protocol")]
     pub protocol: String,
+    /// How many partitions its keys are spread over. Default 1, at most 1024.
+    #[serde(default = "one")]
+    pub partitions: u16,
+    /// What its protocol is set to.
+    #[serde(default)]
+    pub settings: Settings,
+}
+
+fn one() -> u16 {
+    1
 }
 
 impl KeyspaceConfiguration {
-    /// A keyspace.
+    /// A keyspace with one partition.
     pub fn new(name: impl Into<String>, protocol: impl Into<String>) -> Self {
-        KeyspaceConfiguration { name: name.into(), protocol: protocol.into() }
+        KeyspaceConfiguration {
+            name: name.into(),
+            protocol: protocol.into(),
+            partitions: 1,
+            settings: Settings::default(),
+        }
+    }
+
+    /// The same with so many partitions.
+    #[must_use]
+    pub fn with_partitions(self, partitions: u16) -> Self {
+        KeyspaceConfiguration { partitions, ..self }
     }
 }
 
@@ -111,6 +142,10 @@ struct File {
     geography: Option<Spanned<String>>,
     #[serde(default, rename = "keyspace")]
     keyspaces: Vec<Spanned<KeyspaceConfiguration>>,
+    cores: Option<Spanned<usize>>,
+    pin: Option<bool>,
+    #[serde(default)]
+    durability: Durability,
     #[serde(default)]
     limits: Limits,
     transport: Option<Spanned<TransportOptions>>,
@@ -124,6 +159,7 @@ enum Part {
     Site,
     Geography,
     Keyspace(usize),
+    Cores,
     Transport,
 }
 
@@ -141,6 +177,9 @@ impl NodeConfiguration {
             site: None,
             geography: None,
             keyspaces: vec![KeyspaceConfiguration::new("default", default_protocol())],
+            cores: None,
+            pin: None,
+            durability: Durability::default(),
             limits: Limits::default(),
             transport: TransportOptions::default(),
         }
@@ -183,6 +222,7 @@ impl NodeConfiguration {
         let (site, geography) = (optional(&parsed.site), optional(&parsed.geography));
         let (node, peers) = (parsed.node.span(), parsed.peers.span());
         let transport = parsed.transport.as_ref().map(Spanned::span);
+        let cores = parsed.cores.as_ref().map(Spanned::span);
         let mut configuration = NodeConfiguration {
             cluster: parsed.cluster,
             node: parsed.node.into_inner(),
@@ -191,6 +231,9 @@ impl NodeConfiguration {
             site: parsed.site.map(Spanned::into_inner),
             geography: parsed.geography.map(Spanned::into_inner),
             keyspaces: parsed.keyspaces.into_iter().map(Spanned::into_inner).collect(),
+            cores: parsed.cores.map(Spanned::into_inner),
+            pin: parsed.pin,
+            durability: parsed.durability,
             limits: parsed.limits,
             transport: parsed.transport.map(Spanned::into_inner).unwrap_or_default(),
         };
@@ -203,12 +246,24 @@ impl NodeConfiguration {
             Part::Site => site.clone(),
             Part::Geography => geography.clone(),
             Part::Keyspace(i) => spans.get(i).cloned(),
+            Part::Cores => cores.clone(),
             Part::Transport => transport.clone(),
         };
         match configuration.judge(catalogue) {
             Ok(_) => Ok(configuration),
             Err((part, message)) => Err(fail(span(part), message)),
         }
+    }
+
+    /// How many partitions there are in all.
+    pub(crate) fn shard_count(&self) -> usize {
+        self.keyspaces.iter().map(|keyspace| usize::from(keyspace.partitions)).sum()
+    }
+
+    /// How many cores serve the partitions: no more than there are partitions.
+    pub(crate) fn core_count(&self) -> usize {
+        let available = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.cores.unwrap_or_else(available).min(self.shard_count()).max(1)
     }
 
     /// Checks what the types can't; the node's place, if a geography is emulated.
@@ -246,6 +301,21 @@ impl NodeConfiguration {
                 return Err((Part::Keyspace(i), message));
             }
             catalogue.find(&keyspace.protocol).map_err(|message| (Part::Keyspace(i), message))?;
+            let (partitions, most) = (keyspace.partitions, NodeId::PARTITIONS);
+            if !(1..=most).contains(&usize::from(partitions)) {
+                let message = format!(
+                    "keyspace `{name}` has {partitions} partitions: choose 1 to {most} of them"
+                );
+                return Err((Part::Keyspace(i), message));
+            }
+        }
+        let (shards, most) = (self.shard_count(), Shards::MOST);
+        if shards > most {
+            let message = format!("there are {shards} partitions in all: choose {most} at most");
+            return Err((Part::Keyspace(0), message));
+        }
+        if self.cores == Some(0) {
+            return Err((Part::Cores, "`cores` is 0: choose 1 or more".to_string()));
         }
         let least = TransportOptions::LEAST_FRAME_BYTES;
         if !(least..=u32::MAX as usize).contains(&self.transport.frame_bytes) {
@@ -319,6 +389,13 @@ key_bytes = 100
         assert!(error.starts_with("node.toml:6: geography `reg` has no site `moon`; choose"));
         let error = error_after("\"morty\"", "\"mort\"");
         assert!(error.starts_with("node.toml:8: there is no protocol `mort`; choose one of "));
+        let error = error_after("name = \"audit\"", "name = \"audit\"\npartitions = 1025");
+        assert_eq!(
+            error,
+            "node.toml:12: keyspace `audit` has 1025 partitions: choose 1 to 1024 of them"
+        );
+        let error = error_after("cluster = \"bank\"", "cores = 0");
+        assert_eq!(error, "node.toml:1: `cores` is 0: choose 1 or more");
         let error = error_after("\"audit\"", "\"accounts\"");
         assert_eq!(error, "node.toml:12: there are two keyspaces `accounts`: rename one of them");
     }

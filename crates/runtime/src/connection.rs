@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use crate::core::{Endpoint, Handled, encode};
 use crate::frame::{BadFrame, FrameReader, HEADER_BYTES, Kind, finish_frame};
 use crate::links::LinkId;
-use crate::{TransportOptions, node, writer};
+use crate::{TransportOptions, writer};
 
 /// Why a connection has ended, or has not come about.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +27,8 @@ pub(crate) enum Ended {
     Rejected(String),
     #[error("no answer in time")]
     TimedOut,
+    #[error("another core has the connection")]
+    HandedOver,
 }
 
 /// A connection whose two directions have not been handed to their loops yet.
@@ -43,6 +45,19 @@ impl Connection {
         let (read, write) = stream.into_split();
         let reader = FrameReader::new(TransportOptions::LEAST_FRAME_BYTES);
         Ok(Connection { read, write, reader })
+    }
+
+    /// A connection that was taken apart.
+    pub(crate) fn resume(stream: TcpStream, reader: FrameReader) -> Connection {
+        let (read, write) = stream.into_split();
+        Connection { read, write, reader }
+    }
+
+    /// Takes it apart, for another thread's runtime.
+    pub(crate) fn into_parts(self) -> io::Result<(std::net::TcpStream, FrameReader)> {
+        let Connection { read, write, reader } = self;
+        let stream = read.reunite(write).map_err(io::Error::other)?;
+        Ok((stream.into_std()?, reader))
     }
 
     /// Sends one frame at once.
@@ -109,7 +124,7 @@ async fn read_loop(
                 match reader.next_frame() {
                     Ok(Some(frame)) => match core.on_frame(from, link, frame, moment) {
                         Ok(Handled::Done) => {}
-                        Ok(Handled::StatisticsWanted(request)) => requests.push(request),
+                        Ok(Handled::StatusWanted(request)) => requests.push(request),
                         Err(bad) => break Err(bad),
                     },
                     Ok(None) => break Ok(()),
@@ -122,12 +137,11 @@ async fn read_loop(
         if let Err(bad) = handled {
             return Ended::Bad(bad);
         }
-        if !requests.is_empty() {
-            let statistics = node::statistics(endpoint);
+        if let Some(status) = (!requests.is_empty()).then(|| endpoint.status()).flatten() {
             let mut core = endpoint.lock();
             for request in requests {
-                let reply = encode(&(request, statistics));
-                core.links.push_frame(link, Kind::StatisticsReply, &reply);
+                let reply = encode(&(request, &status));
+                core.links.push_frame(link, Kind::StatusReply, &reply);
             }
         }
         if behind {

@@ -1,11 +1,12 @@
-//! What a node and a client have in common: machines, links and timers behind one lock.
+//! What a node's cores and a client have in common: machines, links and timers behind one lock. A node
+//! has an endpoint for each of its cores, which that core's thread alone uses but for statistics.
 //!
 //! Whoever has something for the machines, a connection's reader or a transaction's task, takes the
 //! lock, hands it over, and leaves the effects in the links' buffers; no queue and no other task lies
 //! between. The lock is never held across a system call.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 
 use serried_actor::{Random, Timestamp};
@@ -14,36 +15,51 @@ use serried_session::Switchboard;
 use tokio::sync::{oneshot, watch};
 
 use crate::clock::{Clock, Moment};
+use crate::durable::Batch;
+use crate::flusher::Flushing;
 use crate::frame::{BadFrame, Frame, Kind};
 use crate::links::{LinkId, Links};
 use crate::machine::{Machine, Outbox};
-use crate::out_buffer::Messages;
-use crate::{NodeStatistics, TransportOptions};
+use crate::metrics::PartitionCounts;
+use crate::out_buffer::{Messages, OutBuffer, Route};
+use crate::shards::Shards;
+use crate::{NodeStatus, TransportOptions};
 
 /// An endpoint: what its tasks share.
 pub(crate) struct Endpoint {
-    /// Who it is.
+    /// Who it is: a client, or a node.
     pub(crate) id: NodeId,
     pub(crate) clock: Clock,
     pub(crate) transport: TransportOptions,
     core: Mutex<Core>,
     closed: watch::Sender<bool>,
+    census: OnceLock<Census>,
 }
+
+/// Tells how a node is doing, while the node is there.
+pub(crate) type Census = Box<dyn Fn() -> Option<NodeStatus> + Send + Sync>;
 
 /// The part of an endpoint that is behind its lock.
 pub(crate) struct Core {
     pub(crate) links: Links,
     pub(crate) switchboard: Switchboard,
     pub(crate) random: Random,
-    /// By keyspace; a client has those that it uses.
+    pub(crate) shards: Shards,
+    pub(crate) flushing: Flushing,
+    /// By shard at a node, which has those of one core; by keyspace at a client, which has those that it
+    /// uses.
     machines: Vec<Option<Box<dyn Machine>>>,
+    /// When each machine's next timer is due, [`NEVER`] if none is.
+    timers: Vec<Timestamp>,
     alarm: WakeUp,
-    /// Requests for statistics that have not been answered.
-    pub(crate) requests: HashMap<u64, oneshot::Sender<NodeStatistics>>,
+    /// Requests for nodes' statuses that have not been answered.
+    pub(crate) requests: HashMap<u64, oneshot::Sender<NodeStatus>>,
     pub(crate) next_request: u64,
-    /// Whether it answers requests, as a node does, or makes them.
-    serves: bool,
+    /// The node's number, if this is a node's: nodes answer requests, which clients make.
+    home: Option<usize>,
 }
+
+const NEVER: Timestamp = Timestamp(u64::MAX);
 
 /// The timer task, and when it means to wake up.
 #[derive(Default)]
@@ -56,8 +72,8 @@ struct WakeUp {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Handled {
     Done,
-    /// The other end wants the node's statistics.
-    StatisticsWanted(u64),
+    /// The other end wants the node's status.
+    StatusWanted(u64),
 }
 
 impl Endpoint {
@@ -71,11 +87,14 @@ impl Endpoint {
             links: Links::new(),
             switchboard: Switchboard::new(capacity),
             random,
+            shards: Shards::default(),
+            flushing: Flushing::new(),
             machines: Vec::new(),
+            timers: Vec::new(),
             alarm: WakeUp::default(),
             requests: HashMap::new(),
             next_request: 0,
-            serves: !id.is_coordinator(),
+            home: (!id.is_coordinator()).then(|| id.member()),
         };
         Endpoint {
             id,
@@ -83,7 +102,18 @@ impl Endpoint {
             transport,
             core: Mutex::new(core),
             closed: watch::Sender::new(false),
+            census: OnceLock::new(),
         }
+    }
+
+    /// Says what requests for the node's status are answered with.
+    pub(crate) fn set_census(&self, census: Census) {
+        let _ = self.census.set(census);
+    }
+
+    /// How the node is doing of which this is a part.
+    pub(crate) fn status(&self) -> Option<NodeStatus> {
+        self.census.get().and_then(|census| census())
     }
 
     /// # Panics
@@ -116,16 +146,17 @@ impl Endpoint {
         let _ = closed.wait_for(|closed| *closed).await;
     }
 
-    /// Installs a keyspace's machine and starts it.
-    pub(crate) fn install(&self, keyspace: u16, machine: Box<dyn Machine>) {
+    /// Installs a machine and starts it: that of a shard at a node, of a keyspace at a client.
+    pub(crate) fn install(&self, place: u16, machine: Box<dyn Machine>) {
         let moment = self.clock.moment();
         let mut core = self.lock();
-        let slot = usize::from(keyspace);
+        let slot = usize::from(place);
         if core.machines.len() <= slot {
             core.machines.resize_with(slot + 1, || None);
+            core.timers.resize(slot + 1, NEVER);
         }
         core.machines[slot] = Some(machine);
-        core.run(keyspace, |machine, out| machine.start(moment, out));
+        core.run(slot, |machine, out| machine.start(moment, out));
         core.settle(moment);
     }
 
@@ -133,7 +164,7 @@ impl Endpoint {
     pub(crate) fn submit(&self, keyspace: u16, txn: TxnId, operations: &mut Vec<Operation>) {
         let moment = self.clock.moment();
         let mut core = self.lock();
-        core.run(keyspace, |machine, out| {
+        core.run(usize::from(keyspace), |machine, out| {
             for operation in operations.drain(..) {
                 machine.on_operation(txn, operation, moment, out);
             }
@@ -167,11 +198,17 @@ impl Endpoint {
 }
 
 impl Core {
-    fn run(&mut self, keyspace: u16, act: impl FnOnce(&mut dyn Machine, &mut Outbox<'_>)) {
-        let Core { machines, links, switchboard, .. } = self;
-        if let Some(Some(machine)) = machines.get_mut(usize::from(keyspace)) {
-            act(machine.as_mut(), &mut Outbox { keyspace, links, switchboard });
-        }
+    /// Has the machine in a place do something; `None` if there is none.
+    fn run<T>(
+        &mut self,
+        place: usize,
+        act: impl FnOnce(&mut dyn Machine, &mut Outbox<'_>) -> T,
+    ) -> Option<T> {
+        let Core { machines, links, switchboard, timers, flushing, .. } = self;
+        let machine = machines.get_mut(place)?.as_mut()?;
+        let done = act(machine.as_mut(), &mut Outbox { links, switchboard, flushing });
+        timers[place] = machine.next_timer().unwrap_or(NEVER);
+        Some(done)
     }
 
     /// Does what a frame says.
@@ -187,14 +224,14 @@ impl Core {
             Kind::Batch => self.on_batch(from, link, payload, moment)?,
             Kind::Ping => self.links.push_frame(link, Kind::Pong, &[]),
             Kind::Pong => {}
-            Kind::StatisticsRequest if self.serves => {
-                return Ok(Handled::StatisticsWanted(decode(kind, payload)?));
+            Kind::StatusRequest if self.home.is_some() => {
+                return Ok(Handled::StatusWanted(decode(kind, payload)?));
             }
-            Kind::StatisticsReply if !self.serves => {
-                let (request, statistics) = decode(kind, payload)?;
+            Kind::StatusReply if self.home.is_none() => {
+                let (request, status) = decode(kind, payload)?;
                 if let Some(reply) = self.requests.remove(&request) {
                     // Nobody waits any more where the receiver is gone.
-                    let _ = reply.send(statistics);
+                    let _ = reply.send(status);
                 }
             }
             _ => return Err(BadFrame::Unexpected(kind)),
@@ -210,28 +247,85 @@ impl Core {
         moment: Moment,
     ) -> Result<(), BadFrame> {
         if from.is_coordinator() {
-            self.links.route(from, link);
+            self.links.route(link);
         }
         let malformed = |reason: String| BadFrame::Payload(Kind::Batch, reason);
-        let Core { machines, links, switchboard, .. } = self;
         let mut messages = Messages::new(payload);
-        for (keyspace, message) in &mut messages {
-            links.counters.messages_received += 1;
-            match machines.get_mut(usize::from(keyspace)) {
-                Some(Some(machine)) => {
-                    let mut out = Outbox { keyspace, links, switchboard };
-                    let handled = machine.on_message(from, message, moment, &mut out);
-                    handled.map_err(|error| malformed(error.to_string()))?;
-                }
-                _ if self.serves => return Err(malformed(format!("no keyspace {keyspace}"))),
-                // A client is not asked about keyspaces that it does not use.
-                _ => {}
-            }
+        for (route, message) in &mut messages {
+            let sender = match from.is_coordinator() {
+                true => Some(from),
+                false => self.shards.replica(route.from, from.member()),
+            };
+            let sender = sender.ok_or_else(|| malformed(format!("no shard {}", route.from)))?;
+            self.on_message(sender, route, message, moment).map_err(malformed)?;
         }
         match messages.is_exhausted() {
             true => Ok(()),
             false => Err(malformed("it ends in the middle of a message".to_string())),
         }
+    }
+
+    fn on_message(
+        &mut self,
+        from: NodeId,
+        route: Route,
+        message: &[u8],
+        moment: Moment,
+    ) -> Result<(), String> {
+        self.links.counters.messages_received += 1;
+        if self.flushing.obstacle.is_some() {
+            // What it came to could not leave before the log is written again, and would use up memory.
+            self.links.counters.messages_dropped += 1;
+            return Ok(());
+        }
+        let (keyspace, _) =
+            self.shards.find(route.to).ok_or_else(|| format!("no shard {}", route.to))?;
+        let place = if self.home.is_some() { route.to } else { keyspace };
+        let handle = |machine: &mut dyn Machine, out: &mut Outbox<'_>| {
+            machine.on_message(from, message, moment, out)
+        };
+        match (self.run(usize::from(place), handle), self.home) {
+            (Some(handled), _) => handled.map_err(|error| error.to_string())?,
+            // The sender takes this node to have another number of cores.
+            (None, Some(home)) => self.links.forward(from, home, route, message),
+            // A client is not asked about keyspaces that it does not use.
+            (None, None) => {}
+        }
+        Ok(())
+    }
+
+    /// Takes what another core of this node, or this one, has sent: each message begins with its
+    /// sender.
+    pub(crate) fn on_internal(&mut self, buffer: &OutBuffer, moment: Moment) {
+        for payload in buffer.payloads() {
+            for (route, message) in Messages::new(payload) {
+                let (from, message) =
+                    message.split_first_chunk().expect("it begins with its sender");
+                let from = NodeId(u64::from_le_bytes(*from));
+                // What came from outside is another's mistake, and was forwarded unread.
+                if let Err(reason) = self.on_message(from, route, message, moment) {
+                    tracing::warn!(%from, reason, "dropping a message");
+                }
+            }
+        }
+        self.settle(moment);
+    }
+
+    /// Begins a flush: its number, and what it is to write.
+    pub(crate) fn begin_flush(&mut self) -> (u64, Vec<Box<dyn Batch>>) {
+        let machines = self.machines.iter_mut().flatten();
+        let batches = machines.filter_map(|machine| machine.take_batch()).collect();
+        (self.flushing.begin(), batches)
+    }
+
+    /// What the machine of a shard has counted, if it is here.
+    pub(crate) fn counts(&self, shard: u16) -> Option<PartitionCounts> {
+        Some(self.machines.get(usize::from(shard))?.as_ref()?.counts())
+    }
+
+    /// Whether any machine appends to a log.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.machines.iter().flatten().any(|machine| machine.is_durable())
     }
 
     /// After machines or alarms have been at work: fires what is due, and has the timer task wake up
@@ -257,20 +351,17 @@ impl Core {
     }
 
     fn fire(&mut self, moment: Moment) {
-        let Core { machines, links, switchboard, .. } = self;
-        for (keyspace, machine) in machines.iter_mut().enumerate() {
-            let Some(machine) = machine else { continue };
-            if machine.next_timer().is_some_and(|at| at <= moment.now) {
-                let keyspace = keyspace as u16;
-                machine.fire_timers(moment, &mut Outbox { keyspace, links, switchboard });
+        for place in 0..self.timers.len() {
+            if self.timers[place] <= moment.now {
+                self.run(place, |machine, out| machine.fire_timers(moment, out));
             }
         }
         self.switchboard.ring(moment.now);
     }
 
-    fn next_due(&mut self) -> Option<Timestamp> {
-        let timers = self.machines.iter_mut().flatten().filter_map(|machine| machine.next_timer());
-        timers.chain(self.switchboard.next_alarm()).min()
+    fn next_due(&self) -> Option<Timestamp> {
+        let timer = self.timers.iter().min().copied().filter(|due| *due < NEVER);
+        timer.into_iter().chain(self.switchboard.next_alarm()).min()
     }
 }
 

@@ -1,16 +1,19 @@
 //! A client's connection to one address: opened, kept, and opened again.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serried_model::{Geography, Limits, NodeId};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinSet;
 
 use crate::connection::Ended;
 use crate::core::Endpoint;
 use crate::handshake::{Hello, KeyspaceInfo, Met, Place, Welcome, dial};
-use crate::links::LinkOptions;
+use crate::links::{End, LinkOptions};
 use crate::redial::Redial;
+use crate::shards::Shards;
 
 /// What a client knows of its cluster. The first node that answers says it; the others must agree.
 #[derive(Clone, PartialEq, Debug)]
@@ -39,6 +42,11 @@ impl View {
         })
     }
 
+    /// The partitions of all keyspaces.
+    fn shards(&self) -> Shards {
+        Shards::new(self.keyspaces.iter().map(|keyspace| keyspace.partitions))
+    }
+
     /// How `other` differs, if it does in anything that matters.
     fn disagreement(&self, other: &View) -> Option<String> {
         if self.cluster != other.cluster {
@@ -60,13 +68,13 @@ impl View {
     }
 }
 
-/// How the first try to reach an address went.
+/// How the first try to reach a core at an address went.
 pub(crate) enum Report {
     Met {
         replica: u64,
         round_trip: Duration,
     },
-    /// A replica answered to which there is a connection already.
+    /// A core answered to which there is a connection already.
     Duplicate,
     Failed {
         address: String,
@@ -75,25 +83,76 @@ pub(crate) enum Report {
     },
 }
 
-/// One address.
-pub(crate) struct Dialer {
+/// A client's dialers, one for each core at each address.
+pub(crate) struct Dialers {
     pub(crate) endpoint: Arc<Endpoint>,
-    pub(crate) address: String,
-    pub(crate) hello: Hello,
-    pub(crate) view: Arc<OnceLock<View>>,
-    /// Where the first try's outcome goes.
-    pub(crate) report: Option<UnboundedSender<Report>>,
+    hello: Hello,
+    /// What the cluster is, once somebody has said it.
+    pub(crate) view: OnceLock<View>,
+    reports: UnboundedSender<Report>,
+    tasks: Mutex<Tasks>,
+}
+
+#[derive(Default)]
+struct Tasks {
+    dialed: BTreeSet<(String, u16)>,
+    set: JoinSet<()>,
+}
+
+impl Dialers {
+    /// Dialers that introduce themselves with `hello`, and report how their first tries went.
+    pub(crate) fn new(
+        endpoint: Arc<Endpoint>,
+        hello: Hello,
+        reports: UnboundedSender<Report>,
+    ) -> Arc<Dialers> {
+        let tasks = Mutex::default();
+        Arc::new(Dialers { endpoint, hello, view: OnceLock::new(), reports, tasks })
+    }
+
+    /// Dials a core at an address, unless that has been done.
+    pub(crate) fn dial(self: &Arc<Self>, address: &str, core: u16) {
+        let mut tasks = self.tasks();
+        if tasks.dialed.insert((address.to_string(), core)) {
+            let hello = Hello { core, ..self.hello.clone() };
+            let (dialers, address) = (self.clone(), address.to_string());
+            tasks.set.spawn(Dialer { dialers, address, hello, reported: false }.run());
+        }
+    }
+
+    /// How many have been dialed.
+    pub(crate) fn dialed(&self) -> usize {
+        self.tasks().dialed.len()
+    }
+
+    /// Takes the tasks away, which end where they are dropped.
+    pub(crate) fn take(&self) -> JoinSet<()> {
+        std::mem::take(&mut self.tasks().set)
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One core at one address.
+struct Dialer {
+    dialers: Arc<Dialers>,
+    address: String,
+    hello: Hello,
+    /// Whether the first try's outcome has been told.
+    reported: bool,
 }
 
 impl Dialer {
-    /// Keeps a connection to the address until the endpoint is closed.
-    pub(crate) async fn run(mut self) {
-        let endpoint = self.endpoint.clone();
+    /// Keeps a connection to the core until the endpoint is closed.
+    async fn run(mut self) {
+        let endpoint = self.dialers.endpoint.clone();
         let mut redial = Redial::new();
         let mut replica = None;
         loop {
             let timeout = endpoint.transport.handshake_timeout();
-            let measure = self.report.is_some();
+            let measure = !self.reported && self.hello.core == 0;
             let met = tokio::select! {
                 () = endpoint.closed() => return,
                 met = tokio::time::timeout(timeout, dial(&self.address, &self.hello, measure)) => met,
@@ -132,7 +191,7 @@ impl Dialer {
             Ok(view) => view,
             Err(reason) => return Joined::Disagrees(reason),
         };
-        let agreed = self.view.get_or_init(|| view.clone());
+        let agreed = self.dialers.view.get_or_init(|| view.clone());
         if let Some(reason) = agreed.disagreement(&view) {
             return Joined::Disagrees(reason);
         }
@@ -150,32 +209,48 @@ impl Dialer {
                 }
             }
         };
+        if self.hello.core >= welcome.cores {
+            // The node was started again with fewer of them.
+            return Joined::Duplicate;
+        }
+        let endpoint = self.dialers.endpoint.clone();
         let link = {
-            let mut core = self.endpoint.lock();
-            if core.links.leads_to(node) {
+            let mut core = endpoint.lock();
+            if core.shards.is_empty() {
+                core.shards = view.shards();
+            }
+            if self.hello.core == 0 {
+                core.links.set_cores(node.member(), usize::from(welcome.cores));
+            }
+            let end = End::Core { member: node.member(), core: usize::from(self.hello.core) };
+            if core.links.leads_to(end) {
                 return Joined::Duplicate;
             }
             core.links.counters.reconnects += u64::from(replica.is_some());
             core.links.open(LinkOptions {
-                node,
+                end,
                 route: true,
+                internal: false,
                 delay,
-                frame_bytes: welcome.frame_bytes.min(self.endpoint.transport.frame_bytes),
-                most_waiting_bytes: self.endpoint.transport.most_waiting_bytes,
+                frame_bytes: welcome.frame_bytes.min(endpoint.transport.frame_bytes),
+                most_waiting_bytes: endpoint.transport.most_waiting_bytes,
             })
         };
         *replica = Some(node);
+        if self.hello.core == 0 {
+            (1..welcome.cores).for_each(|core| self.dialers.dial(&self.address, core));
+        }
         self.tell(Report::Met { replica: node.0, round_trip });
         tracing::debug!(%node, address = self.address, "connected");
-        let ended = connection.run(&self.endpoint, node, link).await;
-        if !self.endpoint.is_closed() {
+        let ended = connection.run(&endpoint, node, link).await;
+        if !endpoint.is_closed() {
             tracing::info!(%node, address = self.address, reason = %ended, "lost a connection");
         }
         Joined::Connected
     }
 
     fn failed(&mut self, reason: String, disagrees: bool) {
-        if self.report.is_none() {
+        if self.reported {
             tracing::debug!(address = self.address, reason, "can't connect");
         }
         let address = self.address.clone();
@@ -183,16 +258,16 @@ impl Dialer {
     }
 
     fn tell(&mut self, report: Report) {
-        if let Some(sender) = self.report.take() {
+        if !std::mem::replace(&mut self.reported, true) {
             // Nobody listens any more once the client is connected.
-            let _ = sender.send(report);
+            let _ = self.dialers.reports.send(report);
         }
     }
 
     fn is_superfluous(&self) -> bool {
-        self.view.get().is_some_and(|view| {
-            let core = self.endpoint.lock();
-            (0..view.peers.len() as u64).all(|replica| core.links.leads_to(NodeId(replica)))
+        self.dialers.view.get().is_some_and(|view| {
+            let core = self.dialers.endpoint.lock();
+            (0..view.peers.len()).all(|member| core.links.leads_to(End::Core { member, core: 0 }))
         })
     }
 }

@@ -43,16 +43,16 @@ pub(crate) enum Kind {
     Ping = 5,
     /// The answer to it.
     Pong = 6,
-    /// Asks for the node's statistics.
-    StatisticsRequest = 7,
+    /// Asks how the node is doing.
+    StatusRequest = 7,
     /// The answer to it.
-    StatisticsReply = 8,
+    StatusReply = 8,
 }
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Kind> {
         use Kind::*;
-        let all = [Hello, Welcome, Reject, Batch, Ping, Pong, StatisticsRequest, StatisticsReply];
+        let all = [Hello, Welcome, Reject, Batch, Ping, Pong, StatusRequest, StatusReply];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
 }

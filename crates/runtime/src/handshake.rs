@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use serried_actor::Settings;
 use serried_model::{Geography, Limits, NodeId};
 use tokio::net::TcpStream;
 
@@ -21,6 +22,8 @@ const PINGS: usize = 4;
 pub(crate) struct Hello {
     /// Who it is: a client, or another replica.
     pub(crate) node: NodeId,
+    /// Which of the node's cores it wants, round and round if there are fewer.
+    pub(crate) core: u16,
     /// The cluster that it means, if it cares.
     pub(crate) cluster: Option<String>,
     /// Where it is, if that has a name.
@@ -38,6 +41,8 @@ pub(crate) struct Welcome {
     pub(crate) cluster: String,
     /// The addresses of all nodes, by number.
     pub(crate) peers: Vec<String>,
+    /// How many cores it has; the one that serves a shard is the remainder of its division by that.
+    pub(crate) cores: u16,
     /// Where the node is, if that has a name.
     pub(crate) site: Option<String>,
     /// The geography whose delays are emulated, if any.
@@ -61,6 +66,10 @@ pub struct KeyspaceInfo {
     pub protocol: String,
     /// What it promises, by the guarantee's name.
     pub guarantee: String,
+    /// How many partitions it has.
+    pub partitions: u16,
+    /// What its protocol is set to.
+    pub settings: Settings,
 }
 
 /// A node that has been met.

@@ -20,7 +20,13 @@
 //!
 //! Connections are not reliable and need not be: protocols retransmit, so a lost connection loses
 //! what waits on it, and a receiver that does not keep up loses messages rather than use up memory.
-//! Durability is that of memory for now: an appended record counts as durable at once.
+//!
+//! A replica's messages wait in these buffers for the flush of what it appended before
+//! ([`Durability`]): the flusher of a core takes what all its partitions have appended, writes it in one
+//! go, and releases the messages that waited for it.
+//!
+//! A node has a thread, an endpoint, links and a flusher for each of its cores; the partitions are spread
+//! over them. Cores share nothing, and pass messages in the buffers in which they were encoded.
 
 mod catalogue;
 mod client;
@@ -30,26 +36,36 @@ mod connection;
 mod core;
 mod dialer;
 mod distance;
+mod durable;
+mod flusher;
 mod frame;
 mod handshake;
+mod internal;
 mod links;
 mod local_cluster;
 mod machine;
+mod metrics;
 mod node;
 mod options;
 mod out_buffer;
 mod peer;
+mod pin;
 mod port;
 mod redial;
+mod server;
+mod shards;
 mod statistics;
+mod status;
 mod timers;
 mod writer;
 
 pub use catalogue::Catalogue;
 pub use client::{Client, ConnectError, ConnectOptions};
 pub use configuration::{ConfigurationError, KeyspaceConfiguration, NodeConfiguration};
+pub use durable::{Batch, Disks, Durability, Log, Opened, Replay};
 pub use handshake::KeyspaceInfo;
-pub use local_cluster::LocalCluster;
-pub use node::{Node, NodeFailed, NodeHandle, StartError};
+pub use local_cluster::{LocalCluster, LocalOptions};
+pub use node::{Node, NodeFailed, NodeHandle, NodeObserver, StartError};
 pub use options::TransportOptions;
 pub use statistics::{NodeStatistics, Statistics, process_cpu_time};
+pub use status::{NodeReply, NodeStatus};

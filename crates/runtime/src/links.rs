@@ -1,6 +1,7 @@
 //! An endpoint's connections, as far as they concern those who send.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use slab::Slab;
 
 use crate::Statistics;
 use crate::frame::Kind;
-use crate::out_buffer::{OutBuffer, PREFIX_BYTES};
+use crate::out_buffer::{OutBuffer, PREFIX_BYTES, Route};
+use crate::shards::core_of;
 
 /// How often a writer that has something to send lets everything else that is ready run first, so
 /// that what those produce leaves in the same flush. Measured with Morty at 64 clients: 0.095 flushes
@@ -27,14 +29,51 @@ pub(crate) struct LinkId {
     generation: u64,
 }
 
+/// Who is at the other end of a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// A client.
+    Client(NodeId),
+    /// A core of a node, as far as this endpoint tells them apart.
+    Core {
+        /// The node.
+        member: usize,
+        /// Which of its cores.
+        core: usize,
+    },
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Client(client) => client.fmt(f),
+            End::Core { member, core: 0 } => write!(f, "n{member}"),
+            End::Core { member, core } => write!(f, "core {core} of n{member}"),
+        }
+    }
+}
+
+/// What a sent message needs besides its content.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sending {
+    /// Who sends it.
+    pub(crate) from: NodeId,
+    /// The first shard of its keyspace.
+    pub(crate) first_shard: u16,
+    /// It leaves once this flush is done; 0 for at once.
+    pub(crate) after: u64,
+}
+
 /// How to open a link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkOptions {
     /// Who is at the other end.
-    pub(crate) node: NodeId,
-    /// Whether messages to `node` take this link from now on; otherwise they do once it has sent
+    pub(crate) end: End,
+    /// Whether messages to that end take this link from now on; otherwise they do once it has sent
     /// messages over it.
     pub(crate) route: bool,
+    /// Whether it stays in this process; messages then begin with who sent them.
+    pub(crate) internal: bool,
     /// How long frames are held back, to emulate a distance.
     pub(crate) delay: Duration,
     /// The longest payload that the other end accepts, in bytes.
@@ -47,6 +86,9 @@ struct Link {
     generation: u64,
     options: LinkOptions,
     buffer: OutBuffer,
+    /// What waits for flushes of logs, with the numbers of these.
+    held: VecDeque<(u64, OutBuffer)>,
+    held_bytes: usize,
     /// Bytes that the writer has taken and not yet written.
     in_flight: usize,
     /// The writer, while it waits for something to write.
@@ -62,7 +104,11 @@ struct Link {
 /// All links, and which of them leads to whom.
 pub(crate) struct Links {
     slots: Slab<Link>,
-    routes: HashMap<NodeId, usize, FixedState>,
+    clients: HashMap<NodeId, usize, FixedState>,
+    /// By member and core.
+    cores: Vec<Vec<Option<usize>>>,
+    /// The last flush that is done.
+    flushed: u64,
     generation: u64,
     closing: bool,
     scratch: Vec<u8>,
@@ -73,7 +119,9 @@ impl Links {
     pub(crate) fn new() -> Links {
         Links {
             slots: Slab::new(),
-            routes: HashMap::default(),
+            clients: HashMap::default(),
+            cores: Vec::new(),
+            flushed: 0,
             generation: 0,
             closing: false,
             scratch: Vec::new(),
@@ -86,6 +134,15 @@ impl Links {
         self.slots.iter().filter(|(_, link)| link.connected).count()
     }
 
+    /// Messages to node `member` are for so many cores from now on; links to those that it has not any
+    /// more are not used.
+    pub(crate) fn set_cores(&mut self, member: usize, cores: usize) {
+        if self.cores.len() <= member {
+            self.cores.resize(member + 1, vec![None]);
+        }
+        self.cores[member].resize(cores.max(1), None);
+    }
+
     /// Opens a link.
     pub(crate) fn open(&mut self, options: LinkOptions) -> LinkId {
         self.generation += 1;
@@ -93,6 +150,8 @@ impl Links {
             generation: self.generation,
             options,
             buffer: OutBuffer::default(),
+            held: VecDeque::new(),
+            held_bytes: 0,
             in_flight: 0,
             writer: None,
             reader: None,
@@ -100,8 +159,8 @@ impl Links {
             closing: self.closing,
             dropping: false,
         });
-        if options.route {
-            self.routes.insert(options.node, slot);
+        if options.route || !self.leads_to(options.end) {
+            self.set_route(options.end, slot);
         }
         LinkId { slot, generation: self.generation }
     }
@@ -121,16 +180,34 @@ impl Links {
         }
     }
 
-    /// Messages to `node` take this link from now on.
-    pub(crate) fn route(&mut self, node: NodeId, id: LinkId) {
-        if self.find(id).is_some() {
-            self.routes.insert(node, id.slot);
+    /// Messages to the other end of this link take it from now on.
+    pub(crate) fn route(&mut self, id: LinkId) {
+        if let Some(end) = self.find(id).map(|link| link.options.end) {
+            self.set_route(end, id.slot);
         }
     }
 
-    /// Whether there is a link that leads to `node`.
-    pub(crate) fn leads_to(&self, node: NodeId) -> bool {
-        self.routes.contains_key(&node)
+    /// Whether there is a link that leads to `end`.
+    pub(crate) fn leads_to(&self, end: End) -> bool {
+        match end {
+            End::Client(client) => self.clients.contains_key(&client),
+            End::Core { member, core } => {
+                self.cores.get(member).and_then(|cores| *cores.get(core)?).is_some()
+            }
+        }
+    }
+
+    fn set_route(&mut self, end: End, slot: usize) {
+        match end {
+            End::Client(client) => {
+                self.clients.insert(client, slot);
+            }
+            End::Core { member, core } => {
+                let known = self.cores.get(member).map_or(1, Vec::len);
+                self.set_cores(member, known.max(core + 1));
+                self.cores[member][core] = Some(slot);
+            }
+        }
     }
 
     /// Removes a link with all that waits on it.
@@ -139,8 +216,16 @@ impl Links {
             return;
         }
         let link = self.slots.remove(id.slot);
-        if self.routes.get(&link.options.node) == Some(&id.slot) {
-            self.routes.remove(&link.options.node);
+        match link.options.end {
+            End::Client(client) if self.clients.get(&client) == Some(&id.slot) => {
+                self.clients.remove(&client);
+            }
+            End::Client(_) => {}
+            End::Core { member, .. } => {
+                for route in self.cores.get_mut(member).into_iter().flatten() {
+                    *route = route.filter(|slot| *slot != id.slot);
+                }
+            }
         }
         link.writer.into_iter().chain(link.reader).for_each(Waker::wake);
     }
@@ -154,46 +239,125 @@ impl Links {
         }
     }
 
-    /// Sends a message to `node`, encoded right behind what else waits for it.
-    pub(crate) fn send(&mut self, keyspace: u16, node: NodeId, message: &impl Wire) {
-        self.push(keyspace, node, |out| message.encode(out));
+    /// Sends a message, encoded right behind what else waits for its receiver.
+    pub(crate) fn send(&mut self, sending: Sending, to: NodeId, message: &impl Wire) {
+        self.push(sending, to, |out| message.encode(out));
     }
 
-    /// Sends a message to several replicas, encoded once.
-    pub(crate) fn broadcast(&mut self, keyspace: u16, nodes: NodeSet, message: &impl Wire) {
+    /// Sends a message to several replicas of a partition, encoded once.
+    pub(crate) fn broadcast(
+        &mut self,
+        sending: Sending,
+        partition: u16,
+        members: NodeSet,
+        message: &impl Wire,
+    ) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         message.encode(&mut scratch);
-        for member in nodes.members() {
-            let node = NodeId::replica(0, member);
-            self.push(keyspace, node, |out| out.extend_from_slice(&scratch));
+        for member in members.members() {
+            let to = NodeId::replica(partition, member);
+            self.push(sending, to, |out| out.extend_from_slice(&scratch));
         }
         self.scratch = scratch;
     }
 
-    fn push(&mut self, keyspace: u16, node: NodeId, encode: impl FnOnce(&mut Vec<u8>)) {
-        let link = self.routes.get(&node).and_then(|slot| self.slots.get_mut(*slot));
-        let Some(link) = link else {
+    /// Passes a message on to the core of this node that serves its receiver.
+    pub(crate) fn forward(&mut self, from: NodeId, home: usize, route: Route, message: &[u8]) {
+        let slot = self.slot_of_core(home, route.to);
+        self.push_to(slot, from, route, 0, |out| out.extend_from_slice(message));
+    }
+
+    fn push(&mut self, sending: Sending, to: NodeId, encode: impl FnOnce(&mut Vec<u8>)) {
+        let Sending { from, first_shard, after } = sending;
+        let own = first_shard + if from.is_coordinator() { 0 } else { from.partition() };
+        if to.is_coordinator() {
+            let slot = self.clients.get(&to).copied();
+            self.push_to(slot, from, Route { to: own, from: own }, after, encode);
+        } else {
+            let shard = first_shard + to.partition();
+            let slot = self.slot_of_core(to.member(), shard);
+            let from_shard = if from.is_coordinator() { shard } else { own };
+            let route = Route { to: shard, from: from_shard };
+            self.push_to(slot, from, route, after, encode);
+        }
+    }
+
+    /// The link to the core that serves a shard at a node.
+    fn slot_of_core(&self, member: usize, shard: u16) -> Option<usize> {
+        let cores = self.cores.get(member)?;
+        cores[core_of(shard, cores.len())]
+    }
+
+    fn push_to(
+        &mut self,
+        slot: Option<usize>,
+        from: NodeId,
+        route: Route,
+        after: u64,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let Some(link) = slot.and_then(|slot| self.slots.get_mut(slot)) else {
             self.counters.messages_dropped += 1;
             return;
         };
+        let end = link.options.end;
         if link.waiting() > link.options.most_waiting_bytes {
             self.counters.messages_dropped += 1;
             if !link.dropping {
                 link.dropping = true;
-                tracing::warn!(%node, waiting_bytes = link.waiting(), "dropping messages: the receiver does not keep up");
+                tracing::warn!(node = %end, waiting_bytes = link.waiting(), "dropping messages: the receiver does not keep up");
             }
             return;
         }
-        match link.buffer.push_message(keyspace, link.options.frame_bytes, encode) {
+        let (limit, internal) = (link.options.frame_bytes, link.options.internal);
+        let holds = after > self.flushed;
+        let buffer = if holds { link.held_until(after) } else { &mut link.buffer };
+        let before = buffer.len();
+        let pushed = buffer.push_message(route, limit, |out| {
+            if internal {
+                out.extend_from_slice(&from.0.to_le_bytes());
+            }
+            encode(out);
+        });
+        let grown = buffer.len() - before;
+        match pushed {
             Ok(_) => self.counters.messages_sent += 1,
             Err(too_long) => {
                 self.counters.messages_dropped += 1;
-                let limit = link.options.frame_bytes - PREFIX_BYTES;
-                tracing::error!(%node, bytes = too_long.bytes, limit, "dropping a message that is too long for a frame");
+                let limit = limit - PREFIX_BYTES;
+                tracing::error!(node = %end, bytes = too_long.bytes, limit, "dropping a message that is too long for a frame");
             }
         }
-        link.wake_writer();
+        match holds {
+            true => link.held_bytes += grown,
+            false => link.wake_writer(),
+        }
+    }
+
+    /// All flushes up to this one are done: what waited for them may leave.
+    pub(crate) fn release(&mut self, flush: u64) {
+        self.flushed = flush;
+        for (_, link) in &mut self.slots {
+            while let Some((_, held)) = link.held.front_mut().filter(|(after, _)| *after <= flush) {
+                link.held_bytes -= held.len();
+                link.buffer.append(held);
+                link.held.pop_front();
+                link.wake_writer();
+            }
+        }
+    }
+
+    /// The last flush that is done.
+    pub(crate) fn flushed(&self) -> u64 {
+        self.flushed
+    }
+
+    /// How many bytes wait for flushes, and how many for writers.
+    pub(crate) fn waiting_bytes(&self) -> (usize, usize) {
+        self.slots.iter().fold((0, 0), |(held, ready), (_, link)| {
+            (held + link.held_bytes, ready + link.buffer.len() + link.in_flight)
+        })
     }
 
     /// Sends a frame over a link.
@@ -204,10 +368,10 @@ impl Links {
         }
     }
 
-    /// Sends a frame to `node`; whether there is a link to it.
-    pub(crate) fn push_frame_to(&mut self, node: NodeId, kind: Kind, payload: &[u8]) -> bool {
-        let link = self.routes.get(&node).and_then(|slot| self.slots.get_mut(*slot));
-        let Some(link) = link else { return false };
+    /// Sends a frame to a node; whether there is a link to it.
+    pub(crate) fn push_frame_to(&mut self, member: usize, kind: Kind, payload: &[u8]) -> bool {
+        let slot = self.cores.get(member).and_then(|cores| cores[0]);
+        let Some(link) = slot.and_then(|slot| self.slots.get_mut(slot)) else { return false };
         link.buffer.push_frame(kind, payload);
         link.wake_writer();
         true
@@ -240,7 +404,7 @@ impl Links {
             None => Poll::Ready(false),
             Some(link) if link.closing => Poll::Ready(false),
             Some(link) if link.buffer.is_empty() => {
-                link.writer = Some(cx.waker().clone());
+                link.wait_for_something(cx);
                 Poll::Pending
             }
             Some(_) => Poll::Ready(true),
@@ -261,13 +425,10 @@ impl Links {
         let Some(link) = self.find(id) else { return Poll::Ready(None) };
         if link.buffer.is_empty() {
             *patience = 0;
-            if link.closing {
+            if link.closing && link.held.is_empty() {
                 return Poll::Ready(None);
             }
-            match &mut link.writer {
-                Some(writer) => writer.clone_from(cx.waker()),
-                none => *none = Some(cx.waker().clone()),
-            }
+            link.wait_for_something(cx);
             return Poll::Pending;
         }
         if *patience < PATIENCE && link.buffer.len() < FULL_FLUSH_BYTES {
@@ -285,6 +446,11 @@ impl Links {
     pub(crate) fn written(&mut self, id: LinkId, bytes: usize) {
         self.counters.flushes += 1;
         self.counters.bytes_sent += bytes as u64;
+        self.delivered(id, bytes);
+    }
+
+    /// The same for a link within the process, where nothing is written.
+    pub(crate) fn delivered(&mut self, id: LinkId, bytes: usize) {
         if let Some(link) = self.find(id) {
             link.in_flight -= bytes;
             link.dropping &= link.in_flight > 0;
@@ -301,7 +467,25 @@ impl Links {
 
 impl Link {
     fn waiting(&self) -> usize {
-        self.buffer.len() + self.in_flight
+        self.buffer.len() + self.held_bytes + self.in_flight
+    }
+
+    /// Where a message goes that may leave after this flush: together with others that wait for it, or
+    /// for a later one.
+    fn held_until(&mut self, flush: u64) -> &mut OutBuffer {
+        if self.held.back().is_none_or(|(after, _)| *after < flush) {
+            self.held.push_back((flush, OutBuffer::default()));
+        }
+        let (_, buffer) = self.held.back_mut().expect("there is one now");
+        buffer
+    }
+
+    /// Has the writer woken when there is something for it.
+    fn wait_for_something(&mut self, cx: &Context<'_>) {
+        match &mut self.writer {
+            Some(writer) => writer.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
     }
 
     fn wake_writer(&mut self) {
@@ -316,11 +500,14 @@ mod tests {
     use super::*;
 
     const NODE: NodeId = NodeId(1);
+    const END: End = End::Core { member: 1, core: 0 };
+    const SENDING: Sending = Sending { from: NodeId(0), first_shard: 0, after: 0 };
 
     fn options() -> LinkOptions {
         LinkOptions {
-            node: NODE,
+            end: END,
             route: true,
+            internal: false,
             delay: Duration::ZERO,
             frame_bytes: 1000,
             most_waiting_bytes: 100,
@@ -341,14 +528,14 @@ mod tests {
         let mut links = Links::new();
         let id = links.open(options());
         for _ in 0..10 {
-            links.send(0, NODE, &vec![7u8; 50]);
+            links.send(SENDING, NODE, &vec![7u8; 50]);
         }
         assert_eq!((links.counters.messages_sent, links.counters.messages_dropped), (2, 8));
         let taken = take(&mut links, id).unwrap();
-        links.send(0, NODE, &vec![7u8; 50]);
+        links.send(SENDING, NODE, &vec![7u8; 50]);
         assert_eq!(links.counters.messages_dropped, 9, "what is in flight counts");
         links.written(id, taken.len());
-        links.send(0, NODE, &vec![7u8; 50]);
+        links.send(SENDING, NODE, &vec![7u8; 50]);
         assert_eq!((links.counters.messages_sent, links.counters.messages_dropped), (3, 9));
     }
 
@@ -357,16 +544,16 @@ mod tests {
         let mut links = Links::new();
         let first = links.open(options());
         let second = links.open(LinkOptions { route: false, ..options() });
-        links.send(0, NODE, &1u8);
+        links.send(SENDING, NODE, &1u8);
         assert!(take(&mut links, first).is_some() && take(&mut links, second).is_none());
-        links.route(NODE, second);
-        links.send(0, NODE, &1u8);
+        links.route(second);
+        links.send(SENDING, NODE, &1u8);
         assert!(take(&mut links, first).is_none() && take(&mut links, second).is_some());
         links.remove(first);
-        assert!(links.leads_to(NODE), "the removed link was not the one in use");
+        assert!(links.leads_to(END), "the removed link was not the one in use");
         links.remove(second);
-        assert!(!links.leads_to(NODE));
-        links.send(0, NODE, &1u8);
+        assert!(!links.leads_to(END));
+        links.send(SENDING, NODE, &1u8);
         assert_eq!(links.counters.messages_dropped, 1);
     }
 
@@ -375,7 +562,7 @@ mod tests {
         let mut links = Links::new();
         let id = links.open(options());
         let mut cx = Context::from_waker(Waker::noop());
-        links.send(0, NODE, &vec![7u8; 50]);
+        links.send(SENDING, NODE, &vec![7u8; 50]);
         assert!(links.is_behind(id, 20) && !links.is_behind(id, 1000));
         assert!(links.poll_drained(id, 20, &mut cx).is_pending());
         let taken = take(&mut links, id).unwrap();
@@ -388,7 +575,7 @@ mod tests {
     fn a_closing_link_ends_once_everything_is_taken() {
         let mut links = Links::new();
         let id = links.open(options());
-        links.send(0, NODE, &1u8);
+        links.send(SENDING, NODE, &1u8);
         links.close_all();
         assert!(take(&mut links, id).is_some());
         let (mut spare, mut patience) = (OutBuffer::default(), 0);
@@ -405,11 +592,51 @@ mod tests {
         let id = links.open(options());
         let (mut spare, mut patience) = (OutBuffer::default(), 0);
         let mut cx = Context::from_waker(Waker::noop());
-        links.send(0, NODE, &1u8);
+        links.send(SENDING, NODE, &1u8);
         assert!(links.poll_take(id, &mut spare, &mut patience, &mut cx).is_pending());
-        links.send(0, NODE, &2u8);
+        links.send(SENDING, NODE, &2u8);
         assert!(links.poll_take(id, &mut spare, &mut patience, &mut cx).is_ready());
         assert!(!spare.is_empty() && take(&mut links, id).is_none());
+    }
+
+    #[test]
+    fn a_message_waits_for_its_flush_and_others_do_not_wait_for_it() {
+        let mut links = Links::new();
+        let id = links.open(options());
+        let after = |after| Sending { after, ..SENDING };
+        links.send(after(1), NODE, &1u8);
+        links.send(after(2), NODE, &2u8);
+        links.send(after(1), NODE, &3u8);
+        assert!(take(&mut links, id).is_none());
+        links.send(after(0), NODE, &4u8);
+        let message = PREFIX_BYTES + 1;
+        let frame = crate::frame::HEADER_BYTES;
+        assert_eq!(take(&mut links, id).map(|taken| taken.len()), Some(frame + message));
+        links.release(1);
+        assert_eq!(take(&mut links, id).map(|taken| taken.len()), Some(frame + message));
+        links.close_all();
+        let (mut spare, mut patience) = (OutBuffer::default(), 0);
+        let mut cx = Context::from_waker(Waker::noop());
+        let ended = links.poll_take(id, &mut spare, &mut patience, &mut cx);
+        assert!(ended.is_pending(), "what is held may still leave");
+        links.release(2);
+        assert_eq!(take(&mut links, id).map(|taken| taken.len()), Some(frame + 2 * message));
+        links.send(after(2), NODE, &5u8);
+        assert!(take(&mut links, id).is_some() && links.waiting_bytes().0 == 0);
+    }
+
+    #[test]
+    fn messages_go_to_the_core_that_serves_the_partition() {
+        let mut links = Links::new();
+        links.set_cores(1, 2);
+        let cores = [0, 1].map(|core| {
+            links.open(LinkOptions { end: End::Core { member: 1, core }, ..options() })
+        });
+        let sending = Sending { first_shard: 3, ..SENDING };
+        links.send(sending, NodeId::replica(0, 1), &1u8);
+        assert!(take(&mut links, cores[0]).is_none() && take(&mut links, cores[1]).is_some());
+        links.send(sending, NodeId::replica(1, 1), &1u8);
+        assert!(take(&mut links, cores[0]).is_some() && take(&mut links, cores[1]).is_none());
     }
 
     #[test]
@@ -419,7 +646,7 @@ mod tests {
         links.remove(old);
         let new = links.open(options());
         links.remove(old);
-        links.send(0, NODE, &1u8);
+        links.send(SENDING, NODE, &1u8);
         assert!(take(&mut links, old).is_none() && take(&mut links, new).is_some());
     }
 }

@@ -1,45 +1,48 @@
 //! A whole cluster in one process, for demonstrations, benchmarks and tests.
 
-use std::io;
 use std::net::TcpListener;
-use std::sync::{Arc, mpsc};
-use std::thread::{self, JoinHandle};
+use std::sync::Arc;
 
-use tokio::sync::oneshot;
-
-use crate::core::Endpoint;
-use crate::node::{listen, statistics};
+use crate::durable::{Disks, Durability};
+use crate::node::listen;
 use crate::{
     Catalogue, ConfigurationError, KeyspaceConfiguration, Node, NodeConfiguration, NodeHandle,
     NodeStatistics, StartError,
 };
 
-/// Nodes on loopback, each on a thread and a runtime of its own, so that they share nothing but the
+/// What a local cluster is like, besides its keyspaces.
+#[derive(Clone, Default)]
+pub struct LocalOptions {
+    /// The geography whose delays are emulated. Default: none.
+    pub geography: Option<String>,
+    /// How many cores each node has. Default: as for any node.
+    pub cores: Option<usize>,
+    /// When records count as durable. Default: in memory.
+    pub durability: Durability,
+    /// Where each node keeps its partitions, unless that is memory.
+    pub disks: Vec<Arc<dyn Disks>>,
+}
+
+/// Nodes on loopback, each on threads of its own, so that they share nothing but the
 /// machine. Dropped, it stops.
 pub struct LocalCluster {
     catalogue: Catalogue,
     configurations: Vec<NodeConfiguration>,
-    nodes: Vec<Option<Running>>,
-}
-
-struct Running {
-    endpoint: Arc<Endpoint>,
-    stop: oneshot::Sender<()>,
-    thread: JoinHandle<()>,
+    nodes: Vec<Option<NodeHandle>>,
+    disks: Vec<Arc<dyn Disks>>,
 }
 
 impl LocalCluster {
-    /// Starts `n` nodes on ports that are free, with these keyspaces, as far apart as `geography`
-    /// says. They serve when this returns.
+    /// Starts `n` nodes on ports that are free, with these keyspaces. They serve when this returns.
     ///
     /// # Errors
     /// If `n` is even, a protocol or the geography is not known, or the machine lacks resources.
     pub fn start(
         n: usize,
         keyspaces: &[KeyspaceConfiguration],
-        geography: Option<&str>,
+        options: LocalOptions,
     ) -> Result<LocalCluster, StartError> {
-        LocalCluster::start_with(n, keyspaces, geography, Catalogue::default())
+        LocalCluster::start_with(n, keyspaces, options, Catalogue::default())
     }
 
     /// The same with the protocols of `catalogue`.
@@ -49,7 +52,7 @@ impl LocalCluster {
     pub fn start_with(
         n: usize,
         keyspaces: &[KeyspaceConfiguration],
-        geography: Option<&str>,
+        options: LocalOptions,
         catalogue: Catalogue,
     ) -> Result<LocalCluster, StartError> {
         if n.is_multiple_of(2) {
@@ -66,12 +69,15 @@ impl LocalCluster {
         let (listeners, peers): (Vec<_>, Vec<_>) = bound?.into_iter().unzip();
         let configuration = |node| NodeConfiguration {
             keyspaces: keyspaces.to_vec(),
-            geography: geography.map(str::to_string),
+            geography: options.geography.clone(),
+            cores: options.cores,
+            durability: options.durability,
+            pin: Some(false),
             ..NodeConfiguration::new(node, peers.clone())
         };
         let configurations = (0..n).map(configuration).collect();
         let nodes = (0..n).map(|_| None).collect();
-        let mut cluster = LocalCluster { catalogue, configurations, nodes };
+        let mut cluster = LocalCluster { catalogue, configurations, nodes, disks: options.disks };
         for (node, listener) in listeners.into_iter().enumerate() {
             cluster.serve(node, listener)?;
         }
@@ -90,10 +96,19 @@ impl LocalCluster {
 
     /// What the nodes that run have counted so far. CPU time is the process's, the same for all.
     pub fn statistics(&self) -> Vec<NodeStatistics> {
-        self.nodes.iter().flatten().map(|node| statistics(&node.endpoint)).collect()
+        self.nodes.iter().flatten().map(NodeHandle::statistics).collect()
     }
 
-    /// Stops one node; nothing if it does not run. What it held in memory is gone.
+    /// Whether a node serves.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub fn health(&self, node: usize) -> Result<(), String> {
+        let stopped = || format!("node {node} does not run");
+        self.nodes[node].as_ref().ok_or_else(stopped)?.observer().health()
+    }
+
+    /// Stops one node; nothing if it does not run. What it held in memory alone is gone.
     ///
     /// # Panics
     /// If there is no such node.
@@ -103,7 +118,23 @@ impl LocalCluster {
         }
     }
 
-    /// Starts a node again on its address, empty; nothing if it runs.
+    /// Ends one node at once, as if its process was killed: nothing is flushed; nothing if it does not run.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn kill_node(&mut self, node: usize) {
+        drop(self.nodes[node].take());
+    }
+
+    /// Has a node run with so many cores when it is started again.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn set_cores(&mut self, node: usize, cores: usize) {
+        self.configurations[node].cores = Some(cores);
+    }
+
+    /// Starts a node again on its address, with what its disk holds; nothing if it runs.
     ///
     /// # Errors
     /// If its address has been taken in the meantime.
@@ -125,62 +156,17 @@ impl LocalCluster {
     }
 
     fn stop_all(&mut self) {
-        self.nodes.iter_mut().filter_map(Option::take).for_each(Running::stop);
+        self.nodes.iter_mut().filter_map(Option::take).for_each(NodeHandle::stop);
     }
 
     fn serve(&mut self, node: usize, listener: TcpListener) -> Result<(), StartError> {
-        listener.set_nonblocking(true).map_err(StartError::System)?;
-        let (configuration, catalogue) =
-            (self.configurations[node].clone(), self.catalogue.clone());
-        let (started, start) = mpsc::channel();
-        let (stop, stopping) = oneshot::channel::<()>();
-        let body = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let runtime = match runtime {
-                Ok(runtime) => runtime,
-                Err(error) => return drop(started.send(Err(StartError::System(error)))),
-            };
-            runtime.block_on(async {
-                let handle = match serve(listener, configuration, &catalogue) {
-                    Ok(handle) => handle,
-                    Err(error) => return drop(started.send(Err(error))),
-                };
-                // The cluster waits for it.
-                let _ = started.send(Ok(handle.endpoint.clone()));
-                tokio::select! {
-                    // Told to stop, or forgotten.
-                    _ = stopping => handle.shutdown().await,
-                    _ = handle.stopped() => {}
-                }
-            });
+        let configuration = self.configurations[node].clone();
+        let disks = match configuration.durability {
+            Durability::Memory => None,
+            _ => self.disks.get(node).cloned(),
         };
-        let thread = thread::Builder::new().name(format!("serried-node-{node}")).spawn(body);
-        let thread = thread.map_err(StartError::System)?;
-        match start.recv() {
-            Ok(Ok(endpoint)) => {
-                self.nodes[node] = Some(Running { endpoint, stop, thread });
-                Ok(())
-            }
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(StartError::System(io::Error::other("a node's thread panicked"))),
-        }
-    }
-}
-
-fn serve(
-    listener: TcpListener,
-    configuration: NodeConfiguration,
-    catalogue: &Catalogue,
-) -> Result<NodeHandle, StartError> {
-    let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::System)?;
-    Node::serve(listener, configuration, catalogue)
-}
-
-impl Running {
-    fn stop(self) {
-        // A node that has failed is gone already.
-        let _ = self.stop.send(());
-        let _ = self.thread.join();
+        self.nodes[node] = Some(Node::serve(listener, configuration, &self.catalogue, disks)?);
+        Ok(())
     }
 }
 

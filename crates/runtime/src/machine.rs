@@ -6,17 +6,20 @@
 use std::collections::VecDeque;
 
 use serried_actor::{
-    Actor, Context, Coordinate, Durable, Effect, Malformed, MemoryStore, Protocol, Random,
-    Timestamp, Wire,
+    Actor, Context, Coordinate, Durable, Effect, Malformed, MemoryStore, Protocol, Random, Recover,
+    Store, Timestamp, Wire,
 };
 use serried_model::{NodeId, Operation, Output, TxnId};
 use serried_session::Switchboard;
 
 use crate::clock::Moment;
-use crate::links::Links;
+use crate::durable::{Batch, Log, Opened};
+use crate::flusher::Flushing;
+use crate::links::{Links, Sending};
+use crate::metrics::PartitionCounts;
 use crate::timers::Timers;
 
-/// One keyspace's actor at one endpoint.
+/// An actor at an endpoint: the replica of a partition, or a keyspace's coordinator.
 pub(crate) trait Machine: Send {
     /// The endpoint serves.
     fn start(&mut self, moment: Moment, out: &mut Outbox<'_>);
@@ -44,63 +47,99 @@ pub(crate) trait Machine: Send {
 
     /// When the next timer is due.
     fn next_timer(&mut self) -> Option<Timestamp>;
+
+    /// What it has appended to its log since the last time.
+    fn take_batch(&mut self) -> Option<Box<dyn Batch>>;
+
+    /// What it has counted so far.
+    fn counts(&self) -> PartitionCounts;
+
+    /// Whether it appends to a log.
+    fn is_durable(&self) -> bool;
 }
 
 /// Where a machine's effects go.
 pub(crate) struct Outbox<'a> {
-    pub(crate) keyspace: u16,
     pub(crate) links: &'a mut Links,
     pub(crate) switchboard: &'a Switchboard,
+    pub(crate) flushing: &'a mut Flushing,
+}
+
+/// What a machine is told about itself.
+pub(crate) struct Role {
+    /// Who it is.
+    pub(crate) id: NodeId,
+    /// The first shard of its keyspace.
+    pub(crate) first_shard: u16,
+    pub(crate) random: Random,
 }
 
 /// A coordinator as a machine.
-pub(crate) fn coordinator<P: Protocol>(
-    actor: P::Coordinator,
-    id: NodeId,
-    random: Random,
-) -> Box<dyn Machine> {
-    let driven = Driven::new(actor, id, random);
+pub(crate) fn coordinator<P: Protocol>(actor: P::Coordinator, role: Role) -> Box<dyn Machine> {
+    let driven = Driven::new(actor, role);
     let operate = P::Coordinator::on_operation;
     Box::new(Erased { driven, tell: deliver, operate })
 }
 
-/// A replica as a machine.
+/// A replica as a machine, as it was when it last appended to its log, if it has one.
 pub(crate) fn replica<P: Protocol>(
     actor: P::Replica,
-    id: NodeId,
-    random: Random,
-) -> Box<dyn Machine> {
-    let driven = Driven::new(actor, id, random);
-    Box::new(Erased::<P::Replica> {
+    role: Role,
+    disk: Option<Opened>,
+) -> Result<Box<dyn Machine>, String> {
+    let mut driven = Driven::new(actor, role);
+    if let Some(Opened { mut log, store }) = disk {
+        driven.store = store;
+        let Driven { actor, store, .. } = &mut driven;
+        driven.log_position = log.replay(&mut |position, record| {
+            let record = <P::Replica as Actor>::Record::decode(record)
+                .map_err(|error| format!("record {position} is {error}"))?;
+            actor.replay(record, store.as_mut());
+            Ok(())
+        })?;
+        driven.log = Some(log);
+    }
+    Ok(Box::new(Erased::<P::Replica> {
         driven,
         tell: trace,
         operate: |_, txn, _, _| unreachable!("{txn:?} asks a replica: only clients have sessions"),
-    })
+    }))
 }
 
 /// An actor with what its driver keeps for it.
 struct Driven<A: Actor> {
     actor: A,
     id: NodeId,
+    first_shard: u16,
     random: Random,
     timers: Timers<A::Timer>,
     effects: Vec<Effect<A>>,
-    store: MemoryStore,
+    store: Box<dyn Store>,
+    /// None where a record is durable as soon as it is appended.
+    log: Option<Box<dyn Log>>,
     log_position: u64,
+    /// The flush that makes everything durable that it has appended.
+    after: u64,
+    counts: PartitionCounts,
     /// What it sent to itself.
     own: VecDeque<A::Message>,
 }
 
 impl<A: Actor> Driven<A> {
-    fn new(actor: A, id: NodeId, random: Random) -> Self {
+    fn new(actor: A, role: Role) -> Self {
+        let Role { id, first_shard, random } = role;
         Driven {
             actor,
             id,
+            first_shard,
             random,
             timers: Timers::new(),
             effects: Vec::new(),
-            store: MemoryStore::default(),
+            store: Box::new(MemoryStore::default()),
+            log: None,
             log_position: 0,
+            after: 0,
+            counts: PartitionCounts::default(),
             own: VecDeque::new(),
         }
     }
@@ -124,37 +163,59 @@ impl<A: Actor> Driven<A> {
 
     fn handle(&mut self, moment: Moment, event: impl FnOnce(&mut A, &mut Context<'_, A>)) {
         let Moment { now, clock } = moment;
-        let durable = Durable { store: &mut self.store, log_position: self.log_position };
+        let durable = Durable { store: self.store.as_mut(), log_position: self.log_position };
         let mut cx =
             Context::new(self.id, now, clock, &mut self.random, &mut self.effects, durable);
         event(&mut self.actor, &mut cx);
         self.log_position = cx.log_position();
     }
 
-    /// In memory, a record is durable as soon as it is appended, so nothing is ever held back.
+    /// What it sends waits for the flush of what it appended before; what it sends to itself need not, as
+    /// whatever comes of that waits.
     fn carry_out(
         &mut self,
         moment: Moment,
         out: &mut Outbox<'_>,
         tell: &impl Fn(A::Output, &Outbox<'_>),
     ) {
+        let Driven { id, first_shard, .. } = *self;
         for effect in self.effects.drain(..) {
+            let at_once = matches!(effect, Effect::SendBeforeDurable { .. });
+            let after = if at_once { 0 } else { self.after };
+            let sending = Sending { from: id, first_shard, after };
             match effect {
-                Effect::Append(_) => out.links.counters.appends += 1,
-                Effect::Send { to, message } | Effect::SendBeforeDurable { to, message } => {
-                    if to == self.id {
-                        self.own.push_back(message);
-                    } else {
-                        out.links.send(out.keyspace, to, &message);
+                Effect::Append(record) => {
+                    out.links.counters.appends += 1;
+                    self.counts.appends += 1;
+                    if let Some(log) = &mut self.log {
+                        let appended_bytes = &mut self.counts.appended_bytes;
+                        log.append(&mut |bytes| {
+                            let before = bytes.len();
+                            record.encode(bytes);
+                            *appended_bytes += (bytes.len() - before) as u64;
+                        });
+                        self.after = out.flushing.request();
                     }
                 }
-                Effect::TrimLog(_) => {}
-                Effect::Broadcast { partition: _, mut to, message } => {
-                    if to.contains(self.id) {
-                        to = to.without([self.id].into_iter().collect());
+                Effect::Send { to, message } | Effect::SendBeforeDurable { to, message } => {
+                    if to == id {
+                        self.own.push_back(message);
+                    } else {
+                        out.links.send(sending, to, &message);
+                    }
+                }
+                Effect::TrimLog(position) => {
+                    if let Some(log) = &mut self.log {
+                        log.trim(position);
+                        out.flushing.request();
+                    }
+                }
+                Effect::Broadcast { partition, mut to, message } => {
+                    if to.contains(id) && id.partition() == partition {
+                        to = to.without([id].into_iter().collect());
                         self.own.push_back(message.clone());
                     }
-                    out.links.broadcast(out.keyspace, to, &message);
+                    out.links.broadcast(sending, partition, to, &message);
                 }
                 Effect::SetTimer { timer, after } => self.timers.set(timer, moment.now + after),
                 Effect::CancelTimer(timer) => self.timers.cancel(timer),
@@ -190,8 +251,8 @@ fn deliver((txn, output): (TxnId, Output), out: &Outbox<'_>) {
 }
 
 /// A replica's outputs are for those who watch it.
-fn trace<O: std::fmt::Debug>(output: O, out: &Outbox<'_>) {
-    tracing::debug!(keyspace = out.keyspace, ?output, "replica");
+fn trace<O: std::fmt::Debug>(output: O, _: &Outbox<'_>) {
+    tracing::debug!(?output, "replica");
 }
 
 impl<A: Actor> Machine for Erased<A> {
@@ -207,6 +268,7 @@ impl<A: Actor> Machine for Erased<A> {
         out: &mut Outbox<'_>,
     ) -> Result<(), Malformed> {
         let message = A::Message::decode(message)?;
+        self.driven.counts.messages_received += 1;
         self.driven.step(moment, out, self.tell, |actor, cx| actor.on_message(from, message, cx));
         Ok(())
     }
@@ -228,5 +290,17 @@ impl<A: Actor> Machine for Erased<A> {
 
     fn next_timer(&mut self) -> Option<Timestamp> {
         self.driven.timers.next()
+    }
+
+    fn take_batch(&mut self) -> Option<Box<dyn Batch>> {
+        self.driven.log.as_mut()?.take_batch()
+    }
+
+    fn counts(&self) -> PartitionCounts {
+        self.driven.counts
+    }
+
+    fn is_durable(&self) -> bool {
+        self.driven.log.is_some()
     }
 }

@@ -1,32 +1,16 @@
-//! A node: it listens, and serves one replica of every keyspace.
+//! A node: it listens, and serves one replica of every partition of every keyspace.
 
 use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
 
-use rand::SeedableRng;
-use serried_actor::{Group, Random};
 use serried_model::NodeId;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
 
-use crate::connection::{Connection, Ended};
-use crate::core::{Endpoint, decode, encode};
-use crate::frame::{BadFrame, Kind};
-use crate::handshake::{Hello, KeyspaceInfo, Place, Welcome};
-use crate::links::LinkOptions;
-use crate::{
-    Catalogue, ConfigurationError, NodeConfiguration, NodeStatistics, peer, process_cpu_time,
-};
-
-/// How long a node that is shut down waits for its connections to be flushed.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long to wait after the operating system refused a connection, for want of descriptors mostly.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// What replicas are told of the round trip where nothing is known; loopback or a local network.
-const NEAR: Duration = Duration::from_millis(1);
+use crate::durable::Disks;
+use crate::pin::pin_to;
+use crate::server::{Server, Thread};
+use crate::{Catalogue, ConfigurationError, NodeConfiguration, NodeStatistics, NodeStatus};
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +35,16 @@ pub enum StartError {
         /// What the operating system said.
         error: io::Error,
     },
+    /// What the node has on its disk can't be used.
+    #[error("can't open partition {partition} of keyspace `{keyspace}`: {reason}")]
+    Storage {
+        /// The keyspace.
+        keyspace: String,
+        /// The partition.
+        partition: u16,
+        /// What is wrong, where, and what to do.
+        reason: String,
+    },
     /// The operating system did not give what the node needs.
     #[error("can't start ({0}): free some of the machine's resources and try again")]
     System(io::Error),
@@ -71,7 +65,7 @@ pub struct NodeFailed {
 pub struct Node;
 
 impl Node {
-    /// Starts a node on the current tokio runtime. It serves when this returns.
+    /// Starts a node on threads of its own. It serves when this returns.
     ///
     /// # Errors
     /// If the configuration is wrong, or its address can't be listened on.
@@ -87,25 +81,81 @@ impl Node {
         configuration: NodeConfiguration,
         catalogue: &Catalogue,
     ) -> Result<NodeHandle, StartError> {
-        let address = &configuration.listen;
-        let listener = TcpListener::bind(address).await.map_err(|error| listen(address, error))?;
-        Node::serve(listener, configuration, catalogue)
+        let catalogue = catalogue.clone();
+        let start = tokio::task::spawn_blocking(move || {
+            let address = &configuration.listen;
+            let listener = TcpListener::bind(address).map_err(|error| listen(address, error))?;
+            Node::serve(listener, configuration, &catalogue, None)
+        });
+        start.await.map_err(|error| StartError::System(io::Error::other(error)))?
     }
 
-    /// The same on a listener.
+    /// The same on a listener. It waits for the node's threads, one for each core.
     pub(crate) fn serve(
         listener: TcpListener,
         configuration: NodeConfiguration,
         catalogue: &Catalogue,
+        disks: Option<Arc<dyn Disks>>,
     ) -> Result<NodeHandle, StartError> {
         let place = configuration.check(catalogue)?;
         let local_addr = listener.local_addr().map_err(StartError::System)?;
-        let server = Arc::new(Server::new(configuration, place, catalogue)?);
-        let (failed, stopped) = watch::channel(None);
-        let endpoint = server.endpoint.clone();
-        tracing::info!(node = %endpoint.id, address = %local_addr, "serving");
-        let task = tokio::spawn(server.serve(listener, failed));
-        Ok(NodeHandle { endpoint, local_addr, stopped, task })
+        listener.set_nonblocking(true).map_err(StartError::System)?;
+        let (server, cores) = Server::new(configuration, place, catalogue, disks)?;
+        let available = thread::available_parallelism().map_or(1, usize::from);
+        let pins = cores.len() > 1 && available >= cores.len();
+        let pins = server.configuration.pin.unwrap_or(pins);
+        let mut handle = NodeHandle { server, local_addr, threads: Vec::new() };
+        let (started, starts) = mpsc::channel();
+        let (count, mut listener) = (cores.len(), Some(listener));
+        for core in cores {
+            let name = format!("serried-node-{}.{}", handle.server.id().member(), core.core());
+            let (catalogue, started) = (catalogue.clone(), started.clone());
+            let listener = if core.core() == 0 { listener.take() } else { None };
+            let body = move || {
+                if pins {
+                    pin_to(core.core());
+                }
+                run(core, listener, &catalogue, &started);
+            };
+            let thread = thread::Builder::new().name(name).spawn(body);
+            handle.threads.push(thread.map_err(StartError::System)?);
+        }
+        drop(started);
+        for _ in 0..count {
+            let panicked = || StartError::System(io::Error::other("a node's thread panicked"));
+            starts.recv().unwrap_or_else(|_| Err(panicked()))?;
+        }
+        let node = handle.server.id();
+        tracing::info!(%node, address = %local_addr, cores = count, "serving");
+        Ok(handle)
+    }
+}
+
+/// What a core's thread does.
+fn run(
+    core: Thread,
+    listener: Option<TcpListener>,
+    catalogue: &Catalogue,
+    started: &mpsc::Sender<Result<(), StartError>>,
+) {
+    let prepare = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let _entered = runtime.enter();
+        let listener = listener.map(tokio::net::TcpListener::from_std).transpose()?;
+        drop(_entered);
+        Ok((runtime, listener))
+    };
+    match prepare() {
+        Ok((runtime, listener)) => {
+            let installed = core.install(catalogue);
+            let serves = installed.is_ok();
+            // The one who starts the node waits for it, or has given up and kills it.
+            let _ = started.send(installed);
+            if serves {
+                runtime.block_on(core.run(listener));
+            }
+        }
+        Err(error) => drop(started.send(Err(StartError::System(error)))),
     }
 }
 
@@ -118,12 +168,30 @@ pub(crate) fn listen(address: &str, error: io::Error) -> StartError {
     }
 }
 
+/// Watches a node, for those who supervise it.
+#[derive(Clone)]
+pub struct NodeObserver(Arc<Server>);
+
+impl NodeObserver {
+    /// Whether the node serves.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub fn health(&self) -> Result<(), String> {
+        self.0.health()
+    }
+
+    /// The node's figures, in Prometheus' text format.
+    pub fn metrics(&self) -> String {
+        self.0.metrics()
+    }
+}
+
 /// A running node. Dropped, the node stops at once.
 pub struct NodeHandle {
-    pub(crate) endpoint: Arc<Endpoint>,
+    server: Arc<Server>,
     local_addr: SocketAddr,
-    stopped: watch::Receiver<Option<NodeFailed>>,
-    task: JoinHandle<()>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl NodeHandle {
@@ -134,7 +202,17 @@ impl NodeHandle {
 
     /// What it has counted so far.
     pub fn statistics(&self) -> NodeStatistics {
-        statistics(&self.endpoint)
+        self.server.status().statistics
+    }
+
+    /// How it is doing.
+    pub fn status(&self) -> NodeStatus {
+        self.server.status()
+    }
+
+    /// What others may ask of it while it runs.
+    pub fn observer(&self) -> NodeObserver {
+        NodeObserver(self.server.clone())
     }
 
     /// Waits until the node no longer serves.
@@ -142,228 +220,38 @@ impl NodeHandle {
     /// # Errors
     /// If it stopped because an invariant was broken.
     pub async fn stopped(&self) -> Result<(), NodeFailed> {
-        let mut stopped = self.stopped.clone();
-        // The sender goes with the node's task, whether or not it has said anything.
-        let failed = stopped.wait_for(Option::is_some).await.ok().and_then(|failed| *failed);
-        failed.map_or(Ok(()), Err)
+        let mut state = self.server.watch();
+        // The sender lives as long as the server.
+        let ended = state.wait_for(|state| state.running == 0 || state.failed.is_some()).await;
+        ended.ok().and_then(|state| state.failed).map_or(Ok(()), Err)
     }
 
-    /// Stops the node: it accepts nothing more, writes what waits, and closes its connections.
+    /// Stops the node: it accepts nothing more, flushes its logs, writes what waits, and closes its
+    /// connections.
     pub async fn shutdown(mut self) {
-        self.endpoint.close();
-        if tokio::time::timeout(FLUSH_TIMEOUT, &mut self.task).await.is_err() {
-            self.task.abort();
-            // It ends at its next await, with its sockets closed.
-            let _ = (&mut self.task).await;
+        self.server.close();
+        let mut state = self.server.watch();
+        let _ = state.wait_for(|state| state.running == 0 || state.failed.is_some()).await;
+        self.join();
+    }
+
+    /// The same, for those who have a thread to wait on.
+    pub(crate) fn stop(mut self) {
+        self.server.close();
+        self.join();
+    }
+
+    fn join(&mut self) {
+        for thread in self.threads.drain(..) {
+            // What its machines panicked with has been told.
+            let _ = thread.join();
         }
     }
 }
 
 impl Drop for NodeHandle {
     fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// What a node's endpoint has counted.
-pub(crate) fn statistics(endpoint: &Endpoint) -> NodeStatistics {
-    let process_cpu = process_cpu_time();
-    let core = endpoint.lock();
-    NodeStatistics {
-        node: endpoint.id,
-        counters: core.links.counters,
-        connections: core.links.connections() as u64,
-        process_cpu,
-        process_id: std::process::id(),
-    }
-}
-
-/// What the tasks of a node share.
-pub(crate) struct Server {
-    pub(crate) endpoint: Arc<Endpoint>,
-    pub(crate) configuration: NodeConfiguration,
-    pub(crate) place: Option<Place>,
-    welcome: Welcome,
-}
-
-impl Server {
-    fn new(
-        configuration: NodeConfiguration,
-        place: Option<Place>,
-        catalogue: &Catalogue,
-    ) -> Result<Server, StartError> {
-        let id = NodeId(configuration.node as u64);
-        let mut random = Random::try_from_rng(&mut rand::rngs::SysRng)
-            .map_err(|error| StartError::System(io::Error::other(error)))?;
-        let seed = Random::from_rng(&mut random);
-        let endpoint = Endpoint::new(id, configuration.transport, 0, seed);
-        let nodes = configuration.peers.len();
-        let group = match place {
-            None => Group::new(nodes, NEAR),
-            Some(Place { geography, site }) => {
-                let replicas = geography.nearest_first(site, nodes);
-                Group::nearest_first(replicas, geography.longest_round_trip(site))
-            }
-        };
-        let mut keyspaces = Vec::new();
-        for (i, keyspace) in configuration.keyspaces.iter().enumerate() {
-            let entry = catalogue.find(&keyspace.protocol).expect("a checked configuration");
-            let machine = (entry.replica)(group.clone(), id, Random::from_rng(&mut random));
-            endpoint.install(i as u16, machine);
-            keyspaces.push(KeyspaceInfo {
-                id: i as u16,
-                name: keyspace.name.clone(),
-                protocol: entry.name.to_string(),
-                guarantee: entry.guarantee.name().to_string(),
-            });
-        }
-        let welcome = Welcome {
-            node: id,
-            cluster: configuration.cluster.clone(),
-            peers: configuration.peers.clone(),
-            site: match place {
-                Some(Place { geography, site }) => Some(geography.sites[site].to_string()),
-                None => configuration.site.clone(),
-            },
-            geography: configuration.geography.clone(),
-            keyspaces,
-            limits: configuration.limits,
-            frame_bytes: configuration.transport.frame_bytes,
-        };
-        Ok(Server { endpoint: Arc::new(endpoint), configuration, place, welcome })
-    }
-
-    /// Serves until the endpoint is closed or one of its machines panics.
-    async fn serve(
-        self: Arc<Self>,
-        listener: TcpListener,
-        failed: watch::Sender<Option<NodeFailed>>,
-    ) {
-        let mut tasks = JoinSet::new();
-        let time = self.clone();
-        tasks.spawn(async move {
-            tokio::select! {
-                () = time.endpoint.keep_time() => {}
-                () = time.endpoint.closed() => {}
-            }
-        });
-        for number in 0..self.configuration.peers.len() {
-            if number != self.configuration.node {
-                tasks.spawn(peer::keep(self.clone(), number));
-            }
-        }
-        while self.endpoint.is_sound() {
-            tokio::select! {
-                () = self.endpoint.closed() => break,
-                // A task's panic shows at the top of the loop.
-                Some(_) = tasks.join_next() => {}
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, peer)) => {
-                        tasks.spawn(self.clone().meet(stream, peer));
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "can't accept a connection");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                },
-            }
-        }
-        drop(listener);
-        if self.endpoint.is_sound() {
-            while tasks.join_next().await.is_some() {}
-        }
-        if !self.endpoint.is_sound() {
-            let node = self.endpoint.id;
-            tracing::error!(%node, "stopped: an invariant was broken");
-            failed.send_replace(Some(NodeFailed { node }));
-        }
-    }
-
-    /// One connection, from its first byte to its last.
-    async fn meet(self: Arc<Self>, stream: TcpStream, peer: SocketAddr) {
-        match self.converse(stream).await {
-            Ended::Closed => tracing::debug!(%peer, "connection closed"),
-            Ended::Lost(error) => tracing::debug!(%peer, %error, "connection lost"),
-            ended => tracing::warn!(%peer, reason = %ended, "connection closed by this node"),
-        }
-    }
-
-    async fn converse(&self, stream: TcpStream) -> Ended {
-        let endpoint = &self.endpoint;
-        let mut connection = match Connection::new(stream) {
-            Ok(connection) => connection,
-            Err(error) => return Ended::Lost(error),
-        };
-        let handshake = tokio::select! {
-            () = endpoint.closed() => return Ended::Closed,
-            handshake = tokio::time::timeout(
-                endpoint.transport.handshake_timeout(),
-                self.shake_hands(&mut connection),
-            ) => handshake,
-        };
-        let (hello, delay) = match handshake {
-            Ok(Ok(met)) => met,
-            Ok(Err(ended)) => return ended,
-            Err(_) => return Ended::TimedOut,
-        };
-        let link = endpoint.lock().links.open(LinkOptions {
-            node: hello.node,
-            route: false,
-            delay,
-            frame_bytes: hello.frame_bytes,
-            most_waiting_bytes: endpoint.transport.most_waiting_bytes,
-        });
-        connection.run(endpoint, hello.node, link).await
-    }
-
-    /// Who is there, and how far away it is meant to be.
-    async fn shake_hands(&self, connection: &mut Connection) -> Result<(Hello, Duration), Ended> {
-        let hello: Hello = match connection.receive().await? {
-            (kind @ Kind::Hello, payload) => decode(kind, &payload)?,
-            (kind, _) => return Err(BadFrame::Unexpected(kind).into()),
-        };
-        match self.judge(&hello) {
-            Ok(delay) => {
-                connection.send(Kind::Welcome, &encode(&self.welcome)).await?;
-                Ok((hello, delay))
-            }
-            Err(reason) => {
-                connection.send(Kind::Reject, &encode(&reason)).await?;
-                Err(Ended::Rejected(reason))
-            }
-        }
-    }
-
-    fn judge(&self, hello: &Hello) -> Result<Duration, String> {
-        let Welcome { cluster, node, .. } = &self.welcome;
-        if let Some(wanted) = hello.cluster.as_ref().filter(|wanted| *wanted != cluster) {
-            return Err(format!("{node} is of cluster `{cluster}`, not `{wanted}`"));
-        }
-        let least = crate::TransportOptions::LEAST_FRAME_BYTES;
-        if hello.frame_bytes < least {
-            return Err(format!("frames of {least} bytes must be accepted"));
-        }
-        let nodes = self.configuration.peers.len() as u64;
-        if !hello.node.is_coordinator() && (hello.node.0 >= nodes || hello.node == *node) {
-            return Err(format!("{} is not another node of cluster `{cluster}`", hello.node));
-        }
-        let most = self.endpoint.transport.connections;
-        if self.endpoint.lock().links.connections() >= most {
-            return Err(format!("{node} has {most} connections, as many as it may"));
-        }
-        let Some(place) = self.place else { return Ok(Duration::ZERO) };
-        let number = if hello.node.is_coordinator() { 0 } else { hello.node.0 as usize };
-        let other = Place::find(place.geography, hello.site.as_deref(), number)?;
-        Ok(place.delay_to(other))
-    }
-
-    /// How this node introduces itself to another.
-    pub(crate) fn hello(&self) -> Hello {
-        Hello {
-            node: self.endpoint.id,
-            cluster: Some(self.configuration.cluster.clone()),
-            site: self.welcome.site.clone().filter(|_| self.place.is_some()),
-            frame_bytes: self.configuration.transport.frame_bytes,
-        }
+        self.server.kill();
+        self.join();
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::frame::{HEADER_BYTES, Kind, finish_frame};
 
-/// A message of a batch begins with its keyspace (2 bytes) and its length (4 bytes).
-pub(crate) const PREFIX_BYTES: usize = 6;
+/// A message of a batch begins with the receiver's and the sender's shard (2 bytes each) and its length
+/// (4 bytes). Clients have no shard: what they send and receive has their replica's in both places.
+pub(crate) const PREFIX_BYTES: usize = 8;
 /// Where a batch is this long, the next message begins another, so that its receiver can start.
 const BATCH_BYTES: usize = 256 << 10;
 /// A buffer that has grown beyond this is given back once it has been sent.
@@ -16,6 +17,13 @@ pub(crate) struct OutBuffer {
     bytes: Vec<u8>,
     /// Where each frame begins, and its kind.
     frames: Vec<(usize, Kind)>,
+}
+
+/// The shards of a message's receiver and sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Route {
+    pub(crate) to: u16,
+    pub(crate) from: u16,
 }
 
 /// A message that no frame can hold.
@@ -52,7 +60,7 @@ impl OutBuffer {
     /// Payloads stay within `limit` bytes. Returns how many bytes the message has.
     pub(crate) fn push_message(
         &mut self,
-        keyspace: u16,
+        route: Route,
         limit: usize,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Result<usize, TooLong> {
@@ -62,7 +70,8 @@ impl OutBuffer {
         }
         let payload = self.frames.last().map_or(0, |(start, _)| start + HEADER_BYTES);
         let message = self.bytes.len();
-        self.bytes.extend_from_slice(&keyspace.to_le_bytes());
+        self.bytes.extend_from_slice(&route.to.to_le_bytes());
+        self.bytes.extend_from_slice(&route.from.to_le_bytes());
         self.bytes.extend_from_slice(&[0; 4]);
         encode(&mut self.bytes);
         let length = self.bytes.len() - message - PREFIX_BYTES;
@@ -74,7 +83,7 @@ impl OutBuffer {
             }
             return Err(TooLong { bytes: length });
         }
-        self.bytes[message + 2..message + PREFIX_BYTES]
+        self.bytes[message + 4..message + PREFIX_BYTES]
             .copy_from_slice(&(length as u32).to_le_bytes());
         if self.bytes.len() - payload > limit {
             let end = self.bytes.len();
@@ -83,6 +92,18 @@ impl OutBuffer {
             self.bytes.copy_within(message..end, message + HEADER_BYTES);
         }
         Ok(length)
+    }
+
+    /// Adds what `later` holds, which is left empty.
+    pub(crate) fn append(&mut self, later: &mut OutBuffer) {
+        if self.is_empty() {
+            std::mem::swap(self, later);
+            return;
+        }
+        let shift = self.bytes.len();
+        self.bytes.extend_from_slice(&later.bytes);
+        self.frames.extend(later.frames.iter().map(|(start, kind)| (start + shift, *kind)));
+        later.clear();
     }
 
     /// Completes the frames: what can be written to the connection.
@@ -94,13 +115,20 @@ impl OutBuffer {
         &self.bytes
     }
 
+    /// The frames' payloads, for a receiver in the same process.
+    pub(crate) fn payloads(&self) -> impl Iterator<Item = &[u8]> {
+        let ends = self.frames.iter().skip(1).map(|(start, _)| *start).chain([self.bytes.len()]);
+        let starts = self.frames.iter().map(|(start, _)| start + HEADER_BYTES);
+        starts.zip(ends).map(|(start, end)| &self.bytes[start..end])
+    }
+
     fn begin(&mut self, kind: Kind) {
         self.frames.push((self.bytes.len(), kind));
         self.bytes.extend_from_slice(&[0; HEADER_BYTES]);
     }
 }
 
-/// A batch's messages with their keyspaces; `None` after the last, or where the batch is malformed.
+/// A batch's messages and for whom they are; `None` after the last, or where the batch is malformed.
 pub(crate) struct Messages<'a> {
     rest: &'a [u8],
 }
@@ -117,15 +145,15 @@ impl<'a> Messages<'a> {
 }
 
 impl<'a> Iterator for Messages<'a> {
-    type Item = (u16, &'a [u8]);
+    type Item = (Route, &'a [u8]);
 
-    fn next(&mut self) -> Option<(u16, &'a [u8])> {
+    fn next(&mut self) -> Option<(Route, &'a [u8])> {
         let (prefix, rest) = self.rest.split_first_chunk::<PREFIX_BYTES>()?;
-        let keyspace = u16::from_le_bytes([prefix[0], prefix[1]]);
-        let length = u32::from_le_bytes([prefix[2], prefix[3], prefix[4], prefix[5]]) as usize;
-        let (message, rest) = rest.split_at_checked(length)?;
+        let [to0, to1, from0, from1, length @ ..] = *prefix;
+        let (to, from) = (u16::from_le_bytes([to0, to1]), u16::from_le_bytes([from0, from1]));
+        let (message, rest) = rest.split_at_checked(u32::from_le_bytes(length) as usize)?;
         self.rest = rest;
-        Some((keyspace, message))
+        Some((Route { to, from }, message))
     }
 }
 
@@ -133,7 +161,7 @@ impl<'a> Iterator for Messages<'a> {
 mod tests {
     use super::*;
 
-    /// A frame's kind and its messages with their keyspaces.
+    /// A frame's kind and its messages with their receivers' shards.
     type Unpacked = (u8, Vec<(u16, Vec<u8>)>);
 
     fn unpack(bytes: &[u8]) -> Vec<Unpacked> {
@@ -142,7 +170,10 @@ mod tests {
         while !rest.is_empty() {
             let length = u32::from_le_bytes([rest[4], rest[5], rest[6], rest[7]]) as usize;
             let mut messages = Messages::new(&rest[HEADER_BYTES..HEADER_BYTES + length]);
-            let found = messages.by_ref().map(|(keyspace, bytes)| (keyspace, bytes.to_vec()));
+            let found = messages.by_ref().map(|(route, bytes)| {
+                assert_eq!(route.from, route.to + 1);
+                (route.to, bytes.to_vec())
+            });
             frames.push((rest[3], found.collect()));
             assert!(messages.is_exhausted());
             rest = &rest[HEADER_BYTES + length..];
@@ -150,8 +181,13 @@ mod tests {
         frames
     }
 
-    fn push(buffer: &mut OutBuffer, keyspace: u16, bytes: &[u8]) -> Result<usize, TooLong> {
-        buffer.push_message(keyspace, 100, |out| out.extend_from_slice(bytes))
+    /// The messages of all batches.
+    fn unpack_batches(bytes: &[u8]) -> Vec<(u16, Vec<u8>)> {
+        unpack(bytes).into_iter().flat_map(|(_, messages)| messages).collect()
+    }
+
+    fn push(buffer: &mut OutBuffer, to: u16, bytes: &[u8]) -> Result<usize, TooLong> {
+        buffer.push_message(Route { to, from: to + 1 }, 100, |out| out.extend_from_slice(bytes))
     }
 
     #[test]
@@ -187,16 +223,30 @@ mod tests {
     #[test]
     fn a_message_that_no_frame_can_hold_is_refused_and_leaves_nothing_behind() {
         let mut buffer = OutBuffer::default();
-        assert_eq!(push(&mut buffer, 0, &[0; 95]), Err(TooLong { bytes: 95 }));
+        assert_eq!(push(&mut buffer, 0, &[0; 93]), Err(TooLong { bytes: 93 }));
         assert!(buffer.is_empty() && buffer.frames.is_empty());
-        assert_eq!(push(&mut buffer, 0, &[7; 94]), Ok(94));
-        assert_eq!(push(&mut buffer, 0, &[0; 95]), Err(TooLong { bytes: 95 }));
+        assert_eq!(push(&mut buffer, 0, &[7; 92]), Ok(92));
+        assert_eq!(push(&mut buffer, 0, &[0; 93]), Err(TooLong { bytes: 93 }));
         assert_eq!(unpack(buffer.finish()).len(), 1);
     }
 
     #[test]
+    fn what_is_added_later_comes_after_what_was_there() {
+        let (mut buffer, mut later) = (OutBuffer::default(), OutBuffer::default());
+        push(&mut later, 1, b"one").unwrap();
+        buffer.append(&mut later);
+        push(&mut later, 2, b"two").unwrap();
+        later.push_frame(Kind::Ping, &[]);
+        buffer.append(&mut later);
+        assert!(later.is_empty());
+        assert_eq!(buffer.payloads().last(), Some(&b""[..]));
+        let frames = unpack_batches(buffer.finish());
+        assert_eq!(frames, [(1, b"one".to_vec()), (2, b"two".to_vec())]);
+    }
+
+    #[test]
     fn a_batch_that_is_cut_short_is_not_exhausted() {
-        let mut messages = Messages::new(&[0, 0, 5, 0, 0, 0, 1, 2]);
+        let mut messages = Messages::new(&[0, 0, 0, 0, 5, 0, 0, 0, 1, 2]);
         assert_eq!(messages.next(), None);
         assert!(!messages.is_exhausted());
     }

@@ -1,4 +1,4 @@
-//! A node's own connection to another node: opened when a machine first sends to it.
+//! A core's own connection to another node: opened when one of its machines first sends there.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -8,22 +8,25 @@ use serried_model::NodeId;
 
 use crate::connection::Ended;
 use crate::handshake::{Met, Place, dial};
-use crate::links::LinkOptions;
-use crate::node::Server;
+use crate::links::{End, LinkOptions};
 use crate::redial::Redial;
+use crate::server::Server;
 
-/// Keeps a link to node `number`, connected whenever something waits on it. What it answers comes
-/// over the connection that it opens itself.
-pub(crate) async fn keep(server: Arc<Server>, number: usize) {
-    let endpoint = &server.endpoint;
-    let node = NodeId(number as u64);
-    let address = &server.configuration.peers[number];
+/// Keeps a link from core `core` to node `member`, connected whenever something waits on it. It leads to
+/// the core of the same number there, or its like, which passes on what is not for it: replicas of one
+/// partition mostly talk among themselves. What the node answers comes over the connection that it opens
+/// itself.
+pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
+    let endpoint = server.endpoint(core);
+    let node = NodeId::replica(0, member);
+    let address = &server.configuration.peers[member];
     let mut redial = Redial::new();
     let mut connected_before = false;
     loop {
         let link = endpoint.lock().links.open(LinkOptions {
-            node,
+            end: End::Core { member, core: 0 },
             route: true,
+            internal: false,
             delay: Duration::ZERO,
             frame_bytes: endpoint.transport.frame_bytes,
             most_waiting_bytes: endpoint.transport.most_waiting_bytes,
@@ -32,7 +35,7 @@ pub(crate) async fn keep(server: Arc<Server>, number: usize) {
         {
             return;
         }
-        let ended = match open(&server, number).await {
+        let ended = match open(&server, core, member).await {
             Ok((met, delay)) => {
                 redial = Redial::new();
                 {
@@ -60,23 +63,24 @@ pub(crate) async fn keep(server: Arc<Server>, number: usize) {
     }
 }
 
-async fn open(server: &Server, number: usize) -> Result<(Met, Duration), Ended> {
-    let timeout = server.endpoint.transport.handshake_timeout();
-    let address = &server.configuration.peers[number];
-    let hello = server.hello();
+async fn open(server: &Server, core: usize, member: usize) -> Result<(Met, Duration), Ended> {
+    let endpoint = server.endpoint(core);
+    let timeout = endpoint.transport.handshake_timeout();
+    let address = &server.configuration.peers[member];
+    let hello = server.hello(core);
     let met = tokio::select! {
-        () = server.endpoint.closed() => return Err(Ended::Closed),
+        () = endpoint.closed() => return Err(Ended::Closed),
         met = tokio::time::timeout(timeout, dial(address, &hello, false)) => met,
     };
     let met = met.unwrap_or(Err(Ended::TimedOut))?;
-    if met.welcome.node != NodeId(number as u64) {
+    if met.welcome.node != NodeId::replica(0, member) {
         let found = met.welcome.node;
         return Err(Ended::Rejected(format!("{found} answers there: correct `peers`")));
     }
     let delay = match server.place {
         None => Duration::ZERO,
         Some(place) => {
-            let other = Place::find(place.geography, met.welcome.site.as_deref(), number);
+            let other = Place::find(place.geography, met.welcome.site.as_deref(), member);
             place.delay_to(other.map_err(Ended::Rejected)?)
         }
     };

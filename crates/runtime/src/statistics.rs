@@ -24,6 +24,10 @@ pub struct Statistics {
     pub reads: u64,
     /// Records that machines made durable.
     pub appends: u64,
+    /// Times that logs were flushed.
+    pub log_flushes: u64,
+    /// Bytes written to logs.
+    pub log_bytes: u64,
     /// Connections that were opened again after they had been lost.
     pub reconnects: u64,
     /// Protocol messages that were dropped: no connection, or too much waiting on it.
@@ -31,6 +35,23 @@ pub struct Statistics {
 }
 
 impl Statistics {
+    /// What two endpoints have counted together.
+    pub fn plus(&self, other: &Statistics) -> Statistics {
+        Statistics {
+            messages_sent: self.messages_sent + other.messages_sent,
+            messages_received: self.messages_received + other.messages_received,
+            bytes_sent: self.bytes_sent + other.bytes_sent,
+            bytes_received: self.bytes_received + other.bytes_received,
+            flushes: self.flushes + other.flushes,
+            reads: self.reads + other.reads,
+            appends: self.appends + other.appends,
+            log_flushes: self.log_flushes + other.log_flushes,
+            log_bytes: self.log_bytes + other.log_bytes,
+            reconnects: self.reconnects + other.reconnects,
+            messages_dropped: self.messages_dropped + other.messages_dropped,
+        }
+    }
+
     /// What was counted since `earlier`.
     pub fn since(&self, earlier: &Statistics) -> Statistics {
         Statistics {
@@ -41,6 +62,8 @@ impl Statistics {
             flushes: self.flushes - earlier.flushes,
             reads: self.reads - earlier.reads,
             appends: self.appends - earlier.appends,
+            log_flushes: self.log_flushes - earlier.log_flushes,
+            log_bytes: self.log_bytes - earlier.log_bytes,
             reconnects: self.reconnects - earlier.reconnects,
             messages_dropped: self.messages_dropped - earlier.messages_dropped,
         }

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use serried_model::{Geography, Key, Value};
 use serried_runtime::{
-    Client, ConnectOptions, KeyspaceConfiguration, LocalCluster, Node, NodeConfiguration,
-    StartError,
+    Client, ConnectOptions, KeyspaceConfiguration, LocalCluster, LocalOptions, Node,
+    NodeConfiguration, StartError,
 };
 
 use crate::toy::POISON;
@@ -193,7 +193,7 @@ async fn a_closed_client_flushes_what_waits() {
 #[test]
 fn a_cluster_has_an_odd_number_of_nodes() {
     for n in [0, 2] {
-        let error = LocalCluster::start(n, &[], None).err().unwrap().to_string();
+        let error = LocalCluster::start(n, &[], LocalOptions::default()).err().unwrap().to_string();
         assert_eq!(error, format!("a cluster of {n} nodes: choose an odd number"));
     }
 }

@@ -1,6 +1,8 @@
 //! Finding a cluster, and not taking another one for it.
 
-use serried_runtime::{Client, ConnectError, ConnectOptions, KeyspaceConfiguration, LocalCluster};
+use serried_runtime::{
+    Client, ConnectError, ConnectOptions, KeyspaceConfiguration, LocalCluster, LocalOptions,
+};
 
 use crate::{catalogue, connect, connect_to, free_address, start};
 
@@ -54,7 +56,7 @@ async fn where_nobody_listens_the_error_names_what_was_tried() {
 async fn nodes_of_two_clusters_are_not_mixed() {
     let (one, another) = (start(1, None), {
         let keyspaces = [KeyspaceConfiguration::new("other", "toy")];
-        LocalCluster::start_with(1, &keyspaces, None, catalogue()).unwrap()
+        LocalCluster::start_with(1, &keyspaces, LocalOptions::default(), catalogue()).unwrap()
     });
     let addresses = [one.addresses(), another.addresses()].concat();
     let error = connect_to(addresses).await.err().unwrap();

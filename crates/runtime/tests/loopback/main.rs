@@ -3,12 +3,16 @@
 mod bad_frames;
 mod cluster;
 mod connecting;
+mod disk;
+mod durability;
+mod partitions;
 mod toy;
 
 use std::sync::Arc;
 
 use serried_runtime::{
     Catalogue, Client, ConnectError, ConnectOptions, KeyspaceConfiguration, LocalCluster,
+    LocalOptions,
 };
 
 fn catalogue() -> Catalogue {
@@ -20,7 +24,17 @@ fn keyspaces() -> [KeyspaceConfiguration; 2] {
 }
 
 fn start(n: usize, geography: Option<&str>) -> LocalCluster {
-    LocalCluster::start_with(n, &keyspaces(), geography, catalogue()).unwrap()
+    let geography = geography.map(str::to_string);
+    let options = LocalOptions { geography, ..LocalOptions::default() };
+    LocalCluster::start_with(n, &keyspaces(), options, catalogue()).unwrap()
+}
+
+/// Three nodes with so many cores each, and a keyspace of so many partitions after one of a single one.
+fn start_partitioned(partitions: u16, cores: usize) -> LocalCluster {
+    let [first, second] = keyspaces();
+    let keyspaces = [first, second.with_partitions(partitions)];
+    let options = LocalOptions { cores: Some(cores), ..LocalOptions::default() };
+    LocalCluster::start_with(3, &keyspaces, options, catalogue()).unwrap()
 }
 
 async fn connect_to(addresses: Vec<String>) -> Result<Arc<Client>, ConnectError> {

@@ -1,6 +1,6 @@
-//! A protocol just large enough to use everything that the runtime offers: the nearest replica takes
-//! writes, passes them on to all, itself included, and answers once a majority has them. Whatever is
-//! lost is sent again. It isolates nothing.
+//! A protocol just large enough to use everything that the runtime offers: a replica takes writes,
+//! passes them on to all replicas of the partitions that they are for, itself perhaps included, and
+//! answers once a majority of each has them on disk. Whatever is lost is sent again. It isolates nothing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -62,11 +62,14 @@ struct Open {
 impl Coordinator {
     fn send(&self, txn: u64, cx: &mut Context<'_, Self>) {
         let Some(open) = self.open.get(&txn) else { return };
-        let to = self.group.choice(0, open.attempt);
         for key in &open.reads {
+            let to = self.group.choice(self.group.partition_of(key), open.attempt);
             cx.send(to, Message::Read { txn, key: key.clone() });
         }
         if let Some(writes) = &open.commit {
+            // Any replica will do; those of other partitions than the writes' have to pass on all of it.
+            let partition = (txn % u64::from(self.group.partitions())) as u16;
+            let to = self.group.choice(partition, open.attempt);
             let (version, writes) = (open.version, writes.clone());
             cx.send(to, Message::Commit { txn, version, writes });
         }
@@ -139,14 +142,25 @@ impl Coordinate for Coordinator {
 pub(crate) struct Replica {
     group: Group,
     data: HashMap<Key, (Version, Option<Value>)>,
-    /// Commits by client and transaction, with the replicas that have stored them.
-    waiting: BTreeMap<(NodeId, u64), NodeSet>,
+    /// Commits by client and transaction, with the replicas of each partition that have stored them.
+    waiting: BTreeMap<(NodeId, u64), BTreeMap<u16, NodeSet>>,
+}
+
+impl Replica {
+    fn store(&mut self, version: Version, writes: Vec<Write>) {
+        for Write { key, value } in writes {
+            let entry = self.data.entry(key).or_insert((Version::INITIAL, None));
+            if version > entry.0 {
+                *entry = (version, value);
+            }
+        }
+    }
 }
 
 impl Actor for Replica {
     type Message = Message;
     type Timer = ();
-    type Record = u8;
+    type Record = (Version, Vec<Write>);
     type Output = ();
 
     fn on_message(&mut self, sender: NodeId, message: Message, cx: &mut Context<'_, Self>) {
@@ -158,24 +172,29 @@ impl Actor for Replica {
                 cx.send(sender, Message::ReadReply { txn, key, version, value });
             }
             Message::Commit { txn, version, writes } => {
-                self.waiting.entry((sender, txn)).or_default();
-                let store = Message::Store { from: sender, txn, version, writes };
-                cx.broadcast(0, self.group.all(), store);
+                let mut parts: BTreeMap<u16, Vec<Write>> = BTreeMap::new();
+                for write in writes {
+                    parts.entry(self.group.partition_of(&write.key)).or_default().push(write);
+                }
+                if parts.is_empty() {
+                    return cx.send(sender, Message::Committed { txn });
+                }
+                let missing = parts.keys().map(|partition| (*partition, NodeSet::EMPTY)).collect();
+                self.waiting.entry((sender, txn)).or_insert(missing);
+                for (partition, writes) in parts {
+                    let store = Message::Store { from: sender, txn, version, writes };
+                    cx.broadcast(partition, self.group.all(), store);
+                }
             }
             Message::Store { from, txn, version, writes } => {
-                for Write { key, value } in writes {
-                    let entry = self.data.entry(key).or_insert((Version::INITIAL, None));
-                    if version > entry.0 {
-                        *entry = (version, value);
-                    }
-                }
-                cx.append(0);
+                cx.append((version, writes.clone()));
+                self.store(version, writes);
                 cx.send(sender, Message::Stored { from, txn });
             }
             Message::Stored { from, txn } => {
-                let Some(stored) = self.waiting.get_mut(&(from, txn)) else { return };
-                stored.insert(sender);
-                if stored.len() >= self.group.majority() {
+                let Some(parts) = self.waiting.get_mut(&(from, txn)) else { return };
+                parts.entry(sender.partition()).or_default().insert(sender);
+                if parts.values().all(|stored| stored.len() >= self.group.majority()) {
                     self.waiting.remove(&(from, txn));
                     cx.send(from, Message::Committed { txn });
                 }
@@ -190,5 +209,7 @@ impl Actor for Replica {
 impl Recover for Replica {
     fn rejoin(&mut self, _: &mut Context<'_, Self>) {}
 
-    fn replay(&mut self, _: u8, _: &mut dyn Store) {}
+    fn replay(&mut self, (version, writes): (Version, Vec<Write>), _: &mut dyn Store) {
+        self.store(version, writes);
+    }
 }

@@ -1,0 +1,68 @@
+//! A node's operations endpoint: metrics and health over HTTP.
+
+use std::convert::Infallible;
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serried_runtime::NodeObserver;
+use tokio::net::TcpListener;
+
+/// What Prometheus expects.
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+const TEXT_TYPE: &str = "text/plain; charset=utf-8";
+/// How long to wait after the operating system refused a connection.
+const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Answers `GET /metrics` and `GET /healthz` for as long as it is polled.
+pub(crate) async fn serve(listener: TcpListener, node: NodeObserver) -> Infallible {
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "can't accept a connection for metrics");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let node = node.clone();
+        let respond = move |request: Request<_>| {
+            let response = answer(&request, &node);
+            async move { Ok::<_, Infallible>(response) }
+        };
+        // It gives up on those that do not send a request within 30 s.
+        let mut server = hyper::server::conn::http1::Builder::new();
+        let connection = server
+            .timer(TokioTimer::new())
+            .serve_connection(TokioIo::new(stream), service_fn(respond));
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a request for metrics failed");
+            }
+        });
+    }
+}
+
+fn answer<B>(request: &Request<B>, node: &NodeObserver) -> Response<Full<Bytes>> {
+    let (status, kind, body) = match (request.method(), request.uri().path()) {
+        (&Method::GET, "/metrics") => (StatusCode::OK, METRICS_TYPE, node.metrics()),
+        (&Method::GET, "/healthz") => match node.health() {
+            Ok(()) => (StatusCode::OK, TEXT_TYPE, "ok\n".to_string()),
+            Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, TEXT_TYPE, format!("{reason}\n")),
+        },
+        (_, "/metrics" | "/healthz") => {
+            (StatusCode::METHOD_NOT_ALLOWED, TEXT_TYPE, "GET is what there is\n".to_string())
+        }
+        _ => (StatusCode::NOT_FOUND, TEXT_TYPE, "there are /metrics and /healthz\n".to_string()),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+    }
+    response
+}

@@ -1,0 +1,128 @@
+//! `serried status`: how a cluster's nodes are doing.
+
+use clap::Args;
+use serde_json::{Value, json};
+use serried::{Database, NodeReply};
+
+use crate::Ended;
+
+/// Show how each node of a cluster is doing.
+///
+/// It asks every node, and waits a second for the answers. The exit code is 0 if all nodes serve, 1
+/// otherwise.
+#[derive(Args)]
+#[command(after_help = "\
+Columns:
+  up          how long the node has been running
+  durable     when its records count as durable: sync, buffered or memory
+  lag, held   flushes of its logs that are under way or due; bytes of messages that wait for them
+  log bytes   written to its logs since it started
+  RTT         how long the question and its answer took
+
+Examples:
+  serried status serried://127.0.0.1:7400
+  serried status serried://127.0.0.1:7400 --json")]
+pub(crate) struct Status {
+    /// The cluster's address: serried://host:port,host:port
+    address: String,
+    /// Print a line of JSON for each node
+    #[arg(long)]
+    json: bool,
+}
+
+impl Status {
+    pub(crate) fn run(self) -> anyhow::Result<Ended> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let database = Database::connect(&self.address).await?;
+            let client = database.client().clone();
+            let replies = client.node_replies().await;
+            if !self.json {
+                println!("cluster {}, {} nodes", client.cluster(), replies.len());
+                for keyspace in database.keyspaces() {
+                    println!(
+                        "keyspace {}: {}, {}, {} partitions",
+                        keyspace.name, keyspace.protocol, keyspace.guarantee, keyspace.partitions
+                    );
+                }
+                println!(
+                    "{:<5} {:<9} {:>9} {:<8} {:>5} {:>10} {:>4} {:>9} {:>11} {:>12} {:>8}  state",
+                    "node",
+                    "version",
+                    "up",
+                    "durable",
+                    "cores",
+                    "partitions",
+                    "lag",
+                    "held",
+                    "log bytes",
+                    "connections",
+                    "RTT us",
+                );
+            }
+            let mut serve = true;
+            for (node, reply) in replies.iter().enumerate() {
+                let state = state(reply.as_ref());
+                serve &= state == "serves";
+                match self.json {
+                    true => println!("{}", as_json(node, reply.as_ref(), &state)),
+                    false => println!("{}", as_text(node, reply.as_ref(), &state)),
+                }
+            }
+            database.close().await;
+            Ok(if serve { Ended::Well } else { Ended::Degraded })
+        })
+    }
+}
+
+fn state(reply: Option<&NodeReply>) -> String {
+    match reply.map(|reply| &reply.status.obstacle) {
+        None => "does not answer".to_string(),
+        Some(Some(obstacle)) => format!("read-only: {obstacle}"),
+        Some(None) => "serves".to_string(),
+    }
+}
+
+fn as_text(node: usize, reply: Option<&NodeReply>, state: &str) -> String {
+    let Some(NodeReply { status, round_trip }) = reply else {
+        return format!("n{node:<4} {:>101}{state}", "");
+    };
+    format!(
+        "n{node:<4} {:<9} {:>8}s {:<8} {:>5} {:>10} {:>4} {:>9} {:>11} {:>12} {:>8}  {state}",
+        status.version,
+        status.uptime.as_secs(),
+        status.durability.name(),
+        status.cores,
+        status.partitions,
+        status.flush_lag,
+        status.held_bytes,
+        status.statistics.counters.log_bytes,
+        status.statistics.connections,
+        round_trip.as_micros(),
+    )
+}
+
+fn as_json(node: usize, reply: Option<&NodeReply>, state: &str) -> Value {
+    let Some(NodeReply { status, round_trip }) = reply else {
+        return json!({ "node": node, "reachable": false, "state": state });
+    };
+    json!({
+        "node": node,
+        "reachable": true,
+        "state": state,
+        "version": status.version,
+        "incarnation": format!("{:016x}", status.incarnation),
+        "uptime_s": status.uptime.as_secs_f64(),
+        "durability": status.durability,
+        "cores": status.cores,
+        "partitions": status.partitions,
+        "read_only": status.obstacle,
+        "flush_lag": status.flush_lag,
+        "held_bytes": status.held_bytes,
+        "waiting_bytes": status.waiting_bytes,
+        "round_trip_us": round_trip.as_micros() as u64,
+        "connections": status.statistics.connections,
+        "cpu_s": status.statistics.process_cpu.as_secs_f64(),
+        "counters": status.statistics.counters,
+    })
+}

@@ -1,0 +1,87 @@
+//! What a node needs of a disk.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use serried_actor::Store;
+
+/// When a record counts as durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// When the disk has it: it outlives the machine's power. A reply waits for that.
+    Sync,
+    /// When the operating system has it: it outlives the node's process, not the machine.
+    Buffered,
+    /// At once: nothing outlives the node.
+    #[default]
+    Memory,
+}
+
+impl Durability {
+    /// All of them, the most durable first.
+    pub const ALL: [Durability; 3] = [Durability::Sync, Durability::Buffered, Durability::Memory];
+
+    /// Its name in configurations and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::Sync => "sync",
+            Durability::Buffered => "buffered",
+            Durability::Memory => "memory",
+        }
+    }
+}
+
+/// Where a node keeps its partitions.
+pub trait Disks: Send + Sync + 'static {
+    /// Opens what a partition has, which is empty if it never was.
+    ///
+    /// # Errors
+    /// If it can't be read or is damaged, with the file, the offset and what to do.
+    fn open(&self, keyspace: &str, partition: u16) -> Result<Opened, String>;
+}
+
+/// A partition's log and store.
+pub struct Opened {
+    /// Its log, to be replayed before it is appended to.
+    pub log: Box<dyn Log>,
+    /// Its store.
+    pub store: Box<dyn Store>,
+}
+
+/// Takes a record with its position, or says what is wrong with it.
+pub type Replay<'a> = dyn FnMut(u64, &[u8]) -> Result<(), String> + 'a;
+
+/// A partition's log. It is used by one thread, which never waits for it; what is to be written leaves
+/// it as a [`Batch`].
+pub trait Log: Send {
+    /// Shows the records from where the log was trimmed, in order, with the position of each; the
+    /// position of the next record to be appended.
+    ///
+    /// # Errors
+    /// If the log is damaged, with the file, the offset and what to do, or what `each` returns.
+    fn replay(&mut self, each: &mut Replay<'_>) -> Result<u64, String>;
+
+    /// Appends a record, in memory; `encode` adds it to the end of what it is given.
+    fn append(&mut self, encode: &mut dyn FnMut(&mut Vec<u8>));
+
+    /// Has the records before `position` given up with the next batch, once that and everything that was
+    /// put into the store by now is durable.
+    fn trim(&mut self, position: u64);
+
+    /// What was appended and is to be trimmed since the last time, if anything.
+    fn take_batch(&mut self) -> Option<Box<dyn Batch>>;
+}
+
+/// Records of one log that are to be written. Batches of a log are written in the order in which they
+/// were taken.
+pub trait Batch: Send {
+    /// Writes them, and has the disk take them if `sync`.
+    ///
+    /// # Errors
+    /// What the operating system said. The batch can then be written again, as if it had not been.
+    fn write(&mut self, sync: bool) -> io::Result<()>;
+
+    /// How many bytes there are.
+    fn bytes(&self) -> usize;
+}

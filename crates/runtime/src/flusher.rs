@@ -1,0 +1,229 @@
+//! Group commit: what a core's partitions append in one wake-up becomes durable together.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use crate::core::Endpoint;
+use crate::durable::Batch;
+
+/// How long to wait before what could not be written is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often the flusher lets everything else that is ready run first, so that what that appends is
+/// flushed with the rest.
+const PATIENCE: u8 = 1;
+
+/// What a core notes about its logs. Flushes are numbered from 1; what is appended now is durable with
+/// the flush `next`.
+pub(crate) struct Flushing {
+    next: u64,
+    dirty: bool,
+    flusher: Option<Waker>,
+    /// Why nothing can be written, while that is so.
+    pub(crate) obstacle: Option<String>,
+    pub(crate) latency: Latency,
+}
+
+/// How long flushes took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Latency {
+    /// How many took up to each of [`Latency::BOUNDS_US`], and longer.
+    pub(crate) counts: [u64; Latency::BOUNDS_US.len() + 1],
+    pub(crate) total: Duration,
+}
+
+impl Latency {
+    /// In microseconds.
+    pub(crate) const BOUNDS_US: [u64; 12] =
+        [50, 100, 250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 1_000_000];
+
+    fn record(&mut self, took: Duration) {
+        let bounds = Self::BOUNDS_US;
+        let bucket = bounds.partition_point(|bound_us| u128::from(*bound_us) < took.as_micros());
+        self.counts[bucket] += 1;
+        self.total += took;
+    }
+
+    /// Both together.
+    pub(crate) fn plus(mut self, other: &Latency) -> Latency {
+        for (count, more) in self.counts.iter_mut().zip(other.counts) {
+            *count += more;
+        }
+        self.total += other.total;
+        self
+    }
+}
+
+impl Flushing {
+    pub(crate) fn new() -> Flushing {
+        Flushing {
+            next: 1,
+            dirty: false,
+            flusher: None,
+            obstacle: None,
+            latency: Latency::default(),
+        }
+    }
+
+    /// Something was appended: the flush that makes it durable.
+    pub(crate) fn request(&mut self) -> u64 {
+        self.dirty = true;
+        if let Some(flusher) = self.flusher.take() {
+            flusher.wake();
+        }
+        self.next
+    }
+
+    /// How many flushes are under way or wanted.
+    pub(crate) fn lag(&self, flushed: u64) -> u64 {
+        self.next - 1 - flushed + u64::from(self.dirty)
+    }
+
+    /// The number of the flush that begins now.
+    pub(crate) fn begin(&mut self) -> u64 {
+        self.dirty = false;
+        self.next += 1;
+        self.next - 1
+    }
+
+    fn poll_requested(
+        &mut self,
+        closed: bool,
+        patience: &mut u8,
+        cx: &mut Context<'_>,
+    ) -> Poll<bool> {
+        if !self.dirty {
+            self.flusher = Some(cx.waker().clone());
+            *patience = 0;
+            return if closed { Poll::Ready(false) } else { Poll::Pending };
+        }
+        if *patience < PATIENCE {
+            *patience += 1;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        *patience = 0;
+        Poll::Ready(true)
+    }
+}
+
+/// Flushes a core's logs whenever something was appended, until the endpoint is closed and everything
+/// is durable.
+pub(crate) async fn flush(endpoint: Arc<Endpoint>, sync: bool) {
+    let mut patience = 0;
+    loop {
+        let requested = poll_fn(|cx| {
+            let closed = endpoint.is_closed();
+            endpoint.lock().flushing.poll_requested(closed, &mut patience, cx)
+        });
+        let requested = tokio::select! {
+            biased;
+            requested = requested => requested,
+            // What is left is flushed once more.
+            () = endpoint.closed(), if !endpoint.is_closed() => continue,
+        };
+        if !requested {
+            return;
+        }
+        let (number, mut batches) = endpoint.lock().begin_flush();
+        let bytes: usize = batches.iter().map(|batch| batch.bytes()).sum();
+        let began = Instant::now();
+        loop {
+            let written;
+            (batches, written) = write(batches, sync).await;
+            let Err(error) = written else { break };
+            obstructed(&endpoint, &error);
+            tokio::select! {
+                () = tokio::time::sleep(RETRY) => {}
+                // Those who wait for it do not hear that it is durable.
+                () = endpoint.closed() => return,
+            }
+        }
+        let mut core = endpoint.lock();
+        core.links.counters.log_flushes += 1;
+        core.links.counters.log_bytes += bytes as u64;
+        core.flushing.latency.record(began.elapsed());
+        if core.flushing.obstacle.take().is_some() {
+            tracing::info!(node = %endpoint.id, "the log can be written again");
+        }
+        core.links.release(number);
+    }
+}
+
+/// Writes the batches, away from the core's thread if that takes the disk's time; what is left of them.
+async fn write(
+    mut batches: Vec<Box<dyn Batch>>,
+    sync: bool,
+) -> (Vec<Box<dyn Batch>>, io::Result<()>) {
+    let mut work = move || {
+        let mut written = 0;
+        let result = batches.iter_mut().try_for_each(|batch| {
+            batch.write(sync)?;
+            written += 1;
+            Ok(())
+        });
+        (batches.split_off(written), result)
+    };
+    if !sync {
+        return work();
+    }
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(ended) => match ended.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The node is being killed; this is never polled again.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+fn obstructed(endpoint: &Endpoint, error: &io::Error) {
+    let reason = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            format!("the disk is full ({error}): make room, and the node goes on by itself")
+        }
+        _ => format!("the log can't be written ({error}): see to the disk; the node tries again"),
+    };
+    let mut core = endpoint.lock();
+    if core.flushing.obstacle.as_ref() != Some(&reason) {
+        tracing::error!(node = %endpoint.id, reason, "read-only");
+        core.flushing.obstacle = Some(reason);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_appended_during_a_flush_waits_for_the_next() {
+        let mut flushing = Flushing::new();
+        assert_eq!((flushing.lag(0), flushing.request(), flushing.request()), (0, 1, 1));
+        assert_eq!((flushing.lag(0), flushing.begin(), flushing.lag(0)), (1, 1, 1));
+        assert_eq!((flushing.request(), flushing.lag(0), flushing.lag(1)), (2, 2, 1));
+    }
+
+    #[test]
+    fn a_flush_waits_until_what_is_ready_has_run_and_the_last_one_is_not_forgotten() {
+        let mut flushing = Flushing::new();
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut patience = 0;
+        assert!(flushing.poll_requested(false, &mut patience, &mut cx).is_pending());
+        flushing.request();
+        assert!(flushing.poll_requested(true, &mut patience, &mut cx).is_pending());
+        assert_eq!(flushing.poll_requested(true, &mut patience, &mut cx), Poll::Ready(true));
+        flushing.begin();
+        assert_eq!(flushing.poll_requested(true, &mut patience, &mut cx), Poll::Ready(false));
+    }
+
+    #[test]
+    fn latencies_are_counted_by_their_bounds() {
+        let mut latency = Latency::default();
+        for us in [50, 51, 2_000_000] {
+            latency.record(Duration::from_micros(us));
+        }
+        assert_eq!((latency.counts[0], latency.counts[1], latency.counts[12]), (1, 1, 1));
+    }
+}

@@ -1,0 +1,554 @@
+//! What the cores of a node share, and what each of their threads does.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rand::{Rng, SeedableRng};
+use serried_actor::{Group, Random};
+use serried_model::NodeId;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::connection::{Connection, Ended};
+use crate::core::{Endpoint, decode, encode};
+use crate::durable::{Disks, Durability};
+use crate::flusher::Latency;
+use crate::frame::{BadFrame, FrameReader, Kind};
+use crate::handshake::{Hello, KeyspaceInfo, Place, Welcome};
+use crate::links::{End, LinkOptions};
+use crate::machine::Role;
+use crate::metrics::Exposed;
+use crate::out_buffer::OutBuffer;
+use crate::shards::Shards;
+use crate::{
+    Catalogue, NodeConfiguration, NodeFailed, NodeStatistics, NodeStatus, StartError, flusher,
+    internal, peer, process_cpu_time,
+};
+
+/// How long a node that is shut down waits for its connections to be flushed.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long to wait after the operating system refused a connection, for want of descriptors mostly.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// What replicas are told of the round trip where nothing is known; loopback or a local network.
+const NEAR: Duration = Duration::from_millis(1);
+
+/// What the threads of a node share.
+pub(crate) struct Server {
+    pub(crate) configuration: NodeConfiguration,
+    pub(crate) place: Option<Place>,
+    pub(crate) shards: Shards,
+    welcome: Welcome,
+    group: Group,
+    cores: Vec<Seat>,
+    /// Connections that others have opened.
+    connections: AtomicUsize,
+    disks: Option<Arc<dyn Disks>>,
+    /// Drawn when it was made.
+    incarnation: u64,
+    started: Instant,
+    state: watch::Sender<State>,
+}
+
+/// How a node is.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct State {
+    /// Threads that have not ended.
+    pub(crate) running: usize,
+    /// They are to end at once.
+    pub(crate) killed: bool,
+    pub(crate) failed: Option<NodeFailed>,
+}
+
+/// A core, as the others reach it.
+struct Seat {
+    endpoint: Arc<Endpoint>,
+    inbox: mpsc::Sender<OutBuffer>,
+    arrivals: mpsc::UnboundedSender<Arrival>,
+}
+
+/// A connection that has been accepted for another core.
+struct Arrival {
+    stream: std::net::TcpStream,
+    reader: FrameReader,
+    met: Met,
+}
+
+/// Who is at the other end of a connection.
+struct Met {
+    node: NodeId,
+    delay: Duration,
+    frame_bytes: usize,
+}
+
+/// What a core's thread starts with.
+pub(crate) struct Thread {
+    server: Arc<Server>,
+    core: usize,
+    inbox: mpsc::Receiver<OutBuffer>,
+    arrivals: mpsc::UnboundedReceiver<Arrival>,
+}
+
+impl Server {
+    /// A node that is yet to be started, and its threads.
+    pub(crate) fn new(
+        configuration: NodeConfiguration,
+        place: Option<Place>,
+        catalogue: &Catalogue,
+        disks: Option<Arc<dyn Disks>>,
+    ) -> Result<(Arc<Server>, Vec<Thread>), StartError> {
+        let id = NodeId::replica(0, configuration.node);
+        let mut random = Random::try_from_rng(&mut rand::rngs::SysRng)
+            .map_err(|error| StartError::System(io::Error::other(error)))?;
+        let nodes = configuration.peers.len();
+        let group = match place {
+            None => Group::new(nodes, NEAR),
+            Some(Place { geography, site }) => {
+                let replicas = geography.nearest_first(site, nodes);
+                Group::nearest_first(replicas, geography.longest_round_trip(site))
+            }
+        };
+        let shards =
+            Shards::new(configuration.keyspaces.iter().map(|keyspace| keyspace.partitions));
+        let count = configuration.core_count();
+        let (mut cores, mut receivers) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let seed = Random::from_rng(&mut random);
+            let endpoint = Endpoint::new(id, configuration.transport, 0, seed);
+            {
+                let mut core = endpoint.lock();
+                core.shards = shards.clone();
+                core.links.set_cores(configuration.node, count);
+            }
+            let (inbox, inbox_receiver) = mpsc::channel(internal::INBOX_BUFFERS);
+            let (arrivals, arrivals_receiver) = mpsc::unbounded_channel();
+            cores.push(Seat { endpoint: Arc::new(endpoint), inbox, arrivals });
+            receivers.push((inbox_receiver, arrivals_receiver));
+        }
+        let info = |(i, keyspace): (usize, &crate::KeyspaceConfiguration)| {
+            let entry = catalogue.find(&keyspace.protocol).expect("a checked configuration");
+            KeyspaceInfo {
+                id: i as u16,
+                name: keyspace.name.clone(),
+                protocol: entry.name.to_string(),
+                guarantee: entry.guarantee.name().to_string(),
+                partitions: keyspace.partitions,
+                settings: keyspace.settings,
+            }
+        };
+        let welcome = Welcome {
+            node: id,
+            cluster: configuration.cluster.clone(),
+            peers: configuration.peers.clone(),
+            cores: count as u16,
+            site: match place {
+                Some(Place { geography, site }) => Some(geography.sites[site].to_string()),
+                None => configuration.site.clone(),
+            },
+            geography: configuration.geography.clone(),
+            keyspaces: configuration.keyspaces.iter().enumerate().map(info).collect(),
+            limits: configuration.limits,
+            frame_bytes: configuration.transport.frame_bytes,
+        };
+        let server = Arc::new(Server {
+            configuration,
+            place,
+            shards,
+            welcome,
+            group,
+            cores,
+            connections: AtomicUsize::new(0),
+            disks,
+            incarnation: random.next_u64(),
+            started: Instant::now(),
+            state: watch::Sender::new(State { running: count, ..State::default() }),
+        });
+        for seat in &server.cores {
+            let server = Arc::downgrade(&server);
+            let census = move || server.upgrade().map(|server| server.status());
+            seat.endpoint.set_census(Box::new(census));
+        }
+        let threads = receivers.into_iter().enumerate().map(|(core, (inbox, arrivals))| Thread {
+            server: server.clone(),
+            core,
+            inbox,
+            arrivals,
+        });
+        let threads = threads.collect();
+        Ok((server, threads))
+    }
+
+    /// Who it is.
+    pub(crate) fn id(&self) -> NodeId {
+        self.welcome.node
+    }
+
+    /// What one of its cores has.
+    pub(crate) fn endpoint(&self, core: usize) -> &Arc<Endpoint> {
+        &self.cores[core].endpoint
+    }
+
+    /// How it is, and how it will be.
+    pub(crate) fn watch(&self) -> watch::Receiver<State> {
+        self.state.subscribe()
+    }
+
+    /// Has every connection flushed and closed, and its threads end.
+    pub(crate) fn close(&self) {
+        self.cores.iter().for_each(|seat| seat.endpoint.close());
+    }
+
+    /// Has its threads end at once.
+    pub(crate) fn kill(&self) {
+        self.state.send_modify(|state| state.killed = true);
+    }
+
+    /// How it is doing.
+    pub(crate) fn status(&self) -> NodeStatus {
+        let mut status = NodeStatus {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            incarnation: self.incarnation,
+            uptime: self.started.elapsed(),
+            durability: self.configuration.durability,
+            cores: self.welcome.cores,
+            partitions: self.shards.len() as u16,
+            obstacle: None,
+            flush_lag: 0,
+            held_bytes: 0,
+            waiting_bytes: 0,
+            statistics: NodeStatistics {
+                node: self.id(),
+                counters: crate::Statistics::default(),
+                connections: 0,
+                process_cpu: process_cpu_time(),
+                process_id: std::process::id(),
+            },
+        };
+        for seat in self.cores.iter().filter(|seat| seat.endpoint.is_sound()) {
+            let core = seat.endpoint.lock();
+            let statistics = &mut status.statistics;
+            statistics.counters = statistics.counters.plus(&core.links.counters);
+            statistics.connections += core.links.connections() as u64;
+            let (held, waiting) = core.links.waiting_bytes();
+            status.held_bytes += held as u64;
+            status.waiting_bytes += waiting as u64;
+            status.flush_lag = status.flush_lag.max(core.flushing.lag(core.links.flushed()));
+            status.obstacle = status.obstacle.or_else(|| core.flushing.obstacle.clone());
+        }
+        status
+    }
+
+    /// Whether it serves; why not.
+    pub(crate) fn health(&self) -> Result<(), String> {
+        let state = *self.state.borrow();
+        if let Some(failed) = state.failed {
+            return Err(failed.to_string());
+        }
+        if state.running < self.cores.len() || self.endpoint(0).is_closed() {
+            return Err(format!("{} is stopping", self.id()));
+        }
+        self.status().obstacle.map_or(Ok(()), Err)
+    }
+
+    /// Its figures, in Prometheus' text format.
+    pub(crate) fn metrics(&self) -> String {
+        let status = self.status();
+        let mut latency = Latency::default();
+        let mut partitions = Vec::new();
+        for (i, seat) in self.cores.iter().enumerate() {
+            if !seat.endpoint.is_sound() {
+                continue;
+            }
+            let core = seat.endpoint.lock();
+            latency = latency.plus(&core.flushing.latency);
+            for shard in self.shards.of_core(i, self.cores.len()) {
+                let Some((keyspace, partition)) = self.shards.find(shard) else { continue };
+                let name = &*self.configuration.keyspaces[usize::from(keyspace)].name;
+                partitions.extend(core.counts(shard).map(|counts| (name, partition, counts)));
+            }
+        }
+        partitions.sort_by_key(|(name, partition, _)| (*name, *partition));
+        Exposed { status: &status, latency, partitions }.text()
+    }
+
+    /// How a core of this node introduces itself to another node.
+    pub(crate) fn hello(&self, core: usize) -> Hello {
+        Hello {
+            node: self.id(),
+            core: core as u16,
+            cluster: Some(self.configuration.cluster.clone()),
+            site: self.welcome.site.clone().filter(|_| self.place.is_some()),
+            frame_bytes: self.configuration.transport.frame_bytes,
+        }
+    }
+
+    fn fail(&self) {
+        let node = self.id();
+        self.state.send_modify(|state| {
+            state.failed = Some(NodeFailed { node });
+            state.killed = true;
+        });
+    }
+
+    /// Who is there, and how far away it is meant to be.
+    async fn shake_hands(&self, connection: &mut Connection) -> Result<(Hello, Duration), Ended> {
+        let hello: Hello = match connection.receive().await? {
+            (kind @ Kind::Hello, payload) => decode(kind, &payload)?,
+            (kind, _) => return Err(BadFrame::Unexpected(kind).into()),
+        };
+        match self.judge(&hello) {
+            Ok(delay) => {
+                connection.send(Kind::Welcome, &encode(&self.welcome)).await?;
+                Ok((hello, delay))
+            }
+            Err(reason) => {
+                connection.send(Kind::Reject, &encode(&reason)).await?;
+                Err(Ended::Rejected(reason))
+            }
+        }
+    }
+
+    fn judge(&self, hello: &Hello) -> Result<Duration, String> {
+        let Welcome { cluster, node, .. } = &self.welcome;
+        if let Some(wanted) = hello.cluster.as_ref().filter(|wanted| *wanted != cluster) {
+            return Err(format!("{node} is of cluster `{cluster}`, not `{wanted}`"));
+        }
+        let least = crate::TransportOptions::LEAST_FRAME_BYTES;
+        if hello.frame_bytes < least {
+            return Err(format!("frames of {least} bytes must be accepted"));
+        }
+        let nodes = self.configuration.peers.len() as u64;
+        if !hello.node.is_coordinator() && (hello.node.0 >= nodes || hello.node == *node) {
+            return Err(format!("{} is not another node of cluster `{cluster}`", hello.node));
+        }
+        let most = self.configuration.transport.connections;
+        if self.connections.load(Ordering::Relaxed) > most {
+            return Err(format!("{node} has {most} connections, as many as it may"));
+        }
+        let Some(place) = self.place else { return Ok(Duration::ZERO) };
+        let number = if hello.node.is_coordinator() { 0 } else { hello.node.member() };
+        let other = Place::find(place.geography, hello.site.as_deref(), number)?;
+        Ok(place.delay_to(other))
+    }
+}
+
+/// Counts a connection for as long as it lasts.
+struct Counted(Arc<Server>);
+
+impl Counted {
+    fn new(server: Arc<Server>) -> Counted {
+        server.connections.fetch_add(1, Ordering::Relaxed);
+        Counted(server)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Notes the end of a thread.
+struct Running(Arc<Server>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if std::thread::panicking() || !self.0.cores.iter().all(|seat| seat.endpoint.is_sound()) {
+            self.0.fail();
+        }
+        self.0.state.send_modify(|state| state.running -= 1);
+    }
+}
+
+impl Thread {
+    /// Which core this is for.
+    pub(crate) fn core(&self) -> usize {
+        self.core
+    }
+
+    /// Installs the replicas of the partitions that this core serves, as they were when the node last
+    /// stopped if it has a disk.
+    pub(crate) fn install(&self, catalogue: &Catalogue) -> Result<(), StartError> {
+        let Server { configuration, shards, group, cores, .. } = &*self.server;
+        let endpoint = self.server.endpoint(self.core);
+        for shard in shards.of_core(self.core, cores.len()) {
+            let (number, partition) = shards.find(shard).expect("it is one of them");
+            let keyspace = &configuration.keyspaces[usize::from(number)];
+            let entry = catalogue.find(&keyspace.protocol).expect("a checked configuration");
+            let role = Role {
+                id: NodeId::replica(partition, configuration.node),
+                first_shard: shards.first(number),
+                random: Random::from_rng(&mut endpoint.lock().random),
+            };
+            let group = group.clone().with_partitions(keyspace.partitions);
+            let disks = self.server.disks.as_ref();
+            let disk = disks.map(|disks| disks.open(&keyspace.name, partition)).transpose();
+            let machine =
+                disk.and_then(|disk| (entry.replica)(group, &keyspace.settings, role, disk));
+            let machine = machine.map_err(|reason| {
+                let keyspace = keyspace.name.clone();
+                StartError::Storage { keyspace, partition, reason }
+            })?;
+            endpoint.install(shard, machine);
+        }
+        Ok(())
+    }
+
+    /// Serves until the node is closed or killed, or one of its machines panics; `listener` is for the
+    /// core that accepts connections.
+    pub(crate) async fn run(self, listener: Option<TcpListener>) {
+        let _running = Running(self.server.clone());
+        let mut state = self.server.watch();
+        tokio::select! {
+            _ = state.wait_for(|state| state.killed) => {}
+            () = self.serve(listener) => {}
+        }
+    }
+
+    async fn serve(self, mut listener: Option<TcpListener>) {
+        let Thread { server, core, inbox, mut arrivals } = self;
+        let endpoint = server.endpoint(core).clone();
+        let mut tasks = JoinSet::new();
+        let time = endpoint.clone();
+        tasks.spawn(until_closed(endpoint.clone(), async move { time.keep_time().await }));
+        for member in 0..server.configuration.peers.len() {
+            if member != server.configuration.node {
+                tasks.spawn(peer::keep(server.clone(), core, member));
+            }
+        }
+        if endpoint.lock().is_durable() {
+            let sync = server.configuration.durability == Durability::Sync;
+            tasks.spawn(flusher::flush(endpoint.clone(), sync));
+        }
+        if server.shards.len() > 1 {
+            for (other, seat) in server.cores.iter().enumerate() {
+                tasks.spawn(internal::carry(endpoint.clone(), other, seat.inbox.clone()));
+            }
+            let take_in = internal::take_in(endpoint.clone(), inbox);
+            tasks.spawn(until_closed(endpoint.clone(), take_in));
+        }
+        while endpoint.is_sound() {
+            tokio::select! {
+                () = endpoint.closed() => break,
+                // A task's panic shows at the top of the loop.
+                Some(_) = tasks.join_next() => {}
+                Some(arrival) = arrivals.recv() => {
+                    tasks.spawn(arrive(server.clone(), core, arrival));
+                }
+                accepted = accept(&listener) => match accepted {
+                    Ok((stream, peer)) => {
+                        tasks.spawn(meet(server.clone(), core, stream, peer));
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "can't accept a connection");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+            }
+        }
+        drop(listener.take());
+        if endpoint.is_sound() {
+            let ended = async { while tasks.join_next().await.is_some() {} };
+            // Those that do not end in time are ended with the set.
+            let _ = tokio::time::timeout(FLUSH_TIMEOUT, ended).await;
+        }
+        if !endpoint.is_sound() {
+            tracing::error!(node = %server.id(), core, "stopped: an invariant was broken");
+        }
+    }
+}
+
+/// A connection, on the core that has a listener.
+async fn accept(listener: &Option<TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until_closed(endpoint: Arc<Endpoint>, work: impl Future<Output = ()>) {
+    tokio::select! {
+        () = work => {}
+        () = endpoint.closed() => {}
+    }
+}
+
+/// One connection, from its first byte to its last, or until it is handed to another core.
+async fn meet(server: Arc<Server>, core: usize, stream: TcpStream, peer: SocketAddr) {
+    report(&peer.to_string(), greet(server, core, stream).await);
+}
+
+async fn arrive(server: Arc<Server>, core: usize, arrival: Arrival) {
+    let Arrival { stream, reader, met } = arrival;
+    let node = met.node.to_string();
+    let ended = match TcpStream::from_std(stream).map(|stream| Connection::resume(stream, reader)) {
+        Ok(connection) => converse(server, core, connection, met).await,
+        Err(error) => Ended::Lost(error),
+    };
+    report(&node, ended);
+}
+
+fn report(peer: &str, ended: Ended) {
+    match ended {
+        Ended::Closed => tracing::debug!(peer, "connection closed"),
+        Ended::Lost(error) => tracing::debug!(peer, %error, "connection lost"),
+        Ended::HandedOver => {}
+        ended => tracing::warn!(peer, reason = %ended, "connection closed by this node"),
+    }
+}
+
+async fn greet(server: Arc<Server>, core: usize, stream: TcpStream) -> Ended {
+    let endpoint = server.endpoint(core);
+    let _counted = Counted::new(server.clone());
+    let mut connection = match Connection::new(stream) {
+        Ok(connection) => connection,
+        Err(error) => return Ended::Lost(error),
+    };
+    let handshake = tokio::select! {
+        () = endpoint.closed() => return Ended::Closed,
+        handshake = tokio::time::timeout(
+            endpoint.transport.handshake_timeout(),
+            server.shake_hands(&mut connection),
+        ) => handshake,
+    };
+    let (hello, delay) = match handshake {
+        Ok(Ok(met)) => met,
+        Ok(Err(ended)) => return ended,
+        Err(_) => return Ended::TimedOut,
+    };
+    let wanted = usize::from(hello.core) % server.cores.len();
+    let met = Met { node: hello.node, delay, frame_bytes: hello.frame_bytes };
+    if wanted == core {
+        return converse(server.clone(), core, connection, met).await;
+    }
+    match connection.into_parts() {
+        Ok((stream, reader)) => {
+            // A core that has ended takes nothing more.
+            let _ = server.cores[wanted].arrivals.send(Arrival { stream, reader, met });
+            Ended::HandedOver
+        }
+        Err(error) => Ended::Lost(error),
+    }
+}
+
+async fn converse(server: Arc<Server>, core: usize, connection: Connection, met: Met) -> Ended {
+    let endpoint = server.endpoint(core);
+    let _counted = Counted::new(server.clone());
+    let Met { node, delay, frame_bytes } = met;
+    let end = match node.is_coordinator() {
+        true => End::Client(node),
+        false => End::Core { member: node.member(), core: 0 },
+    };
+    let link = endpoint.lock().links.open(LinkOptions {
+        end,
+        route: false,
+        internal: false,
+        delay,
+        frame_bytes,
+        most_waiting_bytes: endpoint.transport.most_waiting_bytes,
+    });
+    connection.run(endpoint, node, link).await
+}

@@ -1,0 +1,119 @@
+//! Logs: what waits for them, and what outlives a node.
+
+use std::sync::Arc;
+
+use serried_model::Value;
+use serried_runtime::{Disks, Durability, LocalCluster, LocalOptions};
+
+use crate::disk::Disk;
+use crate::{catalogue, connect, keyspaces};
+
+fn start(n: usize, durability: Durability) -> (LocalCluster, Vec<Arc<Disk>>) {
+    let disks: Vec<Arc<Disk>> = (0..n).map(|_| Arc::default()).collect();
+    let options = LocalOptions {
+        durability,
+        disks: disks.iter().map(|disk| disk.clone() as Arc<dyn Disks>).collect(),
+        ..LocalOptions::default()
+    };
+    (LocalCluster::start_with(n, &keyspaces(), options, catalogue()).unwrap(), disks)
+}
+
+#[tokio::test]
+async fn a_reply_waits_until_its_record_is_durable_and_nothing_else_waits() {
+    let (cluster, disks) = start(3, Durability::Sync);
+    let client = connect(&cluster).await;
+    let keyspace = client.keyspace("first").unwrap();
+    disks.iter().for_each(|disk| disk.hold());
+    let writer = keyspace.clone();
+    let put = tokio::spawn(async move { writer.put("key", "value").await });
+    while !disks.iter().all(|disk| disk.waiting() > 0) {
+        tokio::task::yield_now().await;
+    }
+    // A reply that had not waited would have come before these.
+    for _ in 0..3 {
+        assert!(client.node_statistics().await.iter().all(Option::is_some));
+    }
+    let other = client.keyspace("second").unwrap();
+    assert_eq!(other.get("key").await.unwrap(), None, "a partition without records is not held up");
+    assert!(!put.is_finished());
+    disks.iter().for_each(|disk| disk.release());
+    put.await.unwrap().unwrap();
+    let statistics = cluster.statistics();
+    assert!(statistics.iter().all(|node| node.counters.log_flushes > 0));
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_outlives_the_nodes() {
+    for durability in [Durability::Sync, Durability::Buffered] {
+        let (mut cluster, _disks) = start(3, durability);
+        let keyspace = connect(&cluster).await.keyspace("first").unwrap();
+        for round in 0..5u32 {
+            for key in 0..20u32 {
+                keyspace.put(key.to_string(), round.to_string()).await.unwrap();
+            }
+            (0..3).for_each(|node| cluster.kill_node(node));
+            (0..3).for_each(|node| cluster.start_node(node).unwrap());
+            // The toy asks one replica: the first that acknowledged a write need not be it.
+            let mut seen = 0;
+            for key in 0..20u32 {
+                let value = keyspace.get(key.to_string()).await.unwrap();
+                seen += u32::from(value == Some(Value::from(round.to_string())));
+            }
+            assert!(seen > 0, "round {round}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_shut_down_flushes_what_was_appended() {
+    let (mut cluster, disks) = start(1, Durability::Sync);
+    let keyspace = connect(&cluster).await.keyspace("first").unwrap();
+    disks[0].hold();
+    let writer = keyspace.clone();
+    let put = tokio::spawn(async move { writer.put("key", "value").await });
+    while disks[0].waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let disk = disks[0].clone();
+    let stopping = tokio::task::spawn_blocking(move || {
+        disk.release();
+        cluster.stop_node(0);
+        cluster
+    });
+    let mut cluster = stopping.await.unwrap();
+    cluster.start_node(0).unwrap();
+    put.await.unwrap().unwrap();
+    assert_eq!(keyspace.get("key").await.unwrap(), Some(Value::from("value")));
+}
+
+#[tokio::test]
+async fn a_node_whose_disk_is_full_says_so_and_goes_on_when_there_is_room() {
+    let (cluster, disks) = start(1, Durability::Sync);
+    let client = connect(&cluster).await;
+    let keyspace = client.keyspace("first").unwrap();
+    keyspace.put("key", "before").await.unwrap();
+    disks[0].set_full(true);
+    let writer = keyspace.clone();
+    let put = tokio::spawn(async move { writer.put("key", "after").await });
+    while disks[0].refused() == 0 || cluster.health(0).is_ok() {
+        tokio::task::yield_now().await;
+    }
+    let status = client.node_statuses().await.remove(0).unwrap();
+    assert!(status.obstacle.unwrap().starts_with("the disk is full"));
+    assert!(cluster.health(0).unwrap_err().starts_with("the disk is full"));
+    assert!(!put.is_finished());
+    disks[0].set_full(false);
+    put.await.unwrap().unwrap();
+    assert_eq!(cluster.health(0), Ok(()), "it takes no restart");
+    assert_eq!(keyspace.get("key").await.unwrap(), Some(Value::from("after")));
+}
+
+#[test]
+fn a_damaged_log_is_named_and_the_node_does_not_start() {
+    let (mut cluster, disks) = start(1, Durability::Buffered);
+    cluster.stop_node(0);
+    disks[0].damage();
+    let error = cluster.start_node(0).unwrap_err().to_string();
+    assert!(error.starts_with("can't open partition 0 of keyspace `"), "{error}");
+    assert!(error.ends_with("log.0 is damaged at byte 7: restore it"), "{error}");
+}
