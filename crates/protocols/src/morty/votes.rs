@@ -54,6 +54,11 @@ impl Votes {
         };
     }
 
+    /// Whether `replica` would commit what others know can't be.
+    pub(super) fn is_behind(&self, replica: NodeId) -> bool {
+        self.commit.contains(replica) && !self.last.is_empty()
+    }
+
     /// How many have voted, if only provisionally.
     pub(super) fn count(&self) -> usize {
         self.settled().len() + self.provisional.len()

@@ -41,6 +41,8 @@ pub(super) const REWINDS_AT_ONCE: u32 = 16;
 const REWIND_AT_LEAST: Duration = Duration::from_millis(1);
 /// How often an execution is prepared again that was voted down only tentatively.
 const TENTATIVE_RETRIES: u32 = 3;
+/// A replica that lacks something that was committed is not asked to read for so long.
+const AVOIDED_FOR: Duration = Duration::from_secs(1);
 /// How many transactions whose session has gone are kept on trial for an abort.
 const ORPHANS_AT_MOST: usize = 1 << 16;
 
@@ -55,6 +57,8 @@ pub struct Coordinator {
     /// Which of the replicas, in the order of their distance, is asked to read. It moves on when one
     /// does not answer, and back when the nearest is heard of.
     preferred: usize,
+    /// Until then the nearest is not asked again, as it lacks something that was committed.
+    avoided_until: Timestamp,
     unacknowledged: BTreeMap<Version, Decided>,
     repeat_set: bool,
     orphans: BTreeSet<Version>,
@@ -165,6 +169,7 @@ impl Coordinator {
             transactions: Map::default(),
             versions: Map::default(),
             preferred: 0,
+            avoided_until: Timestamp::default(),
             unacknowledged: BTreeMap::new(),
             repeat_set: false,
             orphans: BTreeSet::new(),
@@ -174,8 +179,9 @@ impl Coordinator {
     }
 
     /// The nearest replica answers, and is asked again first.
-    fn heard_of(&mut self, replica: NodeId) {
-        if replica.member() == self.group.choice(0, 0).member() {
+    fn heard_of(&mut self, replica: NodeId, now: Timestamp) {
+        let nearest = self.group.choice(0, 0).member();
+        if self.preferred != 0 && replica.member() == nearest && now >= self.avoided_until {
             self.preferred = 0;
         }
     }
@@ -602,10 +608,15 @@ impl Coordinator {
 
     fn abort(&mut self, version: Version, cx: &mut Cx) {
         let transaction = self.transactions.get(&version).expect("a transaction in progress");
-        let conflicts = match &transaction.phase {
-            Phase::Preparing(attempt) | Phase::Finalizing(attempt, _) => attempt.conflicts.to_vec(),
-            _ => Vec::new(),
-        };
+        let mut conflicts = Vec::new();
+        if let Phase::Preparing(attempt) | Phase::Finalizing(attempt, _) = &transaction.phase {
+            conflicts = attempt.conflicts.to_vec();
+            let asked = |partition| self.group.choice(partition, self.preferred);
+            if attempt.participants.iter().any(|p| p.votes.is_behind(asked(p.partition))) {
+                self.preferred = (self.preferred + 1) % self.group.size();
+                self.avoided_until = cx.now() + AVOIDED_FOR;
+            }
+        }
         self.conclude(version, Some(Decision::Abort), Outcome::Aborted { conflicts }, cx);
     }
 
@@ -866,12 +877,12 @@ impl Actor for Coordinator {
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         match message {
             Message::GetReply { version, key, write, value, instead_of } => {
-                self.heard_of(from);
+                self.heard_of(from, cx.now());
                 let new = ReadValue { key, version: write.version, value, stamp: 0 };
                 self.on_get_reply(version, new, write, instead_of, cx);
             }
             Message::PrepareReply { version, eid, vote, conflict } => {
-                self.heard_of(from);
+                self.heard_of(from, cx.now());
                 self.on_prepare_reply(from, version, eid, vote, conflict, cx);
             }
             Message::FinalizeReply { version, eid, view } => {
