@@ -312,6 +312,7 @@ async fn meet(
     }
     let hello = Hello {
         node: endpoint.id,
+        incarnation: 0,
         core: 0,
         cluster: options.cluster.clone(),
         site: options.site.clone(),

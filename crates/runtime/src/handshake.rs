@@ -22,6 +22,9 @@ const PINGS: usize = 4;
 pub(crate) struct Hello {
     /// Who it is: a client, or another replica.
     pub(crate) node: NodeId,
+    /// What tells the processes apart that pass for one node, one after the other or by mistake; 0 for a
+    /// client.
+    pub(crate) incarnation: u64,
     /// Which of the node's cores it wants, round and round if there are fewer.
     pub(crate) core: u16,
     /// The cluster that it means, if it cares.

@@ -1,9 +1,9 @@
 //! The runtime: protocols on tokio, over TCP.
 //!
-//! A [`Node`] serves one replica of every keyspace of its cluster; a [`Client`] is connected to every
-//! node and coordinates the transactions of its process. Both are an *endpoint*: machines (protocol
-//! actors with their types erased), links (connections as far as senders are concerned) and timers,
-//! behind one lock that is never held across a system call.
+//! A [`Node`] serves one replica of every partition of its cluster; a [`Client`] is connected to every
+//! node and coordinates the transactions of its process. A client, and each core of a node, are an
+//! *endpoint*: machines (protocol actors with their types erased), links (connections as far as senders
+//! are concerned) and timers, behind one lock that is never held across a system call.
 //!
 //! The way of a message, which decides what a transaction costs:
 //!

@@ -1,9 +1,10 @@
 //! What the cores of a node share, and what each of their threads does.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rand::{Rng, SeedableRng};
@@ -46,6 +47,7 @@ pub(crate) struct Server {
     cores: Vec<Seat>,
     /// Connections that others have opened.
     connections: AtomicUsize,
+    neighbours: Neighbours,
     disks: Option<Arc<dyn Disks>>,
     /// Drawn when it was made.
     incarnation: u64,
@@ -80,6 +82,7 @@ struct Arrival {
 /// Who is at the other end of a connection.
 struct Met {
     node: NodeId,
+    incarnation: u64,
     delay: Duration,
     frame_bytes: usize,
 }
@@ -161,6 +164,7 @@ impl Server {
             group,
             cores,
             connections: AtomicUsize::new(0),
+            neighbours: Neighbours::default(),
             disks,
             incarnation: random.next_u64(),
             started: Instant::now(),
@@ -278,6 +282,7 @@ impl Server {
     pub(crate) fn hello(&self, core: usize) -> Hello {
         Hello {
             node: self.id(),
+            incarnation: self.incarnation,
             core: core as u16,
             cluster: Some(self.configuration.cluster.clone()),
             site: self.welcome.site.clone().filter(|_| self.place.is_some()),
@@ -324,6 +329,12 @@ impl Server {
         if !hello.node.is_coordinator() && (hello.node.0 >= nodes || hello.node == *node) {
             return Err(format!("{} is not another node of cluster `{cluster}`", hello.node));
         }
+        if !hello.node.is_coordinator() && self.neighbours.is_taken(hello.node, hello.incarnation) {
+            return Err(format!(
+                "another process passes for {} of cluster `{cluster}`: stop one of the two",
+                hello.node
+            ));
+        }
         let most = self.configuration.transport.connections;
         if self.connections.load(Ordering::Relaxed) > most {
             return Err(format!("{node} has {most} connections, as many as it may"));
@@ -332,6 +343,43 @@ impl Server {
         let number = if hello.node.is_coordinator() { 0 } else { hello.node.member() };
         let other = Place::find(place.geography, hello.site.as_deref(), number)?;
         Ok(place.delay_to(other))
+    }
+}
+
+/// Which process passes for each of the other nodes, while it has connections here.
+#[derive(Default)]
+struct Neighbours(Mutex<BTreeMap<NodeId, (u64, usize)>>);
+
+impl Neighbours {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, (u64, usize)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether another process than this one passes for `node`.
+    fn is_taken(&self, node: NodeId, incarnation: u64) -> bool {
+        self.lock().get(&node).is_some_and(|(present, _)| *present != incarnation)
+    }
+}
+
+/// Notes who passes for a node, for as long as a connection lasts.
+struct Present(Arc<Server>, NodeId);
+
+impl Present {
+    fn new(server: Arc<Server>, node: NodeId, incarnation: u64) -> Present {
+        server.neighbours.lock().entry(node).or_insert((incarnation, 0)).1 += 1;
+        Present(server, node)
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        let mut neighbours = self.0.neighbours.lock();
+        if let Some((_, connections)) = neighbours.get_mut(&self.1) {
+            *connections -= 1;
+            if *connections == 0 {
+                neighbours.remove(&self.1);
+            }
+        }
     }
 }
 
@@ -520,7 +568,8 @@ async fn greet(server: Arc<Server>, core: usize, stream: TcpStream) -> Ended {
         Err(_) => return Ended::TimedOut,
     };
     let wanted = usize::from(hello.core) % server.cores.len();
-    let met = Met { node: hello.node, delay, frame_bytes: hello.frame_bytes };
+    let Hello { node, incarnation, frame_bytes, .. } = hello;
+    let met = Met { node, incarnation, delay, frame_bytes };
     if wanted == core {
         return converse(server.clone(), core, connection, met).await;
     }
@@ -537,7 +586,9 @@ async fn greet(server: Arc<Server>, core: usize, stream: TcpStream) -> Ended {
 async fn converse(server: Arc<Server>, core: usize, connection: Connection, met: Met) -> Ended {
     let endpoint = server.endpoint(core);
     let _counted = Counted::new(server.clone());
-    let Met { node, delay, frame_bytes } = met;
+    let Met { node, incarnation, delay, frame_bytes } = met;
+    let present = || Present::new(server.clone(), node, incarnation);
+    let _present = (!node.is_coordinator()).then(present);
     let end = match node.is_coordinator() {
         true => End::Client(node),
         false => End::Core { member: node.member(), core: 0 },

@@ -7,6 +7,8 @@ use tokio::net::TcpStream;
 use crate::{connect, start};
 
 const HELLO: u8 = 1;
+const WELCOME: u8 = 2;
+const REJECT: u8 = 3;
 const BATCH: u8 = 4;
 
 /// A frame as the format's description has it, made by other means than the runtime's own.
@@ -21,7 +23,14 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
 
 fn hello() -> Vec<u8> {
     let none: Option<String> = None;
-    let hello = (NodeId(NodeId::FIRST_COORDINATOR + 1), 0u16, none.clone(), none, 1usize << 20);
+    let hello =
+        (NodeId(NodeId::FIRST_COORDINATOR + 1), 0u64, 0u16, none.clone(), none, 1usize << 20);
+    frame(HELLO, &postcard::to_allocvec(&hello).unwrap())
+}
+
+fn hello_of_node(node: u64, incarnation: u64) -> Vec<u8> {
+    let none: Option<String> = None;
+    let hello = (NodeId(node), incarnation, 0u16, none.clone(), none, 1usize << 20);
     frame(HELLO, &postcard::to_allocvec(&hello).unwrap())
 }
 
@@ -88,10 +97,47 @@ async fn a_bad_frame_ends_its_own_connection_and_no_other() {
 #[tokio::test]
 async fn a_client_that_calls_itself_a_node_is_turned_away() {
     let cluster = start(1, None);
-    let none: Option<String> = None;
-    let hello = (NodeId(5), 0u16, none.clone(), none, 1usize << 20);
-    let hello = frame(HELLO, &postcard::to_allocvec(&hello).unwrap());
-    let answer = answer(&cluster.addresses()[0], &hello).await;
+    let answer = answer(&cluster.addresses()[0], &hello_of_node(5, 1)).await;
     let text = String::from_utf8_lossy(&answer);
     assert!(text.contains("n5 is not another node of cluster `serried`"), "{text}");
+}
+
+#[tokio::test]
+async fn the_second_process_that_passes_for_a_node_is_turned_away() {
+    let mut cluster = start(3, None);
+    cluster.stop_node(1);
+    let address = cluster.addresses()[0].clone();
+    // A node's core 0 answers once it has seen the node's own connections end.
+    let mut first = loop {
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        stream.write_all(&hello_of_node(1, 7)).await.unwrap();
+        let mut header = [0; 12];
+        stream.read_exact(&mut header).await.unwrap();
+        if header[3] == WELCOME {
+            break stream;
+        }
+    };
+    loop {
+        let answer = answer_within_a_frame(&address, &hello_of_node(1, 8)).await;
+        if answer[3] == REJECT {
+            let text = String::from_utf8_lossy(&answer).into_owned();
+            assert!(text.contains("another process passes for n1 of cluster `serried`"), "{text}");
+            break;
+        }
+    }
+    let again = answer_within_a_frame(&address, &hello_of_node(1, 7)).await;
+    assert_eq!(again[3], WELCOME, "one process may have several connections");
+    first.shutdown().await.unwrap();
+}
+
+/// Sends `bytes`; the first frame of the answer.
+async fn answer_within_a_frame(address: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let mut answer = vec![0; 12];
+    stream.read_exact(&mut answer).await.unwrap();
+    let length = u32::from_le_bytes([answer[4], answer[5], answer[6], answer[7]]) as usize;
+    answer.resize(12 + length, 0);
+    stream.read_exact(&mut answer[12..]).await.unwrap();
+    answer
 }

