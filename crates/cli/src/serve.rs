@@ -1,18 +1,19 @@
 //! `serried serve`: a node.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
-use serried_runtime::{Node, NodeConfiguration};
+use serried_runtime::{Durability, Node, NodeConfiguration, NodeDisks};
 use tokio::net::TcpListener;
 
 use crate::{Ended, LogFormat, operations};
 
 /// Run a node of a cluster until it is interrupted.
 ///
-/// Every node has a configuration of its own; they differ in `node` and `listen`. What a node holds is
-/// in memory only: a node that stops loses it.
+/// Every node has a configuration of its own; they differ in `node` and `listen`. A node keeps what it
+/// holds in its data directory, and comes back with it however it was stopped.
 #[derive(Args)]
 #[command(after_help = "\
 A configuration, of which all but node, listen and peers may be left out:
@@ -21,6 +22,7 @@ A configuration, of which all but node, listen and peers may be left out:
   listen = \"127.0.0.1:7400\"
   peers = [\"127.0.0.1:7400\", \"127.0.0.1:7401\", \"127.0.0.1:7402\"]
   cores = 2                           # threads for the partitions; default: what the machine has
+  durability = \"sync\"                # or buffered: survives the process; or memory: nothing does
   pin = true                          # keep each on one processor; default: if there are enough
   geography = \"reg\"                   # emulate one: lan, reg, con, glo
   [[keyspace]]
@@ -32,14 +34,27 @@ A configuration, of which all but node, listen and peers may be left out:
   value_bytes = 1048576
 
 Examples:
-  serried serve --config node-0.toml
+  serried serve --config node-0.toml --data /var/lib/serried
+  serried serve --config node-0.toml --durability memory
   serried serve --config node-0.toml --metrics 127.0.0.1:9400 --log-format json
+
+If a node's disk is lost, start it on an empty one with --rejoin, once. It then takes part in nothing
+that the lost one may have promised something about, until it has copied everything from the others.
 
 It stops on SIGTERM and SIGINT: it accepts nothing more, writes what waits, and exits with 0.")]
 pub(crate) struct Serve {
     /// The node's configuration
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// Where the node keeps its data [default: serried-data/node-<number>]
+    #[arg(long, value_name = "DIRECTORY")]
+    data: Option<PathBuf>,
+    /// When a commit counts as durable, instead of what the configuration says: sync, buffered or memory
+    #[arg(long, value_name = "HOW")]
+    durability: Option<serried_storage::Durability>,
+    /// Take the place of a node of this number whose disk was lost
+    #[arg(long)]
+    rejoin: bool,
     /// Answer GET /metrics, for Prometheus, and GET /healthz at this address
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
@@ -56,7 +71,10 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
-        let configuration = NodeConfiguration::read(&self.config)?;
+        let mut configuration = NodeConfiguration::read(&self.config)?;
+        if let Some(durability) = self.durability {
+            configuration.durability = durability;
+        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let mut terminate =
@@ -70,9 +88,22 @@ impl Serve {
                     Some(listener.with_context(|| format!("can't serve metrics on {address}"))?)
                 }
             };
-            let node = Node::start(configuration).await?;
+            let durability = configuration.durability;
+            let (node, place) = if durability == Durability::Memory {
+                anyhow::ensure!(
+                    !self.rejoin,
+                    "--rejoin is for nodes that keep data; see --durability"
+                );
+                (Node::start(configuration).await?, "in memory only".to_string())
+            } else {
+                let usual = || PathBuf::from(format!("serried-data/node-{number}"));
+                let path = self.data.clone().unwrap_or_else(usual);
+                let place = format!("in {}, {durability}", path.display());
+                let disks = NodeDisks::open(path, &configuration, self.rejoin)?;
+                (Node::start_on(configuration, Arc::new(disks)).await?, place)
+            };
             if !self.quiet {
-                println!("node {number} serves on {}", node.local_addr());
+                println!("node {number} serves on {}, its data {place}", node.local_addr());
                 if let Some(listener) = &operations {
                     println!("metrics at http://{}/metrics", listener.local_addr()?);
                 }

@@ -201,7 +201,9 @@ fn a_configuration_with_a_mistake_is_refused_in_one_line_that_says_where() {
 fn a_port_in_use_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let configuration = format!("node = 0\nlisten = \"{address}\"\npeers = [\"{address}\"]\n");
+    let configuration = format!(
+        "node = 0\nlisten = \"{address}\"\npeers = [\"{address}\"]\ndurability = \"memory\"\n"
+    );
     let file = Temporary::new("taken.toml", &configuration);
     let output = serried(&["serve", "--config", file.path()]);
     assert_eq!(code(&output), 1);
@@ -304,7 +306,8 @@ fn http(address: &str, request: &str) -> String {
 
 #[test]
 fn a_node_exposes_metrics_and_health_logs_json_and_stops_when_told() {
-    let configuration = "node = 0\nlisten = \"127.0.0.1:0\"\npeers = [\"127.0.0.1:1\"]\n";
+    let configuration =
+        "node = 0\nlisten = \"127.0.0.1:0\"\npeers = [\"127.0.0.1:1\"]\ndurability = \"memory\"\n";
     let file = Temporary::new("operations.toml", configuration);
     let mut command = Command::new(env!("CARGO_BIN_EXE_serried"));
     command.args(["serve", "--config", file.path(), "--metrics", "127.0.0.1:0"]);

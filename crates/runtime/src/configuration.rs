@@ -51,7 +51,7 @@ pub struct NodeConfiguration {
     /// Whether each of these threads stays on a processor of its own. Default: if there are several of
     /// them, and as many processors.
     pub pin: Option<bool>,
-    /// When records count as durable. Default: in memory.
+    /// When records count as durable. Default: in memory; of a configuration file: synced to disk.
     pub durability: Durability,
     /// How large keys, values and transactions may be.
     pub limits: Limits,
@@ -102,6 +102,10 @@ fn default_protocol() -> String {
     "morty".to_string()
 }
 
+fn sync() -> Durability {
+    Durability::Sync
+}
+
 fn default_cluster() -> String {
     "serried".to_string()
 }
@@ -144,7 +148,7 @@ struct File {
     keyspaces: Vec<Spanned<KeyspaceConfiguration>>,
     cores: Option<Spanned<usize>>,
     pin: Option<bool>,
-    #[serde(default)]
+    #[serde(default = "sync")]
     durability: Durability,
     #[serde(default)]
     limits: Limits,

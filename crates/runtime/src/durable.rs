@@ -2,35 +2,8 @@
 
 use std::io;
 
-use serde::{Deserialize, Serialize};
 use serried_actor::Store;
-
-/// When a record counts as durable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Durability {
-    /// When the disk has it: it outlives the machine's power. A reply waits for that.
-    Sync,
-    /// When the operating system has it: it outlives the node's process, not the machine.
-    Buffered,
-    /// At once: nothing outlives the node.
-    #[default]
-    Memory,
-}
-
-impl Durability {
-    /// All of them, the most durable first.
-    pub const ALL: [Durability; 3] = [Durability::Sync, Durability::Buffered, Durability::Memory];
-
-    /// Its name in configurations and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Durability::Sync => "sync",
-            Durability::Buffered => "buffered",
-            Durability::Memory => "memory",
-        }
-    }
-}
+pub use serried_storage::Durability;
 
 /// Where a node keeps its partitions.
 pub trait Disks: Send + Sync + 'static {
@@ -47,6 +20,8 @@ pub struct Opened {
     pub log: Box<dyn Log>,
     /// Its store.
     pub store: Box<dyn Store>,
+    /// Whether the node takes the place of one whose disk was lost, and starts for the first time.
+    pub rejoins: bool,
 }
 
 /// Takes a record with its position, or says what is wrong with it.

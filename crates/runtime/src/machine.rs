@@ -78,7 +78,7 @@ pub(crate) struct Role {
 pub(crate) fn coordinator<P: Protocol>(actor: P::Coordinator, role: Role) -> Box<dyn Machine> {
     let driven = Driven::new(actor, role);
     let operate = P::Coordinator::on_operation;
-    Box::new(Erased { driven, tell: deliver, operate })
+    Box::new(Erased { driven, start: Actor::on_start, tell: deliver, operate })
 }
 
 /// A replica as a machine, as it was when it last appended to its log, if it has one.
@@ -88,7 +88,14 @@ pub(crate) fn replica<P: Protocol>(
     disk: Option<Opened>,
 ) -> Result<Box<dyn Machine>, String> {
     let mut driven = Driven::new(actor, role);
-    if let Some(Opened { mut log, store }) = disk {
+    let mut start: fn(&mut P::Replica, &mut Context<'_, P::Replica>) = Actor::on_start;
+    if let Some(Opened { mut log, store, rejoins }) = disk {
+        if rejoins {
+            start = |replica, cx| {
+                replica.rejoin(cx);
+                replica.on_start(cx);
+            };
+        }
         driven.store = store;
         let Driven { actor, store, .. } = &mut driven;
         driven.log_position = log.replay(&mut |position, record| {
@@ -101,6 +108,7 @@ pub(crate) fn replica<P: Protocol>(
     }
     Ok(Box::new(Erased::<P::Replica> {
         driven,
+        start,
         tell: trace,
         operate: |_, txn, _, _| unreachable!("{txn:?} asks a replica: only clients have sessions"),
     }))
@@ -241,6 +249,7 @@ impl<A: Actor> Driven<A> {
 /// An actor of either side: they differ in who hears of its outputs, and who may ask it for something.
 struct Erased<A: Actor> {
     driven: Driven<A>,
+    start: fn(&mut A, &mut Context<'_, A>),
     tell: fn(A::Output, &Outbox<'_>),
     operate: fn(&mut A, TxnId, Operation, &mut Context<'_, A>),
 }
@@ -257,7 +266,8 @@ fn trace<O: std::fmt::Debug>(output: O, _: &Outbox<'_>) {
 
 impl<A: Actor> Machine for Erased<A> {
     fn start(&mut self, moment: Moment, out: &mut Outbox<'_>) {
-        self.driven.step(moment, out, self.tell, |actor, cx| actor.on_start(cx));
+        let start = self.start;
+        self.driven.step(moment, out, self.tell, start);
     }
 
     fn on_message(

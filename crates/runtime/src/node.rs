@@ -73,6 +73,17 @@ impl Node {
         Node::start_with(configuration, &Catalogue::default()).await
     }
 
+    /// The same with its partitions on `disks`, from what they hold.
+    ///
+    /// # Errors
+    /// As [`Node::start`], and if what is on disk is damaged.
+    pub async fn start_on(
+        configuration: NodeConfiguration,
+        disks: Arc<dyn Disks>,
+    ) -> Result<NodeHandle, StartError> {
+        Node::start_somewhere(configuration, &Catalogue::default(), Some(disks)).await
+    }
+
     /// The same with the protocols of `catalogue`.
     ///
     /// # Errors
@@ -81,11 +92,19 @@ impl Node {
         configuration: NodeConfiguration,
         catalogue: &Catalogue,
     ) -> Result<NodeHandle, StartError> {
+        Node::start_somewhere(configuration, catalogue, None).await
+    }
+
+    async fn start_somewhere(
+        configuration: NodeConfiguration,
+        catalogue: &Catalogue,
+        disks: Option<Arc<dyn Disks>>,
+    ) -> Result<NodeHandle, StartError> {
         let catalogue = catalogue.clone();
         let start = tokio::task::spawn_blocking(move || {
             let address = &configuration.listen;
             let listener = TcpListener::bind(address).map_err(|error| listen(address, error))?;
-            Node::serve(listener, configuration, &catalogue, None)
+            Node::serve(listener, configuration, &catalogue, disks)
         });
         start.await.map_err(|error| StartError::System(io::Error::other(error)))?
     }

@@ -64,7 +64,7 @@ impl Disks for Disk {
     fn open(&self, keyspace: &str, partition: u16) -> Result<Opened, String> {
         let (state, place) = (self.state.clone(), (keyspace.to_string(), partition));
         let log = Box::new(MemoryLog { state, place, appended: Vec::new() });
-        Ok(Opened { log, store: Box::new(MemoryStore::default()) })
+        Ok(Opened { log, store: Box::new(MemoryStore::default()), rejoins: false })
     }
 }
 
