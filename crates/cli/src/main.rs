@@ -5,10 +5,12 @@ mod bench;
 mod check;
 mod cluster;
 mod cost;
+mod costs;
 mod demo;
 mod judge;
 mod load;
 mod progress;
+mod reproduce;
 mod serve;
 mod shell;
 mod sim;
@@ -49,6 +51,8 @@ enum Command {
     Bench(bench::Bench),
     /// Measure a workload in simulated time, in any geography
     Sim(sim::Sim),
+    /// Run a paper's experiment in simulation, and put the paper's numbers beside ours
+    Reproduce(reproduce::Reproduce),
     /// Check a recorded history for serializability
     Check(check::Check),
 }
@@ -77,6 +81,7 @@ fn main() -> ExitCode {
         Command::Shell(shell) => shell.run(),
         Command::Bench(bench) => bench.run(),
         Command::Sim(sim) => sim.run(),
+        Command::Reproduce(reproduce) => reproduce.run(),
         Command::Check(check) => check.run(),
     };
     match ended {

@@ -11,6 +11,7 @@ use serried_sim::{Clocks, Cluster, Configuration, NetworkFaults};
 
 use crate::Ended;
 use crate::arguments::{LoadArguments, WorkloadArguments, geographies};
+use crate::costs::CostArguments;
 use crate::load::Load;
 use crate::progress::Progress;
 use crate::table::{self, Row, Simulation};
@@ -42,6 +43,8 @@ pub(crate) struct Sim {
     /// How many cores a replica has
     #[arg(long, default_value_t = 20)]
     cores: usize,
+    #[command(flatten)]
+    costs: CostArguments,
     /// The most by which a clock is off, in milliseconds
     #[arg(long, default_value_t = 0.5)]
     skew_ms: f64,
@@ -105,6 +108,7 @@ impl Visitor for Run<'_> {
     fn visit<P: Protocol>(self) -> Self::Output {
         let Run { sim, geography, protocol, clients } = self;
         let seed = sim.load.seed;
+        let costs = sim.costs.read()?;
         let configuration = Configuration {
             seed,
             replicas: sim.replicas,
@@ -119,6 +123,8 @@ impl Visitor for Run<'_> {
             },
             clocks: Clocks { skew: Duration::from_secs_f64(sim.skew_ms / 1e3), drift_ppm: 0 },
             replica_cores: sim.cores,
+            costs: costs.replica,
+            client_costs: Some(costs.client),
             ..Configuration::default()
         };
         let mut cluster = Cluster::<P>::new(configuration);

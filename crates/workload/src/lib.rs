@@ -17,6 +17,6 @@ pub use bank::Bank;
 pub use closed_loop::{ClosedLoop, preload};
 pub use counter::Counter;
 pub use list_append::ListAppend;
-pub use measurement::{Measurement, Report, Window};
+pub use measurement::{Measurement, Report, Window, Witness};
 pub use retwis::Retwis;
 pub use workload::{Parameters, Plan, Run, UnknownWorkload, Workload, WorkloadInfo, list, named};
