@@ -8,6 +8,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use serried_model::Geography;
 use serried_session::{Backoff, TransactOptions};
+use serried_workload::tpcc::Scale;
 use serried_workload::{Parameters, Workload};
 
 /// Which workload, and how large.
@@ -33,6 +34,13 @@ pub(crate) struct WorkloadArguments {
     /// not depend on what was read
     #[arg(long)]
     pub(crate) dependent: bool,
+    /// For tpcc: how many warehouses there are, from 1 to 65535; each is some 540000 keys and 90 MB
+    /// [default: 100]
+    #[arg(long)]
+    pub(crate) warehouses: Option<u64>,
+    /// For tpcc: warehouses of some 400 keys, with the same transactions; for a quick check
+    #[arg(long)]
+    pub(crate) small: bool,
 }
 
 impl WorkloadArguments {
@@ -53,6 +61,8 @@ impl WorkloadArguments {
             key_bytes: self.key_bytes,
             value_bytes: self.value_bytes,
             dependent: self.dependent,
+            warehouses: self.warehouses,
+            scale: if self.small { Scale::SMALL } else { Scale::FULL },
         };
         Ok(serried_workload::named(&self.workload, &parameters)?)
     }
@@ -93,7 +103,8 @@ pub(crate) struct LoadArguments {
     /// runs their protocol and clients are added to its name
     #[arg(long, value_name = "FILE")]
     pub(crate) history: Option<PathBuf>,
-    /// Check the history without writing it anywhere
+    /// Check the history without writing it anywhere, and what the workload can check of the database
+    /// it leaves behind
     #[arg(long)]
     pub(crate) check: bool,
     /// Print the results as JSON

@@ -26,6 +26,7 @@ Examples:
   serried bench retwis --theta 0 --processes --json
   serried bench retwis --geo reg --clients 96
   serried bench counter --clients 64 --check
+  serried bench tpcc --warehouses 1 --protocol morty --check
   serried bench bank --connect serried://127.0.0.1:7400 --keyspace accounts";
 
 /// Measure a workload on a real cluster, over TCP.
@@ -130,13 +131,15 @@ impl Bench {
         for task in tasks {
             task.await.context("a client panicked")?;
         }
+        progress.say("looking at what was left behind".to_string());
+        let inspected = load.inspect(&keyspaces[0]).await;
         drop(progress);
         drop(keyspaces);
         for database in databases {
             database.close().await;
         }
         let (before, after, committed) = costs;
-        let (mut row, ended) = load.finish(Some(loaded), self.load.json)?;
+        let (mut row, ended) = load.finish(Some(loaded), inspected, self.load.json)?;
         row.costs = Some(after.since(&before, committed));
         Ok((row, ended))
     }

@@ -45,6 +45,8 @@ impl Demo {
                 key_bytes: 8,
                 value_bytes: 8,
                 dependent: false,
+                warehouses: None,
+                small: false,
             },
             load: LoadArguments {
                 protocol: vec!["morty".to_string(), "mvtso".to_string()],

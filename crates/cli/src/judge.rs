@@ -7,9 +7,10 @@ use std::path::Path;
 use anyhow::Context;
 use serried_history::{History, Options, Verdict, check_serializable_with};
 use serried_model::Version;
-use serried_workload::Workload;
+use serried_workload::{InspectionError, Workload};
 
 use crate::Ended;
+use crate::load::Inspected;
 
 /// Writes a history to a file.
 pub(crate) fn write(history: &History, file: &Path) -> anyhow::Result<()> {
@@ -30,6 +31,16 @@ pub(crate) fn judge(
     }
     let options = Options { initial_before: loaded };
     describe(check_serializable_with(history, &options))
+}
+
+/// The verdict on a database that a workload has inspected, if it did.
+pub(crate) fn inspected(inspected: Inspected) -> Option<(Ended, String, String)> {
+    match inspected {
+        Ok(None) => None,
+        Ok(Some(text)) => Some((Ended::Well, "consistent".into(), text)),
+        Err(InspectionError::Broken(text)) => Some((Ended::Violation, "violation".into(), text)),
+        Err(error) => Some((Ended::Unknown, format!("unknown: {error}"), error.to_string())),
+    }
 }
 
 /// A verdict in one word, and in full.

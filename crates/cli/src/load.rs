@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use serried_actor::Timestamp;
 use serried_history::Recorder;
-use serried_workload::{ClosedLoop, Measurement, Window, Workload};
+use serried_session::Keyspace;
+use serried_workload::{ClosedLoop, InspectionError, Measurement, Window, Workload, inspect};
 
 use crate::arguments::LoadArguments;
 use crate::table::Row;
 use crate::{Ended, judge};
+
+/// What a workload has to say of a database at rest.
+pub(crate) type Inspected = Result<Option<String>, InspectionError>;
 
 /// The clients of one run, and what they leave behind.
 pub(crate) struct Load {
@@ -49,7 +53,7 @@ impl Load {
     }
 
     /// The `i`-th client, at `keyspace`.
-    pub(crate) fn client(&self, i: usize, keyspace: &serried_session::Keyspace) -> ClosedLoop {
+    pub(crate) fn client(&self, i: usize, keyspace: &Keyspace) -> ClosedLoop {
         ClosedLoop {
             keyspace: keyspace.with_options(self.options),
             workload: self.workload.clone(),
@@ -60,18 +64,34 @@ impl Load {
         }
     }
 
-    /// When all clients are done: what the run came to, and the verdict on its history, where
-    /// everything up to `loaded` was there before.
+    /// When all clients are done: what the workload finds out about the database that they leave
+    /// behind, if anything is to be checked.
+    pub(crate) async fn inspect(&self, keyspace: &Keyspace) -> Inspected {
+        match self.recorder {
+            None => Ok(None),
+            Some(_) => {
+                let keyspace = keyspace.with_options(self.options);
+                inspect(&*self.workload, &keyspace, self.measurement.latest()).await
+            }
+        }
+    }
+
+    /// What the run came to, and the verdict on its history, where everything up to `loaded` was there
+    /// before, and on the database.
     pub(crate) fn finish(
         self,
         loaded: Option<serried_model::Version>,
+        inspected: Inspected,
         quiet: bool,
     ) -> anyhow::Result<(Row, Ended)> {
+        let report = self.measurement.report();
+        let figures = self.workload.figures(&report).into_iter().collect();
         let mut row = Row {
             protocol: self.protocol,
             workload: self.workload.name().to_string(),
             clients: self.clients,
-            report: self.measurement.report(),
+            report,
+            figures,
             costs: None,
             simulation: None,
             verdict: None,
@@ -82,11 +102,18 @@ impl Load {
         if let Some(file) = &self.history_file {
             judge::write(&history, file)?;
         }
-        let (ended, word, text) = judge::judge(&history, &*self.workload, loaded);
-        if !quiet {
-            println!("{}, {} clients: {text}", row.protocol, row.clients);
+        let of_history = judge::judge(&history, &*self.workload, loaded);
+        let verdicts = [Some(of_history), judge::inspected(inspected)];
+        let mut ended = Ended::Well;
+        for (run_ended, word, text) in verdicts.into_iter().flatten() {
+            if !quiet {
+                println!("{}, {} clients: {text}", row.protocol, row.clients);
+            }
+            if row.verdict.is_none() || ended.and(run_ended) != ended {
+                row.verdict = Some(word);
+            }
+            ended = ended.and(run_ended);
         }
-        row.verdict = Some(word);
         Ok((row, ended))
     }
 }

@@ -120,7 +120,7 @@ impl Reproduce {
         }
         anyhow::ensure!(effort.measured_s > 0.0, "--seconds must be above 0");
         effort.most_transactions = self.most_transactions.unwrap_or(effort.most_transactions);
-        effort.keys = self.keys;
+        effort.size = self.keys;
         anyhow::ensure!(self.keys != Some(0), "--keys 0: there must be something to work on");
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Engine {

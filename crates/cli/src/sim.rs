@@ -1,5 +1,6 @@
 //! `serried sim`: a workload in simulated time.
 
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -7,12 +8,12 @@ use clap::Args;
 use serried_actor::{Protocol, Timestamp};
 use serried_model::Geography;
 use serried_protocols::Visitor;
-use serried_sim::{Clocks, Cluster, Configuration, NetworkFaults};
+use serried_sim::{Clocks, Cluster, Configuration, Initial, NetworkFaults};
 
 use crate::Ended;
 use crate::arguments::{LoadArguments, WorkloadArguments, geographies};
 use crate::costs::CostArguments;
-use crate::load::Load;
+use crate::load::{Inspected, Load};
 use crate::progress::Progress;
 use crate::table::{self, Row, Simulation};
 
@@ -20,7 +21,11 @@ const EXAMPLES: &str = "\
 Examples:
   serried sim retwis --geo reg --clients 64,256
   serried sim counter --geo glo --protocol morty --clients 64 --seconds 20
+  serried sim tpcc --geo reg --warehouses 10 --clients 100
   serried sim bank --geo con --loss 0.01 --reordering 0.1 --check --seed 7";
+
+/// The longest that the inspection of a database may take, in simulated time.
+const INSPECTION: Duration = Duration::from_secs(100_000);
 
 /// Measure a workload in simulated time, in any geography.
 ///
@@ -109,6 +114,11 @@ impl Visitor for Run<'_> {
         let Run { sim, geography, protocol, clients } = self;
         let seed = sim.load.seed;
         let costs = sim.costs.read()?;
+        let workload = sim.workload.make()?;
+        let initial = {
+            let workload = workload.clone();
+            Initial::new(move |key| workload.initial_value(key))
+        };
         let configuration = Configuration {
             seed,
             replicas: sim.replicas,
@@ -125,10 +135,10 @@ impl Visitor for Run<'_> {
             replica_cores: sim.cores,
             costs: costs.replica,
             client_costs: Some(costs.client),
+            initial: Some(initial),
             ..Configuration::default()
         };
         let mut cluster = Cluster::<P>::new(configuration);
-        let workload = sim.workload.make()?;
         let load = Load::new(&sim.load, protocol, clients, workload, Timestamp(0));
         for client in 0..clients {
             let client_loop = load.client(client, &cluster.keyspace(client));
@@ -152,6 +162,7 @@ impl Visitor for Run<'_> {
         let finished = cluster.run_until_done(limit);
         finished.with_context(|| format!("{protocol} with {clients} clients"))?;
         let took = started.elapsed().as_secs_f64();
+        let (inspected, load) = inspect(&mut cluster, load, &progress)?;
         drop(progress);
         let all_committed = load.measurement.committed_so_far().max(1) as f64;
         let busy: Duration = simulated.replica_busy.iter().sum();
@@ -166,8 +177,27 @@ impl Visitor for Run<'_> {
             replica_cpu: busy.as_secs_f64() / (window.stop.0 as f64 / 1e9) / cores,
         };
         drop(cluster);
-        let (mut row, ended) = load.finish(None, sim.load.json)?;
+        let (mut row, ended) = load.finish(None, inspected, sim.load.json)?;
         row.simulation = Some(simulation);
         Ok((row, ended))
     }
+}
+
+/// Has the first client look at the database that all have left behind.
+fn inspect<P: Protocol>(
+    cluster: &mut Cluster<P>,
+    load: Load,
+    progress: &Progress,
+) -> anyhow::Result<(Inspected, Load)> {
+    progress.say("looking at what was left behind".to_string());
+    let keyspace = cluster.keyspace(0);
+    let (sender, receiver) = mpsc::channel();
+    cluster.spawn(0, async move {
+        let inspected = load.inspect(&keyspace).await;
+        // The receiver outlives the run.
+        let _ = sender.send((inspected, load));
+    });
+    let limit = cluster.now() + INSPECTION;
+    cluster.run_until_done(limit).context("the inspection of the database")?;
+    receiver.recv().context("the inspection of the database ended without a result")
 }

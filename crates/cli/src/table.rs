@@ -1,5 +1,7 @@
 //! Results, for people and for machines.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serried_workload::Report;
 
@@ -12,6 +14,8 @@ Columns, of the measured part of a run:
   p50 ... p99.9     latency from the first attempt to the commit
   CPU us/txn        CPU time of nodes and clients per committed transaction; then each alone
   msgs, flushes     messages sent, and writes to connections, per committed transaction
+  rolled back       tpcc alone, by transaction: given up as the workload has it; no failure
+  new orders        tpcc alone: per second and minute. It is no audited tpmC: clients do not wait
   window, bound     counter alone: the mean serialization window, and one over it
   replica CPU %     simulations alone: how much of the replicas' cores was in use
 
@@ -30,6 +34,9 @@ pub(crate) struct Row {
     pub(crate) clients: usize,
     #[serde(flatten)]
     pub(crate) report: Report,
+    /// Figures by which the workload is usually compared, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) figures: BTreeMap<&'static str, f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) costs: Option<Costs>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,6 +129,38 @@ pub(crate) fn print(rows: &[Row], json: bool) {
         }
         line
     });
+    print_aligned(&header, lines);
+    for row in rows.iter().filter(|row| !row.figures.is_empty()) {
+        print_kinds(row);
+    }
+}
+
+/// Prints what a run came to by kind of transaction, and the figures of its workload.
+fn print_kinds(row: &Row) {
+    println!("\n{}, {} clients, by transaction:", row.protocol, row.clients);
+    let header =
+        ["transaction", "txn/s", "rolled back", "failed", "mean ms", "p50 ms", "p90 ms", "p99 ms"];
+    let milliseconds = |us: u64| format!("{:.2}", us as f64 / 1e3);
+    let lines = row.report.kinds.iter().map(|kind| {
+        vec![
+            kind.kind.to_string(),
+            format!("{:.1}", kind.goodput_per_s),
+            kind.rolled_back.to_string(),
+            kind.failed.to_string(),
+            format!("{:.2}", kind.latency_us_mean / 1e3),
+            milliseconds(kind.latency_us_p50),
+            milliseconds(kind.latency_us_p90),
+            milliseconds(kind.latency_us_p99),
+        ]
+    });
+    print_aligned(&header, lines);
+    for (name, figure) in &row.figures {
+        println!("{name}: {figure:.1}");
+    }
+}
+
+/// Prints lines in columns.
+fn print_aligned(header: &[&str], lines: impl Iterator<Item = Vec<String>>) {
     let lines: Vec<Vec<String>> =
         core::iter::once(header.iter().map(ToString::to_string).collect()).chain(lines).collect();
     let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);

@@ -57,7 +57,7 @@ impl Drop for Temporary {
 fn a_name_that_does_not_exist_is_answered_with_those_that_do() {
     for (arguments, choices) in [
         (&["sim", "retwis", "--protocol", "paxos"][..], &["morty", "mvtso"][..]),
-        (&["bench", "tpcc"], &["retwis", "bank", "list-append", "counter"]),
+        (&["bench", "tpch"], &["retwis", "tpcc", "bank", "list-append", "counter"]),
         (&["sim", "bank", "--geo", "moon"], &["lan", "reg", "con", "glo"]),
     ] {
         let output = serried(arguments);
@@ -66,6 +66,46 @@ fn a_name_that_does_not_exist_is_answered_with_those_that_do() {
             assert!(err(&output).contains(choice), "{}", err(&output));
         }
     }
+}
+
+#[test]
+fn warehouses_that_cannot_be_are_refused_with_what_can() {
+    for (command, number) in [("bench", "0"), ("sim", "0"), ("sim", "65536")] {
+        let output = serried(&[command, "tpcc", "--warehouses", number]);
+        assert_eq!(code(&output), 1, "{}", out(&output));
+        let expected =
+            format!("TPC-C with {number} warehouses is not possible: choose from 1 to 65535");
+        assert!(err(&output).contains(&expected), "{}", err(&output));
+    }
+}
+
+#[test]
+fn tpcc_reports_its_transactions_and_new_orders_and_its_conditions_are_checked() {
+    let output = serried(&[
+        "sim",
+        "tpcc",
+        "--small",
+        "--warehouses",
+        "1",
+        "--protocol",
+        "morty",
+        "--clients",
+        "4",
+        "--seconds",
+        "2",
+        "--warm-up",
+        "0",
+        "--check",
+        "--json",
+    ]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let row: Value = serde_json::from_str(&out(&output)).expect("one line of JSON");
+    assert_eq!(row["verdict"], "serializable");
+    let kinds = row["kinds"].as_array().expect("a list");
+    let kind = |name: &str| kinds.iter().find(|kind| kind["kind"] == name).expect("it is there");
+    let orders = kind("new-order")["goodput_per_s"].as_f64().expect("a number");
+    assert!(orders > 1.0 && kind("payment")["committed"].as_u64() > Some(1), "{row}");
+    assert_eq!(row["figures"]["new_orders_per_min"].as_f64(), Some(orders * 60.0));
 }
 
 #[test]

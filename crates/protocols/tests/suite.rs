@@ -5,20 +5,23 @@
 //! --test suite` goes through more, and `SERRIED_FIRST_SEED=17 SERRIED_SEEDS=1` through a single one.
 
 use std::fmt::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use serried_actor::{Group, Protocol, Settings, Timestamp};
 use serried_history::{History, MicroOperation, ReadResult, Recorder, Verdict, check_serializable};
-use serried_model::{Geography, Guarantee, Key, NodeId, Value};
+use serried_model::{Geography, Guarantee, Key, NodeId, Value, Version};
 use serried_protocols::morty::{Checks, Coordinator, Message, Morty, Options, Replica};
 use serried_protocols::{Visitor, list, visit};
 use serried_session::{Error, TransactOptions, Transaction};
-use serried_sim::{Cluster, Configuration, Disk, Swarm};
-use serried_workload::{ClosedLoop, Measurement, Parameters, Plan, Run, Window, Workload, named};
+use serried_sim::{Cluster, Configuration, Disk, Initial, Swarm};
+use serried_workload::tpcc::Scale;
+use serried_workload::{
+    ClosedLoop, Measurement, Parameters, Plan, Run, Window, Workload, inspect, named,
+};
 
 /// By then everything has to have finished.
 const LIMIT: Timestamp = Timestamp(120_000_000_000);
@@ -55,13 +58,13 @@ impl Workload for Chase {
         let element = self.elements.fetch_add(1, Ordering::Relaxed);
         let key = random.random_range(0..4);
         let read = MicroOperation::Read { key, result: ReadResult::Pending };
-        vec![read, MicroOperation::Append { key: 0, element }]
+        vec![read, MicroOperation::Append { key: 0, element }].into()
     }
 
     fn run<'a>(&'a self, plan: &'a Plan, tx: Transaction, _: bool) -> Run<'a> {
         Box::pin(async move {
             let [MicroOperation::Read { key, .. }, MicroOperation::Append { element, .. }] =
-                plan[..]
+                plan.operations()[..]
             else {
                 unreachable!("that is what it plans")
             };
@@ -81,6 +84,10 @@ impl Workload for Chase {
     }
 
     fn initial(&self, _: u64) -> Option<(Key, Value)> {
+        None
+    }
+
+    fn initial_value(&self, _: &Key) -> Option<Value> {
         None
     }
 
@@ -111,18 +118,28 @@ impl Trial {
             hash_contents: true,
             ..Configuration::default()
         };
+        let parameters = Parameters {
+            keys: Some(3 + seed % 4),
+            theta: 0.5,
+            warehouses: Some(1 + seed / 3 % 2),
+            scale: Scale::SMALL,
+            ..Parameters::default()
+        };
+        let workload: Arc<dyn Workload> = match self.workload {
+            "chase" => Arc::new(Chase::default()),
+            name => named(name, &parameters).unwrap(),
+        };
+        let initial = {
+            let workload = workload.clone();
+            Initial::new(move |key| workload.initial_value(key))
+        };
+        let configuration = Configuration { initial: Some(initial), ..configuration };
         let swarm = Swarm { lasts: faults_last, crashes: self.crashes, pauses: true };
         let plan = swarm.plan(&configuration);
         let configuration = plan.apply_to(configuration);
         let clients = configuration.clients;
         let mut cluster = Cluster::<P>::new(configuration);
         cluster.follow(&plan);
-        let parameters =
-            Parameters { keys: Some(3 + seed % 4), theta: 0.5, ..Parameters::default() };
-        let workload: Arc<dyn Workload> = match self.workload {
-            "chase" => Arc::new(Chase::default()),
-            name => named(name, &parameters).unwrap(),
-        };
         let window = Window::new(Timestamp(0), Duration::ZERO, faults_last * 2, Duration::ZERO);
         let measurement = Arc::new(Measurement::new(window));
         let recorder = Arc::new(Recorder::new());
@@ -143,6 +160,8 @@ impl Trial {
             cluster.spawn(client, client_loop.run());
         }
         let stalled = cluster.run_until_done(LIMIT).err().map(|stalled| stalled.to_string());
+        let latest = measurement.latest();
+        let stalled = stalled.or_else(|| look_at(&mut cluster, workload.clone(), latest).err());
         let committed = measurement.committed_so_far();
         let hash = cluster.event_hash();
         drop(cluster);
@@ -165,6 +184,24 @@ impl Trial {
             self.seed
         )
     }
+}
+
+/// Has a client look at the database that all have left behind, at which nothing is done any more.
+fn look_at<P: Protocol>(
+    cluster: &mut Cluster<P>,
+    workload: Arc<dyn Workload>,
+    latest: Version,
+) -> Result<(), String> {
+    let keyspace = cluster.keyspace(0);
+    let found = Arc::new(Mutex::new(None));
+    let inspected = found.clone();
+    cluster.spawn(0, async move {
+        *inspected.lock().unwrap() = Some(inspect(&*workload, &keyspace, latest).await);
+    });
+    let limit = cluster.now() + LIMIT.since(Timestamp(0));
+    cluster.run_until_done(limit).map_err(|stalled| stalled.to_string())?;
+    let found = found.lock().unwrap().take().expect("the inspection is done");
+    found.map(drop).map_err(|error| error.to_string())
 }
 
 /// The seeds to go through, `usual` many unless the environment says otherwise.
@@ -218,6 +255,16 @@ fn the_banks_total_is_conserved_and_everything_finishes_under_network_faults_pau
 #[test]
 fn transactions_whose_keys_depend_on_what_they_read_stay_serializable() {
     every_protocol("chase", false, 100);
+}
+
+#[test]
+fn tpcc_stays_serializable_and_consistent_under_network_faults_pauses_and_skew() {
+    every_protocol("tpcc", false, 20);
+}
+
+#[test]
+fn tpcc_stays_serializable_and_consistent_when_replicas_crash() {
+    every_protocol("tpcc", true, 20);
 }
 
 /// One replica is down for good, from the start.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serried_model::UnknownGeography;
 use serried_protocols::UnknownProtocol;
-use serried_workload::UnknownWorkload;
+use serried_workload::WorkloadError;
 
 /// What can go wrong with a sweep.
 #[derive(Debug, thiserror::Error)]
@@ -20,9 +20,9 @@ pub enum Error {
     /// There is no protocol of that name.
     #[error(transparent)]
     Protocol(#[from] UnknownProtocol),
-    /// There is no workload of that name in this build.
+    /// There is no workload of that name, or it can't be as it was asked for.
     #[error(transparent)]
-    Workload(#[from] UnknownWorkload),
+    Workload(#[from] WorkloadError),
     /// There is no geography of that name.
     #[error(transparent)]
     Geography(#[from] UnknownGeography),

@@ -7,7 +7,7 @@ use serried_actor::{Protocol, Timestamp};
 use serried_model::Geography;
 use serried_protocols::Visitor;
 use serried_session::{Backoff, TransactOptions};
-use serried_sim::{Clocks, Cluster, Configuration, NetworkFaults};
+use serried_sim::{Clocks, Cluster, Configuration, Initial, NetworkFaults};
 use serried_workload::{ClosedLoop, Measurement, Window, Workload};
 
 use crate::{Error, Measured, Point};
@@ -102,7 +102,7 @@ fn advance<P: Protocol>(
 
 impl Run<'_> {
     fn configuration(&self) -> Configuration {
-        let point = self.point;
+        let (point, workload) = (self.point, self.workload.clone());
         let clocks = Clocks { skew: Duration::from_micros(point.clock_skew_us), drift_ppm: 0 };
         Configuration {
             seed: point.seed,
@@ -115,6 +115,7 @@ impl Run<'_> {
             replica_cores: point.replica_cores as usize,
             costs: point.costs.replica,
             client_costs: Some(point.costs.client),
+            initial: Some(Initial::new(move |key| workload.initial_value(key))),
             ..Configuration::default()
         }
     }

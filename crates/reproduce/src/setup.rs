@@ -57,8 +57,8 @@ pub struct Effort {
     pub patience: usize,
     /// Fewer places on the horizontal axis.
     pub few_places: bool,
-    /// The number of the workload's keys or warehouses, if not that of the paper.
-    pub keys: Option<u64>,
+    /// How many keys there are, or warehouses, if not as many as in the paper.
+    pub size: Option<u64>,
 }
 
 impl Effort {
@@ -71,7 +71,7 @@ impl Effort {
             clients: (0..11).map(|doublings| 12 << doublings).collect(),
             patience: 2,
             few_places: false,
-            keys: None,
+            size: None,
         }
     }
 
@@ -84,7 +84,7 @@ impl Effort {
             clients: vec![24, 96, 384, 1536],
             patience: 2,
             few_places: true,
-            keys: None,
+            size: None,
         }
     }
 }
@@ -154,11 +154,13 @@ impl Point {
             _ => {}
         }
         let (partitions, replica_cores) = layout(protocol).of(cores);
-        let keys = Some(effort.keys.unwrap_or(figure.keys));
+        let size = effort.size.unwrap_or(figure.size);
+        let parameters =
+            Parameters { keys: Some(size), warehouses: Some(size), theta, ..Parameters::default() };
         Point {
             protocol: protocol.to_string(),
             workload: figure.workload,
-            parameters: Parameters { keys, theta, ..Parameters::default() },
+            parameters,
             geography: panel.geography,
             replicas: 3,
             partitions,

@@ -56,7 +56,7 @@ fn tiny(figure: &'static Figure, folder: &Path, threads: usize) -> Engine {
             clients: vec![3, 6],
             patience: 2,
             few_places: true,
-            keys: Some(if figure.name == "morty-fig6" { 1 } else { 5000 }),
+            size: Some(if figure.name == "morty-fig6" { 1 } else { 5000 }),
         },
         costs: Costs::default(),
         seed: 7,

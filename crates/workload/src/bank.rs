@@ -38,7 +38,7 @@ impl Workload for Bank {
     fn plan(&self, _: u64, random: &mut Pcg64Mcg) -> Plan {
         let read = |key| MicroOperation::Read { key, result: ReadResult::Pending };
         if random.random_range(0..10) == 0 {
-            return (0..self.accounts).map(read).collect();
+            return (0..self.accounts).map(read).collect::<Vec<_>>().into();
         }
         let from = random.random_range(0..self.accounts);
         let to = (from + random.random_range(1..self.accounts)) % self.accounts;
@@ -50,10 +50,16 @@ impl Workload for Bank {
             MicroOperation::Write { key: from, value: Some(amount) },
             MicroOperation::Write { key: to, value: None },
         ]
+        .into()
+    }
+
+    fn kind(&self, plan: &Plan) -> &'static str {
+        if plan.operations().iter().all(MicroOperation::is_read) { "audit" } else { "transfer" }
     }
 
     fn run<'a>(&'a self, plan: &'a Plan, transaction: Transaction, _: bool) -> Run<'a> {
         Box::pin(async move {
+            let plan = plan.operations();
             let keys = plan.iter().filter_map(|operation| match operation {
                 MicroOperation::Read { key, .. } => Some(*key),
                 _ => None,
@@ -82,6 +88,10 @@ impl Workload for Bank {
 
     fn initial(&self, i: u64) -> Option<(Key, Value)> {
         (i < self.accounts).then(|| (number::key(i, 8), number::value(INITIAL, 8)))
+    }
+
+    fn initial_value(&self, key: &Key) -> Option<Value> {
+        number::of_key(key, 8).and_then(|number| Some(self.initial(number)?.1))
     }
 
     fn check(&self, history: &History) -> Result<(), String> {

@@ -35,15 +35,15 @@ impl ClosedLoop {
             let plan = self.workload.plan(self.client, &mut random);
             let begun = self.keyspace.now();
             if let Some(recorder) = &self.recorder {
-                recorder.invoke(self.client, begun.0, open(&plan));
+                recorder.invoke(self.client, begun.0, open(plan.operations()));
             }
             let (workload, record) = (&self.workload, self.recorder.is_some());
             let transact = self.keyspace.transact_recorded(|tx| workload.run(&plan, tx, record));
             let result = transact.await;
             let ended = self.keyspace.now();
-            self.measurement.enter(begun, ended, &result);
+            self.measurement.enter(workload.kind(&plan), begun, ended, &result);
             if let Some(recorder) = &self.recorder {
-                self.record(recorder, ended.0, open(&plan), result);
+                self.record(recorder, ended.0, open(plan.operations()), result);
             }
         }
     }
@@ -58,7 +58,8 @@ impl ClosedLoop {
         let client = self.client;
         match result {
             Ok((committed, footprint)) => {
-                let (operations, version) = (committed.value, Some(committed.version));
+                let operations = self.workload.operations(committed.value, &footprint);
+                let version = Some(committed.version);
                 let versions = match self.workload.records_versions() {
                     true => footprint.reads.iter().map(|read| read.version).collect(),
                     false => Vec::new(),

@@ -34,10 +34,12 @@ impl Workload for Counter {
             MicroOperation::Read { key, result: ReadResult::Pending },
             MicroOperation::Write { key, value: None },
         ]
+        .into()
     }
 
     fn run<'a>(&'a self, plan: &'a Plan, transaction: Transaction, record: bool) -> Run<'a> {
         Box::pin(async move {
+            let plan = plan.operations();
             let MicroOperation::Read { key, .. } = plan[0] else {
                 unreachable!("a counter is read first")
             };
@@ -50,5 +52,9 @@ impl Workload for Counter {
 
     fn initial(&self, i: u64) -> Option<(Key, Value)> {
         (i < self.counters).then(|| (number::key(i, 8), number::value(0, 8)))
+    }
+
+    fn initial_value(&self, key: &Key) -> Option<Value> {
+        number::of_key(key, 8).and_then(|number| Some(self.initial(number)?.1))
     }
 }

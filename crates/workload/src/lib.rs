@@ -7,16 +7,21 @@
 mod bank;
 mod closed_loop;
 mod counter;
+mod inspection;
 mod list_append;
 mod measurement;
 mod number;
 mod retwis;
+pub mod tpcc;
 mod workload;
 
 pub use bank::Bank;
 pub use closed_loop::{ClosedLoop, preload};
 pub use counter::Counter;
+pub use inspection::{Inspection, InspectionError, inspect};
 pub use list_append::ListAppend;
-pub use measurement::{Measurement, Report, Window, Witness};
+pub use measurement::{KindReport, Measurement, Report, Window, Witness};
 pub use retwis::Retwis;
-pub use workload::{Parameters, Plan, Run, UnknownWorkload, Workload, WorkloadInfo, list, named};
+pub use workload::{
+    Parameters, Plan, RolledBack, Run, Workload, WorkloadError, WorkloadInfo, list, named,
+};

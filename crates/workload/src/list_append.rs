@@ -62,13 +62,13 @@ impl Workload for ListAppend {
 
     fn plan(&self, _: u64, random: &mut Pcg64Mcg) -> Plan {
         let count = random.random_range(1..=4);
-        (0..count).map(|_| self.operation(random)).collect()
+        (0..count).map(|_| self.operation(random)).collect::<Vec<_>>().into()
     }
 
     fn run<'a>(&'a self, plan: &'a Plan, transaction: Transaction, record: bool) -> Run<'a> {
         Box::pin(async move {
             let mut done = Vec::new();
-            for operation in plan {
+            for operation in plan.operations() {
                 match operation {
                     MicroOperation::Append { key, element } => {
                         let key = number::key(*key, 8);
@@ -93,6 +93,10 @@ impl Workload for ListAppend {
     }
 
     fn initial(&self, _: u64) -> Option<(Key, Value)> {
+        None
+    }
+
+    fn initial_value(&self, _: &Key) -> Option<Value> {
         None
     }
 

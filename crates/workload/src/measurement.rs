@@ -10,6 +10,8 @@ use serried_actor::Timestamp;
 use serried_model::{ReadValue, Version};
 use serried_session::{Committed, Error, Footprint};
 
+use crate::RolledBack;
+
 /// The longest latency that is told from longer ones: an hour.
 const LONGEST_US: u64 = 3_600_000_000;
 
@@ -37,8 +39,9 @@ impl Window {
     }
 }
 
-/// Sees transactions that commit: when that was, under which version, and what they read and wrote.
-pub type Witness = Box<dyn Fn(Timestamp, Version, &Footprint) + Send + Sync>;
+/// Sees transactions that commit: when that was, of what kind they are, under which version, and what
+/// they read and wrote.
+pub type Witness = Box<dyn Fn(Timestamp, &'static str, Version, &Footprint) + Send + Sync>;
 
 /// The books of a run, kept by all its clients together.
 pub struct Measurement {
@@ -54,12 +57,34 @@ struct Counts {
     re_executions: u64,
     re_executed: u64,
     reads_sent_by_re_executions: u64,
+    rolled_back: u64,
     failed: u64,
     unknown: u64,
     last_error: Option<String>,
     latency_us: Histogram<u64>,
+    kinds: BTreeMap<&'static str, KindCounts>,
     all_committed: u64,
+    latest: Version,
     windows: Windows,
+}
+
+/// The books of one kind of transaction.
+#[derive(Debug)]
+struct KindCounts {
+    committed: u64,
+    rolled_back: u64,
+    failed: u64,
+    latency_us: Histogram<u64>,
+}
+
+impl Default for KindCounts {
+    fn default() -> Self {
+        KindCounts { committed: 0, rolled_back: 0, failed: 0, latency_us: latencies() }
+    }
+}
+
+fn latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST_US, 3).expect("the bounds are good")
 }
 
 /// The serialization windows of committed transactions (000 §2.1): from the write that one has read to
@@ -81,9 +106,11 @@ impl Windows {
         if footprint.writes.is_empty() {
             return;
         }
-        let rewritten = |read: &&ReadValue| footprint.writes.iter().any(|w| w.key == read.key);
-        for read in footprint.reads.iter().filter(rewritten).filter(|_| counts) {
-            if let Some(begun) = self.written.get(&read.version) {
+        let rewritten = |read: &ReadValue| footprint.writes.iter().any(|w| w.key == read.key);
+        for read in footprint.reads.iter().filter(|_| counts) {
+            // Most writes are old and forgotten, which is found out sooner than whether it is one's own key.
+            let begun = self.written.get(&read.version).filter(|_| rewritten(read));
+            if let Some(begun) = begun {
                 self.total_ns += footprint.written_at.since(*begun).as_nanos() as u64;
                 self.count += 1;
             }
@@ -98,7 +125,6 @@ impl Windows {
 impl Measurement {
     /// Empty books.
     pub fn new(window: Window) -> Measurement {
-        let latency_us = Histogram::new_with_bounds(1, LONGEST_US, 3).expect("the bounds are good");
         let counts = Counts {
             window,
             committed: 0,
@@ -106,11 +132,14 @@ impl Measurement {
             re_executions: 0,
             re_executed: 0,
             reads_sent_by_re_executions: 0,
+            rolled_back: 0,
             failed: 0,
             unknown: 0,
             last_error: None,
-            latency_us,
+            latency_us: latencies(),
+            kinds: BTreeMap::new(),
             all_committed: 0,
+            latest: Version::INITIAL,
             windows: Windows::default(),
         };
         Measurement { counts: Mutex::new(counts), witness: None }
@@ -137,28 +166,37 @@ impl Measurement {
         self.lock().window
     }
 
-    /// Enters a transaction that was begun and ended at these times.
+    /// Enters a transaction of this kind that was begun and ended at these times.
     pub fn enter<T>(
         &self,
+        kind: &'static str,
         begun: Timestamp,
         ended: Timestamp,
         result: &Result<(Committed<T>, Footprint), Error>,
     ) {
         if let (Some(witness), Ok((committed, footprint))) = (&self.witness, result) {
-            witness(ended, committed.version, footprint);
+            witness(ended, kind, committed.version, footprint);
         }
         let counts = &mut *self.lock();
         let measured = counts.window.contains(ended);
         if let Ok((committed, footprint)) = result {
             counts.all_committed += 1;
+            counts.latest = counts.latest.max(committed.version);
             counts.windows.enter(committed.version, footprint, measured);
         }
-        if let Err(error) = result {
+        if let Err(Error::Unknown { txn, .. }) = result {
+            counts.latest = counts.latest.max(*txn);
+        }
+        let planned = |error: &Error| error.application::<RolledBack>().is_some();
+        if let Err(error) = result
+            && !planned(error)
+        {
             counts.last_error = Some(error.to_string());
         }
         if !measured {
             return;
         }
+        let of_kind = counts.kinds.entry(kind).or_default();
         match result {
             Ok((committed, footprint)) => {
                 counts.committed += 1;
@@ -167,10 +205,18 @@ impl Measurement {
                 counts.re_executed += u64::from(committed.re_executions > 0);
                 counts.reads_sent_by_re_executions +=
                     u64::from(footprint.reads_sent_by_re_executions);
-                counts.latency_us.saturating_record(ended.since(begun).as_micros() as u64);
+                let latency_us = ended.since(begun).as_micros() as u64;
+                counts.latency_us.saturating_record(latency_us);
+                of_kind.committed += 1;
+                of_kind.latency_us.saturating_record(latency_us);
+            }
+            Err(error) if planned(error) => {
+                counts.rolled_back += 1;
+                of_kind.rolled_back += 1;
             }
             Err(error) => {
                 counts.failed += 1;
+                of_kind.failed += 1;
                 counts.unknown += u64::from(matches!(error, Error::Unknown { .. }));
                 counts.attempts += match error {
                     Error::Conflict { attempts, .. } | Error::Deadline { attempts, .. } => {
@@ -187,15 +233,32 @@ impl Measurement {
         self.lock().all_committed
     }
 
+    /// The latest version of a transaction that has committed, or may have, whether measured or not.
+    pub fn latest(&self) -> Version {
+        self.lock().latest
+    }
+
     /// What it comes to.
     pub fn report(&self) -> Report {
         let counts = &*self.lock();
         let seconds = counts.window.until.since(counts.window.from).as_secs_f64();
         let per = |count: u64, of: u64| if of == 0 { 0.0 } else { count as f64 / of as f64 };
         let quantile = |q| counts.latency_us.value_at_quantile(q);
+        let of_kind = |(kind, counts): (&&'static str, &KindCounts)| KindReport {
+            kind,
+            committed: counts.committed,
+            rolled_back: counts.rolled_back,
+            failed: counts.failed,
+            goodput_per_s: counts.committed as f64 / seconds,
+            latency_us_mean: counts.latency_us.mean(),
+            latency_us_p50: counts.latency_us.value_at_quantile(0.5),
+            latency_us_p90: counts.latency_us.value_at_quantile(0.9),
+            latency_us_p99: counts.latency_us.value_at_quantile(0.99),
+        };
         Report {
             seconds,
             committed: counts.committed,
+            rolled_back: counts.rolled_back,
             failed: counts.failed,
             unknown: counts.unknown,
             goodput_per_s: counts.committed as f64 / seconds,
@@ -217,8 +280,32 @@ impl Measurement {
             latency_us_p99: quantile(0.99),
             latency_us_p999: quantile(0.999),
             last_error: counts.last_error.clone(),
+            kinds: counts.kinds.iter().map(of_kind).collect(),
         }
     }
+}
+
+/// What a run came to for one kind of transaction, within its window.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct KindReport {
+    /// The kind, as its workload calls it.
+    pub kind: &'static str,
+    /// Transactions committed.
+    pub committed: u64,
+    /// Transactions that gave up because their workload had them do so.
+    pub rolled_back: u64,
+    /// Transactions that ended with an error.
+    pub failed: u64,
+    /// Committed transactions per second.
+    pub goodput_per_s: f64,
+    /// Mean latency, from the first attempt to the commit, in microseconds.
+    pub latency_us_mean: f64,
+    /// Median latency.
+    pub latency_us_p50: u64,
+    /// 90th percentile.
+    pub latency_us_p90: u64,
+    /// 99th percentile.
+    pub latency_us_p99: u64,
 }
 
 /// What a run came to, within its window.
@@ -228,6 +315,8 @@ pub struct Report {
     pub seconds: f64,
     /// Transactions committed.
     pub committed: u64,
+    /// Transactions that gave up because their workload had them do so.
+    pub rolled_back: u64,
     /// Transactions that ended with an error.
     pub failed: u64,
     /// Those of them whose outcome is unknown.
@@ -259,4 +348,6 @@ pub struct Report {
     pub latency_us_p999: u64,
     /// The last error, if there was any.
     pub last_error: Option<String>,
+    /// The same by kind of transaction, in the order of their names.
+    pub kinds: Vec<KindReport>,
 }

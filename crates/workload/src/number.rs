@@ -12,6 +12,12 @@ pub(crate) fn key(number: u64, bytes: usize) -> Key {
     Key::from(key)
 }
 
+/// The number that a key of `bytes` bytes, at least 8, stands for, if there is one.
+pub(crate) fn of_key(found: &Key, bytes: usize) -> Option<u64> {
+    let number = u64::from_be_bytes(*found.as_bytes().first_chunk::<8>()?);
+    (key(number, bytes) == *found).then_some(number)
+}
+
 /// A value of `bytes` bytes, at least 8, that stands for `number`.
 pub(crate) fn value(number: u64, bytes: usize) -> Value {
     if bytes <= 8 {

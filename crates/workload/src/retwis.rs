@@ -66,17 +66,29 @@ impl Workload for Retwis {
         };
         let keys = self.draw(reads.max(writes), random);
         let read = |key: &u64| MicroOperation::Read { key: *key, result: ReadResult::Pending };
-        let mut plan: Plan = keys[..reads].iter().map(read).collect();
+        let mut plan: Vec<MicroOperation> = keys[..reads].iter().map(read).collect();
         for (i, key) in keys[..writes].iter().enumerate() {
             let increment = self.dependent && i < reads;
             let value = (!increment).then(|| random.random_range(0..u64::MAX));
             plan.push(MicroOperation::Write { key: *key, value });
         }
-        plan
+        plan.into()
+    }
+
+    fn kind(&self, plan: &Plan) -> &'static str {
+        let operations = plan.operations();
+        let reads = operations.iter().filter(|operation| operation.is_read()).count();
+        match (reads, operations.len() - reads) {
+            (_, 0) => "load-timeline",
+            (1, _) => "add-user",
+            (2, _) => "follow",
+            _ => "post-tweet",
+        }
     }
 
     fn run<'a>(&'a self, plan: &'a Plan, transaction: Transaction, record: bool) -> Run<'a> {
         Box::pin(async move {
+            let plan = plan.operations();
             let key = |number| number::key(number, self.key_bytes);
             let keys = plan.iter().map_while(|operation| match operation {
                 MicroOperation::Read { key, .. } => Some(*key),
@@ -98,11 +110,15 @@ impl Workload for Retwis {
         let loaded = || (number::key(i, self.key_bytes), number::value(0, self.value_bytes));
         (i < self.keys).then(loaded)
     }
+
+    fn initial_value(&self, key: &Key) -> Option<Value> {
+        number::of_key(key, self.key_bytes).and_then(|number| Some(self.initial(number)?.1))
+    }
 }
 
 /// A plan of reads, and then of writes of which those without a value are increments of what was read
 /// in the same place, with its results.
-pub(crate) fn fill(plan: &Plan, values: &[Option<Value>]) -> Vec<MicroOperation> {
+pub(crate) fn fill(plan: &[MicroOperation], values: &[Option<Value>]) -> Vec<MicroOperation> {
     let numbers: Vec<Option<u64>> =
         values.iter().map(|value| value.as_ref().map(number::number)).collect();
     let read = |(operation, number): (&MicroOperation, &Option<u64>)| match operation {
@@ -134,15 +150,18 @@ mod tests {
         let mut counts = [0; 4];
         for _ in 0..20_000 {
             let plan = retwis.plan(0, &mut random);
+            let operations = plan.operations();
             let writes = |o: &&MicroOperation| matches!(o, MicroOperation::Write { .. });
-            let writes = plan.iter().filter(writes).count();
-            match (plan.len() - writes, writes) {
-                (1, 2) => counts[0] += 1,
-                (2, 2) => counts[1] += 1,
-                (3, 5) => counts[2] += 1,
-                (1..=10, 0) => counts[3] += 1,
+            let writes = operations.iter().filter(writes).count();
+            let (kind, name) = match (operations.len() - writes, writes) {
+                (1, 2) => (0, "add-user"),
+                (2, 2) => (1, "follow"),
+                (3, 5) => (2, "post-tweet"),
+                (1..=10, 0) => (3, "load-timeline"),
                 other => panic!("no transaction of Retwis reads and writes {other:?} keys"),
-            }
+            };
+            counts[kind] += 1;
+            assert_eq!(retwis.kind(&plan), name);
         }
         for (count, percent) in counts.iter().zip([5, 15, 30, 50]) {
             assert!((percent * 180..percent * 220).contains(count), "{counts:?}");

@@ -1,6 +1,5 @@
 //! What a workload is, and which there are.
 
-use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
 use std::sync::Arc;
@@ -9,15 +8,44 @@ use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 use serried_history::{History, MicroOperation};
 use serried_model::{Key, Value};
-use serried_session::{Abort, Transaction};
+use serried_session::{Abort, Footprint, Keyspace, Transaction};
 
-use crate::{Bank, Counter, ListAppend, Retwis};
+use crate::tpcc::{self, Scale, Tpcc};
+use crate::{Bank, Counter, Inspection, ListAppend, Report, Retwis};
 
-/// What one transaction is going to do. Results, and values that depend on them, are still open.
-pub type Plan = Vec<MicroOperation>;
+/// What one transaction is going to do.
+#[derive(Debug)]
+pub enum Plan {
+    /// Operations on numbered keys. Results, and values that depend on them, are still open.
+    Operations(Vec<MicroOperation>),
+    /// A transaction of TPC-C, whose operations are known once it has run.
+    Tpcc(tpcc::Request),
+}
+
+impl Plan {
+    /// The operations, as far as they are known before the transaction is run.
+    pub fn operations(&self) -> &[MicroOperation] {
+        match self {
+            Plan::Operations(operations) => operations,
+            Plan::Tpcc(_) => &[],
+        }
+    }
+}
+
+impl From<Vec<MicroOperation>> for Plan {
+    fn from(operations: Vec<MicroOperation>) -> Plan {
+        Plan::Operations(operations)
+    }
+}
 
 /// A transaction being run; it returns what it did, if that was asked for.
 pub type Run<'a> = Pin<Box<dyn Future<Output = Result<Vec<MicroOperation>, Abort>> + Send + 'a>>;
+
+/// The error with which a transaction gives up because its workload has it do so. It is none of the
+/// database's, and is counted apart from failures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("rolled back, as planned: {0}")]
+pub struct RolledBack(pub &'static str);
 
 /// A workload: it plans transactions, and runs them.
 pub trait Workload: Send + Sync + 'static {
@@ -27,12 +55,27 @@ pub trait Workload: Send + Sync + 'static {
     /// The next transaction of `client`.
     fn plan(&self, client: u64, random: &mut Pcg64Mcg) -> Plan;
 
+    /// The kind of transaction that `plan` is one of, by which results are broken down.
+    fn kind(&self, _: &Plan) -> &'static str {
+        self.name()
+    }
+
     /// Runs `plan`. With `record` it returns the plan with its results filled in.
     fn run<'a>(&'a self, plan: &'a Plan, transaction: Transaction, record: bool) -> Run<'a>;
 
-    /// The `i`-th key to be loaded before a run, and its value; `None` from the last on. Workloads
-    /// treat an absent key like a loaded one, so loading is for the sake of a realistic size.
+    /// What a committed transaction did, for a history: what its run returned, unless a workload
+    /// tells it from the footprint.
+    fn operations(&self, done: Vec<MicroOperation>, _: &Footprint) -> Vec<MicroOperation> {
+        done
+    }
+
+    /// The `i`-th key to be loaded before a run, and its value; `None` from the last on. An absent key
+    /// is treated like a loaded one, so that loading is for the sake of a realistic size.
     fn initial(&self, i: u64) -> Option<(Key, Value)>;
+
+    /// What a key holds before a run, computed from nothing but the key: the value that
+    /// [`Workload::initial`] lists for it, and `None` for every other key.
+    fn initial_value(&self, key: &Key) -> Option<Value>;
 
     /// Whether a history's reads are recorded with versions; otherwise its values speak for
     /// themselves.
@@ -46,6 +89,17 @@ pub trait Workload: Send + Sync + 'static {
     /// What is wrong with it.
     fn check(&self, _: &History) -> Result<(), String> {
         Ok(())
+    }
+
+    /// Checks what this workload alone can know of the database that a run has left behind, when
+    /// nothing is running any more. Called by [`inspect`](crate::inspect()).
+    fn inspect<'a>(&'a self, _: &'a Keyspace) -> Inspection<'a> {
+        Box::pin(async { Ok(None) })
+    }
+
+    /// Figures by which this workload is usually compared, by name.
+    fn figures(&self, _: &Report) -> Vec<(&'static str, f64)> {
+        Vec::new()
     }
 }
 
@@ -63,11 +117,23 @@ pub struct Parameters {
     pub value_bytes: usize,
     /// Whether what is written to a key that was read depends on it. For `retwis`.
     pub dependent: bool,
+    /// How many warehouses there are, from 1 to 65535; 100 if `None`. For `tpcc`.
+    pub warehouses: Option<u64>,
+    /// How large a warehouse is. For `tpcc`.
+    pub scale: Scale,
 }
 
 impl Default for Parameters {
     fn default() -> Self {
-        Parameters { keys: None, theta: 0.9, key_bytes: 8, value_bytes: 8, dependent: false }
+        Parameters {
+            keys: None,
+            theta: 0.9,
+            key_bytes: 8,
+            value_bytes: 8,
+            dependent: false,
+            warehouses: None,
+            scale: Scale::FULL,
+        }
     }
 }
 
@@ -78,29 +144,34 @@ pub struct WorkloadInfo {
     pub name: &'static str,
     /// One line on what it does.
     pub summary: &'static str,
-    make: fn(&Parameters) -> Arc<dyn Workload>,
+    make: fn(&Parameters) -> Result<Arc<dyn Workload>, WorkloadError>,
 }
 
 const WORKLOADS: &[WorkloadInfo] = &[
     WorkloadInfo {
         name: "retwis",
         summary: "a social network: short transactions, half of them read-only (000 Table 4)",
-        make: |parameters| Arc::new(Retwis::new(parameters)),
+        make: |parameters| Ok(Arc::new(Retwis::new(parameters))),
+    },
+    WorkloadInfo {
+        name: "tpcc",
+        summary: "orders, payments and deliveries of a wholesale supplier (000 §5.1.1, Table 3)",
+        make: |parameters| Ok(Arc::new(Tpcc::new(parameters)?)),
     },
     WorkloadInfo {
         name: "bank",
         summary: "transfers between accounts, and audits: the total never changes",
-        make: |parameters| Arc::new(Bank::new(parameters)),
+        make: |parameters| Ok(Arc::new(Bank::new(parameters))),
     },
     WorkloadInfo {
         name: "list-append",
         summary: "appends to and reads of lists, whose histories speak for themselves",
-        make: |parameters| Arc::new(ListAppend::new(parameters)),
+        make: |parameters| Ok(Arc::new(ListAppend::new(parameters))),
     },
     WorkloadInfo {
         name: "counter",
         summary: "a few counters that everybody increments",
-        make: |parameters| Arc::new(Counter::new(parameters)),
+        make: |parameters| Ok(Arc::new(Counter::new(parameters))),
     },
 ];
 
@@ -112,21 +183,59 @@ pub fn list() -> &'static [WorkloadInfo] {
 /// The workload called `name`.
 ///
 /// # Errors
-/// If there is none; the error lists those that there are.
-pub fn named(name: &str, parameters: &Parameters) -> Result<Arc<dyn Workload>, UnknownWorkload> {
+/// If there is none, or the parameters are none for it; the error says what can be chosen.
+pub fn named(name: &str, parameters: &Parameters) -> Result<Arc<dyn Workload>, WorkloadError> {
     let found = WORKLOADS.iter().find(|workload| workload.name == name);
-    found.map(|workload| (workload.make)(parameters)).ok_or_else(|| UnknownWorkload(name.into()))
+    let workload = found.ok_or_else(|| WorkloadError::Unknown(name.into()))?;
+    (workload.make)(parameters)
 }
 
-/// There is no workload of that name.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UnknownWorkload(String);
+/// Why there is no such workload.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// None has this name.
+    #[error("there is no workload `{0}`; choose one of {names}", names = names())]
+    Unknown(String),
+    /// TPC-C can't have that many warehouses.
+    #[error("TPC-C with {0} warehouses is not possible: choose from 1 to {most}", most = u16::MAX)]
+    Warehouses(u64),
+    /// A warehouse of TPC-C can't have that size.
+    #[error("TPC-C at this scale is not possible: {0}")]
+    Scale(String),
+}
 
-impl fmt::Display for UnknownWorkload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
-        write!(f, "there is no workload `{}`; choose one of {}", self.0, names.join(", "))
+fn names() -> String {
+    WORKLOADS.iter().map(|workload| workload.name).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_key_holds_before_a_run_is_what_is_loaded() {
+        for info in list() {
+            let small = Parameters {
+                keys: Some(20),
+                key_bytes: 12,
+                warehouses: Some(2),
+                scale: Scale::SMALL,
+                ..Parameters::default()
+            };
+            let large = Parameters { keys: None, scale: Scale::FULL, ..small };
+            for (parameters, step) in [(small, 1), (large, 30_011)] {
+                let workload = named(info.name, &parameters).unwrap();
+                let listed = (0..).step_by(step).map_while(|i| workload.initial(i));
+                let mut count = 0;
+                for (key, value) in listed {
+                    assert_eq!(workload.initial_value(&key), Some(value), "{} {key:?}", info.name);
+                    count += 1;
+                }
+                assert!(count > 0 || info.name == "list-append", "{}", info.name);
+                for key in ["", "other", "another one, longer than all"] {
+                    assert_eq!(workload.initial_value(&Key::from(key)), None, "{}", info.name);
+                }
+            }
+        }
     }
 }
-
-impl core::error::Error for UnknownWorkload {}

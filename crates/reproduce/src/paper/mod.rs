@@ -20,8 +20,8 @@ pub struct Figure {
     /// What it shows, in a sentence.
     pub summary: &'static str,
     pub(crate) workload: &'static str,
-    /// What the workload calls its size, and how large it is.
-    pub(crate) keys: u64,
+    /// How many keys there are, or warehouses.
+    pub(crate) size: u64,
     pub(crate) panels: &'static [Panel],
     pub(crate) varies: Varies,
     pub(crate) stated: &'static [Stated],

@@ -55,7 +55,7 @@ pub(super) const FIGURES: &[Figure] = &[
         title: "Figure 6 of Morty (000 §5.1.1)",
         summary: "TPC-C with 100 warehouses: latency over goodput",
         workload: "tpcc",
-        keys: 100,
+        size: 100,
         panels: EVERYWHERE_UNIFORM,
         varies: Varies::Clients,
         stated: &[
@@ -106,7 +106,7 @@ pub(super) const FIGURES: &[Figure] = &[
         title: "Figure 7 of Morty (000 §5.1.2)",
         summary: "Retwis with 10 million keys and Zipf exponent 0.9: latency over goodput",
         workload: "retwis",
-        keys: 10_000_000,
+        size: 10_000_000,
         panels: EVERYWHERE_ZIPF,
         varies: Varies::Clients,
         stated: &[
@@ -139,7 +139,7 @@ pub(super) const FIGURES: &[Figure] = &[
         title: "Figure 8 of Morty (000 §5.2)",
         summary: "Retwis in REG: the highest goodput over the cores of a replica",
         workload: "retwis",
-        keys: 10_000_000,
+        size: 10_000_000,
         panels: &[
             Panel { label: "a: θ = 0", geography: "reg", theta: 0.0 },
             Panel { label: "b: θ = 0.9", geography: "reg", theta: 0.9 },
@@ -164,7 +164,7 @@ pub(super) const FIGURES: &[Figure] = &[
         title: "Figure 9 of Morty (000 §5.3)",
         summary: "Retwis in REG: the highest goodput, and the commit rate there, over the Zipf exponent",
         workload: "retwis",
-        keys: 10_000_000,
+        size: 10_000_000,
         panels: &[Panel { label: "REG", geography: "reg", theta: 0.0 }],
         varies: THETAS,
         stated: &[
