@@ -15,6 +15,7 @@ mod serve;
 mod shell;
 mod sim;
 mod table;
+mod windows;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -51,6 +52,8 @@ enum Command {
     Bench(bench::Bench),
     /// Measure a workload in simulated time, in any geography
     Sim(sim::Sim),
+    /// See what bounds the throughput of the hottest keys
+    Windows(windows::Windows),
     /// Run a paper's experiment in simulation, and put the paper's numbers beside ours
     Reproduce(reproduce::Reproduce),
     /// Check a recorded history for serializability
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Shell(shell) => shell.run(),
         Command::Bench(bench) => bench.run(),
         Command::Sim(sim) => sim.run(),
+        Command::Windows(windows) => windows.run(),
         Command::Reproduce(reproduce) => reproduce.run(),
         Command::Check(check) => check.run(),
     };
