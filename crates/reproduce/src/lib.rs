@@ -21,6 +21,7 @@ mod run;
 mod setup;
 mod store;
 mod sweep;
+mod terminal;
 
 pub use engine::{Engine, Note};
 pub use error::Error;

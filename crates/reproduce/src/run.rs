@@ -10,6 +10,7 @@ use serried_session::{Backoff, TransactOptions};
 use serried_sim::{Clocks, Cluster, Configuration, Initial, NetworkFaults};
 use serried_workload::{ClosedLoop, Measurement, Window, Workload};
 
+use crate::terminal::AnyTerminal;
 use crate::{Error, Measured, Point};
 
 /// How much is simulated at once, between looks at how far it is.
@@ -21,7 +22,10 @@ const LEAST_ROUND_TRIPS: u32 = 10;
 /// Runs `point`.
 pub(crate) fn run(point: &Point) -> Result<Measured, Error> {
     let geography = Geography::named(point.geography)?;
-    let workload = serried_workload::named(point.workload, &point.parameters)?;
+    let mut workload = serried_workload::named(point.workload, &point.parameters)?;
+    if point.terminals > 0 {
+        workload = Arc::new(AnyTerminal::new(workload, point.terminals));
+    }
     Ok(serried_protocols::visit(&point.protocol, Run { point, geography, workload })?)
 }
 

@@ -101,6 +101,8 @@ pub struct Point {
     pub workload: &'static str,
     /// What the workload is told.
     pub parameters: Parameters,
+    /// From how many terminals transactions come, one drawn for each; 0 if clients make no difference.
+    pub terminals: u64,
     /// Where the replicas and the clients are.
     pub geography: &'static str,
     /// How many replicas a partition has.
@@ -161,6 +163,7 @@ impl Point {
             protocol: protocol.to_string(),
             workload: figure.workload,
             parameters,
+            terminals: figure.terminals * size,
             geography: panel.geography,
             replicas: 3,
             partitions,

@@ -22,6 +22,9 @@ pub struct Figure {
     pub(crate) workload: &'static str,
     /// How many keys there are, or warehouses.
     pub(crate) size: u64,
+    /// From how many terminals transactions come, one drawn for each, for every unit of size; 0 if
+    /// clients make no difference.
+    pub(crate) terminals: u64,
     pub(crate) panels: &'static [Panel],
     pub(crate) varies: Varies,
     pub(crate) stated: &'static [Stated],
