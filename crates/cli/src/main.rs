@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bench;
+mod calibrate;
 mod check;
 mod cluster;
 mod cost;
@@ -56,6 +57,8 @@ enum Command {
     Windows(windows::Windows),
     /// Run a paper's experiment in simulation, and put the paper's numbers beside ours
     Reproduce(reproduce::Reproduce),
+    /// Measure what computing costs on this machine, for simulations
+    Calibrate(calibrate::Calibrate),
     /// Check a recorded history for serializability
     Check(check::Check),
 }
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Command::Sim(sim) => sim.run(),
         Command::Windows(windows) => windows.run(),
         Command::Reproduce(reproduce) => reproduce.run(),
+        Command::Calibrate(calibrate) => calibrate.run(),
         Command::Check(check) => check.run(),
     };
     match ended {

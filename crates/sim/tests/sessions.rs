@@ -178,3 +178,36 @@ fn a_crashed_client_is_gone_and_the_others_carry_on() {
     cluster.run_until_done(at(10_000)).unwrap();
     assert!(cluster.statistics().undeliverable > 0);
 }
+
+#[test]
+fn those_who_watch_see_what_replicas_observe_and_change_nothing() {
+    let mut alone = busy(configuration(3));
+    alone.run_until_done(at(60_000)).unwrap();
+    let mut watched = busy(configuration(3));
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let watcher = seen.clone();
+    watched.watch(Box::new(move |at, node, observation| {
+        watcher.lock().unwrap().push((at, node, observation));
+    }));
+    watched.run_until_done(at(60_000)).unwrap();
+    assert_eq!(watched.event_hash(), alone.event_hash());
+    let seen = seen.lock().unwrap();
+    // 5 clients, 2 tasks, 20 rounds and 2 keys at each of 3 replicas, but for messages that were lost
+    // when a majority had answered.
+    assert!(seen.len() >= 5 * 2 * 20 * 2 * 2, "{}", seen.len());
+    assert!(seen.iter().all(|(_, node, _)| !node.is_coordinator()));
+    assert!(seen.is_sorted_by_key(|(at, ..)| *at));
+}
+
+#[test]
+fn what_nodes_did_is_counted_for_each_side() {
+    let mut cluster = busy(Configuration { clients: 2, ..Configuration::default() });
+    cluster.run_until_done(at(60_000)).unwrap();
+    let statistics = cluster.statistics();
+    let (messages, replicas) = (statistics.messages, statistics.replica_load);
+    // A replica starts once, and has no timers.
+    assert_eq!(replicas.events, messages.client_to_replica + 3);
+    assert_eq!(replicas.sent_messages, messages.replica_to_client);
+    assert_eq!(statistics.client_load.sent_messages, messages.client_to_replica);
+    assert!(statistics.client_load.events > messages.replica_to_client);
+}

@@ -75,6 +75,8 @@ pub struct Mean {
     /// One over that: how many transactions per second can read and write the key while windows are as
     /// long as these.
     pub bound_per_s: f64,
+    /// How many per second do.
+    pub achieved_per_s: f64,
 }
 
 fn as_text<S: serde::Serializer>(version: &Version, serializer: S) -> Result<S::Ok, S::Error> {
@@ -215,8 +217,13 @@ fn sum_up(key: String, windows: Vec<Window>, period: &Range<Timestamp>) -> KeyWi
         .collect();
     let mean = |lengths: Vec<u64>| {
         let mean_ns = lengths.iter().sum::<u64>() as f64 / lengths.len() as f64;
-        let (windows, mean_ms) = (lengths.len(), mean_ns / 1e6);
-        (mean_ns > 0.0).then_some(Mean { windows, mean_ms, bound_per_s: 1e9 / mean_ns })
+        let windows = lengths.len();
+        (mean_ns > 0.0).then_some(Mean {
+            windows,
+            mean_ms: mean_ns / 1e6,
+            bound_per_s: 1e9 / mean_ns,
+            achieved_per_s: windows as f64 / seconds,
+        })
     };
     let of = |which: fn(&Window) -> Option<Interval>| {
         let intervals = windows.iter().filter(|window| window.reads).filter_map(which);

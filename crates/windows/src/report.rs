@@ -14,8 +14,8 @@ pub fn text(keys: &[KeyWindows], origin_ns: u64, listed: usize) -> String {
             "key {}: {:.0} writes per second, {:.0} of them after a read",
             key.key, key.writes_per_s, key.achieved_per_s
         );
-        mean(&mut text, "serialization windows", key.serialization, key.achieved_per_s);
-        mean(&mut text, "validity windows", key.validity, key.achieved_per_s);
+        mean(&mut text, "serialization windows", key.serialization);
+        mean(&mut text, "validity windows", key.validity);
         if let Some(until) = key.until_told_ms {
             let _ = writeln!(
                 text,
@@ -40,10 +40,10 @@ pub fn text(keys: &[KeyWindows], origin_ns: u64, listed: usize) -> String {
     text
 }
 
-fn mean(text: &mut String, what: &str, mean: Option<Mean>, achieved_per_s: f64) {
+fn mean(text: &mut String, what: &str, mean: Option<Mean>) {
     let _ = match mean {
         None => writeln!(text, "  {what}: none that began in the time recorded"),
-        Some(Mean { windows, mean_ms, bound_per_s }) => writeln!(
+        Some(Mean { windows, mean_ms, bound_per_s, achieved_per_s }) => writeln!(
             text,
             "  {what}: {windows}, mean {mean_ms:.3} ms: at most {bound_per_s:.0} per second, of which {:.0} % are achieved",
             achieved_per_s / bound_per_s * 100.0

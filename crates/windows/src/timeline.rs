@@ -37,7 +37,7 @@ pub fn timeline(keys: &[KeyWindows], period: Range<Timestamp>) -> String {
         let bound = key.serialization.map_or(String::new(), |mean| {
             format!(
                 ", windows of {:.2} ms, at most {:.0} per second, achieved {:.0}",
-                mean.mean_ms, mean.bound_per_s, key.achieved_per_s
+                mean.mean_ms, mean.bound_per_s, mean.achieved_per_s
             )
         });
         let _ = writeln!(
