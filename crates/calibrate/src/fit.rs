@@ -3,12 +3,13 @@
 use serde::Serialize;
 
 use crate::Work;
+use crate::sample::KINDS;
 
 /// A fit, and how good it is.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Fit {
-    /// Nanoseconds for each event, each message sent and each unit of work.
-    pub costs_ns: [f64; 3],
+    /// Nanoseconds for each event, each message sent, each unit of work and each system call.
+    pub costs_ns: [f64; KINDS],
     /// The root mean square of the relative residuals.
     pub residual: f64,
 }
@@ -16,31 +17,25 @@ pub struct Fit {
 impl Fit {
     /// What the fit says that this work costs, in nanoseconds.
     pub fn predict(&self, work: &Work) -> f64 {
-        let Work { events, sent_messages, work_units, .. } = work;
-        let counts = [*events, *sent_messages, *work_units];
-        self.costs_ns.iter().zip(counts).map(|(cost, count)| cost * count).sum()
+        self.costs_ns.iter().zip(work.counts()).map(|(cost, count)| cost * count).sum()
     }
 }
 
 /// The costs, none below zero, that come closest to what was measured; every measurement weighs the
 /// same, however large it is. None if there are too few that differ.
 ///
-/// There are but three costs, so the best fit is found among those of all subsets of them.
+/// There are but four costs, so the best fit is found among those of all subsets of them.
 pub fn fit(measured: &[Work]) -> Option<Fit> {
-    let rows: Vec<[f64; 3]> = measured
-        .iter()
-        .map(|work| {
-            [work.events, work.sent_messages, work.work_units].map(|count| count / work.cpu_ns)
-        })
-        .collect();
-    let residual = |costs: &[f64; 3]| {
+    let rows: Vec<[f64; KINDS]> =
+        measured.iter().map(|work| work.counts().map(|count| count / work.cpu_ns)).collect();
+    let residual = |costs: &[f64; KINDS]| {
         let squares = rows.iter().map(|row| {
             let predicted: f64 = row.iter().zip(costs).map(|(count, cost)| count * cost).sum();
             (predicted - 1.0).powi(2)
         });
         (squares.sum::<f64>() / rows.len() as f64).sqrt()
     };
-    let fits = (1..8u8).filter_map(|subset| solve(&rows, subset));
+    let fits = (1..1u8 << KINDS).filter_map(|subset| solve(&rows, subset));
     let fits = fits.filter(|costs| costs.iter().all(|cost| *cost >= 0.0));
     let fits = fits.map(|costs_ns| Fit { costs_ns, residual: residual(&costs_ns) });
     fits.min_by(|a, b| a.residual.total_cmp(&b.residual))
@@ -48,8 +43,8 @@ pub fn fit(measured: &[Work]) -> Option<Fit> {
 
 /// The least squares of `rows * costs = 1` with the costs outside of `subset` zero: the normal
 /// equations by Gaussian elimination.
-fn solve(rows: &[[f64; 3]], subset: u8) -> Option<[f64; 3]> {
-    let chosen: Vec<usize> = (0..3).filter(|i| subset & 1 << i != 0).collect();
+fn solve(rows: &[[f64; KINDS]], subset: u8) -> Option<[f64; KINDS]> {
+    let chosen: Vec<usize> = (0..KINDS).filter(|i| subset & 1 << i != 0).collect();
     let n = chosen.len();
     let mut matrix = vec![vec![0.0; n + 1]; n];
     for row in rows {
@@ -69,17 +64,15 @@ fn solve(rows: &[[f64; 3]], subset: u8) -> Option<[f64; 3]> {
         if matrix[column][column].abs() <= 1e-9 * scale {
             return None;
         }
-        for other in 0..n {
-            if other != column {
-                let factor = matrix[other][column] / matrix[column][column];
-                for place in column..=n {
-                    let above = matrix[column][place];
-                    matrix[other][place] -= factor * above;
-                }
+        let pivot = matrix[column].clone();
+        for (_, row) in matrix.iter_mut().enumerate().filter(|(other, _)| *other != column) {
+            let factor = row[column] / pivot[column];
+            for (place, above) in row.iter_mut().zip(&pivot) {
+                *place -= factor * above;
             }
         }
     }
-    let mut costs = [0.0; 3];
+    let mut costs = [0.0; KINDS];
     for (i, place) in chosen.iter().enumerate() {
         costs[*place] = matrix[i][n] / matrix[i][i];
     }
@@ -91,7 +84,7 @@ mod tests {
     use super::*;
 
     fn work(events: f64, sent_messages: f64, work_units: f64, cpu_ns: f64) -> Work {
-        Work { events, sent_messages, work_units, cpu_ns }
+        Work { events, sent_messages, work_units, system_calls: 0.0, cpu_ns }
     }
 
     /// Work that costs 1000, 500 and 200 ns, and `off` more for every other one.

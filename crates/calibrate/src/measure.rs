@@ -22,6 +22,13 @@ use crate::sample::{Sample, Work};
 
 const KEYSPACE: &str = "calibration";
 const REPLICAS: usize = 3;
+/// Clients go on until they are told to stop.
+const FOR_EVER: Duration = Duration::from_secs(1 << 30);
+/// A run with fewer transactions is measured for longer, up to so many times as long.
+const LEAST_TRANSACTIONS: u64 = 100;
+const LONGER: usize = 100;
+/// The load whose system calls per event the simulator charges.
+pub const TYPICAL: &str = "retwis, uniform";
 
 /// What to calibrate with.
 #[derive(Clone, Debug)]
@@ -51,12 +58,16 @@ pub struct Calibration {
 /// The costs of one side.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Side {
-    /// The costs.
+    /// The costs. The simulator knows no system calls: each event is charged what it causes of them
+    /// under [`TYPICAL`].
     pub costs: CostModel,
     /// How they were fitted.
     pub fit: Fit,
-    /// The greatest relative error for the loads that they were not fitted to.
+    /// The greatest relative error of the fit for the loads that it was not fitted to.
     pub greatest_error: f64,
+    /// The greatest relative error of the costs as the simulator has them, of all loads: what comes of
+    /// not knowing system calls.
+    pub greatest_simulated_error: f64,
 }
 
 /// Why costs can't be measured.
@@ -157,12 +168,14 @@ impl Calibrate {
                 events: per_txn(replicas.messages_received),
                 sent_messages: per_txn(replicas.messages_sent),
                 work_units: counted.replica_units,
+                system_calls: per_txn(replicas.flushes + replicas.reads),
                 cpu_ns: time(measured.cpu.nodes),
             },
             clients: Work {
                 events: per_txn(clients.messages_received) + counted.client_batches,
                 sent_messages: per_txn(clients.messages_sent),
                 work_units: counted.client_units,
+                system_calls: per_txn(clients.flushes + clients.reads),
                 cpu_ns: time(measured.cpu.others),
             },
         })
@@ -182,9 +195,7 @@ impl Calibrate {
         let mut books = Vec::new();
         for (client, database) in databases.iter().enumerate() {
             let keyspace = database.keyspace(KEYSPACE).await?;
-            // Each client has a clock of its own; all stop soon after what is measured.
-            let now = keyspace.now();
-            let window = Window::new(now, warm_up, self.measured, warm_up / 2);
+            let window = Window::new(keyspace.now(), Duration::ZERO, FOR_EVER, Duration::ZERO);
             let own = Arc::new(Measurement::new(window));
             let client_loop = ClosedLoop {
                 keyspace: keyspace.with_options(TransactOptions::default()),
@@ -211,8 +222,22 @@ impl Calibrate {
         };
         tokio::time::sleep(warm_up).await;
         let before = so_far()?;
-        tokio::time::sleep(self.measured).await;
-        let after = so_far()?;
+        // However slow the machine is, something has to be committed.
+        let mut after = None;
+        for _ in 0..LONGER {
+            tokio::time::sleep(self.measured).await;
+            let now = so_far()?;
+            let committed = now.committed;
+            after = Some(now);
+            if committed >= before.committed + LEAST_TRANSACTIONS {
+                break;
+            }
+        }
+        let after = after.expect("it was measured at least once");
+        for books in &books {
+            let (from, until) = (books.window().from, books.window().until);
+            books.move_window(Window { from, until, stop: Timestamp(0) });
+        }
         for task in tasks {
             // A client that panics has said why.
             let _ = task.await;
@@ -254,6 +279,8 @@ impl Totals {
 fn add(total: &mut Statistics, more: &Statistics) {
     total.messages_sent += more.messages_sent;
     total.messages_received += more.messages_received;
+    total.flushes += more.flushes;
+    total.reads += more.reads;
 }
 
 /// What a run on the real runtime took.
@@ -271,13 +298,28 @@ fn cheaper(one: Work, other: Work) -> Work {
 
 fn side(samples: &[Sample], of: fn(&Sample) -> Work) -> Result<Side, Error> {
     let fitted: Vec<Work> = samples.iter().filter(|sample| sample.fitted).map(of).collect();
-    let fit = fit(&fitted).ok_or_else(|| Error::Nothing("any".to_string()))?;
-    let error = |work: Work| (fit.predict(&work) / work.cpu_ns - 1.0).abs();
-    let errors = samples.iter().filter(|sample| !sample.fitted).map(of).map(error);
-    let [event, sent, unit] = fit.costs_ns.map(|cost| cost.round() as u64);
-    let costs =
-        CostModel { event_ns: event, sent_message_ns: sent, work_unit_ns: unit, byte_ps: 0 };
-    Ok(Side { costs, fit, greatest_error: errors.fold(0.0, f64::max) })
+    let nothing = || Error::Nothing(TYPICAL.to_string());
+    let fit = fit(&fitted).ok_or_else(nothing)?;
+    let typical = samples.iter().find(|sample| sample.load == TYPICAL).map(of);
+    let typical = typical.ok_or_else(nothing)?;
+    let [event, sent, unit, system_call] = fit.costs_ns;
+    let event = event + system_call * typical.system_calls / typical.events;
+    let [event_ns, sent_message_ns, work_unit_ns] =
+        [event, sent, unit].map(|cost| cost.round() as u64);
+    let simulated =
+        |work: &Work| event * work.events + sent * work.sent_messages + unit * work.work_units;
+    let others = samples.iter().filter(|sample| !sample.fitted).map(of);
+    let error = |predicted: f64, work: Work| (predicted / work.cpu_ns - 1.0).abs();
+    Ok(Side {
+        costs: CostModel { event_ns, sent_message_ns, work_unit_ns, byte_ps: 0 },
+        fit,
+        greatest_error: others.map(|work| error(fit.predict(&work), work)).fold(0.0, f64::max),
+        greatest_simulated_error: samples
+            .iter()
+            .map(of)
+            .map(|work| error(simulated(&work), work))
+            .fold(0.0, f64::max),
+    })
 }
 
 /// What the runtime does not count, for each transaction.
@@ -339,7 +381,7 @@ mod tests {
         let calibrate = Calibrate {
             protocol: serried_protocols::list()[0].name.to_string(),
             clients: 2,
-            measured: Duration::from_millis(60),
+            measured: Duration::from_millis(20),
             rounds: 1,
         };
         let Calibration { replica, client, samples } = calibrate.run(|_| {}).unwrap();

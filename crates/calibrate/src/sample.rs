@@ -11,8 +11,20 @@ pub struct Work {
     pub sent_messages: f64,
     /// Units of work that handlers charged.
     pub work_units: f64,
+    /// Reads from and writes to connections.
+    pub system_calls: f64,
     /// CPU time, user and system, in nanoseconds.
     pub cpu_ns: f64,
+}
+
+/// How many kinds of work there are.
+pub(crate) const KINDS: usize = 4;
+
+impl Work {
+    /// How much there is of each kind.
+    pub(crate) fn counts(&self) -> [f64; KINDS] {
+        [self.events, self.sent_messages, self.work_units, self.system_calls]
+    }
 }
 
 /// What was measured under one load.

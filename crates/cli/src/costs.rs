@@ -41,3 +41,16 @@ impl CostArguments {
         Ok(costs.times(self.cpu_factor))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_costs_are_those_of_the_calibration_that_is_kept() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../calibrate/costs.toml");
+        let kept = CostArguments { costs: Some(file.into()), cpu_factor: 1.0 }.read().unwrap();
+        let built_in = CostArguments { costs: None, cpu_factor: 1.0 }.read().unwrap();
+        assert_eq!(kept, built_in);
+    }
+}
