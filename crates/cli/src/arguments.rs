@@ -34,7 +34,7 @@ pub(crate) struct WorkloadArguments {
     /// not depend on what was read
     #[arg(long)]
     pub(crate) dependent: bool,
-    /// For tpcc: how many warehouses there are, from 1 to 65535; each is some 540000 keys and 90 MB
+    /// For tpcc: how many warehouses there are, from 1 to 65535; each is some 540,000 keys and 70 MB of data
     /// [default: 100]
     #[arg(long)]
     pub(crate) warehouses: Option<u64>,

@@ -351,3 +351,47 @@ pub struct Report {
     /// The same by kind of transaction, in the order of their names.
     pub kinds: Vec<KindReport>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window() -> Window {
+        Window::new(Timestamp(0), Duration::ZERO, Duration::from_secs(2), Duration::ZERO)
+    }
+
+    fn version(timestamp_us: u64) -> Version {
+        Version { timestamp_us, ..Version::INITIAL }
+    }
+
+    #[test]
+    fn what_gives_up_as_planned_is_counted_by_its_kind_and_is_no_failure() {
+        let measurement = Measurement::new(window());
+        let end = Timestamp(1_000_000);
+        let committed = Committed { value: (), version: version(7), attempts: 1, re_executions: 0 };
+        let commit = Ok((committed, Footprint::default()));
+        measurement.enter("order", Timestamp(0), end, &commit);
+        measurement.enter("payment", Timestamp(0), end, &commit);
+        let planned = Err(Error::Application(Box::new(RolledBack("no such item"))));
+        measurement.enter::<()>("order", Timestamp(0), end, &planned);
+        let failed = Err(Error::Application("unplanned".into()));
+        measurement.enter::<()>("payment", Timestamp(0), end, &failed);
+        let report = measurement.report();
+        assert_eq!((report.committed, report.rolled_back, report.failed), (2, 1, 1));
+        assert!(report.last_error.is_some_and(|error| error.contains("unplanned")));
+        let of_kind =
+            |kind: &KindReport| (kind.kind, kind.committed, kind.rolled_back, kind.failed);
+        let kinds: Vec<_> = report.kinds.iter().map(of_kind).collect();
+        assert_eq!(kinds, [("order", 1, 1, 0), ("payment", 1, 0, 1)]);
+        assert_eq!(report.kinds[0].goodput_per_s, 0.5);
+    }
+
+    #[test]
+    fn a_transaction_of_unknown_outcome_counts_among_the_latest() {
+        let measurement = Measurement::new(window());
+        assert_eq!(measurement.latest(), Version::INITIAL);
+        let unknown = Error::Unknown { txn: version(9), deadline: Duration::ZERO };
+        measurement.enter::<()>("any", Timestamp(0), Timestamp(5_000_000_000), &Err(unknown));
+        assert_eq!(measurement.latest(), version(9));
+    }
+}

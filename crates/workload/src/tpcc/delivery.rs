@@ -9,8 +9,6 @@ use super::row::{Customer, DELIVERED, Order, OrderLine, OrderNumber, decode, enc
 
 /// An order that is being delivered.
 struct Delivered {
-    district: u8,
-    number: OrderNumber,
     order: Order,
     /// Where the customer's row is among those read, followed by the order's lines.
     place: usize,
@@ -38,16 +36,17 @@ pub(super) async fn run(tpcc: &Tpcc, tx: &Transaction, request: &Delivery) -> Re
         orders.into_iter().zip(&values).filter(|(_, value)| value.is_some())
     {
         let order: Order = decode(row, value)?;
-        delivered.push(Delivered { district, number, order, place: rows.len() });
+        delivered.push(Delivered { order, place: rows.len() });
         rows.push(RowKey::customer(w, district, order.customer));
         let lines = (1..=order.lines).map(|line| RowKey::order_line(w, district, number, line));
         rows.extend(lines);
+        // The next delivery waits for these: they are shown at once, before the lines are read.
+        tx.put(RowKey::oldest_undelivered(w, district), encode(&(number + 1)));
+        tx.put(RowKey::new_order(w, district, number), DELIVERED);
+        tx.put(row, encode(&Order { carrier: Some(carrier), ..order }));
     }
     let values = tpcc.read(tx, &rows).await?;
-    for &Delivered { district: d, number, order, place } in &delivered {
-        tx.put(RowKey::oldest_undelivered(w, d), encode(&(number + 1)));
-        tx.put(RowKey::new_order(w, d, number), DELIVERED);
-        tx.put(RowKey::order(w, d, number), encode(&Order { carrier: Some(carrier), ..order }));
+    for &Delivered { order, place } in &delivered {
         let mut amount = 0;
         for place in place + 1..=place + usize::from(order.lines) {
             let line: OrderLine = decode(rows[place], &values[place])?;

@@ -31,23 +31,28 @@ pub(super) async fn run(tpcc: &Tpcc, tx: &Transaction, request: &Payment) -> Res
     let Payment { warehouse: w, district: d, customer: who, amount, date } = *request;
     let (warehouse, district) = (RowKey::warehouse(w), RowKey::district(w, d));
     let found_by = found_by(&who);
-    let mut values = tpcc.read(tx, &[warehouse, district, found_by]).await?;
+    let values = tpcc.read(tx, &[warehouse, district, found_by]).await?;
+    // Where everybody writes comes first: what is written before the next read is shown at once.
+    let warehouse_row: Warehouse = decode(warehouse, &values[0])?;
+    let district_row: District = decode(district, &values[1])?;
+    let year_to_date = warehouse_row.year_to_date + amount;
+    tx.put(warehouse, encode(&Warehouse { year_to_date, ..warehouse_row }));
+    let year_to_date = district_row.year_to_date + amount;
+    tx.put(district, encode(&District { year_to_date, ..district_row }));
     let number = match who.by {
         By::Number(number) => number,
         By::Name(_) => middle(found_by, &decode(found_by, &values[2])?)?,
     };
     let customer = RowKey::customer(who.warehouse, who.district, number);
-    if customer != found_by {
-        values[2] = tpcc.read(tx, &[customer]).await?.remove(0);
-    }
-    let warehouse_row: Warehouse = decode(warehouse, &values[0])?;
-    let district_row: District = decode(district, &values[1])?;
-    let customer_row: Customer = decode(customer, &values[2])?;
-
-    let year_to_date = warehouse_row.year_to_date + amount;
-    tx.put(warehouse, encode(&Warehouse { year_to_date, ..warehouse_row }));
-    let year_to_date = district_row.year_to_date + amount;
-    tx.put(district, encode(&District { year_to_date, ..district_row }));
+    let read;
+    let value = match who.by {
+        By::Number(_) => &values[2],
+        By::Name(_) => {
+            read = tpcc.read(tx, &[customer]).await?;
+            &read[0]
+        }
+    };
+    let customer_row: Customer = decode(customer, value)?;
 
     let mut customer_data = String::new();
     if !customer_row.good_credit {
