@@ -42,10 +42,10 @@ const THETAS: Varies = Varies::Theta {
 
 const SAME_EVERYWHERE: &str =
     "§5.1: the text gives absolute numbers for REG alone, and ratios for all three networks";
-const SLOWER_CODE: &str = "§5, Setup: the paper's replicas are C++ on 2.2 GHz cores; at 35.3k transactions per second \
-     20 cores of each of three replicas are busy, 1.7 ms of CPU for each transaction. Ours takes a \
-     small part of that, so that contention limits it where CPU limited theirs. \
-     `--cpu-factor` makes the simulated CPU slower";
+const SLOWER_CODE: &str = "§5, Setup: the paper's replicas are C++ on 2.2 GHz cores; 20 cores at each of three replicas for 35.3k \
+     transactions per second are 1.7 ms of CPU for each, if all were busy. Ours takes a small part of that, \
+     so that contention limits it where CPU may have limited theirs. `--cpu-factor` makes the simulated \
+     CPU slower";
 const CLIENT_COUNTS: &str = "The text does not say how many clients there were; goodput that still rises with the most \
      clients run here is marked";
 
