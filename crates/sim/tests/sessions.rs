@@ -8,7 +8,7 @@ use std::time::Duration;
 use serried_actor::Timestamp;
 use serried_model::Geography;
 use serried_session::{Error, TransactOptions};
-use serried_sim::{Cluster, Configuration, Disk, NetworkFaults, Plan, Swarm};
+use serried_sim::{Cluster, Configuration, CostModel, Disk, NetworkFaults, Plan, Swarm};
 use toys::Register;
 
 fn at(milliseconds: u64) -> Timestamp {
@@ -158,8 +158,9 @@ fn a_stalled_run_says_who_hangs_and_how_to_replay_it() {
 
 #[test]
 fn attempts_beyond_those_that_may_be_open_wait_for_their_turn() {
-    let mut cluster =
-        Cluster::<Register>::new(Configuration { open_attempts: 2, ..Configuration::default() });
+    let costs = CostModel { event_ns: 1000, ..CostModel::FREE };
+    let configuration = Configuration { open_attempts: 2, costs, ..Configuration::default() };
+    let mut cluster = Cluster::<Register>::new(configuration);
     for task in 0..10u8 {
         let keyspace = cluster.keyspace(0);
         cluster.spawn(0, async move { keyspace.put([task], "v").await.map(|_| ()).unwrap() });

@@ -3,7 +3,7 @@
 //! The figures themselves are plots: of their curves, only the numbers that the text states are known.
 //! Those are here, each with the place it stands at; nothing is read off a plot or made up.
 
-mod morty;
+mod paper_000;
 mod series;
 
 pub(crate) use series::{SERIES, layout, series};
@@ -92,7 +92,7 @@ pub(crate) struct Ratio {
 
 /// All figures that can be reproduced.
 pub fn figures() -> &'static [Figure] {
-    morty::FIGURES
+    paper_000::FIGURES
 }
 
 /// The figure called `name`.
