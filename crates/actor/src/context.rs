@@ -5,7 +5,7 @@ use core::time::Duration;
 use rand_pcg::rand_core::Rng;
 use serried_model::NodeId;
 
-use crate::{Actor, ClockInterval, Effect, NodeSet, Store, Timestamp};
+use crate::{Actor, ClockInterval, Effect, NodeSet, Observation, Store, Timestamp};
 
 /// The random generator of a node, seeded by the driver; a pinned algorithm, so that a seed means
 /// the same on every machine and in every release.
@@ -25,6 +25,7 @@ pub struct Context<'a, A: Actor> {
     effects: &'a mut Vec<Effect<A>>,
     durable: Durable<'a>,
     work: Work,
+    observations: Option<&'a mut Vec<Observation>>,
 }
 
 /// An actor's durable state, as its driver lends it for an event.
@@ -45,7 +46,13 @@ impl<'a, A: Actor> Context<'a, A> {
         effects: &'a mut Vec<Effect<A>>,
         durable: Durable<'a>,
     ) -> Self {
-        Context { id, now, clock, random, effects, durable, work: Work(0) }
+        Context { id, now, clock, random, effects, durable, work: Work(0), observations: None }
+    }
+
+    /// For drivers: the same, watched: what is observed is added to `observations`.
+    #[must_use]
+    pub fn watched(self, observations: &'a mut Vec<Observation>) -> Self {
+        Context { observations: Some(observations), ..self }
     }
 
     /// This node.
@@ -130,6 +137,13 @@ impl<'a, A: Actor> Context<'a, A> {
     /// Accounts for CPU work that grows with the state or the message.
     pub fn charge(&mut self, keys: usize) {
         self.work.0 += keys as u32;
+    }
+
+    /// Tells those who watch this node, if anybody does; only then `observation` is made.
+    pub fn observe(&mut self, observation: impl FnOnce() -> Observation) {
+        if let Some(observations) = &mut self.observations {
+            observations.push(observation());
+        }
     }
 
     /// For drivers: what was charged.

@@ -159,7 +159,7 @@ impl LoadArguments {
 }
 
 /// The names of all protocols.
-fn protocols() -> PossibleValuesParser {
+pub(crate) fn protocols() -> PossibleValuesParser {
     let protocols = serried_protocols::list().iter();
     protocols.map(|protocol| PossibleValue::new(protocol.name).help(protocol.summary)).into()
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serried_actor::Timestamp;
 use serried_history::Recorder;
 use serried_session::Keyspace;
-use serried_workload::{ClosedLoop, InspectionError, Measurement, Window, Workload, inspect};
+use serried_workload::{
+    ClosedLoop, InspectionError, Measurement, Window, Witness, Workload, inspect,
+};
 
 use crate::arguments::LoadArguments;
 use crate::table::Row;
@@ -50,6 +52,12 @@ impl Load {
             seed: arguments.seed,
             history_file: arguments.history_file(protocol, clients),
         }
+    }
+
+    /// The same, and `witness` sees every transaction that commits. Before any client is made.
+    pub(crate) fn with_witness(self, witness: Witness) -> Load {
+        let measurement = Measurement::new(self.measurement.window()).with_witness(witness);
+        Load { measurement: Arc::new(measurement), ..self }
     }
 
     /// The `i`-th client, at `keyspace`.

@@ -2,19 +2,23 @@
 
 mod arguments;
 mod bench;
+mod calibrate;
 mod check;
 mod cluster;
 mod cost;
+mod costs;
 mod demo;
 mod judge;
 mod load;
 mod operations;
 mod progress;
+mod reproduce;
 mod serve;
 mod shell;
 mod sim;
 mod status;
 mod table;
+mod windows;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -51,6 +55,12 @@ enum Command {
     Bench(bench::Bench),
     /// Measure a workload in simulated time, in any geography
     Sim(sim::Sim),
+    /// See what bounds the throughput of the hottest keys
+    Windows(windows::Windows),
+    /// Run a paper's experiment in simulation, and put the paper's numbers beside ours
+    Reproduce(reproduce::Reproduce),
+    /// Measure what computing costs on this machine, for simulations
+    Calibrate(calibrate::Calibrate),
     /// Check a recorded history for serializability
     Check(check::Check),
     /// Show how each node of a cluster is doing
@@ -103,6 +113,9 @@ fn main() -> ExitCode {
         Command::Shell(shell) => shell.run(),
         Command::Bench(bench) => bench.run(),
         Command::Sim(sim) => sim.run(),
+        Command::Windows(windows) => windows.run(),
+        Command::Reproduce(reproduce) => reproduce.run(),
+        Command::Calibrate(calibrate) => calibrate.run(),
         Command::Check(check) => check.run(),
         Command::Status(status) => status.run(),
     };

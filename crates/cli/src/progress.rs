@@ -24,6 +24,11 @@ impl Progress {
     pub(crate) fn say(&self, message: String) {
         self.0.set_message(message);
     }
+
+    /// Writes a line above it, to stay.
+    pub(crate) fn line(&self, line: String) {
+        self.0.println(line);
+    }
 }
 
 impl Drop for Progress {

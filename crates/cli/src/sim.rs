@@ -1,6 +1,6 @@
 //! `serried sim`: a workload in simulated time.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -9,9 +9,11 @@ use serried_actor::{Protocol, Timestamp};
 use serried_model::Geography;
 use serried_protocols::Visitor;
 use serried_sim::{Clocks, Cluster, Configuration, Initial, NetworkFaults};
+use serried_workload::Workload;
 
 use crate::Ended;
 use crate::arguments::{LoadArguments, WorkloadArguments, geographies, partitions};
+use crate::costs::CostArguments;
 use crate::load::{Inspected, Load};
 use crate::progress::Progress;
 use crate::table::{self, Row, Simulation};
@@ -35,12 +37,12 @@ const INSPECTION: Duration = Duration::from_secs(100_000);
 #[command(after_help = table::help(EXAMPLES))]
 pub(crate) struct Sim {
     #[command(flatten)]
-    workload: WorkloadArguments,
+    pub(crate) workload: WorkloadArguments,
     #[command(flatten)]
-    load: LoadArguments,
+    pub(crate) load: LoadArguments,
     /// Where the sites are
     #[arg(long, default_value = "reg", value_parser = geographies())]
-    geo: String,
+    pub(crate) geo: String,
     /// How many replicas there are
     #[arg(long, default_value_t = 3)]
     replicas: usize,
@@ -50,6 +52,8 @@ pub(crate) struct Sim {
     /// How many cores a replica has
     #[arg(long, default_value_t = 20)]
     cores: usize,
+    #[command(flatten)]
+    costs: CostArguments,
     /// The most by which a clock is off, in milliseconds
     #[arg(long, default_value_t = 0.5)]
     skew_ms: f64,
@@ -68,10 +72,12 @@ pub(crate) struct Sim {
 }
 
 impl Sim {
-    pub(crate) fn run(self) -> anyhow::Result<Ended> {
+    /// Checks what can be wrong before anything is started; returns the geography.
+    pub(crate) fn validate(&self) -> anyhow::Result<Geography> {
         self.load.validate()?;
         let geography = Geography::named(&self.geo)?;
         self.workload.make()?;
+        self.costs.read()?;
         anyhow::ensure!(
             self.replicas % 2 == 1 && self.replicas < 64,
             "--replicas {}: there must be an odd number of them, below 64",
@@ -81,6 +87,41 @@ impl Sim {
         for share in [self.jitter, self.loss, self.duplication, self.reordering] {
             anyhow::ensure!((0.0..1.0).contains(&share), "{share} is no share: 0 or more, below 1");
         }
+        Ok(geography)
+    }
+
+    /// What a run with so many clients of `workload` is determined by.
+    pub(crate) fn configuration(
+        &self,
+        geography: Geography,
+        clients: usize,
+        workload: Arc<dyn Workload>,
+    ) -> anyhow::Result<Configuration> {
+        let costs = self.costs.read()?;
+        Ok(Configuration {
+            seed: self.load.seed,
+            replicas: self.replicas,
+            partitions: self.partitions,
+            clients,
+            geography,
+            network: NetworkFaults {
+                jitter: self.jitter,
+                loss: self.loss,
+                duplication: self.duplication,
+                reordering: self.reordering,
+                extra_delay: geography.longest_round_trip(0) / 2,
+            },
+            clocks: Clocks { skew: Duration::from_secs_f64(self.skew_ms / 1e3), drift_ppm: 0 },
+            replica_cores: self.cores,
+            costs: costs.replica,
+            client_costs: Some(costs.client),
+            initial: Some(Initial::new(move |key| workload.initial_value(key))),
+            ..Configuration::default()
+        })
+    }
+
+    pub(crate) fn run(self) -> anyhow::Result<Ended> {
+        let geography = self.validate()?;
         let mut rows = Vec::new();
         let mut ended = Ended::Well;
         for protocol in &self.load.protocol {
@@ -114,28 +155,7 @@ impl Visitor for Run<'_> {
         let Run { sim, geography, protocol, clients } = self;
         let seed = sim.load.seed;
         let workload = sim.workload.make()?;
-        let initial = {
-            let workload = workload.clone();
-            Initial::new(move |key| workload.initial_value(key))
-        };
-        let configuration = Configuration {
-            seed,
-            replicas: sim.replicas,
-            partitions: sim.partitions,
-            clients,
-            geography,
-            network: NetworkFaults {
-                jitter: sim.jitter,
-                loss: sim.loss,
-                duplication: sim.duplication,
-                reordering: sim.reordering,
-                extra_delay: geography.longest_round_trip(0) / 2,
-            },
-            clocks: Clocks { skew: Duration::from_secs_f64(sim.skew_ms / 1e3), drift_ppm: 0 },
-            replica_cores: sim.cores,
-            initial: Some(initial),
-            ..Configuration::default()
-        };
+        let configuration = sim.configuration(geography, clients, workload.clone())?;
         let mut cluster = Cluster::<P>::new(configuration);
         let load = Load::new(&sim.load, protocol, clients, workload, Timestamp(0));
         for client in 0..clients {

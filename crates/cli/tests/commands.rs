@@ -60,6 +60,7 @@ fn a_name_that_does_not_exist_is_answered_with_those_that_do() {
         (&["sim", "retwis", "--protocol", "paxos"][..], &["morty", "mvtso"][..]),
         (&["bench", "tpch"], &["retwis", "tpcc", "bank", "list-append", "counter"]),
         (&["sim", "bank", "--geo", "moon"], &["lan", "reg", "con", "glo"]),
+        (&["reproduce", "morty-fig5"], &["morty-fig6", "morty-fig7", "morty-fig8", "morty-fig9"]),
     ] {
         let output = serried(arguments);
         assert_eq!(code(&output), 2, "{arguments:?}");
@@ -111,7 +112,8 @@ fn tpcc_reports_its_transactions_and_new_orders_and_its_conditions_are_checked()
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    for command in ["demo", "serve", "shell", "bench", "sim", "check", "status"] {
+    let commands = ["demo", "serve", "shell", "bench", "sim", "check", "status"];
+    for command in commands.into_iter().chain(["windows", "reproduce", "calibrate"]) {
         let output = serried(&[command, "--help"]);
         assert_eq!(code(&output), 0);
         assert!(out(&output).contains(&format!("serried {command}")), "{}", out(&output));
@@ -337,4 +339,85 @@ fn a_node_exposes_metrics_and_health_logs_json_and_stops_when_told() {
         let entry: Value = serde_json::from_str(line).expect("a line of JSON");
         assert!(entry["level"].is_string(), "{line}");
     }
+}
+
+#[test]
+fn windows_show_what_bounds_a_hot_key_and_who_held_it() {
+    let svg = Temporary::new("windows.svg", "");
+    let watch = |more: &[&str]| {
+        let arguments = ["windows", "--sim", "counter", "--geo", "lan", "--clients", "4"];
+        let arguments = [&arguments, &["--protocol", "morty", "--warm-up", "0.1"][..], more];
+        let output = serried(&arguments.concat());
+        assert_eq!(code(&output), 0, "{}", err(&output));
+        out(&output)
+    };
+    let text = watch(&["--svg", svg.path()]);
+    assert!(text.contains("serialization windows") && text.contains("counter"), "{text}");
+    let drawn = std::fs::read_to_string(svg.path()).unwrap();
+    assert!(drawn.starts_with("<svg") && drawn.contains("<rect class=\"s"), "{drawn}");
+    let seen: Value = serde_json::from_str(&watch(&["--json"])).expect("one line of JSON");
+    let key = &seen["keys"][0];
+    let mean = &key["serialization"];
+    let (bound, achieved) = (&mean["bound_per_s"], &mean["achieved_per_s"]);
+    // Everybody increments one counter, so its windows follow each other without a gap.
+    let share = achieved.as_f64().unwrap() / bound.as_f64().unwrap();
+    assert!((0.9..1.1).contains(&share), "{key}");
+    assert!(key["windows"][0]["version"].is_string(), "{key}");
+    assert_eq!(seen, serde_json::from_str::<Value>(&watch(&["--json"])).unwrap());
+}
+
+#[test]
+fn costs_are_taken_from_a_file_and_a_mistake_in_it_is_named() {
+    let file = Temporary::new(
+        "costs.toml",
+        "[replica]\nevent_ns = 1\nsent_message_ns = 1\nwork_unit_ns = 1\nbyte_ps = 0\n\
+         [client]\nevent_ns = 1000000\nsent_message_ns = 1\nwork_unit_ns = 1\nbyte_ps = 0\n",
+    );
+    let simulate = |more: &[&str]| {
+        let arguments = ["sim", "counter", "--geo", "lan", "--clients", "1", "--seconds", "0.5"];
+        let more = [&["--protocol", "morty", "--json"][..], more].concat();
+        let output = serried(&[&arguments[..], &more].concat());
+        assert_eq!(code(&output), 0, "{}", err(&output));
+        let row: Value = serde_json::from_str(&out(&output)).expect("one line of JSON");
+        row["goodput_per_s"].as_f64().expect("a number")
+    };
+    let (usual, slow) = (simulate(&[]), simulate(&["--costs", file.path()]));
+    assert!(usual > 2.0 * slow, "{usual} {slow}");
+    let slower = simulate(&["--costs", file.path(), "--cpu-factor", "10"]);
+    assert!(slow > 5.0 * slower, "{slow} {slower}");
+
+    let file = Temporary::new("bad-costs.toml", "[replica]\nevent_ns = 1\ncoffee = 2\n");
+    let output = serried(&["sim", "counter", "--costs", file.path()]);
+    assert_eq!(code(&output), 1);
+    let error = err(&output);
+    assert!(error.contains("bad-costs.toml") && error.contains("coffee"), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+}
+
+#[test]
+fn a_figure_is_reproduced_into_files() {
+    let folder = std::env::temp_dir().join(format!("serried-{}-figures", std::process::id()));
+    let output = serried(&[
+        "reproduce",
+        "morty-fig7",
+        "--quick",
+        "--clients",
+        "3",
+        "--keys",
+        "1000",
+        "--seconds",
+        "0.3",
+        "--warm-up",
+        "0.1",
+        "--output",
+        folder.to_str().expect("the path is text"),
+    ]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(out(&output).contains("morty / mvtso"), "{}", out(&output));
+    assert!(err(&output).contains("of at most 6 runs"), "{}", err(&output));
+    for extension in ["json", "csv", "html"] {
+        let file = folder.join(format!("morty-fig7.{extension}"));
+        assert!(std::fs::metadata(&file).is_ok_and(|file| file.len() > 500), "{extension}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -4,7 +4,7 @@ use core::future::Future;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serried_actor::{Actor, Context, Coordinate, Group, Protocol, Recover, Timestamp};
+use serried_actor::{Actor, Context, Coordinate, Group, Observation, Protocol, Recover, Timestamp};
 use serried_model::{NodeId, Operation, TxnId};
 use serried_session::Keyspace;
 
@@ -20,6 +20,9 @@ use crate::{Configuration, Fault, FaultId, Interceptor, Plan, Reach, Scheduled, 
 
 /// Sees what replicas tell their driver, as it happens.
 pub type Observer<O> = Box<dyn FnMut(Timestamp, NodeId, O)>;
+
+/// Sees what replicas tell those who watch them ([`Context::observe`]), as it happens.
+pub type Watcher = Box<dyn FnMut(Timestamp, NodeId, Observation)>;
 
 /// A run did not finish in time.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -50,6 +53,7 @@ pub struct Cluster<P: Protocol> {
     replicas: Vec<Node<P::Replica>>,
     clients: Vec<Client<P::Coordinator>>,
     observer: Option<Observer<<P::Replica as Actor>::Output>>,
+    watcher: Option<Watcher>,
     executor: Executor,
     wakeups: Arc<Wakeups>,
     time: Arc<Time>,
@@ -70,6 +74,7 @@ struct ReplicaHost<'a, O> {
     now: Timestamp,
     id: NodeId,
     observer: &'a mut Option<Observer<O>>,
+    watcher: &'a mut Option<Watcher>,
 }
 
 impl<A: Recover> Host<A> for ReplicaHost<'_, A::Output> {
@@ -85,6 +90,16 @@ impl<A: Recover> Host<A> for ReplicaHost<'_, A::Output> {
     fn output(&mut self, output: A::Output) {
         if let Some(observer) = self.observer {
             observer(self.now, self.id, output);
+        }
+    }
+
+    fn is_watched(&self) -> bool {
+        self.watcher.is_some()
+    }
+
+    fn observe(&mut self, observation: Observation) {
+        if let Some(watcher) = self.watcher {
+            watcher(self.now, self.id, observation);
         }
     }
 }
@@ -130,8 +145,11 @@ impl<P: Protocol> Cluster<P> {
             (0..total).map(|number| (id(number), geography.site_of(place(number)))).collect();
         let random = generator(seed, Purpose::Network);
         let network = Network::new(&geography, configuration.network, nodes, replicas, random);
-        let costs = configuration.costs;
-        let mut world = World::new(network, (replicas as u32, members as u32), total as u32, costs);
+        let (costs, client_costs) = (configuration.costs, configuration.client_costs);
+        let client_costs = client_costs.unwrap_or(costs);
+        let measures = costs.byte_ps > 0 || client_costs.byte_ps > 0;
+        let mut world = World::new(network, (replicas as u32, members as u32), total as u32);
+        world.measures = measures || configuration.hash_contents;
         world.hash_contents = configuration.hash_contents;
         let (time, wakeups) = (Arc::new(Time::default()), Arc::new(Wakeups::default()));
         let (settings, may_crash) = (configuration.settings, configuration.disk.keep_records);
@@ -142,7 +160,7 @@ impl<P: Protocol> Cluster<P> {
         let replica = |number: usize| {
             let (id, group) = (id(number), group(&configuration, number % members));
             let (actor, cores) = (P::replica(id, group, &settings), configuration.replica_cores);
-            Node::new(number as u32, id, actor, cores, store(), &configuration)
+            Node::new(number as u32, id, actor, (cores, costs), store(), &configuration)
         };
         let client = |i: usize| {
             let actor = P::coordinator(group(&configuration, i), &settings);
@@ -150,7 +168,8 @@ impl<P: Protocol> Cluster<P> {
             let random = generator(seed, Purpose::Session(i as u64));
             let capacity = configuration.open_attempts;
             let port = ClientPort::new(i, capacity, random, time.clone(), wakeups.clone());
-            let node = Node::new(number as u32, id(number), actor, cores, store(), &configuration);
+            let (id, cores) = (id(number), (cores, client_costs));
+            let node = Node::new(number as u32, id, actor, cores, store(), &configuration);
             Client { node, port: Arc::new(port), operations: Vec::new() }
         };
         let replicas = (0..replicas).map(replica).collect();
@@ -164,6 +183,7 @@ impl<P: Protocol> Cluster<P> {
             replicas,
             clients,
             observer: None,
+            watcher: None,
             executor: Executor::new(wakeups.clone()),
             wakeups,
             time,
@@ -191,6 +211,11 @@ impl<P: Protocol> Cluster<P> {
     /// Has `observer` see all outputs of replicas.
     pub fn set_observer(&mut self, observer: Observer<<P::Replica as Actor>::Output>) {
         self.observer = Some(observer);
+    }
+
+    /// Has `watcher` see what replicas tell those who watch them, from now on.
+    pub fn watch(&mut self, watcher: Watcher) {
+        self.watcher = Some(watcher);
     }
 
     /// Has `interceptor` see every message and decide on it, before the network does.
@@ -256,6 +281,8 @@ impl<P: Protocol> Cluster<P> {
             duplicated: counts.duplicated,
             reordered: counts.reordered,
             replica_busy: self.replicas.iter().map(Node::busy).collect(),
+            replica_load: self.replicas.iter().map(Node::load).sum(),
+            client_load: self.clients.iter().map(|client| client.node.load()).sum(),
             client_busy: self.clients.iter().map(|client| client.node.busy()).sum(),
             longest_queue: queues.max().unwrap_or_default(),
         }
@@ -462,7 +489,8 @@ impl<P: Protocol> Cluster<P> {
         let number = node as usize;
         if let Some(replica) = self.replicas.get_mut(number) {
             let (now, id) = (self.world.now, self.world.id(node));
-            let mut host = ReplicaHost { now, id, observer: &mut self.observer };
+            let (observer, watcher) = (&mut self.observer, &mut self.watcher);
+            let mut host = ReplicaHost { now, id, observer, watcher };
             replica.handle(occurrence, &mut self.world, &mut host);
         } else {
             let Client { node, port, operations } = &mut self.clients[number - self.replicas.len()];

@@ -37,10 +37,10 @@ mod swarm;
 mod timers;
 mod world;
 
-pub use cluster::{Cluster, Observer, Stalled};
+pub use cluster::{Cluster, Observer, Stalled, Watcher};
 pub use configuration::{Clocks, Configuration, CostModel, Disk, Initial, NetworkFaults};
 pub use fault::{Fault, FaultId, Scheduled};
 pub use reach::{Reach, Side};
-pub use statistics::{Messages, Statistics};
+pub use statistics::{Load, Messages, Statistics};
 pub use swarm::{Plan, Swarm};
 pub use world::{Fate, Interceptor, Passing};

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use serried_actor::{Actor, Context, Durable, Effect, Random, Recover, Store};
+use serried_actor::{Actor, Context, Durable, Effect, Observation, Random, Recover, Store};
 use serried_model::NodeId;
 
 use crate::clock::Clock;
@@ -11,7 +11,7 @@ use crate::disk::{Log, Receivers};
 use crate::store::SimulatedStore;
 use crate::timers::{Setting, Timers};
 use crate::world::{Event, World};
-use crate::{Configuration, hash};
+use crate::{Configuration, CostModel, Load, hash};
 
 /// Something for a node's actor to handle.
 pub(crate) enum Job<M> {
@@ -48,6 +48,14 @@ pub(crate) trait Host<A: Actor> {
 
     /// Takes what the actor tells its driver.
     fn output(&mut self, output: A::Output);
+
+    /// Whether somebody watches.
+    fn is_watched(&self) -> bool {
+        false
+    }
+
+    /// Takes what the actor tells those who watch.
+    fn observe(&mut self, _: Observation) {}
 }
 
 /// What a handler wants done, in a buffer that is used again.
@@ -62,6 +70,10 @@ pub(crate) struct Node<A: Actor> {
     timers: Timers<A::Timer>,
     processor: Processor<Job<A::Message>, Effects<A>>,
     log: Log<A::Record, A::Message>,
+    costs: CostModel,
+    load: Load,
+    /// What is observed in an event; empty between events.
+    observations: Vec<Observation>,
     store: SimulatedStore,
     /// The position of the next record that the actor appends; those of events being served are not in
     /// the log yet.
@@ -78,7 +90,7 @@ impl<A: Actor> Node<A> {
         number: u32,
         id: NodeId,
         actor: A,
-        cores: usize,
+        (cores, costs): (usize, CostModel),
         store: SimulatedStore,
         configuration: &Configuration,
     ) -> Node<A> {
@@ -93,6 +105,9 @@ impl<A: Actor> Node<A> {
             timers: Timers::new(),
             processor: Processor::new(cores),
             log: Log::new(configuration.disk),
+            costs,
+            load: Load::default(),
+            observations: Vec::new(),
             store,
             log_position: 0,
             buffers: Vec::new(),
@@ -112,6 +127,10 @@ impl<A: Actor> Node<A> {
 
     pub(crate) fn longest_queue(&self) -> usize {
         self.processor.longest_queue()
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        self.load
     }
 
     pub(crate) fn timer_is_set(&self, setting: Setting) -> bool {
@@ -184,6 +203,9 @@ impl<A: Actor> Node<A> {
         let (now, clock) = (self.clock.monotonic(world.now), self.clock.wall(world.now));
         let durable = Durable { store: &mut self.store, log_position: self.log_position };
         let mut cx = Context::new(self.id, now, clock, &mut self.random, &mut effects, durable);
+        if host.is_watched() {
+            cx = cx.watched(&mut self.observations);
+        }
         let mut bytes = 0;
         match job {
             Job::Start => self.actor.on_start(&mut cx),
@@ -201,8 +223,10 @@ impl<A: Actor> Node<A> {
         }
         let work = u64::from(cx.work().0);
         self.log_position = cx.log_position();
+        self.observations.drain(..).for_each(|observation| host.observe(observation));
         let sent = self.set_timers(&effects, world);
-        let costs = &world.costs;
+        let costs = &self.costs;
+        self.load += Load { events: 1, sent_messages: sent, work_units: work };
         let cost_ns = costs.event_ns
             + costs.sent_message_ns * sent
             + costs.work_unit_ns * work

@@ -1,5 +1,7 @@
 //! What a run has amounted to.
 
+use core::iter::Sum;
+use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;
 
 /// Messages by who sent them to whom. A broadcast counts once per receiver.
@@ -34,6 +36,54 @@ impl Messages {
     }
 }
 
+/// What a [`crate::CostModel`] counts.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Load {
+    /// Messages received, timers fired and batches of operations.
+    pub events: u64,
+    /// Messages sent; a broadcast counts once per receiver.
+    pub sent_messages: u64,
+    /// Units of work that handlers charged.
+    pub work_units: u64,
+}
+
+impl Add for Load {
+    type Output = Load;
+
+    fn add(self, other: Load) -> Load {
+        Load {
+            events: self.events + other.events,
+            sent_messages: self.sent_messages + other.sent_messages,
+            work_units: self.work_units + other.work_units,
+        }
+    }
+}
+
+impl AddAssign for Load {
+    fn add_assign(&mut self, other: Load) {
+        *self = *self + other;
+    }
+}
+
+/// What was added since.
+impl Sub for Load {
+    type Output = Load;
+
+    fn sub(self, earlier: Load) -> Load {
+        Load {
+            events: self.events - earlier.events,
+            sent_messages: self.sent_messages - earlier.sent_messages,
+            work_units: self.work_units - earlier.work_units,
+        }
+    }
+}
+
+impl Sum for Load {
+    fn sum<I: Iterator<Item = Load>>(loads: I) -> Load {
+        loads.fold(Load::default(), Add::add)
+    }
+}
+
 /// What a run has amounted to so far.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Statistics {
@@ -56,6 +106,10 @@ pub struct Statistics {
     pub reordered: u64,
     /// For each replica, how long its cores were taken, all together.
     pub replica_busy: Vec<Duration>,
+    /// What all replicas have done.
+    pub replica_load: Load,
+    /// What all clients have done.
+    pub client_load: Load,
     /// How long the clients' cores were taken, all together.
     pub client_busy: Duration,
     /// The most events that ever waited for a core at one node.

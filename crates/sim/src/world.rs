@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use serried_actor::{Timestamp, Wire};
 use serried_model::NodeId;
 
-use crate::CostModel;
 use crate::disk::Receivers;
 use crate::hash::Hash;
 use crate::network::Network;
@@ -101,7 +100,6 @@ pub(crate) struct World<M> {
     pub(crate) now: Timestamp,
     pub(crate) scheduler: Scheduler<Event<M>>,
     pub(crate) network: Network,
-    pub(crate) costs: CostModel,
     pub(crate) hash: Hash,
     pub(crate) interceptor: Option<Interceptor<M>>,
     /// How many replicas there are, those of all partitions counted.
@@ -111,6 +109,8 @@ pub(crate) struct World<M> {
     pub(crate) nodes: u32,
     pub(crate) counts: Counts,
     pub(crate) hash_contents: bool,
+    /// Whether anybody wants to know how long messages are.
+    pub(crate) measures: bool,
     /// Clients that die after so many more messages of theirs.
     pub(crate) doomed: BTreeMap<u32, u64>,
     scratch: Vec<u8>,
@@ -129,17 +129,11 @@ pub(crate) struct Counts {
 }
 
 impl<M: Wire> World<M> {
-    pub(crate) fn new(
-        network: Network,
-        (replicas, members): (u32, u32),
-        nodes: u32,
-        costs: CostModel,
-    ) -> World<M> {
+    pub(crate) fn new(network: Network, (replicas, members): (u32, u32), nodes: u32) -> World<M> {
         World {
             now: Timestamp(0),
             scheduler: Scheduler::new(),
             network,
-            costs,
             hash: Hash::new(0),
             interceptor: None,
             replicas,
@@ -147,6 +141,7 @@ impl<M: Wire> World<M> {
             nodes,
             counts: Counts::default(),
             hash_contents: false,
+            measures: false,
             doomed: BTreeMap::new(),
             scratch: Vec::new(),
         }
@@ -183,7 +178,7 @@ impl<M: Wire> World<M> {
 
     /// A message's encoded length and a digest of its bytes, if anybody wants to know.
     fn measure(&mut self, message: &M) -> (u32, u64) {
-        if self.costs.byte_ps == 0 && !self.hash_contents {
+        if !self.measures {
             return (0, 0);
         }
         self.scratch.clear();

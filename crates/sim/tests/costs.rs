@@ -120,3 +120,16 @@ fn a_clock_that_jumps_is_wrong_until_it_jumps_back() {
     cluster.run_until(Timestamp(1_000_000));
     assert_eq!(*shown.lock().unwrap(), [5_200, 300, 700]);
 }
+
+#[test]
+fn a_client_may_have_costs_of_its_own() {
+    let replica = CostModel { event_ns: 1000, ..CostModel::FREE };
+    let (sent, cluster) = outputs::<Flood>(Configuration {
+        client_costs: Some(CostModel::FREE),
+        ..flood(replica, 1)
+    });
+    assert_eq!(sent[0].0, Timestamp(51_000));
+    let statistics = cluster.statistics();
+    assert_eq!(statistics.client_busy, Duration::ZERO);
+    assert_eq!(statistics.replica_busy[0], Duration::from_micros(BURST + 1));
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serried_actor::Timestamp;
 use serried_model::Geography;
 use serried_session::{Error, TransactOptions};
-use serried_sim::{Cluster, Configuration, Disk, NetworkFaults, Plan, Swarm};
+use serried_sim::{Cluster, Configuration, CostModel, Disk, NetworkFaults, Plan, Swarm};
 use toys::Register;
 
 fn at(milliseconds: u64) -> Timestamp {
@@ -158,8 +158,9 @@ fn a_stalled_run_says_who_hangs_and_how_to_replay_it() {
 
 #[test]
 fn attempts_beyond_those_that_may_be_open_wait_for_their_turn() {
-    let mut cluster =
-        Cluster::<Register>::new(Configuration { open_attempts: 2, ..Configuration::default() });
+    let costs = CostModel { event_ns: 1000, ..CostModel::FREE };
+    let configuration = Configuration { open_attempts: 2, costs, ..Configuration::default() };
+    let mut cluster = Cluster::<Register>::new(configuration);
     for task in 0..10u8 {
         let keyspace = cluster.keyspace(0);
         cluster.spawn(0, async move { keyspace.put([task], "v").await.map(|_| ()).unwrap() });
@@ -177,4 +178,37 @@ fn a_crashed_client_is_gone_and_the_others_carry_on() {
     cluster.crash_client(2);
     cluster.run_until_done(at(10_000)).unwrap();
     assert!(cluster.statistics().undeliverable > 0);
+}
+
+#[test]
+fn those_who_watch_see_what_replicas_observe_and_change_nothing() {
+    let mut alone = busy(configuration(3));
+    alone.run_until_done(at(60_000)).unwrap();
+    let mut watched = busy(configuration(3));
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let watcher = seen.clone();
+    watched.watch(Box::new(move |at, node, observation| {
+        watcher.lock().unwrap().push((at, node, observation));
+    }));
+    watched.run_until_done(at(60_000)).unwrap();
+    assert_eq!(watched.event_hash(), alone.event_hash());
+    let seen = seen.lock().unwrap();
+    // 5 clients, 2 tasks, 20 rounds and 2 keys at each of 3 replicas, but for messages that were lost
+    // when a majority had answered.
+    assert!(seen.len() >= 5 * 2 * 20 * 2 * 2, "{}", seen.len());
+    assert!(seen.iter().all(|(_, node, _)| !node.is_coordinator()));
+    assert!(seen.is_sorted_by_key(|(at, ..)| *at));
+}
+
+#[test]
+fn what_nodes_did_is_counted_for_each_side() {
+    let mut cluster = busy(Configuration { clients: 2, ..Configuration::default() });
+    cluster.run_until_done(at(60_000)).unwrap();
+    let statistics = cluster.statistics();
+    let (messages, replicas) = (statistics.messages, statistics.replica_load);
+    // A replica starts once, and has no timers.
+    assert_eq!(replicas.events, messages.client_to_replica + 3);
+    assert_eq!(replicas.sent_messages, messages.replica_to_client);
+    assert_eq!(statistics.client_load.sent_messages, messages.client_to_replica);
+    assert!(statistics.client_load.events > messages.replica_to_client);
 }

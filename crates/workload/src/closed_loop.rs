@@ -30,8 +30,8 @@ impl ClosedLoop {
     /// Runs transactions until the window's stop.
     pub async fn run(self) {
         let mut random = Pcg64Mcg::seed_from_u64(self.seed ^ self.client.wrapping_mul(0x9e37_79b9));
-        let stop = self.measurement.window().stop;
-        while self.keyspace.now() < stop {
+        // The window may be moved meanwhile.
+        while self.keyspace.now() < self.measurement.window().stop {
             let plan = self.workload.plan(self.client, &mut random);
             let begun = self.keyspace.now();
             if let Some(recorder) = &self.recorder {

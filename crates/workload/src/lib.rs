@@ -20,7 +20,7 @@ pub use closed_loop::{ClosedLoop, preload};
 pub use counter::Counter;
 pub use inspection::{Inspection, InspectionError, inspect};
 pub use list_append::ListAppend;
-pub use measurement::{KindReport, Measurement, Report, Window};
+pub use measurement::{KindReport, Measurement, Report, Window, Witness};
 pub use retwis::Retwis;
 pub use workload::{
     Parameters, Plan, RolledBack, Run, Workload, WorkloadError, WorkloadInfo, list, named,

@@ -1,7 +1,7 @@
 //! What a run comes to.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -39,15 +39,19 @@ impl Window {
     }
 }
 
+/// Sees transactions that commit: when that was, of what kind they are, under which version, and what
+/// they read and wrote.
+pub type Witness = Box<dyn Fn(Timestamp, &'static str, Version, &Footprint) + Send + Sync>;
+
 /// The books of a run, kept by all its clients together.
-#[derive(Debug)]
 pub struct Measurement {
-    window: Window,
     counts: Mutex<Counts>,
+    witness: Option<Witness>,
 }
 
 #[derive(Debug)]
 struct Counts {
+    window: Window,
     committed: u64,
     attempts: u64,
     re_executions: u64,
@@ -122,6 +126,7 @@ impl Measurement {
     /// Empty books.
     pub fn new(window: Window) -> Measurement {
         let counts = Counts {
+            window,
             committed: 0,
             attempts: 0,
             re_executions: 0,
@@ -137,12 +142,28 @@ impl Measurement {
             latest: Version::INITIAL,
             windows: Windows::default(),
         };
-        Measurement { window, counts: Mutex::new(counts) }
+        Measurement { counts: Mutex::new(counts), witness: None }
+    }
+
+    /// The same, and `witness` sees every transaction that commits.
+    #[must_use]
+    pub fn with_witness(self, witness: Witness) -> Measurement {
+        Measurement { witness: Some(witness), ..self }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().expect("nobody panics while entering")
+    }
+
+    /// Has something else be measured than was meant at first. What has been measured already stays,
+    /// so the window may only be moved before it begins, or end earlier.
+    pub fn move_window(&self, window: Window) {
+        self.lock().window = window;
     }
 
     /// When to measure.
     pub fn window(&self) -> Window {
-        self.window
+        self.lock().window
     }
 
     /// Enters a transaction of this kind that was begun and ended at these times.
@@ -153,11 +174,15 @@ impl Measurement {
         ended: Timestamp,
         result: &Result<(Committed<T>, Footprint), Error>,
     ) {
-        let counts = &mut *self.counts.lock().expect("nobody panics while entering");
+        if let (Some(witness), Ok((committed, footprint))) = (&self.witness, result) {
+            witness(ended, kind, committed.version, footprint);
+        }
+        let counts = &mut *self.lock();
+        let measured = counts.window.contains(ended);
         if let Ok((committed, footprint)) = result {
             counts.all_committed += 1;
             counts.latest = counts.latest.max(committed.version);
-            counts.windows.enter(committed.version, footprint, self.window.contains(ended));
+            counts.windows.enter(committed.version, footprint, measured);
         }
         if let Err(Error::Unknown { txn, .. }) = result {
             counts.latest = counts.latest.max(*txn);
@@ -168,7 +193,7 @@ impl Measurement {
         {
             counts.last_error = Some(error.to_string());
         }
-        if !self.window.contains(ended) {
+        if !measured {
             return;
         }
         let of_kind = counts.kinds.entry(kind).or_default();
@@ -205,18 +230,18 @@ impl Measurement {
 
     /// How many transactions have committed so far, whether measured or not.
     pub fn committed_so_far(&self) -> u64 {
-        self.counts.lock().expect("nobody panics while entering").all_committed
+        self.lock().all_committed
     }
 
     /// The latest version of a transaction that has committed, or may have, whether measured or not.
     pub fn latest(&self) -> Version {
-        self.counts.lock().expect("nobody panics while entering").latest
+        self.lock().latest
     }
 
     /// What it comes to.
     pub fn report(&self) -> Report {
-        let counts = &*self.counts.lock().expect("nobody panics while entering");
-        let seconds = self.window.until.since(self.window.from).as_secs_f64();
+        let counts = &*self.lock();
+        let seconds = counts.window.until.since(counts.window.from).as_secs_f64();
         let per = |count: u64, of: u64| if of == 0 { 0.0 } else { count as f64 / of as f64 };
         let quantile = |q| counts.latency_us.value_at_quantile(q);
         let of_kind = |(kind, counts): (&&'static str, &KindCounts)| KindReport {

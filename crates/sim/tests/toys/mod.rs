@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use serde::{Deserialize, Serialize};
-use serried_actor::{Actor, Context, Coordinate, Group, Protocol, Recover, Settings, Store, Wire};
+use serried_actor::{
+    Actor, Context, Coordinate, Group, Observation, Protocol, Recover, Settings, Store, Wire,
+};
 use serried_model::{
     Guarantee, Key, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Value, Version, Write,
 };
@@ -215,6 +217,10 @@ impl Actor for Replica {
             }
             Message::Store { version, writes } => {
                 self.apply(version, &writes);
+                for Write { key, .. } in &writes {
+                    let key = || key.clone();
+                    cx.observe(|| Observation::Written { key: key(), version, revision: 0 });
+                }
                 cx.append((version, writes));
                 cx.send(from, Message::Stored { version });
                 cx.send_before_durable(from, Message::Noted { version });

@@ -14,7 +14,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serried_actor::{Actor, Context, Group, Recover, Settings, Store, Timestamp};
+use serried_actor::{Actor, Context, Group, Observation, Recover, Settings, Store, Timestamp};
 use serried_model::{Key, NodeId, Value, Version};
 use serried_parts::{Committed, Map, WriteId};
 use smallvec::SmallVec;
@@ -230,6 +230,8 @@ impl Replica {
         }
         let record = self.keys.load(&key, cx.store());
         let (write, value) = record.find(version);
+        let found = write.version;
+        cx.observe(|| Observation::Read { key: key.clone(), reader: version, found });
         if self.options.re_execution && record.add_read(version, write) {
             self.open(version, cx.now()).reads.push(key.clone());
         }
@@ -245,6 +247,7 @@ impl Replica {
         if tag < undecided.next_tag {
             return; // An execution that was prepared since writes something else, or nothing.
         }
+        cx.observe(|| Observation::Written { key: key.clone(), version, revision: tag });
         let record = self.keys.touch(&key);
         if record.add_write(&key, WriteId { version, tag }, &value, &mut self.notices) {
             let undecided = self.transactions.get_or_default(&version);
@@ -379,6 +382,12 @@ impl Replica {
     ) {
         cx.charge(contents.reads.len() + contents.writes.len());
         let waiters = self.carry_out(version, End::Committed(eid, &contents));
+        observe_writes(version, &contents, cx);
+        cx.observe(|| Observation::Committed {
+            version,
+            reads: contents.reads.iter().map(|r| (r.key.clone(), r.write.version)).collect(),
+            writes: contents.writes.iter().map(|write| write.key.clone()).collect(),
+        });
         self.notify(cx);
         let contents = (!logged).then_some(contents);
         self.append(Record::Committed { version, eid, contents }, cx);
@@ -388,6 +397,7 @@ impl Replica {
     /// The transaction aborts, in this partition at least.
     fn abort(&mut self, version: Version, cx: &mut Cx) {
         let waiters = self.carry_out(version, End::Aborted);
+        cx.observe(|| Observation::Aborted { version });
         self.notify(cx);
         self.append(Record::Aborted { version }, cx);
         self.decided(version, waiters, cx);
@@ -443,6 +453,8 @@ impl Replica {
             self.notices.clear();
         }
         for Notice { reader, key, write, value, instead_of } in self.notices.drain(..) {
+            let found = write.version;
+            cx.observe(|| Observation::Read { key: key.clone(), reader, found });
             let reply = Message::GetReply { version: reader, key, write, value, instead_of };
             cx.send_before_durable(reader.coordinator, reply);
         }
@@ -470,6 +482,14 @@ impl Replica {
                 cx.send(to, Message::Acknowledge { versions });
             }
         }
+    }
+}
+
+/// Tells those who watch that what an execution writes can be read from now on.
+fn observe_writes(version: Version, contents: &Contents, cx: &mut Cx) {
+    for write in &contents.writes {
+        let revision = write.tag;
+        cx.observe(|| Observation::Written { key: write.key.clone(), version, revision });
     }
 }
 

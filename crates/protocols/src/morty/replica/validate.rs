@@ -48,6 +48,7 @@ impl Replica {
         }
         cx.charge(contents.reads.len() + contents.writes.len());
         self.install(version, eid, next_tag, &contents);
+        super::observe_writes(version, &contents, cx);
         let execution = Execution { eid, contents, vote: None, conflict: None };
         self.transactions.get_or_default(&version).execution = Some(execution);
         self.vote(version, cx);

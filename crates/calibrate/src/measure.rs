@@ -1,0 +1,411 @@
+//! Runs loads, on the real runtime and in the simulator, and fits costs to what they take.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serried::{ConnectOptions, Database};
+use serried_actor::{Protocol, Timestamp};
+use serried_protocols::{UnknownProtocol, Visitor};
+use serried_runtime::{
+    ConnectError, KeyspaceConfiguration, LocalCluster, LocalOptions, StartError, Statistics,
+};
+use serried_session::TransactOptions;
+use serried_sim::{Cluster, Configuration, CostModel, Load};
+use serried_workload::{
+    ClosedLoop, Measurement, Parameters, Window, Workload, WorkloadError, named,
+};
+
+use crate::cpu::CpuTime;
+use crate::fit::{Fit, fit};
+use crate::load::LOADS;
+use crate::sample::{Sample, Work};
+
+const KEYSPACE: &str = "calibration";
+const REPLICAS: usize = 3;
+/// Clients go on until they are told to stop.
+const FOR_EVER: Duration = Duration::from_secs(1 << 30);
+/// A run with fewer transactions is measured for longer, up to so many times as long.
+const LEAST_TRANSACTIONS: u64 = 100;
+const LONGER: usize = 100;
+/// The load whose system calls per event the simulator charges.
+pub const TYPICAL: &str = "retwis, uniform";
+
+/// What to calibrate with.
+#[derive(Clone, Debug)]
+pub struct Calibrate {
+    /// The protocol, by its name in the registry.
+    pub protocol: String,
+    /// How many clients there are, each with connections of its own.
+    pub clients: usize,
+    /// How long to measure each run; a quarter of that goes before.
+    pub measured: Duration,
+    /// How often to run each load. The run that took the least CPU counts: whatever else the machine
+    /// does makes a run cost more, and never less.
+    pub rounds: usize,
+}
+
+/// What came of it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Calibration {
+    /// What computing costs replicas.
+    pub replica: Side,
+    /// What it costs clients, with what a closed loop and its books take.
+    pub client: Side,
+    /// What was measured.
+    pub samples: Vec<Sample>,
+}
+
+/// The costs of one side.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Side {
+    /// The costs. The simulator knows no system calls: each event is charged what it causes of them
+    /// under [`TYPICAL`].
+    pub costs: CostModel,
+    /// How they were fitted.
+    pub fit: Fit,
+    /// The greatest relative error of the fit for the loads that it was not fitted to.
+    pub greatest_error: f64,
+    /// The greatest relative error of the costs as the simulator has them, of all loads: what comes of
+    /// not knowing system calls.
+    pub greatest_simulated_error: f64,
+}
+
+/// Why costs can't be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such protocol.
+    #[error(transparent)]
+    Protocol(#[from] UnknownProtocol),
+    /// A load can't be made.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// The cluster does not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A client can't connect.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The cluster has no such keyspace, or does not answer.
+    #[error(transparent)]
+    Keyspace(#[from] serried::Error),
+    /// The system does not say how much CPU time was used.
+    #[error("can't measure CPU time: {0}")]
+    Cpu(#[source] io::Error),
+    /// Nothing was committed.
+    #[error("nothing was committed under the load `{0}`: measure for longer")]
+    Nothing(String),
+}
+
+/// A load and its name.
+struct Named {
+    name: String,
+    workload: Arc<dyn Workload>,
+    fitted: bool,
+}
+
+/// The loads to fit to, and those to see how good the fit is.
+fn loads() -> Result<Vec<Named>, WorkloadError> {
+    let touch = |touch: &crate::load::Touch| Named {
+        name: format!("{} read, {} written", touch.reads, touch.writes),
+        workload: Arc::new(*touch),
+        fitted: true,
+    };
+    let mut loads: Vec<Named> = LOADS.iter().map(touch).collect();
+    for (name, parameters) in [
+        ("retwis", Parameters { keys: Some(1_000_000), theta: 0.0, ..Parameters::default() }),
+        ("counter", Parameters { keys: Some(100_000), ..Parameters::default() }),
+    ] {
+        let workload = named(name, &parameters)?;
+        loads.push(Named { name: format!("{name}, uniform"), workload, fitted: false });
+    }
+    Ok(loads)
+}
+
+impl Calibrate {
+    /// Measures, and fits. `tell` hears what is being done.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn run(&self, tell: impl Fn(String)) -> Result<Calibration, Error> {
+        let loads = loads()?;
+        let rounds = (0..self.rounds).flat_map(|_| loads.iter().enumerate());
+        let mut samples: Vec<Option<Sample>> = loads.iter().map(|_| None).collect();
+        for (step, (number, load)) in rounds.enumerate() {
+            tell(format!("{} of {}: {}", step + 1, loads.len() * self.rounds, load.name));
+            let sample = self.sample(load)?;
+            let best = &mut samples[number];
+            match best {
+                None => *best = Some(sample),
+                Some(best) => {
+                    best.transactions += sample.transactions;
+                    best.replicas = cheaper(best.replicas, sample.replicas);
+                    best.clients = cheaper(best.clients, sample.clients);
+                }
+            }
+        }
+        let samples: Vec<Sample> = samples.into_iter().flatten().collect();
+        let replica = side(&samples, |sample| sample.replicas)?;
+        let client = side(&samples, |sample| sample.clients)?;
+        Ok(Calibration { replica, client, samples })
+    }
+
+    fn sample(&self, load: &Named) -> Result<Sample, Error> {
+        let counted = serried_protocols::visit(
+            &self.protocol,
+            Count { clients: self.clients, workload: load.workload.clone() },
+        )?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(Error::Cpu)?;
+        let measured = runtime.block_on(self.measure(load))?;
+        let per_txn = |count: u64| count as f64 / measured.transactions as f64;
+        let time = |time: Duration| time.as_nanos() as f64 / measured.transactions as f64;
+        let (replicas, clients) = (&measured.replicas, &measured.clients);
+        Ok(Sample {
+            load: load.name.clone(),
+            fitted: load.fitted,
+            transactions: measured.transactions,
+            replicas: Work {
+                events: per_txn(replicas.messages_received),
+                sent_messages: per_txn(replicas.messages_sent),
+                work_units: counted.replica_units,
+                system_calls: per_txn(replicas.flushes + replicas.reads),
+                cpu_ns: time(measured.cpu.nodes),
+            },
+            clients: Work {
+                events: per_txn(clients.messages_received) + counted.client_batches,
+                sent_messages: per_txn(clients.messages_sent),
+                work_units: counted.client_units,
+                system_calls: per_txn(clients.flushes + clients.reads),
+                cpu_ns: time(measured.cpu.others),
+            },
+        })
+    }
+
+    /// One run on the real runtime.
+    async fn measure(&self, load: &Named) -> Result<Measured, Error> {
+        let keyspaces = [KeyspaceConfiguration::new(KEYSPACE, &self.protocol)];
+        let cluster = LocalCluster::start(REPLICAS, &keyspaces, LocalOptions::default())?;
+        let warm_up = self.measured / 4;
+        let mut databases = Vec::new();
+        for _ in 0..self.clients {
+            let options = ConnectOptions::new(cluster.addresses());
+            databases.push(Database::connect_with(options).await?);
+        }
+        let mut tasks = Vec::new();
+        let mut books = Vec::new();
+        for (client, database) in databases.iter().enumerate() {
+            let keyspace = database.keyspace(KEYSPACE).await?;
+            let window = Window::new(keyspace.now(), Duration::ZERO, FOR_EVER, Duration::ZERO);
+            let own = Arc::new(Measurement::new(window));
+            let client_loop = ClosedLoop {
+                keyspace: keyspace.with_options(TransactOptions::default()),
+                workload: load.workload.clone(),
+                measurement: own.clone(),
+                recorder: None,
+                client: client as u64,
+                seed: 1,
+            };
+            tasks.push(tokio::spawn(client_loop.run()));
+            books.push(own);
+        }
+        let so_far = || -> Result<Totals, Error> {
+            let mut totals =
+                Totals { cpu: CpuTime::so_far().map_err(Error::Cpu)?, ..Totals::new() };
+            totals.committed = books.iter().map(|books| books.committed_so_far()).sum();
+            for database in &databases {
+                add(&mut totals.clients, &database.client().statistics());
+            }
+            for node in cluster.statistics() {
+                add(&mut totals.replicas, &node.counters);
+            }
+            Ok(totals)
+        };
+        tokio::time::sleep(warm_up).await;
+        let before = so_far()?;
+        // However slow the machine is, something has to be committed.
+        let mut after = None;
+        for _ in 0..LONGER {
+            tokio::time::sleep(self.measured).await;
+            let now = so_far()?;
+            let committed = now.committed;
+            after = Some(now);
+            if committed >= before.committed + LEAST_TRANSACTIONS {
+                break;
+            }
+        }
+        let after = after.expect("it was measured at least once");
+        for books in &books {
+            let (from, until) = (books.window().from, books.window().until);
+            books.move_window(Window { from, until, stop: Timestamp(0) });
+        }
+        for task in tasks {
+            // A client that panics has said why.
+            let _ = task.await;
+        }
+        for database in databases {
+            database.close().await;
+        }
+        cluster.stop();
+        match after.committed - before.committed {
+            0 => Err(Error::Nothing(load.name.clone())),
+            transactions => Ok(Measured {
+                transactions,
+                cpu: CpuTime {
+                    nodes: after.cpu.nodes.saturating_sub(before.cpu.nodes),
+                    others: after.cpu.others.saturating_sub(before.cpu.others),
+                },
+                replicas: after.replicas.since(&before.replicas),
+                clients: after.clients.since(&before.clients),
+            }),
+        }
+    }
+}
+
+/// What a run has taken so far.
+struct Totals {
+    committed: u64,
+    cpu: CpuTime,
+    replicas: Statistics,
+    clients: Statistics,
+}
+
+impl Totals {
+    fn new() -> Totals {
+        let (replicas, clients) = (Statistics::default(), Statistics::default());
+        Totals { committed: 0, cpu: CpuTime::default(), replicas, clients }
+    }
+}
+
+fn add(total: &mut Statistics, more: &Statistics) {
+    total.messages_sent += more.messages_sent;
+    total.messages_received += more.messages_received;
+    total.flushes += more.flushes;
+    total.reads += more.reads;
+}
+
+/// What a run on the real runtime took.
+struct Measured {
+    transactions: u64,
+    cpu: CpuTime,
+    replicas: Statistics,
+    clients: Statistics,
+}
+
+/// The one of two measurements of the same work that took less.
+fn cheaper(one: Work, other: Work) -> Work {
+    if other.cpu_ns < one.cpu_ns { other } else { one }
+}
+
+fn side(samples: &[Sample], of: fn(&Sample) -> Work) -> Result<Side, Error> {
+    let fitted: Vec<Work> = samples.iter().filter(|sample| sample.fitted).map(of).collect();
+    let nothing = || Error::Nothing(TYPICAL.to_string());
+    let fit = fit(&fitted).ok_or_else(nothing)?;
+    let typical = samples.iter().find(|sample| sample.load == TYPICAL).map(of);
+    let typical = typical.ok_or_else(nothing)?;
+    let [event, sent, unit, system_call] = fit.costs_ns;
+    let event = event + system_call * typical.system_calls / typical.events;
+    let [event_ns, sent_message_ns, work_unit_ns] =
+        [event, sent, unit].map(|cost| cost.round() as u64);
+    let simulated =
+        |work: &Work| event * work.events + sent * work.sent_messages + unit * work.work_units;
+    let others = samples.iter().filter(|sample| !sample.fitted).map(of);
+    let error = |predicted: f64, work: Work| (predicted / work.cpu_ns - 1.0).abs();
+    Ok(Side {
+        costs: CostModel { event_ns, sent_message_ns, work_unit_ns, byte_ps: 0 },
+        fit,
+        greatest_error: others.map(|work| error(fit.predict(&work), work)).fold(0.0, f64::max),
+        greatest_simulated_error: samples
+            .iter()
+            .map(of)
+            .map(|work| error(simulated(&work), work))
+            .fold(0.0, f64::max),
+    })
+}
+
+/// What the runtime does not count, for each transaction.
+struct Counted {
+    replica_units: f64,
+    client_units: f64,
+    /// Batches of operations, and timers.
+    client_batches: f64,
+}
+
+/// Counts it in a simulation of the load.
+struct Count {
+    clients: usize,
+    workload: Arc<dyn Workload>,
+}
+
+impl Visitor for Count {
+    type Output = Counted;
+
+    fn visit<P: Protocol>(self) -> Counted {
+        let configuration = Configuration { clients: self.clients, ..Configuration::default() };
+        let mut cluster = Cluster::<P>::new(configuration);
+        let (from, until) = (Duration::from_millis(100), Duration::from_millis(200));
+        let window = Window::new(Timestamp(0), from, until, Duration::ZERO);
+        let books = Arc::new(Measurement::new(window));
+        for client in 0..self.clients {
+            let client_loop = ClosedLoop {
+                keyspace: cluster.keyspace(client),
+                workload: self.workload.clone(),
+                measurement: books.clone(),
+                recorder: None,
+                client: client as u64,
+                seed: 1,
+            };
+            cluster.spawn(client, client_loop.run());
+        }
+        cluster.run_until(Timestamp(0) + from);
+        let (before, committed) = (cluster.statistics(), books.committed_so_far());
+        cluster.run_until(Timestamp(0) + from + until);
+        let after = cluster.statistics();
+        let committed = (books.committed_so_far() - committed).max(1) as f64;
+        let replicas: Load = after.replica_load - before.replica_load;
+        let clients: Load = after.client_load - before.client_load;
+        let received = after.messages.replica_to_client - before.messages.replica_to_client;
+        Counted {
+            replica_units: replicas.work_units as f64 / committed,
+            client_units: clients.work_units as f64 / committed,
+            client_batches: clients.events.saturating_sub(received) as f64 / committed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_load_makes_replicas_and_clients_work_on_the_real_runtime() {
+        let calibrate = Calibrate {
+            protocol: serried_protocols::list()[0].name.to_string(),
+            clients: 2,
+            measured: Duration::from_millis(20),
+            rounds: 1,
+        };
+        let Calibration { replica, client, samples } = calibrate.run(|_| {}).unwrap();
+        for Sample { load, replicas, clients, .. } in &samples {
+            assert!(replicas.events >= 3.0 && clients.sent_messages >= 3.0, "{load}: {samples:?}");
+            assert!(replicas.cpu_ns > 0.0 && clients.cpu_ns > 0.0, "{load}");
+        }
+        assert_eq!(samples.iter().filter(|sample| sample.fitted).count(), LOADS.len());
+        for side in [replica, client] {
+            assert!(side.fit.costs_ns.iter().sum::<f64>() > 0.0, "{side:?}");
+        }
+    }
+
+    #[test]
+    fn a_simulation_counts_the_keys_of_a_transaction() {
+        let counted = |touch: crate::load::Touch| {
+            let count = Count { clients: 2, workload: Arc::new(touch) };
+            serried_protocols::visit(serried_protocols::list()[0].name, count).unwrap()
+        };
+        let (few, many) = (crate::load::Touch { reads: 1, writes: 0 }, LOADS[8]);
+        let (few, many) = (counted(few), counted(many));
+        assert!(many.replica_units > 10.0 * few.replica_units);
+        assert!((1.0..8.0).contains(&few.client_batches), "{}", few.client_batches);
+    }
+}

@@ -1,0 +1,158 @@
+//! `serried calibrate`: what computing costs on this machine, for simulations.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use serried_calibrate::{Calibration, Side, TYPICAL, Work};
+use serried_reproduce::Costs;
+
+use crate::Ended;
+use crate::arguments::protocols;
+use crate::progress::Progress;
+
+const EXAMPLES: &str = "\
+Examples:
+  serried calibrate
+  serried calibrate --output costs.toml && serried sim retwis --geo reg --costs costs.toml";
+
+/// Measure what computing costs on this machine, for simulations.
+///
+/// It puts a cluster on loopback, three nodes and clients with connections of their own, under loads
+/// that read and write different numbers of keys, and fits to the CPU time of nodes and clients what
+/// each event, each message sent, each key and each system call takes; simulations, which know no system
+/// calls, have each event pay for those that it causes in a typical load. Two loads that are not fitted
+/// to show how good the fit is. Takes less than a minute; other work on the machine makes it worse.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Calibrate {
+    /// Write the costs into this file, for --costs of sim, windows and reproduce
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The protocol to calibrate with
+    #[arg(long, default_value = "morty", value_parser = protocols())]
+    protocol: String,
+    /// How many clients there are
+    #[arg(long, default_value_t = 32)]
+    clients: usize,
+    /// How long to measure each run, in seconds
+    #[arg(long, default_value_t = 0.8)]
+    seconds: f64,
+    /// Print what was measured as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Calibrate {
+    pub(crate) fn run(self) -> anyhow::Result<Ended> {
+        anyhow::ensure!(self.clients > 0, "--clients must be above 0");
+        anyhow::ensure!(
+            self.seconds > 0.0 && self.seconds <= 600.0,
+            "--seconds {}: it must be above 0, and at most 600",
+            self.seconds
+        );
+        let calibrate = serried_calibrate::Calibrate {
+            protocol: self.protocol.clone(),
+            clients: self.clients,
+            measured: Duration::from_secs_f64(self.seconds),
+            rounds: 2,
+        };
+        let progress = Progress::new(self.json);
+        let calibration = calibrate.run(|what| progress.say(what))?;
+        drop(progress);
+        let costs = Costs { replica: calibration.replica.costs, client: calibration.client.costs };
+        if let Some(file) = &self.output {
+            let text = format!("{}{}", self.comment(&calibration), toml::to_string(&costs)?);
+            std::fs::write(file, text)
+                .with_context(|| format!("can't write {}", file.display()))?;
+        }
+        if self.json {
+            println!("{}", serde_json::to_string(&calibration)?);
+        } else {
+            print(&calibration);
+        }
+        Ok(Ended::Well)
+    }
+
+    /// What stands above the costs in a file.
+    fn comment(&self, calibration: &Calibration) -> String {
+        let quality = |side: &Side| {
+            format!(
+                "residual {:.1} %, loads not fitted to within {:.1} %, as simulated all within {:.1} %",
+                side.fit.residual * 100.0,
+                side.greatest_error * 100.0,
+                side.greatest_simulated_error * 100.0
+            )
+        };
+        format!(
+            "# CPU costs, by `serried calibrate --protocol {} --clients {} --seconds {}`.\n\
+             # Replicas: {}. Clients: {}.\n",
+            self.protocol,
+            self.clients,
+            self.seconds,
+            quality(&calibration.replica),
+            quality(&calibration.client)
+        )
+    }
+}
+
+fn print(calibration: &Calibration) {
+    println!(
+        "{:<22} {:>7}   {:>8} {:>7} {:>7} {:>8} {:>7}   {:>8} {:>7} {:>7} {:>8} {:>7}",
+        "load",
+        "txns",
+        "replicas",
+        "sent",
+        "keys",
+        "CPU us",
+        "fit us",
+        "clients",
+        "sent",
+        "keys",
+        "CPU us",
+        "fit us"
+    );
+    let cells = |work: &Work, side: &Side| {
+        format!(
+            "{:>8.2} {:>6.2} {:>6.1} {:>6.2} {:>7.2} {:>7.2}",
+            work.events,
+            work.sent_messages,
+            work.work_units,
+            work.system_calls,
+            work.cpu_ns / 1e3,
+            side.fit.predict(work) / 1e3
+        )
+    };
+    for sample in &calibration.samples {
+        println!(
+            "{:<22} {:>7}   {}   {}{}",
+            sample.load,
+            sample.transactions,
+            cells(&sample.replicas, &calibration.replica),
+            cells(&sample.clients, &calibration.client),
+            if sample.fitted { "" } else { "   not fitted to" }
+        );
+    }
+    println!();
+    for (name, side) in [("replica", calibration.replica), ("client", calibration.client)] {
+        let costs = side.costs;
+        let [event, sent, unit, system_call] = side.fit.costs_ns;
+        println!(
+            "{name}: {event:.0} ns per event, {sent:.0} ns per message sent, {unit:.0} ns per key, {system_call:.0} ns per system call; \
+             residual {:.1} %, loads not fitted to within {:.1} %",
+            side.fit.residual * 100.0,
+            side.greatest_error * 100.0
+        );
+        println!(
+            "{:width$}  for simulations, with the system calls of `{TYPICAL}`: {} ns per event, {} ns per message sent, {} ns per key; \
+             all loads within {:.1} %",
+            "",
+            costs.event_ns,
+            costs.sent_message_ns,
+            costs.work_unit_ns,
+            side.greatest_simulated_error * 100.0,
+            width = name.len()
+        );
+    }
+}

@@ -1,0 +1,56 @@
+//! What computing costs in simulations.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use serried_reproduce::Costs;
+
+/// What computing costs in simulations.
+#[derive(Args, Clone)]
+pub(crate) struct CostArguments {
+    /// CPU costs as `serried calibrate` has written them [default: those of the machine that this was
+    /// developed on]
+    #[arg(long, value_name = "FILE")]
+    costs: Option<PathBuf>,
+    /// Simulate a CPU that takes so many times as long
+    #[arg(long, default_value_t = 1.0)]
+    cpu_factor: f64,
+}
+
+impl CostArguments {
+    /// The costs to simulate.
+    pub(crate) fn read(&self) -> anyhow::Result<Costs> {
+        anyhow::ensure!(
+            (0.0..=1e6).contains(&self.cpu_factor),
+            "--cpu-factor {} must be 0 or more, and at most a million",
+            self.cpu_factor
+        );
+        let costs = match &self.costs {
+            None => Costs::default(),
+            Some(file) => {
+                let text = std::fs::read_to_string(file)
+                    .with_context(|| format!("can't read {}", file.display()))?;
+                let parsed = toml::from_str::<Costs>(&text).map_err(|error| {
+                    let line = error.span().map_or(1, |span| text[..span.start].lines().count());
+                    anyhow::anyhow!("{}: line {}: {}", file.display(), line.max(1), error.message())
+                });
+                parsed?
+            }
+        };
+        Ok(costs.times(self.cpu_factor))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_costs_are_those_of_the_calibration_that_is_kept() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../calibrate/costs.toml");
+        let kept = CostArguments { costs: Some(file.into()), cpu_factor: 1.0 }.read().unwrap();
+        let built_in = CostArguments { costs: None, cpu_factor: 1.0 }.read().unwrap();
+        assert_eq!(kept, built_in);
+    }
+}

@@ -1,0 +1,42 @@
+//! What can go wrong with a sweep.
+
+use std::path::PathBuf;
+
+use serried_model::UnknownGeography;
+use serried_protocols::UnknownProtocol;
+use serried_workload::WorkloadError;
+
+/// What can go wrong with a sweep.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no figure of that name.
+    #[error("there is no figure `{name}`; choose one of {choices}")]
+    UnknownFigure {
+        /// What was asked for.
+        name: String,
+        /// Those that there are.
+        choices: String,
+    },
+    /// There is no protocol of that name.
+    #[error(transparent)]
+    Protocol(#[from] UnknownProtocol),
+    /// There is no workload of that name, or it can't be as it was asked for.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// There is no geography of that name.
+    #[error(transparent)]
+    Geography(#[from] UnknownGeography),
+    /// Another run of the sweep has failed; its error is the one to report.
+    #[error("another run has failed")]
+    Stopped,
+    /// A file can't be read or written.
+    #[error("can't {what} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+}

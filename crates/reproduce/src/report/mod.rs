@@ -1,0 +1,31 @@
+//! What is written of a sweep.
+
+mod chart;
+mod csv;
+mod html;
+mod text;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::store::{file, pretty};
+use crate::{Error, Findings};
+
+pub use html::html;
+pub use text::table;
+
+/// Writes `findings` as JSON, CSV and HTML into `folder`; returns the files.
+///
+/// # Errors
+/// If a file can't be written.
+pub fn write(findings: &Findings, folder: &Path) -> Result<[PathBuf; 3], Error> {
+    let name = findings.figure.name;
+    let contents =
+        [("json", pretty(findings)), ("csv", csv::csv(findings)), ("html", html(findings))];
+    let written = contents.map(|(extension, text)| {
+        let path = folder.join(format!("{name}.{extension}"));
+        fs::write(&path, text).map_err(|source| file("write", &path, source)).map(|()| path)
+    });
+    let [json, csv, html] = written;
+    Ok([json?, csv?, html?])
+}

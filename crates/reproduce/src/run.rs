@@ -1,0 +1,149 @@
+//! Runs one point in the simulator.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serried_actor::{Protocol, Timestamp};
+use serried_model::Geography;
+use serried_protocols::Visitor;
+use serried_session::{Backoff, TransactOptions};
+use serried_sim::{Clocks, Cluster, Configuration, Initial, NetworkFaults};
+use serried_workload::{ClosedLoop, Measurement, Window, Workload};
+
+use crate::terminal::AnyTerminal;
+use crate::{Error, Measured, Point};
+
+/// How much is simulated at once, between looks at how far it is.
+const SLICE: Duration = Duration::from_millis(20);
+/// However many transactions are committed, so many of the longest round trips are awaited before
+/// measuring, and measured.
+const LEAST_ROUND_TRIPS: u32 = 10;
+
+/// Runs `point`.
+pub(crate) fn run(point: &Point) -> Result<Measured, Error> {
+    let geography = Geography::named(point.geography)?;
+    let mut workload = serried_workload::named(point.workload, &point.parameters)?;
+    if point.terminals > 0 {
+        workload = Arc::new(AnyTerminal::new(workload, point.terminals));
+    }
+    Ok(serried_protocols::visit(&point.protocol, Run { point, geography, workload })?)
+}
+
+struct Run<'a> {
+    point: &'a Point,
+    geography: Geography,
+    workload: Arc<dyn Workload>,
+}
+
+impl Visitor for Run<'_> {
+    type Output = Measured;
+
+    fn visit<P: Protocol>(self) -> Measured {
+        let point = self.point;
+        let mut cluster = Cluster::<P>::new(self.configuration());
+        let (warm_up, measured) = (point.warm_up(), point.measured());
+        let window = Window::new(Timestamp(0), warm_up, measured, Duration::ZERO);
+        let measurement = Arc::new(Measurement::new(window));
+        for client in 0..point.clients {
+            let client_loop = self.client(client, &cluster, &measurement);
+            cluster.spawn(client, client_loop.run());
+        }
+        let sites = 0..self.geography.sites.len();
+        let farthest = sites.map(|site| self.geography.longest_round_trip(site)).max();
+        let least = farthest.unwrap_or_default() * LEAST_ROUND_TRIPS;
+
+        let from = advance(&mut cluster, &measurement, least, warm_up, point.most_transactions);
+        let window = Window::new(from, Duration::ZERO, measured, Duration::ZERO);
+        measurement.move_window(window);
+        let (before, committed) = (cluster.statistics(), measurement.committed_so_far());
+        let until = advance(&mut cluster, &measurement, least, measured, point.most_transactions);
+        measurement.move_window(Window { from, until, stop: until });
+        let after = cluster.statistics();
+
+        let (report, seconds) = (measurement.report(), until.since(from).as_secs_f64());
+        let committed = (measurement.committed_so_far() - committed).max(1) as f64;
+        let busy = |statistics: &serried_sim::Statistics| {
+            statistics.replica_busy.iter().sum::<Duration>().as_secs_f64()
+        };
+        let messages = after.messages.total() - before.messages.total();
+        Measured {
+            clients: point.clients,
+            goodput_per_s: report.goodput_per_s,
+            commit_rate: report.commit_rate,
+            re_executions_per_txn: report.re_executions_per_txn,
+            latency_ms_mean: report.latency_us_mean / 1e3,
+            latency_ms_p50: report.latency_us_p50 as f64 / 1e3,
+            latency_ms_p99: report.latency_us_p99 as f64 / 1e3,
+            messages_per_txn: messages as f64 / committed,
+            replica_cpu: (busy(&after) - busy(&before)) / seconds / point.all_cores(),
+            committed: report.committed,
+            failed: report.failed,
+            seconds,
+            event_hash: format!("{:016x}", cluster.event_hash()),
+        }
+    }
+}
+
+/// Goes on for `most`, or until `transactions` more have been committed, but for `least` anyhow; returns
+/// the time then.
+fn advance<P: Protocol>(
+    cluster: &mut Cluster<P>,
+    measurement: &Measurement,
+    least: Duration,
+    most: Duration,
+    transactions: u64,
+) -> Timestamp {
+    let (begun, before) = (cluster.now(), measurement.committed_so_far());
+    loop {
+        let passed = cluster.now().since(begun);
+        let committed = measurement.committed_so_far() - before;
+        if passed >= most || passed >= least && committed >= transactions {
+            return cluster.now();
+        }
+        cluster.run_until((cluster.now() + SLICE).min(begun + most));
+    }
+}
+
+impl Run<'_> {
+    fn configuration(&self) -> Configuration {
+        let (point, workload) = (self.point, self.workload.clone());
+        let clocks = Clocks { skew: Duration::from_micros(point.clock_skew_us), drift_ppm: 0 };
+        Configuration {
+            seed: point.seed,
+            replicas: point.replicas,
+            partitions: point.partitions,
+            clients: point.clients,
+            geography: self.geography,
+            network: NetworkFaults { jitter: point.jitter, ..NetworkFaults::NONE },
+            clocks,
+            replica_cores: point.replica_cores as usize,
+            costs: point.costs.replica,
+            client_costs: Some(point.costs.client),
+            initial: Some(Initial::new(move |key| workload.initial_value(key))),
+            ..Configuration::default()
+        }
+    }
+
+    fn client<P: Protocol>(
+        &self,
+        client: usize,
+        cluster: &Cluster<P>,
+        measurement: &Arc<Measurement>,
+    ) -> ClosedLoop {
+        let backoff = Backoff {
+            first: Duration::from_millis(self.point.backoff_first_ms),
+            most: Duration::from_millis(self.point.backoff_most_ms),
+        };
+        // Clients of the paper try until they succeed.
+        let deadline = Duration::from_secs(3600);
+        let options = TransactOptions { deadline, attempts: u32::MAX, backoff };
+        ClosedLoop {
+            keyspace: cluster.keyspace(client).with_options(options),
+            workload: self.workload.clone(),
+            measurement: measurement.clone(),
+            recorder: None,
+            client: client as u64,
+            seed: self.point.seed,
+        }
+    }
+}
