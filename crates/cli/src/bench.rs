@@ -1,12 +1,14 @@
 //! `serried bench`: a workload on a real cluster.
 
 use std::cell::Cell;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
 use serried::{Database, Keyspace, Version};
 use serried_model::Geography;
+use serried_runtime::Durability;
 use serried_workload::{Workload, preload};
 
 use crate::Ended;
@@ -59,6 +61,12 @@ pub(crate) struct Bench {
     /// The keyspace of that cluster
     #[arg(long, default_value = "default")]
     pub(crate) keyspace: String,
+    /// When a commit counts as durable in the clusters it starts: sync, buffered or memory
+    #[arg(long, value_name = "HOW", default_value = "memory")]
+    pub(crate) durability: Durability,
+    /// Where their nodes keep their data [default: a temporary folder]
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) data: Option<PathBuf>,
     /// Do not load the workload's keys before each run
     #[arg(long)]
     pub(crate) no_load: bool,
@@ -101,6 +109,8 @@ impl Bench {
                     protocol,
                     partitions: self.partitions,
                     geography: self.geo.as_deref(),
+                    durability: self.durability,
+                    data: self.data.as_deref(),
                 };
                 let cluster = match self.processes {
                     true => Cluster::processes(&plan)?,

@@ -1,14 +1,18 @@
 //! The cluster that a benchmark runs on: its own, as threads or processes, or one that is there.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serried::{ConnectOptions, Database};
 use serried_model::Geography;
-use serried_runtime::{KeyspaceConfiguration, LocalCluster, LocalOptions};
+use serried_runtime::{
+    Durability, KeyspaceConfiguration, LocalCluster, LocalOptions, NodeConfiguration, NodeDisks,
+};
 
 /// The keyspace of clusters that are started for a benchmark.
 pub(crate) const KEYSPACE: &str = "benchmark";
@@ -22,14 +26,67 @@ pub(crate) struct Plan<'a> {
     pub(crate) protocol: &'a str,
     pub(crate) partitions: u16,
     pub(crate) geography: Option<&'a str>,
+    pub(crate) durability: Durability,
+    /// Where nodes keep their data; a temporary folder if it is not said.
+    pub(crate) data: Option<&'a Path>,
+}
+
+impl Plan<'_> {
+    /// The disks of nodes on threads, if they keep anything.
+    fn disks(&self, keyspaces: &[KeyspaceConfiguration]) -> anyhow::Result<Disks> {
+        let mut disks = Disks { nodes: Vec::new(), _folder: None };
+        if self.durability == Durability::Memory {
+            return Ok(disks);
+        }
+        let folder = match self.data {
+            Some(folder) => folder.to_path_buf(),
+            None => disks._folder.insert(Folder::new()?).0.clone(),
+        };
+        for node in 0..self.nodes {
+            let configuration = NodeConfiguration {
+                keyspaces: keyspaces.to_vec(),
+                durability: self.durability,
+                ..NodeConfiguration::new(node, vec![String::new(); self.nodes])
+            };
+            let path = folder.join(format!("node-{node}"));
+            disks.nodes.push(Arc::new(NodeDisks::open(path, &configuration, false)?));
+        }
+        Ok(disks)
+    }
+}
+
+/// What nodes keep, and where, if that is to be removed with them.
+struct Disks {
+    nodes: Vec<Arc<dyn serried_runtime::Disks>>,
+    _folder: Option<Folder>,
+}
+
+/// A temporary folder.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> anyhow::Result<Folder> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("serried-bench-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).with_context(|| format!("can't make {}", path.display()))?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 /// A cluster to run on. Dropped, those that were started for it stop.
 pub(crate) enum Cluster {
     /// Nodes in this process, each on a thread of its own.
-    Threads(LocalCluster),
+    Threads { cluster: LocalCluster, _folder: Option<Folder> },
     /// Nodes in processes of their own.
-    Processes { nodes: Vec<Child>, addresses: Vec<String>, folder: PathBuf },
+    Processes { nodes: Vec<Child>, addresses: Vec<String>, folder: Folder },
     /// Somebody else's.
     Existing { address: String, keyspace: String },
 }
@@ -40,18 +97,19 @@ impl Cluster {
         let keyspace = KeyspaceConfiguration::new(KEYSPACE, plan.protocol);
         let keyspaces = [keyspace.with_partitions(plan.partitions)];
         let geography = plan.geography.map(str::to_string);
-        let options = LocalOptions { geography, ..LocalOptions::default() };
-        Ok(Cluster::Threads(LocalCluster::start(plan.nodes, &keyspaces, options)?))
+        let Disks { nodes: disks, _folder } = plan.disks(&keyspaces)?;
+        let durability = plan.durability;
+        let options = LocalOptions { geography, durability, disks, ..LocalOptions::default() };
+        let cluster = LocalCluster::start(plan.nodes, &keyspaces, options)?;
+        Ok(Cluster::Threads { cluster, _folder })
     }
 
     /// Starts nodes as processes.
     pub(crate) fn processes(plan: &Plan<'_>) -> anyhow::Result<Cluster> {
-        let Plan { nodes, protocol, partitions, geography } = *plan;
+        let Plan { nodes, protocol, partitions, geography, durability, data } = *plan;
         let addresses = (0..nodes).map(|_| Ok(free_address()?.to_string()));
         let addresses: Vec<String> = addresses.collect::<anyhow::Result<_>>()?;
-        let folder = std::env::temp_dir().join(format!("serried-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&folder)
-            .with_context(|| format!("can't make {}", folder.display()))?;
+        let folder = Folder::new()?;
         let program = std::env::current_exe().context("can't find this program's own file")?;
         let mut cluster =
             Cluster::Processes { nodes: Vec::new(), addresses: addresses.clone(), folder };
@@ -63,15 +121,16 @@ impl Cluster {
                 geography.map_or(String::new(), |name| format!("geography = {name:?}\n"));
             let configuration = format!(
                 "node = {node}\nlisten = {address:?}\npeers = {addresses:?}\n{geography}\
-                 pin = false\n\
+                 pin = false\ndurability = \"{durability}\"\n\
                  [[keyspace]]\nname = {KEYSPACE:?}\nprotocol = {protocol:?}\n\
                  partitions = {partitions}\n"
             );
-            let file = folder.join(format!("node-{node}.toml"));
+            let file = folder.0.join(format!("node-{node}.toml"));
             std::fs::write(&file, configuration)
                 .with_context(|| format!("can't write {}", file.display()))?;
             let mut command = Command::new(&program);
             command.arg("serve").arg("--config").arg(&file).arg("--quiet");
+            command.arg("--data").arg(data.unwrap_or(&folder.0).join(format!("node-{node}")));
             command.env("SERRIED_LOG", "warn").stdin(Stdio::null()).stdout(Stdio::null());
             children.push(command.spawn().context("can't start a node")?);
         }
@@ -81,7 +140,7 @@ impl Cluster {
     /// Connects to it, as a client at `site`.
     pub(crate) async fn connect(&self, site: Option<&str>) -> anyhow::Result<Database> {
         let mut options = match self {
-            Cluster::Threads(cluster) => ConnectOptions::new(cluster.addresses()),
+            Cluster::Threads { cluster, .. } => ConnectOptions::new(cluster.addresses()),
             Cluster::Processes { addresses, .. } => ConnectOptions::new(addresses.clone()),
             Cluster::Existing { address, .. } => return Ok(Database::connect(address).await?),
         };
@@ -137,12 +196,11 @@ fn free_address() -> anyhow::Result<SocketAddr> {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        if let Cluster::Processes { nodes, folder, .. } = self {
+        if let Cluster::Processes { nodes, .. } = self {
             for node in nodes {
                 let _ = node.kill();
                 let _ = node.wait();
             }
-            let _ = std::fs::remove_dir_all(folder);
         }
     }
 }

@@ -69,6 +69,8 @@ impl Demo {
             connect: None,
             keyspace: String::new(),
             no_load: false,
+            durability: serried_runtime::Durability::Memory,
+            data: None,
         };
         if !self.json {
             println!(
