@@ -45,8 +45,8 @@
 //!   condition is settled once for all, the coordinator needs a single replica, the one that hears of
 //!   it first, to make all provisional votes good. A link of a chain of transactions that read from
 //!   each other then takes one message delay to that replica instead of a round trip to a majority,
-//!   which is the length of a validity window (000 §2.2). Recovery will have to recover what was read
-//!   before it counts a provisional vote.
+//!   which is the length of a validity window (000 §2.2). A recoverer waits for what was read before it
+//!   counts provisional votes alone.
 //! - *A tentative Abandon is tried again* a few times, as a new execution with the same contents: what
 //!   was in the way is mostly a younger reader that was told of the write and runs again.
 //! - *A vote that fails a read comes with what to read instead*, for dirty reads as for missed writes,
@@ -60,9 +60,13 @@
 //! - *The coordinator waits for a missing vote* as long as the votes that it has took to arrive, and
 //!   only then goes the slow way: at worst that costs twice the best choice.
 //!
-//! Recovery of a dead coordinator's transactions (000 §4.3) and truncation (001 §3.3.4) are not here
-//! yet: a transaction whose client dies while it commits stays undecided, decided versions are kept,
-//! and views, which replicas check, are all 0.
+//! - *A transaction spans partitions*, each a replica group of its own, where the paper has one group.
+//!   Each votes on its part, and an execution commits if all do. To abandon one it takes the home
+//!   partition, which is in all of them.
+//! - *A replica's refusal concerns that replica.* A transaction is given up when a majority refuses it as
+//!   truncated or too far ahead: one clock may be wrong.
+//! - *Recovery and truncation* say what they add where they are: `replica/recovery.rs`,
+//!   `replica/truncation.rs`, `replica/catch_up.rs`.
 
 mod coordinator;
 mod digest;

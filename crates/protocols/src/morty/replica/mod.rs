@@ -111,6 +111,13 @@ struct Execution {
     conflict: Option<Key>,
 }
 
+impl Execution {
+    /// Whether its reads are prepared.
+    fn is_prepared(&self) -> bool {
+        matches!(self.vote, Some(Vote::Commit | Vote::Provisional))
+    }
+}
+
 /// How a transaction ends.
 #[derive(Clone, Copy, Debug)]
 enum End<'a> {
@@ -416,9 +423,19 @@ impl Replica {
     /// Carries a decision out, and forgets all that was kept while it was open (000 §4.4, "Decide
     /// Garbage Collection"). Returns who waited for it.
     fn carry_out(&mut self, version: Version, end: End) -> SmallVec<[Version; 2]> {
-        self.unprepare(version);
         let undecided = self.transactions.remove(&version).unwrap_or_default();
         self.watch.remove(version);
+        let prepared = undecided.execution.as_ref().filter(|execution| execution.is_prepared());
+        for read in prepared.iter().flat_map(|execution| &execution.contents.reads) {
+            let record = self.keys.get_mut(&read.key).expect("a key that was read");
+            record.unprepare_read(version);
+            // Mostly this is what commits.
+            if let End::Committed(eid, _) = end
+                && prepared.is_some_and(|execution| execution.eid == eid)
+            {
+                record.committed_reads.record(read.write.version, version);
+            }
+        }
         for key in &undecided.reads {
             self.keys.get_mut(key).expect("a key that was read").remove_read(version);
         }
@@ -439,8 +456,12 @@ impl Replica {
             let record = self.keys.touch(&write.key);
             record.commit_write(&write.key, id, &write.value, &mut self.notices);
         }
-        for read in &contents.reads {
-            self.keys.touch(&read.key).committed_reads.record(read.write.version, version);
+        let recorded =
+            |execution: &Execution| matches!(end, End::Committed(eid, _) if eid == execution.eid);
+        if !prepared.is_some_and(recorded) {
+            for read in &contents.reads {
+                self.keys.touch(&read.key).committed_reads.record(read.write.version, version);
+            }
         }
         self.withdraw(version, &undecided.writes, contents);
         self.waiting.remove(&version).unwrap_or_default()

@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use serried_actor::Store;
 use serried_model::{Key, Version};
+use smallvec::SmallVec;
 
 use super::key_record::{Missed, Notice};
 use super::{Cx, Execution, Replica};
 use crate::morty::Mutation;
 use crate::morty::message::{Contents, Message, Record, Refusal, Settlement, Vote};
+
+/// Reads that have missed a write, by their place among an execution's.
+type Misses = SmallVec<[(usize, Missed); 2]>;
 
 impl Replica {
     pub(super) fn on_prepare(
@@ -143,7 +147,9 @@ impl Replica {
         cx: &mut Cx,
     ) -> Option<(Vote, Option<Key>)> {
         let checks = self.options.checks;
-        let (mut vote, mut conflict) = self.validate_sources(version, contents, cx);
+        let mut misses = Misses::new();
+        let (mut vote, mut conflict) =
+            self.validate_sources(version, contents, Some(&mut misses), cx);
         if vote == Vote::AbandonFinal {
             return Some((vote, conflict));
         }
@@ -151,10 +157,9 @@ impl Replica {
             return None;
         }
         // Check 1: its reads missed no write.
-        for read in contents.reads.iter().filter(|_| checks.missed_by_reads) {
-            let record = self.keys.load(&read.key, cx.store());
-            let Some(missed) = record.missed_by(version, read.write) else { continue };
-            let (write, value) = record.find(version);
+        for (read, missed) in misses.into_iter().filter(|_| checks.missed_by_reads) {
+            let read = &contents.reads[read];
+            let (write, value) = self.keys.load(&read.key, cx.store()).find(version);
             let key = read.key.clone();
             self.notices.push(Notice { reader: version, key, write, value, instead_of: None });
             match missed {
@@ -180,34 +185,39 @@ impl Replica {
     }
 
     /// Whether all that was read is committed as it was read: that no writer has aborted, and check 3.
-    /// Where a writer is undecided the answer is provisional, and the transaction waits for it.
+    /// Where a writer is undecided the answer is provisional, and the transaction waits for it. Notes the
+    /// reads that have missed a write in `misses`, as it has their keys at hand.
     fn validate_sources(
         &mut self,
         version: Version,
         contents: &Contents,
+        mut misses: Option<&mut Misses>,
         cx: &mut Cx,
     ) -> (Vote, Option<Key>) {
         let check = self.options.checks.dirty_reads;
         let mut conflict = None;
         let mut wait = None;
-        for read in &contents.reads {
+        for (i, read) in contents.reads.iter().enumerate() {
             let writer = read.write.version;
-            let settled = self.settlement(writer);
             let record = self.keys.load(&read.key, cx.store());
-            let committed = record.committed.get(writer).map(|committed| committed.id);
-            let valid = match (committed, settled) {
+            if let Some(misses) = &mut misses {
+                misses.extend(record.missed_by(version, read.write).map(|missed| (i, missed)));
+            }
+            let valid = match record.committed.get(writer) {
                 _ if writer == Version::INITIAL => true,
-                (Some(committed), _) => committed == read.write || !check,
-                (None, Some(Settlement::Committed { .. })) => !check,
-                (None, Some(_)) => false,
-                (None, None) => {
-                    wait = wait.or(Some(writer));
-                    true
-                }
+                Some(committed) => committed.id == read.write || !check,
+                None => match self.settlement(writer) {
+                    Some(Settlement::Committed { .. }) => !check,
+                    Some(_) => false,
+                    None => {
+                        wait = wait.or(Some(writer));
+                        true
+                    }
+                },
             };
             if !valid {
                 conflict = conflict.or(Some(read.key.clone()));
-                let (write, value) = record.find(version);
+                let (write, value) = self.keys.load(&read.key, cx.store()).find(version);
                 let (key, instead_of) = (read.key.clone(), Some(read.write));
                 self.notices.push(Notice { reader: version, key, write, value, instead_of });
             }
@@ -233,7 +243,7 @@ impl Replica {
             Some(_) => return,
         }
         let (eid, contents) = (execution.eid, execution.contents.clone());
-        let (vote, conflict) = self.validate_sources(version, &contents, cx);
+        let (vote, conflict) = self.validate_sources(version, &contents, None, cx);
         self.notify(cx);
         if vote == Vote::Provisional {
             return;
