@@ -46,7 +46,7 @@ pub(crate) struct Serve {
     /// The node's configuration
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Where the node keeps its data [default: serried-data/node-<number>]
+    /// Where the node keeps its data [default: serried-data/node-NUMBER]
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<PathBuf>,
     /// When a commit counts as durable, instead of what the configuration says: sync, buffered or memory
