@@ -36,10 +36,14 @@ impl Store for MemoryStore {
     }
 
     fn put(&mut self, key: &[u8], value: Option<&[u8]>) {
-        match value {
-            Some(value) => self.0.insert(key.to_vec(), value.to_vec()),
-            None => self.0.remove(key),
-        };
+        match (value, self.0.get_mut(key)) {
+            (Some(value), Some(old)) => {
+                old.clear();
+                old.extend_from_slice(value);
+            }
+            (Some(value), None) => drop(self.0.insert(key.to_vec(), value.to_vec())),
+            (None, _) => drop(self.0.remove(key)),
+        }
     }
 
     fn scan(&self, after: Option<&[u8]>, bytes: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> bool {

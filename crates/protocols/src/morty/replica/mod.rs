@@ -84,6 +84,8 @@ struct Undecided {
     view: View,
     accepted: Option<Accepted>,
     execution: Option<Execution>,
+    /// It is looked after.
+    watched: bool,
     /// When its coordinator was last heard of.
     heard: Timestamp,
 }
@@ -217,12 +219,12 @@ impl Replica {
 
     /// A transaction that is not decided, from its first message on.
     fn open(&mut self, version: Version, now: Timestamp) -> &mut Undecided {
-        if !self.transactions.contains_key(&version) {
-            let undecided = Undecided { heard: now, ..Undecided::default() };
-            self.transactions.insert(version, undecided);
+        let undecided = self.transactions.get_or_default(&version);
+        if !core::mem::replace(&mut undecided.watched, true) {
+            undecided.heard = now;
             self.watch.add(version, now + self.settings.recovery_after());
         }
-        self.transactions.get_mut(&version).expect("it was put there if it was not")
+        undecided
     }
 
     /// Makes a record durable, and remembers how far versions in the log go.
