@@ -18,6 +18,7 @@ mod shell;
 mod sim;
 mod status;
 mod table;
+mod torture;
 mod windows;
 
 use std::io::IsTerminal;
@@ -65,6 +66,12 @@ enum Command {
     Check(check::Check),
     /// Show how each node of a cluster is doing
     Status(status::Status),
+    /// Kill nodes and clients at random, and check that nothing acknowledged is lost
+    #[command(hide = true)]
+    Torture(torture::Torture),
+    /// The clients that `torture` starts and kills
+    #[command(hide = true)]
+    TortureClient(torture::TortureClient),
 }
 
 /// How a command ended, if nothing went wrong.
@@ -118,6 +125,8 @@ fn main() -> ExitCode {
         Command::Calibrate(calibrate) => calibrate.run(),
         Command::Check(check) => check.run(),
         Command::Status(status) => status.run(),
+        Command::Torture(torture) => torture.run(),
+        Command::TortureClient(client) => client.run(),
     };
     match ended {
         Ok(Ended::Well) => ExitCode::SUCCESS,

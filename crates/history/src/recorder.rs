@@ -1,5 +1,7 @@
 //! Collecting a history while a workload runs.
 
+use core::fmt;
+use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serried_model::Version;
@@ -13,7 +15,21 @@ use crate::{Event, EventKind, History, MicroOperation};
 /// order in which things can have happened.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    events: Mutex<Vec<Event>>,
+    events: Mutex<Events>,
+}
+
+#[derive(Default)]
+struct Events {
+    /// Those that are kept in memory: all, or none if they are written out.
+    kept: Vec<Event>,
+    count: u64,
+    out: Option<Box<dyn Write + Send>>,
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} events, {} kept in memory", self.count, self.kept.len())
+    }
 }
 
 impl Recorder {
@@ -24,7 +40,17 @@ impl Recorder {
 
     /// A recorder with room for this many events before it has to grow.
     pub fn with_capacity(events: usize) -> Self {
-        Recorder { events: Mutex::new(Vec::with_capacity(events)) }
+        let kept = Vec::with_capacity(events);
+        Recorder { events: Mutex::new(Events { kept, ..Events::default() }) }
+    }
+
+    /// A recorder that keeps nothing in memory: it writes each event to `out` as a line of JSON, in one
+    /// piece, before the call that records it returns. So whoever outlives this process has its history
+    /// up to its end, and every transaction that it may have begun is in it. Recording panics if `out`
+    /// fails.
+    pub fn writing_to(out: impl Write + Send + 'static) -> Self {
+        let out: Option<Box<dyn Write + Send>> = Some(Box::new(out));
+        Recorder { events: Mutex::new(Events { out, ..Events::default() }) }
     }
 
     /// Records that `process` has begun a transaction of these operations, their reads
@@ -76,27 +102,35 @@ impl Recorder {
 
     /// How many events have been recorded.
     pub fn len(&self) -> usize {
-        self.lock().len()
+        self.lock().count as usize
     }
 
     /// Whether nothing has been recorded yet.
     pub fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        self.len() == 0
     }
 
-    /// Everything that was recorded.
+    /// Everything that was recorded; nothing if it was written out.
     pub fn into_history(self) -> History {
-        History { events: self.events.into_inner().unwrap_or_else(PoisonError::into_inner) }
+        History { events: self.events.into_inner().unwrap_or_else(PoisonError::into_inner).kept }
     }
 
     fn push(&self, mut event: Event) {
         let mut events = self.lock();
-        event.index = events.len() as u64;
-        events.push(event);
+        event.index = events.count;
+        events.count += 1;
+        match &mut events.out {
+            None => events.kept.push(event),
+            Some(out) => {
+                let mut line = serde_json::to_vec(&event).expect("an event is JSON");
+                line.push(b'\n');
+                out.write_all(&line).expect("a history can be written");
+            }
+        }
     }
 
     /// A push leaves the events whole even if its thread panics, so a poisoned lock holds them all.
-    fn lock(&self) -> MutexGuard<'_, Vec<Event>> {
+    fn lock(&self) -> MutexGuard<'_, Events> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -124,6 +158,20 @@ mod tests {
         assert_eq!(recorder.len(), 800);
         let history = recorder.into_history();
         assert!(history.events.iter().enumerate().all(|(at, event)| event.index == at as u64));
+    }
+
+    #[test]
+    fn what_is_written_out_is_there_when_the_call_returns() {
+        let (mut file, out) = std::io::pipe().unwrap();
+        let recorder = Recorder::writing_to(out);
+        let operations = vec![MicroOperation::Append { key: 1, element: 2 }];
+        recorder.invoke(7, 1, operations);
+        let mut line = [0; 200];
+        let length = std::io::Read::read(&mut file, &mut line).unwrap();
+        let history = History::read_json_lines(&line[..length]).unwrap();
+        assert_eq!((history.events.len(), history.events[0].process), (1, 7));
+        assert_eq!(recorder.len(), 1);
+        assert!(recorder.into_history().events.is_empty());
     }
 
     #[test]

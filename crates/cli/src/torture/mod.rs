@@ -1,0 +1,221 @@
+//! `serried torture`: real processes, killed at random, and a check of what is left.
+
+mod client;
+mod clients;
+mod lists;
+mod nodes;
+mod verdict;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serried_runtime::Durability;
+
+use crate::Ended;
+use crate::arguments::partitions;
+pub(crate) use client::TortureClient;
+use clients::Clients;
+use nodes::Nodes;
+
+/// How often it is looked at what the processes do.
+const TICK: Duration = Duration::from_millis(20);
+const PROGRESS_EVERY: Duration = Duration::from_secs(10);
+/// How long the cluster may take to heal once nothing is killed any more.
+const HEAL_WITHIN: Duration = Duration::from_secs(60);
+
+/// Kill nodes and clients at random, and check that nothing acknowledged is lost.
+///
+/// It starts a cluster of node processes on free ports of loopback, and client processes that write down
+/// what they do as they do it. Then it kills nodes, never more at a time than the cluster survives, and
+/// clients, all with SIGKILL, and starts them again. In the end it lets everything heal, reads all there
+/// is, and checks the history of all clients together: that it is serializable, that every acknowledged
+/// append is in the lists and the bank's total is unchanged.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  serried torture --seconds 600
+  serried torture --seconds 60 --nodes 5 --durability buffered --workload list-append --seed 7")]
+pub(crate) struct Torture {
+    /// For how long to kill, in seconds
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// How many nodes there are, an odd number from 3
+    #[arg(long, default_value_t = 3)]
+    nodes: usize,
+    /// How many partitions each keyspace has
+    #[arg(long, default_value_t = 2, value_parser = partitions())]
+    partitions: u16,
+    /// When a commit counts as durable: sync or buffered
+    #[arg(long, default_value = "sync")]
+    durability: Durability,
+    /// What clients do
+    #[arg(long, value_enum, default_value = "both")]
+    workload: Choice,
+    /// How many client processes each workload has
+    #[arg(long, default_value_t = 2)]
+    clients: usize,
+    /// The longest time between two kills, in milliseconds; the shortest is a tenth of it
+    #[arg(long, default_value_t = 3000)]
+    kill_within_ms: u64,
+    /// Where to keep data, logs and histories [default: a temporary directory, removed if all is well]
+    #[arg(long, value_name = "DIRECTORY")]
+    data: Option<PathBuf>,
+    /// The seed of what is killed when, and of what clients do
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Choice {
+    Bank,
+    ListAppend,
+    Both,
+}
+
+/// A workload that can tell whether something was lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Kind {
+    Bank,
+    ListAppend,
+}
+
+impl Kind {
+    /// The workload's name, which its keyspace has as well.
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Bank => "bank",
+            Kind::ListAppend => "list-append",
+        }
+    }
+}
+
+impl Choice {
+    fn kinds(self) -> &'static [Kind] {
+        match self {
+            Choice::Bank => &[Kind::Bank],
+            Choice::ListAppend => &[Kind::ListAppend],
+            Choice::Both => &[Kind::Bank, Kind::ListAppend],
+        }
+    }
+}
+
+impl Torture {
+    pub(crate) fn run(self) -> anyhow::Result<Ended> {
+        anyhow::ensure!(
+            self.nodes >= 3 && !self.nodes.is_multiple_of(2),
+            "--nodes {} survives no kill: choose an odd number from 3",
+            self.nodes
+        );
+        anyhow::ensure!(
+            self.durability != Durability::Memory,
+            "--durability memory survives no kill: choose sync or buffered"
+        );
+        anyhow::ensure!(
+            self.clients > 0 && self.kill_within_ms > 0,
+            "--clients and --kill-within-ms must be above 0"
+        );
+        let usual = || std::env::temp_dir().join(format!("serried-torture-{}", std::process::id()));
+        let folder = self.data.clone().unwrap_or_else(usual);
+        let made = std::fs::create_dir_all(&folder);
+        made.with_context(|| format!("can't make {}", folder.display()))?;
+        let occupied = folder.read_dir().is_ok_and(|mut entries| entries.next().is_some());
+        anyhow::ensure!(!occupied, "{} is not empty: choose another --data", folder.display());
+        let ended = self.torture(&folder);
+        if self.data.is_none() && matches!(ended, Ok(Ended::Well)) {
+            let _ = std::fs::remove_dir_all(&folder);
+        } else {
+            println!("data, logs and histories are in {}", folder.display());
+        }
+        ended
+    }
+
+    fn torture(&self, folder: &Path) -> anyhow::Result<Ended> {
+        let begun = Instant::now();
+        let mut random = Pcg64Mcg::seed_from_u64(self.seed);
+        let kinds = self.workload.kinds();
+        let mut nodes = Nodes::start(self, folder, &mut random)?;
+        nodes.heal(HEAL_WITHIN)?;
+        let mut clients = Clients::start(self, folder, nodes.addresses())?;
+        self.kill(&mut nodes, &mut clients, &mut random)?;
+        nodes.heal(HEAL_WITHIN)?;
+        clients.stop(HEAL_WITHIN)?;
+        nodes.watch()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut ended = Ended::Well;
+        let mut texts = Vec::new();
+        for kind in kinds {
+            let histories = clients.histories(*kind);
+            let judged = verdict::judge(*kind, nodes.addresses(), &histories, HEAL_WITHIN);
+            let (kind_ended, text) = runtime.block_on(judged)?;
+            texts.push(format!("{}: {text}", kind.name()));
+            ended = ended.and(kind_ended);
+        }
+        runtime.block_on(verdict::all_serve(nodes.addresses(), HEAL_WITHIN))?;
+        nodes.watch()?;
+        println!(
+            "{} s, {} nodes killed, {} clients killed, {} transactions committed, {} unknown",
+            begun.elapsed().as_secs(),
+            nodes.kills(),
+            clients.kills(),
+            clients.progress()?.committed,
+            clients.progress()?.unknown(),
+        );
+        texts.iter().for_each(|text| println!("{text}"));
+        println!(
+            "{}",
+            match ended {
+                Ended::Well => "nothing acknowledged is lost, and all nodes serve",
+                _ => "FAILED",
+            }
+        );
+        Ok(ended)
+    }
+
+    /// Kills nodes and clients until the time is up.
+    fn kill(
+        &self,
+        nodes: &mut Nodes,
+        clients: &mut Clients,
+        random: &mut Pcg64Mcg,
+    ) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        let until = begun + Duration::from_secs(self.seconds);
+        let pause = |random: &mut Pcg64Mcg| {
+            let least = (self.kill_within_ms / 10).max(1);
+            Duration::from_millis(random.random_range(least..=self.kill_within_ms.max(least)))
+        };
+        let mut next_kill = begun + pause(random);
+        let mut next_progress = begun + PROGRESS_EVERY;
+        while Instant::now() < until {
+            std::thread::sleep(TICK);
+            nodes.watch()?;
+            clients.watch()?;
+            let now = Instant::now();
+            if now >= next_kill {
+                if random.random_range(0..3) == 0 {
+                    clients.kill_one(random)?;
+                } else {
+                    let down_for = pause(random);
+                    nodes.kill_one(random, down_for)?;
+                }
+                next_kill = now + pause(random);
+            }
+            if now >= next_progress {
+                let progress = clients.progress()?;
+                println!(
+                    "{} s: {} nodes killed, {} clients killed, {} transactions committed",
+                    begun.elapsed().as_secs(),
+                    nodes.kills(),
+                    clients.kills(),
+                    progress.committed,
+                );
+                next_progress = now + PROGRESS_EVERY;
+            }
+        }
+        Ok(())
+    }
+}

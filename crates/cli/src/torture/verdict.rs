@@ -1,0 +1,184 @@
+//! What a torture has left behind, and whether that is all right.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use serried::{Keyspace, Version};
+use serried_history::{Event, EventKind, History, MicroOperation, ReadResult, check_serializable};
+use serried_workload::{Plan, Workload};
+
+use super::client::{connect, workload};
+use super::{Kind, TICK};
+use crate::{Ended, judge};
+
+/// How many keys are read at once in the end.
+const READ_AT_ONCE: usize = 64;
+
+/// Reads all that the clients of `kind` may have written, and judges it and their histories.
+pub(super) async fn judge(
+    kind: Kind,
+    addresses: &[String],
+    files: &[PathBuf],
+    within: Duration,
+) -> anyhow::Result<(Ended, String)> {
+    let mut history = merged(files)?;
+    let database = connect(&format!("serried://{}", addresses.join(",")), within).await?;
+    let keyspace = database.keyspace(kind.name()).await?;
+    let workload = workload(kind, 0);
+    let keys: BTreeSet<u64> = match kind {
+        Kind::Bank => (0..).map_while(|i| workload.initial(i).map(|_| i)).collect(),
+        Kind::ListAppend => all_operations(&history).map(MicroOperation::key).collect(),
+    };
+    let keys: Vec<u64> = keys.into_iter().collect();
+    let latest = history.events.iter().filter_map(|event| event.version).max();
+    let mut found = Vec::new();
+    for keys in keys.chunks(READ_AT_ONCE) {
+        let read = |key: &u64| MicroOperation::Read { key: *key, result: ReadResult::Pending };
+        let plan: Plan = keys.iter().map(read).collect::<Vec<_>>().into();
+        let (version, operations) = read(&keyspace, &*workload, &plan, latest, within).await?;
+        let process = 1 + history.events.iter().map(|event| event.process).max().unwrap_or(0);
+        append(&mut history, process, EventKind::Invoke, plan.operations().to_vec(), None);
+        append(&mut history, process, EventKind::Ok, operations.clone(), Some(version));
+        found.extend(operations);
+    }
+    let committed = count(&history, EventKind::Ok);
+    if let Some(wrong) = lost(&history, &found) {
+        return Ok((Ended::Violation, wrong));
+    }
+    if let Err(wrong) = workload.check(&history) {
+        return Ok((Ended::Violation, wrong));
+    }
+    Ok(match kind {
+        // Nobody knows the versions of transactions whose clients were killed, so that histories of
+        // registers can't be checked as a whole; the final read was checked like any other audit.
+        Kind::Bank => {
+            let audits = format!("{committed} committed transactions, every audit finds the total");
+            (Ended::Well, audits)
+        }
+        Kind::ListAppend => {
+            let (ended, _, text) = judge::describe(check_serializable(&history));
+            (ended, text)
+        }
+    })
+}
+
+/// Waits until all nodes answer and none has anything to complain about.
+pub(super) async fn all_serve(addresses: &[String], within: Duration) -> anyhow::Result<()> {
+    let until = Instant::now() + within;
+    let database = connect(&format!("serried://{}", addresses.join(",")), within).await?;
+    loop {
+        let replies = database.client().node_replies().await;
+        let serves = |reply: &Option<serried::NodeReply>| {
+            reply.as_ref().is_some_and(|reply| reply.status.obstacle.is_none())
+        };
+        let Some(node) = replies.iter().position(|reply| !serves(reply)) else { return Ok(()) };
+        let obstacle = replies[node].as_ref().and_then(|reply| reply.status.obstacle.clone());
+        let obstacle = obstacle.unwrap_or_else(|| "it does not answer".to_string());
+        anyhow::ensure!(Instant::now() < until, "node {node} does not serve: {obstacle}");
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+/// The histories of all clients as one. Their processes differ, and only the order of each process's own
+/// events matters.
+fn merged(files: &[PathBuf]) -> anyhow::Result<History> {
+    let mut merged = History::default();
+    for file in files {
+        let history =
+            read_history(file).with_context(|| format!("can't read {}", file.display()))?;
+        for event in history.events {
+            let index = merged.events.len() as u64;
+            merged.events.push(Event { index, ..event });
+        }
+    }
+    Ok(merged)
+}
+
+/// A history without the line that was being written when its client was killed. A client that was
+/// killed early on has none.
+fn read_history(file: &Path) -> anyhow::Result<History> {
+    let bytes = match std::fs::read(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        read => read?,
+    };
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    Ok(History::read_json_lines(&bytes[..whole])?)
+}
+
+/// Makes the reads of `plan` after everything up to `latest`, and says at which version.
+async fn read(
+    keyspace: &Keyspace,
+    workload: &dyn Workload,
+    plan: &Plan,
+    latest: Option<Version>,
+    within: Duration,
+) -> anyhow::Result<(Version, Vec<MicroOperation>)> {
+    let until = Instant::now() + within;
+    loop {
+        let read = keyspace.transact(|transaction| workload.run(plan, transaction, true)).await;
+        match read {
+            Ok(read) if Some(read.version) > latest => return Ok((read.version, read.value)),
+            Err(error) if Instant::now() >= until => {
+                return Err(error).context("what was written can't be read in the end");
+            }
+            // This client's clock is behind others', or the cluster still recovers.
+            _ => tokio::time::sleep(TICK).await,
+        }
+    }
+}
+
+fn append(
+    history: &mut History,
+    process: u64,
+    kind: EventKind,
+    operations: Vec<MicroOperation>,
+    version: Option<Version>,
+) {
+    history.events.push(Event {
+        index: history.events.len() as u64,
+        kind,
+        process,
+        time_ns: 0,
+        operations,
+        version,
+        read_versions: Vec::new(),
+        error: None,
+    });
+}
+
+fn all_operations(history: &History) -> impl Iterator<Item = &MicroOperation> {
+    history.events.iter().flat_map(|event| &event.operations)
+}
+
+fn count(history: &History, kind: EventKind) -> usize {
+    history.events.iter().filter(|event| event.kind == kind).count()
+}
+
+/// An element whose append was acknowledged, and that is in no list that was `found` in the end.
+fn lost(history: &History, found: &[MicroOperation]) -> Option<String> {
+    let lists = found.iter().filter_map(|operation| match operation {
+        MicroOperation::Read { key, result: ReadResult::List(list) } => {
+            Some((*key, list.iter().copied().collect::<HashSet<u64>>()))
+        }
+        _ => None,
+    });
+    let lists: HashMap<u64, HashSet<u64>> = lists.collect();
+    let acknowledged = history.events.iter().filter(|event| event.kind == EventKind::Ok);
+    acknowledged.flat_map(|event| event.operations.iter().map(move |o| (event, o))).find_map(
+        |(event, operation)| match operation {
+            MicroOperation::Append { key, element }
+                if !lists.get(key).is_some_and(|list| list.contains(element)) =>
+            {
+                let version = event.version.map_or(String::new(), |version| version.to_string());
+                Some(format!(
+                    "LOST: process {} was told that {element} is in list {key}, by transaction \
+                     {version}, and it is not",
+                    event.process
+                ))
+            }
+            _ => None,
+        },
+    )
+}
