@@ -120,7 +120,7 @@ fn list(names: &[String]) -> String {
 
 /// A connected client. Its tasks run on the runtime on which it was connected.
 pub struct Client {
-    endpoint: Arc<Endpoint>,
+    pub(crate) endpoint: Arc<Endpoint>,
     view: View,
     group: Group,
     catalogue: Catalogue,
@@ -198,14 +198,7 @@ impl Client {
     /// # Errors
     /// If there is none, or this client does not have its protocol.
     pub fn keyspace(self: &Arc<Self>, name: &str) -> Result<Keyspace, ConnectError> {
-        let found = self.view.keyspaces.iter().find(|keyspace| keyspace.name == name);
-        let Some(KeyspaceInfo { id, protocol, partitions, settings, .. }) = found else {
-            let names = self.view.keyspaces.iter().map(|keyspace| keyspace.name.clone());
-            return Err(ConnectError::UnknownKeyspace {
-                name: name.to_string(),
-                existing: names.collect(),
-            });
-        };
+        let KeyspaceInfo { id, protocol, partitions, settings, .. } = self.find(name)?;
         let entry = self
             .catalogue
             .find(protocol)
@@ -223,6 +216,15 @@ impl Client {
         drop(opened);
         let port = KeyspacePort::new(self.clone(), self.endpoint.clone(), *id);
         Ok(Keyspace::new(Arc::new(port), self.view.limits))
+    }
+
+    /// What the cluster says of a keyspace.
+    pub(crate) fn find(&self, name: &str) -> Result<&KeyspaceInfo, ConnectError> {
+        let found = self.view.keyspaces.iter().find(|keyspace| keyspace.name == name);
+        found.ok_or_else(|| {
+            let names = self.view.keyspaces.iter().map(|keyspace| keyspace.name.clone());
+            ConnectError::UnknownKeyspace { name: name.to_string(), existing: names.collect() }
+        })
     }
 
     /// What this client has counted so far.
@@ -278,7 +280,7 @@ async fn ask(endpoint: &Endpoint, member: usize) -> Option<NodeReply> {
         let mut core = endpoint.lock();
         core.next_request += 1;
         let request = core.next_request;
-        if !core.links.push_frame_to(member, Kind::StatusRequest, &encode(&request)) {
+        if !core.links.push_frame_to(member, 0, Kind::StatusRequest, &encode(&request)) {
             return None;
         }
         core.requests.insert(request, sender);

@@ -96,7 +96,7 @@ impl Connection {
                 _ => Ended::Closed,
             },
         };
-        endpoint.lock().links.remove(link);
+        endpoint.lock().lose(link);
         ended
     }
 }

@@ -12,7 +12,7 @@ use std::task::Waker;
 use serried_actor::{Random, Timestamp};
 use serried_model::{NodeId, Operation, TxnId};
 use serried_session::Switchboard;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::{Clock, Moment};
 use crate::durable::Batch;
@@ -23,6 +23,7 @@ use crate::machine::{Machine, Outbox};
 use crate::metrics::PartitionCounts;
 use crate::out_buffer::{Messages, OutBuffer, Route};
 use crate::shards::Shards;
+use crate::watch::{WatchReply, Watcher};
 use crate::{NodeStatus, TransportOptions};
 
 /// An endpoint: what its tasks share.
@@ -55,6 +56,10 @@ pub(crate) struct Core {
     /// Requests for nodes' statuses that have not been answered.
     pub(crate) requests: HashMap<u64, oneshot::Sender<NodeStatus>>,
     pub(crate) next_request: u64,
+    /// Where the answers go to requests for what nodes observe.
+    pub(crate) watches: HashMap<u64, mpsc::UnboundedSender<WatchReply>>,
+    /// Whoever is told what is observed here.
+    watcher: Watcher,
     /// The node's number, if this is a node's: nodes answer requests, which clients make.
     home: Option<usize>,
 }
@@ -94,6 +99,8 @@ impl Endpoint {
             alarm: WakeUp::default(),
             requests: HashMap::new(),
             next_request: 0,
+            watches: HashMap::new(),
+            watcher: Watcher::default(),
             home: (!id.is_coordinator()).then(|| id.member()),
         };
         Endpoint {
@@ -204,9 +211,10 @@ impl Core {
         place: usize,
         act: impl FnOnce(&mut dyn Machine, &mut Outbox<'_>) -> T,
     ) -> Option<T> {
-        let Core { machines, links, switchboard, timers, flushing, .. } = self;
+        let Core { machines, links, switchboard, timers, flushing, watcher, .. } = self;
         let machine = machines.get_mut(place)?.as_mut()?;
-        let done = act(machine.as_mut(), &mut Outbox { links, switchboard, flushing });
+        let watch = watcher.of(place);
+        let done = act(machine.as_mut(), &mut Outbox { links, switchboard, flushing, watch });
         timers[place] = machine.next_timer().unwrap_or(NEVER);
         Some(done)
     }
@@ -234,9 +242,31 @@ impl Core {
                     let _ = reply.send(status);
                 }
             }
+            Kind::WatchRequest if self.home.is_some() => {
+                let (request, wanted) = decode(kind, payload)?;
+                let Core { watcher, shards, links, .. } = self;
+                watcher.begin((link, request), wanted, shards, moment.now, links);
+            }
+            Kind::WatchEnd if self.home.is_some() => {
+                let request = decode(kind, payload)?;
+                self.watcher.end((link, request), moment.now, &mut self.links);
+            }
+            Kind::WatchReply if self.home.is_none() => {
+                let (request, reply) = decode(kind, payload)?;
+                if let Some(watch) = self.watches.get(&request) {
+                    // Nobody watches any more where the receiver is gone.
+                    let _ = watch.send(reply);
+                }
+            }
             _ => return Err(BadFrame::Unexpected(kind)),
         }
         Ok(Handled::Done)
+    }
+
+    /// A connection has ended.
+    pub(crate) fn lose(&mut self, link: LinkId) {
+        self.links.remove(link);
+        self.watcher.lost(link);
     }
 
     fn on_batch(
@@ -356,12 +386,14 @@ impl Core {
                 self.run(place, |machine, out| machine.fire_timers(moment, out));
             }
         }
+        self.watcher.advance(moment.now, &mut self.links);
         self.switchboard.ring(moment.now);
     }
 
     fn next_due(&self) -> Option<Timestamp> {
         let timer = self.timers.iter().min().copied().filter(|due| *due < NEVER);
-        timer.into_iter().chain(self.switchboard.next_alarm()).min()
+        let others = self.switchboard.next_alarm().into_iter().chain(self.watcher.due());
+        timer.into_iter().chain(others).min()
     }
 }
 

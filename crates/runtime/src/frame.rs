@@ -47,13 +47,20 @@ pub(crate) enum Kind {
     StatusRequest = 7,
     /// The answer to it.
     StatusReply = 8,
+    /// Asks to be told what a core observes.
+    WatchRequest = 9,
+    /// Some of what is told, or the end of it.
+    WatchReply = 10,
+    /// Asks for that end.
+    WatchEnd = 11,
 }
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Kind> {
         use Kind::*;
-        let all = [Hello, Welcome, Reject, Batch, Ping, Pong, StatusRequest, StatusReply];
-        all.into_iter().find(|kind| *kind as u8 == byte)
+        let first = [Hello, Welcome, Reject, Batch, Ping, Pong];
+        let requests = [StatusRequest, StatusReply, WatchRequest, WatchReply, WatchEnd];
+        first.into_iter().chain(requests).find(|kind| *kind as u8 == byte)
     }
 }
 

@@ -58,6 +58,8 @@ mod shards;
 mod statistics;
 mod status;
 mod timers;
+mod watch;
+mod watching;
 mod writer;
 
 pub use catalogue::Catalogue;
@@ -71,3 +73,4 @@ pub use node::{Node, NodeFailed, NodeHandle, NodeObserver, StartError};
 pub use options::TransportOptions;
 pub use statistics::{NodeStatistics, Statistics, process_cpu_time};
 pub use status::{NodeReply, NodeStatus};
+pub use watching::{WatchError, WatchOptions, Watched, Watching};

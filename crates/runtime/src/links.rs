@@ -368,9 +368,21 @@ impl Links {
         }
     }
 
-    /// Sends a frame to a node; whether there is a link to it.
-    pub(crate) fn push_frame_to(&mut self, member: usize, kind: Kind, payload: &[u8]) -> bool {
-        let slot = self.cores.get(member).and_then(|cores| cores[0]);
+    /// How many cores a node has, if there are links to all of them.
+    pub(crate) fn connected_cores(&self, member: usize) -> Option<usize> {
+        let cores = self.cores.get(member)?;
+        cores.iter().all(Option::is_some).then_some(cores.len())
+    }
+
+    /// Sends a frame to a core of a node; whether there is a link to it.
+    pub(crate) fn push_frame_to(
+        &mut self,
+        member: usize,
+        core: usize,
+        kind: Kind,
+        payload: &[u8],
+    ) -> bool {
+        let slot = self.cores.get(member).and_then(|cores| *cores.get(core)?);
         let Some(link) = slot.and_then(|slot| self.slots.get_mut(slot)) else { return false };
         link.buffer.push_frame(kind, payload);
         link.wake_writer();

@@ -18,6 +18,7 @@ use crate::flusher::Flushing;
 use crate::links::{Links, Sending};
 use crate::metrics::PartitionCounts;
 use crate::timers::Timers;
+use crate::watch::Watch;
 
 /// An actor at an endpoint: the replica of a partition, or a keyspace's coordinator.
 pub(crate) trait Machine: Send {
@@ -63,6 +64,8 @@ pub(crate) struct Outbox<'a> {
     pub(crate) links: &'a mut Links,
     pub(crate) switchboard: &'a Switchboard,
     pub(crate) flushing: &'a mut Flushing,
+    /// Whoever is told what the machine observes.
+    pub(crate) watch: Option<&'a mut Watch>,
 }
 
 /// What a machine is told about itself.
@@ -160,22 +163,33 @@ impl<A: Actor> Driven<A> {
         tell: impl Fn(A::Output, &Outbox<'_>),
         event: impl FnOnce(&mut A, &mut Context<'_, A>),
     ) {
-        self.handle(moment, event);
+        self.handle(moment, out, event);
         self.carry_out(moment, out, &tell);
         while let Some(message) = self.own.pop_front() {
             let id = self.id;
-            self.handle(moment, |actor, cx| actor.on_message(id, message, cx));
+            self.handle(moment, out, |actor, cx| actor.on_message(id, message, cx));
             self.carry_out(moment, out, &tell);
         }
     }
 
-    fn handle(&mut self, moment: Moment, event: impl FnOnce(&mut A, &mut Context<'_, A>)) {
+    fn handle(
+        &mut self,
+        moment: Moment,
+        out: &mut Outbox<'_>,
+        event: impl FnOnce(&mut A, &mut Context<'_, A>),
+    ) {
         let Moment { now, clock } = moment;
         let durable = Durable { store: self.store.as_mut(), log_position: self.log_position };
         let mut cx =
             Context::new(self.id, now, clock, &mut self.random, &mut self.effects, durable);
+        if let Some(watch) = &mut out.watch {
+            cx = cx.watched(&mut watch.observations);
+        }
         event(&mut self.actor, &mut cx);
         self.log_position = cx.log_position();
+        if let Some(watch) = &mut out.watch {
+            watch.take(self.id, now, out.links);
+        }
     }
 
     /// What it sends waits for the flush of what it appended before; what it sends to itself need not, as

@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use crate::clock::Clock;
 use crate::connection::{Connection, Ended};
 use crate::core::{Endpoint, decode, encode};
 use crate::durable::{Disks, Durability};
@@ -117,10 +118,13 @@ impl Server {
         let shards =
             Shards::new(configuration.keyspaces.iter().map(|keyspace| keyspace.partitions));
         let count = configuration.core_count();
+        // What cores observe is compared, so their times are from one clock.
+        let clock = Clock::start(configuration.transport.clock_uncertainty());
         let (mut cores, mut receivers) = (Vec::new(), Vec::new());
         for _ in 0..count {
             let seed = Random::from_rng(&mut random);
-            let endpoint = Endpoint::new(id, configuration.transport, 0, seed);
+            let mut endpoint = Endpoint::new(id, configuration.transport, 0, seed);
+            endpoint.clock = clock;
             {
                 let mut core = endpoint.lock();
                 core.shards = shards.clone();

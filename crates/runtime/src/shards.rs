@@ -1,5 +1,7 @@
 //! The partitions of all keyspaces, numbered through.
 
+use std::ops::Range;
+
 use serried_model::NodeId;
 
 /// Which partitions a cluster has. Each has a number among those of all keyspaces, its *shard*: those of
@@ -43,6 +45,13 @@ impl Shards {
     /// If there is no such keyspace.
     pub(crate) fn first(&self, keyspace: u16) -> u16 {
         self.firsts[usize::from(keyspace)]
+    }
+
+    /// The shards of a keyspace.
+    pub(crate) fn of_keyspace(&self, keyspace: u16) -> Option<Range<usize>> {
+        let from = usize::from(*self.firsts.get(usize::from(keyspace))?);
+        let until = self.firsts.get(usize::from(keyspace) + 1).map(|next| usize::from(*next));
+        Some(from..until.unwrap_or(self.all.len()))
     }
 
     /// A shard's keyspace and partition.

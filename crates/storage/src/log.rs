@@ -174,6 +174,11 @@ impl Log {
         replayed.torn = segment::torn(&bytes[end..], header.used, identity, position);
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(StorageError::io(&path))?;
+        // A process that was killed may have left behind what the disk does not have yet, and what is
+        // replayed is acted on.
+        if self.durability == Durability::Sync {
+            self.disk.sync(&file).map_err(StorageError::io(&path))?;
+        }
         let (length, offset) = (bytes.len() as u64, end as u64);
         self.last = Some(Last { first, path, file, length, offset });
         Ok(())

@@ -8,19 +8,23 @@ use serried_model::Key;
 /// there is room for; a key without one takes over the least, with its count. A count is never too
 /// small, and too large by at most the number of occurrences over the number of counters.
 #[derive(Debug)]
-pub(crate) struct Hottest {
+pub struct Hottest {
     counts: BTreeMap<Key, u64>,
     room: usize,
 }
 
 impl Hottest {
-    pub(crate) fn new(room: usize) -> Hottest {
+    /// Nothing counted, with room for so many keys.
+    ///
+    /// # Panics
+    /// If there is no room.
+    pub fn new(room: usize) -> Hottest {
         assert!(room > 0, "nothing can be counted without a counter");
         Hottest { counts: BTreeMap::new(), room }
     }
 
     /// Counts an occurrence.
-    pub(crate) fn count(&mut self, key: &Key) {
+    pub fn count(&mut self, key: &Key) {
         if let Some(count) = self.counts.get_mut(key) {
             *count += 1;
             return;
@@ -36,7 +40,7 @@ impl Hottest {
     }
 
     /// The `n` keys with the highest counts, the highest first; among equals the least key.
-    pub(crate) fn first(&self, n: usize) -> Vec<Key> {
+    pub fn first(&self, n: usize) -> Vec<Key> {
         let mut counts: Vec<_> = self.counts.iter().collect();
         counts.sort_by_key(|(key, count)| (core::cmp::Reverse(**count), *key));
         counts.into_iter().take(n).map(|(key, _)| key.clone()).collect()

@@ -22,5 +22,6 @@ mod timeline;
 
 pub use analysis::{Interval, KeyWindows, Mean, Window, analyse};
 pub use collector::{Collector, Observed, Recording};
+pub use hottest::Hottest;
 pub use report::text;
 pub use timeline::timeline;

@@ -35,8 +35,8 @@ pub(super) async fn judge(
     let latest = history.events.iter().filter_map(|event| event.version).max();
     let mut found = Vec::new();
     for keys in keys.chunks(READ_AT_ONCE) {
-        let read = |key: &u64| MicroOperation::Read { key: *key, result: ReadResult::Pending };
-        let plan: Plan = keys.iter().map(read).collect::<Vec<_>>().into();
+        let pending = |key: &u64| MicroOperation::Read { key: *key, result: ReadResult::Pending };
+        let plan: Plan = keys.iter().map(pending).collect::<Vec<_>>().into();
         let (version, operations) = read(&keyspace, &*workload, &plan, latest, within).await?;
         let process = 1 + history.events.iter().map(|event| event.process).max().unwrap_or(0);
         append(&mut history, process, EventKind::Invoke, plan.operations().to_vec(), None);

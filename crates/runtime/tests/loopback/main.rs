@@ -7,6 +7,7 @@ mod disk;
 mod durability;
 mod partitions;
 mod toy;
+mod watching;
 
 use std::sync::Arc;
 

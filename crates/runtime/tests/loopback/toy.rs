@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serried_actor::{
-    Actor, Context, Coordinate, Group, NodeSet, Protocol, Recover, Settings, Store,
+    Actor, Context, Coordinate, Group, NodeSet, Observation, Protocol, Recover, Settings, Store,
 };
 use serried_model::{
     Guarantee, Key, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Value, Version, Write,
@@ -188,6 +188,14 @@ impl Actor for Replica {
             }
             Message::Store { from, txn, version, writes } => {
                 cx.append((version, writes.clone()));
+                let keys = writes.iter().map(|write| write.key.clone());
+                for key in keys.clone() {
+                    cx.observe(|| Observation::Written { key, version, revision: 0 });
+                }
+                cx.observe(|| {
+                    let (reads, writes) = (Vec::new(), keys.collect());
+                    Observation::Committed { version, reads, writes }
+                });
                 self.store(version, writes);
                 cx.send(sender, Message::Stored { from, txn });
             }
