@@ -187,5 +187,11 @@ fn write(
         shared.log.write(records)?;
         shared.spare = batch.take();
     }
-    trim.map_or(Ok(()), |position| shared.log.trim(position))
+    match trim {
+        Some(position) if shared.log.releases(position) => {
+            flush.settle()?;
+            shared.log.trim(position)
+        }
+        _ => Ok(()),
+    }
 }

@@ -24,7 +24,16 @@ enum Kind {
 
 /// Makes durable what was put into a [`Base`], from any thread.
 #[derive(Clone)]
-pub struct Flush(Option<(Database, PathBuf, Arc<AtomicBool>, PersistMode)>);
+pub struct Flush(Option<OnDisk>);
+
+#[derive(Clone)]
+struct OnDisk {
+    database: Database,
+    items: Keyspace,
+    path: PathBuf,
+    dirty: Arc<AtomicBool>,
+    mode: PersistMode,
+}
 
 impl Base {
     /// Opens the store in `directory`, or begins one. `cache` is how much of it is kept in memory for
@@ -55,12 +64,13 @@ impl Base {
     pub fn flusher(&self, durability: Durability) -> Flush {
         Flush(match (&self.0, durability) {
             (Kind::Memory(_), _) | (_, Durability::Memory) => None,
-            (Kind::Disk { database, path, dirty, .. }, _) => {
+            (Kind::Disk { database, items, path, dirty }, _) => {
                 let mode = match durability {
                     Durability::Sync => PersistMode::SyncData,
                     Durability::Buffered | Durability::Memory => PersistMode::Buffer,
                 };
-                Some((database.clone(), path.clone(), dirty.clone(), mode))
+                let (database, items) = (database.clone(), items.clone());
+                Some(OnDisk { database, items, path: path.clone(), dirty: dirty.clone(), mode })
             }
         })
     }
@@ -72,11 +82,22 @@ impl Flush {
     /// # Errors
     /// If the disk fails.
     pub fn flush(&self) -> Result<(), StorageError> {
-        let Some((database, path, dirty, mode)) = &self.0 else { return Ok(()) };
+        let Some(OnDisk { database, path, dirty, mode, .. }) = &self.0 else { return Ok(()) };
         if dirty.swap(false, Ordering::AcqRel) {
             database.persist(*mode).map_err(|error| failed(path, error))?;
         }
         Ok(())
+    }
+
+    /// Has what was put before checked whenever it is read: fjall takes damage in its journal for the
+    /// journal's end, and what is in its tables for damage. To be called before a log is trimmed, which
+    /// has it too until then.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn settle(&self) -> Result<(), StorageError> {
+        let Some(OnDisk { items, path, .. }) = &self.0 else { return Ok(()) };
+        items.rotate_memtable_and_wait().map_err(|error| failed(path, error))
     }
 }
 

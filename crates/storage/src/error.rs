@@ -49,6 +49,17 @@ impl StorageError {
         move |source| StorageError::Io { path, source }
     }
 
+    /// Of something that was to be written, `needed` bytes of it.
+    pub(crate) fn write(path: &Path, needed: u64) -> impl FnOnce(io::Error) -> StorageError {
+        let path = path.to_path_buf();
+        move |source| match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                StorageError::Full { path, needed }
+            }
+            _ => StorageError::Io { path, source },
+        }
+    }
+
     pub(crate) fn corrupt(path: &Path, offset: u64, what: impl Into<String>) -> StorageError {
         StorageError::Corrupt { path: path.to_path_buf(), offset, what: what.into() }
     }

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
-use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, RealDisk};
@@ -210,15 +209,11 @@ impl Log {
             self.begin_segment(length)?;
         }
         let last = self.last.as_mut().expect("a segment with room");
-        let error = |error: io::Error| match error.kind() {
-            io::ErrorKind::StorageFull => {
-                StorageError::Full { path: last.path.clone(), needed: length }
-            }
-            _ => StorageError::Io { path: last.path.clone(), source: error },
-        };
-        self.disk.write_at(&last.file, &batch.bytes, last.offset).map_err(error)?;
+        let written = self.disk.write_at(&last.file, &batch.bytes, last.offset);
+        written.map_err(StorageError::write(&last.path, length))?;
         if self.durability == Durability::Sync {
-            self.disk.sync(&last.file).map_err(StorageError::io(&last.path))?;
+            let synced = self.disk.sync(&last.file);
+            synced.map_err(StorageError::write(&last.path, length))?;
         }
         last.offset += length;
         self.position = batch.next_position();
@@ -239,20 +234,23 @@ impl Log {
         } else {
             self.disk.create(&path, length)
         };
-        let file = file.map_err(|error| match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                StorageError::Full { path: path.clone(), needed: length }
-            }
-            _ => StorageError::Io { path: path.clone(), source: error },
-        })?;
+        let file = file.map_err(StorageError::write(&path, length))?;
         let header = segment::segment_header(self.identity, first, used);
-        self.disk.write_at(&file, &header, 0).map_err(StorageError::io(&path))?;
+        let written = self.disk.write_at(&file, &header, 0);
+        written.map_err(StorageError::write(&path, length))?;
         if let Some(Last { first, path, .. }) = self.last.take() {
             self.full.push_back((first, path));
         }
         let offset = SEGMENT_HEADER as u64;
         self.last = Some(Last { first, path, file, length, offset });
         Ok(())
+    }
+
+    /// Whether [`Log::trim`] would give anything up.
+    pub fn releases(&self, position: u64) -> bool {
+        let next = self.full.get(1).map(|(first, _)| *first);
+        let end = next.or(self.last.as_ref().map(|last| last.first));
+        !self.full.is_empty() && end.is_some_and(|end| end <= position)
     }
 
     /// Gives up the segments all of whose records lie before `position`.
