@@ -9,6 +9,7 @@ mod cost;
 mod costs;
 mod demo;
 mod judge;
+mod live;
 mod load;
 mod operations;
 mod progress;

@@ -1,11 +1,12 @@
 //! `serried windows`: what bounds the throughput of the hottest keys.
 
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Arg, Args};
 use serde::Serialize;
 use serried_actor::{Observation, Protocol, Timestamp};
 use serried_model::{Geography, NodeId, Version};
@@ -15,22 +16,25 @@ use serried_sim::Cluster;
 use serried_windows::{Collector, KeyWindows, Observed, analyse, text, timeline};
 
 use crate::Ended;
+use crate::live;
 use crate::load::Load;
 use crate::progress::Progress;
 use crate::sim::Sim;
 
 const EXAMPLES: &str = "\
 Examples:
+  serried windows serried://127.0.0.1:7400 --keyspace accounts
+  serried windows serried://127.0.0.1:7400 --key alice --for 1s --svg alice.svg
   serried windows --sim counter --geo reg --clients 64
   serried windows --sim retwis --dependent --geo glo --protocol morty --svg windows.svg
-  serried windows --sim tpcc --warehouses 4 --clients 32 --span-ms 500 --json";
+  serried windows --sim tpcc --warehouses 4 --clients 32 --for 500ms --json";
 
 /// The most events that are kept: about a hundred bytes each.
-const MOST_EVENTS: usize = 1 << 20;
+pub(crate) const MOST_EVENTS: usize = 1 << 20;
 /// So many of the longest round trips are recorded before and after the time that is shown, so that
 /// windows at its edges are whole.
-const MARGIN_ROUND_TRIPS: u32 = 6;
-const LEAST_MARGIN: Duration = Duration::from_millis(250);
+pub(crate) const MARGIN_ROUND_TRIPS: u32 = 6;
+pub(crate) const LEAST_MARGIN: Duration = Duration::from_millis(250);
 
 /// See what bounds the throughput of the hottest keys.
 ///
@@ -38,29 +42,82 @@ const LEAST_MARGIN: Duration = Duration::from_millis(250);
 /// write that it has read to its own, and a validity window, from the commit of what it has read to its
 /// own. Windows of committed transactions never overlap, so that one over their mean length is the most
 /// that such a key can do per second. Shown are the keys that are written most, for a part of a second
-/// after --warm-up: their windows, the bound that follows, what they achieve, and which transactions
-/// held them. Takes the options of `serried sim`; a run for each protocol and number of clients.
+/// after --warm-up, in which they are found: their windows, the bound that follows, what they achieve, and
+/// which transactions held them.
+///
+/// Of a running cluster it watches the nearest node, one clock, which costs the others nothing. With --sim
+/// it watches a simulation and takes the options of `serried sim`; a run for each protocol and number of
+/// clients.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, mut_args = for_either)]
 pub(crate) struct Windows {
     /// Watch a simulation
-    #[arg(long = "sim", required = true)]
+    #[arg(long = "sim", id = SIMULATED)]
     simulated: bool,
     #[command(flatten)]
-    sim: Sim,
+    pub(crate) sim: Sim,
+    /// The keyspace of a running cluster
+    #[arg(long, default_value = "default", conflicts_with = SIMULATED)]
+    pub(crate) keyspace: String,
+    /// Show this key of a running cluster, and others that are named, rather than those written most
+    #[arg(long = "key", id = "key", value_name = "KEY", conflicts_with = SIMULATED)]
+    pub(crate) keys: Vec<String>,
     /// How many keys to show
     #[arg(long, default_value_t = 3)]
-    hottest: usize,
-    /// How long to watch, in milliseconds
-    #[arg(long, default_value_t = 300.0)]
-    span_ms: f64,
+    pub(crate) hottest: usize,
+    /// What is shown: so long, in ms or s
+    #[arg(long = "for", id = "for", value_name = "TIME", default_value = "300ms", value_parser = time)]
+    pub(crate) span: Duration,
     /// How many transactions to list of each key
     #[arg(long, default_value_t = 8)]
     list: usize,
     /// Draw the windows as a timeline into this file; with several runs their protocol and clients are
     /// added to its name
     #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
+    pub(crate) svg: Option<PathBuf>,
+}
+
+const SIMULATED: &str = "simulated";
+/// The options of a simulation that mean something for a running cluster as well, and all others that do.
+const EITHER: [&str; 9] =
+    [SIMULATED, "warm_up", "json", "keyspace", "key", "hottest", "for", "list", "svg"];
+
+/// What is watched is named by one argument: a workload to simulate, or a running cluster's address. An
+/// option that has no meaning for the latter is refused there.
+fn for_either(argument: Arg) -> Arg {
+    match argument.get_id().as_str() {
+        "workload" => argument
+            .value_name("ADDRESS|WORKLOAD")
+            .value_parser(clap::builder::NonEmptyStringValueParser::new())
+            .help(
+                "A cluster's address, serried://host:port,host:port; with --sim, what clients do",
+            ),
+        id if EITHER.contains(&id) => argument,
+        _ => argument.requires(SIMULATED),
+    }
+}
+
+/// A time above 0, as `300ms` or `2s`.
+fn time(text: &str) -> Result<Duration, String> {
+    let wrong = || "write 300ms or 2s: above 0, and at most a minute".to_string();
+    let (number, unit_s) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1e-3),
+        None => (text.strip_suffix('s').ok_or_else(wrong)?, 1.0),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| wrong())? * unit_s;
+    match seconds > 0.0 && seconds <= 60.0 {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err(wrong()),
+    }
+}
+
+/// What is shown, whatever was watched.
+pub(crate) struct Shown<'a> {
+    pub(crate) keys: &'a [KeyWindows],
+    pub(crate) shown: Range<Timestamp>,
+    pub(crate) forgotten: u64,
+    /// What was watched.
+    pub(crate) title: String,
 }
 
 /// What one run shows.
@@ -82,55 +139,72 @@ struct Seen {
 
 impl Windows {
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
-        let geography = self.sim.validate()?;
         anyhow::ensure!(self.hottest > 0, "--hottest must be above 0");
-        anyhow::ensure!(
-            self.span_ms > 0.0 && self.span_ms <= 60_000.0,
-            "--span-ms {}: it must be above 0, and at most a minute",
-            self.span_ms
-        );
+        let what = &self.sim.workload.workload;
+        if !self.simulated {
+            let workloads = serried_workload::list();
+            anyhow::ensure!(
+                workloads.iter().all(|workload| workload.name != what),
+                "`{what}` is no cluster's address: write serried://host:port, or --sim {what}"
+            );
+            self.sim.load.validate()?;
+            return live::run(&self, what);
+        }
+        let geography = self.sim.validate()?;
         let load = &self.sim.load;
         for protocol in &load.protocol {
             for clients in &load.clients {
                 let run = Run { windows: &self, geography, protocol, clients: *clients };
                 let seen = serried_protocols::visit(protocol, run)??;
-                self.show(&seen)?;
+                self.show_run(&seen)?;
             }
         }
         Ok(Ended::Well)
     }
 
-    fn show(&self, seen: &Seen) -> anyhow::Result<()> {
-        let Seen { protocol, clients, from_ns, until_ns, .. } = seen;
-        if let Some(file) = &self.svg {
-            let file = match self.sim.load.protocol.len() * self.sim.load.clients.len() {
-                1 => file.clone(),
-                _ => {
-                    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
-                    file.with_file_name(format!("{stem}-{protocol}-{clients}.svg"))
-                }
-            };
-            let svg = timeline(&seen.keys, Timestamp(*from_ns)..Timestamp(*until_ns));
-            std::fs::write(&file, svg)
-                .with_context(|| format!("can't write {}", file.display()))?;
-        }
-        if self.sim.load.json {
-            println!("{}", serde_json::to_string(seen)?);
-            return Ok(());
-        }
-        println!(
-            "{protocol}, {} with {clients} clients in simulated `{}`: {} ms from {} on, as {} see it, seed {}\n",
+    fn show_run(&self, seen: &Seen) -> anyhow::Result<()> {
+        let Seen { protocol, clients, .. } = seen;
+        let svg = self.svg.as_ref().map(|file| {
+            if self.sim.load.protocol.len() * self.sim.load.clients.len() == 1 {
+                return file.clone();
+            }
+            let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+            file.with_file_name(format!("{stem}-{protocol}-{clients}.svg"))
+        });
+        let from = Timestamp(seen.from_ns);
+        let title = format!(
+            "{protocol}, {} with {clients} clients in simulated `{}`: {} ms from {from} on, as {} see it, seed {}",
             seen.workload,
             self.sim.geo,
-            self.span_ms,
-            Timestamp(*from_ns),
+            self.span.as_secs_f64() * 1e3,
             seen.observed_by,
             seen.seed
         );
+        let shown = from..Timestamp(seen.until_ns);
+        let shown = Shown { keys: &seen.keys, shown, forgotten: seen.forgotten, title };
+        self.show(&shown, seen, svg.as_deref())
+    }
+
+    /// Prints what is shown, or `json`, and draws it into a file.
+    pub(crate) fn show(
+        &self,
+        seen: &Shown<'_>,
+        json: &impl Serialize,
+        svg: Option<&Path>,
+    ) -> anyhow::Result<()> {
+        if let Some(file) = svg {
+            std::fs::write(file, timeline(seen.keys, seen.shown.clone()))
+                .with_context(|| format!("can't write {}", file.display()))?;
+        }
+        if self.sim.load.json {
+            println!("{}", serde_json::to_string(json)?);
+            return Ok(());
+        }
+        println!("{}\n", seen.title);
         if seen.forgotten > 0 {
             println!("{} events were forgotten: windows are missing\n", seen.forgotten);
         }
-        print!("{}", text(&seen.keys, *from_ns, self.list));
+        print!("{}", text(seen.keys, seen.shown.start.0, self.list));
         Ok(())
     }
 }
@@ -206,7 +280,7 @@ impl Visitor for Run<'_> {
         let margin = margin.max(LEAST_MARGIN);
         let chosen = Timestamp(0) + Duration::from_secs_f64(arguments.warm_up);
         let from = chosen + margin;
-        let until = from + Duration::from_secs_f64(windows.span_ms / 1e3);
+        let until = from + windows.span;
         // Clients go on until the recording is over.
         load.measurement.move_window(serried_workload::Window {
             from,
