@@ -61,13 +61,15 @@ impl Replica {
         NodeId::replica(self.id.partition(), member)
     }
 
-    /// Gets all that `peer` has committed, unless that is going on.
-    pub(super) fn catch_up_from(&mut self, peer: NodeId, cx: &mut Cx) {
-        if self.catch_up.is_none() && peer != self.id {
+    /// Gets all that `peer` has committed; false if it is busy with that already.
+    pub(super) fn catch_up_from(&mut self, peer: NodeId, cx: &mut Cx) -> bool {
+        let begins = self.catch_up.is_none() && peer != self.id;
+        if begins {
             let doing = Doing::List(self.truncation.watermark());
             self.catch_up = Some(CatchUp { peer, tried: 0, doing });
             self.ask_peer(cx);
         }
+        begins
     }
 
     fn ask_peer(&mut self, cx: &mut Cx) {
@@ -266,9 +268,9 @@ impl Replica {
             | Message::Finalize { version, .. }
             | Message::PaxosPrepare { version, .. }
             | Message::Inquire { version } => version.timestamp_us < self.floor,
-            Message::Truncate { upto, .. }
-            | Message::TruncationPaxosPrepare { upto, .. }
-            | Message::ProposeMerge { upto, .. } => *upto <= self.floor,
+            // What it says of a truncation is of all that is below, the floor's other side included.
+            Message::Truncate { .. } | Message::TruncationPaxosPrepare { .. } => true,
+            Message::ProposeMerge { upto, .. } => *upto <= self.floor,
             _ => false,
         }
     }

@@ -51,7 +51,7 @@ pub struct Replica {
     /// `decision_log`, as far back as it is kept.
     settled: Settled,
     /// The transactions whose vote for good is still to come, by those whose decision they wait for.
-    waiting: Map<Version, SmallVec<[Version; 2]>>,
+    waiting: BTreeMap<Version, SmallVec<[Version; 2]>>,
     /// Undecided transactions to be looked after.
     watch: Watch,
     recoveries: BTreeMap<Version, Recovery>,
@@ -159,7 +159,7 @@ impl Replica {
             keys: Keys::new(settings.resident_keys),
             transactions: Map::default(),
             settled: Settled::default(),
-            waiting: Map::default(),
+            waiting: BTreeMap::new(),
             watch: Watch::default(),
             recoveries: BTreeMap::new(),
             truncation: Truncation::new(settings, group.partitions()),
@@ -305,6 +305,9 @@ impl Replica {
             }
             return;
         }
+        if self.is_too_far_ahead(version, cx) && !self.transactions.contains_key(&version) {
+            return;
+        }
         let undecided = self.open(version, cx.now());
         let current = undecided.view;
         if current <= view {
@@ -320,7 +323,8 @@ impl Replica {
         let Accepted { view, eid, decision } = accepted;
         let undecided = self.open(version, Timestamp::default());
         undecided.view = view;
-        undecided.accepted = Some(accepted);
+        // Links are not ordered: what concerns an earlier execution may come late.
+        undecided.accepted = undecided.accepted.max(Some(accepted));
         if decision == Proposal::Commit || view > View::OWN {
             return;
         }
@@ -347,6 +351,7 @@ impl Replica {
                     && !self.transactions.get(&version).is_some_and(Undecided::is_superseded)
                 {
                     let decision = Proposal::Abandon;
+                    self.open(version, cx.now());
                     self.accept(version, Accepted { view: View::OWN, eid, decision });
                 }
                 return;
@@ -368,7 +373,9 @@ impl Replica {
                 let Some(contents) = voted_on.or(contents) else { return };
                 self.commit(version, eid, contents, logged, cx);
             }
-            None if self.is_too_far_ahead(version, cx) => {} // It was never let in.
+            // It was never let in.
+            None if self.is_too_far_ahead(version, cx)
+                && !self.transactions.contains_key(&version) => {}
             None => self.abort(version, cx),
         }
         self.acknowledge(from, version, cx);

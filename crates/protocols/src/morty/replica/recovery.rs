@@ -140,6 +140,8 @@ impl Replica {
     pub(super) fn on_inquire(&mut self, from: NodeId, version: Version, cx: &mut Cx) {
         match self.settlement(version) {
             Some(settlement) => cx.send(from, Message::Settled { version, settlement }),
+            // It was never let in, and may be later.
+            None if self.is_too_far_ahead(version, cx) => {}
             None => self.recover(version, Some(from), cx),
         }
     }
@@ -242,6 +244,9 @@ impl Replica {
             let known = Known { settlement: Some(settlement), ..Known::default() };
             let known = Some(Box::new(known));
             cx.send(from, Message::PaxosPrepareReply { version, view, known });
+            return;
+        }
+        if self.is_too_far_ahead(version, cx) && !self.transactions.contains_key(&version) {
             return;
         }
         // What was read may have been decided while this replica was away.

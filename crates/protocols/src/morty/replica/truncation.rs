@@ -82,6 +82,8 @@ struct Merge {
     undecided: Option<BTreeSet<Version>>,
     /// Of whom it has got all that they have committed.
     listed: BTreeSet<usize>,
+    /// Whom it has asked for that, since it has their snapshot.
+    asked: Option<usize>,
     proposed: Option<Digest>,
     accepted: BTreeSet<usize>,
 }
@@ -376,8 +378,10 @@ impl Replica {
             merge.listed.insert(member); // What it has got since.
             return self.everything_is_decided(upto, cx);
         }
-        if complete {
-            self.catch_up_from(NodeId::replica(self.id.partition(), member), cx);
+        let peer = NodeId::replica(self.id.partition(), member);
+        if complete && self.catch_up_from(peer, cx) {
+            let merge = self.truncation.merge.as_mut().expect("a truncation that it coordinates");
+            merge.asked = Some(member);
         }
         false
     }
@@ -385,7 +389,11 @@ impl Replica {
     /// This replica has got all that another had committed.
     pub(super) fn has_caught_up_with(&mut self, peer: NodeId, cx: &mut Cx) {
         if let Some(merge) = &mut self.truncation.merge {
-            merge.listed.insert(peer.member());
+            // A list that was begun before the peer's snapshot may lack what is in it.
+            if merge.asked == Some(peer.member()) {
+                merge.listed.insert(peer.member());
+            }
+            merge.asked = None;
             self.merge(cx);
         }
         if let Some((upto, merged)) = self.truncation.target {
@@ -505,6 +513,8 @@ impl Replica {
                 waiters.extend(self.carry_out(version, end));
             }
         }
+        let later = self.waiting.split_off(&Version::at(upto));
+        waiters.extend(core::mem::replace(&mut self.waiting, later).into_values().flatten());
         let truncation = &mut self.truncation;
         truncation.stop(upto);
         truncation.watermark = upto;
@@ -596,6 +606,7 @@ impl Merge {
             snapshots: BTreeMap::new(),
             undecided: None,
             listed: BTreeSet::new(),
+            asked: None,
             proposed: None,
             accepted: BTreeSet::new(),
         }

@@ -295,7 +295,7 @@ impl Replica {
             let writer = read.write.version;
             let record = self.keys.load(&read.key, store);
             if record.committed.get(writer).is_none() && writer != Version::INITIAL {
-                let waiting = self.waiting.get_or_default(&writer);
+                let waiting = self.waiting.entry(writer).or_default();
                 if !waiting.contains(&version) {
                     waiting.push(version);
                 }

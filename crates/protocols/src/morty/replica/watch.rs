@@ -43,6 +43,10 @@ impl Watch {
 impl Replica {
     pub(super) fn start_watch(&mut self, cx: &mut Cx) {
         let due = cx.now() + self.settings.recovery_after();
+        // What votes from before a restart wait for, nobody else may know of.
+        for writer in self.waiting.keys() {
+            self.watch.add(*writer, due);
+        }
         for (at, version) in &mut self.watch.queue {
             *at = due;
             if let Some(undecided) = self.transactions.get_mut(version) {
@@ -66,7 +70,7 @@ impl Replica {
     /// The execution of `waiter` rests on one of `writer`, of which it is not known whether it commits.
     pub(super) fn wait_for(&mut self, writer: Version, waiter: Version, cx: &mut Cx) {
         let due = cx.now() + self.patience_for(writer);
-        let waiting = self.waiting.get_or_default(&writer);
+        let waiting = self.waiting.entry(writer).or_default();
         if waiting.is_empty() {
             self.watch.add(writer, due);
         }
@@ -84,16 +88,24 @@ impl Replica {
         {
             self.watch.queue.pop_front();
             let waited_for = self.waiting.contains_key(&version);
-            let due = match self.transactions.get(&version) {
+            let unsettled = self.settlement(version).is_none();
+            let due = match self.transactions.get_mut(&version) {
                 Some(undecided) => {
                     self.watch.lingering.insert(version);
                     if !(waited_for || undecided.may_commit() || undecided.is_superseded()) {
+                        undecided.watched = false; // It is watched again when it is heard of again.
                         continue;
                     }
                     undecided.heard + self.patience_for(version)
                 }
-                None if waited_for && self.settlement(version).is_none() => due,
-                None => continue,
+                None if waited_for && unsettled => due,
+                None => {
+                    // Those who wait for what was settled otherwise go on.
+                    for waiter in self.waiting.remove(&version).unwrap_or_default() {
+                        self.confirm(waiter, cx);
+                    }
+                    continue;
+                }
             };
             if self.recoveries.contains_key(&version) {
                 continue;
