@@ -377,7 +377,9 @@ key_bytes = 100
         assert_eq!(configuration.limits.key_bytes, 100);
         assert_eq!(configuration.limits.value_bytes, Limits::default().value_bytes);
         let least = parse("node = 0\nlisten = 'a:1'\npeers = ['a:1']").unwrap();
-        assert_eq!(least, NodeConfiguration::new(0, vec!["a:1".to_string()]));
+        let durability = Durability::Sync;
+        let usual = NodeConfiguration::new(0, vec!["a:1".to_string()]);
+        assert_eq!(least, NodeConfiguration { durability, ..usual });
     }
 
     #[test]
