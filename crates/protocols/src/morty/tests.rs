@@ -13,7 +13,8 @@ use serried_model::{
 };
 
 use super::Options;
-use super::coordinator::{Coordinator, REWINDS_AT_ONCE, Timer};
+use super::coordinator::execution::REWINDS_AT_ONCE;
+use super::coordinator::{Coordinator, Timer};
 use super::message::{Decision, Message, Proposal, Record, View, Vote};
 use super::replica::Replica;
 

@@ -1,0 +1,328 @@
+//! The commit protocol: Prepare, Finalize, and what comes of them (000 §4.2, "Commit").
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use serried_actor::NodeSet;
+use serried_model::{Key, NodeId, Outcome, ReadStamp, Version, Write};
+use smallvec::SmallVec;
+
+use super::attempt::{self, Attempt};
+use super::transaction::{Phase, touch};
+use super::{Coordinator, Cx, OWN_VIEW, Timer, patience};
+use crate::morty::message::{
+    Contents, Decision, Message, Proposal, Read, Refusal, Settlement, TaggedWrite, View, Vote,
+};
+use crate::morty::votes::Tally;
+
+/// How often an execution is prepared again that was voted down only tentatively.
+const TENTATIVE_RETRIES: u32 = 3;
+/// A replica that lacks something that was committed is not asked to read for so long.
+const AVOIDED_FOR: Duration = Duration::from_secs(1);
+
+impl Coordinator {
+    pub(super) fn on_commit(
+        &mut self,
+        version: Version,
+        reads: Vec<ReadStamp>,
+        writes: Vec<Write>,
+        cx: &mut Cx,
+    ) {
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        if let Phase::Finalizing(_, Proposal::Commit) = transaction.phase {
+            return; // It crossed the last Rewind that was told; the decision stands.
+        }
+        let current = |read: &ReadStamp| {
+            transaction.reads.get(&read.key).is_some_and(|state| state.stamp == read.stamp)
+        };
+        if !reads.iter().all(current) {
+            return; // It has crossed a Rewind; the session will run the program again.
+        }
+        if reads.is_empty() && writes.is_empty() && transaction.next_eid == 0 {
+            let decision = match transaction.touched.is_empty() {
+                true => None, // Nobody has heard of it.
+                false => Some(Decision::Abort),
+            };
+            self.conclude(version, decision, Outcome::Committed, cx);
+            return;
+        }
+        let found = |read: ReadStamp| {
+            let write = transaction.reads.get(&read.key).and_then(|state| state.found);
+            Read { write: write.expect("an answer that was told was found"), key: read.key }
+        };
+        let reads: Vec<Read> = reads.into_iter().map(found).collect();
+        let writes = writes.into_iter().map(|write| {
+            let (tag, _) = transaction.tag(&write);
+            TaggedWrite { key: write.key, tag, value: write.value }
+        });
+        let writes: Vec<TaggedWrite> = writes.collect();
+        let first_key = writes.first().map(|write| &write.key).or(reads.first().map(|r| &r.key));
+        let first = first_key.map(|key| self.group.partition_of(key));
+        let home = *transaction.home.get_or_insert(first.unwrap_or_default());
+        let parts = attempt::split(&self.group, home, reads, writes);
+        self.prepare(version, parts.into_iter(), TENTATIVE_RETRIES, cx);
+    }
+
+    /// Has all replicas vote on a new execution, and abandon those before it.
+    pub(super) fn prepare(
+        &mut self,
+        version: Version,
+        parts: impl Iterator<Item = (u16, Arc<Contents>)>,
+        retries_left: u32,
+        cx: &mut Cx,
+    ) {
+        let transaction = self.transactions.get_mut(&version).expect("a transaction in progress");
+        let attempt = Attempt::new(transaction.next_eid, parts, retries_left, cx.now());
+        transaction.next_eid += 1;
+        for part in &attempt.participants {
+            transaction.touch_all(part.partition, self.group.all());
+        }
+        attempt.send_prepare(version, transaction.next_tag, &self.group, cx);
+        transaction.phase = Phase::Preparing(attempt);
+        let patience = patience(&self.group, 0);
+        self.postpone_repeat(version, patience, cx);
+    }
+
+    pub(super) fn on_prepare_reply(
+        &mut self,
+        from: NodeId,
+        version: Version,
+        eid: u32,
+        vote: Vote,
+        conflict: Option<Key>,
+        cx: &mut Cx,
+    ) {
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        let Some(attempt) = transaction.phase.attempt() else { return };
+        if attempt.eid != eid {
+            return; // A vote on an execution that was abandoned since.
+        }
+        attempt.record(from, vote, conflict, cx.now(), self.group.majority());
+        let tally = attempt.tally(&self.group);
+        let voted_down =
+            matches!(tally, Tally::AbandonFast | Tally::AbandonSlow | Tally::AbandonUnlessMore);
+        if voted_down && self.rewind(version, cx) {
+            return; // With what it has missed it will do better.
+        }
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        let Some(attempt) = transaction.phase.attempt() else { return };
+        let settled = attempt.is_the_only_one(&self.group);
+        let committed = attempt.has_committed(&self.group);
+        match (&transaction.phase, tally) {
+            (Phase::Preparing(_), Tally::CommitFast) => self.commit(version, cx),
+            // All votes are there after all, which is as good as having finalized it.
+            (Phase::Finalizing(_, Proposal::Commit), _) if committed => self.commit(version, cx),
+            (Phase::Preparing(_), Tally::CommitSlow) => {
+                self.finalize(version, Proposal::Commit, cx);
+            }
+            (Phase::Preparing(_), Tally::CommitUnlessMore | Tally::AbandonUnlessMore) => {
+                self.wait_for_the_rest(version, cx);
+            }
+            // Durable as it is, if the earlier executions' ends are; else that is what is missing.
+            (Phase::Preparing(_) | Phase::Finalizing(_, Proposal::Abandon), Tally::AbandonFast)
+                if settled =>
+            {
+                self.abort(version, cx)
+            }
+            (Phase::Preparing(_), Tally::AbandonSlow) => self.abandon_or_retry(version, cx),
+            (Phase::Preparing(_), Tally::AbandonFast) => {
+                self.finalize(version, Proposal::Abandon, cx);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn commit(&mut self, version: Version, cx: &mut Cx) {
+        self.conclude(version, Some(Decision::Commit), Outcome::Committed, cx);
+    }
+
+    /// Gives the votes that are missing their time.
+    pub(super) fn wait_for_the_rest(&mut self, version: Version, cx: &mut Cx) {
+        let transaction = self.transactions.get_mut(&version).expect("a transaction in progress");
+        let Phase::Preparing(attempt) = &mut transaction.phase else { return };
+        if core::mem::replace(&mut attempt.waits, true) {
+            return; // It was set when the majority was complete.
+        }
+        let wait = attempt.patience(cx.now(), self.group.round_trip());
+        cx.set_timer(Timer::FastPath(version), wait);
+    }
+
+    /// The votes that are missing have had their time.
+    pub(super) fn go_on_without_the_rest(&mut self, version: Version, cx: &mut Cx) {
+        let Some(transaction) = self.transactions.get(&version) else { return };
+        let Phase::Preparing(attempt) = &transaction.phase else { return };
+        match attempt.tally(&self.group) {
+            Tally::CommitUnlessMore => self.finalize(version, Proposal::Commit, cx),
+            Tally::AbandonUnlessMore => self.abandon_or_retry(version, cx),
+            _ => {}
+        }
+    }
+
+    /// Too many have voted tentatively against it. What is in its way is mostly a younger reader that
+    /// is told of the write and runs again, so with re-execution it is worth another try.
+    pub(super) fn abandon_or_retry(&mut self, version: Version, cx: &mut Cx) {
+        let transaction = self.transactions.get(&version).expect("a transaction in progress");
+        match &transaction.phase {
+            Phase::Preparing(attempt) if attempt.retries_left > 0 && self.options.re_execution => {
+                let again = attempt.participants.iter();
+                let again = again.map(|part| (part.partition, part.contents.clone()));
+                let parts: SmallVec<[_; 1]> = again.collect();
+                let left = attempt.retries_left - 1;
+                self.prepare(version, parts.into_iter(), left, cx);
+            }
+            _ => self.finalize(version, Proposal::Abandon, cx),
+        }
+    }
+
+    /// Proposes a decision on the execution to all replicas.
+    pub(super) fn finalize(&mut self, version: Version, proposal: Proposal, cx: &mut Cx) {
+        let patience = patience(&self.group, 0);
+        let transaction = self.transactions.get_mut(&version).expect("a transaction in progress");
+        let phase = core::mem::replace(&mut transaction.phase, Phase::Executing);
+        let (Phase::Preparing(mut attempt)
+        | Phase::Abandoned(mut attempt)
+        | Phase::Finalizing(mut attempt, _)) = phase
+        else {
+            unreachable!("{version} has no execution to finalize")
+        };
+        attempt.participants.iter_mut().for_each(|part| part.accepted = NodeSet::EMPTY);
+        attempt.send_finalize(version, proposal, &self.group, cx);
+        transaction.phase = Phase::Finalizing(attempt, proposal);
+        self.postpone_repeat(version, patience, cx);
+    }
+
+    pub(super) fn on_finalize_reply(
+        &mut self,
+        from: NodeId,
+        version: Version,
+        eid: u32,
+        view: View,
+        cx: &mut Cx,
+    ) {
+        if view != OWN_VIEW {
+            self.on_refused(from, version, Refusal::Superseded, cx);
+            return;
+        }
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        match &mut transaction.phase {
+            Phase::Finalizing(attempt, proposal) if attempt.eid == eid => {
+                let Some(part) = attempt.participant(from) else { return };
+                part.accepted.insert(from);
+                match proposal {
+                    Proposal::Commit if attempt.has_committed(&self.group) => {
+                        self.commit(version, cx);
+                    }
+                    Proposal::Abandon if attempt.is_abandoned(&self.group) => {
+                        self.abort(version, cx);
+                    }
+                    _ => {}
+                }
+            }
+            // It was told to while the program was running: it has abandoned those before.
+            Phase::Preparing(attempt) | Phase::Finalizing(attempt, _)
+                if attempt.eid == eid.saturating_add(1) =>
+            {
+                if let Some(part) = attempt.participant(from) {
+                    part.abandoned.insert(from);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A replica takes no part in the transaction, or does not any more.
+    pub(super) fn on_refused(
+        &mut self,
+        from: NodeId,
+        version: Version,
+        refusal: Refusal,
+        cx: &mut Cx,
+    ) {
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        // A single one may be wrong about the time.
+        touch(&mut transaction.refused_by, from);
+        let refusing = transaction.refused_by.iter().map(|(_, replicas)| replicas.len()).max();
+        if refusal != Refusal::Superseded && refusing < Some(self.group.majority()) {
+            if self.group.choice(0, self.preferred).member() == from.member() {
+                self.preferred = (self.preferred + 1) % self.group.size();
+            }
+            self.ask_for_reads(version, cx);
+            return;
+        }
+        if transaction.next_eid > 0 {
+            // It may commit nevertheless, with the votes of others.
+            if !core::mem::replace(&mut transaction.superseded, true) {
+                self.find_out(version, 0, cx);
+            }
+            return;
+        }
+        let own_us = cx.clock().midpoint_us();
+        let ahead_us = match refusal {
+            Refusal::Superseded => 0,
+            Refusal::Truncated { clock_us } => {
+                (own_us as i64).saturating_sub_unsigned(clock_us).min(0)
+            }
+            Refusal::Ahead { clock_us } => (own_us as i64).saturating_sub_unsigned(clock_us).max(0),
+        };
+        let outcome = match ahead_us.unsigned_abs() > self.clock_bound_us {
+            true => Outcome::ClockSkew { ahead_us },
+            false => Outcome::Aborted { conflicts: Vec::new() },
+        };
+        self.conclude(version, Some(Decision::Abort), outcome, cx);
+    }
+
+    /// Asks one of the home partition's replicas how a transaction ends that somebody else decides on.
+    pub(super) fn find_out(&mut self, version: Version, times: u32, cx: &mut Cx) {
+        let Some(transaction) = self.transactions.get(&version) else { return };
+        let home = transaction.home.expect("what was prepared has a home");
+        cx.send(self.group.choice(home, times as usize), Message::Inquire { version });
+    }
+
+    /// Somebody else has ended the transaction.
+    pub(super) fn on_settled(
+        &mut self,
+        from: NodeId,
+        version: Version,
+        settlement: Settlement,
+        cx: &mut Cx,
+    ) {
+        self.answer_inquiries(from, version, settlement, cx);
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        let committed = match settlement {
+            Settlement::Committed { eid } => eid,
+            // Elsewhere it may only mean that nothing is left to be done there.
+            Settlement::Aborted if transaction.home == Some(from.partition()) => {
+                self.abort(version, cx);
+                return;
+            }
+            Settlement::Aborted if transaction.home.is_none() => {
+                self.abort(version, cx);
+                return;
+            }
+            Settlement::Aborted => return self.on_refused(from, version, Refusal::Superseded, cx),
+            Settlement::Forgotten => return self.conclude(version, None, Outcome::Unknown, cx),
+        };
+        match &transaction.phase {
+            Phase::Preparing(attempt) | Phase::Finalizing(attempt, _)
+                if attempt.eid == committed =>
+            {
+                self.commit(version, cx);
+            }
+            _ => self.conclude(version, None, Outcome::Unknown, cx),
+        }
+    }
+
+    pub(super) fn abort(&mut self, version: Version, cx: &mut Cx) {
+        let transaction = self.transactions.get(&version).expect("a transaction in progress");
+        let mut conflicts = Vec::new();
+        if let Phase::Preparing(attempt) | Phase::Finalizing(attempt, _) = &transaction.phase {
+            conflicts = attempt.conflicts.to_vec();
+            let asked = |partition| self.group.choice(partition, self.preferred);
+            if attempt.participants.iter().any(|p| p.votes.is_behind(asked(p.partition))) {
+                self.preferred = (self.preferred + 1) % self.group.size();
+                self.avoided_until = cx.now() + AVOIDED_FOR;
+            }
+        }
+        self.conclude(version, Some(Decision::Abort), Outcome::Aborted { conflicts }, cx);
+    }
+}

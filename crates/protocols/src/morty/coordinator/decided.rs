@@ -1,0 +1,128 @@
+//! Decisions, told to the replicas until all of them have acknowledged them.
+
+use std::sync::Arc;
+
+use serried_actor::{NodeSet, Timestamp};
+use serried_model::{NodeId, Outcome, Output, Version};
+use smallvec::SmallVec;
+
+use super::transaction::Phase;
+use super::{Coordinator, Cx, Timer, patience};
+use crate::morty::message::{Contents, Decision, Message};
+
+/// How many decided transactions are kept to be repeated to replicas that have not acknowledged
+/// them. Beyond that the oldest is dropped: such a replica has been away for long.
+const UNACKNOWLEDGED_AT_MOST: usize = 1 << 18;
+/// How many of them are repeated at once.
+const REPEAT_DECISIONS: usize = 256;
+
+/// A decision that some replicas have not acknowledged.
+#[derive(Debug)]
+pub(super) struct Decided {
+    pub eid: u32,
+    /// What each partition is told, and who has not acknowledged it.
+    pub parts: SmallVec<[DecidedPart; 1]>,
+    pub repeat_at: Timestamp,
+    pub repeated: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct DecidedPart {
+    pub partition: u16,
+    /// What commits there; none if nothing does.
+    pub contents: Option<Arc<Contents>>,
+    pub missing: NodeSet,
+}
+
+impl Coordinator {
+    /// The transaction is over: tells its session, and the replicas if they have heard of it.
+    pub(super) fn conclude(
+        &mut self,
+        version: Version,
+        decision: Option<Decision>,
+        outcome: Outcome,
+        cx: &mut Cx,
+    ) {
+        let transaction = self.transactions.remove(&version).expect("a transaction in progress");
+        if let Some(session) = transaction.session {
+            self.versions.remove(&session);
+            cx.output((session, Output::Outcome(outcome)));
+        }
+        self.orphans.remove(&version);
+        cx.cancel_timer(Timer::Repeat(version));
+        cx.cancel_timer(Timer::Rewind(version));
+        let Some(decision) = decision else { return };
+        let (eid, mut participants) = match transaction.phase {
+            Phase::Executing => (0, SmallVec::new()),
+            Phase::Preparing(attempt)
+            | Phase::Finalizing(attempt, _)
+            | Phase::Abandoned(attempt) => {
+                cx.cancel_timer(Timer::FastPath(version));
+                (attempt.eid, attempt.participants)
+            }
+        };
+        if decision != Decision::Commit {
+            participants.clear();
+        }
+        let mut parts = SmallVec::new();
+        for (partition, missing) in transaction.touched {
+            // A partition that the last execution has left has nothing to commit.
+            let part = participants.iter().find(|part| part.partition == partition);
+            let contents = part.map(|part| part.contents.clone());
+            cx.broadcast(partition, missing, decide(version, eid, &contents, false));
+            parts.push(DecidedPart { partition, contents, missing });
+        }
+        let patience = patience(&self.group, 0);
+        let repeat_at = cx.now() + patience;
+        if parts.is_empty() {
+            return;
+        }
+        self.unacknowledged.insert(version, Decided { eid, parts, repeat_at, repeated: 0 });
+        if self.unacknowledged.len() > UNACKNOWLEDGED_AT_MOST {
+            self.unacknowledged.pop_first();
+        }
+        if !self.repeat_set {
+            self.repeat_set = true;
+            cx.set_timer(Timer::RepeatDecisions, patience);
+        }
+    }
+
+    pub(super) fn on_acknowledge(&mut self, from: NodeId, versions: Vec<Version>) {
+        let partition = from.partition();
+        let from: NodeSet = [from].into_iter().collect();
+        for version in versions {
+            let Some(decided) = self.unacknowledged.get_mut(&version) else { continue };
+            for part in decided.parts.iter_mut().filter(|part| part.partition == partition) {
+                part.missing = part.missing.without(from);
+            }
+            if decided.parts.iter().all(|part| part.missing.is_empty()) {
+                self.unacknowledged.remove(&version);
+            }
+        }
+    }
+
+    pub(super) fn repeat_decisions(&mut self, cx: &mut Cx) {
+        self.repeat_set = !self.unacknowledged.is_empty();
+        if !self.repeat_set {
+            return;
+        }
+        let (now, first) = (cx.now(), patience(&self.group, 0));
+        let due = self.unacknowledged.iter_mut().filter(|(_, decided)| decided.repeat_at <= now);
+        for (version, decided) in due.take(REPEAT_DECISIONS) {
+            for part in decided.parts.iter().filter(|part| !part.missing.is_empty()) {
+                let message = decide(*version, decided.eid, &part.contents, true);
+                cx.broadcast(part.partition, part.missing, message);
+            }
+            decided.repeated += 1;
+            decided.repeat_at = now + patience(&self.group, decided.repeated);
+        }
+        cx.set_timer(Timer::RepeatDecisions, first);
+    }
+}
+
+/// What replicas are told of a transaction that has ended: that `contents` commit, or nothing.
+fn decide(version: Version, eid: u32, contents: &Option<Arc<Contents>>, in_full: bool) -> Message {
+    let decision = if contents.is_some() { Decision::Commit } else { Decision::Abort };
+    let contents = if in_full { contents.clone() } else { None };
+    Message::Decide { version, eid, decision, contents }
+}

@@ -1,0 +1,171 @@
+//! The execution phase: reads, their changes, and writes that are seen before they are committed
+//! (000 §4.2, "Execution" and "Re-Execution").
+
+use core::time::Duration;
+use std::collections::btree_map::Entry;
+
+use serried_model::{Key, Outcome, Output, ReadValue, TxnId, Version, Write};
+use serried_parts::WriteId;
+
+use super::transaction::{Phase, ReadState, Transaction, touch};
+use super::{Coordinator, Cx, Timer, patience};
+use crate::morty::message::{Decision, Message, Proposal};
+
+/// A transaction is re-executed so often at once. From then on it waits a round trip, or
+/// [`REWIND_AT_LEAST`], from one time to the next.
+pub(in crate::morty) const REWINDS_AT_ONCE: u32 = 16;
+/// See [`REWINDS_AT_ONCE`].
+const REWIND_AT_LEAST: Duration = Duration::from_millis(1);
+/// How many transactions whose session has gone are kept on trial for an abort.
+const ORPHANS_AT_MOST: usize = 1 << 16;
+
+impl Coordinator {
+    pub(super) fn begin(&mut self, txn: TxnId, cx: &mut Cx) {
+        let version = self.clock.next(cx.id(), cx.clock());
+        let patience = patience(&self.group, 0);
+        let transaction = Transaction::new(txn, cx.now() + patience);
+        self.transactions.insert(version, transaction);
+        self.versions.insert(txn, version);
+        cx.set_timer(Timer::Repeat(version), patience);
+        cx.output((txn, Output::Began(version)));
+    }
+
+    pub(super) fn on_get(&mut self, version: Version, key: Key, cx: &mut Cx) {
+        let nearest = self.group.choice(self.group.partition_of(&key), self.preferred);
+        let asked = self.preferred + 1;
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        let Entry::Vacant(read) = transaction.reads.entry(key.clone()) else {
+            return; // Asked for by an earlier run; its answer is on the way.
+        };
+        read.insert(ReadState { found: None, stamp: 0, held: None, asked });
+        transaction.touch(nearest);
+        cx.send(nearest, Message::Get { version, key });
+        transaction.abandon_while_running(version, &self.group, cx);
+    }
+
+    pub(super) fn on_put(&mut self, version: Version, write: Write, cx: &mut Cx) {
+        let all = self.group.all();
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        let (tag, changed) = transaction.tag(&write);
+        if changed {
+            let Write { key, value } = write;
+            let partition = self.group.partition_of(&key);
+            transaction.touch_all(partition, all);
+            cx.broadcast(partition, all, Message::Put { version, key, tag, value });
+        }
+    }
+
+    pub(super) fn on_rollback(&mut self, version: Version, cx: &mut Cx) {
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        if transaction.next_eid == 0 {
+            // Nobody can have voted on it.
+            let decision = (!transaction.touched.is_empty()).then_some(Decision::Abort);
+            self.conclude(version, decision, Outcome::Aborted { conflicts: Vec::new() }, cx);
+            return;
+        }
+        // It is seen to its end even if nobody waits for that: others may wait for it.
+        if let Some(session) = transaction.session.take() {
+            self.versions.remove(&session);
+        }
+        self.orphans.insert(version);
+        if !matches!(transaction.phase, Phase::Finalizing(..)) {
+            self.finalize(version, Proposal::Abandon, cx);
+        }
+        if self.orphans.len() > ORPHANS_AT_MOST
+            && let Some(oldest) = self.orphans.pop_first()
+        {
+            self.transactions.remove(&oldest);
+        }
+    }
+
+    pub(super) fn on_get_reply(
+        &mut self,
+        version: Version,
+        mut new: ReadValue,
+        write: WriteId,
+        instead_of: Option<WriteId>,
+        cx: &mut Cx,
+    ) {
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        let Some(read) = transaction.reads.get_mut(&new.key) else { return };
+        assert!(write.version < version, "{version} was given {write:?}, from its own future");
+        let Some(found) = read.found else {
+            (read.found, read.stamp) = (Some(write), read.stamp + 1);
+            new.stamp = read.stamp;
+            if let Some(session) = transaction.session {
+                cx.output((session, Output::Value(new)));
+            }
+            return;
+        };
+        if matches!(transaction.phase, Phase::Finalizing(_, Proposal::Commit)) {
+            return; // Too late to matter.
+        }
+        let held = read.held.as_ref().map(|(held, _)| *held);
+        if instead_of.is_some() && instead_of == held {
+            read.held = None;
+        }
+        // Newer than what it has, or what it has is withdrawn. Everything else is late.
+        let withdrawn = instead_of == Some(found);
+        if !withdrawn && write <= read.held.as_ref().map_or(found, |(held, _)| *held) {
+            return;
+        }
+        if read.held.as_ref().is_none_or(|(held, _)| write > *held) {
+            read.held = Some((write, new.value));
+        }
+        // Far back in a chain of transactions that read from each other, changes come thick and fast,
+        // and all but the last are for nothing: those that come within a round trip are taken
+        // together. What was prepared meanwhile is lost only if it is withdrawn or voted down.
+        let interval = self.group.round_trip().max(REWIND_AT_LEAST);
+        let due = transaction.rewound_at + interval;
+        let holds = matches!(transaction.phase, Phase::Preparing(_))
+            && transaction.rewinds >= REWINDS_AT_ONCE
+            && cx.now() < due
+            && !withdrawn;
+        match holds {
+            true => cx.set_timer(Timer::Rewind(version), due.since(cx.now())),
+            false => {
+                self.rewind(version, cx);
+            }
+        }
+    }
+
+    /// Tells a transaction's session of the reads that have changed; whether there are any.
+    pub(super) fn rewind(&mut self, version: Version, cx: &mut Cx) -> bool {
+        let Some(transaction) = self.transactions.get_mut(&version) else { return false };
+        if matches!(transaction.phase, Phase::Finalizing(_, Proposal::Commit)) {
+            return false; // Too late: it may be durable that the execution commits as it is.
+        }
+        let Transaction { session, reads, phase, .. } = transaction;
+        let mut rewound = false;
+        for (key, read) in reads {
+            let Some((write, value)) = read.held.take() else { continue };
+            (read.found, read.stamp) = (Some(write), read.stamp + 1);
+            rewound = true;
+            // Whether the current run has used the read, its session knows (000 §4.2,
+            // "Re-Execution": is the reply's history a prefix of the current one?).
+            if let Some(session) = session {
+                let (key, stamp) = (key.clone(), read.stamp);
+                phase.rewind(&key);
+                let new = ReadValue { key, version: write.version, value, stamp };
+                cx.output((*session, Output::Rewind(new)));
+            }
+        }
+        if rewound {
+            transaction.rewinds += 1;
+            transaction.rewound_at = cx.now();
+        }
+        rewound
+    }
+
+    /// Asks other replicas for the reads that have not been answered.
+    pub(super) fn ask_for_reads(&mut self, version: Version, cx: &mut Cx) {
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        for (key, read) in transaction.reads.iter_mut().filter(|(_, read)| read.found.is_none()) {
+            self.preferred = read.asked % self.group.size();
+            let replica = self.group.choice(self.group.partition_of(key), read.asked);
+            read.asked += 1;
+            touch(&mut transaction.touched, replica);
+            cx.send(replica, Message::Get { version, key: key.clone() });
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! A transaction that its coordinator has not decided yet.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use serried_actor::{Group, NodeSet, Timestamp};
+use serried_model::{Key, NodeId, TxnId, Value, Version, Write};
+use serried_parts::WriteId;
+use smallvec::SmallVec;
+
+use super::Cx;
+use super::attempt::Attempt;
+use crate::morty::message::{Decision, Message, Proposal};
+use crate::morty::votes::Tally;
+
+/// A transaction that is not decided.
+#[derive(Debug)]
+pub(super) struct Transaction {
+    /// Its session, unless that has gone.
+    pub session: Option<TxnId>,
+    pub reads: BTreeMap<Key, ReadState>,
+    /// What was last written to each key, by whichever run, with its tag.
+    pub writes: BTreeMap<Key, (u32, Option<Value>)>,
+    pub next_tag: u32,
+    /// The next execution to be prepared.
+    pub next_eid: u32,
+    /// The partition that chooses which of its executions may commit: the first key's of the first
+    /// execution that is prepared. It takes part in all of them.
+    pub home: Option<u16>,
+    /// Replicas that have been sent something.
+    pub touched: Touched,
+    pub phase: Phase,
+    /// Somebody else is deciding on it, and is asked how.
+    pub superseded: bool,
+    /// Replicas that take no part in it.
+    pub refused_by: Touched,
+    /// How often its session was told that a read had changed, and when it was last.
+    pub rewinds: u32,
+    pub rewound_at: Timestamp,
+    /// When to repeat what has not been answered.
+    pub repeat_at: Timestamp,
+    pub repeated: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct ReadState {
+    /// What was found, once something was.
+    pub found: Option<WriteId>,
+    /// How many answers its session has been told.
+    pub stamp: u32,
+    /// A newer answer that its session is not told yet.
+    pub held: Option<(WriteId, Option<Value>)>,
+    /// The place in the order of their distance of the replica to be asked next.
+    pub asked: usize,
+}
+
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// The program runs, and no execution is in the commit protocol.
+    Executing,
+    /// An execution is in the commit protocol.
+    Preparing(Attempt),
+    /// A decision on it is being made durable.
+    Finalizing(Attempt, Proposal),
+    /// One of its reads has changed, and the program was told and runs again. From here on it is
+    /// never proposed to commit it; the next Prepare abandons it.
+    Abandoned(Attempt),
+}
+
+/// Replicas of one or a few partitions.
+pub(super) type Touched = SmallVec<[(u16, NodeSet); 1]>;
+
+pub(super) fn touch(touched: &mut Touched, replica: NodeId) {
+    touch_all(touched, replica.partition(), [replica].into_iter().collect());
+}
+
+pub(super) fn touch_all(touched: &mut Touched, partition: u16, replicas: NodeSet) {
+    match touched.iter_mut().find(|(other, _)| *other == partition) {
+        Some((_, those)) => *those = those.union(replicas),
+        None => touched.push((partition, replicas)),
+    }
+}
+
+impl Transaction {
+    pub(super) fn new(session: TxnId, repeat_at: Timestamp) -> Transaction {
+        Transaction {
+            session: Some(session),
+            reads: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            next_tag: 1,
+            next_eid: 0,
+            home: None,
+            touched: Touched::new(),
+            phase: Phase::Executing,
+            superseded: false,
+            refused_by: Touched::new(),
+            rewinds: 0,
+            rewound_at: Timestamp::default(),
+            repeat_at,
+            repeated: 0,
+        }
+    }
+
+    pub(super) fn touch(&mut self, replica: NodeId) {
+        touch(&mut self.touched, replica);
+    }
+
+    pub(super) fn touch_all(&mut self, partition: u16, replicas: NodeSet) {
+        touch_all(&mut self.touched, partition, replicas);
+    }
+
+    /// The tag of a write, and whether it is new: a value that the key had before keeps its tag.
+    pub(super) fn tag(&mut self, write: &Write) -> (u32, bool) {
+        let tag = self.next_tag;
+        match self.writes.entry(write.key.clone()) {
+            Entry::Occupied(old) if old.get().1 == write.value => return (old.get().0, false),
+            Entry::Occupied(mut old) => *old.get_mut() = (tag, write.value.clone()),
+            Entry::Vacant(new) => {
+                new.insert((tag, write.value.clone()));
+            }
+        }
+        self.next_tag += 1;
+        (tag, true)
+    }
+
+    /// The program runs again and waits for a read that it has not made before. Until it ends, the
+    /// execution that was prepared only stands in others' way.
+    pub(super) fn abandon_while_running(&mut self, version: Version, group: &Group, cx: &mut Cx) {
+        let Phase::Abandoned(attempt) = &mut self.phase else { return };
+        if core::mem::replace(&mut attempt.told, true) {
+            return;
+        }
+        if attempt.tally(group) != Tally::AbandonFast {
+            attempt.send_finalize(version, Proposal::Abandon, group, cx);
+            return;
+        }
+        for part in &attempt.participants {
+            let (eid, decision) = (attempt.eid, Decision::Abandon);
+            let message = Message::Decide { version, eid, decision, contents: None };
+            cx.broadcast(part.partition, group.all(), message);
+        }
+    }
+}
+
+impl Phase {
+    /// The execution in the commit protocol.
+    pub(super) fn attempt(&mut self) -> Option<&mut Attempt> {
+        match self {
+            Phase::Executing => None,
+            Phase::Preparing(attempt)
+            | Phase::Finalizing(attempt, _)
+            | Phase::Abandoned(attempt) => Some(attempt),
+        }
+    }
+
+    /// A read of the execution in the commit protocol has changed, and its session is told.
+    pub(super) fn rewind(&mut self, key: &Key) {
+        let rests_on_it = |attempt: &Attempt| {
+            let mut parts = attempt.participants.iter();
+            parts.any(|part| part.contents.reads.iter().any(|read| read.key == *key))
+        };
+        *self = match core::mem::replace(self, Phase::Executing) {
+            Phase::Preparing(attempt) if rests_on_it(&attempt) => Phase::Abandoned(attempt),
+            Phase::Finalizing(mut attempt, Proposal::Abandon) if rests_on_it(&attempt) => {
+                attempt.told = true;
+                Phase::Abandoned(attempt)
+            }
+            phase => phase,
+        };
+    }
+}
