@@ -26,6 +26,18 @@ pub trait Actor: Sized + Send + 'static {
     /// A message has arrived.
     fn on_message(&mut self, from: NodeId, message: Self::Message, cx: &mut Context<'_, Self>);
 
+    /// A message has arrived while the log can't be written, for want of room mostly. Answers it, with
+    /// [`Context::send_before_durable`], if that neither rests on what is not durable yet nor leaves
+    /// anything behind; else it is lost. Returns whether it was answered.
+    fn on_message_read_only(
+        &mut self,
+        _from: NodeId,
+        _message: Self::Message,
+        _cx: &mut Context<'_, Self>,
+    ) -> bool {
+        false
+    }
+
     /// A timer is due.
     fn on_timer(&mut self, timer: Self::Timer, cx: &mut Context<'_, Self>);
 

@@ -85,7 +85,7 @@ impl Connection {
     pub(crate) async fn run(self, endpoint: &Arc<Endpoint>, from: NodeId, link: LinkId) -> Ended {
         let Connection { mut read, write, mut reader, .. } = self;
         reader.limit = endpoint.transport.frame_bytes;
-        endpoint.lock().links.connected(link);
+        endpoint.lock().connected(link);
         let writer = tokio::spawn(writer::write_loop(endpoint.clone(), link, write));
         let mut writer = AbortOnDrop(writer);
         let ended = tokio::select! {

@@ -21,6 +21,7 @@ use crate::frame::{BadFrame, Frame, Kind};
 use crate::links::{LinkId, Links};
 use crate::machine::{Machine, Outbox};
 use crate::metrics::PartitionCounts;
+use crate::obstacles::Obstacles;
 use crate::out_buffer::{Messages, OutBuffer, Route};
 use crate::shards::Shards;
 use crate::watch::{WatchReply, Watcher};
@@ -60,6 +61,8 @@ pub(crate) struct Core {
     pub(crate) watches: HashMap<u64, mpsc::UnboundedSender<WatchReply>>,
     /// Whoever is told what is observed here.
     watcher: Watcher,
+    /// Nodes that can't write, at a client.
+    pub(crate) obstacles: Obstacles,
     /// The node's number, if this is a node's: nodes answer requests, which clients make.
     home: Option<usize>,
 }
@@ -101,6 +104,7 @@ impl Endpoint {
             next_request: 0,
             watches: HashMap::new(),
             watcher: Watcher::default(),
+            obstacles: Obstacles::default(),
             home: (!id.is_coordinator()).then(|| id.member()),
         };
         Endpoint {
@@ -258,6 +262,9 @@ impl Core {
                     let _ = watch.send(reply);
                 }
             }
+            Kind::Obstacle if self.home.is_none() => {
+                self.obstacles.set(link, from, decode(kind, payload)?);
+            }
             _ => return Err(BadFrame::Unexpected(kind)),
         }
         Ok(Handled::Done)
@@ -267,6 +274,23 @@ impl Core {
     pub(crate) fn lose(&mut self, link: LinkId) {
         self.links.remove(link);
         self.watcher.lost(link);
+        self.obstacles.lost(link);
+    }
+
+    /// A link to a client or to a node has its connection.
+    pub(crate) fn connected(&mut self, link: LinkId) {
+        self.links.connected(link);
+        if let Some(obstacle) = &self.flushing.obstacle {
+            self.links.push_frame_to_client(link, Kind::Obstacle, &encode(&Some(obstacle)));
+        }
+    }
+
+    /// The log can't be written for this reason, or it can again: clients are told.
+    pub(crate) fn set_obstacle(&mut self, obstacle: Option<String>) {
+        if self.flushing.obstacle != obstacle {
+            self.links.push_frame_to_clients(Kind::Obstacle, &encode(&obstacle));
+            self.flushing.obstacle = obstacle;
+        }
     }
 
     fn on_batch(
@@ -303,11 +327,6 @@ impl Core {
         moment: Moment,
     ) -> Result<(), String> {
         self.links.counters.messages_received += 1;
-        if self.flushing.obstacle.is_some() {
-            // What it came to could not leave before the log is written again, and would use up memory.
-            self.links.counters.messages_dropped += 1;
-            return Ok(());
-        }
         let (keyspace, _) =
             self.shards.find(route.to).ok_or_else(|| format!("no shard {}", route.to))?;
         let place = if self.home.is_some() { route.to } else { keyspace };

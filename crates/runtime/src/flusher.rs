@@ -145,8 +145,9 @@ pub(crate) async fn flush(endpoint: Arc<Endpoint>, sync: bool) {
         core.links.counters.log_flushes += 1;
         core.links.counters.log_bytes += bytes as u64;
         core.flushing.latency.record(began.elapsed());
-        if core.flushing.obstacle.take().is_some() {
+        if core.flushing.obstacle.is_some() {
             tracing::info!(node = %endpoint.id, "the log can be written again");
+            core.set_obstacle(None);
         }
         core.links.release(number);
     }
@@ -189,7 +190,7 @@ fn obstructed(endpoint: &Endpoint, error: &io::Error) {
     let mut core = endpoint.lock();
     if core.flushing.obstacle.as_ref() != Some(&reason) {
         tracing::error!(node = %endpoint.id, reason, "read-only");
-        core.flushing.obstacle = Some(reason);
+        core.set_obstacle(Some(reason));
     }
 }
 

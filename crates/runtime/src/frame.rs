@@ -53,13 +53,15 @@ pub(crate) enum Kind {
     WatchReply = 10,
     /// Asks for that end.
     WatchEnd = 11,
+    /// Tells a client why the node can't write, or that it can again.
+    Obstacle = 12,
 }
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Kind> {
         use Kind::*;
         let first = [Hello, Welcome, Reject, Batch, Ping, Pong];
-        let requests = [StatusRequest, StatusReply, WatchRequest, WatchReply, WatchEnd];
+        let requests = [StatusRequest, StatusReply, WatchRequest, WatchReply, WatchEnd, Obstacle];
         first.into_iter().chain(requests).find(|kind| *kind as u8 == byte)
     }
 }

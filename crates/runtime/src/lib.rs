@@ -47,6 +47,7 @@ mod local_cluster;
 mod machine;
 mod metrics;
 mod node;
+mod obstacles;
 mod options;
 mod out_buffer;
 mod peer;

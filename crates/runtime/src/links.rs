@@ -368,6 +368,27 @@ impl Links {
         }
     }
 
+    /// The same, if a connected client is at the other end.
+    pub(crate) fn push_frame_to_client(&mut self, id: LinkId, kind: Kind, payload: &[u8]) {
+        let to_client =
+            |link: &mut Link| matches!(link.options.end, End::Client(_)) && link.connected;
+        if self.find(id).is_some_and(to_client) {
+            self.push_frame(id, kind, payload);
+        }
+    }
+
+    /// Sends a frame to all connected clients.
+    pub(crate) fn push_frame_to_clients(&mut self, kind: Kind, payload: &[u8]) {
+        let ids: Vec<LinkId> = self
+            .slots
+            .iter()
+            .map(|(slot, link)| LinkId { slot, generation: link.generation })
+            .collect();
+        for id in ids {
+            self.push_frame_to_client(id, kind, payload);
+        }
+    }
+
     /// How many cores a node has, if there are links to all of them.
     pub(crate) fn connected_cores(&self, member: usize) -> Option<usize> {
         let cores = self.cores.get(member)?;

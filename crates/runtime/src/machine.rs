@@ -293,7 +293,17 @@ impl<A: Actor> Machine for Erased<A> {
     ) -> Result<(), Malformed> {
         let message = A::Message::decode(message)?;
         self.driven.counts.messages_received += 1;
-        self.driven.step(moment, out, self.tell, |actor, cx| actor.on_message(from, message, cx));
+        if out.flushing.obstacle.is_none() {
+            self.driven
+                .step(moment, out, self.tell, |actor, cx| actor.on_message(from, message, cx));
+            return Ok(());
+        }
+        // What it came to could not leave before the log is written again, and would use up memory.
+        let mut answered = false;
+        self.driven.step(moment, out, self.tell, |actor, cx| {
+            answered = actor.on_message_read_only(from, message, cx);
+        });
+        out.links.counters.messages_dropped += u64::from(!answered);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! What a client gives its sessions: access to one keyspace's coordinator.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 
 use rand::Rng;
@@ -16,16 +16,21 @@ use crate::core::Endpoint;
 /// something.
 pub(crate) struct KeyspacePort {
     /// Kept alive, with its connections.
-    _client: Arc<Client>,
+    client: Arc<Client>,
     endpoint: Arc<Endpoint>,
     keyspace: u16,
     entropy: AtomicU64,
+    /// Whether there is a node that can't write.
+    obstructed: Arc<AtomicBool>,
 }
 
 impl KeyspacePort {
     pub(crate) fn new(client: Arc<Client>, endpoint: Arc<Endpoint>, keyspace: u16) -> Self {
-        let entropy = AtomicU64::new(endpoint.lock().random.next_u64());
-        KeyspacePort { _client: client, endpoint, keyspace, entropy }
+        let mut core = endpoint.lock();
+        let entropy = AtomicU64::new(core.random.next_u64());
+        let obstructed = core.obstacles.watch();
+        drop(core);
+        KeyspacePort { client, endpoint, keyspace, entropy, obstructed }
     }
 
     /// Whether a transaction is being dropped because a coordinator panicked: there is nothing left to
@@ -51,6 +56,13 @@ impl Port for KeyspacePort {
         if !self.is_unwinding() {
             self.endpoint.lock().switchboard.close(txn);
         }
+    }
+
+    fn obstacle(&self) -> Option<String> {
+        if !self.obstructed.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.endpoint.lock().obstacles.of_majority(self.client.group().size())
     }
 
     fn now(&self) -> Timestamp {

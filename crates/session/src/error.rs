@@ -39,6 +39,13 @@ pub enum Error {
         /// What was missing.
         waiting_for: String,
     },
+    /// A majority of the nodes can't write, for want of room on their disks mostly. Nothing took effect.
+    /// The past can still be read, with [`crate::Keyspace::get_at`].
+    #[error("the keyspace is read-only: {reason}")]
+    ReadOnly {
+        /// Which nodes can't write, and why.
+        reason: String,
+    },
     /// It is not known how the transaction ended: too few replicas answered while it was being
     /// committed, or others ended it while its program was running again. It may have taken effect, or
     /// may yet; its version identifies it, and [`crate::Keyspace::outcome`] tells.

@@ -102,6 +102,7 @@ impl<'a, P: Program> Execution<'a, P> {
         }
     }
 
+    /// Whether it could begin: not if too many others are open.
     fn begin(&mut self, cx: &mut Context<'_>) -> bool {
         let Ok(txn) = self.keyspace.port.open(&self.attempt, cx.waker()) else { return false };
         self.operations.push(Operation::Begin);
@@ -231,6 +232,11 @@ impl<P: Program> Future for Execution<'_, P> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
+        if matches!(this.phase, Phase::New)
+            && let Some(reason) = this.keyspace.port.obstacle()
+        {
+            return Poll::Ready(Ended::Failed(Error::ReadOnly { reason }));
+        }
         if matches!(this.phase, Phase::New) && !this.begin(cx) {
             return match this.deadline.poll(cx) {
                 Poll::Ready(()) => Poll::Ready(Ended::Failed(this.overdue())),

@@ -20,6 +20,11 @@ pub trait Port: Send + Sync + 'static {
     /// No more outputs are wanted for `txn`.
     fn close(&self, txn: TxnId);
 
+    /// Why no transaction can commit at present, if a majority of the nodes has said so.
+    fn obstacle(&self) -> Option<String> {
+        None
+    }
+
     /// The driver's monotonic time.
     fn now(&self) -> Timestamp;
 

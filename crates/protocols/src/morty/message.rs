@@ -213,6 +213,9 @@ pub enum Message {
     Fetched {
         /// Transaction, execution, contents.
         executions: Vec<(Version, u32, Arc<Contents>)>,
+        /// From which version on, in microseconds, the past can be read with this: 0 if nothing that
+        /// was written is left out.
+        readable_from: u64,
     },
     /// Replica to one of its group: what lies in your store after this key and changed since?
     Scan {
@@ -235,6 +238,8 @@ pub enum Message {
         watermark: u64,
         /// The digest of that.
         digest: Digest,
+        /// From which version on, in microseconds, the past can be read in it.
+        readable_from: u64,
     },
     /// Coordinator to a replica: read `key` as it was at `at`, which is in the past.
     GetAt {
@@ -496,6 +501,8 @@ pub enum Record {
         digest: Digest,
         /// Whether that was copied from another replica, and not carried out here.
         copied: bool,
+        /// From which version on the past can be read at the earliest, whatever the setting says.
+        readable_from: u64,
     },
     /// It takes part in nothing below: it replaces a replica whose disk was lost.
     Floor {

@@ -118,6 +118,19 @@ async fn a_node_whose_disk_is_full_says_so_and_goes_on_when_there_is_room() {
     assert!(status.obstacle.unwrap().starts_with("the disk is full"));
     assert!(cluster.health(0).unwrap_err().starts_with("the disk is full"));
     assert!(!put.is_finished());
+    let error = loop {
+        let statuses = client.node_statuses();
+        tokio::select! {
+            result = keyspace.put("key", "later") => break result.unwrap_err(),
+            // It was begun before the client had been told.
+            _ = statuses => {}
+        }
+    };
+    let error = error.to_string();
+    assert!(
+        error.starts_with("the keyspace is read-only: n0 can't write: the disk is full"),
+        "{error}"
+    );
     disks[0].set_full(false);
     put.await.unwrap().unwrap();
     assert_eq!(cluster.health(0), Ok(()), "it takes no restart");

@@ -166,29 +166,34 @@ impl Replica {
     }
 
     pub(super) fn on_fetch(&mut self, from: NodeId, versions: Vec<Version>, cx: &mut Cx) {
-        let mut executions = Vec::new();
+        let (mut executions, mut complete) = (Vec::new(), true);
         for version in versions {
             let Some((eid, keys)) = self.settled.execution(version) else { continue };
             let mut contents = Contents::default();
             contents.participants.push(self.id.partition());
             for key in keys {
-                // What was overwritten and forgotten is not wanted by anybody.
+                // What was overwritten and forgotten is not there any more.
                 let record = self.keys.load(key, cx.store());
-                if let Some(committed) = record.committed.get(version) {
-                    let (tag, value) = (committed.id.tag, committed.value.clone());
-                    contents.writes.push(TaggedWrite { key: key.clone(), tag, value });
-                }
+                let Some(committed) = record.committed.get(version) else {
+                    complete = false;
+                    continue;
+                };
+                let (tag, value) = (committed.id.tag, committed.value.clone());
+                contents.writes.push(TaggedWrite { key: key.clone(), tag, value });
             }
             executions.push((version, eid, Arc::new(contents)));
         }
-        cx.send(from, Message::Fetched { executions });
+        let readable_from = if complete { 0 } else { self.readable_from() };
+        cx.send(from, Message::Fetched { executions, readable_from });
     }
 
     pub(super) fn on_fetched(
         &mut self,
         executions: Vec<(Version, u32, Arc<Contents>)>,
+        readable_from: u64,
         cx: &mut Cx,
     ) {
+        self.raise_readable_from(readable_from, cx);
         for (version, eid, contents) in executions {
             if self.settlement(version).is_none() {
                 // If it voted on the execution it knows of its reads too.
@@ -212,7 +217,15 @@ impl Replica {
         });
         let (watermark, digest) = self.truncation.finished();
         let next = last.filter(|_| more);
-        cx.send(from, Message::Scanned { after, since, entries, next, watermark, digest });
+        let readable_from = self.readable_from();
+        let scanned =
+            Message::Scanned { after, since, entries, next, watermark, digest, readable_from };
+        cx.send(from, scanned);
+    }
+
+    /// From which version on the past can be read here, in microseconds.
+    fn readable_from(&self) -> u64 {
+        self.truncation.readable_from(self.settings.history_ms).timestamp_us
     }
 
     pub(super) fn on_scanned(
@@ -222,6 +235,7 @@ impl Replica {
         entries: Vec<(Key, Option<Vec<u8>>)>,
         next: Option<Key>,
         finished: (u64, Digest),
+        readable_from: u64,
         cx: &mut Cx,
     ) {
         let Some(catch_up) = &mut self.catch_up else { return };
@@ -234,6 +248,7 @@ impl Replica {
         let (upto, digest) = *began_at.get_or_insert(finished);
         *asked = next.clone();
         catch_up.tried = 0;
+        self.raise_readable_from(readable_from, cx);
         for key in deleted(after, &next, &entries, cx) {
             self.keys.forget_stored(&key, Version::at(upto));
             cx.store().put(key.as_bytes(), None);

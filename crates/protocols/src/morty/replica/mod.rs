@@ -598,10 +598,13 @@ impl Actor for Replica {
                 self.on_committed(from, since, versions, (more, reaches), cx);
             }
             Message::Fetch { versions } => self.on_fetch(from, versions, cx),
-            Message::Fetched { executions } => self.on_fetched(executions, cx),
+            Message::Fetched { executions, readable_from } => {
+                self.on_fetched(executions, readable_from, cx);
+            }
             Message::Scan { after, since } => self.on_scan(from, after, since, cx),
-            Message::Scanned { after, since, entries, next, watermark, digest } => {
-                self.on_scanned(from, (after, since), entries, next, (watermark, digest), cx);
+            Message::Scanned { after, since, entries, next, watermark, digest, readable_from } => {
+                let finished = (watermark, digest);
+                self.on_scanned(from, (after, since), entries, next, finished, readable_from, cx);
             }
             Message::GetAt { request, key, at } => self.on_get_at(from, request, key, at, cx),
             // For coordinators.
@@ -611,6 +614,20 @@ impl Actor for Replica {
             | Message::Refused { .. }
             | Message::GetAtReply { .. } => {}
         }
+    }
+
+    /// Transactions read from others: reads of what is not settled would register, and soon be behind.
+    fn on_message_read_only(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) -> bool {
+        match message {
+            Message::GetAt { request, key, at } => self.on_get_at(from, request, key, at, cx),
+            // A decision is durable before it is told, if not here.
+            Message::Inquire { version } => {
+                let Some(settlement) = self.settled.get(version) else { return false };
+                cx.send_before_durable(from, Message::Settled { version, settlement });
+            }
+            _ => return false,
+        }
+        true
     }
 
     fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
@@ -664,8 +681,8 @@ impl Recover for Replica {
             Record::Merging { upto, view, accepted } => {
                 self.truncation.promise(upto, view, accepted);
             }
-            Record::Truncated { upto, horizon, digest, copied } => {
-                self.replay_truncated(upto, horizon, digest, copied, store);
+            Record::Truncated { upto, horizon, digest, copied, readable_from } => {
+                self.replay_truncated((upto, horizon, readable_from), digest, copied);
             }
             Record::Floor { floor } => self.floor = floor,
         }

@@ -21,7 +21,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use serried_actor::{Settings, Store};
+use serried_actor::Settings;
 use serried_model::{NodeId, Version};
 
 use super::{Cx, End, Replica, Timer, Undecided};
@@ -482,8 +482,7 @@ impl Replica {
         if copied {
             self.truncation.horizon = upto;
         }
-        let horizon = self.truncation.horizon;
-        self.append(Record::Truncated { upto, horizon, digest, copied }, cx);
+        self.log_truncation(copied, cx);
         for partition in 0..self.group.partitions() {
             if partition != self.id.partition() {
                 let there = NodeId::replica(partition, self.id.member());
@@ -528,22 +527,35 @@ impl Replica {
             truncation.target = None;
         }
         if copied {
-            truncation.readable_from = upto;
+            truncation.readable_from = truncation.readable_from.max(upto);
         }
         waiters
     }
 
+    fn log_truncation(&mut self, copied: bool, cx: &mut Cx) {
+        let Truncation { watermark: upto, horizon, digest, readable_from, .. } = self.truncation;
+        self.append(Record::Truncated { upto, horizon, digest, copied, readable_from }, cx);
+    }
+
     pub(super) fn replay_truncated(
         &mut self,
-        upto: u64,
-        horizon: u64,
+        (upto, horizon, readable_from): (u64, u64, u64),
         digest: Digest,
         copied: bool,
-        _: &mut dyn Store,
     ) {
         self.pass_watermark(upto, digest, copied);
         self.truncation.horizon = horizon;
+        self.truncation.readable_from = readable_from;
         self.notices.clear();
+    }
+
+    /// What comes from another replica lacks what was overwritten before `from`, in microseconds, so
+    /// that the past can't be read here either from before.
+    pub(super) fn raise_readable_from(&mut self, from: u64, cx: &mut Cx) {
+        if from > self.truncation.readable_from {
+            self.truncation.readable_from = from;
+            self.log_truncation(false, cx);
+        }
     }
 
     /// Puts some of what lies below the watermark into the store; then gives up what is behind the
