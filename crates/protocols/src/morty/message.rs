@@ -234,12 +234,8 @@ pub enum Message {
         entries: Vec<(Key, Option<Vec<u8>>)>,
         /// From which key on to ask for more, if there is more.
         next: Option<Key>,
-        /// The store holds all that has committed below this, in microseconds of version time.
-        watermark: u64,
-        /// The digest of that.
-        digest: Digest,
-        /// From which version on, in microseconds, the past can be read in it.
-        readable_from: u64,
+        /// What the store holds.
+        holds: Holds,
     },
     /// Coordinator to a replica: read `key` as it was at `at`, which is in the past.
     GetAt {
@@ -307,6 +303,17 @@ pub enum Refusal {
         /// The replica's clock, in microseconds.
         clock_us: u64,
     },
+}
+
+/// What a store holds, in microseconds of version time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Holds {
+    /// All that has committed below.
+    pub watermark: u64,
+    /// The digest of that.
+    pub digest: Digest,
+    /// From here on nothing that was overwritten is left out.
+    pub readable_from: u64,
 }
 
 /// How a transaction ended, as a replica knows it.

@@ -602,9 +602,8 @@ impl Actor for Replica {
                 self.on_fetched(executions, readable_from, cx);
             }
             Message::Scan { after, since } => self.on_scan(from, after, since, cx),
-            Message::Scanned { after, since, entries, next, watermark, digest, readable_from } => {
-                let finished = (watermark, digest);
-                self.on_scanned(from, (after, since), entries, next, finished, readable_from, cx);
+            Message::Scanned { after, since, entries, next, holds } => {
+                self.on_scanned(from, (after, since), entries, next, holds, cx);
             }
             Message::GetAt { request, key, at } => self.on_get_at(from, request, key, at, cx),
             // For coordinators.
