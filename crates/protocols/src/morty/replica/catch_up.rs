@@ -13,7 +13,7 @@ use serried_parts::Committed;
 
 use super::{Cx, Replica, Timer, keys};
 use crate::morty::digest::Digest;
-use crate::morty::message::{Contents, Message, TaggedWrite};
+use crate::morty::message::{Contents, Holds, Message, TaggedWrite};
 
 /// How many transactions are listed in one message, and how many are fetched with one.
 const LISTED_AT_ONCE: usize = 4096;
@@ -216,11 +216,9 @@ impl Replica {
             last = Some(Key::from(key));
         });
         let (watermark, digest) = self.truncation.finished();
+        let holds = Holds { watermark, digest, readable_from: self.readable_from() };
         let next = last.filter(|_| more);
-        let readable_from = self.readable_from();
-        let scanned =
-            Message::Scanned { after, since, entries, next, watermark, digest, readable_from };
-        cx.send(from, scanned);
+        cx.send(from, Message::Scanned { after, since, entries, next, holds });
     }
 
     /// From which version on the past can be read here, in microseconds.
@@ -234,8 +232,7 @@ impl Replica {
         (after, since): (Option<Key>, u64),
         entries: Vec<(Key, Option<Vec<u8>>)>,
         next: Option<Key>,
-        finished: (u64, Digest),
-        readable_from: u64,
+        holds: Holds,
         cx: &mut Cx,
     ) {
         let Some(catch_up) = &mut self.catch_up else { return };
@@ -245,10 +242,10 @@ impl Replica {
         if from != catch_up.peer || (&*asked, *wanted) != (&after, since) {
             return;
         }
-        let (upto, digest) = *began_at.get_or_insert(finished);
+        let (upto, digest) = *began_at.get_or_insert((holds.watermark, holds.digest));
         *asked = next.clone();
         catch_up.tried = 0;
-        self.raise_readable_from(readable_from, cx);
+        self.raise_readable_from(holds.readable_from, cx);
         for key in deleted(after, &next, &entries, cx) {
             self.keys.forget_stored(&key, Version::at(upto));
             cx.store().put(key.as_bytes(), None);
