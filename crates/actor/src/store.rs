@@ -1,7 +1,9 @@
 //! Where an actor keeps what need not be in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
+
+use foldhash::fast::FixedState;
 
 /// An ordered map of bytes on an actor's disk.
 ///
@@ -28,31 +30,42 @@ pub trait Store: Send {
 
 /// A store in memory.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryStore(BTreeMap<Vec<u8>, Vec<u8>>);
+pub struct MemoryStore {
+    values: HashMap<Box<[u8]>, Vec<u8>, FixedState>,
+    /// The keys in their order, which come and go more rarely than values change.
+    keys: BTreeSet<Box<[u8]>>,
+}
 
 impl Store for MemoryStore {
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.0.get(key).cloned()
+        self.values.get(key).cloned()
     }
 
     fn put(&mut self, key: &[u8], value: Option<&[u8]>) {
-        match (value, self.0.get_mut(key)) {
+        match (value, self.values.get_mut(key)) {
             (Some(value), Some(old)) => {
                 old.clear();
                 old.extend_from_slice(value);
             }
-            (Some(value), None) => drop(self.0.insert(key.to_vec(), value.to_vec())),
-            (None, _) => drop(self.0.remove(key)),
+            (Some(value), None) => {
+                self.values.insert(key.into(), value.to_vec());
+                self.keys.insert(key.into());
+            }
+            (None, _) => {
+                self.values.remove(key);
+                self.keys.remove(key);
+            }
         }
     }
 
     fn scan(&self, after: Option<&[u8]>, bytes: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> bool {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut shown = 0;
-        for (key, value) in self.0.range::<[u8], _>((from, Bound::Unbounded)) {
+        for key in self.keys.range::<[u8], _>((from, Bound::Unbounded)) {
             if shown > bytes {
                 return true;
             }
+            let value = &self.values[key];
             each(key, value);
             shown += key.len() + value.len();
         }

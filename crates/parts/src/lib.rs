@@ -1,11 +1,13 @@
 //! What several protocols own: values that a protocol holds and calls. There is no base class.
 
 mod map;
+mod pool;
 mod read_marks;
 mod version_clock;
 mod versions;
 
 pub use map::Map;
+pub use pool::Pool;
 pub use read_marks::ReadMarks;
 pub use version_clock::VersionClock;
 pub use versions::{Committed, Versions, WriteId};

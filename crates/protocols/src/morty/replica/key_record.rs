@@ -14,8 +14,6 @@ pub(in crate::morty) struct KeyRecord {
     pub loaded: bool,
     /// It was used since it was last considered to go.
     pub used: bool,
-    /// It is among those that are considered to go.
-    pub queued: bool,
     /// What is not committed; most keys have nothing.
     active: Option<Box<Active>>,
 }

@@ -1,10 +1,8 @@
 //! The keys of a replica: those in use are in memory, the others in its store.
 
-use std::collections::VecDeque;
-
 use serried_actor::Store;
 use serried_model::{Key, Value, Version};
-use serried_parts::{Committed, Map, WriteId};
+use serried_parts::{Committed, Pool, WriteId};
 
 use super::key_record::KeyRecord;
 
@@ -15,9 +13,7 @@ const LOOKED_AT: usize = 4;
 /// `vstore`.
 #[derive(Debug)]
 pub(super) struct Keys {
-    records: Map<Key, KeyRecord>,
-    /// The keys of all records, each once, in the order in which they are considered to go.
-    queue: VecDeque<Key>,
+    records: Pool<Key, KeyRecord>,
     /// How many records there are to be.
     at_most: usize,
     /// What was committed below is in the store.
@@ -26,7 +22,7 @@ pub(super) struct Keys {
 
 impl Keys {
     pub(super) fn new(at_most: usize) -> Keys {
-        Keys { records: Map::default(), queue: VecDeque::new(), at_most, stored: Version::INITIAL }
+        Keys { records: Pool::default(), at_most, stored: Version::INITIAL }
     }
 
     /// A key's record, which need not hold what lies in the store.
@@ -35,9 +31,6 @@ impl Keys {
             self.make_room();
         }
         let record = self.records.get_or_default(key);
-        if !core::mem::replace(&mut record.queued, true) {
-            self.queue.push_back(key.clone());
-        }
         record.used = true;
         record
     }
@@ -131,16 +124,15 @@ impl Keys {
     /// Moves a record that is not in use out of memory, if one is found soon.
     fn make_room(&mut self) {
         for _ in 0..LOOKED_AT {
-            let Some(key) = self.queue.pop_front() else { return };
-            let record = self.records.get_mut(&key).expect("a key in the queue has a record");
+            let Some((key, record)) = self.records.go_round() else { continue };
             record.committed_reads.forget_before(self.stored);
             let used = core::mem::replace(&mut record.used, false);
             let stored = record.committed.latest().is_none_or(|c| c.id.version < self.stored);
             if !used && stored && record.is_idle() && record.committed_reads.is_empty() {
+                let key = key.clone();
                 self.records.remove(&key);
                 return;
             }
-            self.queue.push_back(key);
         }
     }
 }

@@ -175,7 +175,7 @@ impl Replica {
 
     /// How the transaction ended, as far as this replica knows and remembers.
     fn settlement(&self, version: Version) -> Option<Settlement> {
-        self.settled.get(version).or_else(|| {
+        self.remembered(version).or_else(|| {
             if version >= self.truncation.watermark() {
                 None
             } else if version >= self.truncation.horizon() {
@@ -186,10 +186,17 @@ impl Replica {
         })
     }
 
+    /// The same, of what is kept of every transaction for a while.
+    fn remembered(&self, version: Version) -> Option<Settlement> {
+        // Most messages are about transactions that are open.
+        let open = self.transactions.contains_key(&version);
+        if open { None } else { self.settled.get(version) }
+    }
+
     /// Whether this replica takes part in a transaction; if not, its coordinator is told why.
     fn admits(&mut self, version: Version, prepare: bool, cx: &mut Cx) -> bool {
         let late = self.options.mutation == Some(Mutation::LatePrepare) && prepare;
-        if let Some(settlement) = self.settled.get(version)
+        if let Some(settlement) = self.remembered(version)
             && !(late && settlement == Settlement::Aborted)
         {
             cx.send(version.coordinator, Message::Settled { version, settlement });

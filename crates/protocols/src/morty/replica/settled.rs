@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use serried_model::{Key, Version};
-use serried_parts::Map;
 
 use crate::morty::digest::Digest;
 use crate::morty::message::{Contents, Settlement};
@@ -11,9 +10,7 @@ use crate::morty::message::{Contents, Settlement};
 /// `decision_log`.
 #[derive(Debug, Default)]
 pub(super) struct Settled {
-    /// For the question that is asked of nearly every message.
-    outcomes: Map<Version, Settlement>,
-    /// The same in the order of versions.
+    /// What is asked for is mostly among the latest, which a tree has side by side.
     entries: BTreeMap<Version, Entry>,
 }
 
@@ -28,11 +25,11 @@ struct Entry {
 
 impl Settled {
     pub(super) fn get(&self, version: Version) -> Option<Settlement> {
-        self.outcomes.get(&version).copied()
+        let eid = self.entries.get(&version)?.eid;
+        Some(eid.map_or(Settlement::Aborted, |eid| Settlement::Committed { eid }))
     }
 
     pub(super) fn committed(&mut self, version: Version, eid: u32, contents: &Contents) {
-        self.outcomes.insert(version, Settlement::Committed { eid });
         let writes = contents.writes.iter().map(|write| write.key.clone()).collect();
         let deletes = contents.writes.iter().filter(|write| write.value.is_none());
         let deletes = deletes.map(|write| write.key.clone()).collect();
@@ -40,7 +37,6 @@ impl Settled {
     }
 
     pub(super) fn aborted(&mut self, version: Version) {
-        self.outcomes.insert(version, Settlement::Aborted);
         self.entries
             .insert(version, Entry { eid: None, writes: Box::default(), deletes: Box::default() });
     }
@@ -104,7 +100,6 @@ impl Settled {
     /// Forgets all below `version`.
     pub(super) fn forget_before(&mut self, version: Version) {
         while let Some(entry) = self.entries.first_entry().filter(|entry| *entry.key() < version) {
-            self.outcomes.remove(entry.key());
             entry.remove();
         }
     }
