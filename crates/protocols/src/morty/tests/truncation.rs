@@ -136,3 +136,29 @@ fn whoever_waits_for_something_below_the_watermark_goes_on_when_it_passes() {
     net.restart(0);
     assert_eq!(net.replicas[0].waited_for(), [later]);
 }
+
+#[test]
+fn whoever_waits_for_something_that_was_copied_as_committed_commits() {
+    let client = coordinator_id(0);
+    let mut net = morty(1);
+    net.now = UPTO_IS_DUE;
+    let (writer, reader) = (version(1, 0), version(UPTO, 0));
+    let writes = contents(&[], &[("x", "1")]);
+    net.tell(client, 1, decide(writer, 0, Decision::Commit, &writes));
+    let votes = net.tell(client, 0, prepare(reader, 0, &contents(&[("x", writer)], &[("y", "1")])));
+    assert_eq!(name(&votes[0].1), "PrepareReply 0 Provisional");
+    let mut merged = Digest::default();
+    merged.add(writer, 0);
+    for member in [1, 0] {
+        net.tell(NodeId(1), member, Message::TruncationFinished { upto: UPTO, merged });
+    }
+    assert_eq!((truncated_below(&net, 0), truncated_below(&net, 1)), (0, UPTO));
+    // n1 can't list any more what n0 lacks, so n0 copies n1's store.
+    let (since, versions) = (Version::INITIAL, Vec::new());
+    let list = Message::Committed { since, versions, more: false, reaches: false };
+    net.network.push_back((NodeId(1), NodeId(0), list));
+    let lines = net.trace();
+    assert!(lines.contains(&"n0 -> c0 PrepareReply 0 Commit".to_string()), "{lines:?}");
+    assert_eq!(truncated_below(&net, 0), UPTO);
+    assert_eq!(net.replicas[0].waited_for(), []);
+}
