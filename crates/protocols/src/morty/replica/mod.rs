@@ -354,9 +354,11 @@ impl Replica {
     ) {
         let commits = match decision {
             Decision::Abandon => {
-                if self.settlement(version).is_none()
-                    && !self.transactions.get(&version).is_some_and(Undecided::is_superseded)
-                {
+                let concerned = match self.transactions.get(&version) {
+                    Some(undecided) => !undecided.is_superseded(),
+                    None => !self.is_too_far_ahead(version, cx), // It was never let in.
+                };
+                if concerned && self.settlement(version).is_none() {
                     let decision = Proposal::Abandon;
                     self.open(version, cx.now());
                     self.accept(version, Accepted { view: View::OWN, eid, decision });
@@ -534,6 +536,11 @@ fn observe_writes(version: Version, contents: &Contents, cx: &mut Cx) {
 impl Replica {
     pub(super) fn undecided(&self) -> usize {
         self.transactions.len()
+    }
+
+    /// Whose decision votes for good wait for.
+    pub(super) fn waited_for(&self) -> Vec<Version> {
+        self.waiting.keys().copied().collect()
     }
 
     pub(super) fn record(&self, key: &Key) -> Option<&KeyRecord> {

@@ -1,0 +1,164 @@
+//! What old transactions come to, and who has a say in it.
+
+use super::by_hand::{contents, decide, prepare, version};
+use super::*;
+use crate::morty::Digest;
+use crate::morty::message::Snapshot;
+
+/// The truncations of the default settings are two seconds apart, and ten seconds late; the replicas
+/// take turns at coordinating them, and this one is the turn of n0.
+const UPTO: u64 = 6_000_000;
+const UPTO_IS_DUE: u64 = UPTO + 10_000_000;
+
+fn truncated_below(net: &Net, member: usize) -> u64 {
+    net.gauge(member, "truncated_below_us")
+}
+
+#[test]
+fn a_list_that_was_begun_before_a_snapshot_is_not_taken_for_all_that_is_in_it() {
+    let client = coordinator_id(0);
+    let mut net = morty(1);
+    net.commit(0, &[], &[("y", "1")]);
+    net.settle();
+    // n1 lists for n0, which was away, what has committed, and the list is long under way.
+    net.restart(0);
+    let asked = net.network.pop_front().unwrap();
+    net.deliver(asked);
+    let list = net.network.pop_front().unwrap();
+    assert!(
+        matches!(&list, (_, NodeId(0), Message::Committed { versions, .. }) if versions.len() == 1)
+    );
+    // Meanwhile another transaction commits, of which n0 hears nothing.
+    let (txn, writes) = (version(net.now, 0), contents(&[], &[("x", "1")]));
+    for member in [1, 2] {
+        net.tell(client, member, prepare(txn, 0, &writes));
+        net.tell(client, member, decide(txn, 0, Decision::Commit, &writes));
+    }
+    // The snapshots of n0 and n1 come before the list.
+    net.held.insert(NodeId(2));
+    net.now = UPTO_IS_DUE;
+    for member in [1, 0] {
+        net.act(member, |replica, cx| replica.on_timer(ReplicaTimer::Truncation, cx));
+    }
+    net.settle();
+    assert_eq!(truncated_below(&net, 0), 0);
+    net.network.push_back(list);
+    net.settle();
+    for member in [0, 1] {
+        assert_eq!(truncated_below(&net, member), UPTO, "n{member}");
+        let record = net.replicas[member].record(&Key::from("x")).unwrap();
+        assert_eq!(record.committed.latest().unwrap().id.version, txn, "n{member}");
+    }
+}
+
+#[test]
+fn a_replica_without_its_predecessors_memory_has_no_say_in_what_may_have_been_in_it() {
+    let view = View::OWN.next(NodeId(1));
+    for restarts in [false, true] {
+        let mut net = morty(0);
+        net.replace(0);
+        if restarts {
+            net.restart(0);
+        }
+        net.settle();
+        net.now = UPTO_IS_DUE;
+        let logged = net.logs[0].len();
+        // What its predecessor may have promised or voted on is below four seconds and a bit.
+        for upto in [UPTO - 2_000_000, UPTO] {
+            let snapshot = Snapshot::default();
+            let truncate = Message::Truncate { upto, view: View::OWN, snapshot };
+            for member in 1..3 {
+                let answers = net.tell(NodeId(member), 0, truncate.clone());
+                assert_eq!(answers, [], "it would merge what others have with what it has");
+            }
+            let enter = Message::TruncationPaxosPrepare { upto, view };
+            assert_eq!(net.tell(NodeId(1), 0, enter), [], "for {upto}");
+        }
+        let merged = Digest::default();
+        let propose = |upto| Message::ProposeMerge { upto, view, merged };
+        assert_eq!(net.tell(NodeId(1), 0, propose(UPTO - 2_000_000)), []);
+        net.act(0, |replica, cx| replica.on_timer(ReplicaTimer::Truncation, cx));
+        let speaks = |message: &Message| matches!(message, Message::Truncate { .. });
+        assert!(!net.network.drain(..).any(|(.., message)| speaks(&message)));
+        assert_eq!(net.logs[0].len(), logged);
+        // A truncation above that is a promise that nobody has made yet.
+        let accepted = net.tell(NodeId(1), 0, propose(UPTO));
+        assert_eq!(accepted, [(NodeId(1), Message::ProposeMergeReply { upto: UPTO, view })]);
+        // Once all of it is settled it is like any other.
+        net.tell(NodeId(1), 0, Message::TruncationFinished { upto: UPTO, merged });
+        assert_eq!(truncated_below(&net, 0), UPTO);
+        net.now += 2_000_000;
+        let enter = Message::TruncationPaxosPrepare { upto: UPTO + 2_000_000, view };
+        let answers = net.tell(NodeId(1), 0, enter);
+        assert!(matches!(&answers[..], [(NodeId(1), Message::Truncate { .. })]), "{answers:?}");
+    }
+}
+
+#[test]
+fn whoever_waits_for_something_below_the_watermark_goes_on_when_it_passes() {
+    let client = coordinator_id(0);
+    let mut net = morty(1);
+    net.now = UPTO_IS_DUE;
+    let (known, unknown, later) = (version(1, 0), version(2, 0), version(UPTO, 0));
+    let (key, value) = (Key::from("x"), Some(Value::from("1")));
+    net.tell(client, 0, Message::Put { version: known, key, tag: 1, value });
+    // Each of the last three has read from one of them; the first is itself below, and over with it.
+    let readers = [
+        (version(3, 0), unknown),
+        (version(UPTO + 1, 0), known),
+        (version(UPTO + 2, 0), unknown),
+        (version(UPTO + 3, 0), later),
+    ];
+    for (reader, writer) in readers {
+        // Keys of their own, or a later writer would be missed.
+        let key = if writer == known {
+            "x"
+        } else if writer == unknown {
+            "y"
+        } else {
+            "z"
+        };
+        let votes = net.tell(client, 0, prepare(reader, 0, &contents(&[(key, writer)], &[])));
+        let lines: Vec<_> = votes.iter().map(|(_, message)| name(message)).collect();
+        assert_eq!(lines, ["PrepareReply 0 Provisional"]);
+    }
+    assert_eq!(net.replicas[0].waited_for(), [known, unknown, later]);
+    let merged = Digest::default();
+    let sent = net.tell(NodeId(1), 0, Message::TruncationFinished { upto: UPTO, merged });
+    let vote = |message: &Message| match message {
+        Message::PrepareReply { version, vote, .. } => Some((*version, *vote)),
+        _ => None,
+    };
+    let votes: BTreeMap<_, _> = sent.iter().filter_map(|(_, message)| vote(message)).collect();
+    let [_, first, second, _] = readers.map(|(reader, _)| (reader, Vote::AbandonFinal));
+    assert_eq!(votes, BTreeMap::from([first, second]), "what they have read never committed");
+    assert_eq!(net.replicas[0].waited_for(), [later]);
+    net.restart(0);
+    assert_eq!(net.replicas[0].waited_for(), [later]);
+}
+
+#[test]
+fn whoever_waits_for_something_that_was_copied_as_committed_commits() {
+    let client = coordinator_id(0);
+    let mut net = morty(1);
+    net.now = UPTO_IS_DUE;
+    let (writer, reader) = (version(1, 0), version(UPTO, 0));
+    let writes = contents(&[], &[("x", "1")]);
+    net.tell(client, 1, decide(writer, 0, Decision::Commit, &writes));
+    let votes = net.tell(client, 0, prepare(reader, 0, &contents(&[("x", writer)], &[("y", "1")])));
+    assert_eq!(name(&votes[0].1), "PrepareReply 0 Provisional");
+    let mut merged = Digest::default();
+    merged.add(writer, 0);
+    for member in [1, 0] {
+        net.tell(NodeId(1), member, Message::TruncationFinished { upto: UPTO, merged });
+    }
+    assert_eq!((truncated_below(&net, 0), truncated_below(&net, 1)), (0, UPTO));
+    // n1 can't list any more what n0 lacks, so n0 copies n1's store.
+    let (since, versions) = (Version::INITIAL, Vec::new());
+    let list = Message::Committed { since, versions, more: false, reaches: false };
+    net.network.push_back((NodeId(1), NodeId(0), list));
+    let lines = net.trace();
+    assert!(lines.contains(&"n0 -> c0 PrepareReply 0 Commit".to_string()), "{lines:?}");
+    assert_eq!(truncated_below(&net, 0), UPTO);
+    assert_eq!(net.replicas[0].waited_for(), []);
+}
