@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 
 use foldhash::fast::FixedState;
+use serried_model::Key;
 
 /// An ordered map of bytes on an actor's disk.
 ///
@@ -31,9 +32,9 @@ pub trait Store: Send {
 /// A store in memory.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
-    values: HashMap<Box<[u8]>, Vec<u8>, FixedState>,
+    values: HashMap<Key, Vec<u8>, FixedState>,
     /// The keys in their order, which come and go more rarely than values change.
-    keys: BTreeSet<Box<[u8]>>,
+    keys: BTreeSet<Key>,
 }
 
 impl Store for MemoryStore {
@@ -66,7 +67,7 @@ impl Store for MemoryStore {
                 return true;
             }
             let value = &self.values[key];
-            each(key, value);
+            each(key.as_bytes(), value);
             shown += key.len() + value.len();
         }
         false

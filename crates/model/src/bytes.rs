@@ -1,5 +1,6 @@
 //! Keys and values: byte strings that cost no allocation while they are short.
 
+use core::borrow::Borrow;
 use core::fmt;
 
 use hipstr::HipByt;
@@ -33,6 +34,12 @@ macro_rules! byte_string {
 
         impl AsRef<[u8]> for $name {
             fn as_ref(&self) -> &[u8] {
+                self.as_bytes()
+            }
+        }
+
+        impl Borrow<[u8]> for $name {
+            fn borrow(&self) -> &[u8] {
                 self.as_bytes()
             }
         }

@@ -4,16 +4,18 @@ use core::fmt;
 use core::hash::{BuildHasher, Hash};
 
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
 
 /// How many places are allocated at once.
 const CHUNK: usize = 256;
 
 /// A hash map whose values stay where they are while it grows, so that no single insertion takes long:
-/// it has an index of eight bytes a value, and that alone is moved. Like [`crate::Map`] it can't be
-/// iterated, but [`Pool::go_round`] goes round it, in an order that depends on its history alone.
+/// its index alone is moved, of eight bytes a value. A look-up misses the cache twice at most, for the
+/// index and for the value. Like [`crate::Map`] it can't be iterated, but [`Pool::go_round`] goes round
+/// it, in an order that depends on its history alone.
 pub struct Pool<K, V> {
-    index: HashTable<Entry>,
+    /// Open addressing with linear probing; its length is a power of two.
+    index: Vec<Entry>,
+    len: usize,
     /// Chunks of places; all but the last are full.
     chunks: Vec<Vec<Option<(K, V)>>>,
     free: Vec<u32>,
@@ -28,28 +30,29 @@ struct Entry {
 }
 
 impl Entry {
-    /// A table takes its bits from both ends.
-    fn hash(&self) -> u64 {
-        u64::from(self.hash) << 32 | u64::from(self.hash)
+    const EMPTY: Entry = Entry { hash: 0, place: u32::MAX };
+
+    fn is_empty(&self) -> bool {
+        self.place == u32::MAX
     }
 }
 
 impl<K, V> Default for Pool<K, V> {
     fn default() -> Self {
-        Pool { index: HashTable::new(), chunks: Vec::new(), free: Vec::new(), hand: 0 }
+        Pool { index: Vec::new(), len: 0, chunks: Vec::new(), free: Vec::new(), hand: 0 }
     }
 }
 
 impl<K: Eq + Hash, V> Pool<K, V> {
     /// The value of `key`.
     pub fn get(&self, key: &K) -> Option<&V> {
-        let place = self.find(key)?;
+        let (_, place) = self.find(key)?;
         self.at(place).as_ref().map(|(_, value)| value)
     }
 
     /// The value of `key`, to change.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        let place = self.find(key)?;
+        let (_, place) = self.find(key)?;
         self.at_mut(place).as_mut().map(|(_, value)| value)
     }
 
@@ -61,36 +64,37 @@ impl<K: Eq + Hash, V> Pool<K, V> {
     /// The value of `key`, which is put there if there is none; `key` is cloned only then.
     ///
     /// # Panics
-    /// If there are 2³² values.
+    /// If there are 2³² - 1 values.
     pub fn get_or_default(&mut self, key: &K) -> &mut V
     where
         K: Clone,
         V: Default,
     {
-        let place = self.find(key).unwrap_or_else(|| self.add(key.clone(), V::default()));
+        let place = match self.find(key) {
+            Some((_, place)) => place,
+            None => self.add(key.clone(), V::default()),
+        };
         let (_, value) = self.at_mut(place).as_mut().expect("a place in the index is taken");
         value
     }
 
     /// Removes `key`.
     pub fn remove(&mut self, key: &K) -> Option<V> {
-        let hash = hash(key);
-        let Pool { index, chunks, .. } = self;
-        let taken = |entry: &Entry| entry.hash == hash.hash && holds(chunks, entry.place, key);
-        let found = index.find_entry(hash.hash(), taken).ok()?;
-        let place = found.remove().0.place;
+        let (slot, place) = self.find(key)?;
+        self.close_gap(slot);
+        self.len -= 1;
         self.free.push(place);
         self.at_mut(place).take().map(|(_, value)| value)
     }
 
     /// How many keys are in it.
     pub fn len(&self) -> usize {
-        self.index.len()
+        self.len
     }
 
     /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
-        self.index.is_empty()
+        self.len == 0
     }
 
     /// The next of its keys, going round and round, with its value. All are passed in as many calls as
@@ -104,16 +108,29 @@ impl<K: Eq + Hash, V> Pool<K, V> {
         Some((key, value))
     }
 
-    fn find(&self, key: &K) -> Option<u32> {
+    /// Where `key` is in the index, and its place.
+    fn find(&self, key: &K) -> Option<(usize, u32)> {
         let hash = hash(key);
-        let taken =
-            |entry: &Entry| entry.hash == hash.hash && holds(&self.chunks, entry.place, key);
-        self.index.find(hash.hash(), taken).map(|entry| entry.place)
+        let mask = self.index.len().checked_sub(1)?;
+        let mut slot = hash as usize & mask;
+        loop {
+            let entry = self.index[slot];
+            if entry.is_empty() {
+                return None;
+            }
+            if entry.hash == hash && self.at(entry.place).as_ref().is_some_and(|(k, _)| k == key) {
+                return Some((slot, entry.place));
+            }
+            slot = (slot + 1) & mask;
+        }
     }
 
     fn add(&mut self, key: K, value: V) -> u32 {
-        let mut entry = hash(&key);
-        entry.place = match self.free.pop() {
+        if self.len >= self.index.len() / 3 * 2 {
+            self.grow();
+        }
+        let hash = hash(&key);
+        let place = match self.free.pop() {
             Some(place) => {
                 *self.at_mut(place) = Some((key, value));
                 place
@@ -125,11 +142,13 @@ impl<K: Eq + Hash, V> Pool<K, V> {
                 let full = self.chunks.len() - 1;
                 let last = &mut self.chunks[full];
                 last.push(Some((key, value)));
-                u32::try_from(full * CHUNK + last.len() - 1).expect("fewer than 2^32 places")
+                let place = full * CHUNK + last.len() - 1;
+                u32::try_from(place).ok().filter(|place| *place < u32::MAX).expect("a place")
             }
         };
-        self.index.insert_unique(entry.hash(), entry, Entry::hash);
-        entry.place
+        self.enter(Entry { hash, place });
+        self.len += 1;
+        place
     }
 
     fn at(&self, place: u32) -> &Option<(K, V)> {
@@ -143,21 +162,52 @@ impl<K: Eq + Hash, V> Pool<K, V> {
     }
 }
 
-/// Whether `key` is what lies in a place.
-fn holds<K: Eq, V>(chunks: &[Vec<Option<(K, V)>>], place: u32, key: &K) -> bool {
-    let place = place as usize;
-    chunks[place / CHUNK][place % CHUNK].as_ref().is_some_and(|(other, _)| other == key)
+impl<K, V> Pool<K, V> {
+    /// Puts an entry into the first free slot from its own on.
+    fn enter(&mut self, entry: Entry) {
+        let mask = self.index.len() - 1;
+        let mut slot = entry.hash as usize & mask;
+        while !self.index[slot].is_empty() {
+            slot = (slot + 1) & mask;
+        }
+        self.index[slot] = entry;
+    }
+
+    fn grow(&mut self) {
+        let larger = vec![Entry::EMPTY; (self.index.len() * 2).max(16)];
+        let entries = core::mem::replace(&mut self.index, larger);
+        entries.into_iter().filter(|entry| !entry.is_empty()).for_each(|entry| self.enter(entry));
+    }
+
+    /// Empties a slot, and moves up those behind it that would not be found any more.
+    fn close_gap(&mut self, mut gap: usize) {
+        let mask = self.index.len() - 1;
+        let mut slot = gap;
+        loop {
+            slot = (slot + 1) & mask;
+            let entry = self.index[slot];
+            if entry.is_empty() {
+                break;
+            }
+            // How far it is from where it would be best, and how far it would be.
+            let from_home = |slot: usize| slot.wrapping_sub(entry.hash as usize) & mask;
+            if from_home(gap) < from_home(slot) {
+                self.index[gap] = entry;
+                gap = slot;
+            }
+        }
+        self.index[gap] = Entry::EMPTY;
+    }
 }
 
-/// An entry for `key` that has no place yet.
-fn hash<K: Hash>(key: &K) -> Entry {
+fn hash<K: Hash>(key: &K) -> u32 {
     let hash = FixedState::default().hash_one(key);
-    Entry { hash: (hash >> 32) as u32 ^ hash as u32, place: 0 }
+    (hash >> 32) as u32 ^ hash as u32
 }
 
 impl<K, V> fmt::Debug for Pool<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pool of {}", self.index.len())
+        write!(f, "Pool of {}", self.len)
     }
 }
 

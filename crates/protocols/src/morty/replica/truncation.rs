@@ -247,11 +247,10 @@ impl Replica {
             true => undecided.accepted.is_some(),
             false => undecided.may_commit(),
         };
-        let mut undecided = self.watch.below(Version::at(upto));
-        undecided.retain(|version| self.transactions.get(version).is_some_and(pending));
+        let pending = |version: &Version| self.transactions.get(version).is_some_and(pending);
         Snapshot {
             committed: self.committed_below(upto),
-            undecided: undecided.into_iter().collect(),
+            undecided: self.watch.below(Version::at(upto), pending).into_iter().collect(),
             accepted: self.truncation.instances.get(&upto).and_then(|instance| instance.accepted),
         }
     }
@@ -506,11 +505,11 @@ impl Replica {
     /// The part of it that is repeated when the log is replayed. Returns who waited for what is over.
     fn pass_watermark(&mut self, upto: u64, digest: Digest, copied: bool) -> Vec<Version> {
         let mut waiters = Vec::new();
-        for version in self.watch.below(Version::at(upto)) {
-            if self.transactions.contains_key(&version) {
-                let end = if copied { End::Unknown } else { End::Aborted };
-                waiters.extend(self.carry_out(version, end));
-            }
+        let open = |version: &Version| self.transactions.contains_key(version);
+        let open = self.watch.below(Version::at(upto), open);
+        for version in open {
+            let end = if copied { End::Unknown } else { End::Aborted };
+            waiters.extend(self.carry_out(version, end));
         }
         let later = self.waiting.split_off(&Version::at(upto));
         waiters.extend(core::mem::replace(&mut self.waiting, later).into_values().flatten());

@@ -32,11 +32,15 @@ impl Watch {
         }
     }
 
-    /// Those below `version`, and some that have been decided since.
-    pub(super) fn below(&self, version: Version) -> BTreeSet<Version> {
+    /// Those below `version` that are `wanted`; some have been decided since.
+    pub(super) fn below(
+        &self,
+        version: Version,
+        wanted: impl Fn(&Version) -> bool,
+    ) -> BTreeSet<Version> {
         let queued = self.queue.iter().map(|(_, queued)| *queued);
         let queued = queued.filter(|queued| *queued < version);
-        queued.chain(self.lingering.range(..version).copied()).collect()
+        queued.chain(self.lingering.range(..version).copied()).filter(wanted).collect()
     }
 }
 
@@ -88,7 +92,7 @@ impl Replica {
         {
             self.watch.queue.pop_front();
             let waited_for = self.waiting.contains_key(&version);
-            let unsettled = self.settlement(version).is_none();
+            let unsettled = waited_for && self.settlement(version).is_none();
             let due = match self.transactions.get_mut(&version) {
                 Some(undecided) => {
                     self.watch.lingering.insert(version);
@@ -98,7 +102,7 @@ impl Replica {
                     }
                     undecided.heard + self.patience_for(version)
                 }
-                None if waited_for && unsettled => due,
+                None if unsettled => due,
                 None => {
                     // Those who wait for what was settled otherwise go on.
                     for waiter in self.waiting.remove(&version).unwrap_or_default() {
