@@ -1,6 +1,7 @@
 //! How far the committed versions of one key have been read.
 
 use serried_model::Version;
+use smallvec::SmallVec;
 
 use crate::versions::near_the_end;
 
@@ -13,7 +14,7 @@ use crate::versions::near_the_end;
 #[derive(Clone, Debug, Default)]
 pub struct ReadMarks {
     /// (version found, latest reader), ascending.
-    marks: Vec<(Version, Version)>,
+    marks: SmallVec<[(Version, Version); 1]>,
 }
 
 impl ReadMarks {

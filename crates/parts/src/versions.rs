@@ -32,13 +32,16 @@ pub struct Committed {
     pub value: Option<Value>,
 }
 
-/// The committed versions of one key, in their order. Most keys have one, which needs no allocation.
+/// The committed versions of one key, in their order. Most keys have one, or two for a while after they
+/// were overwritten, which needs no allocation.
 #[derive(Clone, Debug, Default)]
 pub struct Versions {
-    ascending: SmallVec<[Committed; 1]>,
+    ascending: SmallVec<[Committed; Versions::INLINE]>,
 }
 
 impl Versions {
+    const INLINE: usize = 2;
+
     /// The latest one below `version`.
     pub fn latest_before(&self, version: Version) -> Option<&Committed> {
         let position = self.position(version);
@@ -76,6 +79,7 @@ impl Versions {
         let position = self.position(version);
         if position > 1 {
             self.ascending.drain(..position - 1);
+            self.shrink();
         }
     }
 
@@ -83,6 +87,14 @@ impl Versions {
     pub fn forget_all_before(&mut self, version: Version) {
         let position = self.position(version);
         self.ascending.drain(..position);
+        self.shrink();
+    }
+
+    /// Gives memory back that was for more.
+    fn shrink(&mut self) {
+        if self.ascending.spilled() && self.ascending.len() <= Versions::INLINE {
+            self.ascending.shrink_to_fit();
+        }
     }
 
     /// Forgets the one that the transaction `version` wrote.

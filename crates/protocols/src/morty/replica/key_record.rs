@@ -2,6 +2,7 @@
 
 use serried_model::{Key, Value, Version};
 use serried_parts::{Committed, ReadMarks, Versions, WriteId};
+use smallvec::SmallVec;
 
 /// One key's `vrecord`.
 #[derive(Debug, Default)]
@@ -12,6 +13,8 @@ pub(in crate::morty) struct KeyRecord {
     pub committed_reads: ReadMarks,
     /// `committed` holds what lies in the store.
     pub loaded: bool,
+    /// What was committed below, in microseconds, has been put into the store last.
+    pub stored: u64,
     /// It was used since it was last considered to go.
     pub used: bool,
     /// What is not committed; most keys have nothing.
@@ -22,9 +25,9 @@ pub(in crate::morty) struct KeyRecord {
 /// prepared write is also an uncommitted one, and that alone makes a reader that missed it fail.
 #[derive(Debug, Default)]
 struct Active {
-    reads: Vec<UncommittedRead>,
-    writes: Vec<UncommittedWrite>,
-    prepared_reads: Vec<PreparedRead>,
+    reads: SmallVec<[UncommittedRead; 1]>,
+    writes: SmallVec<[UncommittedWrite; 1]>,
+    prepared_reads: SmallVec<[PreparedRead; 1]>,
 }
 
 /// `(ver, last_reply)`: a read that is told when it would find something else.

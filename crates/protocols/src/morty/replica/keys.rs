@@ -68,8 +68,22 @@ impl Keys {
         self.stored = version;
     }
 
-    /// Puts what a key held at `watermark` into the store, and forgets what nobody may read any more.
-    pub(super) fn settle(
+    /// Puts what each of `keys` held at `watermark` into the store, and forgets what nobody may read any
+    /// more.
+    pub(super) fn settle_all(
+        &mut self,
+        keys: &[Key],
+        watermark: Version,
+        readable_from: Version,
+        store: &mut dyn Store,
+    ) {
+        self.records.count(keys); // Most have not been used for seconds, and have left the cache.
+        for key in keys {
+            self.settle(key, watermark, readable_from, store);
+        }
+    }
+
+    fn settle(
         &mut self,
         key: &Key,
         watermark: Version,
@@ -77,6 +91,10 @@ impl Keys {
         store: &mut dyn Store,
     ) {
         let record = self.load(key, store);
+        if core::mem::replace(&mut record.stored, watermark.timestamp_us) == watermark.timestamp_us
+        {
+            return; // It was written several times.
+        }
         record.committed.forget_before(readable_from);
         record.committed_reads.forget_before(watermark);
         let settled = record.committed.before(watermark);

@@ -29,9 +29,12 @@ use crate::morty::Mutation;
 use crate::morty::digest::Digest;
 use crate::morty::message::{Message, Record, Snapshot, View};
 
-/// How many keys are put into the store at once, and how long it then rests.
-const SETTLE_AT_ONCE: usize = 512;
-const SETTLE_AGAIN_AFTER: Duration = Duration::from_millis(2);
+/// What was settled is put into the store after so many truncations: a key that is written often is put
+/// there once.
+const SETTLE_AFTER: u64 = 5;
+/// How many writes are put into the store at once, and how long it then rests.
+const SETTLE_AT_ONCE: usize = 256;
+const SETTLE_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
 /// A replica's part in truncations.
 #[derive(Debug)]
@@ -49,6 +52,8 @@ pub(super) struct Truncation {
     horizon: u64,
     /// What was settled below is in the store.
     stored: Version,
+    /// What was settled below is being put there.
+    storing: Option<Version>,
     /// Reads of the past are answered from here on.
     readable_from: u64,
     /// The watermarks of the other partitions' replicas on this machine.
@@ -99,6 +104,7 @@ impl Truncation {
             digest: Digest::default(),
             horizon: 0,
             stored: Version::INITIAL,
+            storing: None,
             readable_from: 0,
             elsewhere: vec![0; usize::from(partitions)],
             instances: BTreeMap::new(),
@@ -557,9 +563,14 @@ impl Replica {
         }
     }
 
-    /// Puts some of what lies below the watermark into the store; then gives up what is behind the
-    /// horizon, in the log too.
+    /// Puts some of what lies below the watermark into the store, if it is time; then gives up what is
+    /// behind the horizon, in the log too.
     pub(super) fn settle(&mut self, cx: &mut Cx) {
+        let Truncation { watermark, stored, every_us, .. } = self.truncation;
+        let enough = watermark - stored.timestamp_us.min(watermark) >= SETTLE_AFTER * every_us;
+        if self.truncation.storing.is_none() && (enough || stored < self.truncation.horizon()) {
+            self.truncation.storing = Some(Version::at(watermark));
+        }
         if self.settle_some(cx) {
             self.forget(cx);
         } else {
@@ -569,20 +580,22 @@ impl Replica {
 
     /// Puts all that lies below the watermark into the store.
     pub(super) fn settle_everything(&mut self, cx: &mut Cx) {
+        self.truncation.storing = Some(self.truncation.watermark());
         while !self.settle_some(cx) {}
     }
 
-    /// Puts some of what lies below the watermark into the store; whether all of it is there now.
+    /// Puts some of what is to be there into the store; whether all of it is there now.
     fn settle_some(&mut self, cx: &mut Cx) -> bool {
-        let watermark = self.truncation.watermark();
+        let Some(watermark) = self.truncation.storing else { return true };
         let readable_from = self.truncation.readable_from(self.settings.history_ms);
         let from = self.truncation.stored;
         let (keys, next) = self.settled.written(from, watermark, false, SETTLE_AT_ONCE);
-        for key in &keys {
-            self.keys.settle(key, watermark, readable_from, cx.store());
-        }
+        self.keys.settle_all(&keys, watermark, readable_from, cx.store());
         self.truncation.stored = next;
         self.keys.set_stored(next);
+        if next >= watermark {
+            self.truncation.storing = None;
+        }
         next >= watermark
     }
 
@@ -590,14 +603,14 @@ impl Replica {
     fn forget(&mut self, cx: &mut Cx) {
         let history = self.settings.history_ms > 0;
         let readable_from = self.truncation.readable_from(self.settings.history_ms);
-        let horizon = self.truncation.horizon().min(readable_from);
+        let horizon = self.truncation.horizon().min(readable_from).min(self.truncation.stored);
         let watermark = self.truncation.watermark();
         let first = Version::INITIAL;
         let (keys, next) = self.settled.written(first, horizon, !history, SETTLE_AT_ONCE);
+        if history {
+            self.keys.settle_all(&keys, watermark, readable_from, cx.store());
+        }
         for key in &keys {
-            if history {
-                self.keys.settle(key, watermark, readable_from, cx.store());
-            }
             self.keys.forget_deleted(key, horizon, cx.store());
         }
         self.settled.forget_before(next);

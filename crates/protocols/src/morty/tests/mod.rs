@@ -3,6 +3,7 @@
 mod by_hand;
 mod commit;
 mod execution;
+mod history;
 mod recovery;
 mod truncation;
 
