@@ -68,8 +68,8 @@ fn protocols_do_no_io_read_no_clock_start_no_thread_and_iterate_in_no_random_ord
     }
     assert!(files.len() > 20, "the sources were not found");
     for file in files {
-        // The one place where a hash map is wrapped so that it can't be iterated.
-        if file.ends_with("parts/src/map.rs") {
+        // The two places where a hash map is wrapped so that it can't be iterated.
+        if file.ends_with("parts/src/map.rs") || file.ends_with("actor/src/store.rs") {
             continue;
         }
         let found = offences(&fs::read_to_string(&file).unwrap());
