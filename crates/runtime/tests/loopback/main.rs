@@ -3,9 +3,11 @@
 mod bad_frames;
 mod cluster;
 mod connecting;
+mod directories;
 mod disk;
 mod durability;
 mod partitions;
+mod survival;
 mod toy;
 mod watching;
 
