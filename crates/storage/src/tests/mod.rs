@@ -2,6 +2,7 @@
 
 mod base;
 mod directory;
+mod durable;
 mod log;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,27 @@
+//! Processes that are killed at random, for a few seconds.
+
+use std::process::{Command, Stdio};
+
+/// The number before `what` in `text`.
+fn count(text: &str, what: &str) -> u64 {
+    let before = text.split(what).next().unwrap_or_default();
+    before.rsplit(' ').next().unwrap_or_default().parse().unwrap_or_default()
+}
+
+#[test]
+fn a_short_torture_kills_nodes_commits_transactions_and_finds_nothing_lost() {
+    // The ports that it takes differ from process to process all the same.
+    let seed = "1";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_serried"));
+    command.args(["torture", "--seconds", "4", "--nodes", "3", "--workload", "both"]);
+    command.args(["--clients", "1", "--kill-within-ms", "800", "--seed", seed]);
+    let output = command.stdin(Stdio::null()).output().expect("the binary runs");
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "seed {seed}: {out}{err}");
+    assert!(out.contains("nothing acknowledged is lost, and all nodes serve"), "{out}");
+    let summary = out.lines().find(|line| line.contains(" transactions committed, "));
+    let summary = summary.expect("it says what it has done");
+    assert!(count(summary, " nodes killed") > 0, "seed {seed}: {summary}");
+    assert!(count(summary, " transactions committed") > 0, "seed {seed}: {summary}");
+}
