@@ -68,8 +68,7 @@ impl Keys {
         self.stored = version;
     }
 
-    /// Puts what each of `keys` held at `watermark` into the store, and forgets what nobody may read any
-    /// more.
+    /// Settles `keys`, but for those that have been settled at `watermark` already.
     pub(super) fn settle_all(
         &mut self,
         keys: &[Key],
@@ -78,12 +77,16 @@ impl Keys {
         store: &mut dyn Store,
     ) {
         self.records.count(keys); // Most have not been used for seconds, and have left the cache.
+        let done = |record: &KeyRecord| record.stored == watermark.timestamp_us;
         for key in keys {
-            self.settle(key, watermark, readable_from, store);
+            if !self.records.get(key).is_some_and(done) {
+                self.settle(key, watermark, readable_from, store);
+            }
         }
     }
 
-    fn settle(
+    /// Puts what a key held at `watermark` into the store, and forgets what nobody may read any more.
+    pub(super) fn settle(
         &mut self,
         key: &Key,
         watermark: Version,
@@ -91,10 +94,7 @@ impl Keys {
         store: &mut dyn Store,
     ) {
         let record = self.load(key, store);
-        if core::mem::replace(&mut record.stored, watermark.timestamp_us) == watermark.timestamp_us
-        {
-            return; // It was written several times.
-        }
+        record.stored = watermark.timestamp_us;
         record.committed.forget_before(readable_from);
         record.committed_reads.forget_before(watermark);
         let settled = record.committed.before(watermark);

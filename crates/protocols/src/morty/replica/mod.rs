@@ -5,6 +5,7 @@ mod catch_up;
 mod key_record;
 mod keys;
 mod recovery;
+mod settle;
 mod settled;
 mod truncation;
 mod validate;

@@ -16,7 +16,7 @@
 //! The paper's `merged_erecord` travels as a digest, since all replicas have nearly always the same; one
 //! that differs fetches what it lacks from another (`catch_up`).
 //!
-//! Behind the watermark what was settled is put into the store bit by bit, and the log is trimmed.
+//! Behind the watermark what was settled is put into the store (`settle`).
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,17 +29,10 @@ use crate::morty::Mutation;
 use crate::morty::digest::Digest;
 use crate::morty::message::{Message, Record, Snapshot, View};
 
-/// What was settled is put into the store after so many truncations: a key that is written often is put
-/// there once.
-const SETTLE_AFTER: u64 = 5;
-/// How many writes are put into the store at once, and how long it then rests.
-const SETTLE_AT_ONCE: usize = 256;
-const SETTLE_AGAIN_AFTER: Duration = Duration::from_millis(1);
-
 /// A replica's part in truncations.
 #[derive(Debug)]
 pub(super) struct Truncation {
-    every_us: u64,
+    pub(super) every_us: u64,
     lag_us: u64,
     outcomes_us: u64,
     /// It votes on nothing below.
@@ -51,9 +44,9 @@ pub(super) struct Truncation {
     /// It remembers how transactions ended from here on.
     horizon: u64,
     /// What was settled below is in the store.
-    stored: Version,
+    pub(super) stored: Version,
     /// What was settled below is being put there.
-    storing: Option<Version>,
+    pub(super) storing: Option<Version>,
     /// Reads of the past are answered from here on.
     readable_from: u64,
     /// The watermarks of the other partitions' replicas on this machine.
@@ -173,7 +166,7 @@ impl Truncation {
     }
 
     /// The position up to which nothing in the log is above `horizon`.
-    fn settled_log(&mut self, horizon: u64) -> Option<u64> {
+    pub(super) fn settled_log(&mut self, horizon: u64) -> Option<u64> {
         let mut position = None;
         while let Some((before, highest)) = self.marks.front()
             && *highest < horizon
@@ -188,7 +181,7 @@ impl Truncation {
 impl Replica {
     pub(super) fn start_truncation(&mut self, cx: &mut Cx) {
         cx.set_timer(Timer::Truncation, Duration::from_micros(self.truncation.every_us));
-        cx.set_timer(Timer::Settle, SETTLE_AGAIN_AFTER);
+        cx.set_timer(Timer::Settle, Duration::ZERO);
     }
 
     /// What has committed below `upto`, ever, as far as this replica knows.
@@ -560,64 +553,6 @@ impl Replica {
         if from > self.truncation.readable_from {
             self.truncation.readable_from = from;
             self.log_truncation(false, cx);
-        }
-    }
-
-    /// Puts some of what lies below the watermark into the store, if it is time; then gives up what is
-    /// behind the horizon, in the log too.
-    pub(super) fn settle(&mut self, cx: &mut Cx) {
-        let Truncation { watermark, stored, every_us, .. } = self.truncation;
-        let enough = watermark - stored.timestamp_us.min(watermark) >= SETTLE_AFTER * every_us;
-        if self.truncation.storing.is_none() && (enough || stored < self.truncation.horizon()) {
-            self.truncation.storing = Some(Version::at(watermark));
-        }
-        if self.settle_some(cx) {
-            self.forget(cx);
-        } else {
-            cx.set_timer(Timer::Settle, SETTLE_AGAIN_AFTER);
-        }
-    }
-
-    /// Puts all that lies below the watermark into the store.
-    pub(super) fn settle_everything(&mut self, cx: &mut Cx) {
-        self.truncation.storing = Some(self.truncation.watermark());
-        while !self.settle_some(cx) {}
-    }
-
-    /// Puts some of what is to be there into the store; whether all of it is there now.
-    fn settle_some(&mut self, cx: &mut Cx) -> bool {
-        let Some(watermark) = self.truncation.storing else { return true };
-        let readable_from = self.truncation.readable_from(self.settings.history_ms);
-        let from = self.truncation.stored;
-        let (keys, next) = self.settled.written(from, watermark, false, SETTLE_AT_ONCE);
-        self.keys.settle_all(&keys, watermark, readable_from, cx.store());
-        self.truncation.stored = next;
-        self.keys.set_stored(next);
-        if next >= watermark {
-            self.truncation.storing = None;
-        }
-        next >= watermark
-    }
-
-    /// Forgets how transactions ended that are behind the horizon and can't be read any more.
-    fn forget(&mut self, cx: &mut Cx) {
-        let history = self.settings.history_ms > 0;
-        let readable_from = self.truncation.readable_from(self.settings.history_ms);
-        let horizon = self.truncation.horizon().min(readable_from).min(self.truncation.stored);
-        let watermark = self.truncation.watermark();
-        let first = Version::INITIAL;
-        let (keys, next) = self.settled.written(first, horizon, !history, SETTLE_AT_ONCE);
-        if history {
-            self.keys.settle_all(&keys, watermark, readable_from, cx.store());
-        }
-        for key in &keys {
-            self.keys.forget_deleted(key, horizon, cx.store());
-        }
-        self.settled.forget_before(next);
-        if next < horizon {
-            cx.set_timer(Timer::Settle, SETTLE_AGAIN_AFTER);
-        } else if let Some(position) = self.truncation.settled_log(horizon.timestamp_us) {
-            cx.trim_log(position);
         }
     }
 }

@@ -1,0 +1,94 @@
+//! Moving what was settled into the store, bit by bit, and then out of memory and the log.
+
+use core::ops::RangeInclusive;
+use core::time::Duration;
+
+use serried_model::Version;
+
+use super::truncation::Truncation;
+use super::{Cx, Replica, Timer};
+
+/// What was settled is put into the store after so many truncations: a key that is written often is put
+/// there once.
+const SETTLE_AFTER: u64 = 5;
+/// How many writes are put into the store before it rests: little enough to be in nobody's way after
+/// many keys were loaded, but more where there are so many transactions that it would fall behind.
+const SETTLE_AT_ONCE: RangeInclusive<usize> = 64..=1024;
+/// How long it then rests.
+const REST: Duration = Duration::from_millis(1);
+/// Remembered transactions for each of these writes: at their rate these were remembered in some seconds.
+const REMEMBERED_PER_WRITE: usize = 8192;
+
+impl Replica {
+    /// Puts some of what lies below the watermark into the store, if it is time; then gives up what is
+    /// behind the horizon, in the log too.
+    pub(super) fn settle(&mut self, cx: &mut Cx) {
+        let Truncation { stored, every_us, .. } = self.truncation;
+        let watermark = self.truncation.watermark();
+        let waiting_us = watermark.timestamp_us.saturating_sub(stored.timestamp_us);
+        let due = waiting_us >= SETTLE_AFTER * every_us || stored < self.truncation.horizon();
+        if due && self.truncation.storing.is_none() {
+            self.truncation.storing = Some(watermark);
+        }
+        match self.settle_some(cx) {
+            0 if self.truncation.storing.is_none() => self.forget(cx),
+            writes => self.rest(writes, cx),
+        }
+    }
+
+    fn settle_at_once(&self) -> usize {
+        let wanted = self.settled.len() / REMEMBERED_PER_WRITE;
+        wanted.clamp(*SETTLE_AT_ONCE.start(), *SETTLE_AT_ONCE.end())
+    }
+
+    /// Goes on later. One transaction may have written more than is put at once.
+    fn rest(&mut self, writes: usize, cx: &mut Cx) {
+        let times = writes.div_ceil(self.settle_at_once()).max(1);
+        cx.set_timer(Timer::Settle, REST * times as u32);
+    }
+
+    /// Puts all that lies below the watermark into the store.
+    pub(super) fn settle_everything(&mut self, cx: &mut Cx) {
+        self.truncation.storing = Some(self.truncation.watermark());
+        while self.truncation.storing.is_some() {
+            self.settle_some(cx);
+        }
+    }
+
+    /// Puts some of what is to be there into the store; how many writes.
+    fn settle_some(&mut self, cx: &mut Cx) -> usize {
+        let Some(watermark) = self.truncation.storing else { return 0 };
+        let readable_from = self.truncation.readable_from(self.settings.history_ms);
+        let from = self.truncation.stored;
+        let (keys, next) = self.settled.written(from, watermark, false, self.settle_at_once());
+        self.keys.settle_all(&keys, watermark, readable_from, cx.store());
+        self.truncation.stored = next;
+        self.keys.set_stored(next);
+        if next >= watermark {
+            self.truncation.storing = None;
+        }
+        keys.len()
+    }
+
+    /// Forgets how transactions ended that are behind the horizon and can't be read any more.
+    fn forget(&mut self, cx: &mut Cx) {
+        let history = self.settings.history_ms > 0;
+        let readable_from = self.truncation.readable_from(self.settings.history_ms);
+        let horizon = self.truncation.horizon().min(readable_from).min(self.truncation.stored);
+        let first = Version::INITIAL;
+        let (keys, next) = self.settled.written(first, horizon, !history, self.settle_at_once());
+        for key in &keys {
+            if history {
+                // What was readable when it was put there need not be any more.
+                self.keys.settle(key, self.truncation.stored, readable_from, cx.store());
+            }
+            self.keys.forget_deleted(key, horizon, cx.store());
+        }
+        self.settled.forget_before(next);
+        if next < horizon {
+            self.rest(keys.len(), cx);
+        } else if let Some(position) = self.truncation.settled_log(horizon.timestamp_us) {
+            cx.trim_log(position);
+        }
+    }
+}
