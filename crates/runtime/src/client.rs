@@ -319,6 +319,7 @@ async fn meet(
         cluster: options.cluster.clone(),
         site: options.site.clone(),
         frame_bytes: options.transport.frame_bytes,
+        provenance: None,
     };
     let (reports, mut inbox) = mpsc::unbounded_channel();
     let dialing = Dialing(Dialers::new(endpoint, hello, reports));

@@ -9,7 +9,7 @@ use serried_storage::{
 };
 
 use crate::NodeConfiguration;
-use crate::durable::{Batch, Disks, Durability, Log, Opened, Replay};
+use crate::durable::{Batch, Disks, Durability, Log, Opened, Provenance, Replay};
 
 /// How much of all partitions' stores is kept in memory for reading, in bytes.
 const CACHE: u64 = 256 << 20;
@@ -70,6 +70,21 @@ impl Disks for NodeDisks {
             trim: None,
         };
         Ok(Opened { log: Box::new(log), store: Box::new(base), rejoins: self.directory.rejoins() })
+    }
+
+    fn provenance(&self) -> Option<Provenance> {
+        Some(self.directory.provenance())
+    }
+
+    fn is_new(&self) -> bool {
+        self.directory.is_new() && !self.directory.rejoins()
+    }
+
+    fn meet(&self, member: usize, has: Provenance) -> Result<(), String> {
+        self.directory.meet(member as u64, has).map_err(|error| match error {
+            StorageError::Refused { reason, .. } => reason,
+            error => error.to_string(),
+        })
     }
 }
 

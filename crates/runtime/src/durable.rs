@@ -3,7 +3,7 @@
 use std::io;
 
 use serried_actor::Store;
-pub use serried_storage::Durability;
+pub use serried_storage::{Durability, Provenance};
 
 /// Where a node keeps its partitions.
 pub trait Disks: Send + Sync + 'static {
@@ -12,6 +12,24 @@ pub trait Disks: Send + Sync + 'static {
     /// # Errors
     /// If it can't be read or is damaged, with the file, the offset and what to do.
     fn open(&self, keyspace: &str, partition: u16) -> Result<Opened, String>;
+
+    /// Which data the node has, if it is told from what a node of its number had before.
+    fn provenance(&self) -> Option<Provenance> {
+        None
+    }
+
+    /// Whether the node starts for the first time, and does not say that it takes the place of another.
+    fn is_new(&self) -> bool {
+        false
+    }
+
+    /// Notes which data node `member` has.
+    ///
+    /// # Errors
+    /// If that node has lost data with which it had made promises, and what to do.
+    fn meet(&self, _member: usize, _has: Provenance) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// A partition's log and store.

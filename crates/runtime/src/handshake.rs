@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 
 use crate::connection::{Connection, Ended};
 use crate::core::{decode, encode};
+use crate::durable::Provenance;
 use crate::frame::{BadFrame, Kind};
 
 /// One-way delays below this are not emulated: a loopback connection takes about as long by itself,
@@ -33,6 +34,8 @@ pub(crate) struct Hello {
     pub(crate) site: Option<String>,
     /// The longest payload that it accepts, in bytes.
     pub(crate) frame_bytes: usize,
+    /// Which data it has, if it is a node that keeps any.
+    pub(crate) provenance: Option<Provenance>,
 }
 
 /// What a node answers.

@@ -67,7 +67,7 @@ pub use catalogue::Catalogue;
 pub use client::{Client, ConnectError, ConnectOptions};
 pub use configuration::{ConfigurationError, KeyspaceConfiguration, NodeConfiguration};
 pub use disks::NodeDisks;
-pub use durable::{Batch, Disks, Durability, Log, Opened, Replay};
+pub use durable::{Batch, Disks, Durability, Log, Opened, Provenance, Replay};
 pub use handshake::KeyspaceInfo;
 pub use local_cluster::{LocalCluster, LocalOptions};
 pub use node::{Node, NodeFailed, NodeHandle, NodeObserver, StartError};

@@ -45,6 +45,12 @@ pub enum StartError {
         /// What is wrong, where, and what to do.
         reason: String,
     },
+    /// Another node refuses to have to do with it.
+    #[error("another node turned this one away: {reason}")]
+    Unwelcome {
+        /// Why, and what to do.
+        reason: String,
+    },
     /// The operating system did not give what the node needs.
     #[error("can't start ({0}): free some of the machine's resources and try again")]
     System(io::Error),
@@ -120,6 +126,9 @@ impl Node {
         let local_addr = listener.local_addr().map_err(StartError::System)?;
         listener.set_nonblocking(true).map_err(StartError::System)?;
         let (server, cores) = Server::new(configuration, place, catalogue, disks)?;
+        if server.is_new() {
+            ask_for_welcome(&server)?;
+        }
         let available = thread::available_parallelism().map_or(1, usize::from);
         let pins = cores.len() > 1 && available >= cores.len();
         let pins = server.configuration.pin.unwrap_or(pins);
@@ -148,6 +157,17 @@ impl Node {
         tracing::info!(%node, address = %local_addr, cores = count, "serving");
         Ok(handle)
     }
+}
+
+/// Has a node that starts for the first time ask the others whether they have met it before.
+fn ask_for_welcome(server: &Server) -> Result<(), StartError> {
+    // On a thread of its own: this one may be a runtime's.
+    let ask = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(StartError::System)?.block_on(server.ask_for_welcome())
+    };
+    let asked = thread::scope(|scope| scope.spawn(ask).join());
+    asked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// What a core's thread does.

@@ -20,7 +20,7 @@ use crate::core::{Endpoint, decode, encode};
 use crate::durable::{Disks, Durability};
 use crate::flusher::Latency;
 use crate::frame::{BadFrame, FrameReader, Kind};
-use crate::handshake::{Hello, KeyspaceInfo, Place, Welcome};
+use crate::handshake::{Hello, KeyspaceInfo, Place, Welcome, dial};
 use crate::links::{End, LinkOptions};
 use crate::machine::Role;
 use crate::metrics::Exposed;
@@ -35,6 +35,8 @@ use crate::{
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to wait after the operating system refused a connection, for want of descriptors mostly.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a node that starts for the first time waits for the others to answer.
+const WELCOME_TIMEOUT: Duration = Duration::from_millis(500);
 /// What replicas are told of the round trip where nothing is known; loopback or a local network.
 const NEAR: Duration = Duration::from_millis(1);
 
@@ -291,7 +293,33 @@ impl Server {
             cluster: Some(self.configuration.cluster.clone()),
             site: self.welcome.site.clone().filter(|_| self.place.is_some()),
             frame_bytes: self.configuration.transport.frame_bytes,
+            provenance: self.disks.as_ref().and_then(|disks| disks.provenance()),
         }
+    }
+
+    /// Whether it starts for the first time, and does not say that it takes the place of another.
+    pub(crate) fn is_new(&self) -> bool {
+        self.disks.as_ref().is_some_and(|disks| disks.is_new())
+    }
+
+    /// Asks the other nodes, as far as they answer, whether they have met one of its number with data that
+    /// it has not.
+    pub(crate) async fn ask_for_welcome(&self) -> Result<(), StartError> {
+        let hello = self.hello(0);
+        let mut asked = JoinSet::new();
+        for (member, address) in self.configuration.peers.iter().enumerate() {
+            if member != self.configuration.node {
+                let (address, hello) = (address.clone(), hello.clone());
+                let answer = async move { dial(&address, &hello, false).await.map(drop) };
+                asked.spawn(tokio::time::timeout(WELCOME_TIMEOUT, answer));
+            }
+        }
+        while let Some(answer) = asked.join_next().await {
+            if let Ok(Ok(Err(Ended::Rejected(reason)))) = answer {
+                return Err(StartError::Unwelcome { reason });
+            }
+        }
+        Ok(())
     }
 
     fn fail(&self) {
@@ -338,6 +366,9 @@ impl Server {
                 "another process passes for {} of cluster `{cluster}`: stop one of the two",
                 hello.node
             ));
+        }
+        if let (Some(disks), Some(has)) = (&self.disks, hello.provenance) {
+            disks.meet(hello.node.member(), has)?;
         }
         let most = self.configuration.transport.connections;
         if self.connections.load(Ordering::Relaxed) > most {

@@ -1,8 +1,10 @@
 //! A node's directory, and whose it is.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +14,7 @@ use crate::disk::sync_directory;
 /// The format of the directory; each that can't be read by the release before has the next number.
 const FORMAT: u32 = 1;
 const IDENTITY: &str = "identity.toml";
+const PEERS: &str = "peers.toml";
 const LOCK: &str = "lock";
 
 /// Whose a directory is.
@@ -42,8 +45,11 @@ pub struct KeyspaceIdentity {
 #[derive(Serialize, Deserialize)]
 struct Contents {
     format: u32,
-    /// How often the node's disk was lost.
+    /// Which of the data it is that ever were this node's.
     incarnation: u64,
+    /// It was made to take the place of what was lost.
+    #[serde(default)]
+    rejoined: bool,
     #[serde(flatten)]
     identity: Identity,
 }
@@ -57,12 +63,24 @@ pub enum Start {
     Rejoin,
 }
 
+/// Which data a node has, as it tells the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Provenance {
+    /// Tells it from what the node had before. Of two that replace each other the later has the greater
+    /// number.
+    pub incarnation: u64,
+    /// It was made to take the place of what was lost.
+    pub rejoined: bool,
+}
+
 /// A node's directory, locked for as long as this lives.
 #[derive(Debug)]
 pub struct DataDirectory {
     path: PathBuf,
-    incarnation: u64,
-    rejoins: bool,
+    provenance: Provenance,
+    is_new: bool,
+    /// Which data the other nodes had when they were met.
+    peers: Mutex<BTreeMap<String, u64>>,
     _lock: File,
 }
 
@@ -81,26 +99,60 @@ impl DataDirectory {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(source) => return Err(StorageError::Io { path: file, source }),
         };
-        let rejoins = match (&existing, start) {
-            (Some(_), Start::Rejoin) => {
-                let reason = "this directory holds a node's data, so its disk was not lost; start \
-                              without --rejoin, or move the directory away";
-                return Err(StorageError::refused(path, reason));
-            }
-            (None, Start::Rejoin) => true,
-            (_, Start::Usual) => false,
-        };
-        let incarnation = match existing {
-            Some(text) => check(&file, &text, identity)?,
-            None => {
-                // Of two that replace each other the later has the greater number.
+        let holds_data =
+            identity.keyspaces.iter().any(|keyspace| path.join(&keyspace.name).exists());
+        if holds_data && start == Start::Rejoin {
+            let reason = "this directory holds a node's data, so its disk was not lost; start without \
+                          --rejoin, or move the directory away";
+            return Err(StorageError::refused(path, reason));
+        }
+        let provenance = match (existing, start) {
+            (Some(text), Start::Usual) => check(&file, &text, identity)?,
+            (_, start) => {
                 let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-                let incarnation = now.map_or(0, |now| now.as_secs());
-                write(&file, incarnation, identity)?;
-                incarnation
+                let incarnation = now.map_or(0, |now| now.as_micros() as u64);
+                let provenance = Provenance { incarnation, rejoined: start == Start::Rejoin };
+                write(&file, provenance, identity)?;
+                provenance
             }
         };
-        Ok(DataDirectory { path: path.to_path_buf(), incarnation, rejoins, _lock: lock })
+        let peers = Mutex::new(read_peers(&path.join(PEERS))?);
+        let (path, is_new) = (path.to_path_buf(), !holds_data);
+        Ok(DataDirectory { path, provenance, is_new, peers, _lock: lock })
+    }
+
+    /// Whether it held no data when it was opened.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Notes which data another node has.
+    ///
+    /// # Errors
+    /// If that node had other data before, which it does not take the place of: it has promised what it
+    /// does not know. If the directory can't be written.
+    pub fn meet(&self, node: u64, has: Provenance) -> Result<(), StorageError> {
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = peers.get(&node.to_string()).copied();
+        if known == Some(has.incarnation) {
+            return Ok(());
+        }
+        let file = self.path.join(PEERS);
+        if known.is_some_and(|known| known > has.incarnation || !has.rejoined) {
+            return Err(StorageError::refused(
+                &file,
+                format!(
+                    "n{node} had other data before, and what it has promised with that it does not know \
+                     any more: if its disk was lost, start it on an empty directory with --rejoin"
+                ),
+            ));
+        }
+        peers.insert(node.to_string(), has.incarnation);
+        let text = toml::to_string(&*peers).expect("numbers can be written as TOML");
+        replace(
+            &file,
+            &format!("# Which data the other nodes had when they were last met.\n{text}"),
+        )
     }
 
     /// Where it is.
@@ -109,13 +161,13 @@ impl DataDirectory {
     }
 
     /// Tells this node from one that had its number before and whose disk was lost.
-    pub fn incarnation(&self) -> u64 {
-        self.incarnation
+    pub fn provenance(&self) -> Provenance {
+        self.provenance
     }
 
     /// Whether the node has just taken the place of one whose disk was lost.
     pub fn rejoins(&self) -> bool {
-        self.rejoins
+        self.is_new && self.provenance.rejoined
     }
 
     /// Where a partition's data lies.
@@ -127,7 +179,7 @@ impl DataDirectory {
     pub fn log_identity(&self, identity: &Identity, keyspace: &str, partition: u16) -> u64 {
         let text = format!(
             "{}/{}/{}/{keyspace}/{partition}",
-            identity.cluster, identity.node, self.incarnation
+            identity.cluster, identity.node, self.provenance.incarnation
         );
         let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         text.bytes().fold(0xcbf2_9ce4_8422_2325, fold)
@@ -149,8 +201,20 @@ fn lock(path: &Path) -> Result<File, StorageError> {
     }
 }
 
-/// Compares what a directory says with what the configuration does; returns its incarnation.
-fn check(file: &Path, text: &str, wanted: &Identity) -> Result<u64, StorageError> {
+fn read_peers(file: &Path) -> Result<BTreeMap<String, u64>, StorageError> {
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(source) => return Err(StorageError::Io { path: file.to_path_buf(), source }),
+    };
+    toml::from_str(&text).map_err(|error| {
+        let offset = error.span().map_or(0, |span| span.start as u64);
+        StorageError::corrupt(file, offset, error.message())
+    })
+}
+
+/// Compares what a directory says with what the configuration does; returns which data it holds.
+fn check(file: &Path, text: &str, wanted: &Identity) -> Result<Provenance, StorageError> {
     let refused = |reason: String| Err(StorageError::refused(file, reason));
     #[derive(Deserialize)]
     struct Format {
@@ -171,6 +235,7 @@ fn check(file: &Path, text: &str, wanted: &Identity) -> Result<u64, StorageError
             return Err(StorageError::corrupt(file, offset, error.message()));
         }
     };
+    let provenance = Provenance { incarnation: contents.incarnation, rejoined: contents.rejoined };
     let found = contents.identity;
     if found.cluster != wanted.cluster {
         return refused(format!(
@@ -214,17 +279,23 @@ fn check(file: &Path, text: &str, wanted: &Identity) -> Result<u64, StorageError
     if new.clone().any(|new| found.keyspaces.iter().all(|old| old.name != new.name)) {
         let gone = found.keyspaces.iter().filter(|old| new.clone().all(|new| new.name != old.name));
         let keyspaces = new.clone().chain(gone).cloned().collect();
-        write(file, contents.incarnation, &Identity { keyspaces, ..wanted.clone() })?;
+        write(file, provenance, &Identity { keyspaces, ..wanted.clone() })?;
     }
-    Ok(contents.incarnation)
+    Ok(provenance)
+}
+
+fn write(file: &Path, has: Provenance, identity: &Identity) -> Result<(), StorageError> {
+    let Provenance { incarnation, rejoined } = has;
+    let contents = Contents { format: FORMAT, incarnation, rejoined, identity: identity.clone() };
+    let text = toml::to_string(&contents).expect("an identity can be written as TOML");
+    replace(
+        file,
+        &format!("# Whose data this is. It is checked at each start; do not edit it.\n{text}"),
+    )
 }
 
 /// Replaces the file, or leaves it as it was.
-fn write(file: &Path, incarnation: u64, identity: &Identity) -> Result<(), StorageError> {
-    let contents = Contents { format: FORMAT, incarnation, identity: identity.clone() };
-    let text = toml::to_string(&contents).expect("an identity can be written as TOML");
-    let text =
-        format!("# Whose data this is. It is checked at each start; do not edit it.\n{text}");
+fn replace(file: &Path, text: &str) -> Result<(), StorageError> {
     let temporary = file.with_extension("new");
     let replace = || {
         let mut new = File::create(&temporary)?;

@@ -25,7 +25,7 @@ mod tests;
 
 pub use base::{Base, Flush};
 pub use batch::Batch;
-pub use directory::{DataDirectory, Identity, KeyspaceIdentity, Start};
+pub use directory::{DataDirectory, Identity, KeyspaceIdentity, Provenance, Start};
 pub use error::StorageError;
 pub use log::{Log, Replayed};
 

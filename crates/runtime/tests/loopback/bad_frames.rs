@@ -23,14 +23,21 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
 
 fn hello() -> Vec<u8> {
     let none: Option<String> = None;
-    let hello =
-        (NodeId(NodeId::FIRST_COORDINATOR + 1), 0u64, 0u16, none.clone(), none, 1usize << 20);
+    let hello = (
+        NodeId(NodeId::FIRST_COORDINATOR + 1),
+        0u64,
+        0u16,
+        none.clone(),
+        none,
+        1usize << 20,
+        None::<()>,
+    );
     frame(HELLO, &postcard::to_allocvec(&hello).unwrap())
 }
 
 fn hello_of_node(node: u64, incarnation: u64) -> Vec<u8> {
     let none: Option<String> = None;
-    let hello = (NodeId(node), incarnation, 0u16, none.clone(), none, 1usize << 20);
+    let hello = (NodeId(node), incarnation, 0u16, none.clone(), none, 1usize << 20, None::<()>);
     frame(HELLO, &postcard::to_allocvec(&hello).unwrap())
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use serried_runtime::{
     Disks, Durability, KeyspaceConfiguration, LocalCluster, LocalOptions, NodeConfiguration,
-    NodeDisks, Opened,
+    NodeDisks, Opened, Provenance,
 };
 
 /// A cluster whose nodes keep what they hold in directories, which are gone when the test is over.
@@ -58,9 +58,14 @@ impl Kept {
         }
     }
 
-    /// Starts a node that was killed on an empty directory, in the place of its former self.
+    /// Starts a node that was killed on an empty directory, as if it had never been there, and in the
+    /// place of its former self.
     pub(crate) fn replace(&mut self, node: usize) {
         std::fs::remove_dir_all(&self.directories[node].path).unwrap();
+        self.directories[node].open(false);
+        let error = self.cluster.start_node(node).unwrap_err().to_string();
+        assert!(error.contains("start it on an empty directory with --rejoin"), "{error}");
+        *self.directories[node].opened.lock().unwrap() = None;
         self.directories[node].open(true);
         self.cluster.start_node(node).unwrap();
     }
@@ -80,10 +85,24 @@ impl Directory {
     }
 }
 
+const OPEN: &str = "a node runs while its directory is open";
+
 impl Disks for Directory {
     fn open(&self, keyspace: &str, partition: u16) -> Result<Opened, String> {
         let opened = self.opened.lock().unwrap();
-        opened.as_ref().expect("a node runs while its directory is open").open(keyspace, partition)
+        opened.as_ref().expect(OPEN).open(keyspace, partition)
+    }
+
+    fn provenance(&self) -> Option<Provenance> {
+        self.opened.lock().unwrap().as_ref().expect(OPEN).provenance()
+    }
+
+    fn is_new(&self) -> bool {
+        self.opened.lock().unwrap().as_ref().expect(OPEN).is_new()
+    }
+
+    fn meet(&self, member: usize, has: Provenance) -> Result<(), String> {
+        self.opened.lock().unwrap().as_ref().expect(OPEN).meet(member, has)
     }
 }
 

@@ -1,7 +1,7 @@
 use std::fs;
 
 use super::Scratch;
-use crate::{DataDirectory, Identity, KeyspaceIdentity, Start, StorageError};
+use crate::{DataDirectory, Identity, KeyspaceIdentity, Provenance, Start, StorageError};
 
 fn keyspace(name: &str, protocol: &str, partitions: u16) -> KeyspaceIdentity {
     KeyspaceIdentity { name: name.to_string(), protocol: protocol.to_string(), partitions }
@@ -27,9 +27,9 @@ fn a_directory_is_its_nodes_alone() {
     let open = |identity: &Identity| DataDirectory::open(scratch.path(), identity, Start::Usual);
     let first = open(&identity()).unwrap();
     refused(open(&identity()), &["another node uses this directory"]);
-    let incarnation = first.incarnation();
+    let provenance = first.provenance();
     drop(first);
-    assert_eq!(open(&identity()).unwrap().incarnation(), incarnation);
+    assert_eq!(open(&identity()).unwrap().provenance(), provenance);
     refused(open(&Identity { node: 2, ..identity() }), &["node 1", "node 2"]);
     refused(open(&Identity { cluster: "red".to_string(), ..identity() }), &["`blue`", "`red`"]);
 }
@@ -70,6 +70,30 @@ fn to_rejoin_takes_an_empty_directory() {
     let new = open(Start::Rejoin).unwrap();
     assert!(new.rejoins());
     drop(new);
+    assert!(open(Start::Usual).unwrap().rejoins(), "it had not come far enough to have data");
+    fs::create_dir_all(scratch.path().join("accounts")).unwrap();
     assert!(!open(Start::Usual).unwrap().rejoins());
     refused(open(Start::Rejoin), &["--rejoin"]);
+}
+
+#[test]
+fn a_node_that_has_lost_data_with_which_it_was_met_is_told_apart() {
+    let scratch = Scratch::new();
+    let open = || DataDirectory::open(scratch.path(), &identity(), Start::Usual).unwrap();
+    let has = |incarnation, rejoined| Provenance { incarnation, rejoined };
+    let directory = open();
+    directory.meet(2, has(5, false)).unwrap();
+    directory.meet(2, has(5, false)).unwrap();
+    drop(directory);
+    let directory = open();
+    let error = directory.meet(2, has(6, false)).unwrap_err().to_string();
+    assert!(error.contains("n2 had other data before") && error.contains("--rejoin"), "{error}");
+    directory.meet(0, has(6, false)).unwrap();
+    directory.meet(2, has(7, true)).unwrap();
+    let error = directory.meet(2, has(5, false)).unwrap_err().to_string();
+    assert!(
+        error.contains("n2 had other data before"),
+        "its old disk is not its own any more: {error}"
+    );
+    directory.meet(2, has(7, true)).unwrap();
 }
