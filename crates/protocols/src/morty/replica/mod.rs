@@ -2,6 +2,7 @@
 //! left (§4.3), and truncates what is old (001 §3.3.4).
 
 mod catch_up;
+mod decide;
 mod key_record;
 mod keys;
 mod recovery;
@@ -11,8 +12,7 @@ mod truncation;
 mod validate;
 mod watch;
 
-use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serried_actor::{Actor, Context, Group, Observation, Recover, Settings, Store, Timestamp};
@@ -29,14 +29,8 @@ use self::recovery::Recovery;
 use self::settled::Settled;
 use self::truncation::Truncation;
 use self::watch::Watch;
-use super::message::{
-    Accepted, Contents, Decision, Message, Past, Proposal, Record, Refusal, Settlement, View, Vote,
-};
+use super::message::{Accepted, Contents, Message, Past, Record, Refusal, Settlement, View, Vote};
 use super::{Mutation, Options};
-
-/// Acknowledgements are sent when there are so many, or after [`ACKNOWLEDGE_AFTER`].
-const ACKNOWLEDGE_AT: usize = 16;
-const ACKNOWLEDGE_AFTER: Duration = Duration::from_millis(20);
 
 /// A replica of Morty; with [`Options::re_execution`] off, one of MVTSO.
 #[derive(Debug)]
@@ -287,205 +281,6 @@ impl Replica {
         cx.send_before_durable(from, Message::GetAtReply { request, found });
     }
 
-    /// Withdraws the transaction's uncommitted writes of those `keys` that `contents` does not write.
-    fn withdraw(&mut self, version: Version, keys: &[Key], contents: &Contents) {
-        if keys.iter().eq(contents.writes.iter().map(|write| &write.key)) {
-            return; // As nearly always.
-        }
-        let written: BTreeSet<&Key> = contents.writes.iter().map(|write| &write.key).collect();
-        for key in keys.iter().filter(|key| !written.contains(key)) {
-            let record = self.keys.get_mut(key).expect("a key with an uncommitted write");
-            record.withdraw_write(key, version, &mut self.notices);
-        }
-    }
-
-    fn on_finalize(
-        &mut self,
-        from: NodeId,
-        (version, eid, view): (Version, u32, View),
-        decision: Proposal,
-        cx: &mut Cx,
-    ) {
-        if self.settlement(version).is_some() {
-            // Late, or repeated after an answer was lost: it was decided as it had been accepted.
-            if let Some(settlement) = self.settlement(version) {
-                cx.send(from, Message::Settled { version, settlement });
-            }
-            return;
-        }
-        if self.is_too_far_ahead(version, cx) && !self.transactions.contains_key(&version) {
-            return;
-        }
-        let undecided = self.open(version, cx.now());
-        let current = undecided.view;
-        if current <= view {
-            let accepted = Accepted { view, eid, decision };
-            self.accept(version, accepted);
-            self.append(Record::Accepted { version, accepted }, cx);
-        }
-        let view = current.max(view);
-        cx.send(from, Message::FinalizeReply { version, eid, view });
-    }
-
-    fn accept(&mut self, version: Version, accepted: Accepted) {
-        let Accepted { view, eid, decision } = accepted;
-        let undecided = self.open(version, Timestamp::default());
-        undecided.view = view;
-        // Links are not ordered: what concerns an earlier execution may come late.
-        undecided.accepted = undecided.accepted.max(Some(accepted));
-        if decision == Proposal::Commit || view > View::OWN {
-            return;
-        }
-        undecided.abandoned_before = undecided.abandoned_before.max(eid.saturating_add(1));
-        // It is never to commit, and no more in anybody's way.
-        if undecided.execution.as_ref().is_some_and(|execution| execution.eid <= eid) {
-            self.unprepare(version);
-            let undecided = self.transactions.get_mut(&version).expect("a transaction abandoned");
-            undecided.execution = None;
-        }
-    }
-
-    fn on_decide(
-        &mut self,
-        from: NodeId,
-        (version, eid): (Version, u32),
-        decision: Decision,
-        contents: Option<Arc<Contents>>,
-        cx: &mut Cx,
-    ) {
-        let commits = match decision {
-            Decision::Abandon => {
-                let concerned = match self.transactions.get(&version) {
-                    Some(undecided) => !undecided.is_superseded(),
-                    None => !self.is_too_far_ahead(version, cx), // It was never let in.
-                };
-                if concerned && self.settlement(version).is_none() {
-                    let decision = Proposal::Abandon;
-                    self.open(version, cx.now());
-                    self.accept(version, Accepted { view: View::OWN, eid, decision });
-                }
-                return;
-            }
-            Decision::Commit => true,
-            Decision::Abort => false,
-        };
-        match self.settlement(version) {
-            // Nothing is left to be done. What aborted here may have committed elsewhere.
-            Some(Settlement::Forgotten) => {}
-            Some(settlement) => {
-                let committed = matches!(settlement, Settlement::Committed { .. });
-                assert_eq!(committed, commits, "{version} was decided twice, and differently");
-            }
-            None if commits => {
-                let voted_on = self.voted_on(version, eid);
-                let logged = voted_on.is_some();
-                // Unheard of: without an acknowledgement the coordinator will say more.
-                let Some(contents) = voted_on.or(contents) else { return };
-                self.commit(version, eid, contents, logged, cx);
-            }
-            // It was never let in.
-            None if self.is_too_far_ahead(version, cx)
-                && !self.transactions.contains_key(&version) => {}
-            None => self.abort(version, cx),
-        }
-        self.acknowledge(from, version, cx);
-    }
-
-    /// The contents of an execution, if it is the one on which this replica has voted.
-    fn voted_on(&self, version: Version, eid: u32) -> Option<Arc<Contents>> {
-        let execution = self.transactions.get(&version)?.execution.as_ref()?;
-        (execution.eid == eid && execution.vote.is_some()).then(|| execution.contents.clone())
-    }
-
-    /// The transaction commits as this execution. `logged` says that its contents are in the log.
-    fn commit(
-        &mut self,
-        version: Version,
-        eid: u32,
-        contents: Arc<Contents>,
-        logged: bool,
-        cx: &mut Cx,
-    ) {
-        cx.charge(contents.reads.len() + contents.writes.len());
-        let waiters = self.carry_out(version, End::Committed(eid, &contents));
-        observe_writes(version, &contents, cx);
-        cx.observe(|| Observation::Committed {
-            version,
-            reads: contents.reads.iter().map(|r| (r.key.clone(), r.write.version)).collect(),
-            writes: contents.writes.iter().map(|write| write.key.clone()).collect(),
-        });
-        self.notify(cx);
-        let contents = (!logged).then_some(contents);
-        self.append(Record::Committed { version, eid, contents }, cx);
-        self.decided(version, waiters, cx);
-    }
-
-    /// The transaction aborts, in this partition at least.
-    fn abort(&mut self, version: Version, cx: &mut Cx) {
-        let waiters = self.carry_out(version, End::Aborted);
-        cx.observe(|| Observation::Aborted { version });
-        self.notify(cx);
-        self.append(Record::Aborted { version }, cx);
-        self.decided(version, waiters, cx);
-    }
-
-    /// Those who waited for it go on.
-    fn decided(&mut self, version: Version, waiters: SmallVec<[Version; 2]>, cx: &mut Cx) {
-        for waiter in waiters {
-            self.confirm(waiter, cx);
-        }
-        if !self.recoveries.is_empty() {
-            self.recovered(version, cx);
-        }
-    }
-
-    /// Carries a decision out, and forgets all that was kept while it was open (000 §4.4, "Decide
-    /// Garbage Collection"). Returns who waited for it.
-    fn carry_out(&mut self, version: Version, end: End) -> SmallVec<[Version; 2]> {
-        let undecided = self.transactions.remove(&version).unwrap_or_default();
-        self.watch.remove(version);
-        let prepared = undecided.execution.as_ref().filter(|execution| execution.is_prepared());
-        for read in prepared.iter().flat_map(|execution| &execution.contents.reads) {
-            let record = self.keys.get_mut(&read.key).expect("a key that was read");
-            record.unprepare_read(version);
-            // Mostly this is what commits.
-            if let End::Committed(eid, _) = end
-                && prepared.is_some_and(|execution| execution.eid == eid)
-            {
-                record.committed_reads.record(read.write.version, version);
-            }
-        }
-        for key in &undecided.reads {
-            self.keys.get_mut(key).expect("a key that was read").remove_read(version);
-        }
-        let nothing = Contents::default();
-        let contents = match end {
-            End::Committed(eid, contents) => {
-                self.settled.committed(version, eid, contents);
-                contents
-            }
-            End::Aborted => {
-                self.settled.aborted(version);
-                &nothing
-            }
-            End::Unknown => &nothing,
-        };
-        for write in &contents.writes {
-            let id = WriteId { version, tag: write.tag };
-            let record = self.keys.touch(&write.key);
-            record.commit_write(&write.key, id, &write.value, &mut self.notices);
-        }
-        let recorded =
-            |execution: &Execution| matches!(end, End::Committed(eid, _) if eid == execution.eid);
-        if !prepared.is_some_and(recorded) {
-            for read in &contents.reads {
-                self.keys.touch(&read.key).committed_reads.record(read.write.version, version);
-            }
-        }
-        self.withdraw(version, &undecided.writes, contents);
-        self.waiting.remove(&version).unwrap_or_default()
-    }
-
     /// Tells those reads that would now find something else. Without re-execution there is nothing
     /// that they could do about it.
     fn notify(&mut self, cx: &mut Cx) {
@@ -497,30 +292,6 @@ impl Replica {
             cx.observe(|| Observation::Read { key: key.clone(), reader, found });
             let reply = Message::GetReply { version: reader, key, write, value, instead_of };
             cx.send_before_durable(reader.coordinator, reply);
-        }
-    }
-
-    fn acknowledge(&mut self, to: NodeId, version: Version, cx: &mut Cx) {
-        if !to.is_coordinator() {
-            return; // A recoverer does not wait for it.
-        }
-        let versions = self.acknowledgements.entry(to).or_default();
-        versions.push(version);
-        if versions.len() >= ACKNOWLEDGE_AT {
-            let versions = core::mem::take(versions);
-            cx.send(to, Message::Acknowledge { versions });
-        } else if !self.acknowledge_set {
-            self.acknowledge_set = true;
-            cx.set_timer(Timer::Acknowledge, ACKNOWLEDGE_AFTER);
-        }
-    }
-
-    fn send_acknowledgements(&mut self, cx: &mut Cx) {
-        self.acknowledge_set = false;
-        for (to, versions) in core::mem::take(&mut self.acknowledgements) {
-            if !versions.is_empty() {
-                cx.send(to, Message::Acknowledge { versions });
-            }
         }
     }
 }
