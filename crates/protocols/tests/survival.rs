@@ -9,7 +9,9 @@ use serried_actor::{Protocol, Settings, Timestamp};
 use serried_model::{Geography, NodeId, Value, Version};
 use serried_protocols::{Visitor, list, visit};
 use serried_session::{Ending, Error, Keyspace, TransactOptions};
-use serried_sim::{Cluster, Configuration, Disk, Fault, Initial, Reach, Scheduled, Side};
+use serried_sim::{
+    Cluster, Configuration, CostModel, Disk, Fault, Initial, Reach, Scheduled, Side,
+};
 
 const LIMIT: Timestamp = Timestamp(600_000_000_000);
 
@@ -295,6 +297,47 @@ impl Visitor for Bounded {
 #[test]
 fn what_a_replica_keeps_is_bounded_and_what_it_does_not_comes_back() {
     each(Bounded);
+}
+
+/// Replicas that are never idle, so that every timer goes off late.
+#[derive(Clone, Copy)]
+struct Overloaded;
+
+impl Visitor for Overloaded {
+    type Output = ();
+
+    fn visit<P: Protocol>(self) {
+        let costs = CostModel { event_ns: 500_000, ..CostModel::FREE };
+        let client_costs = Some(CostModel::FREE);
+        let clients = 12;
+        let configuration = Configuration { clients, costs, client_costs, ..configuration(1) };
+        let mut cluster = Cluster::<P>::new(configuration);
+        for client in 0..clients {
+            let keyspace = cluster.keyspace(client);
+            cluster.spawn(client, async move {
+                for round in 0..u64::MAX {
+                    let program = |tx: serried_session::Transaction| async move {
+                        (0..16).for_each(|i| tx.put(format!("{client} {round} {i}"), "value"));
+                        Ok(())
+                    };
+                    keyspace.transact(program).await.unwrap();
+                }
+            });
+        }
+        let mut most = Vec::new();
+        for second in [6, 11, 16, 21] {
+            cluster.run_until(Timestamp(second * 1_000_000_000));
+            let remembered = |m| cluster.gauge(0, m, "remembered_transactions").unwrap();
+            most.push((0..3).map(remembered).max().unwrap());
+        }
+        assert!(most[0] > 100, "{}: they have done something: {most:?}", P::NAME);
+        assert!(most.iter().all(|remembered| *remembered < 2 * most[0]), "{}: {most:?}", P::NAME);
+    }
+}
+
+#[test]
+fn what_a_replica_keeps_is_bounded_when_it_has_no_time_to_spare() {
+    each(Overloaded);
 }
 
 /// The history window.

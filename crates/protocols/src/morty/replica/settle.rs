@@ -11,13 +11,15 @@ use super::{Cx, Replica, Timer};
 /// What was settled is put into the store after so many truncations: a key that is written often is put
 /// there once.
 const SETTLE_AFTER: u64 = 5;
-/// How many writes are put into the store before it rests: little enough to be in nobody's way after
-/// many keys were loaded, but more where there are so many transactions that it would fall behind.
-const SETTLE_AT_ONCE: RangeInclusive<usize> = 64..=1024;
-/// How long it then rests.
+/// How many writes are put into the store in a millisecond: few enough to be in nobody's way after many
+/// keys were loaded, but more where so much is written that it would fall behind.
+const SETTLED_PER_MS: RangeInclusive<usize> = 64..=1024;
+/// Remembered writes for each of these: at that rate all of them are settled in some seconds.
+const REMEMBERED_PER_SETTLED: usize = 8192;
+/// It rests so long from one time to the next. Where the timer comes later than it should, for want of
+/// CPU, more is done at once.
 const REST: Duration = Duration::from_millis(1);
-/// Remembered transactions for each of these writes: at their rate these were remembered in some seconds.
-const REMEMBERED_PER_WRITE: usize = 8192;
+const LATE_AT_MOST_MS: u128 = 200;
 
 impl Replica {
     /// Puts some of what lies below the watermark into the store, if it is time; then gives up what is
@@ -30,20 +32,23 @@ impl Replica {
         if due && self.truncation.storing.is_none() {
             self.truncation.storing = Some(watermark);
         }
-        match self.settle_some(cx) {
-            0 if self.truncation.storing.is_none() => self.forget(cx),
-            writes => self.rest(writes, cx),
+        let since_ms = cx.now().since(self.truncation.settled_at).as_millis();
+        let at_once = self.settled_per_ms() * since_ms.clamp(1, LATE_AT_MOST_MS) as usize;
+        self.truncation.settled_at = cx.now();
+        match self.settle_some(at_once, cx) {
+            0 if self.truncation.storing.is_none() => self.forget(at_once, cx),
+            writes => self.rest(writes.saturating_sub(at_once), cx),
         }
     }
 
-    fn settle_at_once(&self) -> usize {
-        let wanted = self.settled.len() / REMEMBERED_PER_WRITE;
-        wanted.clamp(*SETTLE_AT_ONCE.start(), *SETTLE_AT_ONCE.end())
+    fn settled_per_ms(&self) -> usize {
+        let wanted = self.settled.writes() / REMEMBERED_PER_SETTLED;
+        wanted.clamp(*SETTLED_PER_MS.start(), *SETTLED_PER_MS.end())
     }
 
-    /// Goes on later. One transaction may have written more than is put at once.
-    fn rest(&mut self, writes: usize, cx: &mut Cx) {
-        let times = writes.div_ceil(self.settle_at_once()).max(1);
+    /// Goes on later: a single transaction may have written more than was to be put at once.
+    fn rest(&mut self, too_many: usize, cx: &mut Cx) {
+        let times = too_many / self.settled_per_ms() + 1;
         cx.set_timer(Timer::Settle, REST * times as u32);
     }
 
@@ -51,16 +56,16 @@ impl Replica {
     pub(super) fn settle_everything(&mut self, cx: &mut Cx) {
         self.truncation.storing = Some(self.truncation.watermark());
         while self.truncation.storing.is_some() {
-            self.settle_some(cx);
+            self.settle_some(*SETTLED_PER_MS.end(), cx);
         }
     }
 
-    /// Puts some of what is to be there into the store; how many writes.
-    fn settle_some(&mut self, cx: &mut Cx) -> usize {
+    /// Puts about `at_most` writes of what is to be there into the store; how many.
+    fn settle_some(&mut self, at_most: usize, cx: &mut Cx) -> usize {
         let Some(watermark) = self.truncation.storing else { return 0 };
         let readable_from = self.truncation.readable_from(self.settings.history_ms);
         let from = self.truncation.stored;
-        let (keys, next) = self.settled.written(from, watermark, false, self.settle_at_once());
+        let (keys, next) = self.settled.written(from, watermark, false, at_most);
         self.keys.settle_all(&keys, watermark, readable_from, cx.store());
         self.truncation.stored = next;
         self.keys.set_stored(next);
@@ -71,12 +76,12 @@ impl Replica {
     }
 
     /// Forgets how transactions ended that are behind the horizon and can't be read any more.
-    fn forget(&mut self, cx: &mut Cx) {
+    fn forget(&mut self, at_most: usize, cx: &mut Cx) {
         let history = self.settings.history_ms > 0;
         let readable_from = self.truncation.readable_from(self.settings.history_ms);
         let horizon = self.truncation.horizon().min(readable_from).min(self.truncation.stored);
         let first = Version::INITIAL;
-        let (keys, next) = self.settled.written(first, horizon, !history, self.settle_at_once());
+        let (keys, next) = self.settled.written(first, horizon, !history, at_most);
         for key in &keys {
             if history {
                 // What was readable when it was put there need not be any more.
@@ -86,7 +91,7 @@ impl Replica {
         }
         self.settled.forget_before(next);
         if next < horizon {
-            self.rest(keys.len(), cx);
+            self.rest(keys.len().saturating_sub(at_most), cx);
         } else if let Some(position) = self.truncation.settled_log(horizon.timestamp_us) {
             cx.trim_log(position);
         }

@@ -12,6 +12,8 @@ use crate::morty::message::{Contents, Settlement};
 pub(super) struct Settled {
     /// What is asked for is mostly among the latest, which a tree has side by side.
     entries: BTreeMap<Version, Entry>,
+    /// How many writes they have.
+    writes: usize,
 }
 
 #[derive(Debug)]
@@ -30,10 +32,13 @@ impl Settled {
     }
 
     pub(super) fn committed(&mut self, version: Version, eid: u32, contents: &Contents) {
-        let writes = contents.writes.iter().map(|write| write.key.clone()).collect();
+        let writes: Box<[Key]> = contents.writes.iter().map(|write| write.key.clone()).collect();
+        self.writes += writes.len();
         let deletes = contents.writes.iter().filter(|write| write.value.is_none());
         let deletes = deletes.map(|write| write.key.clone()).collect();
-        self.entries.insert(version, Entry { eid: Some(eid), writes, deletes });
+        let entry = Entry { eid: Some(eid), writes, deletes };
+        let old = self.entries.insert(version, entry);
+        self.writes -= old.map_or(0, |old| old.writes.len());
     }
 
     pub(super) fn aborted(&mut self, version: Version) {
@@ -41,6 +46,12 @@ impl Settled {
             .insert(version, Entry { eid: None, writes: Box::default(), deletes: Box::default() });
     }
 
+    /// How many writes are remembered.
+    pub(super) fn writes(&self) -> usize {
+        self.writes
+    }
+
+    /// How many transactions are.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -100,7 +111,7 @@ impl Settled {
     /// Forgets all below `version`.
     pub(super) fn forget_before(&mut self, version: Version) {
         while let Some(entry) = self.entries.first_entry().filter(|entry| *entry.key() < version) {
-            entry.remove();
+            self.writes -= entry.remove().writes.len();
         }
     }
 }
