@@ -108,33 +108,6 @@ impl<K: Eq + Hash, V> Pool<K, V> {
         Some((key, value))
     }
 
-    /// How many of `keys` are in it. Looking them up side by side, their misses of the cache overlap: what
-    /// is then done with them one by one finds most of them there.
-    pub fn count(&self, keys: &[K]) -> usize {
-        let guesses: Vec<Option<u32>> = keys.iter().map(|key| self.guess(hash(key))).collect();
-        let taken = |(key, guess): (&K, Option<u32>)| {
-            guess.is_some_and(|place| self.at(place).as_ref().is_some_and(|(k, _)| k == key))
-                || self.contains_key(key)
-        };
-        keys.iter().zip(guesses).map(taken).filter(|taken| *taken).count()
-    }
-
-    /// The first place of a key with this hash.
-    fn guess(&self, hash: u32) -> Option<u32> {
-        let mask = self.index.len().checked_sub(1)?;
-        let mut slot = hash as usize & mask;
-        loop {
-            let entry = self.index[slot];
-            if entry.is_empty() {
-                return None;
-            }
-            if entry.hash == hash {
-                return Some(entry.place);
-            }
-            slot = (slot + 1) & mask;
-        }
-    }
-
     /// Where `key` is in the index, and its place.
     fn find(&self, key: &K) -> Option<(usize, u32)> {
         let hash = hash(key);
@@ -263,7 +236,6 @@ mod tests {
             assert_eq!(pool.get_mut(&key), map.get_mut(&key));
             assert_eq!(pool.contains_key(&key), map.contains_key(&key));
         }
-        assert_eq!(pool.count(&(0..2000).collect::<Vec<_>>()), map.len());
     }
 
     #[test]

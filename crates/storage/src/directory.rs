@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -99,16 +99,16 @@ impl DataDirectory {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(source) => return Err(StorageError::Io { path: file, source }),
         };
-        let holds_data =
-            identity.keyspaces.iter().any(|keyspace| path.join(&keyspace.name).exists());
+        let holds_data = holds_data(path).map_err(StorageError::io(path))?;
         if holds_data && start == Start::Rejoin {
             let reason = "this directory holds a node's data, so its disk was not lost; start without \
                           --rejoin, or move the directory away";
             return Err(StorageError::refused(path, reason));
         }
-        let provenance = match (existing, start) {
-            (Some(text), Start::Usual) => check(&file, &text, identity)?,
-            (_, start) => {
+        let found = existing.map(|text| check(&file, &text, identity)).transpose()?;
+        let provenance = match found {
+            Some(found) if found.rejoined || start == Start::Usual => found,
+            _ => {
                 let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
                 let incarnation = now.map_or(0, |now| now.as_micros() as u64);
                 let provenance = Provenance { incarnation, rejoined: start == Start::Rejoin };
@@ -147,12 +147,13 @@ impl DataDirectory {
                 ),
             ));
         }
-        peers.insert(node.to_string(), has.incarnation);
-        let text = toml::to_string(&*peers).expect("numbers can be written as TOML");
-        replace(
-            &file,
-            &format!("# Which data the other nodes had when they were last met.\n{text}"),
-        )
+        let mut met = peers.clone();
+        met.insert(node.to_string(), has.incarnation);
+        let text = toml::to_string(&met).expect("numbers can be written as TOML");
+        let heading = "# Which data the other nodes had when they were last met.";
+        replace(&file, &format!("{heading}\n{text}"))?;
+        *peers = met;
+        Ok(())
     }
 
     /// Where it is.
@@ -160,7 +161,7 @@ impl DataDirectory {
         &self.path
     }
 
-    /// Tells this node from one that had its number before and whose disk was lost.
+    /// Which data it holds, as the others are told.
     pub fn provenance(&self) -> Provenance {
         self.provenance
     }
@@ -199,6 +200,16 @@ fn lock(path: &Path) -> Result<File, StorageError> {
         }
         Err(TryLockError::Error(source)) => Err(StorageError::Io { path: file, source }),
     }
+}
+
+/// Whether any partition lies there: whatever keyspaces the configuration has.
+fn holds_data(path: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(path)? {
+        if entry?.file_type()?.is_dir() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn read_peers(file: &Path) -> Result<BTreeMap<String, u64>, StorageError> {

@@ -2,8 +2,13 @@
 
 use std::sync::Arc;
 
+use serried_actor::Settings;
 use serried_model::Value;
-use serried_runtime::{Disks, Durability, LocalCluster, LocalOptions};
+use serried_runtime::{
+    Client, ConnectOptions, Disks, Durability, KeyspaceConfiguration, LocalCluster, LocalOptions,
+    NodeStatus,
+};
+use serried_session::{Ending, Error};
 
 use crate::disk::Disk;
 use crate::{catalogue, connect, keyspaces};
@@ -135,6 +140,46 @@ async fn a_node_whose_disk_is_full_says_so_and_goes_on_when_there_is_room() {
     put.await.unwrap().unwrap();
     assert_eq!(cluster.health(0), Ok(()), "it takes no restart");
     assert_eq!(keyspace.get("key").await.unwrap(), Some(Value::from("after")));
+}
+
+#[tokio::test]
+async fn where_no_majority_can_write_the_past_and_what_became_of_transactions_are_still_told() {
+    let settings = Settings {
+        truncation_every_ms: 20,
+        truncation_lag_ms: 100,
+        history_ms: 3_600_000,
+        ..Settings::default()
+    };
+    let keyspace = KeyspaceConfiguration::new("first", "morty");
+    let disks: Vec<Arc<Disk>> = (0..3).map(|_| Arc::default()).collect();
+    let options = LocalOptions {
+        durability: Durability::Sync,
+        disks: disks.iter().map(|disk| disk.clone() as Arc<dyn Disks>).collect(),
+        ..LocalOptions::default()
+    };
+    let keyspaces = [KeyspaceConfiguration { settings, ..keyspace }];
+    let cluster = LocalCluster::start(3, &keyspaces, options).unwrap();
+    let client = Client::connect(ConnectOptions::new(cluster.addresses())).await.unwrap();
+    let keyspace = client.keyspace("first").unwrap();
+    let before = keyspace.put("key", "before").await.unwrap().version;
+    let after = keyspace.put("key", "after").await.unwrap().version;
+    let value = Some(Value::from("before"));
+    assert_eq!(
+        keyspace.get_at("key", after).await.unwrap(),
+        value,
+        "it waits until that is settled"
+    );
+    disks.iter().for_each(|disk| disk.set_full(true));
+    let writer = keyspace.clone();
+    let put = tokio::spawn(async move { writer.put("key", "more").await });
+    let obstructed = |node: &NodeStatus| node.obstacle.is_some();
+    while !client.node_statuses().await.iter().flatten().all(obstructed) {}
+    assert_eq!(keyspace.get_at("key", after).await.unwrap(), value);
+    assert_eq!(keyspace.outcome(before).await.unwrap(), Ending::Committed);
+    assert!(matches!(keyspace.get("key").await, Err(Error::ReadOnly { .. })));
+    disks.iter().for_each(|disk| disk.set_full(false));
+    put.await.unwrap().unwrap();
+    assert_eq!(keyspace.get("key").await.unwrap(), Some(Value::from("more")));
 }
 
 #[test]

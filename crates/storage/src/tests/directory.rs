@@ -74,6 +74,19 @@ fn to_rejoin_takes_an_empty_directory() {
     fs::create_dir_all(scratch.path().join("accounts")).unwrap();
     assert!(!open(Start::Usual).unwrap().rejoins());
     refused(open(Start::Rejoin), &["--rejoin"]);
+    // Data of keyspaces that the configuration does not have any more is data.
+    let other = Identity { keyspaces: vec![keyspace("carts", "morty", 1)], ..identity() };
+    refused(DataDirectory::open(scratch.path(), &other, Start::Rejoin), &["--rejoin"]);
+}
+
+#[test]
+fn a_directory_without_data_is_not_another_nodes_either() {
+    let scratch = Scratch::new();
+    drop(DataDirectory::open(scratch.path(), &identity(), Start::Usual).unwrap());
+    let other = Identity { node: 2, ..identity() };
+    refused(DataDirectory::open(scratch.path(), &other, Start::Rejoin), &["node 1", "node 2"]);
+    let own = DataDirectory::open(scratch.path(), &identity(), Start::Rejoin).unwrap();
+    assert!(own.rejoins(), "it was turned away before it had any");
 }
 
 #[test]

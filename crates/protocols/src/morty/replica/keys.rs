@@ -63,6 +63,11 @@ impl Keys {
         self.records.len()
     }
 
+    /// What was committed below is in the store.
+    pub(super) fn stored(&self) -> Version {
+        self.stored
+    }
+
     /// Everything that was committed below `version` is in the store.
     pub(super) fn set_stored(&mut self, version: Version) {
         self.stored = version;
@@ -76,7 +81,6 @@ impl Keys {
         readable_from: Version,
         store: &mut dyn Store,
     ) {
-        self.records.count(keys); // Most have not been used for seconds, and have left the cache.
         let done = |record: &KeyRecord| record.stored == watermark.timestamp_us;
         for key in keys {
             if !self.records.get(key).is_some_and(done) {

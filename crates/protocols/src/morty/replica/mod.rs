@@ -26,6 +26,7 @@ use self::key_record::KeyRecord;
 use self::key_record::Notice;
 use self::keys::Keys;
 use self::recovery::Recovery;
+use self::settle::Settling;
 use self::settled::Settled;
 use self::truncation::Truncation;
 use self::watch::Watch;
@@ -51,6 +52,7 @@ pub struct Replica {
     watch: Watch,
     recoveries: BTreeMap<Version, Recovery>,
     truncation: Truncation,
+    settling: Settling,
     catch_up: Option<CatchUp>,
     /// Its state may be older than it should be to be read from: it has just come back.
     behind: bool,
@@ -158,6 +160,7 @@ impl Replica {
             watch: Watch::default(),
             recoveries: BTreeMap::new(),
             truncation: Truncation::new(settings, group.partitions()),
+            settling: Settling::default(),
             catch_up: None,
             behind: false,
             floor: 0,

@@ -3,9 +3,9 @@
 use core::ops::RangeInclusive;
 use core::time::Duration;
 
+use serried_actor::Timestamp;
 use serried_model::Version;
 
-use super::truncation::Truncation;
 use super::{Cx, Replica, Timer};
 
 /// What was settled is put into the store after so many truncations: a key that is written often is put
@@ -16,27 +16,35 @@ const SETTLE_AFTER: u64 = 5;
 const SETTLED_PER_MS: RangeInclusive<usize> = 64..=1024;
 /// Remembered writes for each of these: at that rate all of them are settled in some seconds.
 const REMEMBERED_PER_SETTLED: usize = 8192;
-/// It rests so long from one time to the next. Where the timer comes later than it should, for want of
-/// CPU, more is done at once.
+/// It rests so long from one time to the next.
 const REST: Duration = Duration::from_millis(1);
-const LATE_AT_MOST_MS: u128 = 200;
+/// Where the rest has lasted longer, for want of CPU, more is done at once: as much as in so long.
+const LATE_AT_MOST: Duration = Duration::from_millis(200);
+
+/// How far that has come.
+#[derive(Debug, Default)]
+pub(super) struct Settling {
+    /// What was settled below is being put into the store.
+    upto: Option<Version>,
+    /// When the rest ends.
+    rests_until: Option<Timestamp>,
+}
 
 impl Replica {
     /// Puts some of what lies below the watermark into the store, if it is time; then gives up what is
     /// behind the horizon, in the log too.
     pub(super) fn settle(&mut self, cx: &mut Cx) {
-        let Truncation { stored, every_us, .. } = self.truncation;
-        let watermark = self.truncation.watermark();
+        let (stored, watermark) = (self.keys.stored(), self.truncation.watermark());
         let waiting_us = watermark.timestamp_us.saturating_sub(stored.timestamp_us);
-        let due = waiting_us >= SETTLE_AFTER * every_us || stored < self.truncation.horizon();
-        if due && self.truncation.storing.is_none() {
-            self.truncation.storing = Some(watermark);
+        let enough = waiting_us >= SETTLE_AFTER * self.truncation.every_us;
+        if self.settling.upto.is_none() && (enough || stored < self.truncation.horizon()) {
+            self.settling.upto = Some(watermark);
         }
-        let since_ms = cx.now().since(self.truncation.settled_at).as_millis();
-        let at_once = self.settled_per_ms() * since_ms.clamp(1, LATE_AT_MOST_MS) as usize;
-        self.truncation.settled_at = cx.now();
+        let late = self.settling.rests_until.take().map(|until| cx.now().since(until));
+        let late_ms = late.unwrap_or_default().min(LATE_AT_MOST).as_millis() as usize;
+        let at_once = self.settled_per_ms() * (1 + late_ms);
         match self.settle_some(at_once, cx) {
-            0 if self.truncation.storing.is_none() => self.forget(at_once, cx),
+            0 if self.settling.upto.is_none() => self.forget(at_once, cx),
             writes => self.rest(writes.saturating_sub(at_once), cx),
         }
     }
@@ -48,29 +56,29 @@ impl Replica {
 
     /// Goes on later: a single transaction may have written more than was to be put at once.
     fn rest(&mut self, too_many: usize, cx: &mut Cx) {
-        let times = too_many / self.settled_per_ms() + 1;
-        cx.set_timer(Timer::Settle, REST * times as u32);
+        let rest = REST * (1 + too_many / self.settled_per_ms()) as u32;
+        self.settling.rests_until = Some(cx.now() + rest);
+        cx.set_timer(Timer::Settle, rest);
     }
 
     /// Puts all that lies below the watermark into the store.
     pub(super) fn settle_everything(&mut self, cx: &mut Cx) {
-        self.truncation.storing = Some(self.truncation.watermark());
-        while self.truncation.storing.is_some() {
+        self.settling.upto = Some(self.truncation.watermark());
+        while self.settling.upto.is_some() {
             self.settle_some(*SETTLED_PER_MS.end(), cx);
         }
     }
 
     /// Puts about `at_most` writes of what is to be there into the store; how many.
     fn settle_some(&mut self, at_most: usize, cx: &mut Cx) -> usize {
-        let Some(watermark) = self.truncation.storing else { return 0 };
+        let Some(watermark) = self.settling.upto else { return 0 };
         let readable_from = self.truncation.readable_from(self.settings.history_ms);
-        let from = self.truncation.stored;
+        let from = self.keys.stored();
         let (keys, next) = self.settled.written(from, watermark, false, at_most);
         self.keys.settle_all(&keys, watermark, readable_from, cx.store());
-        self.truncation.stored = next;
         self.keys.set_stored(next);
         if next >= watermark {
-            self.truncation.storing = None;
+            self.settling.upto = None;
         }
         keys.len()
     }
@@ -79,13 +87,14 @@ impl Replica {
     fn forget(&mut self, at_most: usize, cx: &mut Cx) {
         let history = self.settings.history_ms > 0;
         let readable_from = self.truncation.readable_from(self.settings.history_ms);
-        let horizon = self.truncation.horizon().min(readable_from).min(self.truncation.stored);
+        let stored = self.keys.stored();
+        let horizon = self.truncation.horizon().min(readable_from).min(stored);
         let first = Version::INITIAL;
         let (keys, next) = self.settled.written(first, horizon, !history, at_most);
         for key in &keys {
             if history {
                 // What was readable when it was put there need not be any more.
-                self.keys.settle(key, self.truncation.stored, readable_from, cx.store());
+                self.keys.settle(key, stored, readable_from, cx.store());
             }
             self.keys.forget_deleted(key, horizon, cx.store());
         }

@@ -21,7 +21,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use serried_actor::{Settings, Timestamp};
+use serried_actor::Settings;
 use serried_model::{NodeId, Version};
 
 use super::{Cx, End, Replica, Timer, Undecided};
@@ -43,12 +43,6 @@ pub(super) struct Truncation {
     digest: Digest,
     /// It remembers how transactions ended from here on.
     horizon: u64,
-    /// What was settled below is in the store.
-    pub(super) stored: Version,
-    /// What was settled below is being put there.
-    pub(super) storing: Option<Version>,
-    /// When something was put there last.
-    pub(super) settled_at: Timestamp,
     /// Reads of the past are answered from here on.
     readable_from: u64,
     /// The watermarks of the other partitions' replicas on this machine.
@@ -98,9 +92,6 @@ impl Truncation {
             watermark: 0,
             digest: Digest::default(),
             horizon: 0,
-            stored: Version::INITIAL,
-            storing: None,
-            settled_at: Timestamp::default(),
             readable_from: 0,
             elsewhere: vec![0; usize::from(partitions)],
             instances: BTreeMap::new(),
