@@ -11,10 +11,10 @@ use super::transaction::{Phase, ReadState, Transaction, touch};
 use super::{Coordinator, Cx, Timer, patience};
 use crate::morty::message::{Decision, Message, Proposal};
 
-/// A transaction is re-executed so often at once. From then on it waits a round trip, or
-/// [`REWIND_AT_LEAST`], from one time to the next.
-pub(in crate::morty) const REWINDS_AT_ONCE: u32 = 16;
-/// See [`REWINDS_AT_ONCE`].
+/// A transaction has revised what it writes so often, in its re-executions, when it begins to take
+/// changes that come fast together.
+pub(in crate::morty) const REVISIONS_AT_ONCE: usize = 2;
+/// A change within a round trip of the last one, or within this, comes fast.
 const REWIND_AT_LEAST: Duration = Duration::from_millis(1);
 /// How many transactions whose session has gone are kept on trial for an abort.
 const ORPHANS_AT_MOST: usize = 1 << 16;
@@ -51,7 +51,8 @@ impl Coordinator {
             let Write { key, value } = write;
             let partition = self.group.partition_of(&key);
             transaction.touch_all(partition, all);
-            cx.broadcast(partition, all, Message::Put { version, key, tag, value });
+            let rests_on = transaction.reads.get(&key).and_then(|read| read.found);
+            cx.broadcast(partition, all, Message::Put { version, key, tag, rests_on, value });
         }
     }
 
@@ -112,13 +113,14 @@ impl Coordinator {
         if read.held.as_ref().is_none_or(|(held, _)| write > *held) {
             read.held = Some((write, new.value));
         }
-        // Far back in a chain of transactions that read from each other, changes come thick and fast,
-        // and all but the last are for nothing: those that come within a round trip are taken
-        // together. What was prepared meanwhile is lost only if it is withdrawn or voted down.
+        // In a chain of transactions whose writes depend on what they read from each other, a change
+        // runs through all behind it, and all but the last are for nothing: those that come within a
+        // round trip are taken together. What was prepared meanwhile is lost only if it is withdrawn or
+        // voted down.
         let interval = self.group.round_trip().max(REWIND_AT_LEAST);
         let due = transaction.rewound_at + interval;
         let holds = matches!(transaction.phase, Phase::Preparing(_))
-            && transaction.rewinds >= REWINDS_AT_ONCE
+            && transaction.revisions() >= REVISIONS_AT_ONCE
             && cx.now() < due
             && !withdrawn;
         match holds {
@@ -151,7 +153,6 @@ impl Coordinator {
             }
         }
         if rewound {
-            transaction.rewinds += 1;
             transaction.rewound_at = cx.now();
         }
         rewound

@@ -34,8 +34,7 @@ pub(super) struct Transaction {
     pub superseded: bool,
     /// Replicas that take no part in it.
     pub refused_by: Touched,
-    /// How often its session was told that a read had changed, and when it was last.
-    pub rewinds: u32,
+    /// When its session was told last that a read had changed.
     pub rewound_at: Timestamp,
     /// When to repeat what has not been answered.
     pub repeat_at: Timestamp,
@@ -94,7 +93,6 @@ impl Transaction {
             phase: Phase::Executing,
             superseded: false,
             refused_by: Touched::new(),
-            rewinds: 0,
             rewound_at: Timestamp::default(),
             repeat_at,
             repeated: 0,
@@ -121,6 +119,11 @@ impl Transaction {
         }
         self.next_tag += 1;
         (tag, true)
+    }
+
+    /// How many of the values that it has written were superseded by later ones of its own.
+    pub(super) fn revisions(&self) -> usize {
+        self.next_tag as usize - 1 - self.writes.len()
     }
 
     /// The program runs again and waits for a read that it has not made before. Until it ends, the

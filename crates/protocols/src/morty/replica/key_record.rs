@@ -1,5 +1,7 @@
 //! What a replica knows of one key (000 Fig. 5, `vstore`).
 
+use core::cmp::Ordering;
+
 use serried_model::{Key, Value, Version};
 use serried_parts::{Committed, ReadMarks, Versions, WriteId};
 use smallvec::SmallVec;
@@ -42,6 +44,11 @@ struct UncommittedRead {
 struct UncommittedWrite {
     id: WriteId,
     value: Option<Value>,
+    /// What its transaction found in the key, if it has read it.
+    rests_on: Option<WriteId>,
+    /// That has changed, or is stale itself: its transaction runs again, and is going to write
+    /// something else.
+    stale: bool,
 }
 
 /// `(ver, r_ver)`: a read on which this replica has voted Commit.
@@ -49,6 +56,12 @@ struct UncommittedWrite {
 struct PreparedRead {
     reader: Version,
     found: Version,
+}
+
+impl PreparedRead {
+    fn misses(&self, writer: Version) -> bool {
+        self.found < writer && writer < self.reader
+    }
 }
 
 /// A read that has to be told that it would now find something else.
@@ -114,49 +127,95 @@ impl KeyRecord {
     }
 
     /// Adds an uncommitted write or supersedes an earlier value of it, and notes the reads that missed
-    /// it; whether the transaction had not written the key before.
+    /// it; whether the transaction had not written the key before. `rests_on` is what the transaction
+    /// had found in the key, if it has read it.
+    ///
+    /// A later value is told only when it is fresh: those behind it in a chain would run for nothing, and
+    /// again for each of those before it. The first is told at once, because reads that have missed it
+    /// may be prepared, and nothing that its writer prepares can commit until they run again.
     pub(super) fn add_write(
         &mut self,
         key: &Key,
-        id: WriteId,
+        (id, rests_on): (WriteId, Option<WriteId>),
         value: &Option<Value>,
         notices: &mut Vec<Notice>,
     ) -> bool {
         let writes = &mut self.active().writes;
         let position = writes.partition_point(|write| write.id.version < id.version);
+        // Until it is known to be fresh.
+        let mut write = UncommittedWrite { id, value: value.clone(), rests_on, stale: true };
         let new = match writes.get_mut(position) {
             Some(old) if old.id.version == id.version => {
-                if old.id.tag >= id.tag {
-                    return false;
+                match old.id.tag.cmp(&id.tag) {
+                    Ordering::Greater => return false,
+                    // The same value again, of another execution.
+                    Ordering::Equal => {
+                        (write.rests_on, write.stale) = (old.rests_on.max(rests_on), old.stale);
+                    }
+                    Ordering::Less => {}
                 }
-                *old = UncommittedWrite { id, value: value.clone() };
+                *old = write;
                 false
             }
             _ => {
-                writes.insert(position, UncommittedWrite { id, value: value.clone() });
+                writes.insert(position, write);
                 true
             }
         };
-        self.announce(key, id, value, notices);
+        self.reconsider(key, position, notices);
+        if new {
+            self.announce(key, id, value, notices);
+        }
         new
     }
 
-    /// Withdraws a transaction's uncommitted write, and tells those who read it what they would find
-    /// now.
+    /// Something has changed below the uncommitted write at `position`: finds out which of those above
+    /// are stale now, and tells of those that are not any more.
+    fn reconsider(&mut self, key: &Key, position: usize, notices: &mut Vec<Notice>) {
+        for i in position.. {
+            let Some(active) = self.active.as_deref() else { return };
+            let Some(write) = active.writes.get(i) else { return };
+            let below = i.checked_sub(1).map(|i| &active.writes[i]);
+            let committed = self.committed.latest_before(write.id.version).map(|write| write.id);
+            let latest = committed.max(below.map(|write| write.id));
+            let stale = write.rests_on.is_some_and(|found| {
+                latest > Some(found) || below.is_some_and(|write| write.stale && write.id == found)
+            });
+            let (was_stale, id, value) = (write.stale, write.id, write.value.clone());
+            if stale == was_stale && i > position {
+                return;
+            }
+            if let Some(active) = &mut self.active {
+                active.writes[i].stale = stale;
+            }
+            if was_stale && !stale {
+                self.announce(key, id, &value, notices);
+            }
+        }
+    }
+
+    /// Withdraws a transaction's uncommitted write, and tells those who read it, and those who waited
+    /// for what it would write, what they would find now.
     pub(super) fn withdraw_write(
         &mut self,
         key: &Key,
         version: Version,
         notices: &mut Vec<Notice>,
     ) {
-        self.tidy(|active| active.writes.retain(|write| write.id.version != version));
+        let above = self.remove_write(version);
+        self.reconsider(key, above, notices);
         let Some(active) = self.active.as_deref() else { return };
-        let told = active.reads.iter().filter(|read| read.replied.version == version);
-        let told: Vec<_> = told.map(|read| (read.reader, read.replied)).collect();
+        let waited = |read: &UncommittedRead| {
+            let found = self.find(read.reader).0;
+            read.reader > version && found.version < version && read.replied < found
+        };
+        let told = |read: &&UncommittedRead| read.replied.version == version || waited(read);
+        let told: Vec<_> =
+            active.reads.iter().filter(told).map(|r| (r.reader, r.replied)).collect();
         for (reader, replied) in told {
             let (write, value) = self.find(reader);
             self.add_read(reader, write);
-            let (key, instead_of) = (key.clone(), Some(replied));
+            let (key, instead_of) = (key.clone(), (replied.version == version).then_some(replied));
             notices.push(Notice { reader, key, write, value, instead_of });
         }
     }
@@ -171,11 +230,23 @@ impl KeyRecord {
     ) {
         self.committed.insert(Committed { id, value: value.clone() });
         self.announce(key, id, value, notices);
-        self.tidy(|active| active.writes.retain(|write| write.id.version != id.version));
+        let above = self.remove_write(id.version);
+        self.reconsider(key, above, notices);
+    }
+
+    /// Removes a transaction's uncommitted write, if there is one; where those above it begin.
+    fn remove_write(&mut self, version: Version) -> usize {
+        let mut above = 0;
+        self.tidy(|active| {
+            active.writes.retain(|write| write.id.version != version);
+            above = active.writes.partition_point(|write| write.id.version < version);
+        });
+        above
     }
 
     /// Tells the reads that would find `id` and don't know it. A read misses a write if it was told
-    /// an older one, or another value of the same transaction (000 §4.2, "Put").
+    /// an older one, or another value of the same transaction (000 §4.2, "Put"). Those behind another
+    /// write, which can only be a stale one, would not find it.
     fn announce(
         &mut self,
         key: &Key,
@@ -184,9 +255,12 @@ impl KeyRecord {
         notices: &mut Vec<Notice>,
     ) {
         let Some(active) = self.active.as_deref_mut() else { return };
+        let behind = active.writes.partition_point(|write| write.id.version <= id.version);
+        let upto = active.writes.get(behind).map(|write| write.id.version);
         for read in &mut active.reads {
             let same_writer = read.replied.version == id.version;
             if read.reader <= id.version
+                || upto.is_some_and(|upto| read.reader > upto)
                 || read.replied.version > id.version
                 || read.replied.tag == id.tag && same_writer
             {
@@ -227,8 +301,7 @@ impl KeyRecord {
             return Some(Missed::Committed);
         }
         let prepared = &self.active.as_deref()?.prepared_reads;
-        let missed = |read: &PreparedRead| read.found < writer && writer < read.reader;
-        prepared.iter().any(missed).then_some(Missed::Uncommitted)
+        prepared.iter().any(|read| read.misses(writer)).then_some(Missed::Uncommitted)
     }
 
     /// Changes what is in progress, and gives its memory back if nothing is left.
@@ -245,5 +318,81 @@ impl KeyRecord {
     /// Whether nothing is in progress on the key.
     pub(in crate::morty) fn is_idle(&self) -> bool {
         self.active.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whom a change tells of which write.
+    fn told(change: impl FnOnce(&Key, &mut Vec<Notice>)) -> Vec<(u64, WriteId)> {
+        let mut notices = Vec::new();
+        change(&Key::from("key"), &mut notices);
+        notices.iter().map(|notice| (notice.reader.timestamp_us, notice.write)).collect()
+    }
+
+    fn id(at: u64, tag: u32) -> WriteId {
+        WriteId { version: Version::at(at), tag }
+    }
+
+    fn add(record: &mut KeyRecord, id: WriteId, rests_on: WriteId) -> Vec<(u64, WriteId)> {
+        told(|key, notices| {
+            record.add_write(key, (id, Some(rests_on)), &None, notices);
+        })
+    }
+
+    /// Transactions 2 to 5 have read the key, and 3 and 4 have written it, each what rests on the one
+    /// before.
+    fn chain() -> KeyRecord {
+        let mut record = KeyRecord::default();
+        for reader in 2..=5 {
+            record.add_read(Version::at(reader), WriteId::INITIAL);
+        }
+        let (third, fourth) = (id(3, 1), id(4, 1));
+        assert_eq!(add(&mut record, third, WriteId::INITIAL), [(4, third), (5, third)]);
+        assert_eq!(add(&mut record, fourth, third), [(5, fourth)]);
+        record
+    }
+
+    #[test]
+    fn a_write_behind_a_change_is_told_when_it_rests_on_what_is_there() {
+        let mut record = chain();
+        assert_eq!(add(&mut record, id(2, 1), WriteId::INITIAL), [(3, id(2, 1))]);
+        assert_eq!(add(&mut record, id(4, 2), id(3, 1)), [], "3 is going to write anew");
+        assert_eq!(
+            add(&mut record, id(3, 2), WriteId::INITIAL),
+            [],
+            "3 had not heard of 2's write"
+        );
+        assert_eq!(add(&mut record, id(3, 3), id(2, 1)), [(4, id(3, 3))]);
+        assert_eq!(add(&mut record, id(4, 3), id(3, 3)), [(5, id(4, 3))]);
+    }
+
+    #[test]
+    fn what_was_written_before_is_fresh_again_when_it_is_written_anew() {
+        let mut record = chain();
+        assert_eq!(add(&mut record, id(2, 1), WriteId::INITIAL), [(3, id(2, 1))]);
+        assert_eq!(add(&mut record, id(4, 2), id(3, 1)), []);
+        // What 3 writes does not depend on what it reads, so 4 was right.
+        assert_eq!(add(&mut record, id(3, 1), id(2, 1)), [(5, id(4, 2))]);
+    }
+
+    #[test]
+    fn a_write_that_is_known_already_may_come_to_rest_on_a_later_one() {
+        let mut record = chain();
+        assert_eq!(add(&mut record, id(3, 1), id(2, 1)), [], "2's write is still on its way");
+        assert_eq!(add(&mut record, id(2, 1), WriteId::INITIAL), [(3, id(2, 1))]);
+        assert_eq!(add(&mut record, id(4, 2), id(3, 1)), [(5, id(4, 2))]);
+    }
+
+    #[test]
+    fn those_who_wait_for_a_write_that_is_withdrawn_are_told_what_is_there_without_it() {
+        let mut record = chain();
+        assert_eq!(add(&mut record, id(2, 1), WriteId::INITIAL), [(3, id(2, 1))]);
+        record.withdraw_write(&Key::from("key"), Version::at(4), &mut Vec::new());
+        assert_eq!(record.find(Version::at(5)).0, id(3, 1));
+        let left = told(|key, notices| record.withdraw_write(key, Version::at(3), notices));
+        assert_eq!(left, [(4, id(2, 1)), (5, id(2, 1))]);
     }
 }

@@ -253,7 +253,14 @@ impl Replica {
         cx.send_before_durable(version.coordinator, reply);
     }
 
-    fn on_put(&mut self, version: Version, key: Key, tag: u32, value: Option<Value>, cx: &mut Cx) {
+    fn on_put(
+        &mut self,
+        version: Version,
+        key: Key,
+        (tag, rests_on): (u32, Option<WriteId>),
+        value: Option<Value>,
+        cx: &mut Cx,
+    ) {
         if !self.admits(version, false, cx) {
             return;
         }
@@ -263,7 +270,8 @@ impl Replica {
         }
         cx.observe(|| Observation::Written { key: key.clone(), version, revision: tag });
         let record = self.keys.touch(&key);
-        if record.add_write(&key, WriteId { version, tag }, &value, &mut self.notices) {
+        let written = (WriteId { version, tag }, rests_on);
+        if record.add_write(&key, written, &value, &mut self.notices) {
             let undecided = self.transactions.get_or_default(&version);
             undecided.writes.push(key);
         }
@@ -343,7 +351,9 @@ impl Actor for Replica {
         }
         match message {
             Message::Get { version, key } => self.on_get(version, key, cx),
-            Message::Put { version, key, tag, value } => self.on_put(version, key, tag, value, cx),
+            Message::Put { version, key, tag, rests_on, value } => {
+                self.on_put(version, key, (tag, rests_on), value, cx);
+            }
             Message::Prepare { version, eid, next_tag, contents } => {
                 self.on_prepare(version, eid, next_tag, contents, cx);
             }

@@ -102,7 +102,9 @@ impl Replica {
         for write in &contents.writes {
             let record = self.keys.touch(&write.key);
             let id = super::WriteId { version, tag: write.tag };
-            record.add_write(&write.key, id, &write.value, &mut self.notices);
+            let read = contents.reads.iter().find(|read| read.key == write.key);
+            let written = (id, read.map(|read| read.write));
+            record.add_write(&write.key, written, &write.value, &mut self.notices);
         }
     }
 

@@ -114,7 +114,7 @@ fn late_and_repeated_messages_of_a_decided_transaction_leave_nothing_behind() {
     net.deliver((from, NodeId(0), decide.clone()));
     let late = [
         Message::Get { version, key: key.clone() },
-        Message::Put { version, key: key.clone(), tag: 1, value: None },
+        Message::Put { version, key: key.clone(), tag: 1, rests_on: None, value: None },
         Message::Prepare { version, eid: 0, next_tag: 1, contents: Default::default() },
         decide,
     ];

@@ -144,14 +144,15 @@ fn a_commit_that_crosses_a_rewind_is_ignored() {
     assert!(net.network.is_empty(), "{:?}", net.network);
 }
 
-/// Client 0 has changed `x` as often as client 1 runs again for at once, and then two times more.
+/// Client 0 has changed `x`, and client 1 has revised what it writes, until client 1 takes changes
+/// together; then client 0 has changed it two times more.
 fn overwhelmed() -> Net {
     let mut net = overlapping(morty(2));
-    for change in 1..=REWINDS_AT_ONCE + 2 {
+    for change in 1..=REVISIONS_AT_ONCE + 3 {
         let value = change.to_string();
         net.put(0, "x", &value);
         net.settle();
-        if change <= REWINDS_AT_ONCE {
+        if change <= REVISIONS_AT_ONCE + 1 {
             assert_eq!(net.told(1), [format!("rewind x = {value}")]);
             net.commit(1, &["x"], &[("x", &value)]);
             net.settle();
@@ -164,7 +165,7 @@ fn overwhelmed() -> Net {
 #[test]
 fn changes_that_come_thick_and_fast_are_taken_together() {
     let mut net = overwhelmed();
-    let last = (REWINDS_AT_ONCE + 2).to_string();
+    let last = (REVISIONS_AT_ONCE + 3).to_string();
     net.fire(1, |timer| matches!(timer, Timer::Rewind(_)));
     assert_eq!(net.told(1), [format!("rewind x = {last}")]);
     net.commit(1, &["x"], &[("x", "later")]);
@@ -177,10 +178,43 @@ fn changes_that_come_thick_and_fast_are_taken_together() {
 #[test]
 fn what_is_held_is_told_at_once_when_the_execution_is_voted_down() {
     let mut net = overwhelmed();
-    let last = (REWINDS_AT_ONCE + 2).to_string();
+    let last = (REVISIONS_AT_ONCE + 3).to_string();
     // What client 1 has prepared rests on an earlier value than the one that commits.
     net.commit(0, &["x"], &[("x", &last)]);
     net.settle();
     assert_eq!(net.told(0).last().unwrap(), "committed");
     assert_eq!(net.told(1), [format!("rewind x = {last}")]);
+}
+
+#[test]
+fn a_transaction_whose_writes_do_not_depend_on_what_it_reads_is_told_of_each_change_at_once() {
+    let mut net = overlapping(morty(2));
+    for change in 1..=REVISIONS_AT_ONCE + 3 {
+        let value = change.to_string();
+        net.put(0, "x", &value);
+        net.settle();
+        assert_eq!(net.told(1), [format!("rewind x = {value}")]);
+        net.commit(1, &["x"], &[("x", "the same")]);
+        net.settle();
+    }
+}
+
+#[test]
+fn a_change_goes_through_a_chain_link_by_link() {
+    let mut net = morty(3);
+    for client in 0..3 {
+        net.get(client, "x");
+    }
+    net.settle();
+    assert_eq!(net.told(2), ["value x = absent"]);
+    net.put(1, "x", "1");
+    net.settle();
+    assert_eq!(net.told(2), ["rewind x = 1"]);
+    net.put(0, "x", "0");
+    net.settle();
+    assert_eq!(net.told(1), ["value x = absent", "rewind x = 0"]);
+    assert_eq!(net.told(2), [] as [&str; 0], "what it has read is going to change");
+    net.put(1, "x", "01");
+    net.settle();
+    assert_eq!(net.told(2), ["rewind x = 01"]);
 }

@@ -20,7 +20,7 @@ use serried_model::{
 };
 
 use super::Options;
-use super::coordinator::execution::REWINDS_AT_ONCE;
+use super::coordinator::execution::REVISIONS_AT_ONCE;
 use super::coordinator::{Coordinator, Timer};
 use super::message::{Decision, Message, Proposal, Record, View, Vote};
 use super::replica::{Replica, Timer as ReplicaTimer};

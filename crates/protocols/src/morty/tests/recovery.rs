@@ -71,7 +71,11 @@ fn after_a_restart_somebody_looks_after_the_writer_that_a_provisional_vote_waits
     let mut net = morty(1);
     for member in 0..3 {
         let (key, value) = (Key::from("x"), Some(Value::from("1")));
-        net.tell(client, member, Message::Put { version: writer, key, tag: 1, value });
+        net.tell(
+            client,
+            member,
+            Message::Put { version: writer, key, tag: 1, rests_on: None, value },
+        );
         let rests_on_it = contents(&[("x", writer)], &[("y", "1")]);
         let vote = net.tell(client, member, prepare(reader, 0, &rests_on_it));
         let lines: Vec<_> = vote.iter().map(|(_, message)| name(message)).collect();

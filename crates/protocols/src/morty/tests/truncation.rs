@@ -101,7 +101,7 @@ fn whoever_waits_for_something_below_the_watermark_goes_on_when_it_passes() {
     net.now = UPTO_IS_DUE;
     let (known, unknown, later) = (version(1, 0), version(2, 0), version(UPTO, 0));
     let (key, value) = (Key::from("x"), Some(Value::from("1")));
-    net.tell(client, 0, Message::Put { version: known, key, tag: 1, value });
+    net.tell(client, 0, Message::Put { version: known, key, tag: 1, rests_on: None, value });
     // Each of the last three has read from one of them; the first is itself below, and over with it.
     let readers = [
         (version(3, 0), unknown),
