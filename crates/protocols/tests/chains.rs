@@ -1,0 +1,54 @@
+//! What a chain of transactions costs that each write what depends on what the one before has written.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serried_actor::{Protocol, Timestamp};
+use serried_model::Geography;
+use serried_protocols::{Visitor, visit};
+use serried_session::Transaction;
+use serried_sim::{Cluster, Configuration};
+
+const CLIENTS: u64 = 32;
+const INCREMENTS: u64 = 20;
+
+/// How often all clients' increments of one counter are re-executed.
+struct Counter;
+
+impl Visitor for Counter {
+    type Output = u64;
+
+    fn visit<P: Protocol>(self) -> u64 {
+        let clients = CLIENTS as usize;
+        let geography = Geography::named("reg").unwrap();
+        let configuration = Configuration { clients, geography, ..Configuration::default() };
+        let mut cluster = Cluster::<P>::new(configuration);
+        let re_executions = Arc::new(AtomicU64::new(0));
+        for client in 0..clients {
+            let keyspace = cluster.keyspace(client);
+            let re_executions = re_executions.clone();
+            cluster.spawn(client, async move {
+                for _ in 0..INCREMENTS {
+                    let increment = |tx: Transaction| async move {
+                        let old = tx.get("counter").await?.map_or(0, |value| {
+                            u64::from_be_bytes(value.as_bytes().try_into().unwrap())
+                        });
+                        tx.put("counter", (old + 1).to_be_bytes());
+                        Ok(())
+                    };
+                    let committed = keyspace.transact(increment).await.unwrap();
+                    re_executions.fetch_add(u64::from(committed.re_executions), Ordering::Relaxed);
+                }
+            });
+        }
+        cluster.run_until_done(Timestamp(600_000_000_000)).unwrap();
+        re_executions.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn an_increment_is_re_executed_as_often_however_many_come_before_it() {
+    let increments = CLIENTS * INCREMENTS;
+    let re_executions = visit("morty", Counter).unwrap();
+    assert!(re_executions < 2 * increments, "{re_executions} for {increments}");
+}
