@@ -41,7 +41,7 @@ pub enum Message {
         key: Key,
         /// Orders the values that one transaction writes.
         tag: u32,
-        /// What the transaction found in the key, if it has read it.
+        /// What the transaction found in the key last, if any of its runs has read it.
         rests_on: Option<WriteId>,
         /// The new value.
         value: Option<Value>,

@@ -51,13 +51,13 @@
 //!   was in the way is mostly a younger reader that was told of the write and runs again.
 //! - *A vote that fails a read comes with what to read instead*, for dirty reads as for missed writes,
 //!   so that a coordinator re-executes where it would otherwise have to abort.
-//! - *Stale writes are told to nobody.* A write comes with what its transaction found in the key, if it
+//! - *Stale writes are not told again.* A write comes with what its transaction found in the key, if it
 //!   has read it. Where that has changed, or is stale itself, the transaction runs again and writes
-//!   something else, so a later value of it is told to readers only when it is not stale. In a chain of
-//!   transactions that write what depends on what they read, a change then goes from each to the next;
-//!   told to all behind it, it would have them run again once for each link before them.
-//! - *Changes that come fast are taken together.* A transaction that has revised what it writes is told of
-//!   further changes at most once a round trip, unless what it prepared is withdrawn or voted down.
+//!   something else, so all but its first value are told to readers only when they are not stale. In a
+//!   chain of transactions that write what depends on what they read, a change then goes from each to the
+//!   next; told to all behind it, it would have them run again once for each link before them.
+//! - *Changes that come fast are taken together.* A transaction that has superseded values of its own is
+//!   told of further changes at most once a round trip, unless what it prepared is withdrawn or voted down.
 //! - *`committed_reads` is compressed* to the latest reader of each version, and `prepared_writes` is
 //!   derived from the uncommitted writes: see `key_record.rs`.
 //! - *The coordinator waits for a missing vote* as long as the votes that it has took to arrive, and

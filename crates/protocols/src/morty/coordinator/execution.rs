@@ -11,8 +11,8 @@ use super::transaction::{Phase, ReadState, Transaction, touch};
 use super::{Coordinator, Cx, Timer, patience};
 use crate::morty::message::{Decision, Message, Proposal};
 
-/// A transaction has revised what it writes so often, in its re-executions, when it begins to take
-/// changes that come fast together.
+/// A transaction begins to take changes that come fast together when so many of the values that it has
+/// written are superseded by later ones of its own.
 pub(in crate::morty) const REVISIONS_AT_ONCE: usize = 2;
 /// A change within a round trip of the last one, or within this, comes fast.
 const REWIND_AT_LEAST: Duration = Duration::from_millis(1);

@@ -46,8 +46,9 @@ struct UncommittedWrite {
     value: Option<Value>,
     /// What its transaction found in the key, if it has read it.
     rests_on: Option<WriteId>,
-    /// That has changed, or is stale itself: its transaction runs again, and is going to write
-    /// something else.
+    /// There is something newer, or what it rests on is stale itself: its transaction runs again, and
+    /// is going to write something else. What it rests on may also be withdrawn, or not be here yet;
+    /// these look the same, and it counts as fresh.
     stale: bool,
 }
 
@@ -56,12 +57,6 @@ struct UncommittedWrite {
 struct PreparedRead {
     reader: Version,
     found: Version,
-}
-
-impl PreparedRead {
-    fn misses(&self, writer: Version) -> bool {
-        self.found < writer && writer < self.reader
-    }
 }
 
 /// A read that has to be told that it would now find something else.
@@ -149,9 +144,7 @@ impl KeyRecord {
                 match old.id.tag.cmp(&id.tag) {
                     Ordering::Greater => return false,
                     // The same value again, of another execution.
-                    Ordering::Equal => {
-                        (write.rests_on, write.stale) = (old.rests_on.max(rests_on), old.stale);
-                    }
+                    Ordering::Equal => write.stale = old.stale,
                     Ordering::Less => {}
                 }
                 *old = write;
@@ -163,14 +156,14 @@ impl KeyRecord {
             }
         };
         self.reconsider(key, position, notices);
-        if new {
+        if new && self.active().writes[position].stale {
             self.announce(key, id, value, notices);
         }
         new
     }
 
-    /// Something has changed below the uncommitted write at `position`: finds out which of those above
-    /// are stale now, and tells of those that are not any more.
+    /// The uncommitted write at `position` has changed, or what is below it: finds out whether it and
+    /// those above are stale now, and tells of those that are not any more.
     fn reconsider(&mut self, key: &Key, position: usize, notices: &mut Vec<Notice>) {
         for i in position.. {
             let Some(active) = self.active.as_deref() else { return };
@@ -194,8 +187,8 @@ impl KeyRecord {
         }
     }
 
-    /// Withdraws a transaction's uncommitted write, and tells those who read it, and those who waited
-    /// for what it would write, what they would find now.
+    /// Withdraws a transaction's uncommitted write, and tells those who read it what they would find
+    /// now.
     pub(super) fn withdraw_write(
         &mut self,
         key: &Key,
@@ -205,17 +198,12 @@ impl KeyRecord {
         let above = self.remove_write(version);
         self.reconsider(key, above, notices);
         let Some(active) = self.active.as_deref() else { return };
-        let waited = |read: &UncommittedRead| {
-            let found = self.find(read.reader).0;
-            read.reader > version && found.version < version && read.replied < found
-        };
-        let told = |read: &&UncommittedRead| read.replied.version == version || waited(read);
-        let told: Vec<_> =
-            active.reads.iter().filter(told).map(|r| (r.reader, r.replied)).collect();
+        let told = active.reads.iter().filter(|read| read.replied.version == version);
+        let told: Vec<_> = told.map(|read| (read.reader, read.replied)).collect();
         for (reader, replied) in told {
             let (write, value) = self.find(reader);
             self.add_read(reader, write);
-            let (key, instead_of) = (key.clone(), (replied.version == version).then_some(replied));
+            let (key, instead_of) = (key.clone(), Some(replied));
             notices.push(Notice { reader, key, write, value, instead_of });
         }
     }
@@ -245,8 +233,7 @@ impl KeyRecord {
     }
 
     /// Tells the reads that would find `id` and don't know it. A read misses a write if it was told
-    /// an older one, or another value of the same transaction (000 §4.2, "Put"). Those behind another
-    /// write, which can only be a stale one, would not find it.
+    /// an older one, or another value of the same transaction (000 §4.2, "Put").
     fn announce(
         &mut self,
         key: &Key,
@@ -255,12 +242,9 @@ impl KeyRecord {
         notices: &mut Vec<Notice>,
     ) {
         let Some(active) = self.active.as_deref_mut() else { return };
-        let behind = active.writes.partition_point(|write| write.id.version <= id.version);
-        let upto = active.writes.get(behind).map(|write| write.id.version);
         for read in &mut active.reads {
             let same_writer = read.replied.version == id.version;
             if read.reader <= id.version
-                || upto.is_some_and(|upto| read.reader > upto)
                 || read.replied.version > id.version
                 || read.replied.tag == id.tag && same_writer
             {
@@ -301,7 +285,8 @@ impl KeyRecord {
             return Some(Missed::Committed);
         }
         let prepared = &self.active.as_deref()?.prepared_reads;
-        prepared.iter().any(|read| read.misses(writer)).then_some(Missed::Uncommitted)
+        let missed = |read: &PreparedRead| read.found < writer && writer < read.reader;
+        prepared.iter().any(missed).then_some(Missed::Uncommitted)
     }
 
     /// Changes what is in progress, and gives its memory back if nothing is left.
@@ -387,12 +372,22 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_for_a_write_that_is_withdrawn_are_told_what_is_there_without_it() {
+    fn what_rested_on_a_write_that_is_withdrawn_is_told() {
         let mut record = chain();
         assert_eq!(add(&mut record, id(2, 1), WriteId::INITIAL), [(3, id(2, 1))]);
-        record.withdraw_write(&Key::from("key"), Version::at(4), &mut Vec::new());
-        assert_eq!(record.find(Version::at(5)).0, id(3, 1));
+        assert_eq!(add(&mut record, id(4, 2), id(3, 1)), []);
         let left = told(|key, notices| record.withdraw_write(key, Version::at(3), notices));
-        assert_eq!(left, [(4, id(2, 1)), (5, id(2, 1))]);
+        assert_eq!(left, [(5, id(4, 2)), (4, id(2, 1))]);
+    }
+
+    #[test]
+    fn a_write_that_an_execution_makes_without_a_read_is_fresh() {
+        let mut record = chain();
+        assert_eq!(add(&mut record, id(2, 1), WriteId::INITIAL), [(3, id(2, 1))]);
+        assert_eq!(add(&mut record, id(4, 2), id(3, 1)), []);
+        let blind = |key: &Key, notices: &mut Vec<Notice>| {
+            record.add_write(key, (id(3, 1), None), &None, notices);
+        };
+        assert_eq!(told(blind), [(5, id(4, 2))]);
     }
 }

@@ -1,9 +1,11 @@
 //! Votes (000 §4.2, "Prepare").
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serried_actor::Store;
 use serried_model::{Key, Version};
+use serried_parts::WriteId;
 use smallvec::SmallVec;
 
 use super::key_record::{Missed, Notice};
@@ -11,8 +13,25 @@ use super::{Cx, Execution, Replica};
 use crate::morty::Mutation;
 use crate::morty::message::{Contents, Message, Record, Refusal, Settlement, Vote};
 
+/// So many are searched one by one.
+const FEW_READS: usize = 16;
+
 /// Reads that have missed a write, by their place among an execution's.
 type Misses = SmallVec<[(usize, Missed); 2]>;
+
+/// What an execution has found in a key, if it has read it.
+fn found_in(contents: &Contents) -> impl Fn(&Key) -> Option<WriteId> {
+    let few = contents.reads.len() <= FEW_READS || contents.writes.len() <= 1;
+    let reads = contents.reads.iter();
+    let index: BTreeMap<&Key, WriteId> = match few {
+        true => BTreeMap::new(),
+        false => reads.map(|read| (&read.key, read.write)).collect(),
+    };
+    move |key| match few {
+        true => contents.reads.iter().find(|read| read.key == *key).map(|read| read.write),
+        false => index.get(key).copied(),
+    }
+}
 
 impl Replica {
     pub(super) fn on_prepare(
@@ -99,11 +118,11 @@ impl Replica {
         let new = contents.writes.iter().map(|write| write.key.clone()).collect();
         let old = core::mem::replace(&mut undecided.writes, new);
         self.withdraw(version, &old, contents);
+        let found = found_in(contents);
         for write in &contents.writes {
             let record = self.keys.touch(&write.key);
-            let id = super::WriteId { version, tag: write.tag };
-            let read = contents.reads.iter().find(|read| read.key == write.key);
-            let written = (id, read.map(|read| read.write));
+            let id = WriteId { version, tag: write.tag };
+            let written = (id, found(&write.key));
             record.add_write(&write.key, written, &write.value, &mut self.notices);
         }
     }

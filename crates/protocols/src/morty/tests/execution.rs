@@ -201,20 +201,25 @@ fn a_transaction_whose_writes_do_not_depend_on_what_it_reads_is_told_of_each_cha
 
 #[test]
 fn a_change_goes_through_a_chain_link_by_link() {
-    let mut net = morty(3);
-    for client in 0..3 {
+    let mut net = morty(4);
+    for client in 0..4 {
         net.get(client, "x");
     }
     net.settle();
-    assert_eq!(net.told(2), ["value x = absent"]);
-    net.put(1, "x", "1");
-    net.settle();
-    assert_eq!(net.told(2), ["rewind x = 1"]);
-    net.put(0, "x", "0");
-    net.settle();
+    for (client, value) in [(1, "1"), (2, "12"), (0, "0")] {
+        net.put(client, "x", value);
+        net.settle();
+    }
     assert_eq!(net.told(1), ["value x = absent", "rewind x = 0"]);
-    assert_eq!(net.told(2), [] as [&str; 0], "what it has read is going to change");
+    assert_eq!(net.told(2), ["value x = absent", "rewind x = 1"]);
+    assert_eq!(net.told(3), ["value x = absent", "rewind x = 1", "rewind x = 12"]);
+    net.put(2, "x", "1 and 2");
+    net.settle();
+    assert_eq!(net.told(3), [] as [&str; 0], "what that rests on is going to change");
     net.put(1, "x", "01");
     net.settle();
     assert_eq!(net.told(2), ["rewind x = 01"]);
+    net.put(2, "x", "012");
+    net.settle();
+    assert_eq!(net.told(3), ["rewind x = 012"]);
 }
