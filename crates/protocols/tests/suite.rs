@@ -470,6 +470,11 @@ fn regression_what_was_open_when_a_store_was_copied_is_not_taken_for_aborted() {
 }
 
 #[test]
+fn regression_a_replica_that_lacks_a_commit_is_not_asked_again_though_it_votes_last() {
+    regression(111_033, "tpcc");
+}
+
+#[test]
 fn regression_a_recoverer_does_not_take_forgotten_for_aborted() {
     regression(4367, "list-append");
     regression(5519, "bank");

@@ -54,9 +54,10 @@ impl Votes {
         };
     }
 
-    /// Whether `replica` would commit what others know can't be.
-    pub(super) fn is_behind(&self, replica: NodeId) -> bool {
-        self.commit.contains(replica) && !self.last.is_empty()
+    /// Whether `replica` may lack what others know: that this can't be committed. It would commit it, or
+    /// has not voted yet.
+    pub(super) fn may_be_behind(&self, replica: NodeId) -> bool {
+        !self.last.is_empty() && !self.last.union(self.tentative).contains(replica)
     }
 
     /// How many have voted, if only provisionally.

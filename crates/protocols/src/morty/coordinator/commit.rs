@@ -318,7 +318,7 @@ impl Coordinator {
         if let Phase::Preparing(attempt) | Phase::Finalizing(attempt, _) = &transaction.phase {
             conflicts = attempt.conflicts.to_vec();
             let asked = |partition| self.group.choice(partition, self.preferred);
-            if attempt.participants.iter().any(|p| p.votes.is_behind(asked(p.partition))) {
+            if attempt.participants.iter().any(|p| p.votes.may_be_behind(asked(p.partition))) {
                 self.preferred = (self.preferred + 1) % self.group.size();
                 self.avoided_until = cx.now() + AVOIDED_FOR;
             }
