@@ -54,10 +54,10 @@ impl Votes {
         };
     }
 
-    /// Whether `replica` may lack what others know: that this can't be committed. It would commit it, or
-    /// has not voted yet.
-    pub(super) fn may_be_behind(&self, replica: NodeId) -> bool {
-        !self.last.is_empty() && !self.last.union(self.tentative).contains(replica)
+    /// Whether `replica` would commit what others know can't be. Nobody knows before it has voted.
+    pub(super) fn is_behind(&self, replica: NodeId) -> Option<bool> {
+        let voted = self.settled().contains(replica);
+        voted.then(|| self.commit.contains(replica) && !self.last.is_empty())
     }
 
     /// How many have voted, if only provisionally.

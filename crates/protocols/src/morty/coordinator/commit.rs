@@ -7,7 +7,7 @@ use serried_actor::NodeSet;
 use serried_model::{Key, NodeId, Outcome, ReadStamp, Version, Write};
 use smallvec::SmallVec;
 
-use super::attempt::{self, Attempt};
+use super::attempt::{self, Attempt, Participant};
 use super::transaction::{Phase, touch};
 use super::{Coordinator, Cx, OWN_VIEW, Timer, patience};
 use crate::morty::message::{
@@ -92,7 +92,9 @@ impl Coordinator {
         conflict: Option<Key>,
         cx: &mut Cx,
     ) {
-        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        let Some(transaction) = self.transactions.get_mut(&version) else {
+            return self.on_late_vote(from, version, eid, vote, cx);
+        };
         let Some(attempt) = transaction.phase.attempt() else { return };
         if attempt.eid != eid {
             return; // A vote on an execution that was abandoned since.
@@ -318,11 +320,30 @@ impl Coordinator {
         if let Phase::Preparing(attempt) | Phase::Finalizing(attempt, _) = &transaction.phase {
             conflicts = attempt.conflicts.to_vec();
             let asked = |partition| self.group.choice(partition, self.preferred);
-            if attempt.participants.iter().any(|p| p.votes.may_be_behind(asked(p.partition))) {
-                self.preferred = (self.preferred + 1) % self.group.size();
-                self.avoided_until = cx.now() + AVOIDED_FOR;
+            let mut parts = attempt.participants.iter();
+            let is_behind = |part: &Participant| part.votes.is_behind(asked(part.partition));
+            if parts.clone().any(|part| is_behind(part) == Some(true)) {
+                self.avoid_the_nearest(cx);
+            } else if parts.any(|part| is_behind(part).is_none()) {
+                self.aborted_without_it = Some((version, attempt.eid));
             }
         }
         self.conclude(version, Some(Decision::Abort), Outcome::Aborted { conflicts }, cx);
+    }
+
+    /// A vote on a transaction that has ended: the replica that it has read from may have been the last
+    /// to vote, and would have committed it.
+    fn on_late_vote(&mut self, from: NodeId, version: Version, eid: u32, vote: Vote, cx: &mut Cx) {
+        let asked = self.group.choice(from.partition(), self.preferred) == from;
+        if asked && vote == Vote::Commit && self.aborted_without_it == Some((version, eid)) {
+            self.aborted_without_it = None;
+            self.avoid_the_nearest(cx);
+        }
+    }
+
+    /// Reads from another replica for a while.
+    fn avoid_the_nearest(&mut self, cx: &Cx) {
+        self.preferred = (self.preferred + 1) % self.group.size();
+        self.avoided_until = cx.now() + AVOIDED_FOR;
     }
 }

@@ -44,6 +44,8 @@ pub struct Coordinator {
     repeat_set: bool,
     orphans: BTreeSet<Version>,
     questions: BTreeMap<TxnId, Question>,
+    /// The last execution that was aborted before the replica that it had read from had voted.
+    aborted_without_it: Option<(Version, u32)>,
     /// By how much the clocks of this coordinator and of a replica may differ, in microseconds.
     clock_bound_us: u64,
 }
@@ -80,6 +82,7 @@ impl Coordinator {
             repeat_set: false,
             orphans: BTreeSet::new(),
             questions: BTreeMap::new(),
+            aborted_without_it: None,
             clock_bound_us: settings.clock_bound_ms * 1000,
         }
     }
