@@ -323,7 +323,7 @@ impl Coordinator {
             let mut parts = attempt.participants.iter();
             let is_behind = |part: &Participant| part.votes.is_behind(asked(part.partition));
             if parts.clone().any(|part| is_behind(part) == Some(true)) {
-                self.avoid_the_nearest(cx);
+                self.ask_another(cx);
             } else if parts.any(|part| is_behind(part).is_none()) {
                 self.aborted_without_it = Some((version, attempt.eid));
             }
@@ -337,12 +337,12 @@ impl Coordinator {
         let asked = self.group.choice(from.partition(), self.preferred) == from;
         if asked && vote == Vote::Commit && self.aborted_without_it == Some((version, eid)) {
             self.aborted_without_it = None;
-            self.avoid_the_nearest(cx);
+            self.ask_another(cx);
         }
     }
 
-    /// Reads from another replica for a while.
-    fn avoid_the_nearest(&mut self, cx: &Cx) {
+    /// Reads from another replica than so far, and from the nearest no more for a while.
+    fn ask_another(&mut self, cx: &Cx) {
         self.preferred = (self.preferred + 1) % self.group.size();
         self.avoided_until = cx.now() + AVOIDED_FOR;
     }

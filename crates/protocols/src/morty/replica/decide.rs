@@ -26,11 +26,9 @@ impl Replica {
         decision: Proposal,
         cx: &mut Cx,
     ) {
-        if self.settlement(version).is_some() {
+        if let Some(settlement) = self.settlement(version) {
             // Late, or repeated after an answer was lost: it was decided as it had been accepted.
-            if let Some(settlement) = self.settlement(version) {
-                cx.send(from, Message::Settled { version, settlement });
-            }
+            cx.send(from, Message::Settled { version, settlement });
             return;
         }
         if self.is_too_far_ahead(version, cx) && !self.transactions.contains_key(&version) {

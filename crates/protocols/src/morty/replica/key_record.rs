@@ -174,14 +174,14 @@ impl KeyRecord {
             let stale = write.rests_on.is_some_and(|found| {
                 latest > Some(found) || below.is_some_and(|write| write.stale && write.id == found)
             });
-            let (was_stale, id, value) = (write.stale, write.id, write.value.clone());
+            let was_stale = write.stale;
             if stale == was_stale && i > position {
                 return;
             }
-            if let Some(active) = &mut self.active {
-                active.writes[i].stale = stale;
-            }
+            let write = &mut self.active().writes[i];
+            write.stale = stale;
             if was_stale && !stale {
+                let (id, value) = (write.id, write.value.clone());
                 self.announce(key, id, &value, notices);
             }
         }

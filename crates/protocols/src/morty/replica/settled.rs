@@ -33,17 +33,20 @@ impl Settled {
 
     pub(super) fn committed(&mut self, version: Version, eid: u32, contents: &Contents) {
         let writes: Box<[Key]> = contents.writes.iter().map(|write| write.key.clone()).collect();
-        self.writes += writes.len();
         let deletes = contents.writes.iter().filter(|write| write.value.is_none());
         let deletes = deletes.map(|write| write.key.clone()).collect();
-        let entry = Entry { eid: Some(eid), writes, deletes };
-        let old = self.entries.insert(version, entry);
-        self.writes -= old.map_or(0, |old| old.writes.len());
+        self.insert(version, Entry { eid: Some(eid), writes, deletes });
     }
 
     pub(super) fn aborted(&mut self, version: Version) {
-        self.entries
-            .insert(version, Entry { eid: None, writes: Box::default(), deletes: Box::default() });
+        let (writes, deletes) = Default::default();
+        self.insert(version, Entry { eid: None, writes, deletes });
+    }
+
+    fn insert(&mut self, version: Version, entry: Entry) {
+        self.writes += entry.writes.len();
+        let old = self.entries.insert(version, entry);
+        self.writes -= old.map_or(0, |old| old.writes.len());
     }
 
     /// How many writes are remembered.

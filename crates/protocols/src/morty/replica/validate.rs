@@ -324,3 +324,27 @@ impl Replica {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::morty::message::{Read, TaggedWrite};
+
+    #[test]
+    fn what_was_found_is_told_of_few_reads_as_of_many() {
+        for reads in [FEW_READS, 4 * FEW_READS] {
+            let id = |i: usize| WriteId { version: Version::at(i as u64 + 1), tag: 1 };
+            let key = |i: usize| Key::from((i as u64).to_le_bytes());
+            let read = |i| Read { key: key(i), write: id(i) };
+            let write = |i| TaggedWrite { key: key(i), tag: 1, value: None };
+            let contents = Contents {
+                reads: (0..reads).map(read).collect(),
+                writes: (0..2).map(write).collect(),
+                ..Contents::default()
+            };
+            let found = found_in(&contents);
+            assert!((0..reads).all(|i| found(&key(i)) == Some(id(i))));
+            assert_eq!(found(&key(reads)), None);
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! Votes, decisions, and what becomes of executions that were voted on.
 
+use super::by_hand::{contents, decide, version};
 use super::*;
 
 #[test]
@@ -180,4 +181,24 @@ fn a_tentative_vote_is_overcome_although_a_replica_is_down() {
     net.fire(0, |timer| matches!(timer, Timer::FastPath(_)));
     net.settle();
     assert_eq!(net.told(0).last().unwrap(), "committed");
+}
+
+#[test]
+fn a_replica_that_lacks_a_commit_is_not_asked_again_though_it_votes_last() {
+    let mut net = mvtso(1);
+    let writer = contents(&[], &[("x", "1")]);
+    for member in [1, 2] {
+        let decided = decide(version(1, 9), 0, Decision::Commit, &writer);
+        net.tell(coordinator_id(9), member, decided);
+    }
+    net.get(0, "x");
+    net.settle();
+    net.held.insert(NodeId(0));
+    net.commit(0, &["x"], &[]);
+    net.settle();
+    assert_eq!(net.told(0), ["value x = absent", "aborted over [\"x\"]"]);
+    net.held = NodeSet::EMPTY;
+    net.settle();
+    net.get(0, "x");
+    assert_eq!(net.trace(), ["c0 -> n1 Get x", "n1 -> c0 GetReply x = 1"]);
 }
