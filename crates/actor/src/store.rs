@@ -8,9 +8,9 @@ use serried_model::Key;
 
 /// An ordered map of bytes on an actor's disk.
 ///
-/// What is put is visible at once and durable later, in order: before any record that the actor appends
-/// after it, and before its log is trimmed ([`crate::Effect::TrimLog`]). A crash may lose what was put
-/// since, or keep it, so that replaying the log must not mind to find what it is about to put.
+/// What is put is visible at once and durable later: before any record that the actor appends after it,
+/// and before its log is trimmed ([`crate::Effect::TrimLog`]). A crash may lose what was put since, or keep
+/// it, for each key by itself, so that replaying the log must not mind to find what it is about to put.
 ///
 /// Methods do not fail: a driver whose disk does stops the node.
 pub trait Store: Send {
@@ -19,6 +19,12 @@ pub trait Store: Send {
 
     /// Sets or removes the value of `key`.
     fn put(&mut self, key: &[u8], value: Option<&[u8]>);
+
+    /// Whether it has more to do in the background than it should, so that what can be put later had
+    /// better be.
+    fn is_behind(&self) -> bool {
+        false
+    }
 
     /// For drivers that keep account of what was put before which record: the next record's position.
     fn set_log_position(&mut self, _position: u64) {}

@@ -1,11 +1,13 @@
 //! `serried serve`: a node.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
 use serried_runtime::{Durability, Node, NodeConfiguration, NodeDisks};
+use serried_storage::StorageError;
 use tokio::net::TcpListener;
 
 use crate::{Ended, LogFormat, operations};
@@ -69,6 +71,30 @@ pub(crate) struct Serve {
     quiet: bool,
 }
 
+/// How long to wait for room on the disk before it is looked for again.
+const ROOM_AGAIN: Duration = Duration::from_secs(1);
+
+/// Opens a node's data directory, as soon as there is room on its disk.
+async fn open_disks(
+    path: &Path,
+    configuration: &NodeConfiguration,
+    rejoin: bool,
+) -> Result<NodeDisks, StorageError> {
+    let mut told = false;
+    loop {
+        match NodeDisks::open(path.to_path_buf(), configuration, rejoin) {
+            Err(error) if error.is_full() => {
+                if !told {
+                    tracing::error!(%error, "waits for room on the disk");
+                    told = true;
+                }
+                tokio::time::sleep(ROOM_AGAIN).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
 impl Serve {
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
         let mut configuration = NodeConfiguration::read(&self.config)?;
@@ -99,7 +125,13 @@ impl Serve {
                 let usual = || PathBuf::from(format!("serried-data/node-{number}"));
                 let path = self.data.clone().unwrap_or_else(usual);
                 let place = format!("in {}, {durability}", path.display());
-                let disks = NodeDisks::open(path, &configuration, self.rejoin)?;
+                let disks = tokio::select! {
+                    opened = open_disks(&path, &configuration, self.rejoin) => opened?,
+                    _ = terminate.recv() => return Ok(Ended::Well),
+                    interrupted = tokio::signal::ctrl_c() => {
+                        return Ok(interrupted.map(|()| Ended::Well)?);
+                    }
+                };
                 (Node::start_on(configuration, Arc::new(disks)).await?, place)
             };
             if !self.quiet {

@@ -10,7 +10,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::task::JoinHandle;
 
 use crate::core::{Endpoint, Handled, encode};
-use crate::frame::{BadFrame, FrameReader, HEADER_BYTES, Kind, finish_frame};
+use crate::frame::{BadFrame, Frame, FrameReader, HEADER_BYTES, Kind, finish_frame};
 use crate::links::LinkId;
 use crate::{TransportOptions, writer};
 
@@ -36,6 +36,8 @@ pub(crate) struct Connection {
     read: OwnedReadHalf,
     write: OwnedWriteHalf,
     reader: FrameReader,
+    /// What came while something else was waited for.
+    early: Vec<(Kind, Vec<u8>)>,
 }
 
 impl Connection {
@@ -44,18 +46,18 @@ impl Connection {
         stream.set_nodelay(true)?;
         let (read, write) = stream.into_split();
         let reader = FrameReader::new(TransportOptions::LEAST_FRAME_BYTES);
-        Ok(Connection { read, write, reader })
+        Ok(Connection { read, write, reader, early: Vec::new() })
     }
 
     /// A connection that was taken apart.
     pub(crate) fn resume(stream: TcpStream, reader: FrameReader) -> Connection {
         let (read, write) = stream.into_split();
-        Connection { read, write, reader }
+        Connection { read, write, reader, early: Vec::new() }
     }
 
     /// Takes it apart, for another thread's runtime.
     pub(crate) fn into_parts(self) -> io::Result<(std::net::TcpStream, FrameReader)> {
-        let Connection { read, write, reader } = self;
+        let Connection { read, write, reader, .. } = self;
         let stream = read.reunite(write).map_err(io::Error::other)?;
         Ok((stream.into_std()?, reader))
     }
@@ -80,12 +82,34 @@ impl Connection {
         }
     }
 
+    /// Waits for one frame of a kind; what may come at any time is kept for later.
+    pub(crate) async fn receive_only(&mut self, wanted: Kind) -> Result<Vec<u8>, Ended> {
+        loop {
+            match self.receive().await? {
+                (kind, payload) if kind == wanted => return Ok(payload),
+                (Kind::Obstacle, payload) => self.early.push((Kind::Obstacle, payload)),
+                (kind, _) => return Err(BadFrame::Unexpected(kind).into()),
+            }
+        }
+    }
+
     /// Carries messages both ways over `link`, those that arrive being `from`'s, until either
     /// direction ends. The link ends with it.
     pub(crate) async fn run(self, endpoint: &Arc<Endpoint>, from: NodeId, link: LinkId) -> Ended {
-        let Connection { mut read, write, mut reader, .. } = self;
+        let Connection { mut read, write, mut reader, early } = self;
         reader.limit = endpoint.transport.frame_bytes;
-        endpoint.lock().connected(link);
+        {
+            let moment = endpoint.clock.moment();
+            let mut core = endpoint.lock();
+            core.connected(link);
+            for (kind, payload) in early {
+                let frame = Frame { kind, payload: &payload };
+                if let Err(bad) = core.on_frame(from, link, frame, moment) {
+                    core.lose(link);
+                    return Ended::Bad(bad);
+                }
+            }
+        }
         let writer = tokio::spawn(writer::write_loop(endpoint.clone(), link, write));
         let mut writer = AbortOnDrop(writer);
         let ended = tokio::select! {

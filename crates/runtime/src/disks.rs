@@ -58,7 +58,7 @@ impl Disks for NodeDisks {
         let place = self.directory.partition(keyspace, partition);
         let base = Base::open(&place.join("base"), self.durability, self.cache);
         let base = base.map_err(|error| error.to_string())?;
-        let flush = base.flusher(self.durability);
+        let flush = base.flusher();
         let identity = self.directory.log_identity(&self.identity, keyspace, partition);
         let log = PartitionLog {
             path: place.join("log"),
@@ -188,6 +188,10 @@ impl Batch for PartitionBatch {
     fn bytes(&self) -> usize {
         self.batch.as_ref().map_or(0, serried_storage::Batch::len)
     }
+
+    fn waits(&self) -> bool {
+        self.trim.is_some() || self.flush.is_needed()
+    }
 }
 
 /// What was put into the store goes first: what is in the log may rest on it.
@@ -202,11 +206,11 @@ fn write(
         shared.log.write(records)?;
         shared.spare = batch.take();
     }
-    match trim {
-        Some(position) if shared.log.releases(position) => {
-            flush.settle()?;
-            shared.log.trim(position)
-        }
-        _ => Ok(()),
+    match trim.filter(|position| shared.log.releases(*position)) {
+        Some(position) => match flush.settle(position)? {
+            Some(position) => shared.log.trim(position),
+            None => Ok(()),
+        },
+        None => Ok(()),
     }
 }

@@ -58,8 +58,8 @@ pub trait Log: Send {
     /// Appends a record, in memory; `encode` adds it to the end of what it is given.
     fn append(&mut self, encode: &mut dyn FnMut(&mut Vec<u8>));
 
-    /// Has the records before `position` given up with the next batch, once that and everything that was
-    /// put into the store by now is durable.
+    /// Has the records before `position` given up, in one of the next batches: once that and everything
+    /// that was put into the store by now is durable.
     fn trim(&mut self, position: u64);
 
     /// What was appended and is to be trimmed since the last time, if anything.
@@ -77,4 +77,9 @@ pub trait Batch: Send {
 
     /// How many bytes there are.
     fn bytes(&self) -> usize;
+
+    /// Whether writing them may take the disk's time even if they are not synced.
+    fn waits(&self) -> bool {
+        false
+    }
 }

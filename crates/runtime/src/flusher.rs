@@ -158,6 +158,7 @@ async fn write(
     mut batches: Vec<Box<dyn Batch>>,
     sync: bool,
 ) -> (Vec<Box<dyn Batch>>, io::Result<()>) {
+    let waits = sync || batches.iter().any(|batch| batch.waits());
     let mut work = move || {
         let mut written = 0;
         let result = batches.iter_mut().try_for_each(|batch| {
@@ -167,7 +168,7 @@ async fn write(
         });
         (batches.split_off(written), result)
     };
-    if !sync {
+    if !waits {
         return work();
     }
     match tokio::task::spawn_blocking(work).await {

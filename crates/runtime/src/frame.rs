@@ -79,7 +79,7 @@ pub(crate) enum BadFrame {
     TooLong { bytes: usize, limit: usize },
     #[error("a frame's checksum is {found:#010x}, its content's {computed:#010x}")]
     Checksum { found: u32, computed: u32 },
-    #[error("a {0:?} frame where none may come")]
+    #[error("{0:?}: no frame of this kind may come here")]
     Unexpected(Kind),
     #[error("a {0:?} frame that is malformed: {1}")]
     Payload(Kind, String),

@@ -2,37 +2,56 @@
 
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{PersistMode, Slice};
 use serried_actor::{MemoryStore, Store};
 
+use crate::engine::{Engine, Puts, find_room};
 use crate::{Durability, StorageError};
 
 /// A replica's [`Store`]: in fjall, or in memory.
 ///
-/// What is put is visible at once, and durable after [`Flush::flush`]. A disk that fails stops the
-/// process with the path and what went wrong: the store's methods have no other way to tell, and a
-/// replica that goes on without what it has stored would break its promises.
+/// What is put is visible at once, in memory; [`Flush::flush`] writes it and makes it durable. Where that
+/// fails because the disk is full it stays in memory, and is written when there is room. A disk that can't
+/// be read stops the process with the path and what went wrong: the store's methods have no other way to
+/// tell, and a replica that goes on without what it has stored would break its promises.
 pub struct Base(Kind);
 
 enum Kind {
     Memory(MemoryStore),
-    Disk { database: Database, items: Keyspace, path: PathBuf, dirty: Arc<AtomicBool> },
+    Disk(Arc<OnDisk>),
 }
 
 /// Makes durable what was put into a [`Base`], from any thread.
 #[derive(Clone)]
-pub struct Flush(Option<OnDisk>);
+pub struct Flush(Option<Arc<OnDisk>>);
 
-#[derive(Clone)]
 struct OnDisk {
-    database: Database,
-    items: Keyspace,
     path: PathBuf,
-    dirty: Arc<AtomicBool>,
+    cache: u64,
     mode: PersistMode,
+    unwritten: Mutex<Unwritten>,
+    /// None if it could not be opened again.
+    engine: RwLock<Option<Engine>>,
+    /// Held by the one who writes.
+    writing: Mutex<Writing>,
+}
+
+/// What was put and is not durable yet.
+#[derive(Default)]
+struct Unwritten {
+    put: Puts,
+    /// What was put before and is being written, or could not be.
+    earlier: Arc<Puts>,
+}
+
+#[derive(Default)]
+struct Writing {
+    /// The engine has failed, and must be opened again.
+    failed: bool,
+    /// What the log has up to here was put before the engine began to move what it had to tables.
+    settling: Option<u64>,
 }
 
 impl Base {
@@ -46,33 +65,27 @@ impl Base {
         durability: Durability,
         cache: u64,
     ) -> Result<Base, StorageError> {
-        if durability == Durability::Memory {
-            return Ok(Base(Kind::Memory(MemoryStore::default())));
-        }
-        let open = || {
-            let database =
-                Database::builder(directory).cache_size(cache).worker_threads(1).open()?;
-            let items = database.keyspace("items", KeyspaceCreateOptions::default)?;
-            Ok((database, items))
+        let mode = match durability {
+            Durability::Memory => return Ok(Base(Kind::Memory(MemoryStore::default()))),
+            Durability::Buffered => PersistMode::Buffer,
+            Durability::Sync => PersistMode::SyncData,
         };
-        let (database, items) = open().map_err(|error| failed(directory, error))?;
-        let (path, dirty) = (directory.to_path_buf(), Arc::default());
-        Ok(Base(Kind::Disk { database, items, path, dirty }))
+        Ok(Base(Kind::Disk(Arc::new(OnDisk {
+            path: directory.to_path_buf(),
+            cache,
+            mode,
+            unwritten: Mutex::default(),
+            engine: RwLock::new(Some(Engine::open(directory, cache, mode)?)),
+            writing: Mutex::default(),
+        }))))
     }
 
-    /// What makes it durable, in the way that the keyspace is set to.
-    pub fn flusher(&self, durability: Durability) -> Flush {
-        Flush(match (&self.0, durability) {
-            (Kind::Memory(_), _) | (_, Durability::Memory) => None,
-            (Kind::Disk { database, items, path, dirty }, _) => {
-                let mode = match durability {
-                    Durability::Sync => PersistMode::SyncData,
-                    Durability::Buffered | Durability::Memory => PersistMode::Buffer,
-                };
-                let (database, items) = (database.clone(), items.clone());
-                Some(OnDisk { database, items, path: path.clone(), dirty: dirty.clone(), mode })
-            }
-        })
+    /// What makes it durable, in the way that it was opened for.
+    pub fn flusher(&self) -> Flush {
+        match &self.0 {
+            Kind::Memory(_) => Flush(None),
+            Kind::Disk(disk) => Flush(Some(disk.clone())),
+        }
     }
 }
 
@@ -80,85 +93,173 @@ impl Flush {
     /// Makes durable what was put before.
     ///
     /// # Errors
-    /// If the disk fails.
+    /// If the disk fails. Where it is only full, this can be tried again.
     pub fn flush(&self) -> Result<(), StorageError> {
-        let Some(OnDisk { database, path, dirty, mode, .. }) = &self.0 else { return Ok(()) };
-        if dirty.swap(false, Ordering::AcqRel) {
-            database.persist(*mode).map_err(|error| failed(path, error))?;
-        }
-        Ok(())
+        self.0.as_ref().map_or(Ok(()), |disk| disk.write(&mut lock(&disk.writing)))
     }
 
-    /// Has what was put before checked whenever it is read: fjall takes damage in its journal for the
-    /// journal's end, and what is in its tables for damage. To be called before a log is trimmed, which
-    /// has it too until then.
+    /// Whether there is something to be written.
+    pub fn is_needed(&self) -> bool {
+        let is_needed = |disk: &Arc<OnDisk>| {
+            let unwritten = lock(&disk.unwritten);
+            !unwritten.put.is_empty() || !unwritten.earlier.is_empty()
+        };
+        self.0.as_ref().is_some_and(is_needed)
+    }
+
+    /// Has what was flushed before checked whenever it is read: fjall takes damage in its journal for the
+    /// journal's end, and what is in its tables for damage. Until that is so, and it takes a while, the
+    /// log must keep what it has up to `position`; this returns up to where it need not any more.
     ///
     /// # Errors
     /// If the disk fails.
-    pub fn settle(&self) -> Result<(), StorageError> {
-        let Some(OnDisk { items, path, .. }) = &self.0 else { return Ok(()) };
-        items.rotate_memtable_and_wait().map_err(|error| failed(path, error))
-    }
-}
-
-fn failed(path: &Path, error: fjall::Error) -> StorageError {
-    let source = match error {
-        fjall::Error::Io(source) => source,
-        other => std::io::Error::other(other.to_string()),
-    };
-    match source.kind() {
-        std::io::ErrorKind::StorageFull => {
-            StorageError::Full { path: path.to_path_buf(), needed: 0 }
+    pub fn settle(&self, position: u64) -> Result<Option<u64>, StorageError> {
+        let Some(disk) = &self.0 else { return Ok(Some(position)) };
+        let mut writing = lock(&disk.writing);
+        let engine = disk.engine();
+        let engine = disk.opened(&engine);
+        if writing.settling.is_none() {
+            engine.settle(&disk.path)?;
+            writing.settling = Some(position);
         }
-        _ => StorageError::Io { path: path.to_path_buf(), source },
+        Ok(if engine.is_settled() { writing.settling.take() } else { None })
     }
 }
 
-/// Stops the node: see [`Base`].
-fn stop<T>(path: &Path) -> impl FnOnce(fjall::Error) -> T {
-    move |error| panic!("the store in {} fails: {error}", path.display())
+impl OnDisk {
+    fn write(&self, writing: &mut Writing) -> Result<(), StorageError> {
+        if writing.failed {
+            self.open_again()?;
+            *writing = Writing::default();
+        }
+        let puts = {
+            let mut unwritten = lock(&self.unwritten);
+            let Unwritten { put, earlier } = &mut *unwritten;
+            if earlier.is_empty() {
+                *earlier = Arc::new(core::mem::take(put));
+            } else {
+                Arc::make_mut(earlier).append(put);
+            }
+            earlier.clone()
+        };
+        if puts.is_empty() {
+            return Ok(());
+        }
+        let written = self.opened(&self.engine()).write(&self.path, &puts);
+        if written.is_ok() {
+            lock(&self.unwritten).earlier = Arc::default();
+        }
+        writing.failed = written.is_err();
+        written
+    }
+
+    /// Opens a store that has failed, once there is room for it.
+    fn open_again(&self) -> Result<(), StorageError> {
+        find_room(&self.path)?;
+        let mut engine = self.engine.write().unwrap_or_else(PoisonError::into_inner);
+        // It can't be open twice.
+        *engine = None;
+        *engine = Some(Engine::open(&self.path, self.cache, self.mode)?);
+        Ok(())
+    }
+
+    fn engine(&self) -> RwLockReadGuard<'_, Option<Engine>> {
+        self.engine.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The engine, or the end of the node: see [`Base`].
+    fn opened<'a>(&self, engine: &'a Option<Engine>) -> &'a Engine {
+        let failed = || panic!("the store in {} could not be opened again", self.path.display());
+        engine.as_ref().unwrap_or_else(failed)
+    }
+
+    /// Stops the node: see [`Base`].
+    fn stop<T>(&self, error: fjall::Error) -> T {
+        panic!("the store in {} can't be read: {error}", self.path.display())
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Slice> {
+        {
+            let unwritten = lock(&self.unwritten);
+            let found = unwritten.put.get(key).or_else(|| unwritten.earlier.get(key));
+            if let Some(value) = found {
+                return value.clone();
+            }
+        }
+        let engine = self.engine();
+        self.opened(&engine).get(key).unwrap_or_else(|error| self.stop(error))
+    }
+
+    /// What was put after `after` and is not written yet.
+    fn unwritten(&self, after: Option<&[u8]>) -> Puts {
+        let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let unwritten = lock(&self.unwritten);
+        let puts = unwritten.earlier.range::<[u8], _>(from);
+        let puts = puts.chain(unwritten.put.range::<[u8], _>(from));
+        puts.map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    fn scan(&self, after: Option<&[u8]>, bytes: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> bool {
+        let mut unwritten = self.unwritten(after).into_iter().peekable();
+        let engine = self.engine();
+        let written = self.opened(&engine).after(after);
+        let mut written =
+            written.map(|entry| entry.unwrap_or_else(|error| self.stop(error))).peekable();
+        let mut shown = 0;
+        loop {
+            let (next, newer) = match (written.peek(), unwritten.peek()) {
+                (None, None) => return false,
+                (Some((key, _)), Some((newer, _))) => (key <= newer, newer <= key),
+                (next, newer) => (next.is_some(), newer.is_some()),
+            };
+            let next = if next { written.next() } else { None };
+            let newer = if newer { unwritten.next() } else { None };
+            let entry = match newer {
+                Some((key, value)) => value.map(|value| (key, value)),
+                None => next,
+            };
+            let Some((key, value)) = entry else { continue };
+            if shown > bytes {
+                return true;
+            }
+            each(&key, &value);
+            shown += key.len() + value.len();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Store for Base {
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
         match &self.0 {
             Kind::Memory(store) => store.get(key),
-            Kind::Disk { items, path, .. } => {
-                let found = items.get(key).unwrap_or_else(stop(path));
-                found.map(|value| value.to_vec())
-            }
+            Kind::Disk(disk) => disk.get(key).map(|value| value.to_vec()),
         }
     }
 
     fn put(&mut self, key: &[u8], value: Option<&[u8]>) {
         match &mut self.0 {
             Kind::Memory(store) => store.put(key, value),
-            Kind::Disk { items, path, dirty, .. } => {
-                let done = match value {
-                    Some(value) => items.insert(key, value),
-                    None => items.remove(key),
-                };
-                done.unwrap_or_else(stop(path));
-                dirty.store(true, Ordering::Release);
+            Kind::Disk(disk) => {
+                lock(&disk.unwritten).put.insert(key.into(), value.map(Slice::from));
             }
         }
     }
 
-    fn scan(&self, after: Option<&[u8]>, bytes: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> bool {
-        let (items, path) = match &self.0 {
-            Kind::Memory(store) => return store.scan(after, bytes, each),
-            Kind::Disk { items, path, .. } => (items, path),
-        };
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut shown = 0;
-        for entry in items.range::<&[u8], _>((from, Bound::Unbounded)) {
-            if shown > bytes {
-                return true;
-            }
-            let (key, value) = entry.into_inner().unwrap_or_else(stop(path));
-            each(&key, &value);
-            shown += key.len() + value.len();
+    fn is_behind(&self) -> bool {
+        match &self.0 {
+            Kind::Memory(_) => false,
+            Kind::Disk(disk) => disk.opened(&disk.engine()).is_behind(),
         }
-        false
+    }
+
+    fn scan(&self, after: Option<&[u8]>, bytes: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> bool {
+        match &self.0 {
+            Kind::Memory(store) => store.scan(after, bytes, each),
+            Kind::Disk(disk) => disk.scan(after, bytes, each),
+        }
     }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::StorageError;
 use crate::disk::sync_directory;
+use crate::engine::find_room;
 
 /// The format of the directory; each that can't be read by the release before has the next number.
 const FORMAT: u32 = 1;
@@ -89,7 +90,8 @@ impl DataDirectory {
     ///
     /// # Errors
     /// [`StorageError::Refused`] if it is in use, or is another node's, another cluster's or of a newer
-    /// format, or if the configuration has changed in a way that its data can't follow.
+    /// format, or if the configuration has changed in a way that its data can't follow;
+    /// [`StorageError::Full`] if its disk is too full to start on.
     pub fn open(path: &Path, identity: &Identity, start: Start) -> Result<Self, StorageError> {
         fs::create_dir_all(path).map_err(StorageError::io(path))?;
         let lock = lock(path)?;
@@ -106,6 +108,7 @@ impl DataDirectory {
             return Err(StorageError::refused(path, reason));
         }
         let found = existing.map(|text| check(&file, &text, identity)).transpose()?;
+        find_room(path)?;
         let provenance = match found {
             Some(found) if found.rejoined || start == Start::Usual => found,
             _ => {

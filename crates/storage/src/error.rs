@@ -53,9 +53,9 @@ impl StorageError {
     pub(crate) fn write(path: &Path, needed: u64) -> impl FnOnce(io::Error) -> StorageError {
         let path = path.to_path_buf();
         move |source| match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                StorageError::Full { path, needed }
-            }
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge => StorageError::Full { path, needed },
             _ => StorageError::Io { path, source },
         }
     }

@@ -17,6 +17,7 @@ mod base;
 mod batch;
 mod directory;
 mod disk;
+mod engine;
 mod error;
 mod log;
 mod segment;

@@ -136,6 +136,11 @@ async fn a_node_whose_disk_is_full_says_so_and_goes_on_when_there_is_room() {
         error.starts_with("the keyspace is read-only: n0 can't write: the disk is full"),
         "{error}"
     );
+    let stranger = connect(&cluster).await;
+    let status = stranger.node_statuses().await.remove(0).unwrap();
+    assert!(status.obstacle.unwrap().starts_with("the disk is full"));
+    let error = stranger.keyspace("first").unwrap().put("key", "stranger").await.unwrap_err();
+    assert!(matches!(error, Error::ReadOnly { .. }), "a client that has just come: {error}");
     disks[0].set_full(false);
     put.await.unwrap().unwrap();
     assert_eq!(cluster.health(0), Ok(()), "it takes no restart");

@@ -33,9 +33,96 @@ fn the_store_on_disk_is_the_one_in_memory_and_outlives_the_process() {
             model.put(&key, value);
             assert_eq!(base.get(&key), model.get(&key));
         }
-        base.flusher(Durability::Sync).flush().unwrap();
+        base.flusher().flush().unwrap();
         assert_eq!(all(&base, 50), all(&model, 50));
     }
+}
+
+#[test]
+fn what_is_not_written_yet_is_seen_with_what_is() {
+    let scratch = Scratch::new();
+    let (mut random, mut model) = (Pcg64Mcg::seed_from_u64(4), MemoryStore::default());
+    let mut base = Base::open(scratch.path(), Durability::Buffered, 1 << 20).unwrap();
+    for _ in 0..400 {
+        let key = random.random_range(0..100u16).to_be_bytes();
+        let value = [random.random::<u8>(); 9];
+        let value = random.random_bool(0.6).then_some(&value[..]);
+        base.put(&key, value);
+        model.put(&key, value);
+        if random.random_bool(0.05) {
+            base.flusher().flush().unwrap();
+        }
+        assert_eq!(all(&base, 50), all(&model, 1000));
+    }
+}
+
+#[test]
+fn more_is_written_than_a_memtable_holds_and_moved_to_tables() {
+    let scratch = Scratch::new();
+    let mut base = Base::open(scratch.path(), Durability::Buffered, 1 << 20).unwrap();
+    let flush = base.flusher();
+    let value = [7; 16 << 10];
+    for round in 0..4u8 {
+        for key in 0..1500u16 {
+            base.put(&[&[round][..], &key.to_be_bytes()].concat(), Some(&value));
+        }
+        assert!(flush.is_needed());
+        flush.flush().unwrap();
+        assert!(!flush.is_needed());
+    }
+    while flush.settle(1).unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    drop((base, flush));
+    let base = Base::open(scratch.path(), Durability::Buffered, 1 << 20).unwrap();
+    assert_eq!(all(&base, 1 << 20).len(), 6000);
+}
+
+/// Has this process write no file beyond `bytes`.
+fn limit_files(bytes: Option<u64>) {
+    let limit = rustix::process::Rlimit { current: bytes, maximum: None };
+    rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).unwrap();
+}
+
+/// In a process of its own, as it limits how much that may write.
+#[test]
+fn a_full_disk_loses_nothing_that_was_put_and_all_is_written_when_there_is_room() {
+    const INNER: &str = "SERRIED_TEST_LIMITS_ITSELF";
+    if std::env::var_os(INNER).is_none() {
+        let test = std::env::current_exe().unwrap();
+        let name = std::thread::current().name().unwrap().to_owned();
+        // A limit is an error then, and not the end.
+        let ended = std::process::Command::new("sh")
+            .args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"])
+            .arg(test)
+            .args(["--exact", &name, "--nocapture"])
+            .env(INNER, "1")
+            .status();
+        assert!(ended.unwrap().success());
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut base = Base::open(scratch.path(), Durability::Sync, 1 << 20).unwrap();
+    let flush = base.flusher();
+    base.put(b"a", Some(b"written"));
+    base.put(b"b", Some(b"written"));
+    flush.flush().unwrap();
+    limit_files(Some(0));
+    base.put(b"b", Some(b"when full"));
+    assert!(flush.flush().unwrap_err().is_full());
+    base.put(b"c", Some(b"later"));
+    base.put(b"a", None);
+    assert!(flush.flush().unwrap_err().is_full());
+    let expected = [(&b"b"[..], &b"when full"[..]), (b"c", b"later")];
+    let expected = expected.map(|(key, value)| (key.to_vec(), value.to_vec()));
+    assert_eq!(all(&base, 1), expected);
+    assert_eq!((base.get(b"a"), base.get(b"b")), (None, Some(b"when full".to_vec())));
+    limit_files(None);
+    flush.flush().unwrap();
+    assert!(!flush.is_needed());
+    assert_eq!(all(&base, 1), expected);
+    drop((base, flush));
+    assert_eq!(all(&Base::open(scratch.path(), Durability::Sync, 1 << 20).unwrap(), 1), expected);
 }
 
 #[test]
@@ -44,7 +131,7 @@ fn in_memory_nothing_is_written() {
     let path = scratch.path().join("base");
     let mut base = Base::open(&path, Durability::Memory, 0).unwrap();
     base.put(b"key", Some(b"value"));
-    base.flusher(Durability::Memory).flush().unwrap();
+    base.flusher().flush().unwrap();
     assert_eq!(base.get(b"key").as_deref(), Some(&b"value"[..]));
     assert!(!path.exists());
 }

@@ -32,13 +32,20 @@ pub(super) struct Settling {
 
 impl Replica {
     /// Puts some of what lies below the watermark into the store, if it is time; then gives up what is
-    /// behind the horizon, in the log too.
+    /// behind the horizon, in the log too. A store that is behind is left in peace for as long as there is
+    /// memory for what it is to get: it would hold up the log.
     pub(super) fn settle(&mut self, cx: &mut Cx) {
         let (stored, watermark) = (self.keys.stored(), self.truncation.watermark());
         let waiting_us = watermark.timestamp_us.saturating_sub(stored.timestamp_us);
         let enough = waiting_us >= SETTLE_AFTER * self.truncation.every_us;
         if self.settling.upto.is_none() && (enough || stored < self.truncation.horizon()) {
             self.settling.upto = Some(watermark);
+        }
+        let affordable = self.settled.writes() < self.settings.resident_keys;
+        if self.settling.upto.is_some() && affordable && cx.store().is_behind() {
+            self.settling.rests_until = None;
+            cx.set_timer(Timer::Settle, REST);
+            return;
         }
         let late = self.settling.rests_until.take().map(|until| cx.now().since(until));
         let late_ms = late.unwrap_or_default().min(LATE_AT_MOST).as_millis() as usize;

@@ -1,0 +1,151 @@
+//! fjall, as a [`crate::Base`] uses it.
+//!
+//! All that it does in the background is asked of it here, at times of our choosing: left to itself it has
+//! every insertion into a full memtable ask for a new one, and once a thousand such requests wait its
+//! worker waits for itself.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fjall::{
+    AbstractTree, Database, Keyspace, KeyspaceCreateOptions, LsmError, PersistMode, Slice,
+};
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+
+use crate::StorageError;
+
+/// What is to be written: values, and none for what is removed.
+pub(crate) type Puts = BTreeMap<Slice, Option<Slice>>;
+
+/// A memtable is moved to a table when it has about so many bytes.
+const MEMTABLE: u64 = 32 << 20;
+/// How many writes fjall takes in one go.
+const BATCH: usize = 1024;
+/// With so many memtables on their way to tables, or tables that were not merged yet, it is behind. It
+/// stops taking writes at 4 and 20.
+const MEMTABLES_BEHIND: usize = 2;
+const TABLES_BEHIND: usize = 10;
+/// How much room it needs on the disk to be opened and to go on: for a journal, memtables on their way to
+/// tables, and tables that are merged.
+const ROOM: u64 = 128 << 20;
+
+/// An open store.
+pub(crate) struct Engine {
+    items: Keyspace,
+    database: Database,
+    mode: PersistMode,
+    /// How many bytes were put into the memtable.
+    in_memtable: AtomicU64,
+}
+
+impl Engine {
+    pub(crate) fn open(path: &Path, cache: u64, mode: PersistMode) -> Result<Engine, StorageError> {
+        let open = || {
+            let builder = Database::builder(path).cache_size(cache).worker_threads(1);
+            let database = builder.manual_journal_persist(true).open()?;
+            let options = || {
+                let options = KeyspaceCreateOptions::default();
+                options.max_memtable_size(u64::MAX).manual_journal_persist(true)
+            };
+            let items = database.keyspace("items", options)?;
+            let in_memtable = AtomicU64::new(items.tree.active_memtable().size());
+            Ok(Engine { items, database, mode, in_memtable })
+        };
+        open().map_err(|error| failed(path, error))
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> fjall::Result<Option<Slice>> {
+        self.items.get(key)
+    }
+
+    /// The entries after `after`.
+    pub(crate) fn after<'a>(
+        &self,
+        after: Option<&'a [u8]>,
+    ) -> impl Iterator<Item = fjall::Result<(Slice, Slice)>> + use<'a> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.items.range::<&[u8], _>((from, Bound::Unbounded)).map(fjall::Guard::into_inner)
+    }
+
+    /// Writes all of `puts`, durably. After an error nothing more can be written; what was not in
+    /// `puts` can still be read.
+    pub(crate) fn write(&self, path: &Path, puts: &Puts) -> Result<(), StorageError> {
+        let write = || {
+            let (mut puts, mut bytes) = (puts.iter().peekable(), 0);
+            while puts.peek().is_some() {
+                let mut batch = self.database.batch();
+                for (key, value) in puts.by_ref().take(BATCH) {
+                    bytes += key.len() + value.as_ref().map_or(0, |value| value.len());
+                    match value {
+                        Some(value) => batch.insert(&self.items, key.clone(), value.clone()),
+                        None => batch.remove(&self.items, key.clone()),
+                    }
+                }
+                batch.commit()?;
+            }
+            self.database.persist(self.mode)?;
+            let bytes = bytes as u64;
+            if self.in_memtable.fetch_add(bytes, Ordering::Relaxed) + bytes >= MEMTABLE {
+                self.rotate()?;
+            }
+            Ok(())
+        };
+        write().map_err(|error| failed(path, error))
+    }
+
+    /// Begins to move everything that was written to tables.
+    pub(crate) fn settle(&self, path: &Path) -> Result<(), StorageError> {
+        self.rotate().map_err(|error| failed(path, error))
+    }
+
+    fn rotate(&self) -> fjall::Result<()> {
+        self.in_memtable.store(0, Ordering::Relaxed);
+        self.items.rotate_memtable().map(drop)
+    }
+
+    /// Whether what was written before [`Engine::settle`] is in tables.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.items.tree.sealed_memtable_count() == 0
+    }
+
+    /// Whether it has more to do in the background than it should.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.items.tree.sealed_memtable_count() >= MEMTABLES_BEHIND
+            || self.items.tree.l0_run_count() >= TABLES_BEHIND
+    }
+}
+
+/// Whether there is room for it on the disk of `directory`, tried by setting so much aside: limits of the
+/// process and of its user count too.
+///
+/// # Errors
+/// [`StorageError::Full`] if there is not.
+pub(crate) fn find_room(directory: &Path) -> Result<(), StorageError> {
+    let path = directory.join("room");
+    let file = File::create(&path).map_err(StorageError::write(&path, ROOM))?;
+    // Nothing is left of it, whatever happens.
+    fs::remove_file(&path).map_err(StorageError::io(&path))?;
+    match fallocate(&file, FallocateFlags::empty(), 0, ROOM) {
+        // Not every file system can.
+        Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
+        Err(error) => Err(StorageError::write(directory, ROOM)(error.into())),
+    }
+}
+
+fn failed(path: &Path, error: fjall::Error) -> StorageError {
+    match error {
+        fjall::Error::Io(source) | fjall::Error::Storage(LsmError::Io(source)) => {
+            StorageError::write(path, ROOM)(source)
+        }
+        // It failed in the background, and does not tell of what.
+        fjall::Error::Poisoned if find_room(path).is_err_and(|error| error.is_full()) => {
+            StorageError::Full { path: path.to_path_buf(), needed: ROOM }
+        }
+        other => StorageError::io(path)(io::Error::other(other.to_string())),
+    }
+}
