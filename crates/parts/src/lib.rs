@@ -7,7 +7,7 @@ mod version_clock;
 mod versions;
 
 pub use map::Map;
-pub use pool::Pool;
+pub use pool::{Place, Pool};
 pub use read_marks::ReadMarks;
 pub use version_clock::VersionClock;
 pub use versions::{Committed, Versions, WriteId};

@@ -23,6 +23,10 @@ pub struct Pool<K, V> {
     hand: usize,
 }
 
+/// Where a key is in a [`Pool`], until it is removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place(u32);
+
 #[derive(Clone, Copy)]
 struct Entry {
     hash: u32,
@@ -70,12 +74,32 @@ impl<K: Eq + Hash, V> Pool<K, V> {
         K: Clone,
         V: Default,
     {
-        let place = match self.find(key) {
+        let place = self.place_or_default(key);
+        self.at_place(place).1
+    }
+
+    /// The place of `key`, which is put there as [`Pool::get_or_default`] does.
+    ///
+    /// # Panics
+    /// If there are 2³² - 1 values.
+    pub fn place_or_default(&mut self, key: &K) -> Place
+    where
+        K: Clone,
+        V: Default,
+    {
+        Place(match self.find(key) {
             Some((_, place)) => place,
             None => self.add(key.clone(), V::default()),
-        };
-        let (_, value) = self.at_mut(place).as_mut().expect("a place in the index is taken");
-        value
+        })
+    }
+
+    /// What is in a place, without a look-up.
+    ///
+    /// # Panics
+    /// If the key was removed, and no other has come there.
+    pub fn at_place(&mut self, place: Place) -> (&K, &mut V) {
+        let (key, value) = self.at_mut(place.0).as_mut().expect("a key that was not removed");
+        (key, value)
     }
 
     /// Removes `key`.

@@ -9,7 +9,7 @@ use serried_model::{Key, NodeId, Version};
 use serried_parts::WriteId;
 use smallvec::SmallVec;
 
-use super::{Cx, End, Execution, Replica, Timer, observe_writes};
+use super::{Cx, End, Execution, Places, Replica, Timer, observe_writes};
 use crate::morty::message::{
     Accepted, Contents, Decision, Message, Proposal, Record, Settlement, View,
 };
@@ -168,18 +168,21 @@ impl Replica {
         let undecided = self.transactions.remove(&version).unwrap_or_default();
         self.watch.remove(version);
         let prepared = undecided.execution.as_ref().filter(|execution| execution.is_prepared());
-        for read in prepared.iter().flat_map(|execution| &execution.contents.reads) {
-            let record = self.keys.get_mut(&read.key).expect("a key that was read");
-            record.unprepare_read(version);
-            // Mostly this is what commits.
-            if let End::Committed(eid, _) = end
-                && prepared.is_some_and(|execution| execution.eid == eid)
-            {
-                record.committed_reads.record(read.write.version, version);
+        // Mostly this is what commits.
+        let commits =
+            |execution: &&Execution| matches!(end, End::Committed(eid, _) if eid == execution.eid);
+        let committed = prepared.filter(commits);
+        if let Some(execution) = prepared {
+            for (place, read) in execution.reads.iter().zip(&execution.contents.reads) {
+                let (_, record) = self.keys.at(*place);
+                record.unprepare_read(version);
+                if committed.is_some() {
+                    record.committed_reads.record(read.write.version, version);
+                }
             }
         }
-        for key in &undecided.reads {
-            self.keys.get_mut(key).expect("a key that was read").remove_read(version);
+        for place in &undecided.reads {
+            self.keys.at(*place).1.remove_read(version);
         }
         let nothing = Contents::default();
         let contents = match end {
@@ -193,32 +196,47 @@ impl Replica {
             }
             End::Unknown => &nothing,
         };
-        for write in &contents.writes {
+        let installed = self.withdraw(version, &undecided.writes, contents);
+        for (i, write) in contents.writes.iter().enumerate() {
             let id = WriteId { version, tag: write.tag };
-            let record = self.keys.touch(&write.key);
-            record.commit_write(&write.key, id, &write.value, &mut self.notices);
+            let place = match installed {
+                true => undecided.writes[i],
+                false => self.keys.place(&write.key),
+            };
+            let (key, record) = self.keys.at(place);
+            record.commit_write(key, id, &write.value, &mut self.notices);
         }
-        let recorded =
-            |execution: &Execution| matches!(end, End::Committed(eid, _) if eid == execution.eid);
-        if !prepared.is_some_and(recorded) {
+        if committed.is_none() {
             for read in &contents.reads {
                 self.keys.touch(&read.key).committed_reads.record(read.write.version, version);
             }
         }
-        self.withdraw(version, &undecided.writes, contents);
         self.waiting.remove(&version).unwrap_or_default()
     }
 
-    /// Withdraws the transaction's uncommitted writes of those `keys` that `contents` does not write.
-    pub(super) fn withdraw(&mut self, version: Version, keys: &[Key], contents: &Contents) {
-        if keys.iter().eq(contents.writes.iter().map(|write| &write.key)) {
-            return; // As nearly always.
+    /// Withdraws the transaction's uncommitted writes in those `places` that `contents` does not write;
+    /// whether they are the places of exactly what it writes, as nearly always.
+    pub(super) fn withdraw(
+        &mut self,
+        version: Version,
+        places: &Places,
+        contents: &Contents,
+    ) -> bool {
+        let writes = &contents.writes;
+        let mut pairs = places.iter().zip(writes);
+        if places.len() == writes.len()
+            && pairs.all(|(place, write)| *self.keys.at(*place).0 == write.key)
+        {
+            return true;
         }
-        let written: BTreeSet<&Key> = contents.writes.iter().map(|write| &write.key).collect();
-        for key in keys.iter().filter(|key| !written.contains(key)) {
-            let record = self.keys.get_mut(key).expect("a key with an uncommitted write");
-            record.withdraw_write(key, version, &mut self.notices);
+        let written: BTreeSet<&Key> = writes.iter().map(|write| &write.key).collect();
+        for place in places {
+            let (key, record) = self.keys.at(*place);
+            if !written.contains(key) {
+                record.withdraw_write(key, version, &mut self.notices);
+            }
         }
+        false
     }
 
     pub(super) fn acknowledge(&mut self, to: NodeId, version: Version, cx: &mut Cx) {

@@ -2,7 +2,7 @@
 
 use serried_actor::Store;
 use serried_model::{Key, Value, Version};
-use serried_parts::{Committed, Pool, WriteId};
+use serried_parts::{Committed, Place, Pool, WriteId};
 
 use super::key_record::KeyRecord;
 
@@ -27,17 +27,31 @@ impl Keys {
 
     /// A key's record, which need not hold what lies in the store.
     pub(super) fn touch(&mut self, key: &Key) -> &mut KeyRecord {
-        if self.records.len() >= self.at_most && !self.records.contains_key(key) {
-            self.make_room();
-        }
-        let record = self.records.get_or_default(key);
-        record.used = true;
-        record
+        let place = self.place(key);
+        self.at(place).1
     }
 
     /// A key's record, with what lies in the store.
     pub(super) fn load(&mut self, key: &Key, store: &dyn Store) -> &mut KeyRecord {
-        let record = self.touch(key);
+        let place = self.loaded(key, store);
+        self.at(place).1
+    }
+
+    /// Where a key's record is, which need not hold what lies in the store. It stays there for as long
+    /// as it is in use; see [`KeyRecord::is_idle`].
+    pub(super) fn place(&mut self, key: &Key) -> Place {
+        if self.records.len() >= self.at_most && !self.records.contains_key(key) {
+            self.make_room();
+        }
+        let place = self.records.place_or_default(key);
+        self.at(place).1.used = true;
+        place
+    }
+
+    /// The same, with what lies in the store.
+    pub(super) fn loaded(&mut self, key: &Key, store: &dyn Store) -> Place {
+        let place = self.place(key);
+        let record = self.at(place).1;
         if !core::mem::replace(&mut record.loaded, true)
             && let Some(bytes) = store.get(key.as_bytes())
         {
@@ -45,17 +59,18 @@ impl Keys {
                 record.committed.insert(committed);
             });
         }
-        record
+        place
+    }
+
+    /// The record in a place, and whose it is.
+    pub(super) fn at(&mut self, place: Place) -> (&Key, &mut KeyRecord) {
+        self.records.at_place(place)
     }
 
     /// A key's record, if it is in memory.
+    #[cfg(test)]
     pub(super) fn get(&self, key: &Key) -> Option<&KeyRecord> {
         self.records.get(key)
-    }
-
-    /// The same, to change.
-    pub(super) fn get_mut(&mut self, key: &Key) -> Option<&mut KeyRecord> {
-        self.records.get_mut(key)
     }
 
     /// How many are in memory.
@@ -81,10 +96,10 @@ impl Keys {
         readable_from: Version,
         store: &mut dyn Store,
     ) {
-        let done = |record: &KeyRecord| record.stored == watermark.timestamp_us;
         for key in keys {
-            if !self.records.get(key).is_some_and(done) {
-                self.settle(key, watermark, readable_from, store);
+            let record = self.load(key, store);
+            if record.stored != watermark.timestamp_us {
+                record.settle(key, watermark, readable_from, store);
             }
         }
     }
@@ -97,12 +112,7 @@ impl Keys {
         readable_from: Version,
         store: &mut dyn Store,
     ) {
-        let record = self.load(key, store);
-        record.stored = watermark.timestamp_us;
-        record.committed.forget_before(readable_from);
-        record.committed_reads.forget_before(watermark);
-        let settled = record.committed.before(watermark);
-        store.put(key.as_bytes(), Some(&encode(settled)));
+        self.load(key, store).settle(key, watermark, readable_from, store);
     }
 
     /// Takes over what another replica's store holds for a key, where everything below `settled` is
@@ -156,6 +166,22 @@ impl Keys {
                 return;
             }
         }
+    }
+}
+
+impl KeyRecord {
+    fn settle(
+        &mut self,
+        key: &Key,
+        watermark: Version,
+        readable_from: Version,
+        store: &mut dyn Store,
+    ) {
+        self.stored = watermark.timestamp_us;
+        self.committed.forget_before(readable_from);
+        self.committed_reads.forget_before(watermark);
+        let settled = self.committed.before(watermark);
+        store.put(key.as_bytes(), Some(&encode(settled)));
     }
 }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use serried_actor::{Actor, Context, Group, Observation, Recover, Settings, Store, Timestamp};
 use serried_model::{Key, NodeId, Value, Version};
-use serried_parts::{Committed, Map, WriteId};
+use serried_parts::{Committed, Map, Place, WriteId};
 use smallvec::SmallVec;
 
 use self::catch_up::CatchUp;
@@ -69,10 +69,10 @@ pub struct Replica {
 /// abandons all earlier ones.
 #[derive(Debug, Default)]
 struct Undecided {
-    /// Keys with an uncommitted read.
-    reads: SmallVec<[Key; 4]>,
-    /// Keys with an uncommitted write.
-    writes: SmallVec<[Key; 4]>,
+    /// The records in which it has an uncommitted read.
+    reads: Places,
+    /// Those in which it has an uncommitted write; first those of the execution.
+    writes: Places,
     /// Puts with smaller tags are superseded.
     next_tag: u32,
     /// Executions before this one are abandoned.
@@ -99,11 +99,16 @@ impl Undecided {
     }
 }
 
+/// Where records are.
+type Places = SmallVec<[Place; 6]>;
+
 /// An `erecord` entry.
 #[derive(Debug)]
 struct Execution {
     eid: u32,
     contents: Arc<Contents>,
+    /// The records of what it has read, while its reads are prepared.
+    reads: Places,
     /// `None` while it waits for the transactions that it read from, if votes are not provisional.
     vote: Option<Vote>,
     /// The key over which it was not to commit.
@@ -111,6 +116,10 @@ struct Execution {
 }
 
 impl Execution {
+    fn new(eid: u32, contents: Arc<Contents>) -> Execution {
+        Execution { eid, contents, reads: Places::new(), vote: None, conflict: None }
+    }
+
     /// Whether its reads are prepared.
     fn is_prepared(&self) -> bool {
         matches!(self.vote, Some(Vote::Commit | Vote::Provisional))
@@ -242,12 +251,13 @@ impl Replica {
         if self.behind || !self.admits(version, false, cx) {
             return;
         }
-        let record = self.keys.load(&key, cx.store());
+        let place = self.keys.loaded(&key, cx.store());
+        let (_, record) = self.keys.at(place);
         let (write, value) = record.find(version);
         let found = write.version;
         cx.observe(|| Observation::Read { key: key.clone(), reader: version, found });
         if self.options.re_execution && record.add_read(version, write) {
-            self.open(version, cx.now()).reads.push(key.clone());
+            self.open(version, cx.now()).reads.push(place);
         }
         let reply = Message::GetReply { version, key, write, value, instead_of: None };
         cx.send_before_durable(version.coordinator, reply);
@@ -269,11 +279,11 @@ impl Replica {
             return; // An execution that was prepared since writes something else, or nothing.
         }
         cx.observe(|| Observation::Written { key: key.clone(), version, revision: tag });
-        let record = self.keys.touch(&key);
+        let place = self.keys.place(&key);
+        let (key, record) = self.keys.at(place);
         let written = (WriteId { version, tag }, rests_on);
-        if record.add_write(&key, written, &value, &mut self.notices) {
-            let undecided = self.transactions.get_or_default(&version);
-            undecided.writes.push(key);
+        if record.add_write(key, written, &value, &mut self.notices) {
+            self.transactions.get_or_default(&version).writes.push(place);
         }
         self.notify(cx);
     }

@@ -97,7 +97,9 @@ impl Replica {
         let stored = self.keys.stored();
         let horizon = self.truncation.horizon().min(readable_from).min(stored);
         let first = Version::INITIAL;
-        let (keys, next) = self.settled.written(first, horizon, !history, at_most);
+        let (mut keys, next) = self.settled.written(first, horizon, !history, at_most);
+        keys.sort_unstable();
+        keys.dedup();
         for key in &keys {
             if history {
                 // What was readable when it was put there need not be any more.

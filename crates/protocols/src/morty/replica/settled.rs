@@ -88,7 +88,7 @@ impl Settled {
     }
 
     /// What the first that have committed from `from` on and below `below` have written, or only
-    /// deleted: each key once, about `at_most` of them; and from which version to go on.
+    /// deleted: about `at_most` keys, some of them perhaps more than once; and from which version to go on.
     pub(super) fn written(
         &self,
         from: Version,
@@ -106,8 +106,6 @@ impl Settled {
             keys.extend_from_slice(written);
             looked_at += entry.writes.len().max(1);
         }
-        keys.sort_unstable();
-        keys.dedup();
         (keys, next.max(from))
     }
 

@@ -9,7 +9,7 @@ use serried_parts::WriteId;
 use smallvec::SmallVec;
 
 use super::key_record::{Missed, Notice};
-use super::{Cx, Execution, Replica};
+use super::{Cx, Execution, Places, Replica};
 use crate::morty::Mutation;
 use crate::morty::message::{Contents, Message, Record, Refusal, Settlement, Vote};
 
@@ -72,7 +72,7 @@ impl Replica {
         cx.charge(contents.reads.len() + contents.writes.len());
         self.install(version, eid, next_tag, &contents);
         super::observe_writes(version, &contents, cx);
-        let execution = Execution { eid, contents, vote: None, conflict: None };
+        let execution = Execution::new(eid, contents);
         self.transactions.get_or_default(&version).execution = Some(execution);
         self.vote(version, cx);
     }
@@ -115,16 +115,19 @@ impl Replica {
         undecided.abandoned_before = eid;
         undecided.next_tag = next_tag;
         undecided.execution = None;
-        let new = contents.writes.iter().map(|write| write.key.clone()).collect();
-        let old = core::mem::replace(&mut undecided.writes, new);
+        let old = core::mem::take(&mut undecided.writes);
         self.withdraw(version, &old, contents);
         let found = found_in(contents);
+        let mut places = Places::new();
         for write in &contents.writes {
-            let record = self.keys.touch(&write.key);
+            let place = self.keys.place(&write.key);
             let id = WriteId { version, tag: write.tag };
             let written = (id, found(&write.key));
-            record.add_write(&write.key, written, &write.value, &mut self.notices);
+            let (key, record) = self.keys.at(place);
+            record.add_write(key, written, &write.value, &mut self.notices);
+            places.push(place);
         }
+        self.transactions.get_or_default(&version).writes = places;
     }
 
     /// Enters the vote on the transaction's execution, and prepares its reads if it may commit. Its
@@ -138,9 +141,11 @@ impl Replica {
             execution.eid
         );
         (execution.vote, execution.conflict) = (Some(vote), conflict);
-        if let Vote::Commit | Vote::Provisional = vote {
+        if execution.is_prepared() {
             for read in &execution.contents.reads {
-                self.keys.touch(&read.key).prepare_read(version, read.write.version);
+                let place = self.keys.place(&read.key);
+                self.keys.at(place).1.prepare_read(version, read.write.version);
+                execution.reads.push(place);
             }
         }
     }
@@ -148,12 +153,9 @@ impl Replica {
     /// Takes back what the transaction's execution has prepared, if it has.
     pub(super) fn unprepare(&mut self, version: Version) {
         let Some(undecided) = self.transactions.get_mut(&version) else { return };
-        let Some(execution) = &undecided.execution else { return };
-        if let Some(Vote::Commit | Vote::Provisional) = execution.vote {
-            for read in &execution.contents.reads {
-                let record = self.keys.get_mut(&read.key).expect("a key that was read");
-                record.unprepare_read(version);
-            }
+        let Some(execution) = &mut undecided.execution else { return };
+        for place in execution.reads.drain(..) {
+            self.keys.at(place).1.unprepare_read(version);
         }
     }
 
@@ -191,8 +193,10 @@ impl Replica {
             conflict = Some(read.key.clone());
         }
         // Check 2: nobody else's read missed a write of it.
-        for write in contents.writes.iter().filter(|_| checks.missed_by_others) {
-            match self.keys.get(&write.key).and_then(|record| record.missed_write_of(version)) {
+        let undecided = self.transactions.get(&version).expect("a transaction to vote on");
+        let written = contents.writes.iter().zip(&undecided.writes);
+        for (write, place) in written.filter(|_| checks.missed_by_others) {
+            match self.keys.at(*place).1.missed_write_of(version) {
                 Some(Missed::Committed) => {
                     return Some((Vote::AbandonFinal, Some(write.key.clone())));
                 }
@@ -304,7 +308,7 @@ impl Replica {
     ) {
         self.open(version, Default::default());
         self.install(version, eid, next_tag, &contents);
-        let execution = Execution { eid, contents: contents.clone(), vote: None, conflict: None };
+        let execution = Execution::new(eid, contents.clone());
         self.transactions.get_or_default(&version).execution = Some(execution);
         self.prepare(version, vote, None);
         if vote != Vote::Provisional {
