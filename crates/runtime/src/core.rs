@@ -20,7 +20,6 @@ use crate::flusher::Flushing;
 use crate::frame::{BadFrame, Frame, Kind};
 use crate::links::{LinkId, Links};
 use crate::machine::{Machine, Outbox};
-use crate::metrics::PartitionCounts;
 use crate::obstacles::Obstacles;
 use crate::out_buffer::{Messages, OutBuffer, Route};
 use crate::shards::Shards;
@@ -367,9 +366,9 @@ impl Core {
         (self.flushing.begin(), batches)
     }
 
-    /// What the machine of a shard has counted, if it is here.
-    pub(crate) fn counts(&self, shard: u16) -> Option<PartitionCounts> {
-        Some(self.machines.get(usize::from(shard))?.as_ref()?.counts())
+    /// The machine of a shard, if it is here.
+    pub(crate) fn machine(&self, shard: u16) -> Option<&dyn Machine> {
+        self.machines.get(usize::from(shard))?.as_deref()
     }
 
     /// Whether any machine appends to a log.

@@ -55,6 +55,9 @@ pub(crate) trait Machine: Send {
     /// What it has counted so far.
     fn counts(&self) -> PartitionCounts;
 
+    /// What it shows of its state.
+    fn gauges(&self) -> Vec<(&'static str, u64)>;
+
     /// Whether it appends to a log.
     fn is_durable(&self) -> bool;
 }
@@ -332,6 +335,12 @@ impl<A: Actor> Machine for Erased<A> {
 
     fn counts(&self) -> PartitionCounts {
         self.driven.counts
+    }
+
+    fn gauges(&self) -> Vec<(&'static str, u64)> {
+        let mut gauges = Vec::new();
+        self.driven.actor.gauges(&mut |name, value| gauges.push((name, value)));
+        gauges
     }
 
     fn is_durable(&self) -> bool {

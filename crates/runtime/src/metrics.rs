@@ -1,5 +1,6 @@
 //! A node's figures in Prometheus' text format (version 0.0.4).
 
+use std::collections::BTreeSet;
 use std::fmt::{Display, Write};
 
 use crate::NodeStatus;
@@ -13,12 +14,23 @@ pub(crate) struct PartitionCounts {
     pub(crate) appended_bytes: u64,
 }
 
+/// One partition.
+pub(crate) struct Partition<'a> {
+    pub(crate) keyspace: &'a str,
+    pub(crate) number: u16,
+    pub(crate) counts: PartitionCounts,
+    /// What its replica shows of its state, in the protocol's words.
+    pub(crate) gauges: Vec<(&'static str, u64)>,
+}
+
 /// Everything that is exposed.
 pub(crate) struct Exposed<'a> {
     pub(crate) status: &'a NodeStatus,
     pub(crate) latency: Latency,
-    /// By keyspace and partition.
-    pub(crate) partitions: Vec<(&'a str, u16, PartitionCounts)>,
+    /// By keyspace and number.
+    pub(crate) partitions: Vec<Partition<'a>>,
+    /// Of the process, where the operating system tells.
+    pub(crate) resident_bytes: Option<u64>,
 }
 
 impl Exposed<'_> {
@@ -70,6 +82,9 @@ impl Exposed<'_> {
         }
         let cpu = statistics.process_cpu.as_secs_f64();
         text.single("process_cpu_seconds_total", "counter", "CPU time of the process.", cpu);
+        if let Some(bytes) = self.resident_bytes {
+            text.single("process_resident_memory_bytes", "gauge", "Resident memory.", bytes);
+        }
         type Count = fn(&PartitionCounts) -> u64;
         let counts: [(&str, &str, Count); 3] = [
             ("messages", "Messages to the partition's replica.", |of| of.messages_received),
@@ -79,14 +94,30 @@ impl Exposed<'_> {
         for (name, help, count) in counts {
             let name = format!("serried_partition_{name}_total");
             text.family(&name, "counter", help);
-            for (keyspace, partition, counts) in &self.partitions {
-                let keyspace = escaped(keyspace);
-                let labels = format!("keyspace=\"{keyspace}\",partition=\"{partition}\"");
-                text.sample(&name, &labels, count(counts));
+            for partition in &self.partitions {
+                text.sample(&name, &partition.labels(), count(&partition.counts));
+            }
+        }
+        let names = self.partitions.iter().flat_map(|partition| &partition.gauges);
+        let names: BTreeSet<&str> = names.map(|(name, _)| *name).collect();
+        for name in names {
+            let full = format!("serried_partition_{name}");
+            let help = format!("The replica's gauge `{}`.", name.replace('_', " "));
+            text.family(&full, "gauge", &help);
+            for partition in &self.partitions {
+                for (_, value) in partition.gauges.iter().filter(|(other, _)| *other == name) {
+                    text.sample(&full, &partition.labels(), value);
+                }
             }
         }
         text.histogram("serried_log_flush_seconds", "Time that flushes took.", &self.latency);
         text.0
+    }
+}
+
+impl Partition<'_> {
+    fn labels(&self) -> String {
+        format!("keyspace=\"{}\",partition=\"{}\"", escaped(self.keyspace), self.number)
     }
 }
 
@@ -164,14 +195,22 @@ mod tests {
         let mut latency = Latency { total: Duration::from_millis(3), ..Latency::default() };
         (latency.counts[0], latency.counts[12]) = (2, 1);
         let counts = PartitionCounts { messages_received: 5, ..PartitionCounts::default() };
-        let partitions = vec![("a \"b\"", 3, counts)];
-        let text = Exposed { status: &status, latency, partitions }.text();
+        let partition = |number, gauges| Partition { keyspace: "a \"b\"", number, counts, gauges };
+        let partitions = vec![
+            partition(3, vec![("resident_keys", 9), ("catching_up", 0)]),
+            partition(4, vec![("resident_keys", 8)]),
+        ];
+        let resident_bytes = Some(4096);
+        let text = Exposed { status: &status, latency, partitions, resident_bytes }.text();
         for line in [
             "serried_build_info{version=\"1.2.3\",node=\"n1\",incarnation=\"9\",durability=\"sync\"} 1",
             "serried_uptime_seconds 60",
             "serried_log_flushes_total 3",
             "process_cpu_seconds_total 1.5",
             "serried_partition_messages_total{keyspace=\"a \\\"b\\\"\",partition=\"3\"} 5",
+            "serried_partition_resident_keys{keyspace=\"a \\\"b\\\"\",partition=\"4\"} 8",
+            "serried_partition_catching_up{keyspace=\"a \\\"b\\\"\",partition=\"3\"} 0",
+            "process_resident_memory_bytes 4096",
             "serried_log_flush_seconds_bucket{le=\"0.00005\"} 2",
             "serried_log_flush_seconds_bucket{le=\"1\"} 2",
             "serried_log_flush_seconds_bucket{le=\"+Inf\"} 3",

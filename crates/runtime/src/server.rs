@@ -23,12 +23,12 @@ use crate::frame::{BadFrame, FrameReader, Kind};
 use crate::handshake::{Hello, KeyspaceInfo, Place, Welcome, dial};
 use crate::links::{End, LinkOptions};
 use crate::machine::Role;
-use crate::metrics::Exposed;
+use crate::metrics::{Exposed, Partition};
 use crate::out_buffer::OutBuffer;
 use crate::shards::Shards;
 use crate::{
     Catalogue, NodeConfiguration, NodeFailed, NodeStatistics, NodeStatus, StartError, flusher,
-    internal, peer, process_cpu_time,
+    internal, peer, process_cpu_time, statistics::resident_memory,
 };
 
 /// How long a node that is shut down waits for its connections to be flushed.
@@ -276,12 +276,17 @@ impl Server {
             latency = latency.plus(&core.flushing.latency);
             for shard in self.shards.of_core(i, self.cores.len()) {
                 let Some((keyspace, partition)) = self.shards.find(shard) else { continue };
-                let name = &*self.configuration.keyspaces[usize::from(keyspace)].name;
-                partitions.extend(core.counts(shard).map(|counts| (name, partition, counts)));
+                partitions.extend(core.machine(shard).map(|machine| Partition {
+                    keyspace: &self.configuration.keyspaces[usize::from(keyspace)].name,
+                    number: partition,
+                    counts: machine.counts(),
+                    gauges: machine.gauges(),
+                }));
             }
         }
-        partitions.sort_by_key(|(name, partition, _)| (*name, *partition));
-        Exposed { status: &status, latency, partitions }.text()
+        partitions.sort_by_key(|partition| (partition.keyspace, partition.number));
+        let resident_bytes = resident_memory();
+        Exposed { status: &status, latency, partitions, resident_bytes }.text()
     }
 
     /// How a core of this node introduces itself to another node.
