@@ -10,12 +10,14 @@ mod guarantee;
 mod identity;
 mod limits;
 mod operation;
+mod register;
 mod version;
 
 pub use bytes::{Key, Value};
 pub use geography::{Geography, UnknownGeography};
-pub use guarantee::Guarantee;
+pub use guarantee::{Family, Guarantee};
 pub use identity::{NodeId, TxnId};
 pub use limits::{Limits, TooLarge};
-pub use operation::{Operation, Outcome, Output, ReadStamp, ReadValue, Write};
+pub use operation::{Accessed, Operation, Outcome, Output, ReadStamp, ReadValue, Write};
+pub use register::{Access, Carstamp, Change, Modification, Token, ValueType, WrongType};
 pub use version::Version;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Key, Value, Version};
+use crate::{Access, Carstamp, Key, Token, Value, Version};
 
 /// A write: the new value, or `None` for a delete.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -40,7 +40,9 @@ pub enum Operation {
         /// Its writes, one per key, the last one to each.
         writes: Vec<Write>,
     },
-    /// Give the attempt up: none of its writes may take effect.
+    /// Give the attempt up: none of its writes may take effect. What is done to a single key is given up
+    /// as well, and then the answer is an [`Output::Outcome`]: Aborted, or Unknown if it may yet take
+    /// effect.
     Rollback,
     /// Not part of a transaction: find out how the transaction `version` ended, and end it if nobody
     /// does. The answer is an [`Output::Outcome`]: Committed, Aborted without conflicts, or Forgotten.
@@ -56,6 +58,17 @@ pub enum Operation {
         key: Key,
         /// The end of the past that is read.
         at: Version,
+    },
+    /// Not part of a transaction: read or update a single key. The answers are, for an update,
+    /// [`Output::Began`] and, if it is a write, [`Output::Placed`]; then an [`Output::Accessed`] and an
+    /// [`Output::Outcome`].
+    Access {
+        /// The key.
+        key: Key,
+        /// What is done to it.
+        access: Access,
+        /// Set to go on with an update of which it is not known whether it took effect.
+        token: Option<Token>,
     },
 }
 
@@ -90,8 +103,21 @@ pub enum Output {
     Value(ReadValue),
     /// An earlier read would now find this instead: the program must be run again from there.
     Rewind(ReadValue),
+    /// The write has been given its place among the updates of its key, and may take effect from now on.
+    Placed(Carstamp),
+    /// What a read or a read-modify-write has found; nothing is known of that after a write.
+    Accessed(Accessed),
     /// How the attempt ended. Nothing follows it.
     Outcome(Outcome),
+}
+
+/// What an operation on a single key came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Accessed {
+    /// What was there, unless the operation was a write.
+    pub found: Option<Value>,
+    /// Where the update stands that it found, or for an update where that stands itself.
+    pub carstamp: Carstamp,
 }
 
 /// How an attempt ended, as far as its coordinator can know.
@@ -106,7 +132,7 @@ pub enum Outcome {
         conflicts: Vec<Key>,
     },
     /// Others have ended it, and it took effect as an earlier run than the session's last had it. Its
-    /// version tells what it did.
+    /// version tells what it did. Of an update of a single key that was given up: it may take effect.
     Unknown,
     /// It did not and never will take effect: the clock of its coordinator is off.
     ClockSkew {
@@ -115,4 +141,6 @@ pub enum Outcome {
     },
     /// What was asked for is too long ago to be known.
     Forgotten,
+    /// The keyspace's protocol can't do what was asked for.
+    NotOffered,
 }

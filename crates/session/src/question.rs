@@ -41,9 +41,9 @@ impl Keyspace {
     /// # Errors
     /// [`Error::Unavailable`] if too few replicas answer before the deadline.
     pub async fn outcome(&self, txn: Version) -> Result<Ending, Error> {
+        let (_, outcome) = self.ask(Operation::Inquire { version: txn }).await;
         let what = || format!("the outcome of transaction {txn}");
-        let (_, outcome) = self.ask(Operation::Inquire { version: txn }, &what).await?;
-        Ok(match outcome {
+        Ok(match outcome.ok_or_else(|| self.unavailable(what()))? {
             Outcome::Committed => Ending::Committed,
             Outcome::Forgotten => Ending::Forgotten,
             _ => Ending::Aborted,
@@ -59,22 +59,31 @@ impl Keyspace {
     /// [`Error::Unavailable`] if there is no answer before the deadline.
     pub async fn get_at(&self, key: impl Into<Key>, at: Version) -> Result<Option<Value>, Error> {
         let key = key.into();
+        let (attempt, outcome) = self.ask(Operation::GetAt { key: key.clone(), at }).await;
         let what = || format!("the value of `{key}` at {at}");
-        let (attempt, outcome) = self.ask(Operation::GetAt { key: key.clone(), at }, &what).await?;
-        match outcome {
+        match outcome.ok_or_else(|| self.unavailable(what()))? {
             Outcome::Committed => Ok(attempt.answer()),
             _ => Err(Error::Forgotten { key: key.clone(), at }),
         }
     }
 
-    async fn ask(
+    /// Has the coordinator do something that is not part of a transaction; none if it has not come to an
+    /// end before the deadline.
+    pub(crate) async fn ask(&self, question: Operation) -> (Arc<Attempt>, Option<Outcome>) {
+        self.ask_and(question, false).await
+    }
+
+    /// The same. If it `is_told`, the coordinator says how what is given up has ended: it may have gone on
+    /// until it heard of that.
+    pub(crate) async fn ask_and(
         &self,
         question: Operation,
-        what: &(dyn Fn() -> String + Sync),
-    ) -> Result<(Arc<Attempt>, Outcome), Error> {
+        is_told: bool,
+    ) -> (Arc<Attempt>, Option<Outcome>) {
         let attempt = Attempt::new(self.limits);
         let mut deadline = Alarm::at(self.port.clone(), self.port.now() + self.options.deadline);
         let (mut question, mut asking) = (Some(question), None);
+        let mut given_up = false;
         let outcome = poll_fn(|cx| {
             if asking.is_none()
                 && let Ok(txn) = self.port.open(&attempt, cx.waker())
@@ -83,20 +92,29 @@ impl Keyspace {
                 let question = question.take().expect("it is asked once");
                 self.port.submit(txn, &mut vec![question]);
             }
-            if asking.is_some()
-                && let Some(signals) = attempt.signals(cx.waker())
-                && let Some(outcome) = signals.outcome
-            {
+            let outcome = |waker| attempt.signals(waker).and_then(|signals| signals.outcome);
+            if let Some(outcome) = outcome(cx.waker()) {
                 return Poll::Ready(Some(outcome));
             }
-            deadline.poll(cx).map(|()| None)
-        });
-        match outcome.await {
-            Some(outcome) => Ok((attempt, outcome)),
-            None => {
-                let deadline = self.options.deadline;
-                Err(Error::Unavailable { deadline, waiting_for: what() })
+            if !given_up && deadline.poll(cx).is_pending() {
+                return Poll::Pending;
             }
-        }
+            match &asking {
+                Some(Asking { txn, .. }) if is_told => {
+                    if !core::mem::replace(&mut given_up, true) {
+                        self.port.submit(*txn, &mut vec![Operation::Rollback]);
+                    }
+                    // It may have answered at once.
+                    outcome(cx.waker()).map_or(Poll::Pending, |outcome| Poll::Ready(Some(outcome)))
+                }
+                _ => Poll::Ready(None),
+            }
+        });
+        let outcome = outcome.await;
+        (attempt, outcome)
+    }
+
+    pub(crate) fn unavailable(&self, waiting_for: String) -> Error {
+        Error::Unavailable { deadline: self.options.deadline, waiting_for }
     }
 }
