@@ -59,7 +59,7 @@ pub enum Error {
         deadline: Duration,
     },
     /// Too few replicas answered while a key was being updated. The update may have taken effect, or may
-    /// yet; tried again with its token, [`crate::Registers::update`], it takes effect once in all.
+    /// yet; tried again with its token, [`crate::Registers::access`], it takes effect once in all.
     #[error(
         "within {deadline:?} it was not known whether the update {token} of `{key}` took effect: it may or may not; try it again with its token"
     )]
