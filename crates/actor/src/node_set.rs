@@ -2,11 +2,10 @@
 
 use core::fmt;
 
-use serde::{Deserialize, Serialize};
 use serried_model::NodeId;
 
 /// A set of members of a replica group, whichever partition's.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct NodeSet(u64);
 
 impl NodeSet {

@@ -47,8 +47,8 @@ pub use event::{Event, EventKind, History, MicroOperation, ReadResult};
 pub use read_error::ReadError;
 pub use recorder::Recorder;
 pub use register::{
-    Budget, Carstamp, Precedence, PrecedenceReason, RegisterEvent, RegisterGuarantee,
-    RegisterHistory, RegisterOperation, RegisterOutcome, RegisterRecorder, RegisterSummary,
-    RegisterValue, RegisterVerdict, RegisterViolation, RegisterWitness, check_linearizable,
+    Budget, Precedence, PrecedenceReason, RegisterEvent, RegisterGuarantee, RegisterHistory,
+    RegisterOperation, RegisterOutcome, RegisterRecorder, RegisterSummary, RegisterValue,
+    RegisterVerdict, RegisterViolation, RegisterWitness, check_linearizable,
     check_regular_sequential,
 };

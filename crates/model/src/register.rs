@@ -187,7 +187,7 @@ impl Carstamp {
     }
 }
 
-/// `timestamp.writer.rmwc`, as it stands in histories.
+/// `timestamp.writer.rmwc`.
 impl fmt::Display for Carstamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.timestamp, self.writer.0, self.rmwc)

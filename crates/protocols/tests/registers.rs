@@ -4,6 +4,8 @@
 //! Each test goes through some seeds. `SERRIED_SEEDS=2000 cargo test --release -p serried-protocols
 //! --test registers` goes through more, and `SERRIED_FIRST_SEED=17 SERRIED_SEEDS=1` through a single one.
 
+mod support;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +18,9 @@ use serried_model::{Family, Geography, Guarantee, NodeId};
 use serried_protocols::abd::{self, Mutation};
 use serried_protocols::{Visitor, of, visit};
 use serried_session::TransactOptions;
-use serried_sim::{Cluster, Configuration, Disk, Fate, Swarm};
+use serried_sim::{Cluster, Configuration, Disk, Swarm};
 use serried_workload::{RegisterLoop, RegisterMix};
+use support::seeds;
 
 /// By then everything has to have finished.
 const LIMIT: Timestamp = Timestamp(120_000_000_000);
@@ -97,15 +100,7 @@ impl Trial {
             };
             cluster.spawn(client, client_loop.run());
         }
-        if let Ok(traced) = std::env::var("SERRIED_TRACE") {
-            cluster.set_interceptor(Box::new(move |passing| {
-                let text = format!("{:?}", passing.message);
-                if text.contains(&traced) {
-                    println!("{} {} -> {}: {text}", passing.at, passing.from, passing.to);
-                }
-                Fate::Pass
-            }));
-        }
+        support::trace(&mut cluster);
         let stalled = cluster.run_until_done(LIMIT).err().map(|stalled| stalled.to_string());
         let hash = cluster.event_hash();
         drop(cluster);
@@ -135,13 +130,6 @@ fn judge(guarantee: Guarantee, history: &RegisterHistory) -> Result<(), String> 
         RegisterVerdict::Violation(violation) => Err(violation.to_string()),
         RegisterVerdict::Unknown { reason } => Err(format!("the checker gave up: {reason}")),
     }
-}
-
-/// The seeds of a test, `usual` many unless the environment says otherwise.
-fn seeds(usual: u64) -> core::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
-    let first = number("SERRIED_FIRST_SEED").unwrap_or(0);
-    first..first + number("SERRIED_SEEDS").unwrap_or(usual)
 }
 
 /// Runs trials of one protocol.

@@ -7,6 +7,8 @@
 //! Each test goes through some seeds. `SERRIED_SEEDS=2000 cargo test --release -p serried-protocols
 //! --test suite` goes through more, and `SERRIED_FIRST_SEED=17 SERRIED_SEEDS=1` through a single one.
 
+mod support;
+
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,11 +22,12 @@ use serried_model::{Family, Geography, Guarantee, Key, NodeId, Value, Version};
 use serried_protocols::morty::{Checks, Coordinator, Message, Morty, Mutation, Options, Replica};
 use serried_protocols::{Visitor, of, visit};
 use serried_session::{Error, TransactOptions, Transaction};
-use serried_sim::{Cluster, Configuration, Disk, Fate, Fault, Initial, Scheduled, Swarm};
+use serried_sim::{Cluster, Configuration, Disk, Fault, Initial, Scheduled, Swarm};
 use serried_workload::tpcc::Scale;
 use serried_workload::{
     ClosedLoop, Measurement, Parameters, Plan, Run, Window, Workload, inspect, named,
 };
+use support::seeds;
 
 /// By then everything has to have finished.
 const LIMIT: Timestamp = Timestamp(120_000_000_000);
@@ -202,15 +205,7 @@ impl Trial {
             };
             cluster.spawn(client, client_loop.run());
         }
-        if let Ok(traced) = std::env::var("SERRIED_TRACE") {
-            cluster.set_interceptor(Box::new(move |passing| {
-                let text = format!("{:?}", passing.message);
-                if text.contains(&traced) {
-                    println!("{} {} -> {}: {text}", passing.at, passing.from, passing.to);
-                }
-                Fate::Pass
-            }));
-        }
+        support::trace(&mut cluster);
         let stalled = cluster.run_until_done(LIMIT).err().map(|stalled| stalled.to_string());
         let latest = measurement.latest();
         let stalled =
@@ -272,13 +267,6 @@ fn look_at<P: Protocol>(
     cluster.run_until_done(limit).map_err(|stalled| stalled.to_string())?;
     let found = found.lock().unwrap().take().expect("the inspection is done");
     found.map(drop).map_err(|error| error.to_string())
-}
-
-/// The seeds to go through, `usual` many unless the environment says otherwise.
-fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
-    let first = number("SERRIED_FIRST_SEED").unwrap_or(0);
-    first..first + number("SERRIED_SEEDS").unwrap_or(usual)
 }
 
 struct Suite {

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use serried_actor::Timestamp;
 use serried_model::{
-    Key, Limits, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Value, Version,
+    Access, Carstamp, Key, Limits, NodeId, Operation, Outcome, Output, ReadValue, Token, TxnId,
+    Value, Version,
 };
 
 use crate::{
-    Abort, Attempt, Error, Full, Keyspace, Next, Port, Step, Switchboard, TransactOptions,
+    Abort, Attempt, Error, Full, Keyspace, Next, Port, Registers, Step, Switchboard,
+    TransactOptions,
 };
 
 /// A coordinator that writes down what it is asked, and a clock that is moved by hand.
@@ -497,4 +499,53 @@ fn a_transaction_can_be_spawned_onto_any_thread() {
     drop(sendable(d));
     let owned = async move { keyspace.put("a", "1").await };
     drop(sendable(owned));
+}
+
+/// A write that its coordinator goes on with while its session gives it up: it was told to be without
+/// effect, and was read by others (simulated ABD, seed 1664).
+#[test]
+fn a_register_write_that_is_given_up_is_told_by_its_coordinator_what_became_of_it() {
+    let id = version(9);
+    let carstamp = Carstamp { timestamp: 3, ..Carstamp::INITIAL };
+    for placed in [false, true] {
+        let (script, _) = Script::new();
+        let registers = Registers::new(script.clone(), Limits::default());
+        let access = Access::Write(Some(Value::from("1")));
+        let mut write = Box::pin(registers.access(Key::from("x"), access, None));
+        assert!(poll(&mut write).is_pending());
+        script.tell(0, Output::Began(id));
+        script.advance(Duration::from_secs(11));
+        assert!(poll(&mut write).is_pending(), "it waits for what its coordinator says");
+        assert_eq!(script.asked()[1..], ["rollback"]);
+        let outcome = match placed {
+            true => {
+                script.tell(0, Output::Placed(carstamp));
+                Outcome::Unknown
+            }
+            false => Outcome::Aborted { conflicts: Vec::new() },
+        };
+        script.tell(0, Output::Outcome(outcome));
+        let Poll::Ready(Err(error)) = poll(&mut write) else { panic!("it is over") };
+        match error {
+            Error::UnknownUpdate { token, .. } if placed => {
+                assert_eq!(token, Token { id, carstamp: Some(carstamp) });
+            }
+            Error::Unavailable { .. } if !placed => {}
+            error => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_read_modify_write_on_another_type_names_the_key_and_both_types() {
+    let (script, _) = Script::new();
+    let registers = Registers::new(script.clone(), Limits::default());
+    let mut add = Box::pin(registers.increment("x", 1));
+    assert!(poll(&mut add).is_pending());
+    let found =
+        serried_model::Accessed { found: Some(Value::from("one")), carstamp: Carstamp::INITIAL };
+    script.tell(0, Output::Accessed(found));
+    script.tell(0, Output::Outcome(Outcome::Committed));
+    let Poll::Ready(Err(error)) = poll(&mut add) else { panic!("it is over") };
+    assert_eq!(error.to_string(), "`x`: the value is text, and has to be an integer");
 }

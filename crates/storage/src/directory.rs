@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::StorageError;
 use crate::disk::sync_directory;
-use crate::engine::find_room;
+use crate::engine::{ROOM, find_room};
 
 /// The format of the directory; each that can't be read by the release before has the next number.
 const FORMAT: u32 = 1;
@@ -93,7 +93,7 @@ impl DataDirectory {
     /// format, or if the configuration has changed in a way that its data can't follow;
     /// [`StorageError::Full`] if its disk is too full to start on.
     pub fn open(path: &Path, identity: &Identity, start: Start) -> Result<Self, StorageError> {
-        fs::create_dir_all(path).map_err(StorageError::io(path))?;
+        fs::create_dir_all(path).map_err(StorageError::write(path, ROOM))?;
         let lock = lock(path)?;
         let file = path.join(IDENTITY);
         let existing = match fs::read_to_string(&file) {
@@ -193,7 +193,7 @@ impl DataDirectory {
 fn lock(path: &Path) -> Result<File, StorageError> {
     let file = path.join(LOCK);
     let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&file);
-    let lock = lock.map_err(StorageError::io(&file))?;
+    let lock = lock.map_err(StorageError::write(&file, ROOM))?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => {

@@ -32,7 +32,7 @@ const MEMTABLES_BEHIND: usize = 2;
 const TABLES_BEHIND: usize = 10;
 /// How much room it needs on the disk to be opened and to go on: for a journal, memtables on their way to
 /// tables, and tables that are merged.
-const ROOM: u64 = 128 << 20;
+pub(crate) const ROOM: u64 = 128 << 20;
 
 /// An open store.
 pub(crate) struct Engine {

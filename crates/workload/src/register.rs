@@ -136,12 +136,7 @@ fn outcome(result: Result<Accessed, Error>) -> RegisterOutcome {
                 let text = core::str::from_utf8(value.as_bytes()).ok();
                 text.and_then(|text| text.parse().ok()).expect("what this workload writes")
             };
-            let version = serried_history::Carstamp {
-                timestamp: carstamp.timestamp,
-                writer: carstamp.writer.0,
-                rmw_count: carstamp.rmwc,
-            };
-            RegisterOutcome::Ok { found: found.map(number), version: Some(version) }
+            RegisterOutcome::Ok { found: found.map(number), version: Some(carstamp) }
         }
         Err(error @ (Error::UnknownUpdate { .. } | Error::ForgottenUpdate { .. })) => {
             RegisterOutcome::Unknown(error.to_string())

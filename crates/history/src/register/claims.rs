@@ -5,8 +5,9 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use serried_model::Carstamp;
 
-use super::event::{Carstamp, RegisterOperation};
+use super::event::RegisterOperation;
 use super::step::{Effect, NEVER, Operation, Step};
 
 /// The steps of one key by their versions, each read after the write that it found; without optional

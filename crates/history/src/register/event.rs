@@ -1,6 +1,6 @@
 //! What a history of registers is made of.
 
-use core::fmt;
+use serried_model::Carstamp;
 
 use crate::EventKind;
 
@@ -56,30 +56,6 @@ impl RegisterOperation {
             RegisterOperation::CompareAndSwap { .. } => found,
             RegisterOperation::Add { delta } => Some(found.unwrap_or(0).wrapping_add(delta)),
         }
-    }
-}
-
-/// A position in the order that a database claims for the versions of one key: Gryff's
-/// consensus-after-register timestamp (001 §4.2.2), compared field by field. Any order of at most
-/// three integers fits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub struct Carstamp {
-    /// The logical time of the write.
-    pub timestamp: u64,
-    /// Who wrote, to break ties.
-    pub writer: u64,
-    /// How many read-modify-writes came after that write.
-    pub rmw_count: u64,
-}
-
-impl Carstamp {
-    /// The version of a key that nobody has written.
-    pub const INITIAL: Carstamp = Carstamp { timestamp: 0, writer: 0, rmw_count: 0 };
-}
-
-impl fmt::Display for Carstamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "({}, {}, {})", self.timestamp, self.writer, self.rmw_count)
     }
 }
 

@@ -6,8 +6,9 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
+use serried_model::{Carstamp, NodeId};
 
-use super::event::{Carstamp, RegisterEvent, RegisterHistory, RegisterOperation, RegisterValue};
+use super::event::{RegisterEvent, RegisterHistory, RegisterOperation, RegisterValue};
 use crate::json::{Envelope, Line, for_each_line, shown};
 use crate::{EventKind, ReadError};
 
@@ -16,7 +17,7 @@ impl RegisterHistory {
     ///
     /// The `value` is `[key, value]` of a `read` or `write`, `[key, [expected, new]]` of a `cas`, and
     /// `[key, delta]` of an `add`; an `ok` of the latter two has what was found as a third entry. A
-    /// `version` is `[timestamp, writer, rmw_count]`.
+    /// `version` is `[timestamp, writer, rmwc]`.
     ///
     /// # Errors
     ///
@@ -81,7 +82,7 @@ impl Line {
                 self.wrong(
                     "version",
                     shown(found),
-                    "[timestamp, writer, rmw_count], three integers from 0 up",
+                    "[timestamp, writer, rmwc], three integers from 0 up",
                 )
             })?),
         };
@@ -151,13 +152,13 @@ fn register_value(value: &Value) -> Option<RegisterValue> {
 }
 
 fn carstamp(value: &Value) -> Option<Carstamp> {
-    let [timestamp, writer, rmw_count] = value.as_array()?.as_slice() else {
+    let [timestamp, writer, rmwc] = value.as_array()?.as_slice() else {
         return None;
     };
     Some(Carstamp {
         timestamp: timestamp.as_u64()?,
-        writer: writer.as_u64()?,
-        rmw_count: rmw_count.as_u64()?,
+        writer: NodeId(writer.as_u64()?),
+        rmwc: rmwc.as_u64()?,
     })
 }
 
@@ -189,8 +190,8 @@ impl Serialize for RegisterEvent {
                 map.serialize_entry("value", &(self.key, delta, found))?;
             }
         }
-        if let Some(Carstamp { timestamp, writer, rmw_count }) = self.version {
-            map.serialize_entry("version", &json!([timestamp, writer, rmw_count]))?;
+        if let Some(Carstamp { timestamp, writer, rmwc }) = self.version {
+            map.serialize_entry("version", &json!([timestamp, writer.0, rmwc]))?;
         }
         if let Some(error) = &self.error {
             map.serialize_entry("error", error)?;

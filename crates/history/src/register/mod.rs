@@ -22,7 +22,7 @@ mod shrink;
 mod step;
 mod verdict;
 
-pub use event::{Carstamp, RegisterEvent, RegisterHistory, RegisterOperation, RegisterValue};
+pub use event::{RegisterEvent, RegisterHistory, RegisterOperation, RegisterValue};
 pub use linearizable::check_linearizable;
 pub use recorder::{RegisterOutcome, RegisterRecorder};
 pub use regular::check_regular_sequential;

@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use crate::log::{Log, Numbered};
-use crate::{
-    Carstamp, EventKind, RegisterEvent, RegisterHistory, RegisterOperation, RegisterValue,
-};
+use serried_model::Carstamp;
+
+use crate::{EventKind, RegisterEvent, RegisterHistory, RegisterOperation, RegisterValue};
 
 /// Records events from any number of threads, in the order in which they arrive.
 ///
@@ -125,7 +125,7 @@ mod tests {
         let (file, out) = std::io::pipe().unwrap();
         let (streaming, keeping) = (RegisterRecorder::writing_to(out), RegisterRecorder::new());
         let operation = RegisterOperation::Add { delta: 2 };
-        let version = Some(Carstamp { timestamp: 3, writer: 1, rmw_count: 1 });
+        let version = Some(Carstamp { timestamp: 3, writer: serried_model::NodeId(1), rmwc: 1 });
         for recorder in [&streaming, &keeping] {
             recorder.invoke(7, 10, 5, operation);
             recorder.invoke(7, 11, 6, RegisterOperation::Read);

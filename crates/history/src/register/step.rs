@@ -3,7 +3,9 @@
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 
-use super::event::{Carstamp, RegisterEvent, RegisterHistory, RegisterOperation, RegisterValue};
+use serried_model::Carstamp;
+
+use super::event::{RegisterEvent, RegisterHistory, RegisterOperation, RegisterValue};
 use crate::EventKind;
 
 /// The end of an operation that may take effect at any later time.

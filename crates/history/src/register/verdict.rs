@@ -2,7 +2,9 @@
 
 use core::fmt;
 
-use super::event::{Carstamp, RegisterOperation, RegisterValue};
+use serried_model::Carstamp;
+
+use super::event::{RegisterOperation, RegisterValue};
 
 /// A guarantee that a database of registers may give.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

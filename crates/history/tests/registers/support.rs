@@ -1,10 +1,10 @@
 //! Writing histories of registers by hand.
 
 use serried_history::{
-    Budget, Carstamp, RegisterHistory, RegisterOperation, RegisterOutcome, RegisterRecorder,
-    RegisterValue, RegisterVerdict, RegisterViolation, check_linearizable,
-    check_regular_sequential,
+    Budget, RegisterHistory, RegisterOperation, RegisterOutcome, RegisterRecorder, RegisterValue,
+    RegisterVerdict, RegisterViolation, check_linearizable, check_regular_sequential,
 };
+use serried_model::{Carstamp, NodeId};
 
 /// How an operation of a script ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,8 +35,9 @@ impl Scripted {
         Scripted { process, ..self }
     }
 
-    pub(crate) fn at(self, timestamp: u64, writer: u64, rmw_count: u64) -> Self {
-        Scripted { version: Some(Carstamp { timestamp, writer, rmw_count }), ..self }
+    pub(crate) fn at(self, timestamp: u64, writer: u64, rmwc: u64) -> Self {
+        let writer = NodeId(writer);
+        Scripted { version: Some(Carstamp { timestamp, writer, rmwc }), ..self }
     }
 
     pub(crate) fn failed(self) -> Self {

@@ -51,7 +51,7 @@ enum Phase {
 
 /// Repeats what an operation waits for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Repeat(TxnId);
+pub struct Repeat(pub(super) TxnId);
 
 type Cx<'a> = Context<'a, Coordinator>;
 

@@ -33,6 +33,8 @@
 mod coordinator;
 mod message;
 mod replica;
+#[cfg(test)]
+mod tests;
 
 pub use coordinator::Coordinator;
 pub use message::{Message, Record};

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serried_actor::{
     Actor, ClockInterval, Context, Coordinate, Durable, Effect, Group, MemoryStore, NodeSet,
-    Random, Recover, Settings, Timestamp,
+    Random, Recover, Settings, Store, Timestamp,
 };
 use serried_model::{
     Key, NodeId, Operation, Outcome, Output, ReadStamp, TxnId, Value, Version, Write,
@@ -39,12 +39,37 @@ struct Net {
     open: BTreeMap<u64, BTreeMap<Key, u32>>,
     /// What each replica has made durable.
     logs: [Vec<Record>; 3],
-    stores: [MemoryStore; 3],
+    stores: [TestStore; 3],
     /// When the timers of each replica are due, in microseconds. Only [`Net::pass`] has them go off.
     timers: [BTreeMap<ReplicaTimer, u64>; 3],
     options: Options,
     random: Random,
     now: u64,
+}
+
+/// A store that says that it is behind if it is told to.
+#[derive(Default)]
+struct TestStore {
+    store: MemoryStore,
+    is_behind: bool,
+}
+
+impl Store for TestStore {
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.store.get(key)
+    }
+
+    fn put(&mut self, key: &[u8], value: Option<&[u8]>) {
+        self.store.put(key, value);
+    }
+
+    fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
+    fn scan(&self, after: Option<&[u8]>, bytes: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> bool {
+        self.store.scan(after, bytes, each)
+    }
 }
 
 fn replica(group: &Group, member: usize, options: Options) -> Replica {
@@ -205,7 +230,7 @@ impl Net {
         self.replicas[member] = replica(&group, member, self.options);
         self.timers[member].clear();
         self.logs[member].clear();
-        self.stores[member] = MemoryStore::default();
+        self.stores[member] = TestStore::default();
         self.act(member, Replica::rejoin);
         self.act(member, Replica::on_start);
     }

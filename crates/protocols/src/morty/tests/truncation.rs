@@ -162,3 +162,20 @@ fn whoever_waits_for_something_that_was_copied_as_committed_commits() {
     assert_eq!(truncated_below(&net, 0), UPTO);
     assert_eq!(net.replicas[0].waited_for(), []);
 }
+
+#[test]
+fn a_store_that_is_behind_is_given_nothing_to_settle_until_it_is_not() {
+    let mut net = morty(1);
+    net.commit(0, &[], &[("x", "1")]);
+    net.settle();
+    for member in 0..3 {
+        net.act(member, |replica, cx| replica.on_start(cx));
+    }
+    net.stores[0].is_behind = true;
+    net.pass(Duration::from_secs(60));
+    let stored = |net: &Net| [0, 1].map(|member| net.stores[member].get(b"x").is_some());
+    assert_eq!(stored(&net), [false, true]);
+    net.stores[0].is_behind = false;
+    net.pass(Duration::from_millis(10));
+    assert_eq!(stored(&net), [true, true]);
+}
