@@ -10,6 +10,7 @@ mod guarantee;
 mod identity;
 mod limits;
 mod operation;
+mod register;
 mod version;
 
 pub use bytes::{Key, Value};
@@ -18,4 +19,5 @@ pub use guarantee::Guarantee;
 pub use identity::{NodeId, TxnId};
 pub use limits::{Limits, TooLarge};
 pub use operation::{Operation, Outcome, Output, ReadStamp, ReadValue, Write};
+pub use register::{Access, Carstamp, Change, Modification, ValueType, WrongType};
 pub use version::Version;

@@ -1,0 +1,253 @@
+//! What can be asked of a single key: reads, writes and read-modify-writes (001 §4.1.3).
+
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{NodeId, Value};
+
+/// One operation on one key.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum Access {
+    /// Returns the value.
+    Read,
+    /// Replaces the value, or deletes it.
+    Write(Option<Value>),
+    /// Atomically reads the value and replaces it by what is made of it; returns what was read.
+    Modify(Modification),
+}
+
+/// A read-modify-write. It is data: every replica that executes it on the same value gets the same.
+///
+/// Integers are 64 bits wide and signed, and lie in values as decimal text, `-17`; a key that is absent
+/// counts as 0 for [`Modification::Add`], and as empty for [`Modification::Append`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum Modification {
+    /// Adds to an integer, unless the sum would leave the bounds.
+    Add {
+        /// What is added.
+        delta: i64,
+        /// The least that the sum may be.
+        least: i64,
+        /// The most that it may be.
+        most: i64,
+    },
+    /// Adds bytes to the end.
+    Append(Value),
+    /// Replaces a value that is exactly as expected, be it absent.
+    CompareAndSwap {
+        /// What has to be there.
+        expected: Option<Value>,
+        /// What takes its place.
+        new: Option<Value>,
+    },
+    /// Sets a value where there is none.
+    SetIfAbsent(Value),
+    /// Replaces or deletes the value, whatever it is.
+    Set(Option<Value>),
+}
+
+/// What a read-modify-write makes of a value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// It leaves it as it is: its condition does not hold.
+    None,
+    /// This takes its place.
+    To(Option<Value>),
+}
+
+impl Modification {
+    /// Adds without bounds but those of the integers themselves.
+    pub fn add(delta: i64) -> Modification {
+        Modification::Add { delta, least: i64::MIN, most: i64::MAX }
+    }
+
+    /// What it makes of `found`.
+    ///
+    /// # Errors
+    /// If `found` is of a type that it can't be done with.
+    pub fn apply(&self, found: Option<&Value>) -> Result<Change, WrongType> {
+        let change = match self {
+            Modification::Add { delta, least, most } => {
+                let sum = found.map_or(Ok(0), integer)?.checked_add(*delta);
+                let sum = sum.filter(|sum| (least..=most).contains(&sum));
+                sum.map(|sum| Some(Value::from(sum.to_string())))
+            }
+            Modification::Append(suffix) => {
+                let found = found.map_or(&[][..], Value::as_bytes);
+                Some(Some(Value::from([found, suffix.as_bytes()].concat())))
+            }
+            Modification::CompareAndSwap { expected, new } => {
+                (expected.as_ref() == found).then(|| new.clone())
+            }
+            Modification::SetIfAbsent(value) => found.is_none().then(|| Some(value.clone())),
+            Modification::Set(value) => Some(value.clone()),
+        };
+        Ok(change.map_or(Change::None, Change::To))
+    }
+
+    /// The longest value that is part of it, in bytes.
+    pub fn value_bytes(&self) -> usize {
+        let bytes = |value: &Option<Value>| value.as_ref().map_or(0, Value::len);
+        match self {
+            Modification::Add { .. } => 0,
+            Modification::Append(value) | Modification::SetIfAbsent(value) => value.len(),
+            Modification::CompareAndSwap { expected, new } => bytes(expected).max(bytes(new)),
+            Modification::Set(value) => bytes(value),
+        }
+    }
+}
+
+fn integer(value: &Value) -> Result<i64, WrongType> {
+    let text = core::str::from_utf8(value.as_bytes()).ok();
+    let integer = text.and_then(|text| text.parse().ok());
+    integer.ok_or_else(|| WrongType { found: ValueType::of(value), needed: ValueType::Integer })
+}
+
+/// What a value can be taken for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum ValueType {
+    /// A signed integer of 64 bits, in decimal.
+    Integer,
+    /// UTF-8.
+    Text,
+    /// Anything.
+    Bytes,
+}
+
+impl ValueType {
+    /// The most specific that fits.
+    pub fn of(value: &Value) -> ValueType {
+        match core::str::from_utf8(value.as_bytes()) {
+            Ok(text) if text.parse::<i64>().is_ok() => ValueType::Integer,
+            Ok(_) => ValueType::Text,
+            Err(_) => ValueType::Bytes,
+        }
+    }
+}
+
+impl fmt::Display for ValueType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ValueType::Integer => "an integer",
+            ValueType::Text => "text",
+            ValueType::Bytes => "bytes",
+        })
+    }
+}
+
+/// A value is of another type than a read-modify-write needs; nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WrongType {
+    /// What it is.
+    pub found: ValueType,
+    /// What it would have to be.
+    pub needed: ValueType,
+}
+
+impl fmt::Display for WrongType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the value is {}, and has to be {}", self.found, self.needed)
+    }
+}
+
+impl core::error::Error for WrongType {}
+
+/// Where an update stands among all updates of its key (001 §4.2.2): a consensus-after-register
+/// timestamp.
+///
+/// Carstamps are ordered by their fields, in this order. A read-modify-write has that of the update on
+/// which it was executed with a greater `rmwc`, and so no other update can come between the two.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
+pub struct Carstamp {
+    /// A logical timestamp, chosen by a write.
+    pub timestamp: u64,
+    /// Who wrote.
+    pub writer: NodeId,
+    /// How many read-modify-writes follow the write, one on the other, up to this one.
+    pub rmwc: u64,
+}
+
+impl Carstamp {
+    /// That of what a key holds before its first update.
+    pub const INITIAL: Carstamp = Carstamp { timestamp: 0, writer: NodeId(0), rmwc: 0 };
+
+    /// That of a write by `writer` which comes after this.
+    #[must_use]
+    pub fn next_write(self, writer: NodeId) -> Carstamp {
+        Carstamp { timestamp: self.timestamp + 1, writer, rmwc: 0 }
+    }
+
+    /// That of a read-modify-write which is executed on this.
+    #[must_use]
+    pub fn next_rmw(self) -> Carstamp {
+        Carstamp { rmwc: self.rmwc + 1, ..self }
+    }
+}
+
+/// `timestamp.writer.rmwc`, as it stands in histories.
+impl fmt::Display for Carstamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.timestamp, self.writer.0, self.rmwc)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(text: &str) -> Option<Value> {
+        Some(Value::from(text))
+    }
+
+    fn applied(modification: &Modification, found: &str) -> Change {
+        modification.apply(value(found).as_ref()).unwrap()
+    }
+
+    #[test]
+    fn a_sum_stays_within_its_bounds_and_those_of_integers() {
+        let bounded = Modification::Add { delta: -3, least: 0, most: 9 };
+        assert_eq!(applied(&bounded, "3"), Change::To(value("0")));
+        assert_eq!(applied(&bounded, "2"), Change::None);
+        assert_eq!(applied(&Modification::add(1), "9223372036854775807"), Change::None);
+        assert_eq!(Modification::add(-7).apply(None), Ok(Change::To(value("-7"))));
+    }
+
+    #[test]
+    fn what_is_no_integer_can_not_be_added_to_and_the_error_names_both_types() {
+        let error = Modification::add(1).apply(value("seven").as_ref()).unwrap_err();
+        assert_eq!(error.to_string(), "the value is text, and has to be an integer");
+        let bytes = Value::from([0xff, 0xfe]);
+        assert_eq!(Modification::add(1).apply(Some(&bytes)).unwrap_err().found, ValueType::Bytes);
+    }
+
+    #[test]
+    fn conditions_are_about_exactly_what_is_there() {
+        let swap = Modification::CompareAndSwap { expected: value("a"), new: None };
+        assert_eq!(applied(&swap, "a"), Change::To(None));
+        assert_eq!(applied(&swap, "b"), Change::None);
+        assert_eq!(swap.apply(None), Ok(Change::None));
+        let create = Modification::CompareAndSwap { expected: None, new: value("a") };
+        assert_eq!(create.apply(None), Ok(Change::To(value("a"))));
+        let set = Modification::SetIfAbsent(Value::from("a"));
+        assert_eq!((applied(&set, "b"), set.apply(None)), (Change::None, Ok(Change::To(value("a")))));
+        assert_eq!(applied(&Modification::Append(Value::from("c")), "ab"), Change::To(value("abc")));
+        assert_eq!(applied(&Modification::Set(None), "b"), Change::To(None));
+    }
+
+    #[test]
+    fn no_write_comes_between_an_update_and_a_read_modify_write_on_it() {
+        let base = Carstamp { timestamp: 3, writer: NodeId(7), rmwc: 2 };
+        let rmw = base.next_rmw();
+        for writer in [NodeId(0), NodeId(7), NodeId(u64::MAX)] {
+            for seen in [base, rmw, Carstamp::INITIAL] {
+                let write = seen.next_write(writer);
+                assert!(write < base || write > rmw);
+                assert!(write > seen);
+            }
+        }
+        assert_eq!(rmw.to_string(), "3.7.3");
+    }
+}
