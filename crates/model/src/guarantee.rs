@@ -2,13 +2,19 @@
 
 use core::fmt;
 
-/// A consistency guarantee, the weakest last. It chooses the checker that judges a history.
+/// A consistency guarantee. It says what can be asked of a keyspace, and chooses the checker that judges a
+/// history.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Guarantee {
     /// Serializable, in an order that respects real time.
     StrictSerializable,
     /// Equivalent to some serial order.
     Serializable,
+    /// Each operation on a key takes effect at one moment between its beginning and its end.
+    Linearizable,
+    /// As if one operation came after the other in an order that respects causality, and in which a read
+    /// comes after every write of its key that was complete when it began (001 §4.6.1).
+    RegularSequential,
 }
 
 impl Guarantee {
@@ -17,8 +23,27 @@ impl Guarantee {
         match self {
             Guarantee::StrictSerializable => "strict-serializable",
             Guarantee::Serializable => "serializable",
+            Guarantee::Linearizable => "linearizable",
+            Guarantee::RegularSequential => "regular-sequential",
         }
     }
+
+    /// What can be asked of a keyspace that promises it.
+    pub fn family(self) -> Family {
+        match self {
+            Guarantee::StrictSerializable | Guarantee::Serializable => Family::Transactions,
+            Guarantee::Linearizable | Guarantee::RegularSequential => Family::Registers,
+        }
+    }
+}
+
+/// What can be asked of a keyspace.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Family {
+    /// Transactions over any keys.
+    Transactions,
+    /// Reads, writes and read-modify-writes of single keys.
+    Registers,
 }
 
 impl fmt::Display for Guarantee {

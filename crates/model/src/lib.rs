@@ -15,9 +15,9 @@ mod version;
 
 pub use bytes::{Key, Value};
 pub use geography::{Geography, UnknownGeography};
-pub use guarantee::Guarantee;
+pub use guarantee::{Family, Guarantee};
 pub use identity::{NodeId, TxnId};
 pub use limits::{Limits, TooLarge};
-pub use operation::{Operation, Outcome, Output, ReadStamp, ReadValue, Write};
-pub use register::{Access, Carstamp, Change, Modification, ValueType, WrongType};
+pub use operation::{Accessed, Operation, Outcome, Output, ReadStamp, ReadValue, Write};
+pub use register::{Access, Carstamp, Change, Modification, Token, ValueType, WrongType};
 pub use version::Version;

@@ -55,7 +55,12 @@ impl Limits {
 
     /// Checks a value that is about to be written to `key`.
     pub fn check_value(&self, key: &Key, value: &Value) -> Result<(), TooLarge> {
-        Self::check("value", key, value.len(), self.value_bytes)
+        self.check_value_bytes(key, value.len())
+    }
+
+    /// Checks a value of so many bytes.
+    pub fn check_value_bytes(&self, key: &Key, bytes: usize) -> Result<(), TooLarge> {
+        Self::check("value", key, bytes, self.value_bytes)
     }
 
     /// Checks what a transaction has come to with `key`.

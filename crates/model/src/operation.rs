@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Key, Value, Version};
+use crate::{Access, Carstamp, Key, Token, Value, Version};
 
 /// A write: the new value, or `None` for a delete.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -57,6 +57,17 @@ pub enum Operation {
         /// The end of the past that is read.
         at: Version,
     },
+    /// Not part of a transaction: read or update a single key. The answers are, for an update,
+    /// [`Output::Began`] and, if it is a write, [`Output::Placed`]; then an [`Output::Accessed`] and an
+    /// [`Output::Outcome`].
+    Access {
+        /// The key.
+        key: Key,
+        /// What is done to it.
+        access: Access,
+        /// Set to go on with an update of which it is not known whether it took effect.
+        token: Option<Token>,
+    },
 }
 
 /// A read, and which of its answers a run has used.
@@ -90,8 +101,21 @@ pub enum Output {
     Value(ReadValue),
     /// An earlier read would now find this instead: the program must be run again from there.
     Rewind(ReadValue),
+    /// The write has been given its place among the updates of its key, and may take effect from now on.
+    Placed(Carstamp),
+    /// What a read or a read-modify-write has found; nothing is known of that after a write.
+    Accessed(Accessed),
     /// How the attempt ended. Nothing follows it.
     Outcome(Outcome),
+}
+
+/// What an operation on a single key came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Accessed {
+    /// What was there, unless the operation was a write.
+    pub found: Option<Value>,
+    /// Where the update stands that it found, or for an update where that stands itself.
+    pub carstamp: Carstamp,
 }
 
 /// How an attempt ended, as far as its coordinator can know.

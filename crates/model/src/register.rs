@@ -4,7 +4,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{NodeId, Value};
+use crate::{NodeId, Value, Version};
 
 /// One operation on one key.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -194,6 +194,53 @@ impl fmt::Display for Carstamp {
     }
 }
 
+impl core::str::FromStr for Carstamp {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parse = || {
+            let mut parts = text.split('.').map(str::parse);
+            let mut next = || parts.next()?.ok();
+            let (timestamp, writer, rmwc) = (next()?, NodeId(next()?), next()?);
+            parts.next().is_none().then_some(Carstamp { timestamp, writer, rmwc })
+        };
+        let expected = "expected <timestamp>.<writer>.<rmwc>";
+        parse().ok_or_else(|| format!("`{text}` is not a carstamp: {expected}"))
+    }
+}
+
+/// By which an update of a single key is recognised when it is tried again: it takes effect once, however
+/// often that is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Token {
+    /// Names the update.
+    pub id: Version,
+    /// The place of a write, once it has one.
+    pub carstamp: Option<Carstamp>,
+}
+
+/// `id`, or `id/carstamp`.
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.carstamp {
+            None => self.id.fmt(f),
+            Some(carstamp) => write!(f, "{}/{carstamp}", self.id),
+        }
+    }
+}
+
+impl core::str::FromStr for Token {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (id, carstamp) = match text.split_once('/') {
+            None => (text, None),
+            Some((id, carstamp)) => (id, Some(carstamp.parse()?)),
+        };
+        Ok(Token { id: id.parse()?, carstamp })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,8 +279,14 @@ mod tests {
         let create = Modification::CompareAndSwap { expected: None, new: value("a") };
         assert_eq!(create.apply(None), Ok(Change::To(value("a"))));
         let set = Modification::SetIfAbsent(Value::from("a"));
-        assert_eq!((applied(&set, "b"), set.apply(None)), (Change::None, Ok(Change::To(value("a")))));
-        assert_eq!(applied(&Modification::Append(Value::from("c")), "ab"), Change::To(value("abc")));
+        assert_eq!(
+            (applied(&set, "b"), set.apply(None)),
+            (Change::None, Ok(Change::To(value("a"))))
+        );
+        assert_eq!(
+            applied(&Modification::Append(Value::from("c")), "ab"),
+            Change::To(value("abc"))
+        );
         assert_eq!(applied(&Modification::Set(None), "b"), Change::To(None));
     }
 
@@ -249,5 +302,17 @@ mod tests {
             }
         }
         assert_eq!(rmw.to_string(), "3.7.3");
+    }
+
+    #[test]
+    fn a_token_survives_its_text() {
+        let id = Version { timestamp_us: 5, coordinator: NodeId(9) };
+        for carstamp in [None, Some(Carstamp { timestamp: 1, writer: NodeId(2), rmwc: 3 })] {
+            let token = Token { id, carstamp };
+            assert_eq!(token.to_string().parse(), Ok(token));
+        }
+        for wrong in ["5", "5.9/1.2", "5.9/1.2.3.4", "5.9/a.b.c"] {
+            assert!(wrong.parse::<Token>().is_err(), "{wrong}");
+        }
     }
 }

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 use serried_model::{
-    Key, Limits, Operation, Outcome, Output, ReadStamp, ReadValue, Value, Version, Write,
+    Accessed, Carstamp, Key, Limits, Operation, Outcome, Output, ReadStamp, ReadValue, Token,
+    Value, Version, Write,
 };
 
 use crate::Abort;
@@ -32,6 +33,10 @@ struct State {
     signals: Signals,
     /// What was found that no run had asked for: the answer to a question.
     unasked: Option<Found>,
+    /// Where a write of a single key stands.
+    placed: Option<Carstamp>,
+    /// What came of an operation on a single key.
+    accessed: Option<Accessed>,
     waker: Option<Waker>,
     requested_in_re_executions: u32,
 }
@@ -101,6 +106,14 @@ impl Attempt {
                 state.version = Some(version);
                 return;
             }
+            Output::Placed(carstamp) => {
+                state.placed = Some(carstamp);
+                return;
+            }
+            Output::Accessed(accessed) => {
+                state.accessed = Some(accessed);
+                return;
+            }
             Output::Value(read) | Output::Rewind(read) => {
                 if !state.learn(read) {
                     return;
@@ -129,6 +142,17 @@ impl Attempt {
     pub(crate) fn answer(&self) -> Option<Value> {
         let state = self.lock();
         state.unasked.as_ref().and_then(|found| found.value.clone())
+    }
+
+    /// What an operation on a single key came to.
+    pub(crate) fn accessed(&self) -> Option<Accessed> {
+        self.lock().accessed.clone()
+    }
+
+    /// By which an update of a single key is known, once it has begun.
+    pub(crate) fn token(&self) -> Option<Token> {
+        let state = self.lock();
+        state.version.map(|id| Token { id, carstamp: state.placed })
     }
 
     /// Forgets what the current run did, and begins another.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serried_model::{Key, TooLarge, Version};
+use serried_model::{Key, Token, TooLarge, Version, WrongType};
 
 /// Why a transaction did not commit, or is not known to have.
 #[derive(Debug, thiserror::Error)]
@@ -58,12 +58,43 @@ pub enum Error {
         /// The deadline that was set.
         deadline: Duration,
     },
+    /// Too few replicas answered while a key was being updated. The update may have taken effect, or may
+    /// yet; tried again with its token, [`crate::Registers::update`], it takes effect once in all.
+    #[error(
+        "within {deadline:?} it was not known whether the update {token} of `{key}` took effect: it may or may not; try it again with its token"
+    )]
+    UnknownUpdate {
+        /// The key.
+        key: Key,
+        /// Names the update.
+        token: Token,
+        /// The deadline that was set.
+        deadline: Duration,
+    },
+    /// A read-modify-write needs a value of another type. Nothing was changed.
+    #[error("`{key}`: {wrong}")]
+    WrongType {
+        /// The key.
+        key: Key,
+        /// Both types.
+        wrong: WrongType,
+    },
     /// The client's clock is off by more than the keyspace allows. Nothing took effect; have the clock
     /// synchronised.
     #[error("this client's clock is {} s {} the nodes' clocks: synchronise it", seconds(.ahead_us), if *.ahead_us < 0 { "behind" } else { "ahead of" })]
     ClockSkew {
         /// By how much it is ahead, in microseconds; negative if it is behind.
         ahead_us: i64,
+    },
+    /// An update was tried again so late that nobody knows any more whether it has taken effect.
+    #[error(
+        "whether the update {token} of `{key}` took effect is no longer known: `outcomes_ms` says for how long it is"
+    )]
+    ForgottenUpdate {
+        /// The key.
+        key: Key,
+        /// Names the update.
+        token: Token,
     },
     /// What was asked for lies further back than is kept.
     #[error("what `{key}` held at {at} is no longer kept: raise `history_ms` to read further back")]

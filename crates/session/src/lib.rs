@@ -21,6 +21,7 @@ mod options;
 mod port;
 mod program;
 mod question;
+mod registers;
 mod switchboard;
 #[cfg(test)]
 mod tests;
@@ -35,5 +36,6 @@ pub use keyspace::{Keyspace, Transacting};
 pub use options::{Backoff, TransactOptions};
 pub use port::{Alarm, Port};
 pub use question::Ending;
+pub use registers::{Modified, Registers};
 pub use switchboard::{Full, Switchboard};
 pub use transaction::{Get, GetMany, Transaction};

@@ -41,9 +41,9 @@ impl Keyspace {
     /// # Errors
     /// [`Error::Unavailable`] if too few replicas answer before the deadline.
     pub async fn outcome(&self, txn: Version) -> Result<Ending, Error> {
+        let (_, outcome) = self.ask(Operation::Inquire { version: txn }).await;
         let what = || format!("the outcome of transaction {txn}");
-        let (_, outcome) = self.ask(Operation::Inquire { version: txn }, &what).await?;
-        Ok(match outcome {
+        Ok(match outcome.ok_or_else(|| self.unavailable(what()))? {
             Outcome::Committed => Ending::Committed,
             Outcome::Forgotten => Ending::Forgotten,
             _ => Ending::Aborted,
@@ -59,19 +59,17 @@ impl Keyspace {
     /// [`Error::Unavailable`] if there is no answer before the deadline.
     pub async fn get_at(&self, key: impl Into<Key>, at: Version) -> Result<Option<Value>, Error> {
         let key = key.into();
+        let (attempt, outcome) = self.ask(Operation::GetAt { key: key.clone(), at }).await;
         let what = || format!("the value of `{key}` at {at}");
-        let (attempt, outcome) = self.ask(Operation::GetAt { key: key.clone(), at }, &what).await?;
-        match outcome {
+        match outcome.ok_or_else(|| self.unavailable(what()))? {
             Outcome::Committed => Ok(attempt.answer()),
             _ => Err(Error::Forgotten { key: key.clone(), at }),
         }
     }
 
-    async fn ask(
-        &self,
-        question: Operation,
-        what: &(dyn Fn() -> String + Sync),
-    ) -> Result<(Arc<Attempt>, Outcome), Error> {
+    /// Has the coordinator do something that is not part of a transaction; none if it has not come to an
+    /// end before the deadline.
+    pub(crate) async fn ask(&self, question: Operation) -> (Arc<Attempt>, Option<Outcome>) {
         let attempt = Attempt::new(self.limits);
         let mut deadline = Alarm::at(self.port.clone(), self.port.now() + self.options.deadline);
         let (mut question, mut asking) = (Some(question), None);
@@ -91,12 +89,11 @@ impl Keyspace {
             }
             deadline.poll(cx).map(|()| None)
         });
-        match outcome.await {
-            Some(outcome) => Ok((attempt, outcome)),
-            None => {
-                let deadline = self.options.deadline;
-                Err(Error::Unavailable { deadline, waiting_for: what() })
-            }
-        }
+        let outcome = outcome.await;
+        (attempt, outcome)
+    }
+
+    pub(crate) fn unavailable(&self, waiting_for: String) -> Error {
+        Error::Unavailable { deadline: self.options.deadline, waiting_for }
     }
 }

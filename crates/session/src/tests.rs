@@ -74,6 +74,7 @@ impl Script {
             }
             Operation::Inquire { version } => format!("inquire {version}"),
             Operation::GetAt { key, at } => format!("get {key} at {at}"),
+            Operation::Access { key, access, .. } => format!("access {key} {access:?}"),
             Operation::Rollback => "rollback".to_string(),
             Operation::Begin => "begin".to_string(),
         };

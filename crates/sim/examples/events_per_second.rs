@@ -83,7 +83,8 @@ impl Coordinate for Client {
             | Operation::Put(_)
             | Operation::Rollback
             | Operation::Inquire { .. }
-            | Operation::GetAt { .. } => {}
+            | Operation::GetAt { .. }
+            | Operation::Access { .. } => {}
         }
     }
 }

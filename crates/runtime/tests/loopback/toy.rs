@@ -128,7 +128,8 @@ impl Coordinate for Coordinator {
             Operation::Begin
             | Operation::Put(_)
             | Operation::Inquire { .. }
-            | Operation::GetAt { .. } => return,
+            | Operation::GetAt { .. }
+            | Operation::Access { .. } => return,
             Operation::Commit { writes, .. } => open.commit = Some(writes),
             Operation::Rollback => {
                 self.open.remove(&txn.0);

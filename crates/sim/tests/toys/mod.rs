@@ -172,7 +172,7 @@ impl Coordinate for Coordinator {
                 return;
             }
             Operation::Commit { writes, .. } => open.writes = Some(writes),
-            Operation::Inquire { .. } | Operation::GetAt { .. } => {
+            Operation::Inquire { .. } | Operation::GetAt { .. } | Operation::Access { .. } => {
                 unreachable!("not in these tests")
             }
             Operation::Rollback => {

@@ -198,15 +198,17 @@ impl Coordinate for Coordinator {
             Operation::Begin => return self.begin(txn, cx),
             Operation::Inquire { version } => return self.inquire(txn, version, cx),
             Operation::GetAt { key, at } => return self.get_at(txn, key, at, cx),
+            Operation::Access { .. } => unreachable!("a keyspace of transactions has no registers"),
             Operation::Rollback if self.forget_question(txn, cx) => return,
             _ => {}
         }
         // A session may go on for a moment because it has not heard of the end.
         let Some(&version) = self.versions.get(&txn) else { return };
         match operation {
-            Operation::Begin | Operation::Inquire { .. } | Operation::GetAt { .. } => {
-                unreachable!("handled above")
-            }
+            Operation::Begin
+            | Operation::Inquire { .. }
+            | Operation::GetAt { .. }
+            | Operation::Access { .. } => unreachable!("handled above"),
             Operation::Get { key } => self.on_get(version, key, cx),
             Operation::Put(write) => self.on_put(version, write, cx),
             Operation::Commit { reads, writes } => self.on_commit(version, reads, writes, cx),

@@ -127,6 +127,7 @@ impl Net {
                         }
                         Output::Outcome(_) => drop(self.open.remove(&client)),
                         Output::Began(_) => {}
+                        Output::Placed(_) | Output::Accessed(_) => unreachable!("no registers"),
                     }
                     self.outputs.push((client, output));
                 }
@@ -306,6 +307,7 @@ impl Net {
         let told = self.outputs.extract_if(.., |(other, _)| *other == client);
         let lines = told.filter_map(|(_, output)| match output {
             Output::Began(_) => None,
+            Output::Placed(_) | Output::Accessed(_) => unreachable!("no registers"),
             Output::Value(read) => Some(format!("value {}", show(&read.key, &read.value))),
             Output::Rewind(read) => Some(format!("rewind {}", show(&read.key, &read.value))),
             Output::Outcome(Outcome::Committed) => Some("committed".to_string()),

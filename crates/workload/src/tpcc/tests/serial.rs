@@ -37,7 +37,8 @@ impl State {
             Operation::Put(_)
             | Operation::Rollback
             | Operation::Inquire { .. }
-            | Operation::GetAt { .. } => None,
+            | Operation::GetAt { .. }
+            | Operation::Access { .. } => None,
             Operation::Commit { writes, .. } => {
                 let rows = writes.into_iter().map(|write| (write.key, (version, write.value)));
                 self.rows.extend(rows);
