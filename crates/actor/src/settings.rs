@@ -27,6 +27,9 @@ pub struct Settings {
     /// How many keys a replica of one partition keeps in memory; the others stay on disk until they
     /// are wanted. Default 4 million.
     pub resident_keys: usize,
+    /// Whether a request that a quorum can answer goes to no more replicas than that, and to the others
+    /// only when one of those is slow (001 §4.5.1). Default: it goes to all.
+    pub thrifty: bool,
 }
 
 impl Default for Settings {
@@ -39,6 +42,7 @@ impl Default for Settings {
             recovery_after_ms: 1000,
             clock_bound_ms: 2000,
             resident_keys: 4 << 20,
+            thrifty: false,
         }
     }
 }

@@ -139,4 +139,6 @@ pub enum Outcome {
     },
     /// What was asked for is too long ago to be known.
     Forgotten,
+    /// The keyspace's protocol can't do what was asked for.
+    NotOffered,
 }

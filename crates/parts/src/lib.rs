@@ -3,11 +3,13 @@
 mod map;
 mod pool;
 mod read_marks;
+mod registers;
 mod version_clock;
 mod versions;
 
 pub use map::Map;
 pub use pool::{Place, Pool};
 pub use read_marks::ReadMarks;
+pub use registers::{Registers, Stamped};
 pub use version_clock::VersionClock;
 pub use versions::{Committed, Versions, WriteId};

@@ -3,6 +3,7 @@
 //! A protocol depends on `serried-model`, `serried-actor` and `serried-parts` alone; it does no I/O,
 //! reads no clock, starts no thread and draws no random number of its own.
 
+pub mod abd;
 pub mod morty;
 pub mod mvtso;
 mod registry;

@@ -50,6 +50,7 @@ macro_rules! registry {
 registry! {
     crate::morty::Morty,
     crate::mvtso::Mvtso,
+    crate::abd::Abd,
 }
 
 /// All protocols.

@@ -86,6 +86,14 @@ pub enum Error {
         /// By how much it is ahead, in microseconds; negative if it is behind.
         ahead_us: i64,
     },
+    /// The keyspace's protocol has no read-modify-writes. Nothing was changed.
+    #[error(
+        "`{key}` was not changed: the protocol of this keyspace has no read-modify-writes; choose another"
+    )]
+    NotOffered {
+        /// The key.
+        key: Key,
+    },
     /// An update was tried again so late that nobody knows any more whether it has taken effect.
     #[error(
         "whether the update {token} of `{key}` took effect is no longer known: `outcomes_ms` says for how long it is"

@@ -176,6 +176,7 @@ impl<'a, P: Program> Execution<'a, P> {
             }
             (Outcome::Aborted { conflicts }, _) => Ended::Aborted(conflicts),
             (Outcome::ClockSkew { ahead_us }, _) => Ended::Failed(Error::ClockSkew { ahead_us }),
+            (Outcome::NotOffered, _) => unreachable!("every keyspace has its handle"),
             (Outcome::Unknown | Outcome::Forgotten, _) => {
                 let txn = self.attempt.version().expect("an attempt that ended had begun");
                 Ended::Failed(Error::Unknown { txn, deadline: self.keyspace.options.deadline })

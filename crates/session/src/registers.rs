@@ -149,6 +149,7 @@ impl Registers {
                 let token = token.or(attempt.token()).expect("it was told by its token");
                 return Err(Error::ForgottenUpdate { key, token });
             }
+            (Some(Outcome::NotOffered), _) => return Err(Error::NotOffered { key }),
             (Some(Outcome::ClockSkew { ahead_us }), _) => {
                 return Err(Error::ClockSkew { ahead_us });
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serried_actor::{Actor, Context, Coordinate, Group, Observation, Protocol, Recover, Timestamp};
 use serried_model::{NodeId, Operation, TxnId};
-use serried_session::Keyspace;
+use serried_session::{Keyspace, Registers};
 
 use crate::executor::{Executor, Wakeups};
 use crate::fault::{Entry, State};
@@ -200,6 +200,11 @@ impl<P: Protocol> Cluster<P> {
     /// A keyspace whose transactions run at this client's coordinator.
     pub fn keyspace(&self, client: usize) -> Keyspace {
         Keyspace::new(self.clients[client].port.clone(), self.configuration.limits)
+    }
+
+    /// The same of a keyspace whose keys are registers.
+    pub fn registers(&self, client: usize) -> Registers {
+        Registers::new(self.clients[client].port.clone(), self.configuration.limits)
     }
 
     /// Adds a task to a client's workload. A client may have many.

@@ -1,0 +1,82 @@
+//! What participants exchange and what replicas keep.
+
+use serde::{Deserialize, Serialize};
+use serried_model::{Carstamp, Key};
+use serried_parts::Stamped;
+
+/// A message.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Message {
+    /// What does the replica hold for a key? The first phase of a read.
+    Read1 {
+        /// Names the operation at its coordinator.
+        request: u64,
+        /// The key.
+        key: Key,
+    },
+    /// This.
+    Read1Reply {
+        /// The operation.
+        request: u64,
+        /// What it holds.
+        held: Stamped,
+    },
+    /// How late is what the replica holds for a key? The first phase of a write.
+    Write1 {
+        /// Names the operation at its coordinator.
+        request: u64,
+        /// The key.
+        key: Key,
+    },
+    /// So late.
+    Write1Reply {
+        /// The operation.
+        request: u64,
+        /// The carstamp of what it holds.
+        carstamp: Carstamp,
+    },
+    /// Hold this, unless you hold something later: the second phase of both, Read2 and Write2.
+    Apply {
+        /// Names the operation at its coordinator.
+        request: u64,
+        /// The key.
+        key: Key,
+        /// What it is to hold.
+        stamped: Stamped,
+    },
+    /// It does, and will.
+    Applied {
+        /// The operation.
+        request: u64,
+    },
+    /// Show what you hold after a key, to one that has lost all that it held.
+    Scan {
+        /// After this, or from the beginning.
+        after: Option<Key>,
+    },
+    /// This.
+    Scanned {
+        /// What was asked for.
+        after: Option<Key>,
+        /// The next keys, in their order.
+        entries: Vec<(Key, Stamped)>,
+        /// Whether there are more.
+        more: bool,
+    },
+}
+
+/// What a replica makes durable.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Record {
+    /// It holds this.
+    Applied {
+        /// The key.
+        key: Key,
+        /// What it holds.
+        stamped: Stamped,
+    },
+    /// It takes the place of one that was lost, and does not know what that one held.
+    Lost,
+    /// It does again.
+    Whole,
+}

@@ -1,0 +1,69 @@
+//! ABD with many writers: linearizable registers without consensus (001 §4.3.1, "Multi-Writer ABD").
+//!
+//! ```text
+//! coordinator                                          all replicas
+//!   | Read1(key) ------------------------------------------->|
+//!   |<------------------------------ Read1Reply(value, cs) --|  from a majority
+//!   | Apply(key, value, cs) -------------------------------->|  unless all of them held the same
+//!   |<------------------------------------------- Applied ---|  from a majority
+//!   |
+//!   | Write1(key) ------------------------------------------>|
+//!   |<----------------------------------- Write1Reply(cs) ---|  from a majority
+//!   | Apply(key, value, (max(cs).timestamp + 1, id, 0)) ---->|
+//!   |<------------------------------------------- Applied ---|  from a majority
+//! ```
+//!
+//! Clients coordinate: a write is the client's, which picks its carstamp once. Tried again, it goes on with
+//! that ([`serried_model::Token`]), so that no value appears twice.
+//!
+//! # Invariants
+//! - *What was acknowledged is held by a majority*, durably: two majorities share a replica, so the first
+//!   phase of whatever begins later finds it.
+//! - *A carstamp names one value.* A coordinator never uses a timestamp twice, even for two writes that
+//!   found the same.
+//!
+//! # Where this differs from the paper
+//! - *A read whose majority agrees ends after one phase*, as Gryff's (001 §4.3.2).
+//! - *Tags are carstamps* whose `rmwc` is 0, so that what a replica keeps is what Gryff's keeps.
+//! - *A replica that has lost its disk* answers no first phase until it has taken over what `f + 1` others
+//!   hold: what was acknowledged with its predecessor's help, `f` others hold, and one of them is among
+//!   those.
+//! - *Deleted keys keep their carstamps*: a delete is a write, and a late write that is older must lose.
+
+mod coordinator;
+mod message;
+mod replica;
+
+pub use coordinator::Coordinator;
+pub use message::{Message, Record};
+pub use replica::Replica;
+
+use serried_actor::{Group, Protocol, Settings};
+use serried_model::{Guarantee, NodeId, Value};
+use serried_parts::Stamped;
+
+/// The protocol.
+#[derive(Debug)]
+pub struct Abd;
+
+impl Protocol for Abd {
+    const NAME: &'static str = "abd";
+    const SUMMARY: &'static str = "linearizable registers without consensus, and without rmws";
+    const GUARANTEE: Guarantee = Guarantee::Linearizable;
+    type Message = Message;
+    type Coordinator = Coordinator;
+    type Replica = Replica;
+
+    fn coordinator(group: Group, settings: &Settings) -> Coordinator {
+        Coordinator::new(group, settings)
+    }
+
+    fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica {
+        Replica::new(id, group, settings)
+    }
+}
+
+/// How a value that is there before the first operation lies in a replica's store.
+fn stored(value: &Value) -> Vec<u8> {
+    Stamped { value: Some(value.clone()), ..Stamped::default() }.encode()
+}

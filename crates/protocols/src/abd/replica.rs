@@ -1,0 +1,223 @@
+//! The server side: it holds registers.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use serried_actor::{Actor, Context, Group, NodeSet, Recover, Settings, Store};
+use serried_model::{Key, NodeId, Value};
+use serried_parts::{Registers, Stamped};
+
+use super::{Message, Record, stored};
+
+/// How often what was applied is put into the store.
+const STORE_EVERY: Duration = Duration::from_millis(10);
+/// How many keys at a time; more where there are very many.
+const STORED_AT_ONCE: usize = 256;
+/// How many bytes a reply to a scan holds, about.
+const SCANNED_AT_ONCE: usize = 64 << 10;
+/// How long to wait for the reply to a scan.
+const SCAN_AGAIN: Duration = Duration::from_secs(1);
+
+/// One replica of a partition.
+#[derive(Debug)]
+pub struct Replica {
+    id: NodeId,
+    group: Group,
+    registers: Registers,
+    /// Set while it does not know what its predecessor held.
+    lost: Option<Lost>,
+    storing: bool,
+}
+
+/// How far it has got in taking over what others hold.
+#[derive(Debug, Default)]
+struct Lost {
+    /// Where the scan of each goes on.
+    after: BTreeMap<NodeId, Option<Key>>,
+    whole: NodeSet,
+}
+
+/// What a replica does by the clock.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Timer {
+    /// Put into the store what was applied.
+    Store,
+    /// Ask again for what others hold.
+    Scan,
+}
+
+type Cx<'a> = Context<'a, Replica>;
+
+impl Replica {
+    /// An empty replica.
+    pub fn new(id: NodeId, group: Group, settings: &Settings) -> Replica {
+        let registers = Registers::new(settings.resident_keys);
+        Replica { id, group, registers, lost: None, storing: false }
+    }
+
+    fn apply(&mut self, key: Key, stamped: Stamped, cx: &mut Cx<'_>) {
+        let position = cx.log_position();
+        if self.registers.apply(&key, stamped.clone(), position, cx.store()) {
+            cx.append(Record::Applied { key, stamped });
+            self.store_soon(cx);
+        }
+    }
+
+    fn store_soon(&mut self, cx: &mut Cx<'_>) {
+        if !core::mem::replace(&mut self.storing, true) {
+            cx.set_timer(Timer::Store, STORE_EVERY);
+        }
+    }
+
+    fn store_some(&mut self, cx: &mut Cx<'_>) {
+        self.storing = false;
+        if !cx.store().is_behind() {
+            let at_once = STORED_AT_ONCE.max(self.registers.unstored() / 64);
+            self.registers.store_some(at_once, cx.store());
+        }
+        self.trim(cx);
+        if self.registers.unstored() > 0 {
+            self.store_soon(cx);
+        }
+    }
+
+    /// Gives up the records that are not needed.
+    fn trim(&self, cx: &mut Cx<'_>) {
+        // That something is missing stands in one of them.
+        if self.lost.is_none() {
+            cx.trim_log(self.registers.needs_log_from().unwrap_or(cx.log_position()));
+        }
+    }
+
+    /// Asks all others for what they hold, those who have not shown it yet.
+    fn scan(&mut self, cx: &mut Cx<'_>) {
+        let Some(lost) = &self.lost else { return };
+        for member in 0..self.group.size() {
+            let other = NodeId::replica(self.id.partition(), member);
+            if other != self.id && !lost.whole.contains(other) {
+                let after = lost.after.get(&other).cloned().flatten();
+                cx.send(other, Message::Scan { after });
+            }
+        }
+        cx.set_timer(Timer::Scan, SCAN_AGAIN + 2 * self.group.round_trip());
+    }
+
+    fn on_scan(&mut self, from: NodeId, after: Option<Key>, cx: &mut Cx<'_>) {
+        if self.lost.is_some() {
+            return;
+        }
+        if after.is_none() {
+            // What is shown is what lies in the store.
+            self.registers.store_some(usize::MAX, cx.store());
+        }
+        let mut entries = Vec::new();
+        let start = after.as_ref().map(Key::as_bytes);
+        let more = cx.store().scan(start, SCANNED_AT_ONCE, &mut |key, bytes| {
+            if !bytes.is_empty() {
+                entries.push((Key::from(key), Stamped::decode(bytes)));
+            }
+        });
+        cx.charge(entries.len());
+        cx.send(from, Message::Scanned { after, entries, more });
+    }
+
+    fn on_scanned(
+        &mut self,
+        from: NodeId,
+        after: Option<Key>,
+        entries: Vec<(Key, Stamped)>,
+        more: bool,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(lost) = &mut self.lost else { return };
+        if lost.whole.contains(from) || lost.after.get(&from).cloned().flatten() != after {
+            return; // Repeated.
+        }
+        cx.charge(entries.len());
+        let last = entries.last().map(|(key, _)| key.clone());
+        for (key, stamped) in entries {
+            self.registers.put(&key, stamped, cx.store());
+        }
+        if more {
+            let after = last.or(after);
+            lost.after.insert(from, after.clone());
+            return cx.send(from, Message::Scan { after });
+        }
+        lost.whole.insert(from);
+        if lost.whole.len() >= self.group.majority() {
+            self.lost = None;
+            cx.append(Record::Whole);
+            cx.cancel_timer(Timer::Scan);
+            self.store_soon(cx);
+        }
+    }
+}
+
+impl Actor for Replica {
+    type Message = Message;
+    type Timer = Timer;
+    type Record = Record;
+    type Output = ();
+
+    fn on_start(&mut self, cx: &mut Cx<'_>) {
+        self.scan(cx);
+        self.trim(cx);
+    }
+
+    fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
+        cx.charge(1);
+        match message {
+            Message::Read1 { .. } | Message::Write1 { .. } if self.lost.is_some() => {}
+            Message::Read1 { request, key } => {
+                let held = self.registers.get(&key, cx.store()).clone();
+                cx.send(from, Message::Read1Reply { request, held });
+            }
+            Message::Write1 { request, key } => {
+                let carstamp = self.registers.get(&key, cx.store()).carstamp;
+                cx.send(from, Message::Write1Reply { request, carstamp });
+            }
+            Message::Apply { request, key, stamped } => {
+                self.apply(key, stamped, cx);
+                cx.send(from, Message::Applied { request });
+            }
+            Message::Scan { after } => self.on_scan(from, after, cx),
+            Message::Scanned { after, entries, more } => {
+                self.on_scanned(from, after, entries, more, cx);
+            }
+            // No one sends a replica anything else.
+            Message::Read1Reply { .. } | Message::Write1Reply { .. } | Message::Applied { .. } => {}
+        }
+    }
+
+    fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
+        match timer {
+            Timer::Store => self.store_some(cx),
+            Timer::Scan => self.scan(cx),
+        }
+    }
+
+    fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        each("resident_keys", self.registers.resident() as u64);
+        each("unstored_keys", self.registers.unstored() as u64);
+        each("catching_up", u64::from(self.lost.is_some()));
+    }
+}
+
+impl Recover for Replica {
+    fn replay(&mut self, record: Record, store: &mut dyn Store) {
+        match record {
+            Record::Applied { key, stamped } => drop(self.registers.put(&key, stamped, store)),
+            Record::Lost => self.lost = Some(Lost::default()),
+            Record::Whole => self.lost = None,
+        }
+    }
+
+    fn rejoin(&mut self, cx: &mut Cx<'_>) {
+        self.lost = Some(Lost::default());
+        cx.append(Record::Lost);
+    }
+
+    fn stored(value: &Value) -> Vec<u8> {
+        stored(value)
+    }
+}
