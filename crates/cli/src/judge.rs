@@ -5,7 +5,7 @@ use std::io::BufWriter;
 use std::path::Path;
 
 use anyhow::Context;
-use serried_history::{History, Options, Verdict, check_serializable_with};
+use serried_history::{History, Options, RegisterVerdict, Verdict, check_serializable_with};
 use serried_model::Version;
 use serried_workload::{InspectionError, Workload};
 
@@ -57,6 +57,22 @@ pub(crate) fn describe(verdict: Verdict) -> (Ended, String, String) {
             (Ended::Violation, "violation".into(), format!("NOT serializable\n{violation}"))
         }
         Verdict::Unknown { reason } => {
+            (Ended::Unknown, format!("unknown: {reason}"), format!("it can't be told: {reason}"))
+        }
+    }
+}
+
+/// A verdict on registers in one word, and in full.
+pub(crate) fn describe_registers(verdict: RegisterVerdict) -> (Ended, String, String) {
+    match verdict {
+        RegisterVerdict::Holds(summary) => {
+            (Ended::Well, summary.guarantee.name().into(), summary.to_string())
+        }
+        RegisterVerdict::Violation(violation) => {
+            let text = format!("NOT {}\n{violation}", violation.guarantee.name());
+            (Ended::Violation, "violation".into(), text)
+        }
+        RegisterVerdict::Unknown { reason } => {
             (Ended::Unknown, format!("unknown: {reason}"), format!("it can't be told: {reason}"))
         }
     }

@@ -63,7 +63,7 @@ enum Command {
     Reproduce(reproduce::Reproduce),
     /// Measure what computing costs on this machine, for simulations
     Calibrate(calibrate::Calibrate),
-    /// Check a recorded history for serializability
+    /// Check a recorded history against a guarantee
     Check(check::Check),
     /// Show how each node of a cluster is doing
     Status(status::Status),

@@ -190,6 +190,56 @@ fn check_tells_a_violation_from_a_history_that_can_not_be_read() {
 }
 
 #[test]
+fn check_judges_registers_by_the_guarantee_that_is_asked_for() {
+    // Two reads of different processes are inverted while the second write is going on.
+    let inverted = r#"{"type":"invoke","process":0,"time":0,"f":"write","value":[1,1]}
+{"type":"ok","process":0,"time":1,"f":"write","value":[1,1]}
+{"type":"invoke","process":0,"time":2,"f":"write","value":[1,2]}
+{"type":"invoke","process":1,"time":3,"f":"read","value":[1,null]}
+{"type":"ok","process":1,"time":4,"f":"read","value":[1,2]}
+{"type":"invoke","process":2,"time":5,"f":"read","value":[1,null]}
+{"type":"ok","process":2,"time":6,"f":"read","value":[1,1]}
+{"type":"ok","process":0,"time":7,"f":"write","value":[1,2]}
+"#;
+    let file = Temporary::new("registers.jsonl", inverted);
+    let output = serried(&["check", file.path()]);
+    assert_eq!(code(&output), 3, "{}", err(&output));
+    assert!(out(&output).starts_with("NOT linearizable"), "{}", out(&output));
+    let output = serried(&["check", "--guarantee", "regular-sequential", file.path()]);
+    assert_eq!(code(&output), 0, "{}", out(&output));
+    assert!(out(&output).starts_with("regular sequential"), "{}", out(&output));
+    let output = serried(&["check", "--guarantee", "serializable", file.path()]);
+    assert_eq!(code(&output), 1);
+    assert!(err(&output).contains("--guarantee linearizable"), "{}", err(&output));
+    assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
+
+    // Five concurrent writers of two values each need a search, if only a short one.
+    let repeated: String = (0..10)
+        .map(|at| {
+            format!(
+                "{{\"type\":\"invoke\",\"process\":{at},\"f\":\"write\",\"value\":[1,{}]}}\n",
+                at % 2
+            )
+        })
+        .chain((0..10).map(|at| {
+            format!(
+                "{{\"type\":\"ok\",\"process\":{at},\"f\":\"write\",\"value\":[1,{}]}}\n",
+                at % 2
+            )
+        }))
+        .chain((20..22).flat_map(|at| {
+            ["invoke", "ok"].map(|kind| {
+                format!("{{\"type\":\"{kind}\",\"process\":{at},\"f\":\"read\",\"value\":[1,1]}}\n")
+            })
+        }))
+        .collect();
+    let file = Temporary::new("repeated.jsonl", &repeated);
+    assert_eq!(code(&serried(&["check", file.path()])), 0);
+    let output = serried(&["check", "--states", "2", "--json", file.path()]);
+    assert_eq!(code(&output), 4, "{}", out(&output));
+}
+
+#[test]
 fn a_configuration_with_a_mistake_is_refused_in_one_line_that_says_where() {
     let file = Temporary::new("node.toml", "node = 0\nlisten = \"127.0.0.1:0\"\npears = []\n");
     let output = serried(&["serve", "--config", file.path()]);

@@ -38,27 +38,9 @@ impl History {
     pub fn read_json_lines(mut input: impl BufRead) -> Result<History, ReadError> {
         let mut history = History::default();
         let mut open_since: HashMap<u64, u64, FixedState> = HashMap::default();
-        let mut text = Vec::new();
-        for line in 1.. {
-            text.clear();
-            let length = input
-                .read_until(b'\n', &mut text)
-                .map_err(|source| ReadError::Io { line, source })?;
-            if length == 0 {
-                break;
-            }
-            if text.iter().all(u8::is_ascii_whitespace) {
-                continue;
-            }
-            let value = serde_json::from_slice(&text).map_err(|error| {
-                if error.is_eof() && text.last() != Some(&b'\n') {
-                    ReadError::Truncated { line }
-                } else {
-                    ReadError::Malformed { line, problem: error.to_string() }
-                }
-            })?;
-            let event = Line { line }.event(&value)?;
-            let process = event.process;
+        for_each_line(&mut input, |line, value| {
+            let event = line.event(value)?;
+            let (line, process) = (line.line, event.process);
             match (event.kind, open_since.remove(&process)) {
                 (EventKind::Invoke, Some(open_since)) => {
                     return Err(ReadError::StillOpen { line, process, open_since });
@@ -70,26 +52,59 @@ impl History {
                 (_, Some(_)) => {}
             }
             history.events.push(event);
-        }
+            Ok(())
+        })?;
         Ok(history)
     }
 }
 
+/// Hands over each line that is not empty, as JSON.
+pub(crate) fn for_each_line(
+    input: &mut impl BufRead,
+    mut each: impl FnMut(Line, &Value) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
+    let mut text = Vec::new();
+    for line in 1.. {
+        text.clear();
+        let length =
+            input.read_until(b'\n', &mut text).map_err(|source| ReadError::Io { line, source })?;
+        if length == 0 {
+            break;
+        }
+        if text.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        let value = serde_json::from_slice(&text).map_err(|error| {
+            if error.is_eof() && text.last() != Some(&b'\n') {
+                ReadError::Truncated { line }
+            } else {
+                ReadError::Malformed { line, problem: error.to_string() }
+            }
+        })?;
+        each(Line { line }, &value)?;
+    }
+    Ok(())
+}
+
 /// One line being read, for the errors it may give.
 #[derive(Clone, Copy)]
-struct Line {
-    line: u64,
+pub(crate) struct Line {
+    pub(crate) line: u64,
+}
+
+/// What every event has, whatever it is about.
+pub(crate) struct Envelope {
+    pub(crate) index: u64,
+    pub(crate) kind: EventKind,
+    pub(crate) process: u64,
+    pub(crate) time_ns: u64,
+    pub(crate) error: Option<String>,
 }
 
 impl Line {
     fn event(self, value: &Value) -> Result<Event, ReadError> {
-        let Value::Object(fields) = value else {
-            return Err(ReadError::Malformed {
-                line: self.line,
-                problem: format!("{} is no object", shown(value)),
-            });
-        };
-        let kind = self.kind(fields)?;
+        let fields = self.object(value)?;
+        let Envelope { index, kind, process, time_ns, error } = self.envelope(fields)?;
         if let Some(function) = fields.get("f")
             && function.as_str() != Some("txn")
         {
@@ -106,18 +121,35 @@ impl Line {
             ));
         }
         Ok(Event {
-            index: self.number(fields, "index")?.unwrap_or(self.line),
+            index,
             kind,
-            process: self.number(fields, "process")?.ok_or_else(|| {
-                self.wrong("process", "missing".to_owned(), "an integer that is not negative")
-            })?,
-            time_ns: self.number(fields, "time")?.unwrap_or(0),
+            process,
+            time_ns,
             operations,
             version: fields
                 .get("version")
                 .map(|found| self.version("version", found))
                 .transpose()?,
             read_versions,
+            error,
+        })
+    }
+
+    pub(crate) fn object(self, value: &Value) -> Result<&Map<String, Value>, ReadError> {
+        value.as_object().ok_or_else(|| ReadError::Malformed {
+            line: self.line,
+            problem: format!("{} is no object", shown(value)),
+        })
+    }
+
+    pub(crate) fn envelope(self, fields: &Map<String, Value>) -> Result<Envelope, ReadError> {
+        Ok(Envelope {
+            index: self.number(fields, "index")?.unwrap_or(self.line),
+            kind: self.kind(fields)?,
+            process: self.number(fields, "process")?.ok_or_else(|| {
+                self.wrong("process", "missing".to_owned(), "an integer that is not negative")
+            })?,
+            time_ns: self.number(fields, "time")?.unwrap_or(0),
             error: match fields.get("error") {
                 None | Some(Value::Null) => None,
                 Some(Value::String(error)) => Some(error.clone()),
@@ -219,13 +251,18 @@ impl Line {
         fields.get(field).map(number).transpose()
     }
 
-    fn wrong(self, field: &'static str, found: String, expected: &'static str) -> ReadError {
+    pub(crate) fn wrong(
+        self,
+        field: &'static str,
+        found: String,
+        expected: &'static str,
+    ) -> ReadError {
         ReadError::Field { line: self.line, field, found, expected }
     }
 }
 
 /// A value as it stands in the file, cut short so that an error stays one line that can be read.
-fn shown(value: &Value) -> String {
+pub(crate) fn shown(value: &Value) -> String {
     const CHARACTERS: usize = 80;
     let text = value.to_string();
     match text.char_indices().nth(CHARACTERS) {

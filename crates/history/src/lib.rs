@@ -1,4 +1,4 @@
-//! Recorded histories, and the checker that judges them.
+//! Recorded histories, and the checkers that judge them.
 //!
 //! A [`History`] is the list of things that clients saw: when they began a transaction, when it
 //! ended, how, and what its reads found. A [`Recorder`] collects one while a workload runs; it is
@@ -10,6 +10,11 @@
 //! serialization graph (001 Definition A.1.4), and looks for a cycle. It answers with a [`Verdict`]:
 //! serializable, a [`Violation`] that a person can follow, or, where the history does not hold enough
 //! to tell, an honest [`Verdict::Unknown`].
+//!
+//! Databases of registers, single keys that are read, written and read-modified-written, have histories
+//! of their own: a [`RegisterHistory`], which a [`RegisterRecorder`] collects and which is kept in the
+//! same form. [`check_linearizable`] and [`check_regular_sequential`] judge them with a
+//! [`RegisterVerdict`], and explain a violation by as few operations as make one.
 //!
 //! ```
 //! use serried_history::{History, Verdict, check_serializable};
@@ -25,10 +30,14 @@
 //! ```
 
 mod checker;
+mod cycle;
+mod digraph;
 mod event;
 mod json;
+mod log;
 mod read_error;
 mod recorder;
+mod register;
 
 pub use checker::{
     Conflict, ConflictKind, Installed, Options, Summary, Verdict, Violation, ViolationKind,
@@ -37,3 +46,9 @@ pub use checker::{
 pub use event::{Event, EventKind, History, MicroOperation, ReadResult};
 pub use read_error::ReadError;
 pub use recorder::Recorder;
+pub use register::{
+    Budget, Carstamp, Precedence, PrecedenceReason, RegisterEvent, RegisterGuarantee,
+    RegisterHistory, RegisterOperation, RegisterOutcome, RegisterRecorder, RegisterSummary,
+    RegisterValue, RegisterVerdict, RegisterViolation, RegisterWitness, check_linearizable,
+    check_regular_sequential,
+};

@@ -67,6 +67,75 @@ pub enum ReadError {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// The `value` does not fit the register operation that `f` names.
+    #[error("line {line}: {found} is no value of \"{function}\": {problem}; use {expected}")]
+    RegisterOperation {
+        /// The line.
+        line: u64,
+        /// The `f`.
+        function: &'static str,
+        /// The value.
+        found: String,
+        /// What is wrong with it.
+        problem: &'static str,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// The event is about something else than a register.
+    #[error(
+        "line {line}: unknown f {found}; keep only events of registers, whose f is \"read\", \
+         \"write\", \"cas\" or \"add\""
+    )]
+    UnknownRegisterFunction {
+        /// The line.
+        line: u64,
+        /// The `f` found.
+        found: String,
+    },
+    /// An operation on a register ends that has not begun.
+    #[error(
+        "line {line}: process {process} ends an operation on key {key} that it has not begun; \
+         restore its invoke, or remove the line"
+    )]
+    KeyWithoutInvoke {
+        /// The line.
+        line: u64,
+        /// The process.
+        process: u64,
+        /// The key.
+        key: u64,
+    },
+    /// A process begins a second operation on a key before its first has ended.
+    #[error(
+        "line {line}: process {process} begins an operation on key {key} while its operation of \
+         line {open_since} on that key is open; end that one first, with info if its outcome is \
+         unknown, and go on as another process"
+    )]
+    KeyStillOpen {
+        /// The line.
+        line: u64,
+        /// The process.
+        process: u64,
+        /// The key.
+        key: u64,
+        /// The line on which the open operation began.
+        open_since: u64,
+    },
+    /// An operation ends as another one than it began.
+    #[error(
+        "line {line}: process {process} ends another operation on key {key} than it began on \
+         line {open_since}; make f and value those of the invoke, and add only what was found"
+    )]
+    OtherOperation {
+        /// The line.
+        line: u64,
+        /// The process.
+        process: u64,
+        /// The key.
+        key: u64,
+        /// The line of the invoke.
+        open_since: u64,
+    },
     /// A transaction ends that has not begun.
     #[error(
         "line {line}: process {process} ends a transaction that it has not begun; restore its \
@@ -104,6 +173,11 @@ impl ReadError {
             | ReadError::UnknownType { line, .. }
             | ReadError::UnknownFunction { line, .. }
             | ReadError::MicroOperation { line, .. }
+            | ReadError::RegisterOperation { line, .. }
+            | ReadError::UnknownRegisterFunction { line, .. }
+            | ReadError::KeyWithoutInvoke { line, .. }
+            | ReadError::KeyStillOpen { line, .. }
+            | ReadError::OtherOperation { line, .. }
             | ReadError::WithoutInvoke { line, .. }
             | ReadError::StillOpen { line, .. } => line,
         }

@@ -1,11 +1,10 @@
 //! Collecting a history while a workload runs.
 
-use core::fmt;
 use std::io::Write;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serried_model::Version;
 
+use crate::log::{Log, Numbered};
 use crate::{Event, EventKind, History, MicroOperation};
 
 /// Records events from any number of threads, in the order in which they arrive.
@@ -15,20 +14,12 @@ use crate::{Event, EventKind, History, MicroOperation};
 /// order in which things can have happened.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    events: Mutex<Events>,
+    events: Log<Event>,
 }
 
-#[derive(Default)]
-struct Events {
-    /// Those that are kept in memory: all, or none if they are written out.
-    kept: Vec<Event>,
-    count: u64,
-    out: Option<Box<dyn Write + Send>>,
-}
-
-impl fmt::Debug for Events {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} events, {} kept in memory", self.count, self.kept.len())
+impl Numbered for Event {
+    fn number(&mut self, index: u64) {
+        self.index = index;
     }
 }
 
@@ -40,8 +31,7 @@ impl Recorder {
 
     /// A recorder with room for this many events before it has to grow.
     pub fn with_capacity(events: usize) -> Self {
-        let kept = Vec::with_capacity(events);
-        Recorder { events: Mutex::new(Events { kept, ..Events::default() }) }
+        Recorder { events: Log::with_capacity(events) }
     }
 
     /// A recorder that keeps nothing in memory: it writes each event to `out` as a line of JSON, in one
@@ -49,15 +39,14 @@ impl Recorder {
     /// up to its end, and every transaction that it may have begun is in it. Recording panics if `out`
     /// fails.
     pub fn writing_to(out: impl Write + Send + 'static) -> Self {
-        let out: Option<Box<dyn Write + Send>> = Some(Box::new(out));
-        Recorder { events: Mutex::new(Events { out, ..Events::default() }) }
+        Recorder { events: Log::writing_to(out) }
     }
 
     /// Records that `process` has begun a transaction of these operations, their reads
     /// [`crate::ReadResult::Pending`]. The operations may be empty if the program decides them as it
     /// goes; but then an unknown outcome leaves the checker with little to say.
     pub fn invoke(&self, process: u64, time_ns: u64, operations: Vec<MicroOperation>) {
-        self.push(Event {
+        self.events.push(Event {
             index: 0,
             kind: EventKind::Invoke,
             process,
@@ -88,7 +77,7 @@ impl Recorder {
         error: Option<String>,
     ) {
         assert!(kind != EventKind::Invoke, "a transaction of process {process} ends with `invoke`");
-        self.push(Event {
+        self.events.push(Event {
             index: 0,
             kind,
             process,
@@ -102,7 +91,7 @@ impl Recorder {
 
     /// How many events have been recorded.
     pub fn len(&self) -> usize {
-        self.lock().count as usize
+        self.events.len()
     }
 
     /// Whether nothing has been recorded yet.
@@ -112,26 +101,7 @@ impl Recorder {
 
     /// Everything that was recorded; nothing if it was written out.
     pub fn into_history(self) -> History {
-        History { events: self.events.into_inner().unwrap_or_else(PoisonError::into_inner).kept }
-    }
-
-    fn push(&self, mut event: Event) {
-        let mut events = self.lock();
-        event.index = events.count;
-        events.count += 1;
-        match &mut events.out {
-            None => events.kept.push(event),
-            Some(out) => {
-                let mut line = serde_json::to_vec(&event).expect("an event is JSON");
-                line.push(b'\n');
-                out.write_all(&line).expect("a history can be written");
-            }
-        }
-    }
-
-    /// A push leaves the events whole even if its thread panics, so a poisoned lock holds them all.
-    fn lock(&self) -> MutexGuard<'_, Events> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+        History { events: self.events.into_kept() }
     }
 }
 

@@ -1,16 +1,12 @@
 //! The direct serialization graph (001 Definition A.1.4).
 
-use petgraph::algo::kosaraju_scc;
-use petgraph::graph::DiGraph;
-
 use super::ConflictKind;
 use super::recovered::KeyHistory;
+use crate::digraph::{Digraph, Edge, Label};
 
-/// `from` comes before `to`.
+/// What makes one transaction come before another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Edge {
-    pub(super) from: u32,
-    pub(super) to: u32,
+pub(super) struct Dependency {
     pub(super) kind: ConflictKind,
     /// Index into the recovered keys.
     pub(super) key: u32,
@@ -18,87 +14,44 @@ pub(super) struct Edge {
     pub(super) slot: u32,
 }
 
-/// Transactions as nodes, and their conflicts as edges, sorted by origin.
-///
-/// A key may have many last readers and many later appends whose order nobody knows; each of the
-/// former comes before each of the latter. Such a key gets one *crossing*: a node of its own between
-/// them, so that the graph stays as small as the history. An edge into a crossing and one out of it
-/// are together one anti-dependency.
-pub(super) struct Graph {
-    transactions: usize,
-    nodes: usize,
-    edges: Vec<Edge>,
-    /// Where each node's edges begin, and one more for the end.
-    starts: Vec<u32>,
+impl Label for Dependency {
+    /// Cycles with few anti-dependencies rule out more, and then those with few read dependencies.
+    fn weight(self) -> (u32, u32) {
+        match self.kind {
+            ConflictKind::WriteDependency => (0, 0),
+            ConflictKind::ReadDependency => (0, 1),
+            ConflictKind::AntiDependency => (1, 0),
+        }
+    }
 }
 
-impl Graph {
-    pub(super) fn new(transactions: usize, keys: &[KeyHistory]) -> Graph {
-        let mut graph =
-            Graph { transactions, nodes: transactions, edges: Vec::new(), starts: Vec::new() };
-        for (at, key) in (0..).zip(keys) {
-            graph.add_ordered(at, key);
-            graph.add_unordered(at, key);
-        }
-        graph.edges.sort_unstable();
-        graph.edges.dedup_by_key(|edge| (edge.from, edge.to, edge.kind));
-        graph.starts = vec![0; graph.nodes + 1];
-        for edge in &graph.edges {
-            graph.starts[edge.from as usize + 1] += 1;
-        }
-        for node in 0..graph.nodes {
-            graph.starts[node + 1] += graph.starts[node];
-        }
-        graph
+/// Transactions as nodes, and their conflicts as edges.
+///
+/// A key may have many last readers and many later appends whose order nobody knows; each of the
+/// former comes before each of the latter. Such a key gets one crossing, and an edge into it and one
+/// out of it are together one anti-dependency.
+pub(super) fn graph(transactions: usize, keys: &[KeyHistory]) -> Digraph<Dependency> {
+    let mut builder = Builder { nodes: transactions, edges: Vec::new() };
+    for (at, key) in (0..).zip(keys) {
+        builder.add_ordered(at, key);
+        builder.add_unordered(at, key);
     }
+    let mut edges = builder.edges;
+    edges.sort_unstable();
+    edges.dedup_by_key(|edge| (edge.from, edge.to, edge.label.kind));
+    Digraph::new(transactions, builder.nodes, edges)
+}
 
-    pub(super) fn edge_count(&self) -> usize {
-        self.edges.len()
-    }
+struct Builder {
+    nodes: usize,
+    edges: Vec<Edge<Dependency>>,
+}
 
-    pub(super) fn node_count(&self) -> usize {
-        self.nodes
-    }
-
-    /// Whether a node stands for no transaction.
-    pub(super) fn is_crossing(&self, node: u32) -> bool {
-        node as usize >= self.transactions
-    }
-
-    pub(super) fn edges_from(&self, node: u32) -> &[Edge] {
-        let [start, end] = [node, node + 1].map(|node| self.starts[node as usize] as usize);
-        &self.edges[start..end]
-    }
-
-    /// The strongly connected components that hold a cycle: their transactions in order, and the
-    /// components by their first transaction.
-    pub(super) fn components(&self) -> Vec<Vec<u32>> {
-        let mut graph = DiGraph::<(), (), u32>::with_capacity(self.nodes, self.edges.len());
-        for _ in 0..self.nodes {
-            graph.add_node(());
-        }
-        for edge in &self.edges {
-            graph.add_edge(edge.from.into(), edge.to.into(), ());
-        }
-        // Kosaraju's algorithm rather than Tarjan's, because petgraph's Tarjan is recursive: a
-        // history of a hundred thousand transactions in a row would overflow the stack.
-        let mut components: Vec<Vec<u32>> = kosaraju_scc(&graph)
-            .into_iter()
-            .filter(|component| component.len() > 1)
-            .map(|component| {
-                let nodes = component.into_iter().map(|node| node.index() as u32);
-                let mut members: Vec<u32> = nodes.filter(|&node| !self.is_crossing(node)).collect();
-                members.sort_unstable();
-                members
-            })
-            .collect();
-        components.sort_unstable();
-        components
-    }
-
+impl Builder {
     fn add(&mut self, from: u32, to: u32, kind: ConflictKind, key: u32, slot: usize) {
         if from != to {
-            self.edges.push(Edge { from, to, kind, key, slot: slot as u32 });
+            let label = Dependency { kind, key, slot: slot as u32 };
+            self.edges.push(Edge { from, to, label });
         }
     }
 

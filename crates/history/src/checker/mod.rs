@@ -24,7 +24,6 @@ mod violation;
 use serried_model::Version;
 
 use crate::History;
-use graph::Graph;
 use recovered::{KeyHistory, Kind, Problem};
 use transaction::Context;
 
@@ -90,8 +89,8 @@ fn check(history: &History, options: &Options) -> Result<Verdict, Box<Violation>
         }
     }
 
-    let graph = Graph::new(context.transactions.len(), &keys);
-    if let Some(cycle) = cycle::smallest(&graph) {
+    let graph = graph::graph(context.transactions.len(), &keys);
+    if let Some(cycle) = crate::cycle::smallest(&graph) {
         return Err(cycle::explain(&context, &keys, &cycle));
     }
     Ok(match unknown {

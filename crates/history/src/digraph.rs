@@ -1,0 +1,89 @@
+//! Graphs of what comes before what, as large as a history.
+
+use petgraph::algo::kosaraju_scc;
+use petgraph::graph::DiGraph;
+
+/// Why one node comes before another.
+pub(crate) trait Label: Copy + Ord {
+    /// Of two cycles with equally many edges, the one whose labels weigh less is shown.
+    fn weight(self) -> (u32, u32);
+}
+
+/// `from` comes before `to`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Edge<L> {
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) label: L,
+}
+
+/// Edges sorted by origin.
+///
+/// Where each of many nodes comes before each of many others, a *crossing* stands between them, a node
+/// that is not shown; so the graph stays as small as the history. The edges of a way into crossings,
+/// through them and out of them are together one edge, with the label of the last.
+pub(crate) struct Digraph<L> {
+    shown: usize,
+    nodes: usize,
+    edges: Vec<Edge<L>>,
+    /// Where each node's edges begin, and one more for the end.
+    starts: Vec<u32>,
+}
+
+impl<L: Label> Digraph<L> {
+    /// Nodes from `shown` on are crossings.
+    pub(crate) fn new(shown: usize, nodes: usize, mut edges: Vec<Edge<L>>) -> Self {
+        edges.sort_unstable();
+        let mut starts = vec![0; nodes + 1];
+        for edge in &edges {
+            starts[edge.from as usize + 1] += 1;
+        }
+        for node in 0..nodes {
+            starts[node + 1] += starts[node];
+        }
+        Digraph { shown, nodes, edges, starts }
+    }
+
+    pub(crate) fn edge_count(&self) -> usize {
+        self.edges.len()
+    }
+
+    pub(crate) fn node_count(&self) -> usize {
+        self.nodes
+    }
+
+    pub(crate) fn is_crossing(&self, node: u32) -> bool {
+        node as usize >= self.shown
+    }
+
+    pub(crate) fn edges_from(&self, node: u32) -> &[Edge<L>] {
+        let [start, end] = [node, node + 1].map(|node| self.starts[node as usize] as usize);
+        &self.edges[start..end]
+    }
+
+    /// The strongly connected components that hold a cycle: the nodes that are shown in order, and the
+    /// components by their first one.
+    pub(crate) fn components(&self) -> Vec<Vec<u32>> {
+        let mut graph = DiGraph::<(), (), u32>::with_capacity(self.nodes, self.edges.len());
+        for _ in 0..self.nodes {
+            graph.add_node(());
+        }
+        for edge in &self.edges {
+            graph.add_edge(edge.from.into(), edge.to.into(), ());
+        }
+        // Kosaraju's algorithm rather than Tarjan's, because petgraph's Tarjan is recursive: a
+        // history of a hundred thousand transactions in a row would overflow the stack.
+        let mut components: Vec<Vec<u32>> = kosaraju_scc(&graph)
+            .into_iter()
+            .filter(|component| component.len() > 1)
+            .map(|component| {
+                let nodes = component.into_iter().map(|node| node.index() as u32);
+                let mut members: Vec<u32> = nodes.filter(|&node| !self.is_crossing(node)).collect();
+                members.sort_unstable();
+                members
+            })
+            .collect();
+        components.sort_unstable();
+        components
+    }
+}

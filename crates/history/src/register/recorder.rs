@@ -1,0 +1,143 @@
+//! Collecting a history of registers while a workload runs.
+
+use std::io::Write;
+
+use crate::log::{Log, Numbered};
+use crate::{
+    Carstamp, EventKind, RegisterEvent, RegisterHistory, RegisterOperation, RegisterValue,
+};
+
+/// Records events from any number of threads, in the order in which they arrive.
+///
+/// Recording is one push of a value without allocations under a lock. An operation's beginning has to
+/// be recorded before its first message is sent and its end after the outcome is known, so that the
+/// order of the events is an order in which things can have happened.
+#[derive(Debug, Default)]
+pub struct RegisterRecorder {
+    events: Log<RegisterEvent>,
+}
+
+/// How an operation on a register has ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RegisterOutcome {
+    /// It took effect, unless it is a compare-and-swap that found another value.
+    Ok {
+        /// What the register held before; not needed for a write.
+        found: RegisterValue,
+        /// The version that it wrote, or found if it wrote none, if the database tells.
+        version: Option<Carstamp>,
+    },
+    /// It certainly took no effect, and never will.
+    Failed(String),
+    /// Nobody knows whether it took effect, or ever will.
+    Unknown(String),
+}
+
+impl Numbered for RegisterEvent {
+    fn number(&mut self, index: u64) {
+        self.index = index;
+    }
+}
+
+impl RegisterRecorder {
+    /// A recorder that has seen nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A recorder with room for this many events before it has to grow.
+    pub fn with_capacity(events: usize) -> Self {
+        RegisterRecorder { events: Log::with_capacity(events) }
+    }
+
+    /// A recorder that keeps nothing in memory: it writes each event to `out` as a line of JSON, in one
+    /// piece, before the call that records it returns. Recording panics if `out` fails.
+    pub fn writing_to(out: impl Write + Send + 'static) -> Self {
+        RegisterRecorder { events: Log::writing_to(out) }
+    }
+
+    /// Records that `process` has begun an operation on `key`. It may have no other open on that key.
+    pub fn invoke(&self, process: u64, time_ns: u64, key: u64, operation: RegisterOperation) {
+        self.events.push(RegisterEvent {
+            index: 0,
+            kind: EventKind::Invoke,
+            process,
+            time_ns,
+            key,
+            operation,
+            found: None,
+            version: None,
+            error: None,
+        });
+    }
+
+    /// Records how the operation that `process` has open on `key` has ended.
+    pub fn complete(
+        &self,
+        process: u64,
+        time_ns: u64,
+        key: u64,
+        operation: RegisterOperation,
+        outcome: RegisterOutcome,
+    ) {
+        let (kind, found, version, error) = match outcome {
+            RegisterOutcome::Ok { found, version } => {
+                (EventKind::Ok, operation.finds().then_some(found), version, None)
+            }
+            RegisterOutcome::Failed(error) => (EventKind::Fail, None, None, Some(error)),
+            RegisterOutcome::Unknown(error) => (EventKind::Info, None, None, Some(error)),
+        };
+        self.events.push(RegisterEvent {
+            index: 0,
+            kind,
+            process,
+            time_ns,
+            key,
+            operation,
+            found,
+            version,
+            error,
+        });
+    }
+
+    /// How many events have been recorded.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether nothing has been recorded yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Everything that was recorded; nothing if it was written out.
+    pub fn into_history(self) -> RegisterHistory {
+        RegisterHistory { events: self.events.into_kept() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_out_is_the_history_that_would_have_been_kept() {
+        let (file, out) = std::io::pipe().unwrap();
+        let (streaming, keeping) = (RegisterRecorder::writing_to(out), RegisterRecorder::new());
+        let operation = RegisterOperation::Add { delta: 2 };
+        let version = Some(Carstamp { timestamp: 3, writer: 1, rmw_count: 1 });
+        for recorder in [&streaming, &keeping] {
+            recorder.invoke(7, 10, 5, operation);
+            recorder.invoke(7, 11, 6, RegisterOperation::Read);
+            let outcome = RegisterOutcome::Ok { found: Some(4), version };
+            recorder.complete(7, 12, 5, operation, outcome);
+            let outcome = RegisterOutcome::Unknown("timed out".to_owned());
+            recorder.complete(7, 13, 6, RegisterOperation::Read, outcome);
+            assert_eq!(recorder.len(), 4);
+        }
+        assert!(streaming.into_history().events.is_empty());
+        let read = RegisterHistory::read_json_lines(std::io::BufReader::new(file)).unwrap();
+        assert_eq!(read, keeping.into_history());
+        assert_eq!(read.events[3].index, 3);
+    }
+}
