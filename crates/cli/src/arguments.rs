@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, RangedI64ValueParser};
-use serried_model::{Geography, NodeId};
+use serried_model::{Family, Geography, NodeId};
 use serried_session::{Backoff, TransactOptions};
 use serried_workload::tpcc::Scale;
 use serried_workload::{Parameters, Workload};
@@ -158,9 +158,9 @@ impl LoadArguments {
     }
 }
 
-/// The names of all protocols.
+/// The names of the protocols that have transactions.
 pub(crate) fn protocols() -> PossibleValuesParser {
-    let protocols = serried_protocols::list().iter();
+    let protocols = serried_protocols::of(Family::Transactions);
     protocols.map(|protocol| PossibleValue::new(protocol.name).help(protocol.summary)).into()
 }
 

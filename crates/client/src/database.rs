@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serried_runtime::{Client, ConnectError, ConnectOptions, KeyspaceInfo};
-use serried_session::Keyspace;
+use serried_session::{Keyspace, Registers};
 
 use crate::{NodeStatistics, Statistics, url};
 
@@ -55,13 +55,22 @@ impl Database {
         &self.client
     }
 
-    /// The keyspace called `name`.
+    /// The keyspace called `name`, one that is `serializable` or `strict-serializable`.
     ///
     /// # Errors
-    /// If the cluster has none of that name, which the error answers with those that it has, or this
-    /// client does not have its protocol.
+    /// If the cluster has none of that name, which the error answers with those that it has, if it is a
+    /// keyspace of registers, or this client does not have its protocol.
     pub async fn keyspace(&self, name: &str) -> Result<Keyspace, ConnectError> {
         self.client.keyspace(name)
+    }
+
+    /// The keyspace called `name`, one that is `linearizable` or `regular-sequential`: its keys are
+    /// registers.
+    ///
+    /// # Errors
+    /// As [`Database::keyspace`], and if it is a keyspace for transactions.
+    pub async fn registers(&self, name: &str) -> Result<Registers, ConnectError> {
+        self.client.registers(name)
     }
 
     /// The cluster's keyspaces.

@@ -38,14 +38,17 @@ mod url;
 
 pub use database::{Database, DatabaseStatistics};
 pub use serried_actor::Timestamp;
-pub use serried_model::{Key, Limits, NodeId, TooLarge, Value, Version};
+pub use serried_model::{
+    Access, Accessed, Carstamp, Key, Limits, Modification, NodeId, Token, TooLarge, Value,
+    ValueType, Version, WrongType,
+};
 pub use serried_runtime::{
     ConnectError, ConnectOptions, Durability, KeyspaceInfo, NodeReply, NodeStatistics, NodeStatus,
     Statistics, TransportOptions,
 };
 pub use serried_session::{
-    Abort, Backoff, Committed, Error, Footprint, Get, GetMany, Keyspace, Next, Step,
-    TransactOptions, Transaction,
+    Abort, Backoff, Committed, Ending, Error, Footprint, Get, GetMany, Keyspace, Modified, Next,
+    Registers, Step, TransactOptions, Transaction,
 };
 
 /// The example of the project's README, compiled.

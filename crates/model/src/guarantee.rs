@@ -18,6 +18,19 @@ pub enum Guarantee {
 }
 
 impl Guarantee {
+    /// All of them.
+    pub const ALL: [Guarantee; 4] = [
+        Guarantee::StrictSerializable,
+        Guarantee::Serializable,
+        Guarantee::Linearizable,
+        Guarantee::RegularSequential,
+    ];
+
+    /// The one that is called `name`.
+    pub fn named(name: &str) -> Option<Guarantee> {
+        Guarantee::ALL.into_iter().find(|guarantee| guarantee.name() == name)
+    }
+
     /// The name used in configurations and on the command line.
     pub fn name(self) -> &'static str {
         match self {

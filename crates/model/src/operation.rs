@@ -40,7 +40,9 @@ pub enum Operation {
         /// Its writes, one per key, the last one to each.
         writes: Vec<Write>,
     },
-    /// Give the attempt up: none of its writes may take effect.
+    /// Give the attempt up: none of its writes may take effect. What is done to a single key is given up
+    /// as well, and then the answer is an [`Output::Outcome`]: Aborted, or Unknown if it may yet take
+    /// effect.
     Rollback,
     /// Not part of a transaction: find out how the transaction `version` ended, and end it if nobody
     /// does. The answer is an [`Output::Outcome`]: Committed, Aborted without conflicts, or Forgotten.
@@ -130,7 +132,7 @@ pub enum Outcome {
         conflicts: Vec<Key>,
     },
     /// Others have ended it, and it took effect as an earlier run than the session's last had it. Its
-    /// version tells what it did.
+    /// version tells what it did. Of an update of a single key that was given up: it may take effect.
     Unknown,
     /// It did not and never will take effect: the clock of its coordinator is off.
     ClockSkew {

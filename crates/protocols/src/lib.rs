@@ -8,4 +8,4 @@ pub mod morty;
 pub mod mvtso;
 mod registry;
 
-pub use registry::{ProtocolInfo, UnknownProtocol, Visitor, list, visit};
+pub use registry::{ProtocolInfo, UnknownProtocol, Visitor, list, of, visit};

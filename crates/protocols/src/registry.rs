@@ -3,7 +3,7 @@
 use core::fmt;
 
 use serried_actor::Protocol;
-use serried_model::Guarantee;
+use serried_model::{Family, Guarantee};
 
 /// Something to be done with a protocol that is chosen by name at run time.
 pub trait Visitor {
@@ -56,6 +56,11 @@ registry! {
 /// All protocols.
 pub fn list() -> &'static [ProtocolInfo] {
     PROTOCOLS
+}
+
+/// Those with keyspaces of a family.
+pub fn of(family: Family) -> impl Iterator<Item = &'static ProtocolInfo> {
+    PROTOCOLS.iter().filter(move |protocol| protocol.guarantee.family() == family)
 }
 
 /// There is no protocol of that name.

@@ -16,9 +16,9 @@ use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use serried_actor::{Group, Protocol, Settings, Timestamp};
 use serried_history::{History, MicroOperation, ReadResult, Recorder, Verdict, check_serializable};
-use serried_model::{Geography, Guarantee, Key, NodeId, Value, Version};
+use serried_model::{Family, Geography, Guarantee, Key, NodeId, Value, Version};
 use serried_protocols::morty::{Checks, Coordinator, Message, Morty, Mutation, Options, Replica};
-use serried_protocols::{Visitor, list, visit};
+use serried_protocols::{Visitor, of, visit};
 use serried_session::{Error, TransactOptions, Transaction};
 use serried_sim::{Cluster, Configuration, Disk, Fate, Fault, Initial, Scheduled, Swarm};
 use serried_workload::tpcc::Scale;
@@ -307,7 +307,7 @@ impl Visitor for Suite {
 }
 
 fn every_protocol(workload: &'static str, faults: Faults, seeds: u64) {
-    for protocol in list() {
+    for protocol in of(Family::Transactions) {
         visit(protocol.name, Suite { workload, faults, seeds }).unwrap();
     }
 }
@@ -386,7 +386,7 @@ impl Visitor for OneDown {
 
 #[test]
 fn with_a_replica_down_for_good_everything_goes_on_at_a_tenth_of_the_speed_or_more() {
-    for protocol in list() {
+    for protocol in of(Family::Transactions) {
         visit(protocol.name, OneDown).unwrap();
     }
 }
@@ -421,7 +421,7 @@ impl Visitor for NoMajority {
 
 #[test]
 fn without_a_majority_nothing_succeeds_and_everything_ends_by_its_deadline() {
-    for protocol in list() {
+    for protocol in of(Family::Transactions) {
         visit(protocol.name, NoMajority).unwrap();
     }
 }
@@ -458,7 +458,7 @@ impl Visitor for Regression {
 }
 
 fn regression(seed: u64, workload: &'static str) {
-    for protocol in list() {
+    for protocol in of(Family::Transactions) {
         visit(protocol.name, Regression { seed, workload }).unwrap();
     }
 }
@@ -500,7 +500,7 @@ impl Visitor for Determinism {
 
 #[test]
 fn the_same_seed_gives_the_same_events_and_the_same_history() {
-    for protocol in list() {
+    for protocol in of(Family::Transactions) {
         visit(protocol.name, Determinism).unwrap();
     }
 }

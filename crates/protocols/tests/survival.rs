@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serried_actor::{Protocol, Settings, Timestamp};
-use serried_model::{Geography, NodeId, Value, Version};
-use serried_protocols::{Visitor, list, visit};
+use serried_model::{Family, Geography, NodeId, Value, Version};
+use serried_protocols::{Visitor, of, visit};
 use serried_session::{Ending, Error, Keyspace, TransactOptions};
 use serried_sim::{
     Cluster, Configuration, CostModel, Disk, Fault, Initial, Reach, Scheduled, Side,
@@ -55,7 +55,7 @@ async fn read(keyspace: &Keyspace, keys: &[&str]) -> Vec<u64> {
 
 /// Runs `scene` for every protocol.
 fn each<S: Visitor<Output = ()> + Copy>(scene: S) {
-    for protocol in list() {
+    for protocol in of(Family::Transactions) {
         visit(protocol.name, scene).unwrap();
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
 use serried_actor::{Group, Random};
-use serried_model::NodeId;
-use serried_session::Keyspace;
+use serried_model::{Family, NodeId};
+use serried_session::{Keyspace, Registers};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -92,6 +92,16 @@ pub enum ConnectError {
         address: String,
         /// Why.
         reason: String,
+    },
+    /// A keyspace of registers was opened for transactions, or the other way round.
+    #[error("keyspace `{name}` is {guarantee}: {}", match .wanted { Family::Transactions => "it has registers and no transactions; open it with `registers`", Family::Registers => "it has transactions; open it with `keyspace`" })]
+    WrongKind {
+        /// The name asked for.
+        name: String,
+        /// What the keyspace promises.
+        guarantee: String,
+        /// What it was opened for.
+        wanted: Family,
     },
     /// The cluster has no such keyspace.
     #[error("there is no keyspace `{name}`; the cluster has {}", list(.existing))]
@@ -193,16 +203,38 @@ impl Client {
         &self.view.keyspaces
     }
 
-    /// The keyspace called `name`. It keeps the client alive.
+    /// The keyspace called `name`, for transactions. It keeps the client alive.
     ///
     /// # Errors
-    /// If there is none, or this client does not have its protocol.
+    /// If there is none, it is one of registers, or this client does not have its protocol.
     pub fn keyspace(self: &Arc<Self>, name: &str) -> Result<Keyspace, ConnectError> {
-        let KeyspaceInfo { id, protocol, partitions, settings, .. } = self.find(name)?;
+        let port = self.open(name, Family::Transactions)?;
+        Ok(Keyspace::new(port, self.view.limits))
+    }
+
+    /// The keyspace called `name`, of registers. It keeps the client alive.
+    ///
+    /// # Errors
+    /// If there is none, it is one for transactions, or this client does not have its protocol.
+    pub fn registers(self: &Arc<Self>, name: &str) -> Result<Registers, ConnectError> {
+        let port = self.open(name, Family::Registers)?;
+        Ok(Registers::new(port, self.view.limits))
+    }
+
+    fn open(
+        self: &Arc<Self>,
+        name: &str,
+        family: Family,
+    ) -> Result<Arc<KeyspacePort>, ConnectError> {
+        let KeyspaceInfo { id, protocol, guarantee, partitions, settings, .. } = self.find(name)?;
         let entry = self
             .catalogue
             .find(protocol)
             .map_err(|reason| ConnectError::UnknownProtocol { name: name.to_string(), reason })?;
+        if entry.guarantee.family() != family {
+            let (name, guarantee) = (name.to_string(), guarantee.clone());
+            return Err(ConnectError::WrongKind { name, guarantee, wanted: family });
+        }
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if opened.insert(*id) {
             let role = {
@@ -214,8 +246,7 @@ impl Client {
             self.endpoint.install(*id, (entry.coordinator)(group, settings, role));
         }
         drop(opened);
-        let port = KeyspacePort::new(self.clone(), self.endpoint.clone(), *id);
-        Ok(Keyspace::new(Arc::new(port), self.view.limits))
+        Ok(Arc::new(KeyspacePort::new(self.clone(), self.endpoint.clone(), *id)))
     }
 
     /// What the cluster says of a keyspace.

@@ -70,9 +70,20 @@ impl Keyspace {
     /// Has the coordinator do something that is not part of a transaction; none if it has not come to an
     /// end before the deadline.
     pub(crate) async fn ask(&self, question: Operation) -> (Arc<Attempt>, Option<Outcome>) {
+        self.ask_and(question, false).await
+    }
+
+    /// The same. If it `is_told`, the coordinator says how what is given up has ended: it may have gone on
+    /// until it heard of that.
+    pub(crate) async fn ask_and(
+        &self,
+        question: Operation,
+        is_told: bool,
+    ) -> (Arc<Attempt>, Option<Outcome>) {
         let attempt = Attempt::new(self.limits);
         let mut deadline = Alarm::at(self.port.clone(), self.port.now() + self.options.deadline);
         let (mut question, mut asking) = (Some(question), None);
+        let mut given_up = false;
         let outcome = poll_fn(|cx| {
             if asking.is_none()
                 && let Ok(txn) = self.port.open(&attempt, cx.waker())
@@ -81,13 +92,23 @@ impl Keyspace {
                 let question = question.take().expect("it is asked once");
                 self.port.submit(txn, &mut vec![question]);
             }
-            if asking.is_some()
-                && let Some(signals) = attempt.signals(cx.waker())
-                && let Some(outcome) = signals.outcome
-            {
+            let outcome = |waker| attempt.signals(waker).and_then(|signals| signals.outcome);
+            if let Some(outcome) = outcome(cx.waker()) {
                 return Poll::Ready(Some(outcome));
             }
-            deadline.poll(cx).map(|()| None)
+            if !given_up && deadline.poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            match &asking {
+                Some(Asking { txn, .. }) if is_told => {
+                    if !core::mem::replace(&mut given_up, true) {
+                        self.port.submit(*txn, &mut vec![Operation::Rollback]);
+                    }
+                    // It may have answered at once.
+                    outcome(cx.waker()).map_or(Poll::Pending, |outcome| Poll::Ready(Some(outcome)))
+                }
+                _ => Poll::Ready(None),
+            }
         });
         let outcome = outcome.await;
         (attempt, outcome)

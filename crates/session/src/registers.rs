@@ -140,10 +140,9 @@ impl Registers {
         if updates && let Some(reason) = self.keyspace.port.obstacle() {
             return Err(Error::ReadOnly { reason });
         }
-        let writes = matches!(access, Access::Write(_));
         let operation = Operation::Access { key: key.clone(), access, token };
-        let (attempt, outcome) = self.keyspace.ask(operation).await;
-        match (outcome, attempt.accessed()) {
+        let (attempt, outcome) = self.keyspace.ask_and(operation, updates).await;
+        match (&outcome, attempt.accessed()) {
             (Some(Outcome::Committed), Some(accessed)) => return Ok(accessed),
             (Some(Outcome::Forgotten), _) => {
                 let token = token.or(attempt.token()).expect("it was told by its token");
@@ -151,13 +150,12 @@ impl Registers {
             }
             (Some(Outcome::NotOffered), _) => return Err(Error::NotOffered { key }),
             (Some(Outcome::ClockSkew { ahead_us }), _) => {
-                return Err(Error::ClockSkew { ahead_us });
+                return Err(Error::ClockSkew { ahead_us: *ahead_us });
             }
             _ => {}
         }
-        match attempt.token().or(token) {
-            // A write that has no place has not left the client.
-            Some(token) if updates && (!writes || token.carstamp.is_some()) => {
+        match (outcome, attempt.token()) {
+            (Some(Outcome::Unknown), Some(token)) => {
                 let deadline = self.keyspace.options.deadline;
                 Err(Error::UnknownUpdate { key, token, deadline })
             }

@@ -11,6 +11,7 @@ mod inspection;
 mod list_append;
 mod measurement;
 mod number;
+mod register;
 mod retwis;
 pub mod tpcc;
 mod workload;
@@ -21,6 +22,7 @@ pub use counter::Counter;
 pub use inspection::{Inspection, InspectionError, inspect};
 pub use list_append::ListAppend;
 pub use measurement::{KindReport, Measurement, Report, Window, Witness};
+pub use register::{RegisterLoop, RegisterMix};
 pub use retwis::Retwis;
 pub use workload::{
     Parameters, Plan, RolledBack, Run, Workload, WorkloadError, WorkloadInfo, list, named,

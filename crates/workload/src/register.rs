@@ -74,7 +74,8 @@ impl RegisterLoop {
             }
             self.recorder.invoke(self.client, now.0, key, operation);
             let mut open = Open { client: &self, key, operation, ended: false };
-            let access = self.registers.access(Key::from(key.to_be_bytes()), access(operation), None);
+            let access =
+                self.registers.access(Key::from(key.to_be_bytes()), access(operation), None);
             let outcome = outcome(access.await);
             if let RegisterOutcome::Ok { found, .. } = outcome {
                 swapped = operation.result(found);

@@ -183,6 +183,17 @@ impl Coordinator {
         }
     }
 
+    fn give_up(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
+        let Some(running) = self.operations.remove(&txn) else { return };
+        cx.cancel_timer(Repeat(txn));
+        // A write that has no place yet is nowhere.
+        let outcome = match running.phase {
+            Phase::Second(_) if running.write.is_some() => Outcome::Unknown,
+            _ => Outcome::Aborted { conflicts: Vec::new() },
+        };
+        cx.output((txn, Output::Outcome(outcome)));
+    }
+
     fn finish(&mut self, txn: TxnId, stamped: Stamped, cx: &mut Cx<'_>) {
         let running = self.operations.remove(&txn).expect("an operation that ends");
         cx.cancel_timer(Repeat(txn));
@@ -240,11 +251,7 @@ impl Coordinate for Coordinator {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
         match operation {
             Operation::Access { key, access, token } => self.begin(txn, key, access, token, cx),
-            Operation::Rollback => {
-                if self.operations.remove(&txn).is_some() {
-                    cx.cancel_timer(Repeat(txn));
-                }
-            }
+            Operation::Rollback => self.give_up(txn, cx),
             _ => unreachable!("a keyspace of registers has no transactions"),
         }
     }

@@ -7,6 +7,7 @@ mod directories;
 mod disk;
 mod durability;
 mod partitions;
+mod registers;
 mod survival;
 mod toy;
 mod watching;

@@ -1,0 +1,200 @@
+//! What every protocol of registers has to pass in simulation: its guarantee under faults, liveness once
+//! they have healed, and determinism; and what shows that the suite would notice.
+//!
+//! Each test goes through some seeds. `SERRIED_SEEDS=2000 cargo test --release -p serried-protocols
+//! --test registers` goes through more, and `SERRIED_FIRST_SEED=17 SERRIED_SEEDS=1` through a single one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serried_actor::{Protocol, Settings, Timestamp};
+use serried_history::{
+    Budget, RegisterHistory, RegisterRecorder, RegisterVerdict, check_linearizable,
+    check_regular_sequential,
+};
+use serried_model::{Family, Geography, Guarantee};
+use serried_protocols::{Visitor, of, visit};
+use serried_session::TransactOptions;
+use serried_sim::{Cluster, Configuration, Disk, Fate, Swarm};
+use serried_workload::{RegisterLoop, RegisterMix};
+
+/// By then everything has to have finished.
+const LIMIT: Timestamp = Timestamp(120_000_000_000);
+
+struct Trial {
+    seed: u64,
+    /// Whether replicas crash and clients die, and not only the network fails.
+    crashes: bool,
+    rmws: bool,
+}
+
+struct Outcome {
+    history: RegisterHistory,
+    hash: u64,
+    wrong: Option<String>,
+}
+
+impl Trial {
+    fn run<P: Protocol>(&self) -> Outcome {
+        let seed = self.seed;
+        // The nearer the sites, the more happens in a second.
+        let (name, faults_last) = [("lan", 100), ("reg", 1000), ("con", 4000)][seed as usize % 3];
+        let faults_last = Duration::from_millis(faults_last);
+        let disk = Disk {
+            append: Duration::from_micros(5),
+            flush: Duration::from_micros(200),
+            keep_records: true,
+        };
+        let settings = Settings {
+            resident_keys: if seed % 4 == 1 { 2 } else { 1000 },
+            thrifty: seed % 5 < 2,
+            ..Settings::default()
+        };
+        let configuration = Configuration {
+            seed,
+            replicas: [3, 3, 3, 5, 3, 5, 7, 3][seed as usize % 8],
+            partitions: if seed % 7 == 3 { 4 } else { 1 },
+            clients: 3 + seed as usize % 6,
+            geography: Geography::named(name).unwrap(),
+            disk: if self.crashes { disk } else { Disk::MEMORY },
+            settings,
+            hash_contents: true,
+            ..Configuration::default()
+        };
+        let swarm = Swarm {
+            lasts: faults_last,
+            crashes: self.crashes,
+            pauses: true,
+            lost_disks: self.crashes,
+            deaths: self.crashes,
+            jumps: if self.crashes { faults_last } else { Duration::ZERO },
+        };
+        let plan = swarm.plan(&configuration);
+        let configuration = plan.apply_to(configuration);
+        let clients = configuration.clients;
+        let mut cluster = Cluster::<P>::new(configuration);
+        cluster.follow(&plan);
+        let recorder = Arc::new(RegisterRecorder::new());
+        // Some runs give operations up early, so that there are some whose outcome is unknown.
+        let impatient = seed.is_multiple_of(4);
+        let deadline = Duration::from_millis(if impatient { 300 } else { 60_000 });
+        let options = TransactOptions { deadline, ..TransactOptions::default() };
+        let writes = if self.rmws { 0.2 } else { 0.5 };
+        for client in 0..clients {
+            let client_loop = RegisterLoop {
+                registers: cluster.registers(client).with_options(options),
+                mix: RegisterMix { keys: 1 + seed % 4, reads: 0.5, writes },
+                recorder: recorder.clone(),
+                client: client as u64,
+                seed,
+                stop: Timestamp(0) + faults_last * 2,
+            };
+            cluster.spawn(client, client_loop.run());
+        }
+        if let Ok(traced) = std::env::var("SERRIED_TRACE") {
+            cluster.set_interceptor(Box::new(move |passing| {
+                let text = format!("{:?}", passing.message);
+                if text.contains(&traced) {
+                    println!("{} {} -> {}: {text}", passing.at, passing.from, passing.to);
+                }
+                Fate::Pass
+            }));
+        }
+        let stalled = cluster.run_until_done(LIMIT).err().map(|stalled| stalled.to_string());
+        let hash = cluster.event_hash();
+        drop(cluster);
+        let history = Arc::into_inner(recorder).expect("all clients are done").into_history();
+        let wrong = stalled.or_else(|| judge(P::GUARANTEE, &history).err());
+        Outcome { history, hash, wrong }
+    }
+
+    /// The command that runs this trial alone.
+    fn replay<P: Protocol>(&self) -> String {
+        format!(
+            "{}; replay with SERRIED_FIRST_SEED={} SERRIED_SEEDS=1 cargo test -p serried-protocols --test registers",
+            P::NAME,
+            self.seed
+        )
+    }
+}
+
+fn judge(guarantee: Guarantee, history: &RegisterHistory) -> Result<(), String> {
+    let budget = Budget::default();
+    let verdict = match guarantee {
+        Guarantee::RegularSequential => check_regular_sequential(history, &budget),
+        _ => check_linearizable(history, &budget),
+    };
+    match verdict {
+        RegisterVerdict::Holds(_) => Ok(()),
+        RegisterVerdict::Violation(violation) => Err(violation.to_string()),
+        RegisterVerdict::Unknown { reason } => Err(format!("the checker gave up: {reason}")),
+    }
+}
+
+/// The seeds of a test, `usual` many unless the environment says otherwise.
+fn seeds(usual: u64) -> core::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    let first = number("SERRIED_FIRST_SEED").unwrap_or(0);
+    first..first + number("SERRIED_SEEDS").unwrap_or(usual)
+}
+
+/// Runs trials of one protocol.
+struct Trials {
+    crashes: bool,
+    rmws: bool,
+}
+
+impl Visitor for Trials {
+    type Output = ();
+
+    fn visit<P: Protocol>(self) {
+        let mut operations = 0;
+        for seed in seeds(40) {
+            let trial = Trial { seed, crashes: self.crashes, rmws: self.rmws };
+            let outcome = trial.run::<P>();
+            if let Some(wrong) = outcome.wrong {
+                panic!("seed {seed} under {}\n{wrong}", trial.replay::<P>());
+            }
+            operations += outcome.history.events.len();
+        }
+        assert!(operations > 0, "nothing happened");
+    }
+}
+
+fn try_all(crashes: bool) {
+    for protocol in of(Family::Registers) {
+        visit(protocol.name, Trials { crashes, rmws: protocol.name != "abd" }).unwrap();
+    }
+}
+
+#[test]
+fn registers_keep_their_guarantee_and_everything_finishes_under_network_faults_and_pauses() {
+    try_all(false);
+}
+
+#[test]
+fn registers_keep_their_guarantee_and_everything_finishes_whatever_goes_wrong() {
+    try_all(true);
+}
+
+struct Twice;
+
+impl Visitor for Twice {
+    type Output = ();
+
+    fn visit<P: Protocol>(self) {
+        for seed in 0..4 {
+            let trial = Trial { seed, crashes: true, rmws: P::NAME != "abd" };
+            let (first, second) = (trial.run::<P>(), trial.run::<P>());
+            assert_eq!(first.hash, second.hash, "{}", trial.replay::<P>());
+            assert_eq!(first.history, second.history);
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_events() {
+    for protocol in of(Family::Registers) {
+        visit(protocol.name, Twice).unwrap();
+    }
+}

@@ -1,0 +1,87 @@
+//! Keyspaces of registers, beside those with transactions.
+
+use std::sync::Arc;
+
+use serried_actor::Settings;
+use serried_model::{Modification, Value};
+use serried_runtime::{
+    Client, ConnectError, ConnectOptions, Disks, Durability, KeyspaceConfiguration, LocalCluster,
+    LocalOptions,
+};
+use serried_session::Error;
+
+use super::disk::Disk;
+
+fn start() -> LocalCluster {
+    let disks: Vec<Arc<Disk>> = (0..3).map(|_| Arc::default()).collect();
+    let options = LocalOptions {
+        durability: Durability::Sync,
+        disks: disks.iter().map(|disk| disk.clone() as Arc<dyn Disks>).collect(),
+        ..LocalOptions::default()
+    };
+    let settings = Settings { thrifty: true, ..Settings::default() };
+    let registers = KeyspaceConfiguration::new("registers", "abd").with_partitions(2);
+    let registers = KeyspaceConfiguration { settings, ..registers };
+    let keyspaces = [KeyspaceConfiguration::new("transactions", "morty"), registers];
+    LocalCluster::start(3, &keyspaces, options).unwrap()
+}
+
+async fn connect(cluster: &LocalCluster) -> Arc<Client> {
+    Client::connect(ConnectOptions::new(cluster.addresses())).await.unwrap()
+}
+
+#[tokio::test]
+async fn registers_and_transactions_live_in_one_cluster_and_survive_their_nodes() {
+    let mut cluster = start();
+    let client = connect(&cluster).await;
+    let registers = client.registers("registers").unwrap();
+    let accounts = client.keyspace("transactions").unwrap();
+    accounts.put("key", "of an account").await.unwrap();
+    assert_eq!(registers.read("key").await.unwrap(), None);
+    let writes = (0..50u64).map(|number| {
+        let registers = registers.clone();
+        tokio::spawn(async move { registers.write(number.to_be_bytes(), number.to_string()).await })
+    });
+    for write in writes.collect::<Vec<_>>() {
+        write.await.unwrap().unwrap();
+    }
+    registers.delete(7u64.to_be_bytes()).await.unwrap();
+    for node in 0..3 {
+        cluster.kill_node(node);
+    }
+    for node in 0..3 {
+        cluster.start_node(node).unwrap();
+    }
+    let client = connect(&cluster).await;
+    let registers = client.registers("registers").unwrap();
+    // A node may be away; requests that went to no more than a quorum go to the others then.
+    cluster.kill_node(1);
+    for number in 0..50u64 {
+        let expected = (number != 7).then(|| Value::from(number.to_string()));
+        assert_eq!(registers.read(number.to_be_bytes()).await.unwrap(), expected);
+    }
+    let account = client.keyspace("transactions").unwrap().get("key").await.unwrap();
+    assert_eq!(account, Some(Value::from("of an account")));
+}
+
+#[tokio::test]
+async fn a_keyspace_is_opened_as_what_it_is_and_asked_for_what_it_offers() {
+    let cluster = start();
+    let client = connect(&cluster).await;
+    let error = client.keyspace("registers").err().unwrap();
+    assert!(matches!(error, ConnectError::WrongKind { .. }));
+    assert_eq!(
+        error.to_string(),
+        "keyspace `registers` is linearizable: it has registers and no transactions; open it with `registers`"
+    );
+    let error = client.registers("transactions").err().unwrap().to_string();
+    assert_eq!(
+        error,
+        "keyspace `transactions` is serializable: it has transactions; open it with `keyspace`"
+    );
+    let registers = client.registers("registers").unwrap();
+    let error = registers.rmw("key", Modification::add(1)).await.unwrap_err();
+    assert!(matches!(error, Error::NotOffered { .. }), "{error}");
+    let error = registers.write("key", vec![0; 2 << 20]).await.unwrap_err();
+    assert!(matches!(error, Error::TooLarge(_)), "{error}");
+}
