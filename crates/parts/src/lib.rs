@@ -1,15 +1,15 @@
 //! What several protocols own: values that a protocol holds and calls. There is no base class.
 
+mod cells;
 mod map;
 mod pool;
 mod read_marks;
-mod registers;
 mod version_clock;
 mod versions;
 
+pub use cells::{Cells, Stamped, decode_cell, encode_cell};
 pub use map::Map;
 pub use pool::{Place, Pool};
 pub use read_marks::ReadMarks;
-pub use registers::{Registers, Stamped};
 pub use version_clock::VersionClock;
 pub use versions::{Committed, Versions, WriteId};

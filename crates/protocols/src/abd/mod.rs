@@ -40,7 +40,7 @@ pub use replica::Replica;
 
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId, Value};
-use serried_parts::Stamped;
+use serried_parts::{Stamped, encode_cell};
 
 /// The protocol.
 #[derive(Debug)]
@@ -65,5 +65,5 @@ impl Protocol for Abd {
 
 /// How a value that is there before the first operation lies in a replica's store.
 fn stored(value: &Value) -> Vec<u8> {
-    Stamped { value: Some(value.clone()), ..Stamped::default() }.encode()
+    encode_cell(&Stamped { value: Some(value.clone()), ..Stamped::default() })
 }

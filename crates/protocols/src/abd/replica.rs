@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serried_actor::{Actor, Context, Group, NodeSet, Recover, Settings, Store};
 use serried_model::{Key, NodeId, Value};
-use serried_parts::{Registers, Stamped};
+use serried_parts::{Cells, Stamped, decode_cell};
 
 use super::{Message, Record, stored};
 
@@ -23,7 +23,7 @@ const SCAN_AGAIN: Duration = Duration::from_secs(1);
 pub struct Replica {
     id: NodeId,
     group: Group,
-    registers: Registers,
+    registers: Cells<Stamped>,
     /// Set while it does not know what its predecessor held.
     lost: Option<Lost>,
     storing: bool,
@@ -51,15 +51,23 @@ type Cx<'a> = Context<'a, Replica>;
 impl Replica {
     /// An empty replica.
     pub fn new(id: NodeId, group: Group, settings: &Settings) -> Replica {
-        let registers = Registers::new(settings.resident_keys);
+        let registers = Cells::new(settings.resident_keys);
         Replica { id, group, registers, lost: None, storing: false }
     }
 
     fn apply(&mut self, key: Key, stamped: Stamped, cx: &mut Cx<'_>) {
-        let position = cx.log_position();
-        if self.registers.apply(&key, stamped.clone(), position, cx.store()) {
+        if self.registers.get(&key, cx.store()).carstamp < stamped.carstamp {
+            let position = cx.log_position();
+            *self.registers.change(&key, position, cx.store()) = stamped.clone();
             cx.append(Record::Applied { key, stamped });
             self.store_soon(cx);
+        }
+    }
+
+    /// Holds something from elsewhere, unless what it holds is later.
+    fn put(&mut self, key: &Key, stamped: Stamped, store: &mut dyn Store) {
+        if self.registers.get(key, store).carstamp < stamped.carstamp {
+            self.registers.put(key, stamped, store);
         }
     }
 
@@ -114,7 +122,7 @@ impl Replica {
         let start = after.as_ref().map(Key::as_bytes);
         let more = cx.store().scan(start, SCANNED_AT_ONCE, &mut |key, bytes| {
             if !bytes.is_empty() {
-                entries.push((Key::from(key), Stamped::decode(bytes)));
+                entries.push((Key::from(key), decode_cell(bytes)));
             }
         });
         cx.charge(entries.len());
@@ -129,15 +137,16 @@ impl Replica {
         more: bool,
         cx: &mut Cx<'_>,
     ) {
-        let Some(lost) = &mut self.lost else { return };
+        let Some(lost) = &self.lost else { return };
         if lost.whole.contains(from) || lost.after.get(&from).cloned().flatten() != after {
             return; // Repeated.
         }
         cx.charge(entries.len());
         let last = entries.last().map(|(key, _)| key.clone());
         for (key, stamped) in entries {
-            self.registers.put(&key, stamped, cx.store());
+            self.put(&key, stamped, cx.store());
         }
+        let lost = self.lost.as_mut().expect("as before");
         if more {
             let after = last.or(after);
             lost.after.insert(from, after.clone());
@@ -206,7 +215,7 @@ impl Actor for Replica {
 impl Recover for Replica {
     fn replay(&mut self, record: Record, store: &mut dyn Store) {
         match record {
-            Record::Applied { key, stamped } => drop(self.registers.put(&key, stamped, store)),
+            Record::Applied { key, stamped } => self.put(&key, stamped, store),
             Record::Lost => self.lost = Some(Lost::default()),
             Record::Whole => self.lost = None,
         }

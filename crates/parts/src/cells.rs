@@ -1,0 +1,184 @@
+//! What a replica keeps for each key, in memory, in its log and in its store.
+
+use std::collections::VecDeque;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serried_actor::Store;
+use serried_model::{Carstamp, Key, Value};
+
+use crate::Pool;
+
+/// How many keys are looked at to make room for one. If all of them are in use, there are more keys in
+/// memory than there should be.
+const LOOKED_AT: usize = 4;
+
+/// What a register holds.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Stamped {
+    /// The value, or `None` where it is absent.
+    pub value: Option<Value>,
+    /// The place of the update that it is from.
+    pub carstamp: Carstamp,
+}
+
+/// How the state of a key lies in a store.
+pub fn encode_cell<S: Serialize>(state: &S) -> Vec<u8> {
+    postcard::to_allocvec(state).expect("nothing in it can fail to be encoded")
+}
+
+/// The reverse of [`encode_cell`].
+///
+/// # Panics
+/// If it is not what that returned: a driver checks what it reads.
+pub fn decode_cell<S: DeserializeOwned>(bytes: &[u8]) -> S {
+    postcard::from_bytes(bytes).expect("the store returns what was put into it")
+}
+
+#[derive(Debug, Default)]
+struct Cell<S> {
+    state: S,
+    /// It is what lies in the store, or something later.
+    loaded: bool,
+    /// It is something later.
+    unstored: bool,
+    /// It was looked at since it was last to make room.
+    used: bool,
+}
+
+/// A replica's keys, each with a state. Those in use are in memory, the others in its store. What is
+/// changed goes to the store later, many changes of a key as one; until then it has to be in the log.
+#[derive(Debug)]
+pub struct Cells<S> {
+    resident: Pool<Key, Cell<S>>,
+    /// How many there are to be in memory.
+    at_most: usize,
+    /// The keys that are not stored, in the order of the first record that each needs.
+    unstored: VecDeque<(u64, Key)>,
+}
+
+impl<S: Default + Serialize + DeserializeOwned> Cells<S> {
+    /// None yet; about `resident` are to be in memory.
+    pub fn new(resident: usize) -> Self {
+        Cells { resident: Pool::default(), at_most: resident, unstored: VecDeque::new() }
+    }
+
+    /// The state of `key`.
+    pub fn get(&mut self, key: &Key, store: &dyn Store) -> &S {
+        &self.load(key, store).state
+    }
+
+    /// The state of `key`, to change as the record at `position` of the log says.
+    pub fn change(&mut self, key: &Key, position: u64, store: &dyn Store) -> &mut S {
+        let cell = self.load(key, store);
+        if !core::mem::replace(&mut cell.unstored, true) {
+            self.unstored.push_back((position, key.clone()));
+        }
+        &mut self.resident.get_mut(key).expect("it was loaded").state
+    }
+
+    /// Has `key` be in `state`, in the store at once: no record is needed.
+    pub fn put(&mut self, key: &Key, state: S, store: &mut dyn Store) {
+        store.put(key.as_bytes(), Some(&encode_cell(&state)));
+        self.load(key, store).state = state;
+    }
+
+    /// Puts `at_most` keys into the store, those first whose records are the oldest.
+    pub fn store_some(&mut self, at_most: usize, store: &mut dyn Store) {
+        for _ in 0..at_most {
+            let Some((_, key)) = self.unstored.pop_front() else { return };
+            let cell = self.resident.get_mut(&key).expect("a key that is not stored");
+            cell.unstored = false;
+            store.put(key.as_bytes(), Some(&encode_cell(&cell.state)));
+        }
+    }
+
+    /// How many keys are not stored.
+    pub fn unstored(&self) -> usize {
+        self.unstored.len()
+    }
+
+    /// The position of the first record that is needed; none if all keys are stored.
+    pub fn needs_log_from(&self) -> Option<u64> {
+        self.unstored.front().map(|(position, _)| *position)
+    }
+
+    /// How many are in memory.
+    pub fn resident(&self) -> usize {
+        self.resident.len()
+    }
+
+    fn load(&mut self, key: &Key, store: &dyn Store) -> &mut Cell<S> {
+        if self.resident.len() >= self.at_most && !self.resident.contains_key(key) {
+            self.make_room();
+        }
+        let cell = self.resident.get_or_default(key);
+        cell.used = true;
+        if !core::mem::replace(&mut cell.loaded, true)
+            && let Some(bytes) = store.get(key.as_bytes())
+        {
+            cell.state = decode_cell(&bytes);
+        }
+        cell
+    }
+
+    /// Moves states that are not in use out of memory, if some are found soon.
+    fn make_room(&mut self) {
+        for _ in 0..LOOKED_AT {
+            let Some((key, cell)) = self.resident.go_round() else { continue };
+            if !core::mem::replace(&mut cell.used, false) && !cell.unstored {
+                let key = key.clone();
+                self.resident.remove(&key);
+            }
+            if self.resident.len() < self.at_most {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serried_actor::MemoryStore;
+
+    fn key(number: u64) -> Key {
+        Key::from(number.to_be_bytes())
+    }
+
+    #[test]
+    fn no_change_is_lost_for_want_of_room() {
+        let (mut cells, mut store) = (Cells::<u64>::new(4), MemoryStore::default());
+        for round in 1..=3 {
+            for number in 0..20 {
+                *cells.change(&key(number), round * 100 + number, &store) += round;
+            }
+            cells.store_some(17, &mut store);
+        }
+        for number in 0..20 {
+            assert_eq!(*cells.get(&key(number), &store), 6);
+        }
+        cells.store_some(100, &mut store);
+        assert_eq!(cells.resident(), 20, "all were in use");
+        for number in 0..200 {
+            assert_eq!(*cells.get(&key(number % 40), &store), if number % 40 < 20 { 6 } else { 0 });
+        }
+        assert!(cells.resident() <= 16, "{}", cells.resident());
+    }
+
+    #[test]
+    fn the_log_is_needed_from_the_first_change_that_is_not_stored() {
+        let (mut cells, mut store) = (Cells::<u64>::new(9), MemoryStore::default());
+        assert_eq!(cells.needs_log_from(), None);
+        *cells.change(&key(1), 10, &store) = 1;
+        *cells.change(&key(2), 11, &store) = 1;
+        *cells.change(&key(1), 12, &store) = 2;
+        assert_eq!((cells.needs_log_from(), cells.unstored()), (Some(10), 2));
+        cells.store_some(1, &mut store);
+        assert_eq!(cells.needs_log_from(), Some(11));
+        *cells.change(&key(1), 13, &store) = 3;
+        cells.store_some(1, &mut store);
+        assert_eq!(cells.needs_log_from(), Some(13));
+        assert_eq!(decode_cell::<u64>(&store.get(key(1).as_bytes()).unwrap()), 2);
+    }
+}
