@@ -93,6 +93,11 @@ impl<S: Default + Serialize + DeserializeOwned> Cells<S> {
         }
     }
 
+    /// Whether all that was changed of `key` was put into the store.
+    pub fn is_stored(&self, key: &Key) -> bool {
+        self.resident.get(key).is_none_or(|cell| !cell.unstored)
+    }
+
     /// How many keys are not stored.
     pub fn unstored(&self) -> usize {
         self.unstored.len()

@@ -65,7 +65,7 @@ impl Trial {
             lasts: faults_last,
             crashes: self.crashes,
             pauses: true,
-            lost_disks: self.crashes,
+            lost_disks: self.crashes && P::NAME == "abd",
             deaths: self.crashes,
             jumps: if self.crashes { faults_last } else { Duration::ZERO },
         };

@@ -32,7 +32,8 @@ impl RegisterMix {
             let value = random.random_bool(0.9).then_some(new);
             RegisterOperation::Write { value }
         } else if random.random_bool(0.5) {
-            RegisterOperation::Add { delta: random.random_range(1..9) }
+            // Sums that nobody else comes to, so that a history tells who followed whom.
+            RegisterOperation::Add { delta: random.random_range(1..1 << 40) }
         } else {
             let expected = None;
             RegisterOperation::CompareAndSwap { expected, new: Some(new) }

@@ -27,6 +27,11 @@ pub struct InstanceId {
     pub number: u64,
 }
 
+impl InstanceId {
+    /// The least of all.
+    pub const FIRST: InstanceId = InstanceId { kind: Kind::Update, member: 0, number: 0 };
+}
+
 /// Ballots are ordered; the least is that of an instance's own coordinator.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
@@ -103,9 +108,23 @@ impl Dependencies {
         pairs.for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
     }
 
+    /// Those that are beyond `done`: of each row the last, and the number of the first.
+    pub fn ranges(&self, done: &Dependencies) -> Vec<(InstanceId, u64)> {
+        let rows =
+            [(Kind::Update, &self.updates, &done.updates), (Kind::Read, &self.reads, &done.reads)];
+        let ranges = rows.into_iter().flat_map(|(kind, rows, done)| {
+            let rows = rows.iter().zip(done).enumerate();
+            rows.map(move |(member, (last, done))| {
+                (InstanceId { kind, member: member as u8, number: *last }, done + 1)
+            })
+        });
+        ranges.filter(|(last, first)| last.number >= *first).collect()
+    }
+
     /// Those that are beyond `done`, in no particular order.
     pub fn beyond(&self, done: &Dependencies) -> impl Iterator<Item = InstanceId> {
-        let rows = [(Kind::Update, &self.updates, &done.updates), (Kind::Read, &self.reads, &done.reads)];
+        let rows =
+            [(Kind::Update, &self.updates, &done.updates), (Kind::Read, &self.reads, &done.reads)];
         rows.into_iter().flat_map(|(kind, rows, done)| {
             let rows = rows.iter().zip(done).enumerate();
             rows.flat_map(move |(member, (last, done))| {

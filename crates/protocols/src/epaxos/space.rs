@@ -12,9 +12,15 @@ use super::instance::{Attributes, Command, Dependencies, Instance, InstanceId, K
 
 /// A key's instances.
 #[derive(Debug)]
-pub struct Space {
+pub(super) struct Space {
     members: usize,
     instances: BTreeMap<InstanceId, Instance>,
+    /// Those that are committed and were not looked at since.
+    fresh: Vec<InstanceId>,
+    /// Those that are committed and wait for one that is not.
+    blocked: BTreeMap<InstanceId, InstanceId>,
+    /// The other way round.
+    blocks: BTreeMap<InstanceId, Vec<InstanceId>>,
     /// Those that have been executed and are not forgotten, beyond `executed`.
     ahead: BTreeSet<InstanceId>,
     /// All up to here have been executed.
@@ -28,10 +34,13 @@ pub struct Space {
 
 impl Space {
     /// One without instances, of a group of so many, of which those of `executed` have been executed.
-    pub fn new(members: usize, executed: Dependencies) -> Space {
+    pub(super) fn new(members: usize, executed: Dependencies) -> Space {
         Space {
             members,
             instances: BTreeMap::new(),
+            fresh: Vec::new(),
+            blocked: BTreeMap::new(),
+            blocks: BTreeMap::new(),
             ahead: BTreeSet::new(),
             known: executed.clone(),
             executed,
@@ -41,38 +50,43 @@ impl Space {
     }
 
     /// What is known of an instance.
-    pub fn get(&self, id: InstanceId) -> Option<&Instance> {
+    pub(super) fn get(&self, id: InstanceId) -> Option<&Instance> {
         self.instances.get(&id)
     }
 
     /// The same, to change; what is done to it is to be told by [`Space::learn`].
-    pub fn get_mut(&mut self, id: InstanceId) -> &mut Instance {
+    pub(super) fn get_mut(&mut self, id: InstanceId) -> &mut Instance {
         let members = self.members;
         self.instances.entry(id).or_insert_with(|| Instance::unknown(members))
     }
 
     /// Whether it was executed here, and perhaps forgotten since.
-    pub fn is_executed(&self, id: InstanceId) -> bool {
+    pub(super) fn is_executed(&self, id: InstanceId) -> bool {
         self.executed.cover(id) || self.ahead.contains(&id)
     }
 
     /// Up to where all have been executed.
-    pub fn executed(&self) -> &Dependencies {
+    pub(super) fn executed(&self) -> &Dependencies {
         &self.executed
     }
 
     /// Whether there is nothing that is not executed everywhere.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.instances.is_empty()
     }
 
     /// All instances that are not forgotten.
-    pub fn iter(&self) -> impl Iterator<Item = (&InstanceId, &Instance)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&InstanceId, &Instance)> {
         self.instances.iter()
     }
 
     /// The next of `member`'s instances for a command of a kind, and what this replica makes of it.
-    pub fn next(&self, kind: Kind, member: u8, base: Option<Stamped>) -> (InstanceId, Attributes) {
+    pub(super) fn next(
+        &self,
+        kind: Kind,
+        member: u8,
+        base: Option<Stamped>,
+    ) -> (InstanceId, Attributes) {
         let mut id = InstanceId { kind, member, number: 0 };
         id.number = self.known.row(id) + 1;
         (id, self.attributes(kind, base))
@@ -91,7 +105,12 @@ impl Space {
     }
 
     /// What this replica makes of an instance for which its coordinator has `theirs`.
-    pub fn merge(&self, id: InstanceId, theirs: &Attributes, base: Option<Stamped>) -> Attributes {
+    pub(super) fn merge(
+        &self,
+        id: InstanceId,
+        theirs: &Attributes,
+        base: Option<Stamped>,
+    ) -> Attributes {
         let mut attributes = self.attributes(id.kind, base);
         // It has told of its own.
         *attributes.dependencies.row_mut(id) = theirs.dependencies.row(id);
@@ -100,12 +119,19 @@ impl Space {
     }
 
     /// What has just become of an instance counts for those that come later.
-    pub fn learn(&mut self, id: InstanceId) {
+    pub(super) fn learn(&mut self, id: InstanceId) {
         let Some(instance) = self.instances.get(&id) else { return };
         if instance.command.is_none() && instance.status < Status::Committed {
             return;
         }
-        let sequence = instance.attributes.sequence;
+        if instance.status == Status::Committed && !self.is_executed(id) {
+            self.fresh.push(id);
+            for waiting in self.blocks.remove(&id).unwrap_or_default() {
+                self.blocked.remove(&waiting);
+                self.fresh.push(waiting);
+            }
+        }
+        let sequence = self.instances[&id].attributes.sequence;
         self.sequence = self.sequence.max(sequence);
         if id.kind == Kind::Update {
             self.update_sequence = self.update_sequence.max(sequence);
@@ -116,12 +142,13 @@ impl Space {
 
     /// The interfering instances that a command with these attributes need not come after, and that
     /// need not come after it.
-    pub fn conflicts<'a>(
+    pub(super) fn conflicts<'a>(
         &'a self,
         id: InstanceId,
         attributes: &'a Attributes,
     ) -> impl Iterator<Item = (InstanceId, &'a Instance)> {
-        let interfere = move |other: InstanceId| id.kind == Kind::Update || other.kind == Kind::Update;
+        let interfere =
+            move |other: InstanceId| id.kind == Kind::Update || other.kind == Kind::Update;
         let others = self.instances.iter().map(|(other, instance)| (*other, instance));
         others.filter(move |(other, instance)| {
             *other != id
@@ -134,19 +161,34 @@ impl Space {
 
     /// What can be executed now, in order: those that are committed and whose dependencies are, group
     /// after group of those that depend on each other, in each by their sequence numbers (001 §4.3.1,
-    /// "Execution"); and the first instance that others wait for.
-    pub fn executable(&self) -> (Vec<InstanceId>, Option<InstanceId>) {
-        let mut search = Search::new(self);
-        for (id, instance) in &self.instances {
-            if instance.status == Status::Committed && !self.is_executed(*id) {
-                search.visit(*id);
+    /// "Execution"); and instances that others have just begun to wait for.
+    pub(super) fn executable(&mut self) -> (Vec<InstanceId>, Vec<InstanceId>) {
+        let (mut order, mut missing) = (Vec::new(), Vec::new());
+        let mut done = BTreeSet::new();
+        for id in core::mem::take(&mut self.fresh) {
+            if self.is_executed(id) || self.blocked.contains_key(&id) || done.contains(&id) {
+                continue;
+            }
+            let (found, open) = (BTreeMap::new(), Vec::new());
+            let mut search = Search { space: self, done: &mut done, found, open };
+            let blocker = search.run(id, &mut order);
+            let open = search.open;
+            if let Some(blocker) = blocker {
+                for waiting in &open {
+                    self.blocked.insert(*waiting, blocker);
+                }
+                let waiting = self.blocks.entry(blocker).or_default();
+                if waiting.is_empty() {
+                    missing.push(blocker);
+                }
+                waiting.extend(open);
             }
         }
-        (search.order, search.missing)
+        (order, missing)
     }
 
     /// A command was executed.
-    pub fn set_executed(&mut self, id: InstanceId) {
+    pub(super) fn set_executed(&mut self, id: InstanceId) {
         self.ahead.insert(id);
         let mut next = InstanceId { number: self.executed.row(id) + 1, ..id };
         while self.ahead.remove(&next) {
@@ -156,11 +198,19 @@ impl Space {
     }
 
     /// Takes over that all up to here have been executed, and forgets them.
-    pub fn skip_to(&mut self, executed: &Dependencies) {
+    pub(super) fn skip_to(&mut self, executed: &Dependencies) {
         self.executed.add(executed);
         self.known.add(executed);
         let done = self.executed.clone();
         self.ahead.retain(|id| !done.cover(*id));
+        // What waited for one of those can go on.
+        let unblocked = self.blocks.extract_if(.., |id, _| done.cover(*id));
+        let unblocked: Vec<InstanceId> = unblocked.flat_map(|(_, waiting)| waiting).collect();
+        self.blocked.retain(|id, _| !done.cover(*id));
+        for id in unblocked {
+            self.blocked.remove(&id);
+            self.fresh.push(id);
+        }
         for id in self.ahead.clone() {
             self.set_executed(id);
         }
@@ -168,88 +218,75 @@ impl Space {
     }
 
     /// Forgets what was executed everywhere.
-    pub fn forget(&mut self, everywhere: &Dependencies) {
+    pub(super) fn forget(&mut self, everywhere: &Dependencies) {
         self.instances.retain(|id, _| !everywhere.cover(*id));
     }
 
     /// The command of an instance that is committed.
-    pub fn command(&self, id: InstanceId) -> Option<&Command> {
+    pub(super) fn command(&self, id: InstanceId) -> Option<&Command> {
         self.instances.get(&id)?.command.as_ref()
     }
 }
 
-/// Tarjan's search for strongly connected components, without recursion.
+/// Tarjan's search for strongly connected components, without recursion. It ends at the first instance
+/// that is not committed: all that are open then lead to that.
 struct Search<'a> {
     space: &'a Space,
+    /// Those that were found to be executable before.
+    done: &'a mut BTreeSet<InstanceId>,
     /// When each was found, and the first that it leads to.
     found: BTreeMap<InstanceId, (usize, usize)>,
     /// Those that are in no component yet.
     open: Vec<InstanceId>,
-    is_open: BTreeSet<InstanceId>,
-    /// Those that lead to something that is not committed.
-    blocked: BTreeSet<InstanceId>,
-    order: Vec<InstanceId>,
-    missing: Option<InstanceId>,
 }
 
-impl<'a> Search<'a> {
-    fn new(space: &'a Space) -> Self {
-        Search {
-            space,
-            found: BTreeMap::new(),
-            open: Vec::new(),
-            is_open: BTreeSet::new(),
-            blocked: BTreeSet::new(),
-            order: Vec::new(),
-            missing: None,
-        }
-    }
+/// What an instance leads to: numbers of rows, from the last to the first.
+type Edges = Vec<(InstanceId, u64)>;
 
-    fn visit(&mut self, start: InstanceId) {
-        if self.found.contains_key(&start) {
-            return;
-        }
+impl Search<'_> {
+    /// Adds what can be executed from `start` on to `order`; what stands in the way, if something does.
+    fn run(&mut self, start: InstanceId, order: &mut Vec<InstanceId>) -> Option<InstanceId> {
         let mut path = vec![(start, self.enter(start))];
-        while let Some((id, next)) = path.last_mut() {
+        while let Some((id, edges)) = path.last_mut() {
             let id = *id;
-            let Some(other) = next.pop() else {
+            let Some(other) = next(edges) else {
                 path.pop();
-                self.leave(id, path.last().map(|(parent, _)| *parent));
+                self.leave(id, path.last().map(|(parent, _)| *parent), order);
                 continue;
             };
+            if other == id || self.space.is_executed(other) || self.done.contains(&other) {
+                continue;
+            }
             if let Some((number, _)) = self.found.get(&other).copied() {
-                if self.is_open.contains(&other) {
-                    let low = &mut self.found.get_mut(&id).expect("it was entered").1;
-                    *low = (*low).min(number);
-                } else if self.blocked.contains(&other) {
-                    self.blocked.insert(id);
-                }
+                // It is open, or it would be done.
+                let low = &mut self.found.get_mut(&id).expect("it was entered").1;
+                *low = (*low).min(number);
+            } else if let Some(blocker) = self.space.blocked.get(&other) {
+                return Some(*blocker);
             } else if self.space.get(other).is_some_and(|i| i.status == Status::Committed) {
-                let next = self.enter(other);
-                path.push((other, next));
+                let edges = self.enter(other);
+                path.push((other, edges));
             } else {
-                self.missing.get_or_insert(other);
-                self.blocked.insert(id);
+                return Some(other);
             }
         }
+        None
     }
 
     /// Begins with an instance; what it leads to.
-    fn enter(&mut self, id: InstanceId) -> Vec<InstanceId> {
+    fn enter(&mut self, id: InstanceId) -> Edges {
         let number = self.found.len();
         self.found.insert(id, (number, number));
         self.open.push(id);
-        self.is_open.insert(id);
         let instance = self.space.get(id).expect("a committed instance");
-        if instance.command.is_none() {
-            return Vec::new();
+        match instance.command {
+            Some(_) => instance.attributes.dependencies.ranges(&self.space.executed),
+            None => Edges::new(),
         }
-        let dependencies = instance.attributes.dependencies.beyond(&self.space.executed);
-        dependencies.filter(|other| *other != id && !self.space.ahead.contains(other)).collect()
     }
 
     /// All that an instance leads to was seen.
-    fn leave(&mut self, id: InstanceId, parent: Option<InstanceId>) {
+    fn leave(&mut self, id: InstanceId, parent: Option<InstanceId>, order: &mut Vec<InstanceId>) {
         let (number, low) = self.found[&id];
         if let Some(parent) = parent {
             let theirs = &mut self.found.get_mut(&parent).expect("it was entered").1;
@@ -258,23 +295,23 @@ impl<'a> Search<'a> {
         if low == number {
             let at = self.open.iter().rposition(|other| *other == id).expect("it is open");
             let mut component = self.open.split_off(at);
-            let blocked = component.iter().any(|id| self.blocked.contains(id));
-            for id in &component {
-                self.is_open.remove(id);
-            }
-            if blocked {
-                self.blocked.extend(component);
-            } else {
-                let sequence = |id: &InstanceId| self.space.instances[id].attributes.sequence;
-                component.sort_unstable_by_key(|id| (sequence(id), *id));
-                self.order.extend(component);
-            }
+            let sequence = |id: &InstanceId| self.space.instances[id].attributes.sequence;
+            component.sort_unstable_by_key(|id| (sequence(id), *id));
+            self.done.extend(component.iter().copied());
+            order.extend(component);
         }
-        // A parent in the same component is blocked with it when that is complete.
-        if let Some(parent) = parent
-            && self.blocked.contains(&id)
-        {
-            self.blocked.insert(parent);
+    }
+}
+
+/// The next of what an instance leads to.
+fn next(edges: &mut Edges) -> Option<InstanceId> {
+    loop {
+        let (id, first) = edges.last_mut()?;
+        if id.number >= *first {
+            let next = *id;
+            id.number -= 1;
+            return Some(next);
         }
+        edges.pop();
     }
 }
