@@ -83,7 +83,7 @@ impl Trial {
         for client in 0..clients {
             let client_loop = RegisterLoop {
                 registers: cluster.registers(client).with_options(options),
-                mix: RegisterMix { keys: 1 + seed % 4, reads: 0.5, writes },
+                mix: RegisterMix { keys: 1 + seed % 4, reads: 0.5, writes, adds: seed % 2 == 0 },
                 recorder: recorder.clone(),
                 client: client as u64,
                 seed,

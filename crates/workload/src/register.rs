@@ -18,22 +18,25 @@ pub struct RegisterMix {
     pub reads: f64,
     /// The share that write; the others are read-modify-writes.
     pub writes: f64,
+    /// Whether these add 1 to what is there, or swap it. Where they add, nothing is deleted: a history
+    /// that begins to count again from nothing does not tell which of two equal sums was found.
+    pub adds: bool,
 }
 
 impl RegisterMix {
     /// The next operation of `client`, its `number`-th. No two write the same value, but for sums.
     fn plan(&self, client: u64, number: u64, random: &mut Pcg64Mcg) -> (u64, RegisterOperation) {
         let key = random.random_range(0..self.keys);
-        let new = (client << 32 | number) as i64;
+        // Room for what is added to it.
+        let new = (client << 40 | number << 16) as i64;
         let drawn: f64 = random.random();
         let operation = if drawn < self.reads {
             RegisterOperation::Read
         } else if drawn < self.reads + self.writes {
-            let value = random.random_bool(0.9).then_some(new);
+            let value = (self.adds || random.random_bool(0.9)).then_some(new);
             RegisterOperation::Write { value }
-        } else if random.random_bool(0.5) {
-            // Sums that nobody else comes to, so that a history tells who followed whom.
-            RegisterOperation::Add { delta: random.random_range(1..1 << 40) }
+        } else if self.adds {
+            RegisterOperation::Add { delta: 1 }
         } else {
             let expected = None;
             RegisterOperation::CompareAndSwap { expected, new: Some(new) }
