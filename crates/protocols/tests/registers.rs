@@ -7,12 +7,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serried_actor::{Protocol, Settings, Timestamp};
+use serried_actor::{Group, Protocol, Settings, Timestamp};
 use serried_history::{
     Budget, RegisterHistory, RegisterRecorder, RegisterVerdict, check_linearizable,
     check_regular_sequential,
 };
-use serried_model::{Family, Geography, Guarantee};
+use serried_model::{Family, Geography, Guarantee, NodeId};
+use serried_protocols::abd::{self, Mutation};
 use serried_protocols::{Visitor, of, visit};
 use serried_session::TransactOptions;
 use serried_sim::{Cluster, Configuration, Disk, Fate, Swarm};
@@ -65,7 +66,7 @@ impl Trial {
             lasts: faults_last,
             crashes: self.crashes,
             pauses: true,
-            lost_disks: self.crashes && P::NAME == "abd",
+            lost_disks: self.crashes && P::NAME != "epaxos",
             deaths: self.crashes,
             jumps: if self.crashes { faults_last } else { Duration::ZERO },
         };
@@ -83,7 +84,12 @@ impl Trial {
         for client in 0..clients {
             let client_loop = RegisterLoop {
                 registers: cluster.registers(client).with_options(options),
-                mix: RegisterMix { keys: 1 + seed % 4, reads: 0.5, writes, adds: seed % 2 == 0 },
+                mix: RegisterMix {
+                    keys: 1 + seed % 4,
+                    reads: 0.5,
+                    writes,
+                    adds: seed.is_multiple_of(2),
+                },
                 recorder: recorder.clone(),
                 client: client as u64,
                 seed,
@@ -175,6 +181,51 @@ fn registers_keep_their_guarantee_and_everything_finishes_under_network_faults_a
 #[test]
 fn registers_keep_their_guarantee_and_everything_finishes_whatever_goes_wrong() {
     try_all(true);
+}
+
+/// ABD with something done wrong on purpose.
+macro_rules! broken {
+    ($name:ident, $mutation:expr) => {
+        struct $name;
+
+        impl Protocol for $name {
+            const NAME: &'static str = stringify!($name);
+            const SUMMARY: &'static str = "broken";
+            const GUARANTEE: Guarantee = Guarantee::Linearizable;
+            type Message = abd::Message;
+            type Coordinator = abd::Coordinator;
+            type Replica = abd::Replica;
+
+            fn coordinator(group: Group, settings: &Settings) -> abd::Coordinator {
+                abd::Coordinator::new(group, settings, Some($mutation))
+            }
+
+            fn replica(id: NodeId, group: Group, settings: &Settings) -> abd::Replica {
+                abd::Replica::new(id, group, settings)
+            }
+        }
+    };
+}
+
+broken!(ReadsOnce, Mutation::SecondReadRoundSkipped);
+broken!(WritesToOne, Mutation::WriteAcknowledgedByOne);
+
+/// Whether the suite catches what is wrong with `P`.
+fn is_caught<P: Protocol>() -> bool {
+    seeds(400).any(|seed| {
+        let trial = Trial { seed, crashes: false, rmws: false };
+        trial.run::<P>().wrong.is_some_and(|wrong| !wrong.starts_with("the checker gave up"))
+    })
+}
+
+#[test]
+fn an_abd_that_skips_the_second_round_of_reads_is_caught() {
+    assert!(is_caught::<ReadsOnce>());
+}
+
+#[test]
+fn an_abd_that_acknowledges_writes_of_one_replica_is_caught() {
+    assert!(is_caught::<WritesToOne>());
 }
 
 struct Twice;

@@ -9,7 +9,7 @@ use serried_model::{
 };
 use serried_parts::{Stamped, VersionClock};
 
-use super::Message;
+use super::{Message, Mutation};
 
 /// The longest wait before a request is repeated, but where a round trip takes longer.
 const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
@@ -26,6 +26,7 @@ pub struct Coordinator {
     /// Who has let an operation wait since they last answered.
     slow: NodeSet,
     operations: BTreeMap<TxnId, Running>,
+    mutation: Option<Mutation>,
 }
 
 /// An operation under way.
@@ -55,8 +56,8 @@ pub struct Repeat(TxnId);
 type Cx<'a> = Context<'a, Coordinator>;
 
 impl Coordinator {
-    /// A coordinator for a client of `group`.
-    pub fn new(group: Group, settings: &Settings) -> Coordinator {
+    /// A coordinator for a client of `group`, which does nothing wrong but `mutation`.
+    pub fn new(group: Group, settings: &Settings, mutation: Option<Mutation>) -> Coordinator {
         Coordinator {
             group,
             clock: VersionClock::default(),
@@ -64,6 +65,7 @@ impl Coordinator {
             thrifty: settings.thrifty,
             slow: NodeSet::EMPTY,
             operations: BTreeMap::new(),
+            mutation,
         }
     }
 
@@ -133,6 +135,7 @@ impl Coordinator {
 
     fn on_held(&mut self, txn: TxnId, from: NodeId, held: Stamped, cx: &mut Cx<'_>) {
         let majority = self.group.majority();
+        let once = self.mutation == Some(Mutation::SecondReadRoundSkipped);
         let in_first = |running: &Running| matches!(running.phase, Phase::First { .. });
         if !self.operations.get(&txn).is_some_and(in_first) {
             return;
@@ -152,7 +155,7 @@ impl Coordinator {
         if running.replied.len() < majority {
             return;
         }
-        let (latest, unanimous) = (latest.take().expect("it is there"), *unanimous);
+        let (latest, unanimous) = (latest.take().expect("it is there"), *unanimous || once);
         let second = match running.write.clone() {
             None if unanimous => return self.finish(txn, latest, cx),
             None => latest,
@@ -170,7 +173,10 @@ impl Coordinator {
     }
 
     fn on_applied(&mut self, txn: TxnId, from: NodeId, cx: &mut Cx<'_>) {
-        let majority = self.group.majority();
+        let majority = match self.mutation {
+            Some(Mutation::WriteAcknowledgedByOne) => 1,
+            _ => self.group.majority(),
+        };
         let in_second = |running: &Running| matches!(running.phase, Phase::Second(_));
         if !self.operations.get(&txn).is_some_and(in_second) {
             return;

@@ -42,6 +42,15 @@ use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId, Value};
 use serried_parts::{Stamped, encode_cell};
 
+/// Something to be done wrong on purpose, in tests that show that it would be noticed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mutation {
+    /// A read returns the latest that it has found, whoever else has that.
+    SecondReadRoundSkipped,
+    /// A write is complete when one replica has applied it.
+    WriteAcknowledgedByOne,
+}
+
 /// The protocol.
 #[derive(Debug)]
 pub struct Abd;
@@ -55,7 +64,7 @@ impl Protocol for Abd {
     type Replica = Replica;
 
     fn coordinator(group: Group, settings: &Settings) -> Coordinator {
-        Coordinator::new(group, settings)
+        Coordinator::new(group, settings, None)
     }
 
     fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica {
