@@ -66,7 +66,7 @@ impl Trial {
             lasts: faults_last,
             crashes: self.crashes,
             pauses: true,
-            lost_disks: self.crashes && P::NAME != "epaxos",
+            lost_disks: self.crashes,
             deaths: self.crashes,
             jumps: if self.crashes { faults_last } else { Duration::ZERO },
         };

@@ -195,6 +195,8 @@ pub struct Instance {
     pub quorum: NodeSet,
     /// What its coordinator knew to come first when it began.
     pub initial: Dependencies,
+    /// This replica may have taken part in it before it lost its disk, and does not any more.
+    pub barred: bool,
 }
 
 impl Instance {
@@ -208,6 +210,7 @@ impl Instance {
             accepted: Ballot::default(),
             quorum: NodeSet::EMPTY,
             initial: Dependencies::none(members),
+            barred: false,
         }
     }
 }

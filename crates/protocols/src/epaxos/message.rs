@@ -42,6 +42,20 @@ pub enum Message {
         /// How far.
         executed: Dependencies,
     },
+    /// Show what you have after a key, to one that has lost all that it had.
+    Scan {
+        /// After this, or from the beginning.
+        after: Option<Key>,
+    },
+    /// This.
+    Scanned {
+        /// What was asked for.
+        after: Option<Key>,
+        /// The next keys, in their order: their states, and their instances.
+        entries: Vec<(Key, State, Vec<(InstanceId, Instance)>)>,
+        /// Whether there are more.
+        more: bool,
+    },
     /// What does the receiver have of a key, of which the sender misses instances?
     Fetch {
         /// The key.
@@ -180,11 +194,18 @@ pub struct State {
 
 /// What a replica makes durable.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Record {
-    /// The key.
-    pub key: Key,
-    /// The instance.
-    pub id: InstanceId,
-    /// What is known of it from here on.
-    pub instance: Instance,
+pub enum Record {
+    /// What is known of an instance from here on.
+    Instance {
+        /// The key.
+        key: Key,
+        /// The instance.
+        id: InstanceId,
+        /// What is known of it.
+        instance: Instance,
+    },
+    /// The replica takes the place of one that was lost, and does not know what that one had promised.
+    Lost,
+    /// It does again.
+    Whole,
 }

@@ -1,6 +1,7 @@
 //! The server side: it coordinates its clients' commands, takes part in those of others, and executes all.
 
 mod lead;
+mod lost;
 mod progress;
 mod recover;
 
@@ -15,6 +16,7 @@ use super::instance::{Command, Dependencies, InstanceId, Status};
 use super::message::{Answer, Body, Found, Message, Record, State};
 use super::space::Space;
 use lead::Lead;
+use lost::Lost;
 
 /// One replica of a partition.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub struct Replica {
     /// When to look after what.
     due: BTreeSet<(Timestamp, Key, Task)>,
     tick: Option<Timestamp>,
+    /// Set while it does not know what its predecessor had promised.
+    lost: Option<Lost>,
     /// The records in the log, the oldest first.
     records: VecDeque<(u64, Key, InstanceId)>,
 }
@@ -74,6 +78,8 @@ pub enum Timer {
     Tick,
     /// Put into the store what was executed.
     Store,
+    /// Ask again for what others have.
+    Scan,
 }
 
 /// How often what was executed is put into the store.
@@ -96,6 +102,7 @@ impl Replica {
             clients: BTreeMap::new(),
             due: BTreeSet::new(),
             tick: None,
+            lost: None,
             records: VecDeque::new(),
         }
     }
@@ -147,7 +154,7 @@ impl Replica {
         active.space.learn(id);
         let instance = active.space.get_mut(id).clone();
         self.records.push_back((cx.log_position(), key.clone(), id));
-        cx.append(Record { key: key.clone(), id, instance });
+        cx.append(Record::Instance { key: key.clone(), id, instance });
     }
 
     fn at(&mut self, after: Duration, key: &Key, task: Task, cx: &mut Cx<'_>) {
@@ -238,6 +245,10 @@ impl Replica {
 
     /// Gives up the records of instances that are forgotten.
     fn trim(&mut self, cx: &mut Cx<'_>) {
+        // That something is missing stands in one of them.
+        if self.lost.is_some() {
+            return;
+        }
         while let Some((_, key, id)) = self.records.front() {
             // A state that is not stored follows from instances that may be forgotten.
             let kept = self.spaces.get(key).is_some_and(|active| active.space.get(*id).is_some());
@@ -269,6 +280,7 @@ impl Replica {
     }
 
     fn on_instance(&mut self, from: NodeId, key: Key, id: InstanceId, body: Body, cx: &mut Cx<'_>) {
+        let is_lost = self.lost.is_some();
         let active = self.active(&key, cx.store());
         if active.space.is_executed(id) && active.space.get(id).is_none() {
             // Forgotten: whoever asks has missed much.
@@ -276,6 +288,10 @@ impl Replica {
             return cx.send(from, Message::Progress { key, executed });
         }
         let from = from.member() as u8;
+        let barred = is_lost || active.space.get(id).is_some_and(|i| i.barred);
+        if barred && !matches!(body, Body::Commit { .. }) {
+            return;
+        }
         match body {
             Body::PreAccept { command, attributes, quorum } => {
                 self.on_pre_accept(from, &key, id, (command, attributes, quorum), cx);
@@ -328,16 +344,22 @@ impl Actor for Replica {
             }
             self.tell_soon(&key, cx);
         }
+        self.scan(cx);
         self.store_soon(cx);
     }
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         cx.charge(1);
         match message {
+            Message::Request { .. } if self.lost.is_some() => {}
             Message::Request { request, key, command } => {
                 self.on_request(from, request, key, command, cx);
             }
             Message::Instance { key, id, body } => self.on_instance(from, key, id, body, cx),
+            Message::Scan { after } => self.on_scan(from, after, cx),
+            Message::Scanned { after, entries, more } => {
+                self.on_scanned(from, after, entries, more, cx);
+            }
             Message::Progress { key, executed } => self.on_progress(from, key, executed, cx),
             Message::Fetch { key } => self.on_fetch(from, key, cx),
             Message::Fetched { key, state } => self.on_fetched(key, state, cx),
@@ -349,6 +371,7 @@ impl Actor for Replica {
         match timer {
             Timer::Tick => self.tick(cx),
             Timer::Store => self.store_some(cx),
+            Timer::Scan => self.scan(cx),
         }
     }
 
@@ -361,15 +384,24 @@ impl Actor for Replica {
 }
 
 impl Recover for Replica {
-    fn replay(&mut self, Record { key, id, instance }: Record, store: &mut dyn Store) {
-        let active = self.active(&key, store);
-        if !active.space.is_executed(id) {
-            *active.space.get_mut(id) = instance;
-            active.space.learn(id);
+    fn replay(&mut self, record: Record, store: &mut dyn Store) {
+        match record {
+            Record::Instance { key, id, instance } => {
+                let active = self.active(&key, store);
+                if !active.space.is_executed(id) {
+                    *active.space.get_mut(id) = instance;
+                    active.space.learn(id);
+                }
+            }
+            Record::Lost => self.lost = Some(Lost::default()),
+            Record::Whole => self.lost = None,
         }
     }
 
-    fn rejoin(&mut self, _: &mut Cx<'_>) {}
+    fn rejoin(&mut self, cx: &mut Cx<'_>) {
+        self.lost = Some(Lost::default());
+        cx.append(Record::Lost);
+    }
 
     fn stored(value: &Value) -> Vec<u8> {
         let held = Stamped { value: Some(value.clone()), ..Stamped::default() };
