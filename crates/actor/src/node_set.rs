@@ -2,10 +2,11 @@
 
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
 use serried_model::NodeId;
 
 /// A set of members of a replica group, whichever partition's.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct NodeSet(u64);
 
 impl NodeSet {

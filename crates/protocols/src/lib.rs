@@ -4,6 +4,7 @@
 //! reads no clock, starts no thread and draws no random number of its own.
 
 pub mod abd;
+pub mod epaxos;
 pub mod morty;
 pub mod mvtso;
 mod registry;

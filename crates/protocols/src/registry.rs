@@ -51,6 +51,7 @@ registry! {
     crate::morty::Morty,
     crate::mvtso::Mvtso,
     crate::abd::Abd,
+    crate::epaxos::Epaxos,
 }
 
 /// All protocols.

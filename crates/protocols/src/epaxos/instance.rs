@@ -1,0 +1,236 @@
+//! Instances: the places in which commands are agreed on (001 §4.3.1, "EPaxos"; Fig. 4.5).
+
+use serde::{Deserialize, Serialize};
+use serried_actor::NodeSet;
+use serried_model::{Access, Version};
+use serried_parts::Stamped;
+use smallvec::SmallVec;
+
+/// What interferes with what: updates with everything, reads with updates alone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum Kind {
+    /// It changes the value.
+    Update,
+    /// It does not.
+    Read,
+}
+
+/// An instance of one key: each replica numbers those that it coordinates, reads and updates apart,
+/// from 1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct InstanceId {
+    /// What its command is.
+    pub kind: Kind,
+    /// Who coordinates it.
+    pub member: u8,
+    /// Its number.
+    pub number: u64,
+}
+
+impl InstanceId {
+    /// The least of all.
+    pub const FIRST: InstanceId = InstanceId { kind: Kind::Update, member: 0, number: 0 };
+}
+
+/// Ballots are ordered; the least is that of an instance's own coordinator.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
+pub struct Ballot {
+    /// From 0.
+    pub number: u64,
+    /// Whose.
+    pub member: u8,
+}
+
+/// What a client wants done.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Command {
+    /// By which it is recognised, should it come again.
+    pub token: Version,
+    /// What is done.
+    pub access: Access,
+}
+
+impl Command {
+    /// What it interferes with.
+    pub fn kind(&self) -> Kind {
+        if self.access == Access::Read { Kind::Read } else { Kind::Update }
+    }
+}
+
+/// Of each row the number up to which instances come first; 0 where none does.
+pub type Numbers = SmallVec<[u64; 5]>;
+
+/// The interfering instances that a command has to come after, or in a cycle with.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Dependencies {
+    /// Updates, by their coordinators.
+    pub updates: Numbers,
+    /// Reads.
+    pub reads: Numbers,
+}
+
+impl Dependencies {
+    /// On nothing, of `members` coordinators.
+    pub fn none(members: usize) -> Dependencies {
+        let none = SmallVec::from_elem(0, members);
+        Dependencies { updates: none.clone(), reads: none }
+    }
+
+    /// The row of an instance.
+    pub fn row(&self, id: InstanceId) -> u64 {
+        let row = match id.kind {
+            Kind::Update => &self.updates,
+            Kind::Read => &self.reads,
+        };
+        row.get(usize::from(id.member)).copied().unwrap_or(0)
+    }
+
+    /// The same, to change.
+    pub fn row_mut(&mut self, id: InstanceId) -> &mut u64 {
+        let row = match id.kind {
+            Kind::Update => &mut self.updates,
+            Kind::Read => &mut self.reads,
+        };
+        &mut row[usize::from(id.member)]
+    }
+
+    /// Whether an instance is among them.
+    pub fn cover(&self, id: InstanceId) -> bool {
+        id.number <= self.row(id)
+    }
+
+    /// Adds those of `other`.
+    pub fn add(&mut self, other: &Dependencies) {
+        let pairs = self.updates.iter_mut().zip(&other.updates);
+        let pairs = pairs.chain(self.reads.iter_mut().zip(&other.reads));
+        pairs.for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
+    }
+
+    /// Those that are beyond `done`: of each row the last, and the number of the first.
+    pub fn ranges(&self, done: &Dependencies) -> Vec<(InstanceId, u64)> {
+        let rows =
+            [(Kind::Update, &self.updates, &done.updates), (Kind::Read, &self.reads, &done.reads)];
+        let ranges = rows.into_iter().flat_map(|(kind, rows, done)| {
+            let rows = rows.iter().zip(done).enumerate();
+            rows.map(move |(member, (last, done))| {
+                (InstanceId { kind, member: member as u8, number: *last }, done + 1)
+            })
+        });
+        ranges.filter(|(last, first)| last.number >= *first).collect()
+    }
+
+    /// Those that are beyond `done`, in no particular order.
+    pub fn beyond(&self, done: &Dependencies) -> impl Iterator<Item = InstanceId> {
+        let rows =
+            [(Kind::Update, &self.updates, &done.updates), (Kind::Read, &self.reads, &done.reads)];
+        rows.into_iter().flat_map(|(kind, rows, done)| {
+            let rows = rows.iter().zip(done).enumerate();
+            rows.flat_map(move |(member, (last, done))| {
+                let id = move |number| InstanceId { kind, member: member as u8, number };
+                (done + 1..=*last).map(id)
+            })
+        })
+    }
+}
+
+/// What replicas agree on for an instance, besides its command.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Attributes {
+    /// Breaks cycles.
+    pub sequence: u64,
+    /// What comes first.
+    pub dependencies: Dependencies,
+    /// Gryff's base update (001 §4.3.3): on what the command is executed, unless a later one before it
+    /// has made something else of that. None in EPaxos.
+    pub base: Option<Stamped>,
+}
+
+impl Attributes {
+    /// Those of what is not done.
+    pub fn of_no_op(members: usize) -> Attributes {
+        Attributes { sequence: 0, dependencies: Dependencies::none(members), base: None }
+    }
+
+    /// Takes in what another replica makes of the same command.
+    pub fn add(&mut self, other: &Attributes) {
+        self.sequence = self.sequence.max(other.sequence);
+        self.dependencies.add(&other.dependencies);
+        let carstamp = |base: &Option<Stamped>| base.as_ref().map(|base| base.carstamp);
+        if carstamp(&self.base) < carstamp(&other.base) {
+            self.base = other.base.clone();
+        }
+    }
+}
+
+/// How far an instance has come at a replica.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum Status {
+    /// It has been heard of.
+    Known,
+    /// Its attributes are what this replica makes of them.
+    PreAccepted,
+    /// They are what a majority is to agree on.
+    Accepted,
+    /// They are agreed on.
+    Committed,
+}
+
+/// What a replica knows of an instance. The ballot that it has promised and the one in which it has
+/// accepted are two things.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Instance {
+    /// Its command; none for one that is not known, or if nothing is done.
+    pub command: Option<Command>,
+    /// Its attributes.
+    pub attributes: Attributes,
+    /// How far it has come.
+    pub status: Status,
+    /// It takes part in nothing below this.
+    pub promised: Ballot,
+    /// The ballot of its attributes, if it has accepted them.
+    pub accepted: Ballot,
+    /// Those who can have it committed in one round trip if they agree, its coordinator among them.
+    pub quorum: NodeSet,
+    /// What its coordinator knew to come first when it began.
+    pub initial: Dependencies,
+    /// This replica may have taken part in it before it lost its disk, and does not any more.
+    pub barred: bool,
+}
+
+impl Instance {
+    /// One of which nothing is known.
+    pub fn unknown(members: usize) -> Instance {
+        Instance {
+            command: None,
+            attributes: Attributes::of_no_op(members),
+            status: Status::Known,
+            promised: Ballot::default(),
+            accepted: Ballot::default(),
+            quorum: NodeSet::EMPTY,
+            initial: Dependencies::none(members),
+            barred: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dependencies_are_all_up_to_a_number_of_each_row() {
+        let id = |kind, member, number| InstanceId { kind, member, number };
+        let (mut all, mut done) = (Dependencies::none(3), Dependencies::none(3));
+        *all.row_mut(id(Kind::Update, 1, 0)) = 4;
+        *all.row_mut(id(Kind::Read, 2, 0)) = 1;
+        *done.row_mut(id(Kind::Update, 1, 0)) = 2;
+        assert!(all.cover(id(Kind::Update, 1, 4)) && !all.cover(id(Kind::Update, 1, 5)));
+        assert!(!all.cover(id(Kind::Update, 0, 1)) && all.cover(id(Kind::Read, 2, 1)));
+        let left: Vec<_> = all.beyond(&done).collect();
+        assert_eq!(left, [id(Kind::Update, 1, 3), id(Kind::Update, 1, 4), id(Kind::Read, 2, 1)]);
+        done.add(&all);
+        assert_eq!(done, all);
+    }
+}

@@ -1,0 +1,222 @@
+//! What participants exchange and what replicas keep.
+
+use serde::{Deserialize, Serialize};
+use serried_actor::NodeSet;
+use serried_model::{Accessed, Key, Version};
+use serried_parts::Stamped;
+
+use super::instance::{Attributes, Ballot, Command, Dependencies, Instance, InstanceId};
+
+/// A message.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Message {
+    /// A client wants something done.
+    Request {
+        /// Names the operation at the client.
+        request: u64,
+        /// The key.
+        key: Key,
+        /// What is to be done.
+        command: Command,
+    },
+    /// It is done, or will not be.
+    Reply {
+        /// The operation.
+        request: u64,
+        /// What came of it.
+        answer: Answer,
+    },
+    /// About an instance of a key.
+    Instance {
+        /// The key.
+        key: Key,
+        /// The instance.
+        id: InstanceId,
+        /// What of it.
+        body: Box<Body>,
+    },
+    /// So far the sender has executed a key's instances.
+    Progress {
+        /// The key.
+        key: Key,
+        /// How far.
+        executed: Dependencies,
+    },
+    /// Show what you have after a key, to one that has lost all that it had.
+    Scan {
+        /// After this, or from the beginning.
+        after: Option<Key>,
+    },
+    /// This.
+    Scanned {
+        /// What was asked for.
+        after: Option<Key>,
+        /// The next keys, in their order.
+        entries: Vec<Shown>,
+        /// Whether there are more.
+        more: bool,
+    },
+    /// What does the receiver have of a key, of which the sender misses instances?
+    Fetch {
+        /// The key.
+        key: Key,
+    },
+    /// This.
+    Fetched {
+        /// The key.
+        key: Key,
+        /// Its state.
+        state: State,
+    },
+}
+
+/// What a client is answered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// It has taken effect.
+    Done(Found),
+    /// Nobody knows any more whether it has.
+    Forgotten,
+    /// The client's clock is off.
+    ClockSkew {
+        /// By how much it is ahead, in microseconds.
+        ahead_us: i64,
+    },
+}
+
+/// What a command has found, and the place of the update that it found or made.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Found(pub Stamped);
+
+impl From<Found> for Accessed {
+    fn from(Found(stamped): Found) -> Accessed {
+        Accessed { found: stamped.value, carstamp: stamped.carstamp }
+    }
+}
+
+/// About an instance.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Body {
+    /// Its coordinator begins it.
+    PreAccept {
+        /// Its command.
+        command: Command,
+        /// What the coordinator makes of it.
+        attributes: Attributes,
+        /// Those who can have it committed in one round trip.
+        quorum: NodeSet,
+    },
+    /// This is what a replica makes of it.
+    PreAccepted {
+        /// Its attributes there.
+        attributes: Attributes,
+    },
+    /// Agree on this.
+    Accept {
+        /// The ballot.
+        ballot: Ballot,
+        /// Its command, or none if nothing is to be done.
+        command: Option<Command>,
+        /// Its attributes.
+        attributes: Attributes,
+    },
+    /// Agreed.
+    Accepted {
+        /// The ballot.
+        ballot: Ballot,
+    },
+    /// This was agreed on.
+    Commit {
+        /// Its command, or none if nothing is done.
+        command: Option<Command>,
+        /// Its attributes.
+        attributes: Attributes,
+    },
+    /// Take part in nothing below a ballot, and tell what you know.
+    Prepare {
+        /// The ballot.
+        ballot: Ballot,
+    },
+    /// This.
+    Prepared {
+        /// The ballot.
+        ballot: Ballot,
+        /// What was known.
+        instance: Instance,
+    },
+    /// The receiver's ballot is too low.
+    Refused {
+        /// What was promised.
+        promised: Ballot,
+    },
+    /// Could these be its attributes, or does something stand against it?
+    Validate {
+        /// The ballot.
+        ballot: Ballot,
+        /// Its command.
+        command: Command,
+        /// The attributes.
+        attributes: Attributes,
+    },
+    /// This stands against it.
+    Validated {
+        /// The ballot.
+        ballot: Ballot,
+        /// Those that would come neither before nor after it.
+        conflicts: Vec<Conflict>,
+    },
+}
+
+/// An instance that comes neither before another, nor after it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Conflict {
+    /// It.
+    pub id: InstanceId,
+    /// That is so for good.
+    pub committed: bool,
+    /// Its coordinator had not heard of the other when it began.
+    pub began_without: bool,
+}
+
+/// What a replica knows of a key, but for instances: it is the same at all replicas that have executed
+/// the same.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct State {
+    /// What the key holds.
+    pub held: Stamped,
+    /// Which instances have been executed.
+    pub executed: Dependencies,
+    /// What updates came to, by their tokens.
+    pub results: Vec<(Version, Found)>,
+    /// What is older is not among them any more, in microseconds since the Unix epoch.
+    pub forgotten_before_us: u64,
+}
+
+/// All that a replica knows of a key.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Shown {
+    /// The key.
+    pub key: Key,
+    /// Its state.
+    pub state: State,
+    /// Its instances that are not forgotten.
+    pub instances: Vec<(InstanceId, Instance)>,
+}
+
+/// What a replica makes durable.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Record {
+    /// What is known of an instance from here on.
+    Instance {
+        /// The key.
+        key: Key,
+        /// The instance.
+        id: InstanceId,
+        /// What is known of it.
+        instance: Box<Instance>,
+    },
+    /// The replica takes the place of one that was lost, and does not know what that one had promised.
+    Lost,
+    /// It does again.
+    Whole,
+}

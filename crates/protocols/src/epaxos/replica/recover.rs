@@ -1,0 +1,292 @@
+//! Ending an instance whose coordinator does not (001 Algorithms 5 and 6, with the fast quorums of
+//! optimised EPaxos).
+//!
+//! Who recovers has a majority promise a ballot, and learns what they know. The instance may have been
+//! committed in one round trip only if all of its fast quorum had made the same of it; what those among the
+//! majority know tells whether that can be. If it can, nothing may stand against it: an interfering
+//! instance that is committed and comes neither before nor after it shows that it was not; so does one whose
+//! coordinator is in the fast quorum and began it without knowing of this one. One that is undecided is
+//! recovered first. If it can't have been committed, and its command is not known to all of the majority,
+//! nothing is done in its place: its client's replica begins another.
+
+use std::collections::BTreeMap;
+
+use serried_actor::NodeSet;
+use serried_model::{Key, NodeId};
+
+use super::lead::{Lead, Phase};
+use super::{Cx, Replica, Task};
+use crate::epaxos::instance::{Attributes, Ballot, Command, Instance, InstanceId, Status};
+use crate::epaxos::message::{Body, Conflict};
+
+/// What is to become of an instance.
+enum Choice {
+    Commit(Option<Command>, Attributes),
+    Accept(Option<Command>, Attributes),
+    Validate(Command, Attributes),
+}
+
+impl Replica {
+    /// Looks after an instance that is not committed: if it is not in a while, it is recovered.
+    pub(super) fn watch(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
+        let active = self.active(key, cx.store());
+        if active.watched.insert(id) {
+            let after = cx.jitter(2 * self.settings.recovery_after());
+            self.at(after, key, Task::Watch(id), cx);
+        }
+    }
+
+    pub(super) fn look_after(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
+        let Some(active) = self.spaces.get_mut(key) else { return };
+        active.watched.remove(&id);
+        let committed = active.space.get(id).is_some_and(|i| i.status == Status::Committed);
+        if committed || active.space.is_executed(id) {
+            return;
+        }
+        if !self.leads.contains_key(&(key.clone(), id)) {
+            self.recover(key, id, cx);
+        }
+        self.watch(key, id, cx);
+    }
+
+    fn recover(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
+        let member = self.member();
+        let instance = self.active(key, cx.store()).space.get_mut(id);
+        let ballot = Ballot { number: instance.promised.number + 1, member };
+        let known = instance.clone();
+        instance.promised = ballot;
+        self.record(key, id, cx);
+        let phase = Phase::Preparing([(member, known)].into_iter().collect());
+        self.leads.insert((key.clone(), id), Lead { ballot, phase, repeated: 0 });
+        self.broadcast(self.others(), key, id, Body::Prepare { ballot }, cx);
+        self.at(self.patience(0), key, Task::Lead(id), cx);
+        self.count_prepared(key, id, cx);
+    }
+
+    pub(super) fn on_prepare(
+        &mut self,
+        from: u8,
+        key: &Key,
+        id: InstanceId,
+        ballot: Ballot,
+        cx: &mut Cx<'_>,
+    ) {
+        let instance = self.active(key, cx.store()).space.get_mut(id);
+        let reply = if instance.promised > ballot {
+            Body::Refused { promised: instance.promised }
+        } else {
+            let known = instance.clone();
+            if instance.promised < ballot {
+                instance.promised = ballot;
+                self.record(key, id, cx);
+                self.step_down(key, id, ballot);
+                self.watch(key, id, cx);
+            }
+            Body::Prepared { ballot, instance: known }
+        };
+        self.send(from, key, id, reply, cx);
+    }
+
+    /// Leads an instance no more that somebody else leads in a higher ballot: nothing may be decided in a
+    /// lower one from here on.
+    pub(super) fn step_down(&mut self, key: &Key, id: InstanceId, ballot: Ballot) {
+        let at = (key.clone(), id);
+        if self.leads.get(&at).is_some_and(|lead| lead.ballot < ballot) {
+            self.leads.remove(&at);
+        }
+    }
+
+    /// Somebody else is at it.
+    pub(super) fn on_refused(
+        &mut self,
+        key: &Key,
+        id: InstanceId,
+        promised: Ballot,
+        cx: &mut Cx<'_>,
+    ) {
+        let at = (key.clone(), id);
+        if self.leads.get(&at).is_some_and(|lead| lead.ballot < promised) {
+            self.leads.remove(&at);
+            let instance = self.active(key, cx.store()).space.get_mut(id);
+            if instance.promised < promised {
+                instance.promised = promised;
+                self.record(key, id, cx);
+            }
+            self.watch(key, id, cx);
+        }
+    }
+
+    pub(super) fn on_prepared(
+        &mut self,
+        from: u8,
+        key: &Key,
+        id: InstanceId,
+        ballot: Ballot,
+        instance: Instance,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(lead) = self.leads.get_mut(&(key.clone(), id)) else { return };
+        let Phase::Preparing(replies) = &mut lead.phase else { return };
+        if lead.ballot == ballot {
+            replies.insert(from, instance);
+            self.count_prepared(key, id, cx);
+        }
+    }
+
+    fn count_prepared(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
+        let Some(lead) = self.leads.get_mut(&(key.clone(), id)) else { return };
+        let Phase::Preparing(replies) = &lead.phase else { return };
+        let committed = replies.values().any(|reply| reply.status == Status::Committed);
+        if replies.len() < self.group.majority() && !committed {
+            return;
+        }
+        let ballot = lead.ballot;
+        match choose(id, replies, self.group.size()) {
+            Choice::Commit(command, attributes) => {
+                self.commit(key, id, (command, attributes), self.others(), cx);
+            }
+            Choice::Accept(command, attributes) => {
+                self.accept(key, id, ballot, (command, attributes), cx);
+            }
+            Choice::Validate(command, attributes) => {
+                let node = |member: &u8| NodeId::replica(self.id.partition(), usize::from(*member));
+                let asked: NodeSet = replies.keys().map(node).collect();
+                let agreed = Box::new((command.clone(), attributes.clone()));
+                lead.phase = Phase::Validating(agreed, asked, BTreeMap::new());
+                lead.repeated = 0;
+                let others = asked.without([self.id].into_iter().collect());
+                let conflicts = self.validate(key, id, &command, &attributes, cx);
+                let body = Body::Validate { ballot, command, attributes };
+                self.broadcast(others, key, id, body, cx);
+                self.on_validated(self.member(), key, id, ballot, conflicts, cx);
+            }
+        }
+    }
+
+    pub(super) fn on_validate(
+        &mut self,
+        from: u8,
+        key: &Key,
+        id: InstanceId,
+        ballot: Ballot,
+        (command, attributes): (Command, Attributes),
+        cx: &mut Cx<'_>,
+    ) {
+        let promised = self.active(key, cx.store()).space.get_mut(id).promised;
+        let reply = if promised == ballot {
+            let conflicts = self.validate(key, id, &command, &attributes, cx);
+            Body::Validated { ballot, conflicts }
+        } else {
+            Body::Refused { promised }
+        };
+        self.send(from, key, id, reply, cx);
+    }
+
+    /// What stands against these attributes here; what comes later will know of the instance.
+    fn validate(
+        &mut self,
+        key: &Key,
+        id: InstanceId,
+        command: &Command,
+        attributes: &Attributes,
+        cx: &mut Cx<'_>,
+    ) -> Vec<Conflict> {
+        let active = self.active(key, cx.store());
+        let conflict = |(other, instance): (InstanceId, &Instance)| Conflict {
+            id: other,
+            committed: instance.status == Status::Committed,
+            began_without: !instance.initial.cover(id),
+        };
+        let conflicts = active.space.conflicts(id, attributes).map(conflict).collect();
+        let instance = active.space.get_mut(id);
+        if instance.command.is_none() && instance.status == Status::Known {
+            instance.command = Some(command.clone());
+            self.record(key, id, cx);
+        }
+        conflicts
+    }
+
+    pub(super) fn on_validated(
+        &mut self,
+        from: u8,
+        key: &Key,
+        id: InstanceId,
+        ballot: Ballot,
+        conflicts: Vec<Conflict>,
+        cx: &mut Cx<'_>,
+    ) {
+        let at = (key.clone(), id);
+        let Some(lead) = self.leads.get_mut(&at) else { return };
+        let Phase::Validating(agreed, asked, replies) = &mut lead.phase else { return };
+        if lead.ballot != ballot {
+            return;
+        }
+        replies.insert(from, conflicts);
+        if replies.len() < asked.len() {
+            return;
+        }
+        let (command, attributes) = (**agreed).clone();
+        let all: Vec<Conflict> = replies.values().flatten().cloned().collect();
+        let quorum = self.spaces[key].space.get(id).map_or(NodeSet::EMPTY, |i| i.quorum);
+        let in_quorum = |member: u8| quorum.contains(NodeId::replica(0, usize::from(member)));
+        let refutes = |conflict: &Conflict| {
+            conflict.committed || conflict.began_without && in_quorum(conflict.id.member)
+        };
+        if all.is_empty() {
+            return self.accept(key, id, ballot, (Some(command), attributes), cx);
+        }
+        if all.iter().any(refutes) {
+            let nothing = Attributes::of_no_op(self.group.size());
+            return self.accept(key, id, ballot, (None, nothing), cx);
+        }
+        // What is undecided is ended first; then this is tried again.
+        self.leads.remove(&at);
+        for conflict in all {
+            self.watch(key, conflict.id, cx);
+        }
+        self.watch(key, id, cx);
+    }
+}
+
+/// What may have been decided, given what a majority knows that has promised a ballot.
+fn choose(id: InstanceId, replies: &BTreeMap<u8, Instance>, members: usize) -> Choice {
+    let committed = replies.values().find(|reply| reply.status == Status::Committed);
+    if let Some(Instance { command, attributes, .. }) = committed {
+        return Choice::Commit(command.clone(), attributes.clone());
+    }
+    let accepted = replies.values().filter(|reply| reply.status == Status::Accepted);
+    if let Some(Instance { command, attributes, .. }) = accepted.max_by_key(|reply| reply.accepted)
+    {
+        return Choice::Accept(command.clone(), attributes.clone());
+    }
+    let nothing = Choice::Accept(None, Attributes::of_no_op(members));
+    let pre_accepted = |reply: &&Instance| reply.status == Status::PreAccepted;
+    let Some(one) = replies.values().find(pre_accepted) else { return nothing };
+    let command = one.command.clone().expect("what is pre-accepted has a command");
+    if !replies.contains_key(&id.member) {
+        // Its coordinator may have committed it if all of the fast quorum made the same of it.
+        let in_quorum = |member: u8| one.quorum.contains(NodeId::replica(0, usize::from(member)));
+        let quick: Vec<&Instance> = replies
+            .iter()
+            .filter(|(member, _)| in_quorum(**member))
+            .map(|(_, reply)| reply)
+            .collect();
+        let same =
+            |reply: &&Instance| pre_accepted(reply) && reply.attributes == quick[0].attributes;
+        if !quick.is_empty() && quick.iter().all(same) {
+            let attributes = quick[0].attributes.clone();
+            // All of it but the coordinator is here.
+            return match quick.len() + 1 == one.quorum.len() {
+                true => Choice::Accept(Some(command), attributes),
+                false => Choice::Validate(command, attributes),
+            };
+        }
+    }
+    if replies.values().all(|reply| pre_accepted(&reply)) {
+        // Any that interferes with it is known to one of a majority that knows of this one.
+        let mut attributes = one.attributes.clone();
+        replies.values().for_each(|reply| attributes.add(&reply.attributes));
+        return Choice::Accept(Some(command), attributes);
+    }
+    nothing
+}

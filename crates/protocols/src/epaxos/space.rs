@@ -1,0 +1,323 @@
+//! One key's instances, at one replica: what is interfered with, what comes next, what can be forgotten.
+//!
+//! Commands are about single keys, so each key has instances of its own. Each coordinator numbers those of
+//! a key, and what a command comes after is told by a number for each coordinator: exactly, however many
+//! there are, and a command on one key never waits for one on another.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serried_parts::Stamped;
+
+use super::instance::{Attributes, Command, Dependencies, Instance, InstanceId, Kind, Status};
+
+/// A key's instances.
+#[derive(Debug)]
+pub(super) struct Space {
+    members: usize,
+    instances: BTreeMap<InstanceId, Instance>,
+    /// Those that are committed and were not looked at since.
+    fresh: Vec<InstanceId>,
+    /// Those that are committed and wait for one that is not.
+    blocked: BTreeMap<InstanceId, InstanceId>,
+    /// The other way round.
+    blocks: BTreeMap<InstanceId, Vec<InstanceId>>,
+    /// Those that have been executed and are not forgotten, beyond `executed`.
+    ahead: BTreeSet<InstanceId>,
+    /// All up to here have been executed.
+    executed: Dependencies,
+    /// The last of which the commands are known.
+    known: Dependencies,
+    /// The greatest sequence numbers of updates and of all.
+    update_sequence: u64,
+    sequence: u64,
+}
+
+impl Space {
+    /// One without instances, of a group of so many, of which those of `executed` have been executed.
+    pub(super) fn new(members: usize, executed: Dependencies) -> Space {
+        Space {
+            members,
+            instances: BTreeMap::new(),
+            fresh: Vec::new(),
+            blocked: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            ahead: BTreeSet::new(),
+            known: executed.clone(),
+            executed,
+            update_sequence: 0,
+            sequence: 0,
+        }
+    }
+
+    /// What is known of an instance.
+    pub(super) fn get(&self, id: InstanceId) -> Option<&Instance> {
+        self.instances.get(&id)
+    }
+
+    /// The same, to change; what is done to it is to be told by [`Space::learn`].
+    pub(super) fn get_mut(&mut self, id: InstanceId) -> &mut Instance {
+        let members = self.members;
+        self.instances.entry(id).or_insert_with(|| Instance::unknown(members))
+    }
+
+    /// Whether it was executed here, and perhaps forgotten since.
+    pub(super) fn is_executed(&self, id: InstanceId) -> bool {
+        self.executed.cover(id) || self.ahead.contains(&id)
+    }
+
+    /// Up to where all have been executed.
+    pub(super) fn executed(&self) -> &Dependencies {
+        &self.executed
+    }
+
+    /// Whether there is nothing that is not executed everywhere.
+    pub(super) fn is_empty(&self) -> bool {
+        self.instances.is_empty()
+    }
+
+    /// All instances that are not forgotten.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&InstanceId, &Instance)> {
+        self.instances.iter()
+    }
+
+    /// The next of `member`'s instances for a command of a kind, and what this replica makes of it.
+    pub(super) fn next(
+        &self,
+        kind: Kind,
+        member: u8,
+        base: Option<Stamped>,
+    ) -> (InstanceId, Attributes) {
+        let mut id = InstanceId { kind, member, number: 0 };
+        id.number = self.known.row(id) + 1;
+        (id, self.attributes(kind, base))
+    }
+
+    fn attributes(&self, kind: Kind, base: Option<Stamped>) -> Attributes {
+        let mut dependencies = self.known.clone();
+        let sequence = 1 + match kind {
+            Kind::Update => self.sequence,
+            Kind::Read => {
+                dependencies.reads = Dependencies::none(self.members).reads;
+                self.update_sequence
+            }
+        };
+        Attributes { sequence, dependencies, base }
+    }
+
+    /// What this replica makes of an instance for which its coordinator has `theirs`.
+    pub(super) fn merge(
+        &self,
+        id: InstanceId,
+        theirs: &Attributes,
+        base: Option<Stamped>,
+    ) -> Attributes {
+        let mut attributes = self.attributes(id.kind, base);
+        // It has told of its own.
+        *attributes.dependencies.row_mut(id) = theirs.dependencies.row(id);
+        attributes.add(theirs);
+        attributes
+    }
+
+    /// What has just become of an instance counts for those that come later.
+    pub(super) fn learn(&mut self, id: InstanceId) {
+        let Some(instance) = self.instances.get(&id) else { return };
+        if instance.command.is_none() && instance.status < Status::Committed {
+            return;
+        }
+        if instance.status == Status::Committed && !self.is_executed(id) {
+            self.fresh.push(id);
+            for waiting in self.blocks.remove(&id).unwrap_or_default() {
+                self.blocked.remove(&waiting);
+                self.fresh.push(waiting);
+            }
+        }
+        let sequence = self.instances[&id].attributes.sequence;
+        self.sequence = self.sequence.max(sequence);
+        if id.kind == Kind::Update {
+            self.update_sequence = self.update_sequence.max(sequence);
+        }
+        let row = self.known.row_mut(id);
+        *row = (*row).max(id.number);
+    }
+
+    /// The interfering instances that a command with these attributes need not come after, and that
+    /// need not come after it.
+    pub(super) fn conflicts<'a>(
+        &'a self,
+        id: InstanceId,
+        attributes: &'a Attributes,
+    ) -> impl Iterator<Item = (InstanceId, &'a Instance)> {
+        let interfere =
+            move |other: InstanceId| id.kind == Kind::Update || other.kind == Kind::Update;
+        let others = self.instances.iter().map(|(other, instance)| (*other, instance));
+        others.filter(move |(other, instance)| {
+            *other != id
+                && interfere(*other)
+                && instance.command.is_some()
+                && !attributes.dependencies.cover(*other)
+                && !instance.attributes.dependencies.cover(id)
+        })
+    }
+
+    /// What can be executed now, in order: those that are committed and whose dependencies are, group
+    /// after group of those that depend on each other, in each by their sequence numbers (001 §4.3.1,
+    /// "Execution"); and instances that others have just begun to wait for.
+    pub(super) fn executable(&mut self) -> (Vec<InstanceId>, Vec<InstanceId>) {
+        let (mut order, mut missing) = (Vec::new(), Vec::new());
+        let mut done = BTreeSet::new();
+        for id in core::mem::take(&mut self.fresh) {
+            if self.is_executed(id) || self.blocked.contains_key(&id) || done.contains(&id) {
+                continue;
+            }
+            let (found, open) = (BTreeMap::new(), Vec::new());
+            let mut search = Search { space: self, done: &mut done, found, open };
+            let blocker = search.run(id, &mut order);
+            let open = search.open;
+            if let Some(blocker) = blocker {
+                for waiting in &open {
+                    self.blocked.insert(*waiting, blocker);
+                }
+                let waiting = self.blocks.entry(blocker).or_default();
+                if waiting.is_empty() {
+                    missing.push(blocker);
+                }
+                waiting.extend(open);
+            }
+        }
+        (order, missing)
+    }
+
+    /// A command was executed.
+    pub(super) fn set_executed(&mut self, id: InstanceId) {
+        self.ahead.insert(id);
+        let mut next = InstanceId { number: self.executed.row(id) + 1, ..id };
+        while self.ahead.remove(&next) {
+            *self.executed.row_mut(id) = next.number;
+            next.number += 1;
+        }
+    }
+
+    /// Takes over that all up to here have been executed, and forgets them.
+    pub(super) fn skip_to(&mut self, executed: &Dependencies) {
+        self.executed.add(executed);
+        self.known.add(executed);
+        let done = self.executed.clone();
+        self.ahead.retain(|id| !done.cover(*id));
+        // What waited for one of those can go on.
+        let mut unblocked = Vec::new();
+        self.blocks.retain(|id, waiting| {
+            let covered = done.cover(*id);
+            if covered {
+                unblocked.append(waiting);
+            }
+            !covered
+        });
+        self.blocked.retain(|id, _| !done.cover(*id));
+        for id in unblocked {
+            self.blocked.remove(&id);
+            self.fresh.push(id);
+        }
+        for id in self.ahead.clone() {
+            self.set_executed(id);
+        }
+        self.forget(executed);
+    }
+
+    /// Forgets what was executed everywhere.
+    pub(super) fn forget(&mut self, everywhere: &Dependencies) {
+        self.instances.retain(|id, _| !everywhere.cover(*id));
+    }
+
+    /// The command of an instance that is committed.
+    pub(super) fn command(&self, id: InstanceId) -> Option<&Command> {
+        self.instances.get(&id)?.command.as_ref()
+    }
+}
+
+/// Tarjan's search for strongly connected components, without recursion. It ends at the first instance
+/// that is not committed: all that are open then lead to that.
+struct Search<'a> {
+    space: &'a Space,
+    /// Those that were found to be executable before.
+    done: &'a mut BTreeSet<InstanceId>,
+    /// When each was found, and the first that it leads to.
+    found: BTreeMap<InstanceId, (usize, usize)>,
+    /// Those that are in no component yet.
+    open: Vec<InstanceId>,
+}
+
+/// What an instance leads to: numbers of rows, from the last to the first.
+type Edges = Vec<(InstanceId, u64)>;
+
+impl Search<'_> {
+    /// Adds what can be executed from `start` on to `order`; what stands in the way, if something does.
+    fn run(&mut self, start: InstanceId, order: &mut Vec<InstanceId>) -> Option<InstanceId> {
+        let mut path = vec![(start, self.enter(start))];
+        while let Some((id, edges)) = path.last_mut() {
+            let id = *id;
+            let Some(other) = next(edges) else {
+                path.pop();
+                self.leave(id, path.last().map(|(parent, _)| *parent), order);
+                continue;
+            };
+            if other == id || self.space.is_executed(other) || self.done.contains(&other) {
+                continue;
+            }
+            if let Some((number, _)) = self.found.get(&other).copied() {
+                // It is open, or it would be done.
+                let low = &mut self.found.get_mut(&id).expect("it was entered").1;
+                *low = (*low).min(number);
+            } else if let Some(blocker) = self.space.blocked.get(&other) {
+                return Some(*blocker);
+            } else if self.space.get(other).is_some_and(|i| i.status == Status::Committed) {
+                let edges = self.enter(other);
+                path.push((other, edges));
+            } else {
+                return Some(other);
+            }
+        }
+        None
+    }
+
+    /// Begins with an instance; what it leads to.
+    fn enter(&mut self, id: InstanceId) -> Edges {
+        let number = self.found.len();
+        self.found.insert(id, (number, number));
+        self.open.push(id);
+        let instance = self.space.get(id).expect("a committed instance");
+        match instance.command {
+            Some(_) => instance.attributes.dependencies.ranges(&self.space.executed),
+            None => Edges::new(),
+        }
+    }
+
+    /// All that an instance leads to was seen.
+    fn leave(&mut self, id: InstanceId, parent: Option<InstanceId>, order: &mut Vec<InstanceId>) {
+        let (number, low) = self.found[&id];
+        if let Some(parent) = parent {
+            let theirs = &mut self.found.get_mut(&parent).expect("it was entered").1;
+            *theirs = (*theirs).min(low);
+        }
+        if low == number {
+            let at = self.open.iter().rposition(|other| *other == id).expect("it is open");
+            let mut component = self.open.split_off(at);
+            let sequence = |id: &InstanceId| self.space.instances[id].attributes.sequence;
+            component.sort_unstable_by_key(|id| (sequence(id), *id));
+            self.done.extend(component.iter().copied());
+            order.extend(component);
+        }
+    }
+}
+
+/// The next of what an instance leads to.
+fn next(edges: &mut Edges) -> Option<InstanceId> {
+    loop {
+        let (id, first) = edges.last_mut()?;
+        if id.number >= *first {
+            let next = *id;
+            id.number -= 1;
+            return Some(next);
+        }
+        edges.pop();
+    }
+}
