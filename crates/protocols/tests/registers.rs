@@ -15,8 +15,7 @@ use serried_history::{
     check_regular_sequential,
 };
 use serried_model::{Family, Geography, Guarantee, NodeId};
-use serried_protocols::abd::{self, Mutation};
-use serried_protocols::{Visitor, of, visit};
+use serried_protocols::{Visitor, abd, consensus, of, visit};
 use serried_session::TransactOptions;
 use serried_sim::{Cluster, Configuration, Disk, Swarm};
 use serried_workload::{RegisterLoop, RegisterMix};
@@ -25,11 +24,14 @@ use support::seeds;
 /// By then everything has to have finished.
 const LIMIT: Timestamp = Timestamp(120_000_000_000);
 
+#[derive(Clone, Copy)]
 struct Trial {
     seed: u64,
     /// Whether replicas crash and clients die, and not only the network fails.
     crashes: bool,
     rmws: bool,
+    /// How many replicas there are, if not now these, now those.
+    replicas: Option<usize>,
 }
 
 struct Outcome {
@@ -52,11 +54,13 @@ impl Trial {
         let settings = Settings {
             resident_keys: if seed % 4 == 1 { 2 } else { 1000 },
             thrifty: seed % 5 < 2,
+            // Some take over what others are still at.
+            recovery_after_ms: if seed % 6 == 5 { 2 } else { 1000 },
             ..Settings::default()
         };
         let configuration = Configuration {
             seed,
-            replicas: [3, 3, 3, 5, 3, 5, 7, 3][seed as usize % 8],
+            replicas: self.replicas.unwrap_or([3, 3, 3, 5, 3, 5, 7, 3][seed as usize % 8]),
             partitions: if seed % 7 == 3 { 4 } else { 1 },
             clients: 3 + seed as usize % 6,
             geography: Geography::named(name).unwrap(),
@@ -144,7 +148,7 @@ impl Visitor for Trials {
     fn visit<P: Protocol>(self) {
         let mut operations = 0;
         for seed in seeds(40) {
-            let trial = Trial { seed, crashes: self.crashes, rmws: self.rmws };
+            let trial = Trial { seed, crashes: self.crashes, rmws: self.rmws, replicas: None };
             let outcome = trial.run::<P>();
             if let Some(wrong) = outcome.wrong {
                 panic!("seed {seed} under {}\n{wrong}", trial.replay::<P>());
@@ -171,49 +175,112 @@ fn registers_keep_their_guarantee_and_everything_finishes_whatever_goes_wrong() 
     try_all(true);
 }
 
-/// ABD with something done wrong on purpose.
+/// A protocol with something done wrong on purpose.
 macro_rules! broken {
-    ($name:ident, $mutation:expr) => {
+    ($name:ident, $of:ident, $guarantee:ident, $($wrong:tt)*) => {
         struct $name;
 
         impl Protocol for $name {
             const NAME: &'static str = stringify!($name);
             const SUMMARY: &'static str = "broken";
-            const GUARANTEE: Guarantee = Guarantee::Linearizable;
-            type Message = abd::Message;
-            type Coordinator = abd::Coordinator;
-            type Replica = abd::Replica;
+            const GUARANTEE: Guarantee = Guarantee::$guarantee;
+            type Message = $of::Message;
+            type Coordinator = $of::Coordinator;
+            type Replica = $of::Replica;
 
-            fn coordinator(group: Group, settings: &Settings) -> abd::Coordinator {
-                abd::Coordinator::new(group, settings, Some($mutation))
-            }
+            broken!($of, $($wrong)*);
+        }
+    };
+    (abd, $mutation:ident) => {
+        fn coordinator(group: Group, settings: &Settings) -> abd::Coordinator {
+            abd::Coordinator::new(group, settings, Some(abd::Mutation::$mutation))
+        }
 
-            fn replica(id: NodeId, group: Group, settings: &Settings) -> abd::Replica {
-                abd::Replica::new(id, group, settings)
-            }
+        fn replica(id: NodeId, group: Group, settings: &Settings) -> abd::Replica {
+            abd::Replica::new(id, group, settings)
+        }
+    };
+    (consensus, $variant:ident, $mutation:ident) => {
+        fn coordinator(group: Group, settings: &Settings) -> consensus::Coordinator {
+            consensus::Coordinator::new(group, settings, broken!($variant, $mutation))
+        }
+
+        fn replica(id: NodeId, group: Group, settings: &Settings) -> consensus::Replica {
+            consensus::Replica::new(id, group, settings, broken!($variant, $mutation))
+        }
+    };
+    ($variant:ident, $mutation:ident) => {
+        consensus::Rules {
+            variant: consensus::Variant::$variant,
+            mutation: Some(consensus::Mutation::$mutation),
         }
     };
 }
 
-broken!(ReadsOnce, Mutation::SecondReadRoundSkipped);
-broken!(WritesToOne, Mutation::WriteAcknowledgedByOne);
+broken!(AbdReadsOnce, abd, Linearizable, SecondReadRoundSkipped);
+broken!(AbdWritesToOne, abd, Linearizable, WriteAcknowledgedByOne);
+broken!(GryffReadsOnce, consensus, Linearizable, Gryff, SecondReadRoundSkipped);
+broken!(ExecutesOnce, consensus, Linearizable, Gryff, AcknowledgedAfterOneExecution);
+broken!(DropsBases, consensus, Linearizable, Gryff, BaseDroppedInAccept);
+broken!(GryffMistakesBallots, consensus, Linearizable, Gryff, PromisedTakenForAccepted);
+broken!(EpaxosMistakesBallots, consensus, Linearizable, Epaxos, PromisedTakenForAccepted);
+broken!(ForgetsAtSend, consensus, RegularSequential, GryffRsc, DependencyClearedAtSend);
 
 /// Whether the suite catches what is wrong with `P`.
-fn is_caught<P: Protocol>() -> bool {
-    seeds(400).any(|seed| {
-        let trial = Trial { seed, crashes: false, rmws: false };
-        trial.run::<P>().wrong.is_some_and(|wrong| !wrong.starts_with("the checker gave up"))
-    })
+fn is_caught<P: Protocol>(trial: Trial) -> bool {
+    let caught = seeds(400).find(|&seed| {
+        let caught = std::panic::catch_unwind(|| Trial { seed, ..trial }.run::<P>().wrong);
+        // A replica that finds that two things were agreed on does not go on.
+        let Ok(wrong) = caught else { return true };
+        wrong.is_some_and(|wrong| !wrong.starts_with("the checker gave up"))
+    });
+    println!("{} is caught with seed {caught:?}", P::NAME);
+    caught.is_some()
 }
+
+const QUIET: Trial = Trial { seed: 0, crashes: false, rmws: true, replicas: None };
+const CRASHES: Trial = Trial { crashes: true, ..QUIET };
+/// Where reads of Gryff may take two rounds.
+const FIVE: Trial = Trial { rmws: false, replicas: Some(5), ..QUIET };
 
 #[test]
 fn an_abd_that_skips_the_second_round_of_reads_is_caught() {
-    assert!(is_caught::<ReadsOnce>());
+    assert!(is_caught::<AbdReadsOnce>(Trial { rmws: false, ..QUIET }));
 }
 
 #[test]
 fn an_abd_that_acknowledges_writes_of_one_replica_is_caught() {
-    assert!(is_caught::<WritesToOne>());
+    assert!(is_caught::<AbdWritesToOne>(Trial { rmws: false, ..QUIET }));
+}
+
+#[test]
+fn a_gryff_that_skips_the_second_round_of_reads_is_caught() {
+    assert!(is_caught::<GryffReadsOnce>(FIVE));
+}
+
+#[test]
+fn a_gryff_that_acknowledges_what_one_replica_has_executed_is_caught() {
+    assert!(is_caught::<ExecutesOnce>(QUIET));
+}
+
+#[test]
+fn a_gryff_that_drops_the_base_when_it_is_accepted_is_caught() {
+    assert!(is_caught::<DropsBases>(QUIET));
+}
+
+#[test]
+fn a_gryff_that_takes_the_promised_ballot_for_the_accepted_is_caught() {
+    assert!(is_caught::<GryffMistakesBallots>(CRASHES));
+}
+
+#[test]
+fn an_epaxos_that_takes_the_promised_ballot_for_the_accepted_is_caught() {
+    assert!(is_caught::<EpaxosMistakesBallots>(CRASHES));
+}
+
+#[test]
+fn a_gryff_rsc_that_forgets_what_was_read_when_it_is_sent_is_caught() {
+    assert!(is_caught::<ForgetsAtSend>(CRASHES));
 }
 
 struct Twice;
@@ -223,7 +290,7 @@ impl Visitor for Twice {
 
     fn visit<P: Protocol>(self) {
         for seed in 0..4 {
-            let trial = Trial { seed, crashes: true, rmws: P::NAME != "abd" };
+            let trial = Trial { seed, crashes: true, rmws: P::NAME != "abd", replicas: None };
             let (first, second) = (trial.run::<P>(), trial.run::<P>());
             assert_eq!(first.hash, second.hash, "{}", trial.replay::<P>());
             assert_eq!(first.history, second.history);

@@ -45,6 +45,10 @@ impl Replica {
             let entries = Vec::new();
             return cx.send(from, Message::Scanned { after, entries, more: false });
         }
+        if after.is_none() {
+            // What its predecessor had acknowledged is held by then; it is found in the store.
+            self.cells.store_some(usize::MAX, cx.store());
+        }
         let start = after.as_ref().map(Key::as_bytes);
         let mut keys = Vec::new();
         let more = cx.store().scan(start, SCANNED_AT_ONCE, &mut |key, bytes| {

@@ -38,7 +38,9 @@ impl Replica {
     }
 
     pub(super) fn look_later(&mut self, cx: &mut Cx<'_>) {
-        let after = cx.jitter(2 * self.settings.recovery_after());
+        // Longer than a recovery takes, or those who recover the same would go on interrupting each other.
+        let about = 2 * self.settings.recovery_after() + 4 * self.group().round_trip();
+        let after = cx.jitter(about);
         cx.set_timer(Timer::Watch, after);
     }
 
