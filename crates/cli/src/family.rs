@@ -6,7 +6,7 @@ use serried::{Database, KeyspaceInfo};
 use serried_actor::{Protocol, Timestamp};
 use serried_model::{Family, Guarantee, Modification};
 use serried_protocols::{ProtocolInfo, Visitor};
-use serried_session::{Error, Keyspace, Registers};
+use serried_session::{Error, Keyspace, Registers, TransactOptions};
 use serried_sim::{Cluster, Configuration};
 use serried_workload::{RegisterWorkload, Workload};
 
@@ -66,6 +66,14 @@ impl Place {
             Some(Family::Registers) => Place::Registers(database.registers(name).await?),
             _ => Place::Keyspace(database.keyspace(name).await?),
         })
+    }
+
+    /// The same with other options.
+    pub(crate) fn with_options(&self, options: TransactOptions) -> Place {
+        match self {
+            Place::Keyspace(keyspace) => Place::Keyspace(keyspace.with_options(options)),
+            Place::Registers(registers) => Place::Registers(registers.with_options(options)),
+        }
     }
 
     /// The driver's monotonic time.
@@ -152,16 +160,12 @@ impl Visitor for Attempt {
             let not_offered = matches!(tried, Err(Error::NotOffered { .. }));
             *answer.lock().expect("nobody panics with it") = not_offered;
         });
-        let limit = Timestamp(0) + registers_deadline();
+        // Longer than any operation takes.
+        let limit = Timestamp(0) + TransactOptions::default().deadline * 2;
         let finished = cluster.run_until_done(limit).is_ok();
         let refused = *refused.lock().expect("nobody panics with it");
         finished && !refused
     }
-}
-
-/// Longer than any operation takes.
-fn registers_deadline() -> std::time::Duration {
-    serried_session::TransactOptions::default().deadline * 2
 }
 
 #[cfg(test)]
