@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(state.execute(&add(999, 1, 0), None, 1_000_000), Answer::Forgotten);
         assert_eq!(
             state.execute(&add(5, 2, 5), None, 1_000_000),
-            done(Some("1000"), { Carstamp { timestamp: 1001, ..Carstamp::INITIAL } })
+            done(Some("1000"), Carstamp { timestamp: 1001, ..Carstamp::INITIAL })
         );
     }
 
