@@ -113,6 +113,13 @@ impl Dependencies {
         pairs.for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
     }
 
+    /// Whether none is beyond `done`.
+    pub fn are_within(&self, done: &Dependencies) -> bool {
+        let within =
+            |rows: &Numbers, done: &Numbers| rows.iter().zip(done).all(|(row, d)| row <= d);
+        within(&self.updates, &done.updates) && within(&self.reads, &done.reads)
+    }
+
     /// Those that are beyond `done`: of each row the last, and the number of the first.
     pub fn ranges(&self, done: &Dependencies) -> Vec<(InstanceId, u64)> {
         let rows =

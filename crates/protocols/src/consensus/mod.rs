@@ -43,6 +43,7 @@ mod dependencies;
 mod instance;
 mod message;
 mod replica;
+mod rows;
 mod space;
 mod state;
 

@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serried_parts::Stamped;
 
 use super::instance::{Attributes, Dependencies, Instance, InstanceId, Kind, Status};
+use super::rows::Rows;
 
 /// A key's instances.
 #[derive(Debug)]
 pub(super) struct Space {
     members: usize,
-    instances: BTreeMap<InstanceId, Instance>,
+    instances: Rows,
     /// Those that are committed and were not looked at since.
     fresh: Vec<InstanceId>,
     /// Those that are committed and wait for one that is not.
@@ -37,7 +38,7 @@ impl Space {
     pub(super) fn new(members: usize, executed: Dependencies) -> Space {
         Space {
             members,
-            instances: BTreeMap::new(),
+            instances: Rows::new(members),
             fresh: Vec::new(),
             blocked: BTreeMap::new(),
             blocks: BTreeMap::new(),
@@ -51,13 +52,12 @@ impl Space {
 
     /// What is known of an instance.
     pub(super) fn get(&self, id: InstanceId) -> Option<&Instance> {
-        self.instances.get(&id)
+        self.instances.get(id)
     }
 
     /// The same, to change; what is done to it is to be told by [`Space::learn`].
     pub(super) fn get_mut(&mut self, id: InstanceId) -> &mut Instance {
-        let members = self.members;
-        self.instances.entry(id).or_insert_with(|| Instance::unknown(members))
+        self.instances.get_mut(id)
     }
 
     /// Whether it was executed here, and perhaps forgotten since.
@@ -76,7 +76,7 @@ impl Space {
     }
 
     /// All instances that are not forgotten.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&InstanceId, &Instance)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (InstanceId, &Instance)> {
         self.instances.iter()
     }
 
@@ -120,10 +120,11 @@ impl Space {
 
     /// What has just become of an instance counts for those that come later.
     pub(super) fn learn(&mut self, id: InstanceId) {
-        let Some(instance) = self.instances.get(&id) else { return };
+        let Some(instance) = self.instances.get(id) else { return };
         if instance.command.is_none() && instance.status < Status::Committed {
             return;
         }
+        let sequence = instance.attributes.sequence;
         if instance.status == Status::Committed && !self.is_executed(id) {
             self.fresh.push(id);
             for waiting in self.blocks.remove(&id).unwrap_or_default() {
@@ -131,7 +132,6 @@ impl Space {
                 self.fresh.push(waiting);
             }
         }
-        let sequence = self.instances[&id].attributes.sequence;
         self.sequence = self.sequence.max(sequence);
         if id.kind == Kind::Update {
             self.update_sequence = self.update_sequence.max(sequence);
@@ -149,8 +149,7 @@ impl Space {
     ) -> impl Iterator<Item = (InstanceId, &'a Instance)> {
         let interfere =
             move |other: InstanceId| id.kind == Kind::Update || other.kind == Kind::Update;
-        let others = self.instances.iter().map(|(other, instance)| (*other, instance));
-        others.filter(move |(other, instance)| {
+        self.instances.iter().filter(move |(other, instance)| {
             *other != id
                 && interfere(*other)
                 && instance.command.is_some()
@@ -167,6 +166,12 @@ impl Space {
         let mut done = BTreeSet::new();
         for id in core::mem::take(&mut self.fresh) {
             if self.is_executed(id) || self.blocked.contains_key(&id) || done.contains(&id) {
+                continue;
+            }
+            let instance = self.instances.get(id).expect("a committed instance");
+            if instance.attributes.dependencies.are_within(&self.executed) {
+                done.insert(id);
+                order.push(id);
                 continue;
             }
             let (found, open) = (BTreeMap::new(), Vec::new());
@@ -225,7 +230,7 @@ impl Space {
 
     /// Forgets what was executed everywhere, but for some.
     pub(super) fn forget(&mut self, everywhere: &Dependencies, keep: impl Fn(InstanceId) -> bool) {
-        self.instances.retain(|id, _| !everywhere.cover(*id) || keep(*id));
+        self.instances.remove(everywhere, keep);
     }
 }
 
@@ -296,7 +301,10 @@ impl Search<'_> {
         if low == number {
             let at = self.open.iter().rposition(|other| *other == id).expect("it is open");
             let mut component = self.open.split_off(at);
-            let sequence = |id: &InstanceId| self.space.instances[id].attributes.sequence;
+            let sequence = |id: &InstanceId| {
+                let instance = self.space.get(*id).expect("it was entered");
+                instance.attributes.sequence
+            };
             component.sort_unstable_by_key(|id| (sequence(id), *id));
             self.done.extend(component.iter().copied());
             order.extend(component);

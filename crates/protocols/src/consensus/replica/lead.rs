@@ -37,7 +37,7 @@ pub(super) enum Phase {
 impl Replica {
     /// What this replica is having agreed on.
     pub(super) fn lead(&mut self, key: &Key, id: InstanceId) -> Option<&mut Lead> {
-        self.spaces.get_mut(key)?.leads.get_mut(&id)
+        self.spaces.get_mut(key)?.leads.get_mut(&id).map(|lead| &mut **lead)
     }
 
     /// Goes on with an instance in a new phase.
@@ -50,7 +50,7 @@ impl Replica {
     ) {
         let due = self.at(self.quorums.patience(0), Task::Lead(key.clone(), id), cx);
         let lead = Lead { ballot, phase, repeated: 0, due };
-        self.active(key, cx.store()).leads.insert(id, lead);
+        self.active(key, cx.store()).leads.insert(id, Box::new(lead));
     }
 
     /// Those who can have a command of this replica committed in one round trip if they agree, besides
@@ -74,7 +74,7 @@ impl Replica {
         let quorum = others.union(self.me());
         let active = self.active(key, cx.store());
         let (id, attributes) = active.space.next(command.kind(), member, base);
-        active.clients.insert(id, client);
+        active.clients.insert(id, Box::new(client));
         let instance = active.space.get_mut(id);
         instance.command = Some(command);
         instance.initial = attributes.dependencies.clone();
@@ -260,7 +260,8 @@ impl Replica {
         let Some(lead) = self.lead(key, id) else { return };
         let Phase::Accepting(accepted) = &lead.phase else { return };
         if accepted.len() >= majority {
-            let instance = self.spaces[key].space.get(id).expect("an instance that is led");
+            let active = self.active(key, cx.store());
+            let instance = active.space.get(id).expect("an instance that is led");
             let agreed = (instance.command.clone(), instance.attributes.clone());
             self.commit(key, id, agreed, self.others(), cx);
         }
@@ -298,7 +299,7 @@ impl Replica {
                 // Others have ended it; it is tried again.
                 None => {
                     let client = active.clients.remove(&id).expect("as before");
-                    self.propose(key, client, cx);
+                    self.propose(key, *client, cx);
                 }
                 Some(_) if self.rules.have_registers() => {
                     let ballot = Ballot { number: 0, member: self.member() };

@@ -59,14 +59,13 @@ impl Replica {
         // Keys with instances need not be in the store.
         let last = keys.last().filter(|_| more).cloned();
         let within = |key: &&Key| last.as_ref().is_none_or(|last| *key <= last);
-        let later = |key: &&Key| after.as_ref().is_none_or(|after| *key > after);
-        keys.extend(self.spaces.keys().filter(later).filter(within).cloned());
+        keys.extend(self.spaces.after(after.as_ref()).take_while(within).cloned());
         keys.sort_unstable();
         keys.dedup();
         let entry = |key: Key| {
             let state = self.cells.get(&key, cx.store()).clone();
             let instances = self.spaces.get(&key).map(|active| {
-                active.space.iter().map(|(id, instance)| (*id, instance.clone())).collect()
+                active.space.iter().map(|(id, instance)| (id, instance.clone())).collect()
             });
             Shown { key, state, instances: instances.unwrap_or_default() }
         };

@@ -1,6 +1,7 @@
 //! The server side: it coordinates its clients' commands and reads, takes part in those of others, holds
 //! registers, and executes what was agreed on.
 
+mod active;
 mod lead;
 mod lost;
 mod progress;
@@ -19,7 +20,7 @@ use super::instance::{Command, Dependencies, InstanceId, Status};
 use super::message::{Answer, Body, Found, Message, OperationId, Record};
 use super::space::Space;
 use super::state::{Recalled, State};
-use lead::Lead;
+use active::{Active, ActiveKeys};
 use lost::Lost;
 use progress::Untold;
 use registers::Reading;
@@ -33,7 +34,7 @@ pub struct Replica {
     id: NodeId,
     cells: Cells<State>,
     /// The keys with instances that are not executed everywhere.
-    spaces: BTreeMap<Key, Active>,
+    spaces: ActiveKeys,
     /// The clients' operations that are under way here.
     open: BTreeSet<OperationId>,
     /// Reads of registers that are under way here.
@@ -48,18 +49,6 @@ pub struct Replica {
     lost: Option<Lost>,
     /// The records in the log, the oldest first.
     records: VecDeque<(u64, Key, InstanceId)>,
-}
-
-/// A key with instances that are not executed everywhere.
-#[derive(Debug)]
-struct Active {
-    space: Space,
-    /// What this replica is about to have agreed on.
-    leads: BTreeMap<InstanceId, Lead>,
-    /// Who waits for which instance of this replica's.
-    clients: BTreeMap<InstanceId, Client>,
-    /// How far the others have executed them.
-    others: BTreeMap<u8, Dependencies>,
 }
 
 /// A client that waits.
@@ -109,7 +98,7 @@ impl Replica {
             rules,
             id,
             cells: Cells::new(settings.resident_keys),
-            spaces: BTreeMap::new(),
+            spaces: ActiveKeys::default(),
             open: BTreeSet::new(),
             reads: BTreeMap::new(),
             due: BTreeSet::new(),
@@ -143,18 +132,13 @@ impl Replica {
     }
 
     fn active(&mut self, key: &Key, store: &dyn Store) -> &mut Active {
-        if !self.spaces.contains_key(key) {
+        if self.spaces.get(key).is_none() {
             let mut executed = self.cells.get(key, store).executed.clone();
             if executed.updates.is_empty() {
                 executed = Dependencies::none(self.group().size());
             }
-            let active = Active {
-                space: Space::new(self.group().size(), executed),
-                leads: BTreeMap::new(),
-                clients: BTreeMap::new(),
-                others: BTreeMap::new(),
-            };
-            self.spaces.insert(key.clone(), active);
+            let active = Active::new(Space::new(self.group().size(), executed));
+            self.spaces.insert(key, active);
         }
         self.spaces.get_mut(key).expect("it is there")
     }
@@ -389,18 +373,18 @@ impl Actor for Replica {
     type Output = ();
 
     fn on_start(&mut self, cx: &mut Cx<'_>) {
-        let keys: Vec<Key> = self.spaces.keys().cloned().collect();
+        let keys: Vec<Key> = self.spaces.after(None).cloned().collect();
         for key in keys {
             // Where they lie in the log is not known; they are put at its end.
-            let known: Vec<InstanceId> =
-                self.spaces[&key].space.iter().map(|(id, _)| *id).collect();
+            let active = self.spaces.get(&key).expect("as before");
+            let known: Vec<InstanceId> = active.space.iter().map(|(id, _)| id).collect();
             for id in known {
                 self.record(&key, id, cx);
             }
             self.execute(&key, cx);
-            let active = &self.spaces[&key];
+            let active = self.spaces.get(&key).expect("as before");
             let open = active.space.iter().filter(|(_, i)| i.status < Status::Committed);
-            for id in open.map(|(id, _)| *id).collect::<Vec<_>>() {
+            for id in open.map(|(id, _)| id).collect::<Vec<_>>() {
                 self.watch(&key, id, cx);
             }
             self.tell_soon(&key, cx);

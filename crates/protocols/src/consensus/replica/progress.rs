@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use serried_actor::NodeSet;
 use serried_model::{Key, NodeId};
 
-use super::lead::Phase;
-use super::{Active, Cx, Replica, Timer};
+use super::active::Active;
+use super::lead::{Lead, Phase};
+use super::{Cx, Replica, Timer};
 use crate::consensus::State;
 use crate::consensus::instance::{Dependencies, InstanceId};
 use crate::consensus::message::Message;
@@ -55,6 +56,9 @@ impl Replica {
                 told.push((key.clone(), active.space.executed().clone()));
                 self.untold.again.insert(key);
             }
+            if told.len() == TOLD_AT_ONCE {
+                self.tell_of(self.others(), core::mem::take(&mut told), cx);
+            }
         }
         self.tell_of(self.others(), told, cx);
         if !self.untold.again.is_empty() {
@@ -63,9 +67,8 @@ impl Replica {
     }
 
     fn tell_of(&self, to: NodeSet, keys: Vec<(Key, Dependencies)>, cx: &mut Cx<'_>) {
-        for keys in keys.chunks(TOLD_AT_ONCE) {
-            let message = Message::Progress { keys: keys.to_vec() };
-            cx.broadcast(self.id.partition(), to, message);
+        if !keys.is_empty() {
+            cx.broadcast(self.id.partition(), to, Message::Progress { keys });
         }
     }
 
@@ -89,12 +92,11 @@ impl Replica {
             if mine.beyond(&executed).next().is_some() && !untold {
                 behind.push((key.clone(), mine.clone()));
             }
-            let waits = |(id, lead): (&InstanceId, &super::Lead)| {
-                let waits = matches!(lead.phase, Phase::Executing(_)) && executed.cover(*id);
-                waits.then_some(*id)
-            };
-            let waiting: Vec<InstanceId> = active.leads.iter().filter_map(waits).collect();
-            active.others.insert(member, executed);
+            let waits = |lead: &Lead| matches!(lead.phase, Phase::Executing(_));
+            let waiting =
+                active.leads.iter().filter(|(id, lead)| waits(lead) && executed.cover(**id));
+            let waiting: Vec<InstanceId> = waiting.map(|(id, _)| *id).collect();
+            active.set_executed_by(member, executed);
             for id in waiting {
                 self.count_executed(member, &key, id, cx);
             }
@@ -113,7 +115,7 @@ impl Replica {
             if usize::from(member) == self.id.member() {
                 continue;
             }
-            let theirs = active.others.get(&member);
+            let theirs = active.executed_by(member);
             let rows = |mine: &mut [u64], theirs: Option<&[u64]>| {
                 for (at, row) in mine.iter_mut().enumerate() {
                     let theirs = theirs.and_then(|theirs| theirs.get(at)).copied().unwrap_or(0);
@@ -153,7 +155,7 @@ impl Replica {
         active.clients.retain(|id, client| {
             let covered = state.executed.cover(*id);
             if covered {
-                waiting.push(client.clone());
+                waiting.push((**client).clone());
             }
             !covered
         });

@@ -108,7 +108,7 @@ impl Replica {
             .is_some_and(|lead| lead.ballot < ballot && !matches!(lead.phase, Phase::Executing(_)))
     }
 
-    fn active_leads(&mut self, key: &Key) -> &mut BTreeMap<InstanceId, Lead> {
+    fn active_leads(&mut self, key: &Key) -> &mut BTreeMap<InstanceId, Box<Lead>> {
         &mut self.spaces.get_mut(key).expect("it is led").leads
     }
 
@@ -253,7 +253,8 @@ impl Replica {
         }
         let (command, attributes) = (**agreed).clone();
         let all: Vec<Conflict> = replies.values().flatten().cloned().collect();
-        let quorum = self.spaces[key].space.get(id).map_or(NodeSet::EMPTY, |i| i.quorum);
+        let quorum = self.spaces.get(key).and_then(|active| active.space.get(id));
+        let quorum = quorum.map_or(NodeSet::EMPTY, |instance| instance.quorum);
         let in_quorum = |member: u8| quorum.contains(NodeId::replica(0, usize::from(member)));
         let refutes = |conflict: &Conflict| {
             conflict.committed || conflict.began_without && in_quorum(conflict.id.member)

@@ -1,0 +1,80 @@
+//! The keys with instances that are not executed everywhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use serried_model::Key;
+use serried_parts::Map;
+
+use super::Client;
+use super::lead::Lead;
+use crate::consensus::instance::{Dependencies, InstanceId};
+use crate::consensus::space::Space;
+
+/// A key with instances that are not executed everywhere.
+#[derive(Debug)]
+pub(super) struct Active {
+    pub(super) space: Space,
+    /// What this replica is about to have agreed on.
+    pub(super) leads: BTreeMap<InstanceId, Box<Lead>>,
+    /// Who waits for which instance of this replica's.
+    pub(super) clients: BTreeMap<InstanceId, Box<Client>>,
+    /// How far each of the others has executed them, in no order.
+    others: Vec<(u8, Dependencies)>,
+}
+
+impl Active {
+    pub(super) fn new(space: Space) -> Active {
+        let (leads, clients) = (BTreeMap::new(), BTreeMap::new());
+        Active { space, leads, clients, others: Vec::new() }
+    }
+
+    /// How far another member has executed the key's instances, as far as is known.
+    pub(super) fn executed_by(&self, member: u8) -> Option<&Dependencies> {
+        self.others.iter().find(|(other, _)| *other == member).map(|(_, executed)| executed)
+    }
+
+    pub(super) fn set_executed_by(&mut self, member: u8, executed: Dependencies) {
+        match self.others.iter_mut().find(|(other, _)| *other == member) {
+            Some((_, known)) => *known = executed,
+            None => self.others.push((member, executed)),
+        }
+    }
+}
+
+/// Such keys. Each is looked up many times and comes and goes once.
+#[derive(Debug, Default)]
+pub(super) struct ActiveKeys {
+    map: Map<Key, Box<Active>>,
+    keys: BTreeSet<Key>,
+}
+
+impl ActiveKeys {
+    pub(super) fn get(&self, key: &Key) -> Option<&Active> {
+        self.map.get(key).map(|active| &**active)
+    }
+
+    pub(super) fn get_mut(&mut self, key: &Key) -> Option<&mut Active> {
+        self.map.get_mut(key).map(|active| &mut **active)
+    }
+
+    pub(super) fn insert(&mut self, key: &Key, active: Active) {
+        self.keys.insert(key.clone());
+        self.map.insert(key.clone(), Box::new(active));
+    }
+
+    pub(super) fn remove(&mut self, key: &Key) {
+        self.keys.remove(key);
+        self.map.remove(key);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// The keys in their order, from the first after one on.
+    pub(super) fn after(&self, after: Option<&Key>) -> impl Iterator<Item = &Key> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.keys.range::<Key, _>((from, Bound::Unbounded))
+    }
+}
