@@ -190,7 +190,8 @@ pub struct KindMeasured {
     pub count: u64,
     /// Mean latency in milliseconds.
     pub mean_ms: f64,
-    /// What shares of them stayed within how many milliseconds: the shares are [`quantiles`].
+    /// What shares of them stayed within how many milliseconds: percent by percent up to 99 %, then ten
+    /// for each power of ten up to 99.99 %.
     pub quantiles_ms: Vec<f64>,
 }
 

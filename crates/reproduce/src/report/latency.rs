@@ -4,7 +4,7 @@ use super::chart::{Axis, Chart, Line};
 use super::text::{Table, number, thousands};
 use super::{Page, Reported, Section, costs};
 use crate::RegisterFindings;
-use crate::registers::{KindMeasured, REQUEST, RunFound, Shows, quantiles};
+use crate::registers::{REQUEST, RunFound, Shows, quantiles};
 
 impl Reported for RegisterFindings {
     fn name(&self) -> &'static str {
@@ -127,6 +127,7 @@ fn claims(findings: &RegisterFindings) -> Table {
 fn runs(findings: &RegisterFindings) -> Table {
     let mut header = vec!["panel"];
     header.extend(findings.figure.axis());
+    let places = header.len();
     header.extend([
         "protocol",
         "operation",
@@ -140,13 +141,12 @@ fn runs(findings: &RegisterFindings) -> Table {
         "msgs",
         "CPU %",
     ]);
-    let of_one = |kinds: &[KindMeasured]| kinds.len() > 1;
     let mut rows = Vec::new();
     for run in &findings.runs {
         let measured = &run.measured;
         let kinds = measured.kinds.iter().filter(|kind| {
             // Where requests are single operations, their kinds say it all.
-            kind.kind != REQUEST || shows_requests(findings) || !of_one(&measured.kinds)
+            kind.kind != REQUEST || shows_requests(findings)
         });
         for kind in kinds {
             let mut row = vec![run.label.to_string()];
@@ -159,6 +159,16 @@ fn runs(findings: &RegisterFindings) -> Table {
             row.push(number(Some(measured.replica_cpu * 100.0), 1));
             rows.push(row);
         }
+    }
+    let nothing = || "-".to_string();
+    for panel in findings.figure.panels {
+        rows.extend(findings.missing.iter().map(|missing| {
+            let mut row = vec![panel.label.to_string()];
+            row.resize_with(places, nothing);
+            row.push(missing.to_string());
+            row.resize_with(header.len(), nothing);
+            row
+        }));
     }
     Table { header, rows }
 }
