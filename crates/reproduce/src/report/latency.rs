@@ -196,7 +196,7 @@ fn charts(findings: &RegisterFindings) -> Vec<Chart> {
                     charts.push(Chart {
                         title: format!("{}: {kind}s, the tail", part.label),
                         x: axis("latency, ms", false),
-                        y: axis("share of operations above it", true),
+                        y: axis("share of operations above it, %", true),
                         lines: tail,
                     });
                 }
@@ -243,8 +243,8 @@ fn distribution(runs: &[&RunFound], kind: &str, tail: bool) -> Vec<(f64, f64)> {
     let places = quantiles().into_iter().zip(&found.quantiles_ms);
     let places = places.filter(|(share, _)| known(share));
     places
-        .map(|(share, ms)| (*ms, if tail { 1.0 - share } else { share * 100.0 }))
-        .filter(|(_, share)| tail || *share <= 99.0)
+        .filter(|(share, _)| tail || *share <= 0.99)
+        .map(|(share, ms)| (*ms, 100.0 * if tail { 1.0 - share } else { share }))
         .collect()
 }
 
