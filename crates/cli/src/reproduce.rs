@@ -1,29 +1,37 @@
 //! `serried reproduce`: a figure of a paper, the paper's numbers beside ours.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use serried_reproduce::{Effort, Engine, Note};
+use serried_model::Family;
+use serried_reproduce::{
+    AnyFigure, Effort, Engine, Figure, Note, RegisterEffort, RegisterEngine, RegisterFigure,
+    RegisterNote, Reported,
+};
 
 use crate::Ended;
 use crate::arguments::protocols;
 use crate::costs::CostArguments;
+use crate::family;
 use crate::progress::Progress;
 
 const EXAMPLES: &str = "\
 Examples:
   serried reproduce morty-fig7
   serried reproduce morty-fig9 --quick
-  serried reproduce morty-fig8 --protocol morty,mvtso --costs costs.toml --output figures";
+  serried reproduce morty-fig8 --protocol morty,mvtso --costs costs.toml --output figures
+  serried reproduce gryff-fig7
+  serried reproduce gryff-fig14 --quick --protocol epaxos";
 
 /// Run a paper's experiment in simulation, and put the paper's numbers beside ours.
 ///
-/// Each protocol runs with ever more clients until its goodput rises no more, at each place of the
-/// figure. The table goes to standard output; the folder of --output gets the same as JSON, all runs as
+/// For a figure of transactions each protocol runs with ever more clients until its goodput rises no more, at
+/// each place of the figure; for one of registers with as many as in the paper, and latencies are shown. The
+/// table goes to standard output; the folder of --output gets the same as JSON, all runs as
 /// CSV, and a page with charts. Runs that are found there with the same settings are not made again, so
 /// a sweep that was interrupted goes on; after a change of the code, use another folder or --fresh.
 #[derive(Args)]
@@ -44,7 +52,8 @@ pub(crate) struct Reproduce {
     /// Make all runs again
     #[arg(long)]
     fresh: bool,
-    /// The client counts, from few to many, separated by commas
+    /// The client counts, from few to many, separated by commas; only one for figures of registers, but for
+    /// those that show throughput
     #[arg(long, value_delimiter = ',')]
     clients: Option<Vec<usize>>,
     /// How long to measure each run, in simulated seconds
@@ -53,10 +62,12 @@ pub(crate) struct Reproduce {
     /// How long to run before that, in simulated seconds
     #[arg(long)]
     warm_up: Option<f64>,
-    /// End warming up and measuring when so many transactions have been committed; bounds memory too
+    /// End warming up and measuring when so many transactions have been committed, or operations done;
+    /// bounds memory too
     #[arg(long)]
     most_transactions: Option<u64>,
-    /// How many keys, or warehouses for TPC-C, instead of the paper's
+    /// How many keys, or warehouses for TPC-C, instead of the paper's; of registers, how many each client has
+    /// of its own
     #[arg(long)]
     keys: Option<u64>,
     #[command(flatten)]
@@ -74,64 +85,194 @@ pub(crate) struct Reproduce {
 
 /// The names of all figures.
 fn figures() -> PossibleValuesParser {
-    let figures = serried_reproduce::figures().iter();
-    figures.map(|figure| PossibleValue::new(figure.name).help(figure.summary)).into()
+    let figures = serried_reproduce::figures().iter().map(|figure| (figure.name, figure.summary));
+    let of_registers = serried_reproduce::register_figures().iter();
+    let of_registers = of_registers.map(|figure| (figure.name, figure.summary));
+    let names = figures.chain(of_registers);
+    names.map(|(name, summary)| PossibleValue::new(name).help(summary)).into()
 }
 
 impl Reproduce {
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
-        let engine = self.engine()?;
-        if self.fresh && engine.folder.exists() {
-            std::fs::remove_dir_all(&engine.folder)
-                .with_context(|| format!("can't remove {}", engine.folder.display()))?;
+        match serried_reproduce::any_figure(&self.figure)? {
+            AnyFigure::Transactions(figure) => {
+                self.check_protocols(Family::Transactions)?;
+                let engine = self.engine(figure)?;
+                self.prepare(&engine.folder)?;
+                let teller = Teller::new(self.json);
+                let findings = engine.run(&|note| teller.tell(Told::from(note)))?;
+                drop(teller);
+                self.show(&findings)
+            }
+            AnyFigure::Registers(figure) => {
+                self.check_protocols(Family::Registers)?;
+                let engine = self.register_engine(figure)?;
+                self.prepare(&engine.folder)?;
+                let teller = Teller::new(self.json);
+                let findings = engine.run(&|note| teller.tell(Told::from(note)))?;
+                drop(teller);
+                self.show(&findings)
+            }
         }
-        let teller = Teller::new(self.json);
-        let findings = engine.run(&|note| teller.tell(note))?;
-        drop(teller);
-        let written = serried_reproduce::write(&findings, &self.output)?;
+    }
+
+    /// Checks that all protocols that are asked for are of the figure's family.
+    fn check_protocols(&self, wanted: Family) -> anyhow::Result<()> {
+        for protocol in self.protocol.iter().flatten() {
+            let family = family::info(protocol).map(|info| info.guarantee.family());
+            let Some(family) = family.filter(|family| *family != wanted) else { continue };
+            let choices = serried_protocols::of(wanted).map(|protocol| protocol.name);
+            anyhow::bail!(
+                "`{}` is a figure of {wanted}, and `{protocol}` has {family}: choose of {}",
+                self.figure,
+                choices.collect::<Vec<_>>().join(", ")
+            );
+        }
+        Ok(())
+    }
+
+    fn prepare(&self, folder: &Path) -> anyhow::Result<()> {
+        if self.fresh && folder.exists() {
+            std::fs::remove_dir_all(folder)
+                .with_context(|| format!("can't remove {}", folder.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the findings, and prints them.
+    fn show(&self, findings: &impl Reported) -> anyhow::Result<Ended> {
+        let written = serried_reproduce::write(findings, &self.output)?;
         if self.json {
-            println!("{}", serde_json::to_string(&findings)?);
+            println!("{}", serde_json::to_string(findings)?);
             return Ok(Ended::Well);
         }
-        print!("{}", serried_reproduce::table(&findings));
+        print!("{}", serried_reproduce::table(findings));
         let written = written.map(|path| path.display().to_string());
         println!("\nWritten: {}", written.join(", "));
         Ok(Ended::Well)
     }
 
-    fn engine(&self) -> anyhow::Result<Engine> {
-        let figure = serried_reproduce::figure(&self.figure)?;
-        let mut effort = if self.quick { Effort::quick() } else { Effort::full() };
+    /// The client counts that are asked for.
+    fn clients(&self) -> anyhow::Result<Option<Vec<usize>>> {
         if let Some(clients) = &self.clients {
             anyhow::ensure!(
                 !clients.is_empty() && clients.is_sorted() && clients[0] > 0,
                 "--clients must be above 0 and ascending"
             );
-            effort.clients = clients.clone();
-            effort.patience = usize::MAX;
         }
-        let times = [(&mut effort.measured_s, self.seconds), (&mut effort.warm_up_s, self.warm_up)];
-        for (time, given) in times {
-            *time = given.unwrap_or(*time);
+        anyhow::ensure!(self.keys != Some(0), "--keys 0: there must be something to work on");
+        Ok(self.clients.clone())
+    }
+
+    /// The times to run and measure, those of an effort unless others are asked for.
+    fn times(&self, warm_up_s: f64, measured_s: f64) -> anyhow::Result<(f64, f64)> {
+        let times = (self.warm_up.unwrap_or(warm_up_s), self.seconds.unwrap_or(measured_s));
+        for time in [times.0, times.1] {
             anyhow::ensure!(
-                (0.0..1e5).contains(time),
+                (0.0..1e5).contains(&time),
                 "{time} s is no time to run: it must be 0 or more, and below 100000"
             );
         }
-        anyhow::ensure!(effort.measured_s > 0.0, "--seconds must be above 0");
+        anyhow::ensure!(times.1 > 0.0, "--seconds must be above 0");
+        Ok(times)
+    }
+
+    fn threads(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        self.jobs.unwrap_or(cores).max(1)
+    }
+
+    fn engine(&self, figure: &'static Figure) -> anyhow::Result<Engine> {
+        let mut effort = if self.quick { Effort::quick() } else { Effort::full() };
+        if let Some(clients) = self.clients()? {
+            effort.clients = clients;
+            effort.patience = usize::MAX;
+        }
+        (effort.warm_up_s, effort.measured_s) = self.times(effort.warm_up_s, effort.measured_s)?;
         effort.most_transactions = self.most_transactions.unwrap_or(effort.most_transactions);
         effort.size = self.keys;
-        anyhow::ensure!(self.keys != Some(0), "--keys 0: there must be something to work on");
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Engine {
             figure,
             protocols: self.protocol.clone().unwrap_or_else(Engine::known_protocols),
             effort,
             costs: self.costs.read()?,
             seed: self.seed,
-            threads: self.jobs.unwrap_or(cores).max(1),
+            threads: self.threads(),
             folder: self.output.join(figure.name),
         })
+    }
+
+    fn register_engine(&self, figure: &'static RegisterFigure) -> anyhow::Result<RegisterEngine> {
+        let mut effort = match self.quick {
+            true => RegisterEffort::quick(),
+            false => RegisterEffort::full(),
+        };
+        effort.clients = self.clients()?.unwrap_or_default();
+        (effort.warm_up_s, effort.measured_s) = self.times(effort.warm_up_s, effort.measured_s)?;
+        effort.most_operations = self.most_transactions.unwrap_or(effort.most_operations);
+        effort.keys = self.keys;
+        let protocols = match &self.protocol {
+            Some(protocols) => protocols.clone(),
+            None => RegisterEngine::known_protocols(figure),
+        };
+        let unable = protocols.iter().find(|protocol| !family::offers_rmws(protocol));
+        if let (Some(unable), true) = (unable, figure.modifies()) {
+            anyhow::bail!("`{unable}` has no read-modify-writes, and `{}` does some", figure.name);
+        }
+        Ok(RegisterEngine {
+            figure,
+            protocols,
+            effort,
+            costs: self.costs.read()?,
+            seed: self.seed,
+            threads: self.threads(),
+            folder: self.output.join(figure.name),
+        })
+    }
+}
+
+/// A run is done, in words.
+struct Told {
+    line: String,
+    done: usize,
+    total: usize,
+}
+
+fn place(panel: &str, x: Option<f64>, protocol: &str, clients: usize) -> String {
+    let x = x.map_or(String::new(), |x| format!(" at {x}"));
+    format!("{panel}{x}, {protocol}, {clients} clients")
+}
+
+const BEFORE: &str = ", made before";
+
+impl From<Note<'_>> for Told {
+    fn from(note: Note<'_>) -> Told {
+        let Note { panel, x, protocol, measured, stored, done, total } = note;
+        let line = format!(
+            "{}: {:.0} txn/s, {:.1} % of attempts commit{}",
+            place(panel, x, protocol, measured.clients),
+            measured.goodput_per_s,
+            measured.commit_rate * 100.0,
+            if stored { BEFORE } else { "" },
+        );
+        Told { line, done, total }
+    }
+}
+
+impl From<RegisterNote<'_>> for Told {
+    fn from(note: RegisterNote<'_>) -> Told {
+        let RegisterNote { panel, x, protocol, measured, stored, done, total } = note;
+        let kinds = measured
+            .kinds
+            .iter()
+            .map(|kind| format!("{} {:.0}/s with {:.1} ms", kind.kind, kind.per_s, kind.mean_ms));
+        let line = format!(
+            "{}: {}{}",
+            place(panel, x, protocol, measured.clients),
+            kinds.collect::<Vec<_>>().join(", "),
+            if stored { BEFORE } else { "" },
+        );
+        Told { line, done, total }
     }
 }
 
@@ -148,19 +289,10 @@ impl Teller {
         Teller { quiet, progress: Progress::new(quiet), begun: Instant::now() }
     }
 
-    fn tell(&self, note: Note<'_>) {
+    fn tell(&self, Told { line, done, total }: Told) {
         if self.quiet {
             return;
         }
-        let Note { panel, x, protocol, measured, stored, done, total } = note;
-        let x = x.map_or(String::new(), |x| format!(" at {x}"));
-        let how = if stored { ", made before" } else { "" };
-        let line = format!(
-            "{panel}{x}, {protocol}, {} clients: {:.0} txn/s, {:.1} % of attempts commit{how}",
-            measured.clients,
-            measured.goodput_per_s,
-            measured.commit_rate * 100.0,
-        );
         // Runs that come are about as long as those that were: a rough guess.
         let passed = self.begun.elapsed().as_secs_f64();
         let left = passed / done.max(1) as f64 * total.saturating_sub(done) as f64;

@@ -8,20 +8,34 @@ fn count(text: &str, what: &str) -> u64 {
     before.rsplit(' ').next().unwrap_or_default().parse().unwrap_or_default()
 }
 
-#[test]
-fn a_short_torture_kills_nodes_commits_transactions_and_finds_nothing_lost() {
+/// Tortures for a few seconds; returns what it says it has done.
+fn torture(workload: &[&str], done: &str) -> String {
     // The ports that it takes differ from process to process all the same.
     let seed = "1";
     let mut command = Command::new(env!("CARGO_BIN_EXE_serried"));
-    command.args(["torture", "--seconds", "4", "--nodes", "3", "--workload", "both"]);
+    command.args(["torture", "--seconds", "4", "--nodes", "3", "--workload"]).args(workload);
     command.args(["--clients", "1", "--kill-within-ms", "800", "--seed", seed]);
     let output = command.stdin(Stdio::null()).output().expect("the binary runs");
     let (out, err) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "seed {seed}: {out}{err}");
     assert!(out.contains("nothing acknowledged is lost, and all nodes serve"), "{out}");
-    let summary = out.lines().find(|line| line.contains(" transactions committed, "));
+    let summary = out.lines().find(|line| line.contains(&format!(" {done}, ")));
     let summary = summary.expect("it says what it has done");
     assert!(count(summary, " nodes killed") > 0, "seed {seed}: {summary}");
-    assert!(count(summary, " transactions committed") > 0, "seed {seed}: {summary}");
+    assert!(count(summary, &format!(" {done}")) > 0, "seed {seed}: {summary}");
+    out.into_owned()
+}
+
+#[test]
+fn a_short_torture_kills_nodes_commits_transactions_and_finds_nothing_lost() {
+    torture(&["both"], "transactions committed");
+}
+
+#[test]
+fn a_short_torture_of_registers_finds_their_history_linearizable() {
+    for protocol in ["abd", "epaxos"] {
+        let out = torture(&["register", "--protocol", protocol, "--thrifty"], "operations done");
+        assert!(out.contains("register: linearizable: "), "{out}");
+    }
 }

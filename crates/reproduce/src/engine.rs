@@ -75,41 +75,19 @@ impl Engine {
         let store = Store::open(self.folder.clone())?;
         let tasks = self.tasks();
         let total = tasks.len() * self.effort.clients.len();
-        let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let failed = AtomicBool::new(false);
-        let results: Mutex<Vec<Option<Result<Sweep, Error>>>> =
-            Mutex::new(tasks.iter().map(|_| None).collect());
-        let work = || {
-            while !failed.load(Ordering::Relaxed) {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some(task) = tasks.get(number) else { return };
-                let result = self.sweep(task, &store, &failed, |measured, stored| {
-                    let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                    let protocol = &task.point.protocol;
-                    let (panel, x) = (task.label, task.x);
-                    tell(Note { panel, x, protocol, measured, stored, done, total });
-                });
-                if let Ok(sweep) = &result {
-                    let needless = self.effort.clients.len() - sweep.points.len();
-                    done.fetch_add(needless, Ordering::Relaxed);
-                }
-                failed.fetch_or(result.is_err(), Ordering::Relaxed);
-                results.lock().expect("no thread panics with it")[number] = Some(result);
-            }
-        };
-        thread::scope(|scope| {
-            let others: Vec<_> = (1..self.threads.max(1)).map(|_| scope.spawn(work)).collect();
-            work();
-            for other in others {
-                if let Err(panic) = other.join() {
-                    std::panic::resume_unwind(panic);
-                }
-            }
-        });
-        let results = results.into_inner().expect("no thread has panicked");
-        // Those that were not begun come after the one that failed.
-        let sweeps: Result<Vec<Sweep>, Error> = results.into_iter().flatten().collect();
-        Ok(Findings::new(self, sweeps?))
+        let done = AtomicUsize::new(0);
+        let sweeps = each(&tasks, self.threads, |task, failed| {
+            let sweep = self.sweep(task, &store, failed, |measured, stored| {
+                let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                let protocol = &task.point.protocol;
+                let (panel, x) = (task.label, task.x);
+                tell(Note { panel, x, protocol, measured, stored, done, total });
+            })?;
+            let needless = self.effort.clients.len() - sweep.points.len();
+            done.fetch_add(needless, Ordering::Relaxed);
+            Ok(sweep)
+        })?;
+        Ok(Findings::new(self, sweeps))
     }
 
     fn tasks(&self) -> Vec<Task> {
@@ -153,6 +131,39 @@ impl Engine {
         let protocol = point.protocol.clone();
         Ok(Sweep { panel: *panel, label, x: *x, protocol, saturated, points })
     }
+}
+
+/// Does `work` for each task, on so many threads, until it fails for one; `work` is told whether it has for
+/// another. What comes of it, in the order of the tasks.
+pub(crate) fn each<T: Sync, R: Send>(
+    tasks: &[T],
+    threads: usize,
+    work: impl Fn(&T, &AtomicBool) -> Result<R, Error> + Sync,
+) -> Result<Vec<R>, Error> {
+    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let results: Mutex<Vec<Option<Result<R, Error>>>> =
+        Mutex::new(tasks.iter().map(|_| None).collect());
+    let work = || {
+        while !failed.load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(task) = tasks.get(number) else { return };
+            let result = work(task, &failed);
+            failed.fetch_or(result.is_err(), Ordering::Relaxed);
+            results.lock().expect("no thread panics with it")[number] = Some(result);
+        }
+    };
+    thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        work();
+        for other in others {
+            if let Err(panic) = other.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
+    let results = results.into_inner().expect("no thread has panicked");
+    // Those that were not begun come after the one that failed.
+    results.into_iter().flatten().collect()
 }
 
 impl Figure {

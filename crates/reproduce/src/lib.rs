@@ -5,6 +5,7 @@
 //! setup       one run: what is determined by it, and how much effort is made
 //! sweep       one series of a figure: client counts from few to many, until goodput rises no more
 //! engine      all series of a figure, one simulation per thread; points that are stored are not run again
+//! registers/  the same for the figures of registers, which show latencies
 //! findings    what it comes to, and `report/` writes it: table, JSON, CSV, HTML
 //! ```
 //!
@@ -16,6 +17,7 @@ mod error;
 mod findings;
 mod measured;
 mod paper;
+mod registers;
 mod report;
 mod run;
 mod setup;
@@ -27,6 +29,10 @@ pub use engine::{Engine, Note};
 pub use error::Error;
 pub use findings::Findings;
 pub use measured::Measured;
-pub use paper::{Figure, figure, figures};
-pub use report::{html, table, write};
+pub use paper::{AnyFigure, Figure, any_figure, figure, figures};
+pub use registers::{
+    KindMeasured, RegisterEffort, RegisterEngine, RegisterFigure, RegisterFindings, RegisterNote,
+    RegisterPoint, RegistersMeasured, register_figures,
+};
+pub use report::{Reported, html, table, write};
 pub use setup::{Costs, Effort, Point};

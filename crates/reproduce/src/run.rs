@@ -48,24 +48,11 @@ impl Visitor for Run<'_> {
             let client_loop = self.client(client, &cluster, &measurement);
             cluster.spawn(client, client_loop.run());
         }
-        let sites = 0..self.geography.sites.len();
-        let farthest = sites.map(|site| self.geography.longest_round_trip(site)).max();
-        let least = farthest.unwrap_or_default() * LEAST_ROUND_TRIPS;
+        let times = (point.warm_up(), point.measured());
+        let most = point.most_transactions;
+        let stretch = observe(&mut cluster, &measurement, self.geography, times, most);
 
-        let from = advance(&mut cluster, &measurement, least, warm_up, point.most_transactions);
-        let window = Window::new(from, Duration::ZERO, measured, Duration::ZERO);
-        measurement.move_window(window);
-        let (before, committed) = (cluster.statistics(), measurement.committed_so_far());
-        let until = advance(&mut cluster, &measurement, least, measured, point.most_transactions);
-        measurement.move_window(Window { from, until, stop: until });
-        let after = cluster.statistics();
-
-        let (report, seconds) = (measurement.report(), until.since(from).as_secs_f64());
-        let committed = (measurement.committed_so_far() - committed).max(1) as f64;
-        let busy = |statistics: &serried_sim::Statistics| {
-            statistics.replica_busy.iter().sum::<Duration>().as_secs_f64()
-        };
-        let messages = after.messages.total() - before.messages.total();
+        let report = measurement.report();
         Measured {
             clients: point.clients,
             goodput_per_s: report.goodput_per_s,
@@ -74,13 +61,56 @@ impl Visitor for Run<'_> {
             latency_ms_mean: report.latency_us_mean / 1e3,
             latency_ms_p50: report.latency_us_p50 as f64 / 1e3,
             latency_ms_p99: report.latency_us_p99 as f64 / 1e3,
-            messages_per_txn: messages as f64 / committed,
-            replica_cpu: (busy(&after) - busy(&before)) / seconds / point.all_cores(),
+            messages_per_txn: stretch.messages_each,
+            replica_cpu: stretch.busy_s / stretch.seconds / point.all_cores(),
             committed: report.committed,
             failed: report.failed,
-            seconds,
+            seconds: stretch.seconds,
             event_hash: format!("{:016x}", cluster.event_hash()),
         }
+    }
+}
+
+/// What the measured part of a run amounted to.
+pub(crate) struct Stretch {
+    /// How long it was, in simulated seconds.
+    pub(crate) seconds: f64,
+    /// Messages for each transaction or request.
+    pub(crate) messages_each: f64,
+    /// How long the replicas' cores were in use, all together, in seconds.
+    pub(crate) busy_s: f64,
+}
+
+/// Has the clients of a cluster warm up and then measures what they do, each for so long, or until `most`
+/// transactions or requests.
+pub(crate) fn observe<P: Protocol>(
+    cluster: &mut Cluster<P>,
+    measurement: &Measurement,
+    geography: Geography,
+    (warm_up, measured): (Duration, Duration),
+    most: u64,
+) -> Stretch {
+    let sites = 0..geography.sites.len();
+    let farthest = sites.map(|site| geography.longest_round_trip(site)).max();
+    let least = farthest.unwrap_or_default() * LEAST_ROUND_TRIPS;
+
+    let from = advance(cluster, measurement, least, warm_up, most);
+    let window = Window::new(from, Duration::ZERO, measured, Duration::ZERO);
+    measurement.move_window(window);
+    let (before, committed) = (cluster.statistics(), measurement.committed_so_far());
+    let until = advance(cluster, measurement, least, measured, most);
+    measurement.move_window(Window { from, until, stop: until });
+    let after = cluster.statistics();
+
+    let committed = (measurement.committed_so_far() - committed).max(1) as f64;
+    let busy = |statistics: &serried_sim::Statistics| {
+        statistics.replica_busy.iter().sum::<Duration>().as_secs_f64()
+    };
+    let messages = after.messages.total() - before.messages.total();
+    Stretch {
+        seconds: until.since(from).as_secs_f64(),
+        messages_each: messages as f64 / committed,
+        busy_s: busy(&after) - busy(&before),
     }
 }
 

@@ -7,6 +7,7 @@ use serried_sim::CostModel;
 use serried_workload::Parameters;
 
 use crate::paper::{Figure, Panel, Varies, layout};
+use crate::store::Stored;
 
 /// What computing costs on the two sides: what `serried calibrate` writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -197,5 +198,14 @@ impl Point {
 
     pub(crate) fn measured(&self) -> Duration {
         Duration::from_secs_f64(self.measured_s)
+    }
+}
+
+impl Stored for Point {
+    fn file(&self) -> String {
+        let Point { protocol, geography, partitions, replica_cores, clients, .. } = self;
+        let cores = u32::from(*partitions) * replica_cores;
+        let theta = self.parameters.theta;
+        format!("{protocol}-{geography}-theta{theta}-cores{cores}-clients{clients}.json")
     }
 }

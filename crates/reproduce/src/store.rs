@@ -4,18 +4,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{Error, Measured, Point};
+use crate::Error;
 
 /// A folder with a file for each run.
 #[derive(Clone, Debug)]
 pub(crate) struct Store(PathBuf);
 
+/// A run that can be kept: together with the build, everything that its result is determined by.
+pub(crate) trait Stored: Serialize {
+    /// The name of its file, which tells it from all other runs of its figure.
+    fn file(&self) -> String;
+}
+
 #[derive(Serialize)]
-struct Entry<'a> {
-    point: &'a Point,
-    measured: &'a Measured,
+struct Entry<'a, P, M> {
+    point: &'a P,
+    measured: &'a M,
 }
 
 impl Store {
@@ -27,29 +34,20 @@ impl Store {
 
     /// What this run came to, if it is known. A file that can't be read, or that is about a run with
     /// other settings, is as good as none: it will be written anew.
-    pub(crate) fn find(&self, point: &Point) -> Option<Measured> {
-        let text = fs::read_to_string(self.path(point)).ok()?;
+    pub(crate) fn find<M: DeserializeOwned>(&self, point: &impl Stored) -> Option<M> {
+        let text = fs::read_to_string(self.0.join(point.file())).ok()?;
         let mut entry: Value = serde_json::from_str(&text).ok()?;
         let same = entry.get("point")? == &serde_json::to_value(point).ok()?;
         same.then(|| serde_json::from_value(entry.get_mut("measured")?.take()).ok())?
     }
 
     /// Keeps what a run came to. The file is there whole or not at all.
-    pub(crate) fn keep(&self, point: &Point, measured: &Measured) -> Result<(), Error> {
-        let path = self.path(point);
+    pub(crate) fn keep(&self, point: &impl Stored, measured: &impl Serialize) -> Result<(), Error> {
+        let path = self.0.join(point.file());
         let text = pretty(&Entry { point, measured });
         let partial = path.with_extension("partial");
         fs::write(&partial, text).map_err(|source| file("write", &partial, source))?;
         fs::rename(&partial, &path).map_err(|source| file("write", &path, source))
-    }
-
-    fn path(&self, point: &Point) -> PathBuf {
-        let Point { protocol, geography, partitions, replica_cores, clients, .. } = point;
-        let cores = u32::from(*partitions) * replica_cores;
-        let theta = point.parameters.theta;
-        let name =
-            format!("{protocol}-{geography}-theta{theta}-cores{cores}-clients{clients}.json");
-        self.0.join(name)
     }
 }
 

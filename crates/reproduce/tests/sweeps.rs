@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serried_reproduce::{
-    Costs, Effort, Engine, Error, Figure, Findings, figure, figures, table, write,
+    Costs, Effort, Engine, Error, Figure, Findings, RegisterEffort, RegisterEngine, RegisterFigure,
+    figure, figures, register_figures, table, write,
 };
 
 /// A folder that is gone when the test is.
@@ -146,4 +147,80 @@ fn a_protocol_that_is_not_here_is_an_error_on_any_thread() {
     engine.protocols = vec!["paxos".to_string()];
     let error = engine.run(&|_| {}).unwrap_err();
     assert!(matches!(error, Error::Protocol(_)), "{error}");
+}
+
+fn tiny_of_registers(
+    figure: &'static RegisterFigure,
+    folder: &Path,
+    threads: usize,
+) -> RegisterEngine {
+    RegisterEngine {
+        figure,
+        protocols: RegisterEngine::known_protocols(figure),
+        effort: RegisterEffort {
+            warm_up_s: 0.3,
+            measured_s: 2.0,
+            most_operations: 400,
+            few_places: true,
+            clients: vec![5],
+            keys: Some(10),
+        },
+        costs: Costs::default(),
+        seed: 7,
+        threads,
+        folder: folder.join("runs"),
+    }
+}
+
+/// Runs it, writes it, and returns how many runs were made, and the table.
+fn reproduce_registers(engine: &RegisterEngine, folder: &Folder) -> (usize, String) {
+    let fresh = AtomicUsize::new(0);
+    let findings = engine.run(&|note| {
+        assert!(note.measured.kinds.iter().all(|kind| kind.mean_ms > 0.0), "{:?}", note.measured);
+        assert_eq!(note.measured.failed, 0);
+        fresh.fetch_add(usize::from(!note.stored), Ordering::Relaxed);
+    });
+    let findings = findings.unwrap();
+    write(&findings, &folder.0).unwrap();
+    (fresh.into_inner(), table(&findings))
+}
+
+#[test]
+fn every_figure_of_registers_runs_through_and_says_what_is_not_there() {
+    for figure in register_figures() {
+        let folder = Folder::new(figure.name);
+        let mut engine = tiny_of_registers(figure, &folder.0, 2);
+        if engine.protocols.is_empty() {
+            engine.protocols.push("epaxos".to_string());
+        }
+        let (runs, text) = reproduce_registers(&engine, &folder);
+        assert!(runs > 0 && text.contains("p99.9 ms"), "{text}");
+        let contents = folder.contents();
+        let html = &contents[Path::new(&format!("{}.html", figure.name))];
+        assert!(html.contains("</svg>") && !html.contains("NaN"));
+        for series in figure.protocols() {
+            let is_missing = engine.protocols.iter().all(|protocol| protocol != series);
+            let json = &contents[Path::new(&format!("{}.json", figure.name))];
+            let json: serde_json::Value = serde_json::from_str(json).unwrap();
+            let missing = json["missing"].as_array().unwrap();
+            assert_eq!(missing.iter().any(|name| name == series), is_missing, "{series}");
+        }
+        for elsewhere in ["http:", "https:", "<script", "@import", "src="] {
+            assert!(!html.contains(elsewhere), "{} needs {elsewhere}", figure.name);
+        }
+    }
+}
+
+#[test]
+fn a_figure_of_registers_comes_to_the_same_on_any_number_of_threads_and_when_it_is_resumed() {
+    let figure = register_figures().iter().find(|figure| figure.name == "gryff-fig8").unwrap();
+    let (one, two) = (Folder::new("registers-one"), Folder::new("registers-two"));
+    let (all, _) = reproduce_registers(&tiny_of_registers(figure, &one.0, 1), &one);
+    reproduce_registers(&tiny_of_registers(figure, &two.0, 2), &two);
+    let before = one.contents();
+    assert_eq!(before, two.contents());
+    let kept = before.keys().find(|path| path.starts_with("runs")).unwrap();
+    fs::remove_file(one.0.join(kept)).unwrap();
+    let (again, _) = reproduce_registers(&tiny_of_registers(figure, &one.0, 1), &one);
+    assert_eq!((again, one.contents() == before), (1, true), "of {all} runs");
 }

@@ -105,6 +105,12 @@ fn microseconds(begun: Timestamp, ended: Timestamp) -> u64 {
     ended.since(begun).as_micros() as u64
 }
 
+/// What so large shares of what was entered stayed within; none if nothing was.
+fn values(histogram: &Histogram<u64>, quantiles: &[f64]) -> Option<Vec<u64>> {
+    let value = |quantile: &f64| histogram.value_at_quantile(*quantile);
+    (!histogram.is_empty()).then(|| quantiles.iter().map(value).collect())
+}
+
 fn latencies() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_US, 3).expect("the bounds are good")
 }
@@ -289,9 +295,12 @@ impl Measurement {
     /// What so large shares of the transactions or operations of a kind stayed within, in microseconds;
     /// none if there were none.
     pub fn quantiles_us(&self, kind: &str, quantiles: &[f64]) -> Option<Vec<u64>> {
-        let counts = self.lock();
-        let of_kind = counts.kinds.get(kind).filter(|counts| !counts.latency_us.is_empty())?;
-        Some(quantiles.iter().map(|q| of_kind.latency_us.value_at_quantile(*q)).collect())
+        values(&self.lock().kinds.get(kind)?.latency_us, quantiles)
+    }
+
+    /// The same of all transactions or requests together.
+    pub fn request_quantiles_us(&self, quantiles: &[f64]) -> Option<Vec<u64>> {
+        values(&self.lock().latency_us, quantiles)
     }
 
     /// How many transactions have committed so far, whether measured or not.

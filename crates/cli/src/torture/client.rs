@@ -8,13 +8,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
-use serried::{ConnectError, Database, TransactOptions};
-use serried_history::Recorder;
-use serried_workload::{Bank, ClosedLoop, Measurement, Parameters, Window, Workload};
+use serried::{ConnectError, Database, KeyspaceInfo, TransactOptions};
+use serried_history::{Recorder, RegisterRecorder};
+use serried_workload::{
+    Bank, ClosedLoop, Measurement, Parameters, RegisterClient, Window, Workload,
+};
 
-use super::Kind;
 use super::lists::SharedLists;
+use super::registers::SharedRegisters;
+use super::{Kind, registers};
 use crate::Ended;
+use crate::family::Place;
+use crate::load::Client;
 
 /// How many transactions a client process has open at a time, each a process of the history.
 pub(super) const LOOPS: u64 = 4;
@@ -53,7 +58,6 @@ impl TortureClient {
     async fn torture(self) -> anyhow::Result<Ended> {
         let name = self.history.display();
         let file = File::create(&self.history).with_context(|| format!("can't write {name}"))?;
-        let recorder = Arc::new(Recorder::writing_to(file));
         let (stop, stopped) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
             // An error is an end too.
@@ -61,29 +65,65 @@ impl TortureClient {
             let _ = stop.send(());
         });
         let database = connect(&self.connect, CONNECT_WITHIN).await?;
-        let keyspace = database.keyspace(self.workload.name()).await?;
+        let place = Place::open(&database, self.workload.name()).await?;
         let options = TransactOptions { deadline: DEADLINE, ..TransactOptions::default() };
-        let keyspace = keyspace.with_options(options);
-        let workload = workload(self.workload, self.begun_ms);
-        let now = keyspace.now();
-        let window = Window::new(now, Duration::ZERO, FOR_EVER, Duration::ZERO);
+        let place = place.with_options(options);
+        let window = Window::new(place.now(), Duration::ZERO, FOR_EVER, Duration::ZERO);
         let measurement = Arc::new(Measurement::new(window));
-        let client = |number| ClosedLoop {
-            keyspace: keyspace.clone(),
-            workload: workload.clone(),
-            measurement: measurement.clone(),
-            recorder: Some(recorder.clone()),
-            client: self.first_process + number,
-            seed: self.seed,
-        };
-        let clients: Vec<_> = (0..LOOPS).map(|number| tokio::spawn(client(number).run())).collect();
+        let clients = self.clients(&database, &place, &measurement, file);
+        let clients: Vec<_> = clients.into_iter().map(tokio::spawn).collect();
         let _ = stopped.await;
         let none = Duration::ZERO;
-        measurement.move_window(Window::new(keyspace.now(), none, none, none));
+        measurement.move_window(Window::new(place.now(), none, none, none));
         for client in clients {
             client.await.context("a client panicked")?;
         }
         Ok(Ended::Well)
+    }
+
+    /// The clients of this process, whose history goes into `file`.
+    fn clients(
+        &self,
+        database: &Database,
+        place: &Place,
+        measurement: &Arc<Measurement>,
+        file: File,
+    ) -> Vec<Client> {
+        let (seed, first) = (self.seed, self.first_process);
+        match place {
+            Place::Keyspace(keyspace) => {
+                let recorder = Arc::new(Recorder::writing_to(file));
+                let workload = workload(self.workload, self.begun_ms);
+                let workload = workload.expect("it has a keyspace with transactions");
+                let client = |number| ClosedLoop {
+                    keyspace: keyspace.clone(),
+                    workload: workload.clone(),
+                    measurement: measurement.clone(),
+                    recorder: Some(recorder.clone()),
+                    client: first + number,
+                    seed,
+                };
+                (0..LOOPS).map(|number| Box::pin(client(number).run()) as Client).collect()
+            }
+            Place::Registers(registers) => {
+                let recorder = Arc::new(RegisterRecorder::writing_to(file));
+                let of_kind = |info: &&KeyspaceInfo| info.name == self.workload.name();
+                let protocol = database.keyspaces().iter().find(of_kind);
+                let protocol = protocol.map_or("", |info| &info.protocol);
+                let workload = Arc::new(SharedRegisters::new(protocol, self.begun_ms));
+                let epoch_ns = registers::epoch_ns(registers);
+                let client = |number| RegisterClient {
+                    registers: registers.clone(),
+                    workload: workload.clone(),
+                    measurement: measurement.clone(),
+                    recorder: Some(recorder.clone()),
+                    epoch_ns,
+                    client: first + number,
+                    seed,
+                };
+                (0..LOOPS).map(|number| Box::pin(client(number).run()) as Client).collect()
+            }
+        }
     }
 }
 
@@ -98,10 +138,11 @@ pub(super) async fn connect(address: &str, within: Duration) -> Result<Database,
     }
 }
 
-/// What clients of `kind` do.
-pub(super) fn workload(kind: Kind, begun_ms: u64) -> Arc<dyn Workload> {
+/// What clients of `kind` do, if it is transactions.
+pub(super) fn workload(kind: Kind, begun_ms: u64) -> Option<Arc<dyn Workload>> {
     match kind {
-        Kind::Bank => Arc::new(Bank::new(&Parameters::default())),
-        Kind::ListAppend => Arc::new(SharedLists::new(begun_ms)),
+        Kind::Bank => Some(Arc::new(Bank::new(&Parameters::default()))),
+        Kind::ListAppend => Some(Arc::new(SharedLists::new(begun_ms))),
+        Kind::Register => None,
     }
 }

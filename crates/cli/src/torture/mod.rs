@@ -4,6 +4,7 @@ mod client;
 mod clients;
 mod lists;
 mod nodes;
+mod registers;
 mod verdict;
 
 use std::path::{Path, PathBuf};
@@ -13,10 +14,12 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use serried_model::Family;
 use serried_runtime::Durability;
 
 use crate::Ended;
-use crate::arguments::partitions;
+use crate::arguments::{partitions, protocols_of};
+use crate::family::offers_rmws;
 pub(crate) use client::TortureClient;
 use clients::Clients;
 use nodes::Nodes;
@@ -33,12 +36,14 @@ const HEAL_WITHIN: Duration = Duration::from_secs(60);
 /// what they do as they do it. Then it kills nodes, never more at a time than the cluster survives, and
 /// clients, all with SIGKILL, and starts them again. In the end it lets everything heal, reads all there
 /// is, and checks the history of all clients together: that it is serializable, that every acknowledged
-/// append is in the lists and the bank's total is unchanged.
+/// append is in the lists and the bank's total is unchanged; of registers, that their history with what
+/// they hold in the end is what the protocol promises.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   serried torture --seconds 600
-  serried torture --seconds 60 --nodes 5 --durability buffered --workload list-append --seed 7")]
+  serried torture --seconds 60 --nodes 5 --durability buffered --workload list-append --seed 7
+  serried torture --seconds 600 --workload register --thrifty")]
 pub(crate) struct Torture {
     /// For how long to kill, in seconds
     #[arg(long, default_value_t = 60)]
@@ -55,6 +60,13 @@ pub(crate) struct Torture {
     /// What clients do
     #[arg(long, value_enum, default_value = "both")]
     workload: Choice,
+    /// For register: the protocol [default: the first that has read-modify-writes]
+    #[arg(long, value_parser = protocols_of(Family::Registers))]
+    protocol: Option<String>,
+    /// For register: send what a quorum can answer to no more replicas than that, and to the others only
+    /// if one of those is slow
+    #[arg(long)]
+    thrifty: bool,
     /// How many client processes each workload has
     #[arg(long, default_value_t = 2)]
     clients: usize,
@@ -73,7 +85,9 @@ pub(crate) struct Torture {
 enum Choice {
     Bank,
     ListAppend,
+    /// Both of these
     Both,
+    Register,
 }
 
 /// A workload that can tell whether something was lost.
@@ -81,6 +95,7 @@ enum Choice {
 pub(crate) enum Kind {
     Bank,
     ListAppend,
+    Register,
 }
 
 impl Kind {
@@ -89,6 +104,7 @@ impl Kind {
         match self {
             Kind::Bank => "bank",
             Kind::ListAppend => "list-append",
+            Kind::Register => "register",
         }
     }
 }
@@ -99,17 +115,45 @@ impl Choice {
             Choice::Bank => &[Kind::Bank],
             Choice::ListAppend => &[Kind::ListAppend],
             Choice::Both => &[Kind::Bank, Kind::ListAppend],
+            Choice::Register => &[Kind::Register],
+        }
+    }
+}
+
+impl Choice {
+    /// What clients do and acknowledge.
+    fn done(self) -> &'static str {
+        match self {
+            Choice::Register => "operations done",
+            _ => "transactions committed",
         }
     }
 }
 
 impl Torture {
+    /// The protocol of a workload's keyspace.
+    fn protocol_of(&self, kind: Kind) -> anyhow::Result<&str> {
+        if kind != Kind::Register {
+            return Ok("morty");
+        }
+        let all = serried_protocols::of(Family::Registers).map(|protocol| protocol.name);
+        let usual = || all.into_iter().find(|protocol| offers_rmws(protocol));
+        let protocol = self.protocol.as_deref().or_else(usual);
+        protocol.context("no protocol of registers has read-modify-writes: choose a --protocol")
+    }
+
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
         anyhow::ensure!(
             self.nodes >= 3 && !self.nodes.is_multiple_of(2),
             "--nodes {} survives no kill: choose an odd number from 3",
             self.nodes
         );
+        for kind in self.workload.kinds() {
+            let family =
+                if *kind == Kind::Register { Family::Registers } else { Family::Transactions };
+            let checked = family.check_replicas(self.nodes);
+            checked.map_err(|reason| anyhow::anyhow!("--nodes {}: {reason}", self.nodes))?;
+        }
         anyhow::ensure!(
             self.durability != Durability::Memory,
             "--durability memory survives no kill: choose sync or buffered"
@@ -157,11 +201,12 @@ impl Torture {
         runtime.block_on(verdict::all_serve(nodes.addresses(), HEAL_WITHIN))?;
         nodes.watch()?;
         println!(
-            "{} s, {} nodes killed, {} clients killed, {} transactions committed, {} unknown",
+            "{} s, {} nodes killed, {} clients killed, {} {}, {} unknown",
             begun.elapsed().as_secs(),
             nodes.kills(),
             clients.kills(),
             clients.progress()?.committed,
+            self.workload.done(),
             clients.progress()?.unknown(),
         );
         texts.iter().for_each(|text| println!("{text}"));
@@ -207,11 +252,12 @@ impl Torture {
             if now >= next_progress {
                 let progress = clients.progress()?;
                 println!(
-                    "{} s: {} nodes killed, {} clients killed, {} transactions committed",
+                    "{} s: {} nodes killed, {} clients killed, {} {}",
                     begun.elapsed().as_secs(),
                     nodes.kills(),
                     clients.kills(),
                     progress.committed,
+                    self.workload.done(),
                 );
                 next_progress = now + PROGRESS_EVERY;
             }

@@ -18,7 +18,7 @@ const PORTS: std::ops::Range<u16> = 10_000..32_000;
 
 /// Truncation, trimming and recovery happen so often that kills meet them.
 const SETTINGS: &str =
-    "{ truncation_every_ms = 500, truncation_lag_ms = 3000, recovery_after_ms = 500 }";
+    "truncation_every_ms = 500, truncation_lag_ms = 3000, recovery_after_ms = 500";
 
 pub(super) struct Nodes {
     program: PathBuf,
@@ -52,10 +52,12 @@ impl Nodes {
             );
             for kind in torture.workload.kinds() {
                 configuration += &format!(
-                    "[[keyspace]]\nname = {:?}\nprotocol = \"morty\"\npartitions = {}\n\
-                     settings = {SETTINGS}\n",
+                    "[[keyspace]]\nname = {:?}\nprotocol = {:?}\npartitions = {}\n\
+                     settings = {{ {SETTINGS}, thrifty = {} }}\n",
                     kind.name(),
-                    torture.partitions
+                    torture.protocol_of(*kind)?,
+                    torture.partitions,
+                    torture.thrifty
                 );
             }
             let file = folder.join(format!("node-{node}.toml"));

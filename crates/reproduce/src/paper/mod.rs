@@ -8,7 +8,7 @@ mod series;
 
 pub(crate) use series::{SERIES, layout, series};
 
-use crate::Error;
+use crate::{Error, RegisterFigure, register_figures};
 
 /// A figure of a paper.
 #[derive(Debug)]
@@ -90,18 +90,40 @@ pub(crate) struct Ratio {
     pub(crate) source: &'static str,
 }
 
-/// All figures that can be reproduced.
+/// All figures of transactions that can be reproduced.
 pub fn figures() -> &'static [Figure] {
     paper_000::FIGURES
 }
 
-/// The figure called `name`.
+/// A figure of either kind.
+#[derive(Clone, Copy, Debug)]
+pub enum AnyFigure {
+    /// One of transactions, which shows goodput.
+    Transactions(&'static Figure),
+    /// One of registers, which shows latencies.
+    Registers(&'static RegisterFigure),
+}
+
+/// The figure called `name`, of either kind.
 ///
 /// # Errors
 /// If there is none; the error lists those that there are.
+pub fn any_figure(name: &str) -> Result<AnyFigure, Error> {
+    let of_registers = register_figures().iter().find(|figure| figure.name == name);
+    match of_registers {
+        Some(figure) => Ok(AnyFigure::Registers(figure)),
+        None => figure(name).map(AnyFigure::Transactions),
+    }
+}
+
+/// The figure of transactions called `name`.
+///
+/// # Errors
+/// If there is none; the error lists all that there are.
 pub fn figure(name: &str) -> Result<&'static Figure, Error> {
     figures().iter().find(|figure| figure.name == name).ok_or_else(|| {
-        let choices: Vec<_> = figures().iter().map(|figure| figure.name).collect();
+        let names = figures().iter().map(|figure| figure.name);
+        let choices: Vec<_> = names.chain(register_figures().iter().map(|f| f.name)).collect();
         Error::UnknownFigure { name: name.to_string(), choices: choices.join(", ") }
     })
 }
@@ -146,7 +168,9 @@ mod tests {
         let error = figure("morty-fig5").unwrap_err().to_string();
         assert_eq!(
             error,
-            "there is no figure `morty-fig5`; choose one of morty-fig6, morty-fig7, morty-fig8, morty-fig9"
+            "there is no figure `morty-fig5`; choose one of morty-fig6, morty-fig7, morty-fig8, morty-fig9, \
+             gryff-fig7, gryff-fig8, gryff-fig9, gryff-fig10, gryff-fig11, gryff-fig12, gryff-fig13, gryff-fig14, \
+             gryff-fig15, rsc-fig16"
         );
     }
 
