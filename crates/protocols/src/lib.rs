@@ -6,7 +6,9 @@
 pub mod abd;
 pub mod epaxos;
 pub mod morty;
+pub mod multipaxos;
 pub mod mvtso;
 mod registry;
+pub mod replicated_log;
 
 pub use registry::{ProtocolInfo, UnknownProtocol, Visitor, list, of, visit};

@@ -52,6 +52,7 @@ registry! {
     crate::mvtso::Mvtso,
     crate::abd::Abd,
     crate::epaxos::Epaxos,
+    crate::multipaxos::Multipaxos,
 }
 
 /// All protocols.
