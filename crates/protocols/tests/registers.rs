@@ -2,7 +2,8 @@
 //! they have healed, and determinism; and what shows that the suite would notice.
 //!
 //! Each test goes through some seeds. `SERRIED_SEEDS=2000 cargo test --release -p serried-protocols
-//! --test registers` goes through more, and `SERRIED_FIRST_SEED=17 SERRIED_SEEDS=1` through a single one.
+//! --test registers` goes through more, and `SERRIED_FIRST_SEED=17 SERRIED_SEEDS=1` through a single one;
+//! `SERRIED_PROTOCOL=abd` leaves out the other protocols.
 
 mod support;
 
@@ -156,7 +157,9 @@ impl Visitor for Trials {
 }
 
 fn try_all(crashes: bool) {
-    for protocol in of(Family::Registers) {
+    let only = std::env::var("SERRIED_PROTOCOL").ok();
+    let is_wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);
+    for protocol in of(Family::Registers).filter(|protocol| is_wanted(protocol.name)) {
         visit(protocol.name, Trials { crashes, rmws: protocol.name != "abd" }).unwrap();
     }
 }
