@@ -17,7 +17,7 @@ use serried_history::{
 };
 use serried_model::{Family, Geography, Guarantee, NodeId};
 use serried_protocols::abd::{self, Mutation};
-use serried_protocols::{Visitor, of, visit};
+use serried_protocols::{Visitor, multipaxos, of, visit};
 use serried_session::TransactOptions;
 use serried_sim::{Cluster, Configuration, Disk, Swarm};
 use serried_workload::{RegisterLoop, RegisterMix};
@@ -53,6 +53,12 @@ impl Trial {
         let settings = Settings {
             resident_keys: if seed % 4 == 1 { 2 } else { 1000 },
             thrifty: seed % 5 < 2,
+            // In some runs whoever is slow is soon taken for dead.
+            recovery_after_ms: if seed % 3 == 0 || std::env::var("SLOW").is_ok() {
+                1000
+            } else {
+                20
+            },
             ..Settings::default()
         };
         let configuration = Configuration {
@@ -201,11 +207,44 @@ macro_rules! broken {
 broken!(ReadsOnce, Mutation::SecondReadRoundSkipped);
 broken!(WritesToOne, Mutation::WriteAcknowledgedByOne);
 
+/// MultiPaxos with something done wrong on purpose.
+macro_rules! broken_multipaxos {
+    ($name:ident, $mutation:ident) => {
+        struct $name;
+
+        impl Protocol for $name {
+            const NAME: &'static str = stringify!($name);
+            const SUMMARY: &'static str = "broken";
+            const GUARANTEE: Guarantee = Guarantee::Linearizable;
+            type Message = multipaxos::Message;
+            type Coordinator = multipaxos::Coordinator;
+            type Replica = multipaxos::Replica;
+
+            fn coordinator(group: Group, _: &Settings) -> multipaxos::Coordinator {
+                multipaxos::Coordinator::new(group)
+            }
+
+            fn replica(id: NodeId, group: Group, settings: &Settings) -> multipaxos::Replica {
+                let mutation = Some(multipaxos::Mutation::$mutation);
+                multipaxos::Replica::new(id, group, settings, mutation)
+            }
+        }
+    };
+}
+
+broken_multipaxos!(AcknowledgesAlone, AcknowledgedByLeaderAlone);
+broken_multipaxos!(RejoinsAtOnce, RejoinsAtOnce);
+
 /// Whether the suite catches what is wrong with `P`.
 fn is_caught<P: Protocol>() -> bool {
+    is_caught_if::<P>(false)
+}
+
+fn is_caught_if<P: Protocol>(crashes: bool) -> bool {
     seeds(400).any(|seed| {
-        let trial = Trial { seed, crashes: false, rmws: false };
-        trial.run::<P>().wrong.is_some_and(|wrong| !wrong.starts_with("the checker gave up"))
+        let trial = Trial { seed, crashes, rmws: false };
+        let wrong = trial.run::<P>().wrong;
+        wrong.is_some_and(|wrong| !wrong.starts_with("the checker gave up"))
     })
 }
 
@@ -217,6 +256,16 @@ fn an_abd_that_skips_the_second_round_of_reads_is_caught() {
 #[test]
 fn an_abd_that_acknowledges_writes_of_one_replica_is_caught() {
     assert!(is_caught::<WritesToOne>());
+}
+
+#[test]
+fn a_multipaxos_whose_leader_acknowledges_what_it_alone_has_is_caught() {
+    assert!(is_caught_if::<AcknowledgesAlone>(true));
+}
+
+#[test]
+fn a_multipaxos_whose_replica_forgets_that_it_has_lost_its_disk_is_caught() {
+    assert!(is_caught_if::<RejoinsAtOnce>(true));
 }
 
 struct Twice;

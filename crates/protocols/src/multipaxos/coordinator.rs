@@ -31,7 +31,7 @@ struct Running {
 
 /// Repeats a request that was not answered.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Repeat(TxnId);
+pub struct Repeat(pub(super) TxnId);
 
 type Cx<'a> = Context<'a, Coordinator>;
 

@@ -31,6 +31,8 @@ mod coordinator;
 mod message;
 mod register;
 mod replica;
+#[cfg(test)]
+mod tests;
 
 pub use coordinator::Coordinator;
 pub use message::{Answer, Message, Record, Request, Update};

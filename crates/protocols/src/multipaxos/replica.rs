@@ -101,8 +101,8 @@ impl Machine<Replica> for Registers {
         }
         let (_, Client { node, request }) = self.waiting.pop_front().expect("somebody waits");
         // What was proposed in this ballot is what was chosen, so this is the client's own.
-        let answer = answer
-            .unwrap_or_else(|| Answer::Done(self.cells.get(&request.key, cx.store()).read()));
+        let answer =
+            answer.unwrap_or_else(|| Answer::Done(self.cells.get(&request.key, cx.store()).read()));
         cx.send(node, Message::Reply { request: request.number, answer });
     }
 
@@ -254,8 +254,8 @@ impl Actor for Replica {
         match message {
             Message::Request(request) => self.on_request(Client { node: from, request }, cx),
             // It would not do to send it back and forth.
-            Message::Forward { .. } if self.log.leader().is_some_and(|leader| leader != cx.id()) => {
-            }
+            Message::Forward { .. }
+                if self.log.leader().is_some_and(|leader| leader != cx.id()) => {}
             Message::Forward { client, request } => {
                 self.on_request(Client { node: client, request }, cx);
             }

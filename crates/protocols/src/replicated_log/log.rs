@@ -70,6 +70,7 @@ pub struct Log<E> {
     pub(super) id: NodeId,
     pub(super) group: Group,
     pub(super) thrifty: bool,
+    recovery_after: Duration,
     /// How many have to have accepted an entry: a majority, but in a test that shows what comes of less.
     pub(super) quorum: usize,
     pub(super) promised: Ballot,
@@ -114,9 +115,10 @@ impl<E: Entry> Log<E> {
             quorum: group.majority(),
             group,
             thrifty: settings.thrifty,
+            recovery_after: settings.recovery_after(),
             promised: Ballot::NONE,
             seen: Ballot::NONE,
-            slots: Slots::new(),
+            slots: Slots::new(settings.resident_keys),
             matched: 0,
             told: 0,
             role: Role::Follower,
@@ -196,14 +198,14 @@ impl<E: Entry> Log<E> {
         cx.broadcast(self.id.partition(), to, H::message(message));
     }
 
-    /// How often a leader tells that it leads.
-    pub(super) fn beat(&self) -> Duration {
-        Duration::from_millis(150) + self.group.round_trip()
-    }
-
     /// For how long at least a leader that was not heard of is still taken to lead.
     pub(super) fn patience(&self) -> Duration {
-        4 * self.beat()
+        self.recovery_after + 2 * self.group.round_trip()
+    }
+
+    /// How often a leader tells that it leads.
+    pub(super) fn beat(&self) -> Duration {
+        self.patience() / 6
     }
 
     /// The node has started, maybe again.
@@ -316,11 +318,7 @@ impl<E: Entry> Log<E> {
     }
 
     /// Gives up the records that are not needed, once more has come into the store.
-    pub fn trim<H: Host<Entry = E>>(
-        &mut self,
-        machine: &impl Machine<H>,
-        cx: &mut Context<'_, H>,
-    ) {
+    pub fn trim<H: Host<Entry = E>>(&mut self, machine: &impl Machine<H>, cx: &mut Context<'_, H>) {
         let position = cx.log_position();
         if position <= self.marked + 1 {
             return; // There is nothing but the last mark.

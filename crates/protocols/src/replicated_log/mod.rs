@@ -39,8 +39,8 @@
 //!   has known; so from then on it knows all that its predecessor's vote has helped to choose.
 //!
 //! # What it does in time
-//! A follower that has not heard of a leader for some beats becomes a candidate, the lower members earlier; one
-//! that has, ignores candidates. A leader that does not hear of a majority for as long gives up. In a new group
+//! A follower that has not heard of a leader for [`serried_actor::Settings::recovery_after_ms`] and two round
+//! trips becomes a candidate, the lower members earlier; one that has, ignores candidates. A leader that does not hear of a majority for as long gives up. In a new group
 //! member 0 is a candidate at once. A leader beats, tells followers once more what they have not accepted, and
 //! with `thrifty` set sends to the nearest `f` followers alone while none of them is slow; the others are told
 //! with the beats.
@@ -63,6 +63,8 @@ mod lost;
 mod message;
 mod restore;
 mod slots;
+#[cfg(test)]
+mod tests;
 
 pub use log::{Chosen, Host, Log, Machine};
 pub use message::{Accepted, Ballot, Entries, Entry, Message, Record, Timer};

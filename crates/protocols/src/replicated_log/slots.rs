@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::message::{Accepted, Ballot, Entry};
 
 /// How much of what was applied is kept for replicas that lack it, in entries and in bytes.
-pub(super) const KEPT_ENTRIES: usize = 32 << 10;
-pub(super) const KEPT_BYTES: usize = 4 << 20;
+const KEPT_ENTRIES: usize = 32 << 10;
+const KEPT_BYTES: usize = 4 << 20;
 
 /// What was accepted in a slot.
 #[derive(Clone, Debug)]
@@ -39,11 +39,20 @@ pub(super) struct Slots<E> {
     applied_bytes: usize,
     /// Of the others.
     open_bytes: usize,
+    kept_entries: usize,
 }
 
 impl<E: Entry> Slots<E> {
-    pub(super) fn new() -> Slots<E> {
-        Slots { first: 0, slots: VecDeque::new(), applied: 0, applied_bytes: 0, open_bytes: 0 }
+    /// None; of what is applied, no more than `at_most` are kept.
+    pub(super) fn new(at_most: usize) -> Slots<E> {
+        Slots {
+            first: 0,
+            slots: VecDeque::new(),
+            applied: 0,
+            applied_bytes: 0,
+            open_bytes: 0,
+            kept_entries: at_most.min(KEPT_ENTRIES),
+        }
     }
 
     /// The first that is kept.
@@ -134,7 +143,7 @@ impl<E: Entry> Slots<E> {
     pub(super) fn forget(&mut self, held: Option<(u64, usize)>) {
         while self.first < self.applied {
             let kept = (self.applied - self.first) as usize;
-            let few = kept <= KEPT_ENTRIES && self.applied_bytes <= KEPT_BYTES;
+            let few = kept <= self.kept_entries && self.applied_bytes <= KEPT_BYTES;
             let is_held =
                 held.is_some_and(|(from, most)| self.first >= from && self.applied_bytes <= most);
             if few || is_held {
