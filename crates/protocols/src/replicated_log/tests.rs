@@ -425,7 +425,7 @@ fn a_leader_goes_on_in_a_higher_ballot_once_another_has_lost_its_disk() {
     net.settle();
     let after = net.nodes[0].log.promised;
     // In one since nothing counts that 1 has said before, and in another since 1 follows none up to that.
-    assert!(net.leads(0) && after.round == before.round + 2);
+    assert!(net.leads(0) && after.round > before.round + 1);
     net.beat(0);
     net.beat(0);
     assert!(net.leads(0) && net.nodes[0].log.promised == after);
