@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, RangedI64ValueParser};
+use serried_actor::Settings;
 use serried_model::{Family, Geography, NodeId};
+use serried_protocols::ProtocolInfo;
 use serried_session::{Backoff, TransactOptions};
 use serried_workload::tpcc::Scale;
-use serried_workload::{Parameters, Workload};
+use serried_workload::{Parameters, RegisterParameters, Workload};
+
+use crate::family::{self, Clients};
 
 /// Which workload, and how large.
 #[derive(Args, Clone)]
@@ -18,12 +22,14 @@ pub(crate) struct WorkloadArguments {
     #[arg(value_parser = workloads())]
     pub(crate) workload: String,
     /// How many keys, counters or accounts there are [default: 1000000 for retwis, 10 for bank, 8 for
-    /// list-append, 1 for counter]
+    /// list-append and register, 1 for counter; for ycsb and tail-at-scale 1000 of each client's own, or
+    /// 1000000 with --theta]
     #[arg(long)]
     pub(crate) keys: Option<u64>,
-    /// The exponent of the Zipf distribution of keys; 0 is uniform
-    #[arg(long, default_value_t = 0.9)]
-    pub(crate) theta: f64,
+    /// The exponent of the Zipf distribution of keys; 0 is uniform [default: 0.9; ycsb and tail-at-scale
+    /// have --conflicts unless it is given]
+    #[arg(long)]
+    pub(crate) theta: Option<f64>,
     /// The length of a key in bytes
     #[arg(long, default_value_t = 8)]
     pub(crate) key_bytes: usize,
@@ -41,23 +47,94 @@ pub(crate) struct WorkloadArguments {
     /// For tpcc: warehouses of some 400 keys, with the same transactions; for a quick check
     #[arg(long)]
     pub(crate) small: bool,
+    #[command(flatten)]
+    pub(crate) registers: RegisterArguments,
+}
+
+/// What workloads of registers can be told beside.
+#[derive(Args, Clone, Default)]
+pub(crate) struct RegisterArguments {
+    /// For registers: the share of operations that read. Without --writes, all others write
+    /// [default: 0.495 for ycsb, 0.99 for tail-at-scale, 0.5 for register]
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) reads: Option<f64>,
+    /// For registers: the share of operations that write; what is left are read-modify-writes. Without
+    /// --reads, all others read [default: 0.495 for ycsb, 0.009 for tail-at-scale, 0.25 for register]
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) writes: Option<f64>,
+    /// For ycsb and tail-at-scale: the share of operations on the one key that all clients have in common;
+    /// the others are on keys of the client's own [default: 0.02 for ycsb, 0.25 for tail-at-scale]
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) conflicts: Option<f64>,
+    /// For tail-at-scale: how many operations a request has, all under way at once [default: 30]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) sub_requests: Option<u64>,
+    /// For register: have read-modify-writes add 1, instead of comparing and swapping
+    #[arg(long)]
+    pub(crate) adds: bool,
+    /// For registers: send what a quorum can answer to no more replicas than that, and to the others only
+    /// if one of those is slow
+    #[arg(long)]
+    pub(crate) thrifty: bool,
 }
 
 impl WorkloadArguments {
-    pub(crate) fn make(&self) -> anyhow::Result<Arc<dyn Workload>> {
-        anyhow::ensure!(
-            self.theta >= 0.0 && self.theta.is_finite(),
-            "--theta {} is no exponent: it must be 0 or more",
-            self.theta
-        );
+    /// What the workload does something to.
+    pub(crate) fn family(&self) -> anyhow::Result<Family> {
+        Ok(serried_workload::family(&self.workload)?)
+    }
+
+    /// What the protocols of clusters that are started for it are set to.
+    pub(crate) fn settings(&self) -> Settings {
+        Settings { thrifty: self.registers.thrifty, ..Settings::default() }
+    }
+
+    /// What clients do.
+    pub(crate) fn clients(&self) -> anyhow::Result<Clients> {
+        match self.family()? {
+            Family::Transactions => Ok(Clients::Transactions(self.make()?)),
+            Family::Registers => {
+                self.check()?;
+                let RegisterArguments { reads, writes, conflicts, sub_requests, adds, .. } =
+                    self.registers;
+                let parameters = RegisterParameters {
+                    reads,
+                    writes,
+                    conflicts,
+                    theta: self.theta,
+                    keys: self.keys,
+                    key_bytes: Some(self.key_bytes),
+                    value_bytes: Some(self.value_bytes),
+                    sub_requests,
+                    adds,
+                };
+                let workload = serried_workload::named_registers(&self.workload, &parameters)?;
+                Ok(Clients::Registers(workload))
+            }
+        }
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        if let Some(theta) = self.theta {
+            anyhow::ensure!(
+                theta >= 0.0 && theta.is_finite(),
+                "--theta {theta} is no exponent: it must be 0 or more"
+            );
+        }
         anyhow::ensure!(
             self.key_bytes >= 8 && self.value_bytes >= 8,
             "keys and values have at least 8 bytes"
         );
+        Ok(())
+    }
+
+    /// The workload, one of transactions.
+    pub(crate) fn make(&self) -> anyhow::Result<Arc<dyn Workload>> {
+        self.check()?;
         let keys = self.keys.or((self.workload == "retwis").then_some(1_000_000));
         let parameters = Parameters {
             keys,
-            theta: self.theta,
+            theta: self.theta.unwrap_or(0.9),
             key_bytes: self.key_bytes,
             value_bytes: self.value_bytes,
             dependent: self.dependent,
@@ -71,10 +148,12 @@ impl WorkloadArguments {
 /// How the load is made, and for how long.
 #[derive(Args, Clone)]
 pub(crate) struct LoadArguments {
-    /// Protocols to compare, one run each, separated by commas
-    #[arg(long, value_delimiter = ',', default_value = "morty,mvtso", value_parser = protocols())]
+    /// Protocols to compare, one run each, separated by commas [default: morty,mvtso for transactions; for
+    /// registers all that offer what the workload does]
+    #[arg(long, value_delimiter = ',', value_parser = protocols())]
     pub(crate) protocol: Vec<String>,
-    /// How many clients run transactions, each one after the other; several numbers for a run each
+    /// How many clients there are, each doing one transaction or request after the other; several numbers
+    /// for a run each
     #[arg(long, value_delimiter = ',', default_value = "16")]
     pub(crate) clients: Vec<usize>,
     /// How long to measure, in seconds
@@ -113,6 +192,15 @@ pub(crate) struct LoadArguments {
 }
 
 impl LoadArguments {
+    /// The protocols to run, all of them able to do what `clients` do.
+    pub(crate) fn protocols(&self, clients: &Clients) -> anyhow::Result<Vec<String>> {
+        if self.protocol.is_empty() {
+            return Ok(family::usual_protocols(clients));
+        }
+        self.protocol.iter().try_for_each(|protocol| family::fits(clients, protocol))?;
+        Ok(self.protocol.clone())
+    }
+
     /// Checks what can be wrong before anything is started.
     pub(crate) fn validate(&self) -> anyhow::Result<()> {
         anyhow::ensure!(
@@ -146,10 +234,16 @@ impl LoadArguments {
         self.check || self.history.is_some()
     }
 
-    /// The file for the history of one run.
-    pub(crate) fn history_file(&self, protocol: &str, clients: usize) -> Option<PathBuf> {
+    /// The file for the history of one run; the only one under a protocol and with so many clients unless
+    /// there are `several`.
+    pub(crate) fn history_file(
+        &self,
+        protocol: &str,
+        clients: usize,
+        several: bool,
+    ) -> Option<PathBuf> {
         let file = self.history.as_ref()?;
-        if self.protocol.len() * self.clients.len() == 1 {
+        if !several {
             return Some(file.clone());
         }
         let stem = file.file_stem().unwrap_or_default().to_string_lossy();
@@ -158,9 +252,17 @@ impl LoadArguments {
     }
 }
 
-/// The names of the protocols that have transactions.
+/// The names of all protocols.
 pub(crate) fn protocols() -> PossibleValuesParser {
-    let protocols = serried_protocols::of(Family::Transactions);
+    names(serried_protocols::list().iter())
+}
+
+/// The names of the protocols of a family.
+pub(crate) fn protocols_of(family: Family) -> PossibleValuesParser {
+    names(serried_protocols::of(family))
+}
+
+fn names(protocols: impl Iterator<Item = &'static ProtocolInfo>) -> PossibleValuesParser {
     protocols.map(|protocol| PossibleValue::new(protocol.name).help(protocol.summary)).into()
 }
 

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use serried::{Database, Keyspace, Version};
+use serried::{Database, Version};
 use serried_model::Geography;
 use serried_runtime::Durability;
-use serried_workload::{Workload, preload};
+use serried_workload::{RegisterWorkload, Workload, preload};
 
 use crate::Ended;
 use crate::arguments::{LoadArguments, WorkloadArguments, geographies, partitions};
 use crate::cluster::{Cluster, Plan};
 use crate::cost::Spent;
+use crate::family::{self, Clients, Place};
 use crate::load::Load;
 use crate::progress::Progress;
 use crate::table::{self, Row};
@@ -29,7 +30,14 @@ Examples:
   serried bench retwis --geo reg --clients 96
   serried bench counter --clients 64 --check
   serried bench tpcc --warehouses 1 --protocol morty --check
-  serried bench bank --connect serried://127.0.0.1:7400 --keyspace accounts";
+  serried bench bank --connect serried://127.0.0.1:7400 --keyspace accounts
+  serried bench ycsb --clients 64 --conflicts 0.25
+  serried bench ycsb --reads 0.945 --writes 0.045 --replicas 5 --thrifty --durability sync
+  serried bench tail-at-scale --sub-requests 100 --clients 16
+  serried bench register --connect serried://127.0.0.1:7400 --keyspace flags --check";
+
+/// How many deletions are under way at once where keys are to be absent.
+const DELETIONS: usize = 64;
 
 /// Measure a workload on a real cluster, over TCP.
 ///
@@ -82,7 +90,7 @@ impl Bench {
     /// Makes all runs.
     pub(crate) fn measure(&self) -> anyhow::Result<(Vec<Row>, Ended)> {
         self.load.validate()?;
-        self.workload.make()?;
+        let what = self.workload.clients()?;
         let geography = self.geo.as_deref().map(Geography::named).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut rows = Vec::new();
@@ -93,21 +101,28 @@ impl Bench {
             let database = runtime.block_on(cluster.connect(None))?;
             let known = database.keyspaces().iter().find(|info| info.name == self.keyspace);
             let protocol = known.map_or(String::new(), |info| info.protocol.clone());
+            family::fits(&what, &protocol)?;
             drop(database);
+            let run = (protocol.as_str(), self.load.clients.len() > 1);
             for clients in &self.load.clients {
                 let (row, run_ended) =
-                    runtime.block_on(self.run_on(&cluster, &protocol, *clients, None))?;
+                    runtime.block_on(self.run_on(&cluster, run, *clients, None))?;
                 rows.push(row);
                 ended = ended.and(run_ended);
             }
             return Ok((rows, ended));
         }
-        for protocol in &self.load.protocol {
+        let checked = what.family().check_replicas(self.replicas);
+        checked.map_err(|reason| anyhow::anyhow!("--replicas {}: {reason}", self.replicas))?;
+        let protocols = self.load.protocols(&what)?;
+        let several = protocols.len() * self.load.clients.len() > 1;
+        for protocol in &protocols {
             for clients in &self.load.clients {
                 let plan = Plan {
                     nodes: self.replicas,
                     protocol,
                     partitions: self.partitions,
+                    settings: self.workload.settings(),
                     geography: self.geo.as_deref(),
                     durability: self.durability,
                     data: self.data.as_deref(),
@@ -116,7 +131,7 @@ impl Bench {
                     true => Cluster::processes(&plan)?,
                     false => Cluster::threads(&plan)?,
                 };
-                let run = self.run_on(&cluster, protocol, *clients, geography);
+                let run = self.run_on(&cluster, (protocol, several), *clients, geography);
                 let (row, run_ended) = runtime.block_on(run)?;
                 rows.push(row);
                 ended = ended.and(run_ended);
@@ -128,36 +143,49 @@ impl Bench {
     async fn run_on(
         &self,
         cluster: &Cluster,
-        protocol: &str,
+        run: (&str, bool),
         clients: usize,
         geography: Option<Geography>,
     ) -> anyhow::Result<(Row, Ended)> {
         let progress = Progress::new(self.load.json);
         let databases = cluster.connect_everywhere(geography).await?;
-        let mut keyspaces = Vec::new();
+        let mut places = Vec::new();
         for database in &databases {
-            keyspaces.push(database.keyspace(cluster.keyspace()).await?);
+            places.push(Place::open(database, cluster.keyspace()).await?);
         }
-        let workload = self.workload.make()?;
-        let loaded = self.prepare(&keyspaces, &*workload, &progress).await?;
-        let now = keyspaces[0].now();
-        let load = Load::new(&self.load, protocol, clients, workload, now);
-        let tasks: Vec<_> = (0..clients)
-            .map(|i| tokio::spawn(load.client(i, &keyspaces[i % keyspaces.len()]).run()))
-            .collect();
-        let costs = self.watch(&load, &databases, &keyspaces[0], &progress).await;
+        let what = self.workload.clients()?;
+        let loaded = match (&what, &places[0]) {
+            (Clients::Transactions(workload), Place::Keyspace(keyspace)) => {
+                let keyspace = keyspace.with_options(self.load.options());
+                Some(self.prepare(&keyspace, &**workload, &progress).await?)
+            }
+            (Clients::Registers(workload), Place::Registers(registers)) => {
+                let is_used = matches!(cluster, Cluster::Existing { .. });
+                if is_used && self.load.records() {
+                    let registers = registers.with_options(self.load.options());
+                    clear(&registers, &**workload, clients, &progress).await?;
+                }
+                None
+            }
+            _ => unreachable!("the workload fits the protocol"),
+        };
+        let now = places[0].now();
+        let load = Load::new(&self.load, run, clients, what, now);
+        let tasks: Vec<_> =
+            (0..clients).map(|i| tokio::spawn(load.client(i, &places[i % places.len()]))).collect();
+        let costs = self.watch(&load, &databases, &places[0], &progress).await;
         for task in tasks {
             task.await.context("a client panicked")?;
         }
         progress.say("looking at what was left behind".to_string());
-        let inspected = load.inspect(&keyspaces[0]).await;
+        let inspected = load.inspect(&places[0]).await;
         drop(progress);
-        drop(keyspaces);
+        drop(places);
         for database in databases {
             database.close().await;
         }
         let (before, after, committed) = costs;
-        let (mut row, ended) = load.finish(Some(loaded), inspected, self.load.json)?;
+        let (mut row, ended) = load.finish(loaded, inspected, self.load.json)?;
         row.costs = Some(after.since(&before, committed));
         Ok((row, ended))
     }
@@ -165,11 +193,10 @@ impl Bench {
     /// Loads the workload's keys, and returns a version that is above all that was there before.
     async fn prepare(
         &self,
-        keyspaces: &[Keyspace],
+        keyspace: &serried::Keyspace,
         workload: &dyn Workload,
         progress: &Progress,
     ) -> anyhow::Result<Version> {
-        let keyspace = keyspaces[0].with_options(self.load.options());
         let marker = keyspace.put("\u{0}serried-bench", "").await?;
         let mut latest = marker.version;
         if !self.no_load {
@@ -178,7 +205,7 @@ impl Bench {
                 loaded.set(loaded.get() + count);
                 progress.say(format!("{} keys loaded", loaded.get()));
             };
-            let load = |loader| preload(&keyspace, workload, loader, LOADERS, tell);
+            let load = |loader| preload(keyspace, workload, loader, LOADERS, tell);
             let (a, b, c, d) = tokio::try_join!(load(0), load(1), load(2), load(3))?;
             latest = [latest, a, b, c, d].into_iter().max().unwrap_or(latest);
         }
@@ -190,16 +217,16 @@ impl Bench {
         &self,
         load: &Load,
         databases: &[Database],
-        keyspace: &Keyspace,
+        place: &Place,
         progress: &Progress,
     ) -> (Spent, Spent, u64) {
         let window = load.measurement.window();
         let measurement = &load.measurement;
         let show = async {
-            let mut last = (keyspace.now(), measurement.committed_so_far());
+            let mut last = (place.now(), measurement.committed_so_far());
             loop {
-                keyspace.sleep_until(last.0 + Duration::from_millis(250)).await;
-                let now = (keyspace.now(), measurement.committed_so_far());
+                place.sleep_until(last.0 + Duration::from_millis(250)).await;
+                let now = (place.now(), measurement.committed_so_far());
                 let rate = (now.1 - last.1) as f64 / now.0.since(last.0).as_secs_f64();
                 progress.say(format!(
                     "{}, {} clients: {:.1} s of {:.1}, {} committed, {rate:.0} per second",
@@ -213,9 +240,9 @@ impl Bench {
             }
         };
         let measure = async {
-            keyspace.sleep_until(window.from).await;
+            place.sleep_until(window.from).await;
             let before = (Spent::so_far(databases).await, measurement.committed_so_far());
-            keyspace.sleep_until(window.until).await;
+            place.sleep_until(window.until).await;
             let after = (Spent::so_far(databases).await, measurement.committed_so_far());
             (before.0, after.0, after.1 - before.1)
         };
@@ -224,4 +251,29 @@ impl Bench {
             () = show => unreachable!("it goes on until it is dropped"),
         }
     }
+}
+
+/// Deletes all keys that so many clients may touch, as a history of registers begins with none.
+async fn clear(
+    registers: &serried::Registers,
+    workload: &dyn RegisterWorkload,
+    clients: usize,
+    progress: &Progress,
+) -> anyhow::Result<()> {
+    let (mut deletions, mut deleted) = (tokio::task::JoinSet::new(), 0);
+    for number in workload.keys(clients as u64) {
+        if deletions.len() >= DELETIONS {
+            deletions.join_next().await.expect("some are under way")??;
+        }
+        let (registers, key) = (registers.clone(), workload.key(number));
+        deletions.spawn(async move { registers.delete(key).await });
+        deleted += 1;
+        if deleted % 1000 == 0 {
+            progress.say(format!("{deleted} keys deleted"));
+        }
+    }
+    while let Some(ended) = deletions.join_next().await {
+        ended??;
+    }
+    Ok(())
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use serried_calibrate::{Calibration, Side, TYPICAL, Work};
+use serried_model::Family;
 use serried_reproduce::Costs;
 
 use crate::Ended;
-use crate::arguments::protocols;
+use crate::arguments::protocols_of;
 use crate::progress::Progress;
 
 const EXAMPLES: &str = "\
@@ -31,7 +32,7 @@ pub(crate) struct Calibrate {
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The protocol to calibrate with
-    #[arg(long, default_value = "morty", value_parser = protocols())]
+    #[arg(long, default_value = "morty", value_parser = protocols_of(Family::Transactions))]
     protocol: String,
     /// How many clients there are
     #[arg(long, default_value_t = 32)]

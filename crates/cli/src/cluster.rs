@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serried::{ConnectOptions, Database};
+use serried_actor::Settings;
 use serried_model::Geography;
 use serried_runtime::{
     Durability, KeyspaceConfiguration, LocalCluster, LocalOptions, NodeConfiguration, NodeDisks,
@@ -25,6 +26,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) nodes: usize,
     pub(crate) protocol: &'a str,
     pub(crate) partitions: u16,
+    pub(crate) settings: Settings,
     pub(crate) geography: Option<&'a str>,
     pub(crate) durability: Durability,
     /// Where nodes keep their data; a temporary folder if it is not said.
@@ -95,7 +97,8 @@ impl Cluster {
     /// Starts nodes on threads of this process.
     pub(crate) fn threads(plan: &Plan<'_>) -> anyhow::Result<Cluster> {
         let keyspace = KeyspaceConfiguration::new(KEYSPACE, plan.protocol);
-        let keyspaces = [keyspace.with_partitions(plan.partitions)];
+        let keyspace = keyspace.with_partitions(plan.partitions);
+        let keyspaces = [KeyspaceConfiguration { settings: plan.settings, ..keyspace }];
         let geography = plan.geography.map(str::to_string);
         let Disks { nodes: disks, _folder } = plan.disks(&keyspaces)?;
         let durability = plan.durability;
@@ -106,7 +109,8 @@ impl Cluster {
 
     /// Starts nodes as processes.
     pub(crate) fn processes(plan: &Plan<'_>) -> anyhow::Result<Cluster> {
-        let Plan { nodes, protocol, partitions, geography, durability, data } = *plan;
+        let Plan { nodes, protocol, partitions, settings, geography, durability, data } = *plan;
+        let settings = toml::Value::try_from(settings).context("settings are a table")?;
         let addresses = (0..nodes).map(|_| Ok(free_address()?.to_string()));
         let addresses: Vec<String> = addresses.collect::<anyhow::Result<_>>()?;
         let folder = Folder::new()?;
@@ -123,7 +127,7 @@ impl Cluster {
                 "node = {node}\nlisten = {address:?}\npeers = {addresses:?}\n{geography}\
                  pin = false\ndurability = \"{durability}\"\n\
                  [[keyspace]]\nname = {KEYSPACE:?}\nprotocol = {protocol:?}\n\
-                 partitions = {partitions}\n"
+                 partitions = {partitions}\nsettings = {settings}\n"
             );
             let file = folder.0.join(format!("node-{node}.toml"));
             std::fs::write(&file, configuration)

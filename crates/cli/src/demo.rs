@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::Ended;
-use crate::arguments::{LoadArguments, WorkloadArguments};
+use crate::arguments::{LoadArguments, RegisterArguments, WorkloadArguments};
 use crate::bench::Bench;
 use crate::table;
 
@@ -41,12 +41,13 @@ impl Demo {
             workload: WorkloadArguments {
                 workload: "retwis".to_string(),
                 keys: Some(self.keys),
-                theta: self.theta,
+                theta: Some(self.theta),
                 key_bytes: 8,
                 value_bytes: 8,
                 dependent: false,
                 warehouses: None,
                 small: false,
+                registers: RegisterArguments::default(),
             },
             load: LoadArguments {
                 protocol: vec!["morty".to_string(), "mvtso".to_string()],

@@ -5,27 +5,39 @@ use std::io::BufWriter;
 use std::path::Path;
 
 use anyhow::Context;
-use serried_history::{History, Options, RegisterVerdict, Verdict, check_serializable_with};
-use serried_model::Version;
+use serried_history::{
+    Budget, History, Options, RegisterHistory, RegisterVerdict, Verdict, check_linearizable,
+    check_regular_sequential, check_serializable_with,
+};
+use serried_model::{Guarantee, Version};
 use serried_workload::{InspectionError, Workload};
 
 use crate::Ended;
 use crate::load::Inspected;
 
+/// How a check ended, the verdict in one word, and in full.
+pub(crate) type Judged = (Ended, String, String);
+
 /// Writes a history to a file.
-pub(crate) fn write(history: &History, file: &Path) -> anyhow::Result<()> {
-    let writer = File::create(file).with_context(|| format!("can't write {}", file.display()))?;
-    history
-        .write_json_lines(BufWriter::new(writer))
-        .with_context(|| format!("can't write {}", file.display()))
+pub(crate) fn write(
+    file: &Path,
+    write: impl FnOnce(BufWriter<File>) -> std::io::Result<()>,
+) -> anyhow::Result<()> {
+    let written = File::create(file).and_then(|created| write(BufWriter::new(created)));
+    written.with_context(|| format!("can't write {}", file.display()))
+}
+
+/// Judges a history of registers by what their keyspace promises.
+pub(crate) fn judge_registers(history: &RegisterHistory, guarantee: Guarantee) -> Judged {
+    let budget = Budget::default();
+    describe_registers(match guarantee {
+        Guarantee::RegularSequential => check_regular_sequential(history, &budget),
+        _ => check_linearizable(history, &budget),
+    })
 }
 
 /// Judges a history of `workload`, of which everything up to `loaded` was loaded before.
-pub(crate) fn judge(
-    history: &History,
-    workload: &dyn Workload,
-    loaded: Option<Version>,
-) -> (Ended, String, String) {
+pub(crate) fn judge(history: &History, workload: &dyn Workload, loaded: Option<Version>) -> Judged {
     if let Err(wrong) = workload.check(history) {
         return (Ended::Violation, "violation".into(), wrong);
     }
@@ -34,7 +46,7 @@ pub(crate) fn judge(
 }
 
 /// The verdict on a database that a workload has inspected, if it did.
-pub(crate) fn inspected(inspected: Inspected) -> Option<(Ended, String, String)> {
+pub(crate) fn inspected(inspected: Inspected) -> Option<Judged> {
     match inspected {
         Ok(None) => None,
         Ok(Some(text)) => Some((Ended::Well, "consistent".into(), text)),
@@ -44,7 +56,7 @@ pub(crate) fn inspected(inspected: Inspected) -> Option<(Ended, String, String)>
 }
 
 /// A verdict in one word, and in full.
-pub(crate) fn describe(verdict: Verdict) -> (Ended, String, String) {
+pub(crate) fn describe(verdict: Verdict) -> Judged {
     match verdict {
         Verdict::Serializable(summary) => {
             let text = format!(
@@ -63,7 +75,7 @@ pub(crate) fn describe(verdict: Verdict) -> (Ended, String, String) {
 }
 
 /// A verdict on registers in one word, and in full.
-pub(crate) fn describe_registers(verdict: RegisterVerdict) -> (Ended, String, String) {
+pub(crate) fn describe_registers(verdict: RegisterVerdict) -> Judged {
     match verdict {
         RegisterVerdict::Holds(summary) => {
             (Ended::Well, summary.guarantee.name().into(), summary.to_string())

@@ -8,6 +8,7 @@ mod cluster;
 mod cost;
 mod costs;
 mod demo;
+mod family;
 mod judge;
 mod live;
 mod load;

@@ -26,7 +26,7 @@ A configuration, of which all but node, listen and peers may be left out:
   cores = 2                           # threads for the partitions; default: what the machine has
   durability = \"sync\"                # or buffered: survives the process; or memory: nothing does
   pin = true                          # keep each on one processor; default: if there are enough
-  geography = \"reg\"                   # emulate one: lan, reg, con, glo
+  geography = \"reg\"                   # emulate one: lan, reg, con, glo, gryff-3, gryff-5
   [[keyspace]]
   name = \"accounts\"
   protocol = \"morty\"                  # or mvtso; abd for registers

@@ -1,6 +1,6 @@
 //! `serried sim`: a workload in simulated time.
 
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -9,11 +9,11 @@ use serried_actor::{Protocol, Timestamp};
 use serried_model::Geography;
 use serried_protocols::Visitor;
 use serried_sim::{Clocks, Cluster, Configuration, Initial, NetworkFaults};
-use serried_workload::Workload;
 
 use crate::Ended;
 use crate::arguments::{LoadArguments, WorkloadArguments, geographies, partitions};
 use crate::costs::CostArguments;
+use crate::family::{Clients, Place};
 use crate::load::{Inspected, Load};
 use crate::progress::Progress;
 use crate::table::{self, Row, Simulation};
@@ -23,7 +23,10 @@ Examples:
   serried sim retwis --geo reg --clients 64,256
   serried sim counter --geo glo --protocol morty --clients 64 --seconds 20
   serried sim tpcc --geo reg --warehouses 10 --clients 100
-  serried sim bank --geo con --loss 0.01 --reordering 0.1 --check --seed 7";
+  serried sim bank --geo con --loss 0.01 --reordering 0.1 --check --seed 7
+  serried sim ycsb --geo gryff-3 --clients 48 --conflicts 0.25 --thrifty
+  serried sim tail-at-scale --geo gryff-5 --replicas 5 --clients 80 --sub-requests 100
+  serried sim register --geo lan --loss 0.01 --check";
 
 /// The longest that the inspection of a database may take, in simulated time.
 const INSPECTION: Duration = Duration::from_secs(100_000);
@@ -76,13 +79,11 @@ impl Sim {
     pub(crate) fn validate(&self) -> anyhow::Result<Geography> {
         self.load.validate()?;
         let geography = Geography::named(&self.geo)?;
-        self.workload.make()?;
+        let clients = self.workload.clients()?;
+        self.load.protocols(&clients)?;
         self.costs.read()?;
-        anyhow::ensure!(
-            self.replicas % 2 == 1 && self.replicas < 64,
-            "--replicas {}: there must be an odd number of them, below 64",
-            self.replicas
-        );
+        let checked = clients.family().check_replicas(self.replicas);
+        checked.map_err(|reason| anyhow::anyhow!("--replicas {}: {reason}", self.replicas))?;
         anyhow::ensure!(self.cores > 0, "--cores must be above 0");
         for share in [self.jitter, self.loss, self.duplication, self.reordering] {
             anyhow::ensure!((0.0..1.0).contains(&share), "{share} is no share: 0 or more, below 1");
@@ -90,14 +91,20 @@ impl Sim {
         Ok(geography)
     }
 
-    /// What a run with so many clients of `workload` is determined by.
+    /// What a run with so many clients that do this is determined by.
     pub(crate) fn configuration(
         &self,
         geography: Geography,
         clients: usize,
-        workload: Arc<dyn Workload>,
+        what: &Clients,
     ) -> anyhow::Result<Configuration> {
         let costs = self.costs.read()?;
+        let initial = match what.clone() {
+            Clients::Transactions(workload) => {
+                Some(Initial::new(move |key| workload.initial_value(key)))
+            }
+            Clients::Registers(_) => None,
+        };
         Ok(Configuration {
             seed: self.load.seed,
             replicas: self.replicas,
@@ -115,7 +122,8 @@ impl Sim {
             replica_cores: self.cores,
             costs: costs.replica,
             client_costs: Some(costs.client),
-            initial: Some(Initial::new(move |key| workload.initial_value(key))),
+            settings: self.workload.settings(),
+            initial,
             ..Configuration::default()
         })
     }
@@ -124,9 +132,11 @@ impl Sim {
         let geography = self.validate()?;
         let mut rows = Vec::new();
         let mut ended = Ended::Well;
-        for protocol in &self.load.protocol {
+        let protocols = self.load.protocols(&self.workload.clients()?)?;
+        let several = protocols.len() * self.load.clients.len() > 1;
+        for protocol in &protocols {
             for clients in &self.load.clients {
-                let run = Run { sim: &self, geography, protocol, clients: *clients };
+                let run = Run { sim: &self, geography, protocol, several, clients: *clients };
                 let (row, run_ended) = serried_protocols::visit(protocol, run)??;
                 rows.push(row);
                 ended = ended.and(run_ended);
@@ -145,6 +155,8 @@ struct Run<'a> {
     sim: &'a Sim,
     geography: Geography,
     protocol: &'a str,
+    /// Whether there are other runs.
+    several: bool,
     clients: usize,
 }
 
@@ -152,15 +164,15 @@ impl Visitor for Run<'_> {
     type Output = anyhow::Result<(Row, Ended)>;
 
     fn visit<P: Protocol>(self) -> Self::Output {
-        let Run { sim, geography, protocol, clients } = self;
+        let Run { sim, geography, protocol, several, clients } = self;
         let seed = sim.load.seed;
-        let workload = sim.workload.make()?;
-        let configuration = sim.configuration(geography, clients, workload.clone())?;
+        let what = sim.workload.clients()?;
+        let configuration = sim.configuration(geography, clients, &what)?;
         let mut cluster = Cluster::<P>::new(configuration);
-        let load = Load::new(&sim.load, protocol, clients, workload, Timestamp(0));
+        let load = Load::new(&sim.load, (protocol, several), clients, what, Timestamp(0));
         for client in 0..clients {
-            let client_loop = load.client(client, &cluster.keyspace(client));
-            cluster.spawn(client, client_loop.run());
+            let task = load.client(client, &Place::simulated(&cluster, client));
+            cluster.spawn(client, task);
         }
         let window = load.measurement.window();
         let progress = Progress::new(sim.load.json);
@@ -208,10 +220,10 @@ fn inspect<P: Protocol>(
     progress: &Progress,
 ) -> anyhow::Result<(Inspected, Load)> {
     progress.say("looking at what was left behind".to_string());
-    let keyspace = cluster.keyspace(0);
+    let place = Place::simulated(cluster, 0);
     let (sender, receiver) = mpsc::channel();
     cluster.spawn(0, async move {
-        let inspected = load.inspect(&keyspace).await;
+        let inspected = load.inspect(&place).await;
         // The receiver outlives the run.
         let _ = sender.send((inspected, load));
     });

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serried_model::Family;
 use serried_workload::Report;
 
 /// What the columns mean, for the help of the commands that print them.
@@ -18,6 +19,8 @@ Columns, of the measured part of a run:
   new orders        tpcc alone: per second and minute. It is no audited tpmC: clients do not wait
   window, bound     counter alone: the mean serialization window, and one over it
   replica CPU %     simulations alone: how much of the replicas' cores was in use
+Of registers, req/s are requests per second, of one operation each but for tail-at-scale, and costs are
+per request; a second table has the latencies of reads, writes and read-modify-writes.
 
 ";
 
@@ -31,6 +34,8 @@ pub(crate) fn help(examples: &str) -> String {
 pub(crate) struct Row {
     pub(crate) protocol: String,
     pub(crate) workload: String,
+    #[serde(skip)]
+    pub(crate) family: Family,
     pub(crate) clients: usize,
     #[serde(flatten)]
     pub(crate) report: Report,
@@ -56,6 +61,18 @@ pub(crate) struct Costs {
     pub(crate) flushes_per_txn: f64,
 }
 
+impl Costs {
+    fn cells(&self) -> [String; 5] {
+        [
+            format!("{:.1}", self.cpu_us_per_txn),
+            format!("{:.1}", self.server_cpu_us_per_txn),
+            format!("{:.1}", self.client_cpu_us_per_txn),
+            format!("{:.2}", self.messages_per_txn),
+            format!("{:.2}", self.flushes_per_txn),
+        ]
+    }
+}
+
 /// What is known of a simulated run.
 #[derive(Clone, Serialize)]
 pub(crate) struct Simulation {
@@ -69,12 +86,26 @@ pub(crate) struct Simulation {
     pub(crate) replica_cpu: f64,
 }
 
+impl Simulation {
+    fn cells(&self) -> [String; 2] {
+        [format!("{:.2}", self.messages_per_txn), format!("{:.1}", self.replica_cpu * 100.0)]
+    }
+}
+
+fn milliseconds(us: u64) -> String {
+    format!("{:.2}", us as f64 / 1e3)
+}
+
 /// Prints the rows as a table, or as one line of JSON each.
 pub(crate) fn print(rows: &[Row], json: bool) {
     if json {
         for row in rows {
             println!("{}", serde_json::to_string(row).expect("rows have no strange keys"));
         }
+        return;
+    }
+    if rows.iter().all(|row| row.family == Family::Registers) {
+        print_registers(rows);
         return;
     }
     let costs = rows.iter().any(|row| row.costs.is_some());
@@ -94,7 +125,6 @@ pub(crate) fn print(rows: &[Row], json: bool) {
     if simulated {
         header.extend(["msgs/txn", "replica CPU %"]);
     }
-    let milliseconds = |us: u64| format!("{:.2}", us as f64 / 1e3);
     let lines = rows.iter().map(|row| {
         let Report { goodput_per_s, commit_rate, .. } = row.report;
         let mut line = vec![
@@ -109,24 +139,13 @@ pub(crate) fn print(rows: &[Row], json: bool) {
             milliseconds(row.report.latency_us_p99),
             milliseconds(row.report.latency_us_p999),
         ];
-        if let Some(costs) = &row.costs {
-            line.extend([
-                format!("{:.1}", costs.cpu_us_per_txn),
-                format!("{:.1}", costs.server_cpu_us_per_txn),
-                format!("{:.1}", costs.client_cpu_us_per_txn),
-                format!("{:.2}", costs.messages_per_txn),
-                format!("{:.2}", costs.flushes_per_txn),
-            ]);
-        }
+        line.extend(row.costs.iter().flat_map(Costs::cells));
         if windows {
             let us = row.report.serialization_window_us;
             line.push(us.map_or("-".to_string(), |us| format!("{:.3}", us / 1e3)));
             line.push(us.map_or("-".to_string(), |us| format!("{:.0}", 1e6 / us)));
         }
-        if let Some(simulation) = &row.simulation {
-            line.push(format!("{:.2}", simulation.messages_per_txn));
-            line.push(format!("{:.1}", simulation.replica_cpu * 100.0));
-        }
+        line.extend(row.simulation.iter().flat_map(Simulation::cells));
         line
     });
     print_aligned(&header, lines);
@@ -135,12 +154,66 @@ pub(crate) fn print(rows: &[Row], json: bool) {
     }
 }
 
+/// Prints runs on registers: requests, and then operations by their kinds.
+fn print_registers(rows: &[Row]) {
+    let mut header =
+        vec!["protocol", "clients", "req/s", "failed", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms"];
+    if rows.iter().any(|row| row.costs.is_some()) {
+        header.extend(["CPU us/req", "servers", "clients", "msgs/req", "flushes/req"]);
+    }
+    if rows.iter().any(|row| row.simulation.is_some()) {
+        header.extend(["msgs/req", "replica CPU %"]);
+    }
+    let lines = rows.iter().map(|Row { protocol, clients, report, costs, simulation, .. }| {
+        let mut line = vec![
+            protocol.clone(),
+            clients.to_string(),
+            format!("{:.0}", report.goodput_per_s),
+            report.failed.to_string(),
+            milliseconds(report.latency_us_p50),
+            milliseconds(report.latency_us_p90),
+            milliseconds(report.latency_us_p99),
+            milliseconds(report.latency_us_p999),
+        ];
+        line.extend(costs.iter().flat_map(Costs::cells));
+        line.extend(simulation.iter().flat_map(Simulation::cells));
+        line
+    });
+    print_aligned(&header, lines);
+    println!();
+    let header = [
+        "protocol",
+        "clients",
+        "operation",
+        "op/s",
+        "failed",
+        "mean ms",
+        "p50 ms",
+        "p99 ms",
+        "p99.9 ms",
+    ];
+    let kinds = rows.iter().flat_map(|row| row.report.kinds.iter().map(move |kind| (row, kind)));
+    let lines = kinds.map(|(row, kind)| {
+        vec![
+            row.protocol.clone(),
+            row.clients.to_string(),
+            kind.kind.to_string(),
+            format!("{:.0}", kind.goodput_per_s),
+            kind.failed.to_string(),
+            format!("{:.2}", kind.latency_us_mean / 1e3),
+            milliseconds(kind.latency_us_p50),
+            milliseconds(kind.latency_us_p99),
+            milliseconds(kind.latency_us_p999),
+        ]
+    });
+    print_aligned(&header, lines);
+}
+
 /// Prints what a run came to by kind of transaction, and the figures of its workload.
 fn print_kinds(row: &Row) {
     println!("\n{}, {} clients, by transaction:", row.protocol, row.clients);
     let header =
         ["transaction", "txn/s", "rolled back", "failed", "mean ms", "p50 ms", "p90 ms", "p99 ms"];
-    let milliseconds = |us: u64| format!("{:.2}", us as f64 / 1e3);
     let lines = row.report.kinds.iter().map(|kind| {
         vec![
             kind.kind.to_string(),

@@ -16,6 +16,7 @@ use serried_sim::Cluster;
 use serried_windows::{Collector, KeyWindows, Observed, analyse, text, timeline};
 
 use crate::Ended;
+use crate::family::{Clients, Place};
 use crate::live;
 use crate::load::Load;
 use crate::progress::Progress;
@@ -152,20 +153,23 @@ impl Windows {
         }
         let geography = self.sim.validate()?;
         let load = &self.sim.load;
-        for protocol in &load.protocol {
+        let protocols = load.protocols(&Clients::Transactions(self.sim.workload.make()?))?;
+        let several = protocols.len() * load.clients.len() > 1;
+        for protocol in &protocols {
             for clients in &load.clients {
                 let run = Run { windows: &self, geography, protocol, clients: *clients };
                 let seen = serried_protocols::visit(protocol, run)??;
-                self.show_run(&seen)?;
+                self.show_run(&seen, several)?;
             }
         }
         Ok(Ended::Well)
     }
 
-    fn show_run(&self, seen: &Seen) -> anyhow::Result<()> {
+    /// Shows one of `several` runs, or the only one.
+    fn show_run(&self, seen: &Seen, several: bool) -> anyhow::Result<()> {
         let Seen { protocol, clients, .. } = seen;
         let svg = self.svg.as_ref().map(|file| {
-            if self.sim.load.protocol.len() * self.sim.load.clients.len() == 1 {
+            if !several {
                 return file.clone();
             }
             let stem = file.file_stem().unwrap_or_default().to_string_lossy();
@@ -263,11 +267,11 @@ impl Visitor for Run<'_> {
         let Run { windows, geography, protocol, clients } = self;
         let (sim, arguments) = (&windows.sim, &windows.sim.load);
         let workload = sim.workload.make()?;
-        let name = workload.name();
-        let configuration = sim.configuration(geography, clients, workload.clone())?;
+        let (name, what) = (workload.name(), Clients::Transactions(workload));
+        let configuration = sim.configuration(geography, clients, &what)?;
         let mut cluster = Cluster::<P>::new(configuration);
         let collectors = Collectors::new();
-        let load = Load::new(arguments, protocol, clients, workload, Timestamp(0));
+        let load = Load::new(arguments, (protocol, false), clients, what, Timestamp(0));
         let witness = collectors.clone();
         let load = load.with_witness(Box::new(move |at, kind, version, footprint| {
             witness.client(at, kind, version, footprint);
@@ -288,8 +292,8 @@ impl Visitor for Run<'_> {
             stop: until + margin * 2,
         });
         for client in 0..clients {
-            let client_loop = load.client(client, &cluster.keyspace(client));
-            cluster.spawn(client, client_loop.run());
+            let task = load.client(client, &Place::simulated(&cluster, client));
+            cluster.spawn(client, task);
         }
         let progress = Progress::new(arguments.json);
         progress.say(format!("{protocol}, {clients} clients: warming up"));

@@ -19,7 +19,7 @@ pub struct Geography {
     local_us: u64,
 }
 
-/// 000 §5, "Network Setup" and Table 2.
+/// 000 §5, "Network Setup" and Table 2; 001 §4.5.2 and Table 4.1.
 const GEOGRAPHIES: &[Geography] = &[
     Geography {
         name: "lan",
@@ -48,6 +48,26 @@ const GEOGRAPHIES: &[Geography] = &[
         sites: &["us-east-1", "us-west-1", "eu-west-1"],
         round_trips_us: &[&[], &[62_000], &[68_000, 138_000]],
         local_us: 100,
+    },
+    Geography {
+        name: "gryff-3",
+        summary: "California, Virginia and Ireland (001 Figure 4.6 and Table 4.1)",
+        sites: &["ca", "va", "ir"],
+        round_trips_us: &[&[], &[72_000], &[151_000, 88_000]],
+        local_us: 200,
+    },
+    Geography {
+        name: "gryff-5",
+        summary: "the same with Oregon and Japan (001 Figure 4.6 and Table 4.1)",
+        sites: &["ca", "va", "ir", "or", "jp"],
+        round_trips_us: &[
+            &[],
+            &[72_000],
+            &[151_000, 88_000],
+            &[59_000, 93_000, 145_000],
+            &[113_000, 162_000, 220_000, 121_000],
+        ],
+        local_us: 200,
     },
 ];
 
@@ -134,9 +154,25 @@ mod tests {
     }
 
     #[test]
+    fn a_quorum_of_gryff_is_as_near_as_its_paper_says() {
+        // "CA and VA (72 ms)", "IR and VA (88 ms)": 001 §4.5.3.
+        let three = Geography::named("gryff-3").unwrap();
+        let nearest = |site| three.round_trip(site, three.nearest_first(site, 3)[1]);
+        assert_eq!([0, 1, 2].map(nearest), [72, 72, 88].map(Duration::from_millis));
+        // Two others make a quorum of five; the farthest is 145 ms away from where its clients are.
+        let five = Geography::named("gryff-5").unwrap();
+        let second = |site| five.round_trip(site, five.nearest_first(site, 5)[2]);
+        assert_eq!([0, 1, 2, 3, 4].map(second), [72, 88, 145, 93, 121].map(Duration::from_millis));
+        assert_eq!(five.round_trip(2, 4), Duration::from_millis(220));
+    }
+
+    #[test]
     fn an_unknown_name_is_answered_with_those_that_exist() {
         let error = Geography::named("moon").unwrap_err().to_string();
-        assert_eq!(error, "there is no geography `moon`; choose one of lan, reg, con, glo");
+        assert_eq!(
+            error,
+            "there is no geography `moon`; choose one of lan, reg, con, glo, gryff-3, gryff-5"
+        );
     }
 
     #[test]

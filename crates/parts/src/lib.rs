@@ -3,6 +3,7 @@
 mod cells;
 mod map;
 mod pool;
+mod quorums;
 mod read_marks;
 mod version_clock;
 mod versions;
@@ -10,6 +11,7 @@ mod versions;
 pub use cells::{Cells, Stamped, decode_cell, encode_cell};
 pub use map::Map;
 pub use pool::{Place, Pool};
+pub use quorums::{Asked, Quorums};
 pub use read_marks::ReadMarks;
 pub use version_clock::VersionClock;
 pub use versions::{Committed, Versions, WriteId};

@@ -4,7 +4,9 @@
 //! reads no clock, starts no thread and draws no random number of its own.
 
 pub mod abd;
+pub mod consensus;
 pub mod epaxos;
+pub mod gryff;
 pub mod morty;
 pub mod multipaxos;
 pub mod mvtso;

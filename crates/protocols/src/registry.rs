@@ -52,6 +52,8 @@ registry! {
     crate::mvtso::Mvtso,
     crate::abd::Abd,
     crate::epaxos::Epaxos,
+    crate::gryff::Gryff,
+    crate::gryff::GryffRsc,
     crate::multipaxos::Multipaxos,
 }
 

@@ -304,7 +304,10 @@ impl NodeConfiguration {
                 let message = format!("there are two keyspaces `{name}`: rename one of them");
                 return Err((Part::Keyspace(i), message));
             }
-            catalogue.find(&keyspace.protocol).map_err(|message| (Part::Keyspace(i), message))?;
+            let wrong = |message| (Part::Keyspace(i), message);
+            let entry = catalogue.find(&keyspace.protocol).map_err(wrong)?;
+            let checked = entry.guarantee.family().check_replicas(nodes);
+            checked.map_err(|reason| wrong(format!("keyspace `{name}`: {reason}")))?;
             let (partitions, most) = (keyspace.partitions, NodeId::PARTITIONS);
             if !(1..=most).contains(&usize::from(partitions)) {
                 let message = format!(
@@ -404,6 +407,22 @@ key_bytes = 100
         assert_eq!(error, "node.toml:1: `cores` is 0: choose 1 or more");
         let error = error_after("\"audit\"", "\"accounts\"");
         assert_eq!(error, "node.toml:12: there are two keyspaces `accounts`: rename one of them");
+    }
+
+    #[test]
+    fn a_keyspace_of_registers_has_no_more_replicas_than_its_quorums_are_made_for() {
+        let peers: Vec<String> = (7400..7409).map(|port| format!("127.0.0.1:{port}")).collect();
+        let text = |protocol| {
+            format!(
+                "node = 0\nlisten = 'a:1'\npeers = {peers:?}\n[[keyspace]]\nname = 'flags'\nprotocol = '{protocol}'"
+            )
+        };
+        let error = parse(&text("abd")).unwrap_err();
+        assert!(
+            error.starts_with("node.toml:4: keyspace `flags`: 9 replicas are too many"),
+            "{error}"
+        );
+        assert!(parse(&text("morty")).is_ok());
     }
 
     #[test]

@@ -10,6 +10,11 @@ use serried_session::{Committed, Error, Footprint, Keyspace, Transaction};
 
 use crate::{Measurement, Plan, Workload};
 
+/// The random numbers of a client in a run with this seed.
+pub(crate) fn generator(seed: u64, client: u64) -> Pcg64Mcg {
+    Pcg64Mcg::seed_from_u64(seed ^ client.wrapping_mul(0x9e37_79b9))
+}
+
 /// One client in a closed loop.
 pub struct ClosedLoop {
     /// Where it runs its transactions.
@@ -29,7 +34,7 @@ pub struct ClosedLoop {
 impl ClosedLoop {
     /// Runs transactions until the window's stop.
     pub async fn run(self) {
-        let mut random = Pcg64Mcg::seed_from_u64(self.seed ^ self.client.wrapping_mul(0x9e37_79b9));
+        let mut random = generator(self.seed, self.client);
         // The window may be moved meanwhile.
         while self.keyspace.now() < self.measurement.window().stop {
             let plan = self.workload.plan(self.client, &mut random);

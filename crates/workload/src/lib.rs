@@ -2,7 +2,8 @@
 //!
 //! A [`Workload`] plans transactions and runs them through the public session API, so the same code
 //! drives a real cluster and a simulated one. [`ClosedLoop`] is the client that does one after the
-//! other and keeps the books.
+//! other and keeps the books. A [`RegisterWorkload`] plans requests to registers, and [`RegisterClient`]
+//! is its client, with the same books.
 
 mod bank;
 mod closed_loop;
@@ -12,6 +13,7 @@ mod list_append;
 mod measurement;
 mod number;
 mod register;
+mod registers;
 mod retwis;
 pub mod tpcc;
 mod workload;
@@ -21,9 +23,13 @@ pub use closed_loop::{ClosedLoop, preload};
 pub use counter::Counter;
 pub use inspection::{Inspection, InspectionError, inspect};
 pub use list_append::ListAppend;
-pub use measurement::{KindReport, Measurement, Report, Window, Witness};
+pub use measurement::{KindReport, Measurement, Part, Report, Window, Witness};
 pub use register::{RegisterLoop, RegisterMix};
+pub use registers::{
+    Planned, RegisterClient, RegisterParameters, RegisterWorkload, Shares, Turn, Ycsb,
+};
 pub use retwis::Retwis;
 pub use workload::{
-    Parameters, Plan, RolledBack, Run, Workload, WorkloadError, WorkloadInfo, list, named,
+    Parameters, Plan, RolledBack, Run, Workload, WorkloadError, WorkloadInfo, family, list, named,
+    named_registers,
 };

@@ -43,6 +43,17 @@ impl Window {
 /// they read and wrote.
 pub type Witness = Box<dyn Fn(Timestamp, &'static str, Version, &Footprint) + Send + Sync>;
 
+/// An operation of a request to registers, and how it ended.
+#[derive(Debug)]
+pub struct Part {
+    /// Its kind.
+    pub kind: &'static str,
+    /// When it ended.
+    pub ended: Timestamp,
+    /// Whether it has taken place.
+    pub result: Result<(), Error>,
+}
+
 /// The books of a run, kept by all its clients together.
 pub struct Measurement {
     counts: Mutex<Counts>,
@@ -81,6 +92,17 @@ impl Default for KindCounts {
     fn default() -> Self {
         KindCounts { committed: 0, rolled_back: 0, failed: 0, latency_us: latencies() }
     }
+}
+
+impl KindCounts {
+    fn committed(&mut self, latency_us: u64) {
+        self.committed += 1;
+        self.latency_us.saturating_record(latency_us);
+    }
+}
+
+fn microseconds(begun: Timestamp, ended: Timestamp) -> u64 {
+    ended.since(begun).as_micros() as u64
 }
 
 fn latencies() -> Histogram<u64> {
@@ -205,10 +227,9 @@ impl Measurement {
                 counts.re_executed += u64::from(committed.re_executions > 0);
                 counts.reads_sent_by_re_executions +=
                     u64::from(footprint.reads_sent_by_re_executions);
-                let latency_us = ended.since(begun).as_micros() as u64;
+                let latency_us = microseconds(begun, ended);
                 counts.latency_us.saturating_record(latency_us);
-                of_kind.committed += 1;
-                of_kind.latency_us.saturating_record(latency_us);
+                of_kind.committed(latency_us);
             }
             Err(error) if planned(error) => {
                 counts.rolled_back += 1;
@@ -226,6 +247,51 @@ impl Measurement {
                 };
             }
         }
+    }
+
+    /// Enters a request to registers that was begun then: it ends with the last of its operations, and has
+    /// failed if one of them has. Its operations are counted by their kinds.
+    pub fn enter_request(&self, begun: Timestamp, parts: &[Part]) {
+        let ended = parts.iter().map(|part| part.ended).max().unwrap_or(begun);
+        let error = parts.iter().find_map(|part| part.result.as_ref().err());
+        let counts = &mut *self.lock();
+        match error {
+            None => counts.all_committed += 1,
+            Some(error) => counts.last_error = Some(error.to_string()),
+        }
+        if !counts.window.contains(ended) {
+            return;
+        }
+        for part in parts {
+            let of_kind = counts.kinds.entry(part.kind).or_default();
+            match part.result {
+                Ok(()) => of_kind.committed(microseconds(begun, part.ended)),
+                Err(_) => of_kind.failed += 1,
+            }
+        }
+        counts.attempts += 1;
+        match error {
+            None => {
+                counts.committed += 1;
+                counts.latency_us.saturating_record(microseconds(begun, ended));
+            }
+            Some(_) => {
+                counts.failed += 1;
+                let is_unknown = |error: &Error| {
+                    matches!(error, Error::UnknownUpdate { .. } | Error::ForgottenUpdate { .. })
+                };
+                let mut errors = parts.iter().filter_map(|part| part.result.as_ref().err());
+                counts.unknown += u64::from(errors.any(is_unknown));
+            }
+        }
+    }
+
+    /// What so large shares of the transactions or operations of a kind stayed within, in microseconds;
+    /// none if there were none.
+    pub fn quantiles_us(&self, kind: &str, quantiles: &[f64]) -> Option<Vec<u64>> {
+        let counts = self.lock();
+        let of_kind = counts.kinds.get(kind).filter(|counts| !counts.latency_us.is_empty())?;
+        Some(quantiles.iter().map(|q| of_kind.latency_us.value_at_quantile(*q)).collect())
     }
 
     /// How many transactions have committed so far, whether measured or not.
@@ -254,6 +320,7 @@ impl Measurement {
             latency_us_p50: counts.latency_us.value_at_quantile(0.5),
             latency_us_p90: counts.latency_us.value_at_quantile(0.9),
             latency_us_p99: counts.latency_us.value_at_quantile(0.99),
+            latency_us_p999: counts.latency_us.value_at_quantile(0.999),
         };
         Report {
             seconds,
@@ -306,6 +373,8 @@ pub struct KindReport {
     pub latency_us_p90: u64,
     /// 99th percentile.
     pub latency_us_p99: u64,
+    /// 99.9th percentile.
+    pub latency_us_p999: u64,
 }
 
 /// What a run came to, within its window.
@@ -384,6 +453,30 @@ mod tests {
         let kinds: Vec<_> = report.kinds.iter().map(of_kind).collect();
         assert_eq!(kinds, [("order", 1, 1, 0), ("payment", 1, 0, 1)]);
         assert_eq!(report.kinds[0].goodput_per_s, 0.5);
+    }
+
+    #[test]
+    fn a_request_ends_with_its_last_operation_and_fails_with_any() {
+        let measurement = Measurement::new(window());
+        let at = |ms: u64| Timestamp(ms * 1_000_000);
+        let part = |kind, ended, result| Part { kind, ended: at(ended), result };
+        let request =
+            [part("read", 14, Ok(())), part("write", 19, Ok(())), part("read", 12, Ok(()))];
+        measurement.enter_request(at(10), &request);
+        let unavailable = Error::Unavailable { deadline: Duration::ZERO, waiting_for: "it".into() };
+        let request = [part("read", 30, Err(unavailable)), part("read", 21, Ok(()))];
+        measurement.enter_request(at(20), &request);
+        let report = measurement.report();
+        assert_eq!((report.committed, report.failed, report.unknown), (1, 1, 0));
+        // Latencies are kept to three digits.
+        assert!((9000..9010).contains(&report.latency_us_p50) && report.commit_rate == 0.5);
+        let of_kind = |kind: &KindReport| (kind.kind, kind.committed, kind.failed);
+        let kinds: Vec<_> = report.kinds.iter().map(of_kind).collect();
+        assert_eq!(kinds, [("read", 3, 1), ("write", 1, 0)]);
+        let reads = measurement.quantiles_us("read", &[0.0, 1.0]).unwrap();
+        assert!((1000..1002).contains(&reads[0]) && (4000..4005).contains(&reads[1]));
+        assert_eq!(measurement.quantiles_us("rmw", &[0.5]), None);
+        assert_eq!(measurement.committed_so_far(), 1);
     }
 
     #[test]

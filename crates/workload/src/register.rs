@@ -1,13 +1,15 @@
-//! Clients of registers: reads, writes and read-modify-writes of single keys, one after the other.
+//! What checkers of registers are fed with: operations whose values tell them apart.
 
 use std::sync::Arc;
 
-use rand::{RngExt, SeedableRng};
+use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use serried_actor::Timestamp;
-use serried_history::{RegisterOperation, RegisterOutcome, RegisterRecorder, RegisterValue};
-use serried_model::{Access, Accessed, Key, Modification, Value};
-use serried_session::{Error, Registers};
+use serried_history::{RegisterOperation, RegisterRecorder};
+use serried_session::Registers;
+
+use crate::registers::{Kind, Planned, RegisterClient, RegisterParameters, Shares, Turn};
+use crate::{Measurement, RegisterWorkload, Window, WorkloadError};
 
 /// What clients of registers do.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -24,28 +26,56 @@ pub struct RegisterMix {
 }
 
 impl RegisterMix {
-    /// The next operation of `client`, its `number`-th. No two write the same value, but for sums.
-    fn plan(&self, client: u64, number: u64, random: &mut Pcg64Mcg) -> (u64, RegisterOperation) {
-        let key = random.random_range(0..self.keys);
-        // Room for what is added to it.
-        let new = (client << 40 | number << 16) as i64;
-        let drawn: f64 = random.random();
-        let operation = if drawn < self.reads {
-            RegisterOperation::Read
-        } else if drawn < self.reads + self.writes {
-            let value = (self.adds || random.random_bool(0.9)).then_some(new);
-            RegisterOperation::Write { value }
-        } else if self.adds {
-            RegisterOperation::Add { delta: 1 }
-        } else {
-            let expected = None;
-            RegisterOperation::CompareAndSwap { expected, new: Some(new) }
-        };
-        (key, operation)
+    /// Half of the operations read, a quarter write; eight keys, if nothing else is said.
+    ///
+    /// # Errors
+    /// If the shares are none.
+    pub fn new(parameters: &RegisterParameters) -> Result<RegisterMix, WorkloadError> {
+        let Shares { reads, writes } = Shares { reads: 0.5, writes: 0.25 }.or(parameters)?;
+        let (keys, adds) = (parameters.keys.unwrap_or(8).max(1), parameters.adds);
+        Ok(RegisterMix { keys, reads, writes, adds })
+    }
+
+    fn shares(&self) -> Shares {
+        Shares { reads: self.reads, writes: self.writes }
     }
 }
 
-/// One client in a closed loop.
+impl RegisterWorkload for RegisterMix {
+    fn name(&self) -> &'static str {
+        "register"
+    }
+
+    /// No two operations write the same value, but for sums.
+    fn plan(&self, turn: Turn, random: &mut Pcg64Mcg) -> Vec<Planned> {
+        let key = random.random_range(0..self.keys);
+        // Room for what is added to it.
+        let new = (turn.client << 40 | turn.number << 16) as i64;
+        let operation = match self.shares().draw(random) {
+            Kind::Read => RegisterOperation::Read,
+            Kind::Write => {
+                let value = (self.adds || random.random_bool(0.9)).then_some(new);
+                RegisterOperation::Write { value }
+            }
+            Kind::Modify if self.adds => RegisterOperation::Add { delta: 1 },
+            // Mostly what was there is there no more; then it is only a read.
+            Kind::Modify => {
+                RegisterOperation::CompareAndSwap { expected: turn.last, new: Some(new) }
+            }
+        };
+        vec![Planned { key, operation }]
+    }
+
+    fn modifies(&self) -> bool {
+        self.shares().modify()
+    }
+
+    fn keys(&self, _: u64) -> Box<dyn Iterator<Item = u64> + Send> {
+        Box::new(0..self.keys)
+    }
+}
+
+/// One client of a [`RegisterMix`] whose history alone is of interest.
 pub struct RegisterLoop {
     /// Where its registers are.
     pub registers: Registers,
@@ -64,83 +94,17 @@ pub struct RegisterLoop {
 impl RegisterLoop {
     /// Runs operations until the stop.
     pub async fn run(self) {
-        let mut random = Pcg64Mcg::seed_from_u64(self.seed ^ self.client.wrapping_mul(0x9e37_79b9));
-        let mut swapped = None;
-        for number in 1.. {
-            let now = self.registers.now();
-            if now >= self.stop {
-                return;
-            }
-            let (key, mut operation) = self.mix.plan(self.client, number, &mut random);
-            if let RegisterOperation::CompareAndSwap { expected, .. } = &mut operation {
-                // Mostly what was there is there no more; then it is only a read.
-                *expected = swapped;
-            }
-            self.recorder.invoke(self.client, now.0, key, operation);
-            let mut open = Open { client: &self, key, operation, ended: false };
-            let access =
-                self.registers.access(Key::from(key.to_be_bytes()), access(operation), None);
-            let outcome = outcome(access.await);
-            if let RegisterOutcome::Ok { found, .. } = outcome {
-                swapped = operation.result(found);
-            }
-            open.end(outcome);
-        }
-    }
-}
-
-/// An operation that has not ended; if its client dies, that is unknown.
-struct Open<'a> {
-    client: &'a RegisterLoop,
-    key: u64,
-    operation: RegisterOperation,
-    ended: bool,
-}
-
-impl Open<'_> {
-    fn end(&mut self, outcome: RegisterOutcome) {
-        self.ended = true;
-        let RegisterLoop { recorder, registers, client, .. } = self.client;
-        recorder.complete(*client, registers.now().0, self.key, self.operation, outcome);
-    }
-}
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.end(RegisterOutcome::Unknown("the client died".to_string()));
-        }
-    }
-}
-
-fn access(operation: RegisterOperation) -> Access {
-    match operation {
-        RegisterOperation::Read => Access::Read,
-        RegisterOperation::Write { value: new } => Access::Write(value(new)),
-        RegisterOperation::Add { delta } => Access::Modify(Modification::add(delta)),
-        RegisterOperation::CompareAndSwap { expected, new } => {
-            let (expected, new) = (value(expected), value(new));
-            Access::Modify(Modification::CompareAndSwap { expected, new })
-        }
-    }
-}
-
-fn value(number: RegisterValue) -> Option<Value> {
-    number.map(|number| Value::from(number.to_string()))
-}
-
-fn outcome(result: Result<Accessed, Error>) -> RegisterOutcome {
-    match result {
-        Ok(Accessed { found, carstamp }) => {
-            let number = |value: Value| {
-                let text = core::str::from_utf8(value.as_bytes()).ok();
-                text.and_then(|text| text.parse().ok()).expect("what this workload writes")
-            };
-            RegisterOutcome::Ok { found: found.map(number), version: Some(carstamp) }
-        }
-        Err(error @ (Error::UnknownUpdate { .. } | Error::ForgottenUpdate { .. })) => {
-            RegisterOutcome::Unknown(error.to_string())
-        }
-        Err(error) => RegisterOutcome::Failed(error.to_string()),
+        let RegisterLoop { registers, mix, recorder, client, seed, stop } = self;
+        let nothing = Window { from: stop, until: stop, stop };
+        let client = RegisterClient {
+            registers,
+            workload: Arc::new(mix),
+            measurement: Arc::new(Measurement::new(nothing)),
+            recorder: Some(recorder),
+            epoch_ns: 0,
+            client,
+            seed,
+        };
+        client.run().await;
     }
 }

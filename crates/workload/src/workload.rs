@@ -7,11 +7,14 @@ use std::sync::Arc;
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 use serried_history::{History, MicroOperation};
-use serried_model::{Key, Value};
+use serried_model::{Family, Key, Value};
 use serried_session::{Abort, Footprint, Keyspace, Transaction};
 
 use crate::tpcc::{self, Scale, Tpcc};
-use crate::{Bank, Counter, Inspection, ListAppend, Report, Retwis};
+use crate::{
+    Bank, Counter, Inspection, ListAppend, RegisterMix, RegisterParameters, RegisterWorkload,
+    Report, Retwis, Ycsb,
+};
 
 /// What one transaction is going to do.
 #[derive(Debug)]
@@ -144,34 +147,66 @@ pub struct WorkloadInfo {
     pub name: &'static str,
     /// One line on what it does.
     pub summary: &'static str,
-    make: fn(&Parameters) -> Result<Arc<dyn Workload>, WorkloadError>,
+    make: Make,
+}
+
+/// How a workload is made, by what its clients can be asked for.
+#[derive(Clone, Copy, Debug)]
+enum Make {
+    Transactions(fn(&Parameters) -> Result<Arc<dyn Workload>, WorkloadError>),
+    Registers(fn(&RegisterParameters) -> Result<Arc<dyn RegisterWorkload>, WorkloadError>),
+}
+
+impl WorkloadInfo {
+    /// What it does something to.
+    pub fn family(&self) -> Family {
+        match self.make {
+            Make::Transactions(_) => Family::Transactions,
+            Make::Registers(_) => Family::Registers,
+        }
+    }
 }
 
 const WORKLOADS: &[WorkloadInfo] = &[
     WorkloadInfo {
         name: "retwis",
         summary: "a social network: short transactions, half of them read-only (000 Table 4)",
-        make: |parameters| Ok(Arc::new(Retwis::new(parameters))),
+        make: Make::Transactions(|parameters| Ok(Arc::new(Retwis::new(parameters)))),
     },
     WorkloadInfo {
         name: "tpcc",
         summary: "orders, payments and deliveries of a wholesale supplier (000 §5.1.1, Table 3)",
-        make: |parameters| Ok(Arc::new(Tpcc::new(parameters)?)),
+        make: Make::Transactions(|parameters| Ok(Arc::new(Tpcc::new(parameters)?))),
     },
     WorkloadInfo {
         name: "bank",
         summary: "transfers between accounts, and audits: the total never changes",
-        make: |parameters| Ok(Arc::new(Bank::new(parameters))),
+        make: Make::Transactions(|parameters| Ok(Arc::new(Bank::new(parameters)))),
     },
     WorkloadInfo {
         name: "list-append",
         summary: "appends to and reads of lists, whose histories speak for themselves",
-        make: |parameters| Ok(Arc::new(ListAppend::new(parameters))),
+        make: Make::Transactions(|parameters| Ok(Arc::new(ListAppend::new(parameters)))),
     },
     WorkloadInfo {
         name: "counter",
         summary: "a few counters that everybody increments",
-        make: |parameters| Ok(Arc::new(Counter::new(parameters))),
+        make: Make::Transactions(|parameters| Ok(Arc::new(Counter::new(parameters)))),
+    },
+    WorkloadInfo {
+        name: "ycsb",
+        summary: "registers: reads, writes and read-modify-writes, by shares (001 §4.5)",
+        make: Make::Registers(|parameters| Ok(Arc::new(Ycsb::new(parameters)?))),
+    },
+    WorkloadInfo {
+        name: "tail-at-scale",
+        summary: "registers: requests of many operations, each as slow as its slowest (001 §4.5.6)",
+        make: Make::Registers(|parameters| Ok(Arc::new(Ycsb::tail_at_scale(parameters)?))),
+    },
+    WorkloadInfo {
+        name: "register",
+        summary: "registers: operations on a few keys whose histories can be checked",
+        make: Make::Registers(|parameters| Ok(Arc::new(RegisterMix::new(parameters)?))),
     },
 ];
 
@@ -180,22 +215,69 @@ pub fn list() -> &'static [WorkloadInfo] {
     WORKLOADS
 }
 
-/// The workload called `name`.
+/// What the workload called `name` does something to.
+///
+/// # Errors
+/// If there is none; the error says what can be chosen.
+pub fn family(name: &str) -> Result<Family, WorkloadError> {
+    Ok(info(name)?.family())
+}
+
+fn info(name: &str) -> Result<&'static WorkloadInfo, WorkloadError> {
+    let found = WORKLOADS.iter().find(|workload| workload.name == name);
+    found.ok_or_else(|| WorkloadError::Unknown(name.into()))
+}
+
+/// The workload of transactions called `name`.
 ///
 /// # Errors
 /// If there is none, or the parameters are none for it; the error says what can be chosen.
 pub fn named(name: &str, parameters: &Parameters) -> Result<Arc<dyn Workload>, WorkloadError> {
-    let found = WORKLOADS.iter().find(|workload| workload.name == name);
-    let workload = found.ok_or_else(|| WorkloadError::Unknown(name.into()))?;
-    (workload.make)(parameters)
+    match info(name)?.make {
+        Make::Transactions(make) => make(parameters),
+        Make::Registers(_) => Err(WorkloadError::Registers(name.into())),
+    }
+}
+
+/// The workload of registers called `name`.
+///
+/// # Errors
+/// As [`named`].
+pub fn named_registers(
+    name: &str,
+    parameters: &RegisterParameters,
+) -> Result<Arc<dyn RegisterWorkload>, WorkloadError> {
+    match info(name)?.make {
+        Make::Registers(make) => make(parameters),
+        Make::Transactions(_) => Err(WorkloadError::Transactions(name.into())),
+    }
 }
 
 /// Why there is no such workload.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum WorkloadError {
     /// None has this name.
-    #[error("there is no workload `{0}`; choose one of {names}", names = names())]
+    #[error("there is no workload `{0}`; choose one of {names}", names = names(|_| true))]
     Unknown(String),
+    /// It is one of registers, where there must be transactions.
+    #[error("`{0}` is a workload of registers; choose one of transactions: {names}", names = names(|family| family == Family::Transactions))]
+    Registers(String),
+    /// It is one of transactions, where there must be registers.
+    #[error("`{0}` is a workload of transactions; choose one of registers: {names}", names = names(|family| family == Family::Registers))]
+    Transactions(String),
+    /// Reads and writes can't have these shares.
+    #[error(
+        "{reads} reads and {writes} writes are no shares: each is from 0 to 1, and so is their sum"
+    )]
+    Shares {
+        /// The share of reads.
+        reads: f64,
+        /// The share of writes.
+        writes: f64,
+    },
+    /// Operations can't be on such keys.
+    #[error("{0}")]
+    Keys(String),
     /// TPC-C can't have that many warehouses.
     #[error("TPC-C with {0} warehouses is not possible: choose from 1 to {most}", most = u16::MAX)]
     Warehouses(u64),
@@ -204,8 +286,9 @@ pub enum WorkloadError {
     Scale(String),
 }
 
-fn names() -> String {
-    WORKLOADS.iter().map(|workload| workload.name).collect::<Vec<_>>().join(", ")
+fn names(of: fn(Family) -> bool) -> String {
+    let workloads = WORKLOADS.iter().filter(|workload| of(workload.family()));
+    workloads.map(|workload| workload.name).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -214,7 +297,7 @@ mod tests {
 
     #[test]
     fn what_a_key_holds_before_a_run_is_what_is_loaded() {
-        for info in list() {
+        for info in list().iter().filter(|info| info.family() == Family::Transactions) {
             let small = Parameters {
                 keys: Some(20),
                 key_bytes: 12,

@@ -1,21 +1,14 @@
-//! EPaxos: a replicated key-value store without a leader (001 §4.3.1, "EPaxos").
-
-mod coordinator;
-mod instance;
-mod message;
-mod replica;
-mod space;
-mod state;
-
-pub use coordinator::Coordinator;
-pub use instance::{
-    Attributes, Ballot, Command, Dependencies, Instance, InstanceId, Kind, Numbers, Status,
-};
-pub use message::{Answer, Body, Conflict, Found, Message, Record, Shown, State};
-pub use replica::Replica;
+//! EPaxos: a replicated key-value store without a leader (001 §4.3.1, "EPaxos"), in
+//! [`consensus`](crate::consensus).
+//!
+//! Reads and writes are commands like read-modify-writes. A command is done once the replica that
+//! coordinates it has executed it; a write that does not read is done as soon as it is agreed on, and is
+//! told no carstamp then, as what comes before it need not be known yet.
 
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId};
+
+use crate::consensus::{Coordinator, Message, Replica, Rules, Variant};
 
 /// The protocol.
 #[derive(Debug)]
@@ -30,10 +23,10 @@ impl Protocol for Epaxos {
     type Replica = Replica;
 
     fn coordinator(group: Group, settings: &Settings) -> Coordinator {
-        Coordinator::new(group, settings)
+        Coordinator::new(group, settings, Rules::of(Variant::Epaxos))
     }
 
     fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica {
-        Replica::new(id, group, settings)
+        Replica::new(id, group, settings, Rules::of(Variant::Epaxos))
     }
 }

@@ -15,9 +15,10 @@ use serried_actor::NodeSet;
 use serried_model::{Key, NodeId};
 
 use super::lead::{Lead, Phase};
-use super::{Cx, Replica, Task};
-use crate::epaxos::instance::{Attributes, Ballot, Command, Instance, InstanceId, Status};
-use crate::epaxos::message::{Body, Conflict};
+use super::{Cx, Replica, Timer};
+use crate::consensus::Mutation;
+use crate::consensus::instance::{Attributes, Ballot, Command, Instance, InstanceId, Status};
+use crate::consensus::message::{Body, Conflict};
 
 /// What is to become of an instance.
 enum Choice {
@@ -29,24 +30,40 @@ enum Choice {
 impl Replica {
     /// Looks after an instance that is not committed: if it is not in a while, it is recovered.
     pub(super) fn watch(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
-        let active = self.active(key, cx.store());
-        if active.watched.insert(id) {
-            let after = cx.jitter(2 * self.settings.recovery_after());
-            self.at(after, key, Task::Watch(id), cx);
+        let idle = self.watched.iter().all(Vec::is_empty);
+        self.watched[0].push((key.clone(), id));
+        if idle {
+            self.look_later(cx);
         }
     }
 
-    pub(super) fn look_after(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
-        let Some(active) = self.spaces.get_mut(key) else { return };
-        active.watched.remove(&id);
-        let committed = active.space.get(id).is_some_and(|i| i.status == Status::Committed);
-        if committed || active.space.is_executed(id) {
-            return;
+    pub(super) fn look_later(&mut self, cx: &mut Cx<'_>) {
+        // Longer than a recovery takes, or those who recover the same would go on interrupting each other.
+        let about = 2 * self.settings.recovery_after() + 4 * self.group().round_trip();
+        let after = cx.jitter(about);
+        cx.set_timer(Timer::Watch, after);
+    }
+
+    /// Recovers those that were watched for a period and are not committed.
+    pub(super) fn look_after(&mut self, cx: &mut Cx<'_>) {
+        let mut late = core::mem::take(&mut self.watched[1]);
+        self.watched[1] = core::mem::take(&mut self.watched[0]);
+        late.sort_unstable();
+        late.dedup();
+        for (key, id) in late {
+            let Some(active) = self.spaces.get(&key) else { continue };
+            let committed = active.space.get(id).is_some_and(|i| i.status == Status::Committed);
+            if committed || active.space.is_executed(id) {
+                continue;
+            }
+            if !active.leads.contains_key(&id) {
+                self.recover(&key, id, cx);
+            }
+            self.watch(&key, id, cx);
         }
-        if !self.leads.contains_key(&(key.clone(), id)) {
-            self.recover(key, id, cx);
+        if self.watched.iter().any(|watched| !watched.is_empty()) {
+            self.look_later(cx);
         }
-        self.watch(key, id, cx);
     }
 
     fn recover(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
@@ -57,9 +74,8 @@ impl Replica {
         instance.promised = ballot;
         self.record(key, id, cx);
         let phase = Phase::Preparing([(member, known)].into_iter().collect());
-        self.leads.insert((key.clone(), id), Lead { ballot, phase, repeated: 0 });
+        self.begin(key, id, (ballot, phase), cx);
         self.broadcast(self.others(), key, id, Body::Prepare { ballot }, cx);
-        self.at(self.patience(0), key, Task::Lead(id), cx);
         self.count_prepared(key, id, cx);
     }
 
@@ -87,12 +103,20 @@ impl Replica {
         self.send(from, key, id, reply, cx);
     }
 
+    fn is_led_below(&mut self, key: &Key, id: InstanceId, ballot: Ballot) -> bool {
+        self.lead(key, id)
+            .is_some_and(|lead| lead.ballot < ballot && !matches!(lead.phase, Phase::Executing(_)))
+    }
+
+    fn active_leads(&mut self, key: &Key) -> &mut BTreeMap<InstanceId, Lead> {
+        &mut self.spaces.get_mut(key).expect("it is led").leads
+    }
+
     /// Leads an instance no more that somebody else leads in a higher ballot: nothing may be decided in a
     /// lower one from here on.
     pub(super) fn step_down(&mut self, key: &Key, id: InstanceId, ballot: Ballot) {
-        let at = (key.clone(), id);
-        if self.leads.get(&at).is_some_and(|lead| lead.ballot < ballot) {
-            self.leads.remove(&at);
+        if self.is_led_below(key, id, ballot) {
+            self.active_leads(key).remove(&id);
         }
     }
 
@@ -104,9 +128,8 @@ impl Replica {
         promised: Ballot,
         cx: &mut Cx<'_>,
     ) {
-        let at = (key.clone(), id);
-        if self.leads.get(&at).is_some_and(|lead| lead.ballot < promised) {
-            self.leads.remove(&at);
+        if self.is_led_below(key, id, promised) {
+            self.active_leads(key).remove(&id);
             let instance = self.active(key, cx.store()).space.get_mut(id);
             if instance.promised < promised {
                 instance.promised = promised;
@@ -125,7 +148,7 @@ impl Replica {
         instance: Instance,
         cx: &mut Cx<'_>,
     ) {
-        let Some(lead) = self.leads.get_mut(&(key.clone(), id)) else { return };
+        let Some(lead) = self.lead(key, id) else { return };
         let Phase::Preparing(replies) = &mut lead.phase else { return };
         if lead.ballot == ballot {
             replies.insert(from, instance);
@@ -134,14 +157,17 @@ impl Replica {
     }
 
     fn count_prepared(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
-        let Some(lead) = self.leads.get_mut(&(key.clone(), id)) else { return };
+        let (members, majority) = (self.group().size(), self.group().majority());
+        let (partition, me) = (self.id.partition(), self.me());
+        let mistaken = self.rules.break_by(Mutation::PromisedTakenForAccepted);
+        let Some(lead) = self.lead(key, id) else { return };
         let Phase::Preparing(replies) = &lead.phase else { return };
         let committed = replies.values().any(|reply| reply.status == Status::Committed);
-        if replies.len() < self.group.majority() && !committed {
+        if replies.len() < majority && !committed {
             return;
         }
         let ballot = lead.ballot;
-        match choose(id, replies, self.group.size()) {
+        match choose(id, replies, (members, majority), mistaken) {
             Choice::Commit(command, attributes) => {
                 self.commit(key, id, (command, attributes), self.others(), cx);
             }
@@ -149,12 +175,12 @@ impl Replica {
                 self.accept(key, id, ballot, (command, attributes), cx);
             }
             Choice::Validate(command, attributes) => {
-                let node = |member: &u8| NodeId::replica(self.id.partition(), usize::from(*member));
+                let node = |member: &u8| NodeId::replica(partition, usize::from(*member));
                 let asked: NodeSet = replies.keys().map(node).collect();
                 let agreed = Box::new((command.clone(), attributes.clone()));
                 lead.phase = Phase::Validating(agreed, asked, BTreeMap::new());
                 lead.repeated = 0;
-                let others = asked.without([self.id].into_iter().collect());
+                let others = asked.without(me);
                 let conflicts = self.validate(key, id, &command, &attributes, cx);
                 let body = Body::Validate { ballot, command, attributes };
                 self.broadcast(others, key, id, body, cx);
@@ -201,6 +227,7 @@ impl Replica {
         let instance = active.space.get_mut(id);
         if instance.command.is_none() && instance.status == Status::Known {
             instance.command = Some(command.clone());
+            self.take_in(Some(command), cx);
             self.record(key, id, cx);
         }
         conflicts
@@ -215,8 +242,7 @@ impl Replica {
         conflicts: Vec<Conflict>,
         cx: &mut Cx<'_>,
     ) {
-        let at = (key.clone(), id);
-        let Some(lead) = self.leads.get_mut(&at) else { return };
+        let Some(lead) = self.lead(key, id) else { return };
         let Phase::Validating(agreed, asked, replies) = &mut lead.phase else { return };
         if lead.ballot != ballot {
             return;
@@ -236,11 +262,11 @@ impl Replica {
             return self.accept(key, id, ballot, (Some(command), attributes), cx);
         }
         if all.iter().any(refutes) {
-            let nothing = Attributes::of_no_op(self.group.size());
+            let nothing = Attributes::of_no_op(self.group().size());
             return self.accept(key, id, ballot, (None, nothing), cx);
         }
         // What is undecided is ended first; then this is tried again.
-        self.leads.remove(&at);
+        self.active_leads(key).remove(&id);
         for conflict in all {
             self.watch(key, conflict.id, cx);
         }
@@ -249,14 +275,19 @@ impl Replica {
 }
 
 /// What may have been decided, given what a majority knows that has promised a ballot.
-fn choose(id: InstanceId, replies: &BTreeMap<u8, Instance>, members: usize) -> Choice {
+fn choose(
+    id: InstanceId,
+    replies: &BTreeMap<u8, Instance>,
+    (members, majority): (usize, usize),
+    mistaken: bool,
+) -> Choice {
     let committed = replies.values().find(|reply| reply.status == Status::Committed);
     if let Some(Instance { command, attributes, .. }) = committed {
         return Choice::Commit(command.clone(), attributes.clone());
     }
     let accepted = replies.values().filter(|reply| reply.status == Status::Accepted);
-    if let Some(Instance { command, attributes, .. }) = accepted.max_by_key(|reply| reply.accepted)
-    {
+    let ballot = |reply: &&Instance| if mistaken { reply.promised } else { reply.accepted };
+    if let Some(Instance { command, attributes, .. }) = accepted.max_by_key(ballot) {
         return Choice::Accept(command.clone(), attributes.clone());
     }
     let nothing = Choice::Accept(None, Attributes::of_no_op(members));
@@ -275,8 +306,8 @@ fn choose(id: InstanceId, replies: &BTreeMap<u8, Instance>, members: usize) -> C
             |reply: &&Instance| pre_accepted(reply) && reply.attributes == quick[0].attributes;
         if !quick.is_empty() && quick.iter().all(same) {
             let attributes = quick[0].attributes.clone();
-            // All of it but the coordinator is here.
-            return match quick.len() + 1 == one.quorum.len() {
+            // With the coordinator they may be a majority: then it is known what interferes with it.
+            return match quick.len() + 1 >= majority {
                 true => Choice::Accept(Some(command), attributes),
                 false => Choice::Validate(command, attributes),
             };

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serried_actor::NodeSet;
-use serried_model::{Access, Version};
+use serried_model::{Access, Key, Version};
 use serried_parts::Stamped;
 use smallvec::SmallVec;
 
@@ -48,8 +48,13 @@ pub struct Ballot {
 pub struct Command {
     /// By which it is recognised, should it come again.
     pub token: Version,
+    /// Of its client's tokens those below are not tried again.
+    pub settled: Version,
     /// What is done.
     pub access: Access,
+    /// What its client has read and what may be held by few (001 §4.6.2): whoever learns of the command
+    /// holds it before anything else.
+    pub brings: Vec<(Key, Stamped)>,
 }
 
 impl Command {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serried_parts::Stamped;
 
-use super::instance::{Attributes, Command, Dependencies, Instance, InstanceId, Kind, Status};
+use super::instance::{Attributes, Dependencies, Instance, InstanceId, Kind, Status};
 
 /// A key's instances.
 #[derive(Debug)]
@@ -220,17 +220,12 @@ impl Space {
         for id in self.ahead.clone() {
             self.set_executed(id);
         }
-        self.forget(executed);
+        self.forget(executed, |_| false);
     }
 
-    /// Forgets what was executed everywhere.
-    pub(super) fn forget(&mut self, everywhere: &Dependencies) {
-        self.instances.retain(|id, _| !everywhere.cover(*id));
-    }
-
-    /// The command of an instance that is committed.
-    pub(super) fn command(&self, id: InstanceId) -> Option<&Command> {
-        self.instances.get(&id)?.command.as_ref()
+    /// Forgets what was executed everywhere, but for some.
+    pub(super) fn forget(&mut self, everywhere: &Dependencies, keep: impl Fn(InstanceId) -> bool) {
+        self.instances.retain(|id, _| !everywhere.cover(*id) || keep(*id));
     }
 }
 

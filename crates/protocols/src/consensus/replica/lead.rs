@@ -1,14 +1,14 @@
 //! Having a command agreed on: PreAccept, Accept and Commit (001 §4.3.1).
 
-use core::time::Duration;
 use std::collections::BTreeMap;
 
-use serried_actor::NodeSet;
-use serried_model::Key;
+use serried_actor::{NodeSet, Timestamp};
+use serried_model::{Key, NodeId};
 
 use super::{Client, Cx, Replica, Task, answers_early};
-use crate::epaxos::instance::{Attributes, Ballot, Command, Instance, InstanceId, Status};
-use crate::epaxos::message::{Body, Conflict, Message};
+use crate::consensus::instance::{Attributes, Ballot, Command, Instance, InstanceId, Status};
+use crate::consensus::message::{Body, Conflict};
+use crate::consensus::{Mutation, Variant};
 
 /// An instance that this replica is having agreed on.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(super) struct Lead {
     pub(super) ballot: Ballot,
     pub(super) phase: Phase,
     pub(super) repeated: u32,
+    /// When what was asked for should have been answered.
+    due: Timestamp,
 }
 
 #[derive(Debug)]
@@ -28,46 +30,62 @@ pub(super) enum Phase {
     Validating(Box<(Command, Attributes)>, NodeSet, BTreeMap<u8, Vec<Conflict>>),
     /// Who has accepted it.
     Accepting(NodeSet),
+    /// Who has executed it, now that it is committed.
+    Executing(NodeSet),
 }
 
 impl Replica {
-    /// How long to wait for answers.
-    pub(super) fn patience(&self, repeated: u32) -> Duration {
-        let first = 2 * self.group.round_trip() + Duration::from_millis(20);
-        (first * (1 << repeated.min(8))).min(first.max(Duration::from_secs(2)))
+    /// What this replica is having agreed on.
+    pub(super) fn lead(&mut self, key: &Key, id: InstanceId) -> Option<&mut Lead> {
+        self.spaces.get_mut(key)?.leads.get_mut(&id)
     }
 
-    /// Those who can have a command of this replica committed in one round trip: the nearest.
+    /// Goes on with an instance in a new phase.
+    pub(super) fn begin(
+        &mut self,
+        key: &Key,
+        id: InstanceId,
+        (ballot, phase): (Ballot, Phase),
+        cx: &mut Cx<'_>,
+    ) {
+        let due = self.at(self.quorums.patience(0), Task::Lead(key.clone(), id), cx);
+        let lead = Lead { ballot, phase, repeated: 0, due };
+        self.active(key, cx.store()).leads.insert(id, lead);
+    }
+
+    /// Those who can have a command of this replica committed in one round trip if they agree, besides
+    /// itself: the nearest.
     fn fast_quorum(&self) -> NodeSet {
-        let faults = self.group.faults();
-        let size = faults + faults.div_ceil(2);
-        let nearest = (0..self.group.size()).map(|i| self.group.choice(self.id.partition(), i));
-        nearest.filter(|node| *node != self.id).take(size.saturating_sub(1)).collect()
+        let faults = self.group().faults();
+        let size = match self.rules.variant {
+            Variant::Epaxos => faults + faults.div_ceil(2),
+            Variant::Gryff | Variant::GryffRsc => 2 * faults,
+        };
+        self.quorums.nearest(self.id.partition(), size.saturating_sub(1), self.me())
     }
 
     /// Begins an instance for a client's command.
     pub(super) fn propose(&mut self, key: &Key, client: Client, cx: &mut Cx<'_>) {
         let member = self.member();
         let command = client.command.clone();
-        let mut quorum = self.fast_quorum();
+        self.take_in(Some(&command), cx);
+        let base = self.base(key, cx.store());
+        let others = self.fast_quorum();
+        let quorum = others.union(self.me());
         let active = self.active(key, cx.store());
-        let (id, attributes) = active.space.next(command.kind(), member, None);
-        let others = quorum;
-        quorum.insert(self.id);
-        let instance = self.active(key, cx.store()).space.get_mut(id);
+        let (id, attributes) = active.space.next(command.kind(), member, base);
+        active.clients.insert(id, client);
+        let instance = active.space.get_mut(id);
         instance.command = Some(command);
         instance.initial = attributes.dependencies.clone();
         instance.attributes = attributes;
         instance.status = Status::PreAccepted;
         instance.quorum = quorum;
         self.record(key, id, cx);
-        self.clients.insert((key.clone(), id), client);
         let ballot = Ballot { number: 0, member };
-        let phase = Phase::PreAccepting(BTreeMap::new());
-        self.leads.insert((key.clone(), id), Lead { ballot, phase, repeated: 0 });
+        self.begin(key, id, (ballot, Phase::PreAccepting(BTreeMap::new())), cx);
         let to = if self.settings.thrifty { others } else { self.others() };
         self.send_pre_accept(to, key, id, cx);
-        self.at(self.patience(0), key, Task::Lead(id), cx);
         self.count_pre_accepted(key, id, false, cx);
     }
 
@@ -96,7 +114,10 @@ impl Replica {
             Status::PreAccepted => Body::PreAccepted { attributes: known.attributes },
             Status::Accepted => return,
             Status::Known => {
-                let attributes = active.space.merge(id, &theirs, None);
+                self.take_in(Some(&command), cx);
+                let base = self.base(key, cx.store());
+                let active = self.active(key, cx.store());
+                let attributes = active.space.merge(id, &theirs, base);
                 let instance = active.space.get_mut(id);
                 instance.command = Some(command);
                 instance.initial = theirs.dependencies;
@@ -119,7 +140,7 @@ impl Replica {
         attributes: Attributes,
         cx: &mut Cx<'_>,
     ) {
-        let Some(lead) = self.leads.get_mut(&(key.clone(), id)) else { return };
+        let Some(lead) = self.lead(key, id) else { return };
         let Phase::PreAccepting(replies) = &mut lead.phase else { return };
         replies.insert(from, attributes);
         self.count_pre_accepted(key, id, false, cx);
@@ -127,9 +148,10 @@ impl Replica {
 
     /// Goes on if enough have answered, and without those who should have if it has waited long enough.
     fn count_pre_accepted(&mut self, key: &Key, id: InstanceId, impatient: bool, cx: &mut Cx<'_>) {
-        let Some(lead) = self.leads.get(&(key.clone(), id)) else { return };
+        let Some(active) = self.spaces.get(key) else { return };
+        let Some(lead) = active.leads.get(&id) else { return };
         let Phase::PreAccepting(replies) = &lead.phase else { return };
-        let instance = self.spaces[key].space.get(id).expect("an instance that is led");
+        let instance = active.space.get(id).expect("an instance that is led");
         let me = self.id.member();
         let mut quorum = instance.quorum.members().filter(|member| *member != me);
         let quick: Option<Vec<&Attributes>> =
@@ -143,12 +165,15 @@ impl Replica {
             let agreed = (instance.command.clone(), attributes.clone());
             return self.commit(key, id, agreed, self.others(), cx);
         }
-        let majority = replies.len() + 1 >= self.group.majority();
+        let majority = replies.len() + 1 >= self.group().majority();
         if majority && (quick.is_some() || impatient) {
             let mut attributes = instance.attributes.clone();
             replies.values().for_each(|other| attributes.add(other));
-            let command = instance.command.clone();
-            self.accept(key, id, lead.ballot, (command, attributes), cx);
+            if self.rules.break_by(Mutation::BaseDroppedInAccept) {
+                attributes.base = instance.attributes.base.clone();
+            }
+            let (ballot, command) = (lead.ballot, instance.command.clone());
+            self.accept(key, id, ballot, (command, attributes), cx);
         }
     }
 
@@ -164,7 +189,7 @@ impl Replica {
         let active = self.active(key, cx.store());
         let instance = active.space.get_mut(id);
         if instance.promised > ballot || instance.status == Status::Committed {
-            self.leads.remove(&(key.clone(), id));
+            active.leads.remove(&id);
             return self.watch(key, id, cx);
         }
         instance.promised = ballot;
@@ -172,12 +197,15 @@ impl Replica {
         instance.status = Status::Accepted;
         instance.command = command.clone();
         instance.attributes = attributes.clone();
+        self.take_in(command.as_ref(), cx);
         self.record(key, id, cx);
-        let phase = Phase::Accepting([self.id].into_iter().collect());
-        self.leads.insert((key.clone(), id), Lead { ballot, phase, repeated: 0 });
+        self.begin(key, id, (ballot, Phase::Accepting(self.me())), cx);
+        let to = match self.settings.thrifty {
+            true => self.quorums.ask(self.id.partition(), self.me()).waiting(),
+            false => self.others(),
+        };
         let accept = Body::Accept { ballot, command, attributes };
-        self.broadcast(self.others(), key, id, accept, cx);
-        self.at(self.patience(0), key, Task::Lead(id), cx);
+        self.broadcast(to, key, id, accept, cx);
         self.count_accepted(key, id, cx);
     }
 
@@ -200,8 +228,9 @@ impl Replica {
             instance.promised = ballot;
             instance.accepted = ballot;
             instance.status = Status::Accepted;
-            instance.command = command;
+            instance.command = command.clone();
             instance.attributes = attributes;
+            self.take_in(command.as_ref(), cx);
             self.record(key, id, cx);
             self.step_down(key, id, ballot);
             self.watch(key, id, cx);
@@ -219,7 +248,7 @@ impl Replica {
         cx: &mut Cx<'_>,
     ) {
         let from = self.node(usize::from(from));
-        let Some(lead) = self.leads.get_mut(&(key.clone(), id)) else { return };
+        let Some(lead) = self.lead(key, id) else { return };
         let Phase::Accepting(accepted) = &mut lead.phase else { return };
         if lead.ballot == ballot && accepted.insert(from) {
             self.count_accepted(key, id, cx);
@@ -227,9 +256,10 @@ impl Replica {
     }
 
     fn count_accepted(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
-        let Some(lead) = self.leads.get(&(key.clone(), id)) else { return };
+        let majority = self.group().majority();
+        let Some(lead) = self.lead(key, id) else { return };
         let Phase::Accepting(accepted) = &lead.phase else { return };
-        if accepted.len() >= self.group.majority() {
+        if accepted.len() >= majority {
             let instance = self.spaces[key].space.get(id).expect("an instance that is led");
             let agreed = (instance.command.clone(), instance.attributes.clone());
             self.commit(key, id, agreed, self.others(), cx);
@@ -254,78 +284,116 @@ impl Replica {
         instance.status = Status::Committed;
         instance.command = command.clone();
         instance.attributes = attributes.clone();
+        self.take_in(command.as_ref(), cx);
         self.record(key, id, cx);
-        self.leads.remove(&(key.clone(), id));
-        self.broadcast(to, key, id, Body::Commit { command: command.clone(), attributes }, cx);
-        let at = (key.clone(), id);
-        match &command {
-            Some(command) => {
-                if let Some(answer) = answers_early(command)
-                    && let Some(client) = self.clients.get(&at)
-                    && self.is_young(&client.command, cx)
-                {
-                    let (node, request) = (client.node, client.request);
-                    cx.send(node, Message::Reply { request, answer });
-                    self.clients.remove(&at);
-                }
-            }
-            // Others have ended it; it is tried again.
-            None => {
-                if let Some(client) = self.clients.remove(&at) {
+        let body = Body::Commit { command: command.clone(), attributes };
+        self.broadcast(to, key, id, body, cx);
+        let early =
+            command.as_ref().and_then(answers_early).filter(|_| !self.rules.have_registers());
+        let active = self.active(key, cx.store());
+        active.leads.remove(&id);
+        if let Some(client) = active.clients.get(&id) {
+            let (operation, token) = (client.operation, client.command.token);
+            match command {
+                // Others have ended it; it is tried again.
+                None => {
+                    let client = active.clients.remove(&id).expect("as before");
                     self.propose(key, client, cx);
+                }
+                Some(_) if self.rules.have_registers() => {
+                    let ballot = Ballot { number: 0, member: self.member() };
+                    self.begin(key, id, (ballot, Phase::Executing(NodeSet::EMPTY)), cx);
+                }
+                Some(_) => {
+                    if let Some(answer) = early
+                        && self.is_young(token.timestamp_us, cx)
+                    {
+                        self.active(key, cx.store()).clients.remove(&id);
+                        self.answer(operation, answer, cx);
+                    }
                 }
             }
         }
         self.execute(key, cx);
     }
 
+    /// A replica has executed an instance. Where reads go to registers, a majority has to have before its
+    /// client is answered (001 §4.3.3, "Quorum Execute").
+    pub(super) fn count_executed(&mut self, from: u8, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
+        let (me, majority) = (self.member(), self.group().majority());
+        let by = self.node(usize::from(from));
+        let one = !self.rules.have_registers()
+            || from == me && self.rules.break_by(Mutation::AcknowledgedAfterOneExecution);
+        if let Some(lead) = self.lead(key, id)
+            && let Phase::Executing(executed) = &mut lead.phase
+        {
+            executed.insert(by);
+            if executed.len() < majority && !one {
+                return;
+            }
+        } else if !one {
+            return;
+        }
+        let active = self.active(key, cx.store());
+        if let Some(answer) = active.clients.get_mut(&id).and_then(|client| client.answer.take()) {
+            let client = active.clients.remove(&id).expect("as before");
+            active.leads.remove(&id);
+            self.answer(client.operation, answer, cx);
+        }
+    }
+
     /// Whether an update can't have been forgotten.
-    fn is_young(&self, command: &Command, cx: &Cx<'_>) -> bool {
-        let age_us = cx.clock().latest_us.saturating_sub(command.token.timestamp_us);
+    fn is_young(&self, token_us: u64, cx: &Cx<'_>) -> bool {
+        let age_us = cx.clock().latest_us.saturating_sub(token_us);
         let bound_us = 2 * self.settings.clock_bound_ms * 1000;
         age_us + bound_us < self.settings.outcomes_ms * 1000
     }
 
     /// What was asked for should have been answered.
     pub(super) fn go_on(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
-        let at = (key.clone(), id);
-        let Some(lead) = self.leads.get_mut(&at) else { return };
+        let Some(active) = self.spaces.get_mut(key) else { return };
+        let Some(lead) = active.leads.get_mut(&id).filter(|lead| lead.due <= cx.now()) else {
+            return;
+        };
         lead.repeated += 1;
         let (ballot, repeated) = (lead.ballot, lead.repeated);
-        let all = self.group.all();
-        let of = |members: Vec<u8>, partition| -> NodeSet {
-            let node = |member: u8| serried_model::NodeId::replica(partition, usize::from(member));
-            members.into_iter().map(node).collect()
+        let instance = active.space.get(id).expect("an instance that is led");
+        let known = || (instance.command.clone(), instance.attributes.clone());
+        let of = |members: Vec<u8>| -> NodeSet {
+            members.into_iter().map(|member| NodeId::replica(0, usize::from(member))).collect()
         };
-        let partition = self.id.partition();
         let me: NodeSet = [self.id].into_iter().collect();
-        match &lead.phase {
+        let all = self.quorums.group().all().without(me);
+        let (waiting, body) = match &lead.phase {
             Phase::PreAccepting(replies) => {
-                let waiting =
-                    all.without(me).without(of(replies.keys().copied().collect(), partition));
-                self.send_pre_accept(waiting, key, id, cx);
-                self.count_pre_accepted(key, id, true, cx);
+                let waiting = all.without(of(replies.keys().copied().collect()));
+                self.quorums.are_slow(instance.quorum.without(me).without(all.without(waiting)));
+                let Some(command) = instance.command.clone() else { return };
+                let (attributes, quorum) = (instance.attributes.clone(), instance.quorum);
+                (waiting, Body::PreAccept { command, attributes, quorum })
             }
             Phase::Preparing(replies) => {
-                let waiting = all.without(of(replies.keys().copied().collect(), partition));
-                self.broadcast(waiting.without(me), key, id, Body::Prepare { ballot }, cx);
+                (all.without(of(replies.keys().copied().collect())), Body::Prepare { ballot })
             }
             Phase::Validating(agreed, asked, replies) => {
-                let waiting = asked.without(of(replies.keys().copied().collect(), partition));
+                let waiting = asked.without(of(replies.keys().copied().collect()));
                 let (command, attributes) = (**agreed).clone();
-                let validate = Body::Validate { ballot, command, attributes };
-                self.broadcast(waiting.without(me), key, id, validate, cx);
+                (waiting.without(me), Body::Validate { ballot, command, attributes })
             }
             Phase::Accepting(accepted) => {
-                let waiting = all.without(*accepted).without(me);
-                let instance = self.spaces[key].space.get(id).expect("an instance that is led");
-                let (command, attributes) = (instance.command.clone(), instance.attributes.clone());
-                let accept = Body::Accept { ballot, command, attributes };
-                self.broadcast(waiting, key, id, accept, cx);
+                let (command, attributes) = known();
+                (all.without(*accepted), Body::Accept { ballot, command, attributes })
             }
-        }
-        if self.leads.contains_key(&at) {
-            self.at(self.patience(repeated), key, Task::Lead(id), cx);
+            Phase::Executing(executed) => {
+                let (command, attributes) = known();
+                (all.without(*executed), Body::Commit { command, attributes })
+            }
+        };
+        self.broadcast(waiting, key, id, body, cx);
+        self.count_pre_accepted(key, id, true, cx);
+        let due = self.at(self.quorums.patience(repeated), Task::Lead(key.clone(), id), cx);
+        if let Some(lead) = self.lead(key, id) {
+            lead.due = due;
         }
     }
 }

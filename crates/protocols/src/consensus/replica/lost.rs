@@ -12,8 +12,8 @@ use serried_actor::NodeSet;
 use serried_model::{Key, NodeId};
 
 use super::{Cx, Replica, Timer};
-use crate::epaxos::instance::{Instance, InstanceId, Status};
-use crate::epaxos::message::{Message, Record, Shown};
+use crate::consensus::instance::{Instance, InstanceId, Status};
+use crate::consensus::message::{Message, Record, Shown};
 
 /// How many bytes of the store a reply to a scan is made of, about.
 const SCANNED_AT_ONCE: usize = 64 << 10;
@@ -36,7 +36,7 @@ impl Replica {
             let after = lost.after.get(&other).cloned().flatten();
             cx.send(other, Message::Scan { after });
         }
-        cx.set_timer(Timer::Scan, self.patience(4));
+        cx.set_timer(Timer::Scan, self.quorums.patience(4));
     }
 
     pub(super) fn on_scan(&mut self, from: NodeId, after: Option<Key>, cx: &mut Cx<'_>) {
@@ -44,6 +44,10 @@ impl Replica {
             // It has nothing to show that others have not.
             let entries = Vec::new();
             return cx.send(from, Message::Scanned { after, entries, more: false });
+        }
+        if after.is_none() {
+            // What its predecessor had acknowledged is held by then; it is found in the store.
+            self.cells.store_some(usize::MAX, cx.store());
         }
         let start = after.as_ref().map(Key::as_bytes);
         let mut keys = Vec::new();

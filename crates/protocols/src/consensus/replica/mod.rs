@@ -1,39 +1,49 @@
-//! The server side: it coordinates its clients' commands, takes part in those of others, and executes all.
+//! The server side: it coordinates its clients' commands and reads, takes part in those of others, holds
+//! registers, and executes what was agreed on.
 
 mod lead;
 mod lost;
 mod progress;
 mod recover;
+mod registers;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serried_actor::{Actor, Context, Group, NodeSet, Recover, Settings, Store, Timestamp};
 use serried_model::{Access, Key, NodeId, Value};
-use serried_parts::{Cells, Stamped, encode_cell};
+use serried_parts::{Cells, Quorums, Stamped, encode_cell};
 
+use super::Rules;
 use super::instance::{Command, Dependencies, InstanceId, Status};
-use super::message::{Answer, Body, Found, Message, Record, State};
+use super::message::{Answer, Body, Found, Message, OperationId, Record};
 use super::space::Space;
+use super::state::{Recalled, State};
 use lead::Lead;
 use lost::Lost;
+use progress::Untold;
+use registers::Reading;
 
 /// One replica of a partition.
 #[derive(Debug)]
 pub struct Replica {
-    group: Group,
+    quorums: Quorums,
     settings: Settings,
+    rules: Rules,
     id: NodeId,
     cells: Cells<State>,
     /// The keys with instances that are not executed everywhere.
     spaces: BTreeMap<Key, Active>,
-    /// What this replica is about to have agreed on.
-    leads: BTreeMap<(Key, InstanceId), Lead>,
-    /// Who waits for which instance of this replica's.
-    clients: BTreeMap<(Key, InstanceId), Client>,
-    /// When to look after what.
-    due: BTreeSet<(Timestamp, Key, Task)>,
+    /// The clients' operations that are under way here.
+    open: BTreeSet<OperationId>,
+    /// Reads of registers that are under way here.
+    reads: BTreeMap<OperationId, Reading>,
+    /// When to go on with what this replica coordinates.
+    due: BTreeSet<(Timestamp, Task)>,
     tick: Option<Timestamp>,
+    /// Instances that are not committed: those of this period and of the last.
+    watched: [Vec<(Key, InstanceId)>; 2],
+    untold: Untold,
     /// Set while it does not know what its predecessor had promised.
     lost: Option<Lost>,
     /// The records in the log, the oldest first.
@@ -44,38 +54,39 @@ pub struct Replica {
 #[derive(Debug)]
 struct Active {
     space: Space,
+    /// What this replica is about to have agreed on.
+    leads: BTreeMap<InstanceId, Lead>,
+    /// Who waits for which instance of this replica's.
+    clients: BTreeMap<InstanceId, Client>,
     /// How far the others have executed them.
     others: BTreeMap<u8, Dependencies>,
-    /// Something was executed since the others were last told.
-    untold: bool,
-    telling: bool,
-    watched: BTreeSet<InstanceId>,
 }
 
 /// A client that waits.
 #[derive(Clone, Debug)]
 struct Client {
-    node: NodeId,
-    request: u64,
+    operation: OperationId,
     command: Command,
+    /// What its command came to here.
+    answer: Option<Answer>,
 }
 
-/// Something to be looked after.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+/// Something to be gone on with.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Task {
-    /// Go on with what this replica leads.
-    Lead(InstanceId),
-    /// An instance should be committed by now.
-    Watch(InstanceId),
-    /// Tell the others how far a key is.
-    Tell,
+    Lead(Key, InstanceId),
+    Read(OperationId),
 }
 
 /// What a replica does by the clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Timer {
-    /// Look after what is due.
+    /// Go on with what is due.
     Tick,
+    /// Look after instances that are not committed.
+    Watch,
+    /// Tell the others what was executed.
+    Tell,
     /// Put into the store what was executed.
     Store,
     /// Ask again for what others have.
@@ -91,20 +102,27 @@ type Cx<'a> = Context<'a, Replica>;
 
 impl Replica {
     /// An empty replica.
-    pub fn new(id: NodeId, group: Group, settings: &Settings) -> Replica {
+    pub fn new(id: NodeId, group: Group, settings: &Settings, rules: Rules) -> Replica {
         Replica {
-            group,
+            quorums: Quorums::new(group, settings.thrifty),
             settings: *settings,
+            rules,
             id,
             cells: Cells::new(settings.resident_keys),
             spaces: BTreeMap::new(),
-            leads: BTreeMap::new(),
-            clients: BTreeMap::new(),
+            open: BTreeSet::new(),
+            reads: BTreeMap::new(),
             due: BTreeSet::new(),
             tick: None,
+            watched: [Vec::new(), Vec::new()],
+            untold: Untold::default(),
             lost: None,
             records: VecDeque::new(),
         }
+    }
+
+    fn group(&self) -> &Group {
+        self.quorums.group()
     }
 
     fn member(&self) -> u8 {
@@ -115,27 +133,48 @@ impl Replica {
         NodeId::replica(self.id.partition(), member)
     }
 
+    fn me(&self) -> NodeSet {
+        [self.id].into_iter().collect()
+    }
+
     /// All replicas but this one.
     fn others(&self) -> NodeSet {
-        self.group.all().without([self.id].into_iter().collect())
+        self.group().all().without(self.me())
     }
 
     fn active(&mut self, key: &Key, store: &dyn Store) -> &mut Active {
         if !self.spaces.contains_key(key) {
             let mut executed = self.cells.get(key, store).executed.clone();
             if executed.updates.is_empty() {
-                executed = Dependencies::none(self.group.size());
+                executed = Dependencies::none(self.group().size());
             }
             let active = Active {
-                space: Space::new(self.group.size(), executed),
+                space: Space::new(self.group().size(), executed),
+                leads: BTreeMap::new(),
+                clients: BTreeMap::new(),
                 others: BTreeMap::new(),
-                untold: false,
-                telling: false,
-                watched: BTreeSet::new(),
             };
             self.spaces.insert(key.clone(), active);
         }
         self.spaces.get_mut(key).expect("it is there")
+    }
+
+    /// What a key holds, where reads and writes are not agreed on.
+    fn base(&mut self, key: &Key, store: &dyn Store) -> Option<Stamped> {
+        let registers = self.rules.have_registers();
+        registers.then(|| self.cells.get(key, store).held.clone())
+    }
+
+    /// A command was heard of: what its client brings is held.
+    fn take_in(&mut self, command: Option<&Command>, cx: &mut Cx<'_>) {
+        for (key, stamped) in command.map_or(&[][..], |command| &command.brings) {
+            self.hold(key, stamped, cx);
+        }
+    }
+
+    fn answer(&mut self, operation: OperationId, answer: Answer, cx: &mut Cx<'_>) {
+        self.open.remove(&operation);
+        cx.send(operation.client, Message::Reply { request: operation.request, answer });
     }
 
     fn send(&self, to: u8, key: &Key, id: InstanceId, body: Body, cx: &mut Cx<'_>) {
@@ -157,44 +196,39 @@ impl Replica {
         cx.append(Record::Instance { key: key.clone(), id, instance: Box::new(instance) });
     }
 
-    fn at(&mut self, after: Duration, key: &Key, task: Task, cx: &mut Cx<'_>) {
+    fn at(&mut self, after: Duration, task: Task, cx: &mut Cx<'_>) -> Timestamp {
         let due = cx.now() + after;
-        self.due.insert((due, key.clone(), task));
+        self.due.insert((due, task));
         if self.tick.is_none_or(|tick| due < tick) {
             self.tick = Some(due);
             cx.set_timer(Timer::Tick, after);
         }
+        due
     }
 
-    fn on_request(
-        &mut self,
-        node: NodeId,
-        request: u64,
-        key: Key,
-        command: Command,
-        cx: &mut Cx<'_>,
-    ) {
+    fn on_request(&mut self, operation: OperationId, key: Key, command: Command, cx: &mut Cx<'_>) {
         let ahead_us = command.token.timestamp_us as i64 - cx.clock().latest_us as i64;
         if ahead_us > self.settings.clock_bound_ms as i64 * 1000 {
-            return cx
-                .send(node, Message::Reply { request, answer: Answer::ClockSkew { ahead_us } });
+            return self.answer(operation, Answer::ClockSkew { ahead_us }, cx);
         }
-        let known = self.clients.range_mut((key.clone(), InstanceId::FIRST)..);
-        let mut known = known.take_while(|((other, _), _)| *other == key);
-        if known.any(|(_, client)| client.node == node && client.request == request) {
+        if !self.open.insert(operation) {
             return; // Repeated.
         }
-        let state = self.cells.get(&key, cx.store());
-        if let Some(found) = state.result(command.token) {
-            let answer = Answer::Done(found.clone());
-            return cx.send(node, Message::Reply { request, answer });
+        if self.rules.have_registers() {
+            if command.access == Access::Read {
+                return self.read(operation, key, command.brings, cx);
+            }
+        } else if let Recalled::Result(found) = self.cells.get(&key, cx.store()).recall(&command) {
+            // One that has executed it is enough; where there are registers, a majority has to have.
+            return self.answer(operation, Answer::Done(found), cx);
         }
-        self.propose(&key, Client { node, request, command }, cx);
+        self.propose(&key, Client { operation, command, answer: None }, cx);
     }
 
     /// Executes what can be executed of a key.
     fn execute(&mut self, key: &Key, cx: &mut Cx<'_>) {
         let remembered_us = self.settings.outcomes_ms * 1000;
+        let registers = self.rules.have_registers();
         loop {
             let Some(active) = self.spaces.get_mut(key) else { return };
             let (order, missing) = active.space.executable();
@@ -207,21 +241,38 @@ impl Replica {
             let active = self.spaces.get_mut(key).expect("as before");
             let position = cx.log_position();
             let state = self.cells.change(key, position, cx.store());
+            let (mut answered, mut executed) = (Vec::new(), Vec::new());
             for id in order {
-                if let Some(command) = active.space.command(id) {
-                    let answer = state.execute(command, remembered_us);
-                    if let Some(client) = self.clients.remove(&(key.clone(), id)) {
-                        let request = client.request;
-                        cx.send(client.node, Message::Reply { request, answer });
+                let instance = active.space.get(id).expect("what is executed is known");
+                if let Some(command) = &instance.command {
+                    let base = instance.attributes.base.as_ref();
+                    let answer = state.execute(command, base, remembered_us);
+                    if let Some(client) = active.clients.get_mut(&id) {
+                        client.answer = Some(answer);
+                        answered.push(id);
+                    } else if registers && usize::from(id.member) != self.id.member() {
+                        executed.push(id);
                     }
                 }
                 active.space.set_executed(id);
             }
             state.executed = active.space.executed().clone();
-            active.untold = true;
             cx.charge(1);
+            for id in executed {
+                self.tell_executed(self.node(usize::from(id.member)), key, id, cx);
+            }
+            for id in answered {
+                self.count_executed(self.member(), key, id, cx);
+            }
             self.tell_soon(key, cx);
             self.store_soon(cx);
+        }
+    }
+
+    /// Tells who waits for that that this replica has executed an instance.
+    fn tell_executed(&self, to: NodeId, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
+        if self.rules.have_registers() {
+            self.send(to.member() as u8, key, id, Body::Executed, cx);
         }
     }
 
@@ -264,30 +315,35 @@ impl Replica {
 
     fn tick(&mut self, cx: &mut Cx<'_>) {
         self.tick = None;
-        while let Some((due, ..)) = self.due.first() {
+        while let Some((due, _)) = self.due.first() {
             if *due > cx.now() {
                 let (due, after) = (*due, due.since(cx.now()));
                 self.tick = Some(due);
                 return cx.set_timer(Timer::Tick, after);
             }
-            let (_, key, task) = self.due.pop_first().expect("it was there");
-            match task {
-                Task::Lead(id) => self.go_on(&key, id, cx),
-                Task::Watch(id) => self.look_after(&key, id, cx),
-                Task::Tell => self.tell(&key, cx),
+            match self.due.pop_first().expect("it was there").1 {
+                Task::Lead(key, id) => self.go_on(&key, id, cx),
+                Task::Read(operation) => self.read_again(operation, cx),
             }
         }
     }
 
     fn on_instance(&mut self, from: NodeId, key: Key, id: InstanceId, body: Body, cx: &mut Cx<'_>) {
+        self.quorums.is_there(from);
         let is_lost = self.lost.is_some();
         let active = self.active(&key, cx.store());
         if active.space.is_executed(id) && active.space.get(id).is_none() {
-            // Forgotten: whoever asks has missed much.
-            let executed = active.space.executed().clone();
-            return cx.send(from, Message::Progress { key, executed });
+            return match body {
+                // Whoever tells has not heard that this replica has executed it.
+                Body::Commit { .. } => self.tell_executed(from, &key, id, cx),
+                // Whoever asks has missed much.
+                _ => {
+                    let keys = vec![(key, active.space.executed().clone())];
+                    cx.send(from, Message::Progress { keys });
+                }
+            };
         }
-        let from = from.member() as u8;
+        let (node, from) = (from, from.member() as u8);
         let barred = is_lost || active.space.get(id).is_some_and(|i| i.barred);
         if barred && !matches!(body, Body::Commit { .. }) {
             return;
@@ -303,8 +359,13 @@ impl Replica {
                 self.on_accept(from, &key, id, ballot, (command, attributes), cx);
             }
             Body::Accepted { ballot } => self.on_accepted(from, &key, id, ballot, cx),
+            Body::Executed => self.count_executed(from, &key, id, cx),
             Body::Commit { command, attributes } => {
+                let again = self.active(&key, cx.store()).space.is_executed(id);
                 self.commit(&key, id, (command, attributes), NodeSet::EMPTY, cx);
+                if again {
+                    self.tell_executed(node, &key, id, cx);
+                }
             }
             Body::Prepare { ballot } => self.on_prepare(from, &key, id, ballot, cx),
             Body::Prepared { ballot, instance } => {
@@ -346,30 +407,50 @@ impl Actor for Replica {
         }
         self.scan(cx);
         self.store_soon(cx);
+        self.look_later(cx);
     }
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         cx.charge(1);
         match message {
-            Message::Request { .. } if self.lost.is_some() => {}
+            // What it holds and has promised it does not know.
+            Message::Request { .. } | Message::Read1 { .. } | Message::Write1 { .. }
+                if self.lost.is_some() => {}
             Message::Request { request, key, command } => {
-                self.on_request(from, request, key, command, cx);
+                self.on_request(OperationId { client: from, request }, key, command, cx);
             }
+            Message::Read1 { operation, key, held, brings } => {
+                self.on_read1(from, operation, key, &held, &brings, cx);
+            }
+            Message::Read1Reply { operation, held } => {
+                self.on_read1_reply(from, operation, held, cx);
+            }
+            Message::Write1 { request, key, brings } => {
+                self.on_write1(from, request, key, &brings, cx);
+            }
+            Message::Apply { operation, key, stamped } => {
+                self.hold(&key, &stamped, cx);
+                cx.send(from, Message::Applied { operation });
+            }
+            Message::Applied { operation } => self.on_applied(from, operation, cx),
             Message::Instance { key, id, body } => self.on_instance(from, key, id, *body, cx),
             Message::Scan { after } => self.on_scan(from, after, cx),
             Message::Scanned { after, entries, more } => {
                 self.on_scanned(from, after, entries, more, cx);
             }
-            Message::Progress { key, executed } => self.on_progress(from, key, executed, cx),
+            Message::Progress { keys } => self.on_progress(from, keys, cx),
             Message::Fetch { key } => self.on_fetch(from, key, cx),
             Message::Fetched { key, state } => self.on_fetched(key, state, cx),
-            Message::Reply { .. } => {} // No one sends a replica that.
+            // No one sends a replica that.
+            Message::Reply { .. } | Message::Write1Reply { .. } => {}
         }
     }
 
     fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
         match timer {
             Timer::Tick => self.tick(cx),
+            Timer::Watch => self.look_after(cx),
+            Timer::Tell => self.tell(cx),
             Timer::Store => self.store_some(cx),
             Timer::Scan => self.scan(cx),
         }
@@ -379,13 +460,19 @@ impl Actor for Replica {
         each("resident_keys", self.cells.resident() as u64);
         each("unstored_keys", self.cells.unstored() as u64);
         each("active_keys", self.spaces.len() as u64);
-        each("instances_led", self.leads.len() as u64);
+        each("operations", self.open.len() as u64);
     }
 }
 
 impl Recover for Replica {
     fn replay(&mut self, record: Record, store: &mut dyn Store) {
         match record {
+            Record::Applied { key, stamped } => {
+                let mut state = self.cells.get(&key, store).clone();
+                if state.hold(&stamped) {
+                    self.cells.put(&key, state, store);
+                }
+            }
             Record::Instance { key, id, instance } => {
                 let active = self.active(&key, store);
                 if !active.space.is_executed(id) {
@@ -404,12 +491,11 @@ impl Recover for Replica {
     }
 
     fn stored(value: &Value) -> Vec<u8> {
-        let held = Stamped { value: Some(value.clone()), ..Stamped::default() };
-        encode_cell(&State { held, ..State::default() })
+        encode_cell(&State::initial(value.clone()))
     }
 }
 
-/// What a write is answered as soon as it is certain that it takes effect.
+/// What a write is answered as soon as it is certain that it takes effect. It has no place yet.
 fn answers_early(command: &Command) -> Option<Answer> {
     matches!(command.access, Access::Write(_)).then(|| Answer::Done(Found::default()))
 }

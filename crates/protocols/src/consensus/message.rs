@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use serried_actor::NodeSet;
-use serried_model::{Accessed, Key, Version};
+use serried_model::{Accessed, Carstamp, Key, NodeId};
 use serried_parts::Stamped;
 
+use super::State;
 use super::instance::{Attributes, Ballot, Command, Dependencies, Instance, InstanceId};
 
 /// A message.
@@ -26,6 +27,55 @@ pub enum Message {
         /// What came of it.
         answer: Answer,
     },
+    /// What does the receiver hold for a key? Before it answers it holds what the sender holds, and
+    /// what the read's client brings.
+    Read1 {
+        /// The read.
+        operation: OperationId,
+        /// The key.
+        key: Key,
+        /// What the sender holds.
+        held: Stamped,
+        /// What the client brings.
+        brings: Vec<(Key, Stamped)>,
+    },
+    /// This.
+    Read1Reply {
+        /// The read.
+        operation: OperationId,
+        /// What it holds.
+        held: Stamped,
+    },
+    /// How late is what the receiver holds for a key? The first phase of a write.
+    Write1 {
+        /// Names the operation at its client.
+        request: u64,
+        /// The key.
+        key: Key,
+        /// What the client brings.
+        brings: Vec<(Key, Stamped)>,
+    },
+    /// So late.
+    Write1Reply {
+        /// The operation.
+        request: u64,
+        /// The carstamp of what it holds.
+        carstamp: Carstamp,
+    },
+    /// Hold this, unless you hold something later: the second phase of both, Read2 and Write2.
+    Apply {
+        /// What for.
+        operation: OperationId,
+        /// The key.
+        key: Key,
+        /// What it is to hold.
+        stamped: Stamped,
+    },
+    /// It does, and will.
+    Applied {
+        /// What for.
+        operation: OperationId,
+    },
     /// About an instance of a key.
     Instance {
         /// The key.
@@ -35,12 +85,10 @@ pub enum Message {
         /// What of it.
         body: Box<Body>,
     },
-    /// So far the sender has executed a key's instances.
+    /// So far the sender has executed some keys' instances.
     Progress {
-        /// The key.
-        key: Key,
-        /// How far.
-        executed: Dependencies,
+        /// Them.
+        keys: Vec<(Key, Dependencies)>,
     },
     /// Show what you have after a key, to one that has lost all that it had.
     Scan {
@@ -75,6 +123,8 @@ pub enum Message {
 pub enum Answer {
     /// It has taken effect.
     Done(Found),
+    /// It has read this, which may be held by few (001 §4.6.2).
+    Unsettled(Found),
     /// Nobody knows any more whether it has.
     Forgotten,
     /// The client's clock is off.
@@ -92,6 +142,15 @@ impl From<Found> for Accessed {
     fn from(Found(stamped): Found) -> Accessed {
         Accessed { found: stamped.value, carstamp: stamped.carstamp }
     }
+}
+
+/// Names a client's operation at whoever coordinates it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct OperationId {
+    /// The client.
+    pub client: NodeId,
+    /// Its request.
+    pub request: u64,
 }
 
 /// About an instance.
@@ -132,6 +191,8 @@ pub enum Body {
         /// Its attributes.
         attributes: Attributes,
     },
+    /// The sender has executed it.
+    Executed,
     /// Take part in nothing below a ballot, and tell what you know.
     Prepare {
         /// The ballot.
@@ -178,20 +239,6 @@ pub struct Conflict {
     pub began_without: bool,
 }
 
-/// What a replica knows of a key, but for instances: it is the same at all replicas that have executed
-/// the same.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct State {
-    /// What the key holds.
-    pub held: Stamped,
-    /// Which instances have been executed.
-    pub executed: Dependencies,
-    /// What updates came to, by their tokens.
-    pub results: Vec<(Version, Found)>,
-    /// What is older is not among them any more, in microseconds since the Unix epoch.
-    pub forgotten_before_us: u64,
-}
-
 /// All that a replica knows of a key.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Shown {
@@ -206,6 +253,13 @@ pub struct Shown {
 /// What a replica makes durable.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Record {
+    /// It holds this.
+    Applied {
+        /// The key.
+        key: Key,
+        /// What it holds.
+        stamped: Stamped,
+    },
     /// What is known of an instance from here on.
     Instance {
         /// The key.

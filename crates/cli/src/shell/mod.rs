@@ -1,0 +1,195 @@
+//! `serried shell`: statements by hand.
+
+mod registers;
+mod transaction;
+
+use std::io::{BufRead, IsTerminal, Write, stdin, stdout};
+use std::time::Duration;
+
+use clap::Args;
+use serried::{Database, TransactOptions, Value};
+use tokio::sync::mpsc;
+
+use crate::Ended;
+use crate::family::Place;
+use transaction::Open;
+
+const HELP: &str = "\
+get KEY...          read keys
+put KEY VALUE       write a key
+delete KEY          delete a key
+begin               begin a transaction of several statements
+commit, rollback    end it
+use KEYSPACE        go to another keyspace
+keyspaces           list them
+help, quit";
+
+/// Talk to a running cluster: get, put, delete, and transactions of several statements.
+///
+/// What can be said depends on the keyspace, one with transactions or one of registers, whose keys can be
+/// added to, appended to, compared and swapped: `help` lists it. A transaction that was begun with `begin` runs like any other: if something that it read changes
+/// before it commits, it is run again with the same statements, and the shell says what it reads now.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  serried shell serried://127.0.0.1:7400,127.0.0.1:7401,127.0.0.1:7402
+  serried shell serried://127.0.0.1:7400 -e 'put alice 10; get alice'
+  serried shell serried://127.0.0.1:7400 --keyspace flags -e 'add visits 1; cas leader - node-2'
+  echo 'get alice' | serried shell serried://127.0.0.1:7400 --json")]
+pub(crate) struct Shell {
+    /// The cluster's address: serried://host:port,host:port
+    address: String,
+    /// The keyspace to begin with
+    #[arg(long, default_value = "default")]
+    keyspace: String,
+    /// Run these statements, separated by semicolons, and end
+    #[arg(short, long, value_name = "STATEMENTS")]
+    execute: Option<String>,
+    /// Give up a single statement after so many seconds
+    #[arg(long, default_value_t = 10.0)]
+    deadline: f64,
+    /// Print results as JSON, one object a line
+    #[arg(long)]
+    json: bool,
+}
+
+impl Shell {
+    pub(crate) fn run(self) -> anyhow::Result<Ended> {
+        anyhow::ensure!(
+            (0.0..1e6).contains(&self.deadline),
+            "--deadline must be 0 or more seconds"
+        );
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(self.talk())
+    }
+
+    async fn talk(self) -> anyhow::Result<Ended> {
+        let database = Database::connect(&self.address).await?;
+        let place = Place::open(&database, &self.keyspace).await?;
+        let interactive = self.execute.is_none() && stdin().is_terminal();
+        let mut lines = match &self.execute {
+            Some(statements) => given(statements),
+            None => typed(),
+        };
+        let options = TransactOptions {
+            deadline: Duration::from_secs_f64(self.deadline),
+            ..TransactOptions::default()
+        };
+        let place = place.with_options(options);
+        let mut session = Session { database, place, options, open: None, json: self.json };
+        let mut failed = false;
+        loop {
+            if interactive {
+                print!("{}> ", if session.open.is_some() { "serried*" } else { "serried" });
+                stdout().flush()?;
+            }
+            let Some(line) = lines.recv().await else { break };
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match session.obey(&words).await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    failed = true;
+                    session.report("error", &format!("{error:#}"));
+                }
+            }
+        }
+        if let Some(mut open) = session.open.take() {
+            session.report("error", "the transaction was not committed, and is rolled back");
+            failed = true;
+            open.task.abort();
+            let _ = (&mut open.task).await; // It is rolled back as it is dropped.
+        }
+        // What was rolled back has to reach the nodes, or others would wait for it.
+        session.database.close().await;
+        anyhow::ensure!(interactive || !failed, "some statements failed");
+        Ok(Ended::Well)
+    }
+}
+
+/// Statements from the command line.
+fn given(statements: &str) -> mpsc::Receiver<String> {
+    let lines: Vec<String> = statements.split(';').map(str::to_string).collect();
+    let (sender, receiver) = mpsc::channel(lines.len().max(1));
+    for line in lines {
+        sender.try_send(line).expect("there is room for all");
+    }
+    receiver
+}
+
+/// Lines from standard input, which is read by a thread, as it can't be waited for otherwise.
+fn typed() -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        for line in stdin().lock().lines().map_while(Result::ok) {
+            if sender.blocking_send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+struct Session {
+    database: Database,
+    place: Place,
+    options: TransactOptions,
+    open: Option<Open>,
+    json: bool,
+}
+
+impl Session {
+    /// Does what a line says; false at the end.
+    async fn obey(&mut self, words: &[&str]) -> anyhow::Result<bool> {
+        match (words, self.open.is_some()) {
+            ([], _) => {}
+            (["quit" | "exit"], _) => return Ok(false),
+            (["help" | "?"], _) => println!(
+                "{}",
+                match self.place {
+                    Place::Keyspace(_) => HELP,
+                    Place::Registers(_) => registers::HELP,
+                }
+            ),
+            (["keyspaces"], _) => {
+                for info in self.database.keyspaces() {
+                    println!("{} ({}, {})", info.name, info.protocol, info.guarantee);
+                }
+            }
+            (["use", name], false) => {
+                let place = Place::open(&self.database, name).await?;
+                self.place = place.with_options(self.options);
+            }
+            (_, open) => {
+                let known = match (self.place.clone(), open) {
+                    (_, true) => self.go_on(words).await?,
+                    (Place::Keyspace(keyspace), false) => self.transact(&keyspace, words).await?,
+                    (Place::Registers(registers), false) => self.operate(&registers, words).await?,
+                };
+                let word = words.first().unwrap_or(&"");
+                known.ok_or_else(|| anyhow::anyhow!("`{word}` can't be understood: try `help`"))?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn show(&self, key: &str, value: &Option<Value>) {
+        if self.json {
+            let value = value.as_ref().map(ToString::to_string);
+            println!("{}", serde_json::json!({ "key": key, "value": value }));
+            return;
+        }
+        match value {
+            Some(value) => println!("{key} = {value}"),
+            None => println!("{key} is absent"),
+        }
+    }
+
+    fn report(&self, what: &str, detail: &str) {
+        match (self.json, what) {
+            (true, _) => println!("{}", serde_json::json!({ "result": what, "detail": detail })),
+            (false, "error") => eprintln!("error: {detail}"),
+            (false, _) => println!("{what} {detail}"),
+        }
+    }
+}

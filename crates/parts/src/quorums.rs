@@ -1,0 +1,143 @@
+//! Asking the replicas of a partition for what a majority of them can answer.
+
+use core::time::Duration;
+
+use serried_actor::{Group, NodeSet};
+use serried_model::NodeId;
+
+/// The longest wait before a request is repeated, but where a round trip takes longer.
+const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
+
+/// Whom to ask, at one participant: all replicas of a partition, or, if it is thrifty, no more than have
+/// to answer (001 §4.5.1), the nearest that do; the others are asked when one of those lets it wait.
+#[derive(Debug)]
+pub struct Quorums {
+    group: Group,
+    thrifty: bool,
+    /// Who has let something wait since they last answered.
+    slow: NodeSet,
+}
+
+/// A request to replicas of one partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asked {
+    to: NodeSet,
+    replied: NodeSet,
+    repeated: u32,
+}
+
+impl Quorums {
+    /// A participant's, for `group` as it knows it.
+    pub fn new(group: Group, thrifty: bool) -> Quorums {
+        Quorums { group, thrifty, slow: NodeSet::EMPTY }
+    }
+
+    /// The replicas.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// A request to the replicas of a partition of which those in `replied` need no asking: they count as
+    /// if they had replied.
+    pub fn ask(&self, partition: u16, replied: NodeSet) -> Asked {
+        let missing = self.group.majority().saturating_sub(replied.len());
+        let to = match self.thrifty {
+            true => self.nearest(partition, missing, replied),
+            false => self.group.all().without(replied),
+        };
+        Asked { to, replied, repeated: 0 }
+    }
+
+    /// The `n` nearest replicas of a partition besides some; those that are slow come last.
+    pub fn nearest(&self, partition: u16, n: usize, besides: NodeSet) -> NodeSet {
+        let nearest = || (0..self.group.size()).map(|i| self.group.choice(partition, i));
+        let quick = nearest().filter(|replica| !self.slow.contains(*replica));
+        let slow = nearest().filter(|replica| self.slow.contains(*replica));
+        quick.chain(slow).filter(|replica| !besides.contains(*replica)).take(n).collect()
+    }
+
+    /// Some of those asked should have answered: now all are asked who have not.
+    pub fn ask_again(&mut self, asked: &mut Asked) {
+        self.are_slow(asked.waiting());
+        asked.to = self.group.all();
+        asked.repeated += 1;
+    }
+
+    /// These let something wait.
+    pub fn are_slow(&mut self, slow: NodeSet) {
+        self.slow = self.slow.union(slow);
+    }
+
+    /// Somebody is there.
+    pub fn is_there(&mut self, from: NodeId) {
+        if self.slow.contains(from) {
+            self.slow = self.slow.without([from].into_iter().collect());
+        }
+    }
+
+    /// A replica has replied; whether that is its first reply.
+    pub fn replied(&mut self, asked: &mut Asked, from: NodeId) -> bool {
+        self.is_there(from);
+        asked.replied.insert(from)
+    }
+
+    /// Whether a majority has replied.
+    pub fn have_replied(&self, asked: &Asked) -> bool {
+        asked.replied.len() >= self.group.majority()
+    }
+
+    /// How long to wait for the answer to a request that was repeated `times` times before repeating it
+    /// again.
+    pub fn patience(&self, times: u32) -> Duration {
+        let first = 2 * self.group.round_trip() + Duration::from_millis(20);
+        (first * (1 << times.min(10))).min(first.max(REPEAT_AT_MOST))
+    }
+}
+
+impl Asked {
+    /// Who was asked and has not replied.
+    pub fn waiting(&self) -> NodeSet {
+        self.to.without(self.replied)
+    }
+
+    /// Who has replied.
+    pub fn replied(&self) -> NodeSet {
+        self.replied
+    }
+
+    /// How often it was repeated.
+    pub fn repeated(&self) -> u32 {
+        self.repeated
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(members: &[usize]) -> NodeSet {
+        members.iter().map(|member| NodeId(*member as u64)).collect()
+    }
+
+    #[test]
+    fn who_is_thrifty_asks_a_majority_of_the_nearest_that_answer() {
+        let group = Group::nearest_first(vec![2, 0, 1, 4, 3], Duration::ZERO);
+        let mut quorums = Quorums::new(group, true);
+        let mut asked = quorums.ask(0, set(&[2]));
+        assert_eq!(asked.waiting(), set(&[0, 1]));
+        assert!(quorums.replied(&mut asked, NodeId(0)) && !quorums.replied(&mut asked, NodeId(0)));
+        assert!(!quorums.have_replied(&asked));
+        quorums.ask_again(&mut asked);
+        assert_eq!(asked.waiting(), set(&[1, 3, 4]));
+        assert_eq!(quorums.ask(0, set(&[2])).waiting(), set(&[0, 4]), "1 is slow");
+        assert!(quorums.replied(&mut asked, NodeId(1)) && quorums.have_replied(&asked));
+        assert_eq!(quorums.ask(0, set(&[2])).waiting(), set(&[0, 1]));
+    }
+
+    #[test]
+    fn who_is_not_thrifty_asks_all() {
+        let quorums = Quorums::new(Group::new(3, Duration::ZERO), false);
+        assert_eq!(quorums.ask(0, NodeSet::EMPTY).waiting(), set(&[0, 1, 2]));
+        assert_eq!(quorums.ask(0, set(&[1])).waiting(), set(&[0, 2]));
+    }
+}

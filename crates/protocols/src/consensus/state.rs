@@ -1,0 +1,266 @@
+//! Execution: what commands do to a key.
+
+use serde::{Deserialize, Serialize};
+use serried_model::{Access, Carstamp, Change, NodeId, Value};
+use serried_parts::Stamped;
+use smallvec::SmallVec;
+
+use super::instance::{Command, Dependencies};
+use super::message::{Answer, Found};
+
+/// What a replica knows of a key, but for instances. All but `held` is the same at all replicas that have
+/// executed the same.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct State {
+    /// What the key holds.
+    pub held: Stamped,
+    /// What the last read-modify-write that was executed made of it (001 §4.3.3), where others change it
+    /// as well.
+    pub previous: Stamped,
+    /// Which instances have been executed.
+    pub executed: Dependencies,
+    /// What updates came to, in the order of their clients.
+    remembered: Vec<Remembered>,
+    /// What updates that are older came to is not known any more, in microseconds since the Unix epoch.
+    forgotten_before_us: u64,
+}
+
+/// What the updates of one client came to that it may try again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Remembered {
+    client: NodeId,
+    /// It tries none again that is older.
+    settled_us: u64,
+    /// By the times of their tokens.
+    results: SmallVec<[(u64, Found); 1]>,
+}
+
+impl State {
+    /// The state of a key that holds `value` before the first operation.
+    pub(super) fn initial(value: Value) -> State {
+        let held = Stamped { value: Some(value), carstamp: Carstamp::INITIAL };
+        State { held, ..State::default() }
+    }
+
+    /// Holds something, unless what it holds is later; whether it does now.
+    pub(super) fn hold(&mut self, stamped: &Stamped) -> bool {
+        let later = self.held.carstamp < stamped.carstamp;
+        if later {
+            self.held = stamped.clone();
+        }
+        later
+    }
+
+    /// Executes a command; an update that was executed before is not executed again. Without a `base` it
+    /// is executed on what the key holds. With one the key may hold what no command has written: then it
+    /// is executed on its base or what the last command made of that, whichever is later (001 Algorithm
+    /// 4).
+    ///
+    /// Results are remembered until their clients try them no more, or for `remembered_us` by the tokens'
+    /// times: all replicas execute updates in the same order, so that they remember the same.
+    pub(super) fn execute(
+        &mut self,
+        command: &Command,
+        base: Option<&Stamped>,
+        remembered_us: u64,
+    ) -> Answer {
+        if command.access == Access::Read {
+            return Answer::Done(Found(self.held.clone()));
+        }
+        self.settle(command);
+        match self.recall(command) {
+            Recalled::Forgotten => return Answer::Forgotten,
+            Recalled::Result(found) => return Answer::Done(found),
+            Recalled::Nothing => {}
+        }
+        let found = match base {
+            None => self.replace(&command.access),
+            Some(base) => self.modify(&command.access, base),
+        };
+        self.remember(command, found.clone(), remembered_us);
+        Answer::Done(found)
+    }
+
+    /// Where all updates are commands, their order is the commands'.
+    fn replace(&mut self, access: &Access) -> Found {
+        let (found, change) = match access {
+            Access::Read => (None, Change::None),
+            Access::Write(value) => (None, Change::To(value.clone())),
+            Access::Modify(modification) => {
+                let found = self.held.value.clone();
+                let change = modification.apply(found.as_ref()).unwrap_or(Change::None);
+                (found, change)
+            }
+        };
+        if let Change::To(value) = change {
+            let carstamp = self.held.carstamp.next_write(NodeId(0));
+            self.held = Stamped { value, carstamp };
+        }
+        Found(Stamped { value: found, carstamp: self.held.carstamp })
+    }
+
+    fn modify(&mut self, access: &Access, base: &Stamped) -> Found {
+        if self.previous.carstamp <= base.carstamp {
+            self.previous = base.clone();
+        }
+        let Access::Modify(modification) = access else {
+            unreachable!("nothing else is a command where there are registers")
+        };
+        let found = self.previous.value.clone();
+        if let Ok(Change::To(value)) = modification.apply(found.as_ref()) {
+            let carstamp = self.previous.carstamp.next_rmw();
+            self.previous = Stamped { value, carstamp };
+        }
+        // If it changes nothing it has read what it was executed on, so that must not get lost.
+        let made = self.previous.clone();
+        self.hold(&made);
+        Found(Stamped { value: found, carstamp: made.carstamp })
+    }
+
+    /// What is known of an update without executing it.
+    pub(super) fn recall(&self, command: &Command) -> Recalled {
+        let us = command.token.timestamp_us;
+        if us < self.forgotten_before_us {
+            return Recalled::Forgotten;
+        }
+        let Ok(at) = self.of(command.token.coordinator) else { return Recalled::Nothing };
+        let remembered = &self.remembered[at];
+        match remembered.results.binary_search_by_key(&us, |(us, _)| *us) {
+            Ok(at) => Recalled::Result(remembered.results[at].1.clone()),
+            Err(_) if us < remembered.settled_us => Recalled::Forgotten,
+            Err(_) => Recalled::Nothing,
+        }
+    }
+
+    /// Where what is remembered of a client is, or would be.
+    fn of(&self, client: NodeId) -> Result<usize, usize> {
+        self.remembered.binary_search_by_key(&client, |remembered| remembered.client)
+    }
+
+    /// Forgets what the client of a command will not ask for.
+    fn settle(&mut self, command: &Command) {
+        let Ok(at) = self.of(command.settled.coordinator) else { return };
+        let remembered = &mut self.remembered[at];
+        remembered.settled_us = remembered.settled_us.max(command.settled.timestamp_us);
+        let settled_us = remembered.settled_us;
+        remembered.results.retain(|(us, _)| *us >= settled_us);
+    }
+
+    fn remember(&mut self, command: &Command, found: Found, remembered_us: u64) {
+        let (us, client) = (command.token.timestamp_us, command.token.coordinator);
+        let at = self.of(client).unwrap_or_else(|at| {
+            let settled_us = match command.settled.coordinator == client {
+                true => command.settled.timestamp_us,
+                false => 0,
+            };
+            let results = SmallVec::new();
+            self.remembered.insert(at, Remembered { client, settled_us, results });
+            at
+        });
+        let results = &mut self.remembered[at].results;
+        let at = results.partition_point(|(other, _)| *other < us);
+        results.insert(at, (us, found));
+        // Not for each: all clients are gone through.
+        let before_us = us.saturating_sub(remembered_us);
+        if before_us > self.forgotten_before_us + remembered_us / 4 {
+            self.forgotten_before_us = before_us;
+            for remembered in &mut self.remembered {
+                remembered.results.retain(|(us, _)| *us >= before_us);
+            }
+            self.remembered.retain(|r| !r.results.is_empty() || r.settled_us >= before_us);
+        }
+    }
+}
+
+/// What is known of an update.
+pub(super) enum Recalled {
+    /// It was not executed here.
+    Nothing,
+    /// This it came to.
+    Result(Found),
+    /// It is so old that what it came to is forgotten, if it was executed.
+    Forgotten,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serried_model::{Modification, Version};
+
+    fn token(us: u64, client: u64) -> Version {
+        Version { timestamp_us: us, coordinator: NodeId(client) }
+    }
+
+    fn add(us: u64, client: u64, settled_us: u64) -> Command {
+        let access = Access::Modify(Modification::add(1));
+        let settled = token(settled_us, client);
+        Command { token: token(us, client), settled, access, brings: Vec::new() }
+    }
+
+    fn done(value: Option<&str>, carstamp: Carstamp) -> Answer {
+        Answer::Done(Found(Stamped { value: value.map(Value::from), carstamp }))
+    }
+
+    fn stamped(value: &str, timestamp: u64, rmwc: u64) -> Stamped {
+        let carstamp = Carstamp { timestamp, writer: NodeId(7), rmwc };
+        Stamped { value: Some(Value::from(value)), carstamp }
+    }
+
+    #[test]
+    fn an_update_is_executed_once_and_too_late_it_is_not_executed_at_all() {
+        let mut state = State::default();
+        let nth = |timestamp| Carstamp { timestamp, ..Carstamp::INITIAL };
+        let mut execute = |us, client| state.execute(&add(us, client, 0), None, 50);
+        assert_eq!(execute(100, 1), done(None, nth(1)));
+        assert_eq!(execute(90, 1), done(Some("1"), nth(2)));
+        assert_eq!(execute(100, 1), done(None, nth(1)), "it is told what it found then");
+        assert_eq!(execute(90, 2), done(Some("2"), nth(3)));
+        execute(145, 1);
+        assert_eq!(execute(90, 1), Answer::Forgotten);
+        assert_eq!(execute(100, 1), done(None, nth(1)));
+        assert_eq!(state.held.value, Some(Value::from("4")));
+    }
+
+    #[test]
+    fn what_a_client_tries_no_more_is_forgotten_and_not_executed_if_it_comes_late() {
+        let mut state = State::default();
+        for us in 1..=1000 {
+            state.execute(&add(us, 1, us), None, 1_000_000);
+            assert_eq!(state.remembered[0].results.len(), 1);
+        }
+        assert_eq!(state.execute(&add(999, 1, 0), None, 1_000_000), Answer::Forgotten);
+        assert_eq!(
+            state.execute(&add(5, 2, 5), None, 1_000_000),
+            done(Some("1000"), Carstamp { timestamp: 1001, ..Carstamp::INITIAL })
+        );
+    }
+
+    #[test]
+    fn a_read_modify_write_is_executed_on_its_base_or_the_last_ones_result() {
+        let mut state = State::default();
+        let mut execute = |us, base: &Stamped| state.execute(&add(us, 1, 0), Some(base), 1000);
+        let base = stamped("10", 3, 0);
+        assert_eq!(execute(1, &base), done(Some("10"), stamped("", 3, 1).carstamp));
+        assert_eq!(execute(2, &base), done(Some("11"), stamped("", 3, 2).carstamp));
+        let base = stamped("50", 4, 0);
+        assert_eq!(execute(3, &base), done(Some("50"), stamped("", 4, 1).carstamp));
+        // What was written meanwhile and is no base stays.
+        assert!(state.hold(&stamped("90", 5, 0)));
+        assert_eq!(
+            state.execute(&add(4, 1, 0), Some(&base), 1000),
+            done(Some("51"), stamped("", 4, 2).carstamp)
+        );
+        assert_eq!(state.held, stamped("90", 5, 0));
+        assert_eq!(state.previous, stamped("52", 4, 2));
+    }
+
+    #[test]
+    fn one_that_changes_nothing_has_its_replica_hold_what_it_has_read() {
+        let mut state = State::default();
+        let swap = Modification::CompareAndSwap { expected: None, new: None };
+        let command = Command { access: Access::Modify(swap), ..add(1, 1, 0) };
+        let base = stamped("10", 3, 0);
+        assert_eq!(state.execute(&command, Some(&base), 1000), done(Some("10"), base.carstamp));
+        assert_eq!(state.held, base);
+    }
+}
