@@ -90,6 +90,7 @@ impl Machine<Replica> for Registers {
     fn apply(&mut self, chosen: Chosen<'_, Update>, cx: &mut Cx<'_>) {
         let Chosen { slot, position, entry, led_in } = chosen;
         let answer = entry.map(|update| {
+            cx.charge(1);
             let register = self.cells.change(&update.key, position, cx.store());
             register.execute(slot, update, self.remembered_us)
         });
@@ -153,11 +154,10 @@ impl Replica {
     }
 
     fn on_request(&mut self, client: Client, cx: &mut Cx<'_>) {
-        if self.log.leads().is_some() {
-            self.propose(client, cx);
-        } else {
-            self.wait(client);
-        }
+        // Whoever waits comes first.
+        let at_once = self.pending.is_empty() && self.log.leads().is_some();
+        let waits = if at_once { self.propose(client, cx) } else { Some(client) };
+        waits.into_iter().for_each(|client| self.wait(client));
     }
 
     fn wait(&mut self, client: Client) {
@@ -166,8 +166,8 @@ impl Replica {
         }
     }
 
-    /// Has a request put into the log, if there is room.
-    fn propose(&mut self, client: Client, cx: &mut Cx<'_>) {
+    /// Has a request put into the log; returns it if there is no room.
+    fn propose(&mut self, client: Client, cx: &mut Cx<'_>) -> Option<Client> {
         let Client { node, request } = &client;
         let entry = match &request.access {
             Access::Read => None,
@@ -175,16 +175,16 @@ impl Replica {
                 let ahead_us = request.token.timestamp_us as i64 - cx.clock().latest_us as i64;
                 if ahead_us > self.clock_bound_us {
                     let answer = Answer::ClockSkew { ahead_us };
-                    return cx.send(*node, Message::Reply { request: request.number, answer });
+                    cx.send(*node, Message::Reply { request: request.number, answer });
+                    return None;
                 }
                 let (key, token) = (request.key.clone(), request.token);
                 Some(Update { key, token, access: access.clone() })
             }
         };
-        match self.log.propose(entry, cx) {
-            Some(slot) => self.registers.waiting.push_back((slot, client)),
-            None => self.wait(client),
-        }
+        let Some(slot) = self.log.propose(entry, cx) else { return Some(client) };
+        self.registers.waiting.push_back((slot, client));
+        None
     }
 
     /// After the log has gone on: those who wait may have to wait for another leader.
@@ -201,8 +201,10 @@ impl Replica {
             return;
         }
         if leads.is_some() {
-            for client in core::mem::take(&mut self.pending) {
-                self.propose(client, cx);
+            while let Some(client) = self.pending.pop_front() {
+                if let Some(client) = self.propose(client, cx) {
+                    return self.pending.push_front(client);
+                }
             }
         } else if let Some(leader) = self.log.leader() {
             for Client { node, request } in self.pending.drain(..) {

@@ -46,15 +46,18 @@
 //! with the beats.
 //!
 //! # Bounds
-//! A leader has [`OPEN_ENTRIES`] entries and [`OPEN_BYTES`] bytes that are not chosen, at most; what a replica
-//! keeps of those that were applied is bounded by the same in [`slots`], whoever is dead. The durable log is
-//! trimmed as the machine's state gets into the store.
+//! A leader has 8192 entries and 4 MiB that are not chosen, at most (`OPEN_ENTRIES`, `OPEN_BYTES`), and an entry at
+//! least. Of those that were applied a replica keeps 32,768 and 4 MiB, and no more than it has keys in memory
+//! (`KEPT_ENTRIES`, `KEPT_BYTES`), whoever is dead; more, up to 64 MiB, only while somebody takes over its state
+//! (`HELD_BYTES`). The durable log is trimmed as the machine's state gets into the store.
 //!
 //! # Why not a library
-//! `omnipaxos` 0.2.4 was looked at for this. It needs links that are FIFO and lose only what is at their end:
-//! an `AcceptSync` does not say which `Promise` it answers, so that one that is repeated late, after the
-//! follower has prepared once more in the same ballot, cuts off entries that it has acknowledged; it trims only
-//! what every replica has accepted, and else hands over the state as one message.
+//! `omnipaxos` 0.2.4 needs links that are FIFO and lose only what is at their end. An `AcceptSync` does not say
+//! which `Promise` it answers: one that arrives again after the follower has prepared once more in the same ballot,
+//! as it does when it notices a gap, cuts off entries that it has acknowledged (its `sync_log`). The
+//! leader having decided entry 7 in slot 0 with that follower's vote dies, and the other two decide another there.
+//! Besides, it trims only what every replica has accepted, and else hands over the state as one message; and its
+//! leader sends to all followers or to none.
 
 mod elect;
 mod lead;
