@@ -75,6 +75,11 @@ impl<'a, A: Actor> Context<'a, A> {
         self.random
     }
 
+    /// A random number.
+    pub fn draw(&mut self) -> u64 {
+        self.random.next_u64()
+    }
+
     /// A random duration from half of `about` to one and a half of it: nodes that wait so long do not
     /// all act at once.
     pub fn jitter(&mut self, about: Duration) -> Duration {

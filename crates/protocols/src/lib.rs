@@ -8,7 +8,9 @@ pub mod consensus;
 pub mod epaxos;
 pub mod gryff;
 pub mod morty;
+pub mod multipaxos;
 pub mod mvtso;
 mod registry;
+pub mod replicated_log;
 
 pub use registry::{ProtocolInfo, UnknownProtocol, Visitor, list, of, visit};

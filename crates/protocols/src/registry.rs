@@ -54,6 +54,7 @@ registry! {
     crate::epaxos::Epaxos,
     crate::gryff::Gryff,
     crate::gryff::GryffRsc,
+    crate::multipaxos::Multipaxos,
 }
 
 /// All protocols.

@@ -2,7 +2,8 @@
 //! they have healed, and determinism; and what shows that the suite would notice.
 //!
 //! Each test goes through some seeds. `SERRIED_SEEDS=2000 cargo test --release -p serried-protocols
-//! --test registers` goes through more, and `SERRIED_FIRST_SEED=17 SERRIED_SEEDS=1` through a single one.
+//! --test registers` goes through more, and `SERRIED_FIRST_SEED=17 SERRIED_SEEDS=1` through a single one;
+//! `SERRIED_PROTOCOL=abd` leaves out the other protocols.
 
 mod support;
 
@@ -15,7 +16,7 @@ use serried_history::{
     check_regular_sequential,
 };
 use serried_model::{Family, Geography, Guarantee, NodeId};
-use serried_protocols::{Visitor, abd, consensus, of, visit};
+use serried_protocols::{Visitor, abd, consensus, multipaxos, of, visit};
 use serried_session::TransactOptions;
 use serried_sim::{Cluster, Configuration, Disk, Swarm};
 use serried_workload::{RegisterLoop, RegisterMix};
@@ -167,7 +168,9 @@ impl Visitor for Trials {
 }
 
 fn try_all(crashes: bool) {
-    for protocol in of(Family::Registers) {
+    let only = std::env::var("SERRIED_PROTOCOL").ok();
+    let is_wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);
+    for protocol in of(Family::Registers).filter(|protocol| is_wanted(protocol.name)) {
         visit(protocol.name, Trials { crashes, rmws: protocol.name != "abd" }).unwrap();
     }
 }
@@ -207,6 +210,16 @@ macro_rules! broken {
             abd::Replica::new(id, group, settings)
         }
     };
+    (multipaxos, $mutation:ident) => {
+        fn coordinator(group: Group, _: &Settings) -> multipaxos::Coordinator {
+            multipaxos::Coordinator::new(group)
+        }
+
+        fn replica(id: NodeId, group: Group, settings: &Settings) -> multipaxos::Replica {
+            let mutation = Some(multipaxos::Mutation::$mutation);
+            multipaxos::Replica::new(id, group, settings, mutation)
+        }
+    };
     (consensus, $variant:ident, $mutation:ident) => {
         fn coordinator(group: Group, settings: &Settings) -> consensus::Coordinator {
             consensus::Coordinator::new(group, settings, broken!($variant, $mutation))
@@ -229,6 +242,8 @@ broken!(AbdWritesToOne, abd, Linearizable, WriteAcknowledgedByOne);
 broken!(GryffReadsOnce, consensus, Linearizable, Gryff, SecondReadRoundSkipped);
 broken!(ExecutesOnce, consensus, Linearizable, Gryff, AcknowledgedAfterOneExecution);
 broken!(DropsBases, consensus, Linearizable, Gryff, BaseDroppedInAccept);
+broken!(AcknowledgesAlone, multipaxos, Linearizable, AcknowledgedByLeaderAlone);
+broken!(RejoinsAtOnce, multipaxos, Linearizable, RejoinsAtOnce);
 
 /// Whether the suite catches what is wrong with `P`.
 fn is_caught<P: Protocol>(trial: Trial) -> bool {
@@ -269,6 +284,16 @@ fn a_gryff_that_acknowledges_what_one_replica_has_executed_is_caught() {
 #[test]
 fn a_gryff_that_drops_the_base_when_it_is_accepted_is_caught() {
     assert!(is_caught::<DropsBases>(QUIET));
+}
+
+#[test]
+fn a_multipaxos_whose_leader_acknowledges_what_it_alone_has_is_caught() {
+    assert!(is_caught::<AcknowledgesAlone>(Trial { crashes: true, ..QUIET }));
+}
+
+#[test]
+fn a_multipaxos_whose_replica_forgets_that_it_has_lost_its_disk_is_caught() {
+    assert!(is_caught::<RejoinsAtOnce>(Trial { crashes: true, ..QUIET }));
 }
 
 struct Twice;

@@ -1,0 +1,121 @@
+//! The client side: it hands operations to the leader, or to a replica that knows it.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use serried_actor::{Actor, Context, Coordinate, Group};
+use serried_model::{Access, Accessed, NodeId, Operation, Outcome, Output, TxnId};
+use serried_parts::VersionClock;
+
+use super::message::{Answer, Message, Request};
+
+/// The longest wait before a request is repeated, but where a round trip takes longer.
+const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
+
+/// One client's operations.
+#[derive(Debug)]
+pub struct Coordinator {
+    group: Group,
+    clock: VersionClock,
+    /// Who has answered last, by partition: it leads.
+    leaders: BTreeMap<u16, NodeId>,
+    operations: BTreeMap<TxnId, Running>,
+}
+
+/// An operation under way.
+#[derive(Debug)]
+struct Running {
+    request: Request,
+    repeated: u32,
+}
+
+/// Repeats a request that was not answered.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Repeat(pub(super) TxnId);
+
+type Cx<'a> = Context<'a, Coordinator>;
+
+impl Coordinator {
+    /// A coordinator for a client of `group`.
+    pub fn new(group: Group) -> Coordinator {
+        let (clock, leaders) = (VersionClock::default(), BTreeMap::new());
+        Coordinator { group, clock, leaders, operations: BTreeMap::new() }
+    }
+
+    fn send(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
+        let Some(Running { request, repeated }) = self.operations.get(&txn) else { return };
+        let partition = self.group.partition_of(&request.key);
+        // If nobody is known to lead, the nearest replica passes it on, and then the others are tried.
+        let nearest = self.group.choice(partition, *repeated as usize);
+        let to = *self.leaders.get(&partition).unwrap_or(&nearest);
+        cx.send(to, Message::Request(request.clone()));
+        let first = 4 * self.group.round_trip() + Duration::from_millis(50);
+        let patience = (first * (1 << repeated.min(&8))).min(first.max(REPEAT_AT_MOST));
+        cx.set_timer(Repeat(txn), patience);
+    }
+
+    fn end(&mut self, txn: TxnId, answer: Answer, cx: &mut Cx<'_>) {
+        cx.cancel_timer(Repeat(txn));
+        let outcome = match answer {
+            Answer::Done(stamped) => {
+                let accessed = Accessed { found: stamped.value, carstamp: stamped.carstamp };
+                cx.output((txn, Output::Accessed(accessed)));
+                Outcome::Committed
+            }
+            Answer::Forgotten => Outcome::Forgotten,
+            Answer::ClockSkew { ahead_us } => Outcome::ClockSkew { ahead_us },
+        };
+        cx.output((txn, Output::Outcome(outcome)));
+    }
+}
+
+impl Actor for Coordinator {
+    type Message = Message;
+    type Timer = Repeat;
+    type Record = ();
+    type Output = (TxnId, Output);
+
+    fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
+        if let Message::Reply { request, answer } = message
+            && self.operations.remove(&TxnId(request)).is_some()
+        {
+            self.leaders.insert(from.partition(), from);
+            self.end(TxnId(request), answer, cx);
+        }
+    }
+
+    fn on_timer(&mut self, Repeat(txn): Repeat, cx: &mut Cx<'_>) {
+        let Some(running) = self.operations.get_mut(&txn) else { return };
+        running.repeated += 1;
+        // It may lead no more.
+        self.leaders.remove(&self.group.partition_of(&running.request.key));
+        self.send(txn, cx);
+    }
+}
+
+impl Coordinate for Coordinator {
+    fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
+        match operation {
+            Operation::Access { key, access, token } => {
+                let new = || self.clock.next(cx.id(), cx.clock());
+                let token = token.map_or_else(new, |token| token.id);
+                if access != Access::Read {
+                    cx.output((txn, Output::Began(token)));
+                }
+                let request = Request { number: txn.0, key, token, access };
+                self.operations.insert(txn, Running { request, repeated: 0 });
+                self.send(txn, cx);
+            }
+            Operation::Rollback => {
+                let Some(running) = self.operations.remove(&txn) else { return };
+                cx.cancel_timer(Repeat(txn));
+                let outcome = match running.request.access {
+                    Access::Read => Outcome::Aborted { conflicts: Vec::new() },
+                    _ => Outcome::Unknown,
+                };
+                cx.output((txn, Output::Outcome(outcome)));
+            }
+            _ => unreachable!("a keyspace of registers has no transactions"),
+        }
+    }
+}

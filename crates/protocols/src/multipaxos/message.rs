@@ -1,0 +1,83 @@
+//! What participants exchange and what replicas keep.
+
+use serde::{Deserialize, Serialize};
+use serried_model::{Access, Key, Version};
+use serried_parts::Stamped;
+
+use crate::replicated_log;
+
+/// A message.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Message {
+    /// A client wants something done.
+    Request(Request),
+    /// The same, from another replica, which does not lead.
+    Forward {
+        /// The client.
+        client: serried_model::NodeId,
+        /// What it wants.
+        request: Request,
+    },
+    /// It is done, or will not be. The sender leads.
+    Reply {
+        /// The operation.
+        request: u64,
+        /// What came of it.
+        answer: Answer,
+    },
+    /// About the log.
+    Log(replicated_log::Message<Update>),
+}
+
+/// What a client wants.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Request {
+    /// Names the operation at the client.
+    pub number: u64,
+    /// The key.
+    pub key: Key,
+    /// By which it is recognised when it is tried again.
+    pub token: Version,
+    /// What is to be done.
+    pub access: Access,
+}
+
+/// A write or a read-modify-write, as an entry of the log. A read is an entry that does nothing: its leader
+/// alone needs to know what is read.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Update {
+    /// The key.
+    pub key: Key,
+    /// By which it is recognised when it is tried again.
+    pub token: Version,
+    /// What is to be done.
+    pub access: Access,
+}
+
+impl replicated_log::Entry for Update {
+    fn size(&self) -> usize {
+        let bytes = match &self.access {
+            Access::Read => 0,
+            Access::Write(value) => value.as_ref().map_or(0, |value| value.len()),
+            Access::Modify(modification) => modification.value_bytes(),
+        };
+        self.key.len() + bytes
+    }
+}
+
+/// What a client is answered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// It has taken effect, and this is what it found.
+    Done(Stamped),
+    /// Nobody knows any more whether it has.
+    Forgotten,
+    /// The client's clock is off.
+    ClockSkew {
+        /// By how much it is ahead, in microseconds.
+        ahead_us: i64,
+    },
+}
+
+/// What a replica makes durable.
+pub type Record = replicated_log::Record<Update>;

@@ -1,0 +1,148 @@
+//! What updates do to a key.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+use serried_model::{Access, Carstamp, Change, Value, Version};
+use serried_parts::Stamped;
+
+use super::message::{Answer, Update};
+
+/// All that a replica knows of a key: it is the same at all replicas that have applied the same.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Register {
+    /// What it holds.
+    value: Option<Value>,
+    /// How many updates have changed it.
+    changes: u64,
+    /// The slot after that of the last update which was executed.
+    applied: u64,
+    /// What updates came to, in the order of their tokens.
+    results: VecDeque<Done>,
+    /// What is older is not among them any more, in microseconds since the Unix epoch.
+    forgotten_before_us: u64,
+}
+
+/// What an update came to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Done {
+    token: Version,
+    changes: u64,
+    found: Option<Value>,
+}
+
+fn stamped(value: Option<Value>, changes: u64) -> Stamped {
+    Stamped { value, carstamp: Carstamp { timestamp: changes, ..Carstamp::INITIAL } }
+}
+
+impl Register {
+    /// One that holds a value before the first update.
+    pub(super) fn holding(value: Value) -> Register {
+        Register { value: Some(value), ..Register::default() }
+    }
+
+    /// What it holds.
+    pub(super) fn read(&self) -> Stamped {
+        stamped(self.value.clone(), self.changes)
+    }
+
+    /// Whether it is as of a slot that is not before the other's.
+    pub(super) fn is_as_late_as(&self, other: &Register) -> bool {
+        self.applied >= other.applied
+    }
+
+    /// Executes the update in a slot; one that was executed before, in that slot or another, is not
+    /// executed again. Results are kept for `remembered_us` by the tokens' times: all replicas execute
+    /// updates in the same order, so that they remember the same.
+    pub(super) fn execute(&mut self, slot: u64, update: &Update, remembered_us: u64) -> Answer {
+        if update.token.timestamp_us < self.forgotten_before_us {
+            return Answer::Forgotten;
+        }
+        if let Some(done) = self.done(update.token) {
+            return Answer::Done(stamped(done.found.clone(), done.changes));
+        }
+        if slot < self.applied {
+            // The state was taken over from another, and is as of a later slot.
+            return Answer::Forgotten;
+        }
+        self.applied = slot + 1;
+        let (change, found) = match &update.access {
+            Access::Read => (Change::None, None),
+            Access::Write(value) => (Change::To(value.clone()), None),
+            Access::Modify(modification) => {
+                let change = modification.apply(self.value.as_ref()).unwrap_or(Change::None);
+                (change, self.value.clone())
+            }
+        };
+        if let Change::To(value) = change {
+            self.value = value;
+            self.changes += 1;
+        }
+        self.remember(Done { token: update.token, changes: self.changes, found: found.clone() });
+        self.forget(remembered_us);
+        Answer::Done(stamped(found, self.changes))
+    }
+
+    fn done(&self, token: Version) -> Option<&Done> {
+        if self.results.back().is_none_or(|last| last.token < token) {
+            return None;
+        }
+        let at = self.results.binary_search_by_key(&token, |done| done.token).ok()?;
+        self.results.get(at)
+    }
+
+    fn remember(&mut self, done: Done) {
+        // Nearly always it is the latest, or near it.
+        let later = self.results.iter().rev().take_while(|other| other.token > done.token).count();
+        self.results.insert(self.results.len() - later, done);
+    }
+
+    fn forget(&mut self, remembered_us: u64) {
+        let latest_us = self.results.back().map_or(0, |latest| latest.token.timestamp_us);
+        self.forgotten_before_us =
+            self.forgotten_before_us.max(latest_us.saturating_sub(remembered_us));
+        let before_us = self.forgotten_before_us;
+        while self.results.front().is_some_and(|done| done.token.timestamp_us < before_us) {
+            self.results.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serried_model::{Key, Modification};
+
+    fn add(us: u64) -> Update {
+        let access = Access::Modify(Modification::add(1));
+        Update { key: Key::from("x"), token: Version::at(us), access }
+    }
+
+    fn found(value: Option<&str>, changes: u64) -> Answer {
+        Answer::Done(stamped(value.map(Value::from), changes))
+    }
+
+    #[test]
+    fn an_update_is_executed_once_and_too_late_it_is_not_executed_at_all() {
+        let mut register = Register::default();
+        assert_eq!(register.execute(0, &add(100), 50), found(None, 1));
+        assert_eq!(register.execute(1, &add(90), 50), found(Some("1"), 2));
+        assert_eq!(register.execute(2, &add(100), 50), found(None, 1), "what it found then");
+        assert_eq!(register.read().value, Some(Value::from("2")));
+        register.execute(3, &add(145), 50);
+        assert_eq!(register.execute(4, &add(90), 50), Answer::Forgotten);
+        assert_eq!(register.execute(5, &add(100), 50), found(None, 1));
+        assert_eq!((register.read().value, register.results.len()), (Some(Value::from("3")), 2));
+    }
+
+    #[test]
+    fn a_state_that_was_taken_over_is_not_changed_by_slots_that_it_has() {
+        let mut register = Register::default();
+        register.execute(7, &add(100), 50);
+        let taken_over = register.clone();
+        register.execute(7, &add(100), 50);
+        register.execute(6, &add(99), 50);
+        assert_eq!(register, taken_over);
+        assert_eq!(register.execute(8, &add(101), 50), found(Some("1"), 2));
+    }
+}

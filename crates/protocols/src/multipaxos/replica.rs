@@ -1,0 +1,306 @@
+//! The server side: it has operations put into the log, and applies what was chosen.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use serried_actor::{Actor, Context, Group, Recover, Settings, Store};
+use serried_model::{Access, Key, NodeId, Value};
+use serried_parts::{Cells, decode_cell, encode_cell};
+
+use super::Mutation;
+use super::message::{Answer, Message, Record, Request, Update};
+use super::register::Register;
+use crate::replicated_log::{self, Ballot, Chosen, Host, Log, Machine};
+
+/// How often what was applied is put into the store, and what is not needed any more trimmed.
+const STORE_EVERY: Duration = Duration::from_millis(20);
+/// How many keys at a time; more where there are very many.
+const STORED_AT_ONCE: usize = 512;
+/// For how many times of [`STORE_EVERY`] a key stays out of the store after a change: one that is written often
+/// goes there once in that time.
+const STORED_AFTER: usize = 50;
+/// How many times of [`STORE_EVERY`] lie between marks in the log.
+const TRIM_EVERY: usize = 10;
+/// How many requests wait for a leader; more are forgotten, and come again.
+const PENDING_AT_MOST: usize = 4096;
+
+/// One replica of a partition.
+#[derive(Debug)]
+pub struct Replica {
+    log: Log<Update>,
+    registers: Registers,
+    /// Requests that nobody leads for, or that the leader has no room for.
+    pending: VecDeque<Client>,
+    /// The ballot in which it leads, as far as those that wait were told.
+    leads: Option<Ballot>,
+    clock_bound_us: i64,
+    /// Where the durable log was at each of the last times that something was stored.
+    positions: VecDeque<u64>,
+    /// Until it is trimmed.
+    untrimmed: usize,
+    mutation: Option<Mutation>,
+}
+
+/// The keys, and who waits for what is done to them.
+#[derive(Debug)]
+struct Registers {
+    cells: Cells<Register>,
+    remembered_us: u64,
+    /// Who waits for which slot, in their order.
+    waiting: VecDeque<(u64, Client)>,
+    /// The ballot in which those slots were proposed.
+    ballot: Option<Ballot>,
+}
+
+/// A client that waits.
+#[derive(Debug)]
+struct Client {
+    node: NodeId,
+    request: Request,
+}
+
+/// What a replica does by the clock.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Timer {
+    /// That of the log.
+    Log(replicated_log::Timer),
+    /// Put into the store what was applied.
+    Store,
+}
+
+type Cx<'a> = Context<'a, Replica>;
+
+impl Host for Replica {
+    type Entry = Update;
+
+    fn message(message: replicated_log::Message<Update>) -> Message {
+        Message::Log(message)
+    }
+
+    fn record(record: Record) -> Record {
+        record
+    }
+
+    fn timer(timer: replicated_log::Timer) -> Timer {
+        Timer::Log(timer)
+    }
+}
+
+impl Machine<Replica> for Registers {
+    fn apply(&mut self, chosen: Chosen<'_, Update>, cx: &mut Cx<'_>) {
+        let Chosen { slot, position, entry, led_in } = chosen;
+        let answer = entry.map(|update| {
+            cx.charge(1);
+            let register = self.cells.change(&update.key, position, cx.store());
+            register.execute(slot, update, self.remembered_us)
+        });
+        if self.waiting.front().is_none_or(|(first, _)| *first != slot)
+            || led_in.is_none()
+            || led_in != self.ballot
+        {
+            return;
+        }
+        let (_, Client { node, request }) = self.waiting.pop_front().expect("somebody waits");
+        // What was proposed in this ballot is what was chosen, so this is the client's own.
+        let answer =
+            answer.unwrap_or_else(|| Answer::Done(self.cells.get(&request.key, cx.store()).read()));
+        cx.send(node, Message::Reply { request: request.number, answer });
+    }
+
+    fn store_all(&mut self, store: &mut dyn Store) {
+        self.cells.store_some(usize::MAX, store);
+    }
+
+    fn needs_log_from(&self) -> Option<u64> {
+        self.cells.needs_log_from()
+    }
+
+    fn take_over(&mut self, key: &Key, state: &[u8], store: &mut dyn Store) {
+        let register: Register = decode_cell(state);
+        if register.is_as_late_as(self.cells.get(key, store)) {
+            self.cells.put(key, register, store);
+        }
+    }
+}
+
+impl Replica {
+    /// An empty replica, which does nothing wrong but `mutation`.
+    pub fn new(
+        id: NodeId,
+        group: Group,
+        settings: &Settings,
+        mutation: Option<Mutation>,
+    ) -> Replica {
+        let mut log = Log::new(id, group, settings);
+        if mutation == Some(Mutation::AcknowledgedByLeaderAlone) {
+            log = log.with_quorum(1);
+        }
+        let registers = Registers {
+            cells: Cells::new(settings.resident_keys),
+            remembered_us: settings.outcomes_ms * 1000,
+            waiting: VecDeque::new(),
+            ballot: None,
+        };
+        Replica {
+            log,
+            registers,
+            pending: VecDeque::new(),
+            leads: None,
+            clock_bound_us: settings.clock_bound_ms as i64 * 1000,
+            positions: VecDeque::new(),
+            untrimmed: 0,
+            mutation,
+        }
+    }
+
+    fn on_request(&mut self, client: Client, cx: &mut Cx<'_>) {
+        // Whoever waits comes first.
+        let at_once = self.pending.is_empty() && self.log.leads().is_some();
+        let waits = if at_once { self.propose(client, cx) } else { Some(client) };
+        waits.into_iter().for_each(|client| self.wait(client));
+    }
+
+    fn wait(&mut self, client: Client) {
+        if self.pending.len() < PENDING_AT_MOST {
+            self.pending.push_back(client);
+        }
+    }
+
+    /// Has a request put into the log; returns it if there is no room.
+    fn propose(&mut self, client: Client, cx: &mut Cx<'_>) -> Option<Client> {
+        let Client { node, request } = &client;
+        let entry = match &request.access {
+            Access::Read => None,
+            access => {
+                let ahead_us = request.token.timestamp_us as i64 - cx.clock().latest_us as i64;
+                if ahead_us > self.clock_bound_us {
+                    let answer = Answer::ClockSkew { ahead_us };
+                    cx.send(*node, Message::Reply { request: request.number, answer });
+                    return None;
+                }
+                let (key, token) = (request.key.clone(), request.token);
+                Some(Update { key, token, access: access.clone() })
+            }
+        };
+        let Some(slot) = self.log.propose(entry, cx) else { return Some(client) };
+        self.registers.waiting.push_back((slot, client));
+        None
+    }
+
+    /// After the log has gone on: those who wait may have to wait for another leader.
+    fn after_log(&mut self, cx: &mut Cx<'_>) {
+        let leads = self.log.leads();
+        if leads != self.leads {
+            self.leads = leads;
+            self.registers.ballot = leads;
+            for (_, client) in core::mem::take(&mut self.registers.waiting) {
+                self.wait(client);
+            }
+        }
+        if self.pending.is_empty() {
+            return;
+        }
+        if leads.is_some() {
+            while let Some(client) = self.pending.pop_front() {
+                if let Some(client) = self.propose(client, cx) {
+                    return self.pending.push_front(client);
+                }
+            }
+        } else if let Some(leader) = self.log.leader() {
+            for Client { node, request } in self.pending.drain(..) {
+                cx.send_before_durable(leader, Message::Forward { client: node, request });
+            }
+        }
+    }
+
+    fn store_soon(&self, cx: &mut Cx<'_>) {
+        cx.set_timer(Timer::Store, STORE_EVERY);
+    }
+
+    fn store_some(&mut self, cx: &mut Cx<'_>) {
+        self.positions.push_back(cx.log_position());
+        if self.positions.len() > STORED_AFTER {
+            let before = self.positions.pop_front().expect("there are many");
+            if !cx.store().is_behind() {
+                let cells = &mut self.registers.cells;
+                let mut left = STORED_AT_ONCE.max(cells.unstored() / STORED_AFTER);
+                while left > 0 && cells.needs_log_from().is_some_and(|first| first < before) {
+                    cells.store_some(1, cx.store());
+                    left -= 1;
+                }
+            }
+        }
+        self.untrimmed += 1;
+        if self.untrimmed >= TRIM_EVERY {
+            self.untrimmed = 0;
+            self.log.trim(&self.registers, cx);
+        }
+        self.store_soon(cx);
+    }
+}
+
+impl Actor for Replica {
+    type Message = Message;
+    type Timer = Timer;
+    type Record = Record;
+    type Output = ();
+
+    fn on_start(&mut self, cx: &mut Cx<'_>) {
+        self.log.on_start(&mut self.registers, cx);
+        self.after_log(cx);
+        self.store_soon(cx);
+    }
+
+    fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
+        cx.charge(1);
+        match message {
+            Message::Request(request) => self.on_request(Client { node: from, request }, cx),
+            // It would not do to send it back and forth.
+            Message::Forward { .. }
+                if self.log.leader().is_some_and(|leader| leader != cx.id()) => {}
+            Message::Forward { client, request } => {
+                self.on_request(Client { node: client, request }, cx);
+            }
+            Message::Log(message) => {
+                self.log.on_message(from, message, &mut self.registers, cx);
+            }
+            Message::Reply { .. } => {} // No one sends a replica that.
+        }
+        self.after_log(cx);
+    }
+
+    fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
+        match timer {
+            Timer::Log(timer) => {
+                self.log.on_timer(timer, &mut self.registers, cx);
+                self.after_log(cx);
+            }
+            Timer::Store => self.store_some(cx),
+        }
+    }
+
+    fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        each("resident_keys", self.registers.cells.resident() as u64);
+        each("unstored_keys", self.registers.cells.unstored() as u64);
+        each("log_slots", self.log.kept() as u64);
+        each("applied_slots", self.log.applied());
+        each("leads", u64::from(self.log.leads().is_some()));
+        each("catching_up", u64::from(self.log.is_behind()));
+    }
+}
+
+impl Recover for Replica {
+    fn replay(&mut self, record: Record, _: &mut dyn Store) {
+        self.log.replay(record);
+    }
+
+    fn rejoin(&mut self, cx: &mut Cx<'_>) {
+        if self.mutation != Some(Mutation::RejoinsAtOnce) {
+            self.log.rejoin(cx);
+        }
+    }
+
+    fn stored(value: &Value) -> Vec<u8> {
+        encode_cell(&Register::holding(value.clone()))
+    }
+}

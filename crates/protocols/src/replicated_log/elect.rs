@@ -1,0 +1,227 @@
+//! How a leader is found.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use serried_actor::{Context, NodeSet};
+use serried_model::NodeId;
+
+use super::lead::Leader;
+use super::log::{Host, Log, Machine, OPEN_BYTES, Role};
+use super::message::{Accepted, Ballot, Entries, Entry, Message, Record, Timer};
+
+/// The most that a promise shows, in bytes; a candidate that lacks more takes over the state instead.
+const SHOWN_BYTES: usize = 8 * OPEN_BYTES;
+
+/// What a candidate has been promised.
+#[derive(Debug)]
+pub(super) struct Candidate<E> {
+    promises: NodeSet,
+    /// By member, where what was chosen is known to those that have promised.
+    applied: Vec<Option<u64>>,
+    /// By slot, what was accepted in the highest ballot.
+    found: BTreeMap<u64, (Ballot, Option<E>)>,
+}
+
+impl<E: Entry> Candidate<E> {
+    fn add(&mut self, Accepted { slot, ballot, entry }: Accepted<E>) {
+        let found = self.found.entry(slot).or_insert((ballot, None));
+        if found.0 <= ballot {
+            *found = (ballot, entry);
+        }
+    }
+}
+
+impl<E: Entry> Log<E> {
+    /// Waits for a leader to be heard of; the lower members are less patient.
+    pub(super) fn wait_for_leader<H: Host<Entry = E>>(&self, cx: &mut Context<'_, H>) {
+        let since = cx.now().since(self.heard);
+        let left = self.patience().saturating_sub(since);
+        let own = self.beat() * self.id.member() as u32 + cx.jitter(self.beat());
+        cx.set_timer(H::timer(Timer::Elect), left + own);
+    }
+
+    pub(super) fn look_for_leader<H: Host<Entry = E>>(
+        &mut self,
+        machine: &mut impl Machine<H>,
+        cx: &mut Context<'_, H>,
+    ) {
+        match &self.role {
+            Role::Leader(_) => {}
+            Role::Candidate(candidate) => {
+                let missing = self.group.all().without(candidate.promises);
+                self.prepare(missing, cx);
+            }
+            Role::Follower => {
+                let heard = cx.now().since(self.heard) < self.patience();
+                if heard || self.is_behind() {
+                    return self.wait_for_leader(cx);
+                }
+                self.campaign(machine, cx);
+            }
+        }
+    }
+
+    /// Means to lead, in a ballot higher than any that it has heard of.
+    pub(super) fn campaign<H: Host<Entry = E>>(
+        &mut self,
+        machine: &mut impl Machine<H>,
+        cx: &mut Context<'_, H>,
+    ) {
+        let ballot = self.seen.max(self.promised).next(self.id.member());
+        self.promise(ballot);
+        cx.append(H::record(Record::Promised(ballot)));
+        let mut candidate = Candidate {
+            promises: [self.id].into_iter().collect(),
+            applied: vec![None; self.group.size()],
+            found: BTreeMap::new(),
+        };
+        candidate.applied[self.id.member()] = Some(self.slots.applied());
+        for (slot, open) in self.slots.open() {
+            candidate.add(Accepted { slot, ballot: open.ballot, entry: open.entry.clone() });
+        }
+        self.role = Role::Candidate(candidate);
+        self.prepare(self.others(), cx);
+        self.lead_if_promised(machine, cx);
+    }
+
+    fn prepare<H: Host<Entry = E>>(&self, to: NodeSet, cx: &mut Context<'_, H>) {
+        let (ballot, from) = (self.promised, self.slots.applied());
+        self.broadcast(to, Message::Prepare { ballot, from }, cx);
+        let again = 2 * self.group.round_trip() + Duration::from_millis(50);
+        let again = cx.jitter(again);
+        cx.set_timer(H::timer(Timer::Elect), again);
+    }
+
+    pub(super) fn on_prepare<H: Host<Entry = E>>(
+        &mut self,
+        from: NodeId,
+        ballot: Ballot,
+        slot: u64,
+        cx: &mut Context<'_, H>,
+    ) {
+        self.seen = self.seen.max(ballot);
+        if self.lost.is_some() {
+            return; // Its predecessor may have accepted what it does not know of.
+        }
+        if ballot < self.promised {
+            let promised = self.promised;
+            return self.send(from, Message::Refused { promised }, cx);
+        }
+        let another = ballot.member != self.promised.member;
+        let follows = match &self.role {
+            Role::Leader(_) => true,
+            Role::Candidate(_) => false,
+            Role::Follower => cx.now().since(self.heard) < self.patience(),
+        };
+        if another && follows && self.promised > Ballot::NONE {
+            return; // Late or cut off: there is a leader.
+        }
+        let Some(accepted) = self.slots.show(slot, SHOWN_BYTES) else {
+            return self.send(from, Message::Behind { ballot }, cx);
+        };
+        if ballot > self.promised {
+            self.promise(ballot);
+            cx.append(H::record(Record::Promised(ballot)));
+            self.heard = cx.now();
+            self.wait_for_leader(cx);
+        }
+        let applied = self.slots.applied();
+        self.send(from, Message::Promise { ballot, applied, accepted }, cx);
+    }
+
+    pub(super) fn on_promise<H: Host<Entry = E>>(
+        &mut self,
+        from: NodeId,
+        ballot: Ballot,
+        (applied, accepted): (u64, Vec<Accepted<E>>),
+        machine: &mut impl Machine<H>,
+        cx: &mut Context<'_, H>,
+    ) {
+        let Role::Candidate(candidate) = &mut self.role else { return };
+        if ballot != self.promised || !candidate.promises.insert(from) {
+            return;
+        }
+        candidate.applied[from.member()] = Some(applied);
+        accepted.into_iter().for_each(|accepted| candidate.add(accepted));
+        self.lead_if_promised(machine, cx);
+    }
+
+    /// Leads, once a majority has promised: what was accepted in the highest ballot of each slot is
+    /// proposed anew, and nothing where nothing was.
+    fn lead_if_promised<H: Host<Entry = E>>(
+        &mut self,
+        machine: &mut impl Machine<H>,
+        cx: &mut Context<'_, H>,
+    ) {
+        let Role::Candidate(candidate) = &mut self.role else { return };
+        if candidate.promises.len() < self.group.majority() {
+            return;
+        }
+        let applied = core::mem::take(&mut candidate.applied);
+        let (ballot, first) = (self.promised, self.slots.applied());
+        let mut found = candidate.found.split_off(&first);
+        let chosen = applied.iter().flatten().copied().max().unwrap_or(first);
+        let end = found.last_key_value().map_or(first, |(last, _)| last + 1).max(first);
+        assert!(end >= chosen, "who knows what was chosen below {chosen} has shown it");
+        if end > first {
+            let entry = |slot| found.remove(&slot).and_then(|(_, entry)| entry);
+            let entries: Entries<E> = (first..end).map(entry).collect();
+            let position = cx.log_position();
+            for (slot, entry) in (first..).zip(entries.iter()) {
+                self.slots.accept(slot, ballot, position, entry.clone());
+            }
+            cx.append(H::record(Record::Accepted { ballot, first, entries }));
+        }
+        self.matched = end;
+        self.told = self.told.max(chosen);
+        self.role = Role::Leader(Leader::new(end, &applied, cx.now()));
+        cx.cancel_timer(H::timer(Timer::Elect));
+        for member in self.others().members() {
+            if applied[member].is_some() {
+                self.feed(member, cx);
+            }
+        }
+        self.look_after_followers(cx);
+        self.apply(machine, cx);
+        self.choose(machine, cx);
+    }
+
+    /// Who was to promise keeps less than this replica lacks.
+    pub(super) fn on_behind<H: Host<Entry = E>>(
+        &mut self,
+        from: NodeId,
+        ballot: Ballot,
+        cx: &mut Context<'_, H>,
+    ) {
+        if matches!(self.role, Role::Candidate(_)) && ballot == self.promised {
+            self.role = Role::Follower;
+            self.heard = cx.now();
+            self.restore_from(from, cx);
+            self.wait_for_leader(cx);
+        }
+    }
+
+    /// Somebody has promised a higher ballot. A leader takes a still higher one; a candidate sees first
+    /// whether that other leads.
+    pub(super) fn on_refused<H: Host<Entry = E>>(
+        &mut self,
+        promised: Ballot,
+        machine: &mut impl Machine<H>,
+        cx: &mut Context<'_, H>,
+    ) {
+        self.seen = self.seen.max(promised);
+        if promised <= self.promised {
+            return;
+        }
+        match &self.role {
+            Role::Leader(_) => self.campaign(machine, cx),
+            Role::Candidate(_) => {
+                self.role = Role::Follower;
+                let soon = cx.jitter(self.beat());
+                cx.set_timer(H::timer(Timer::Elect), soon);
+            }
+            Role::Follower => {}
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The slots of a log that are in memory.
+
+use std::collections::VecDeque;
+
+use super::message::{Accepted, Ballot, Entry};
+
+/// How much of what was applied is kept for replicas that lack it, in entries and in bytes.
+const KEPT_ENTRIES: usize = 32 << 10;
+const KEPT_BYTES: usize = 4 << 20;
+
+/// What was accepted in a slot.
+#[derive(Clone, Debug)]
+pub(super) struct Slot<E> {
+    pub(super) ballot: Ballot,
+    /// No record of this slot or a later one lies before this position of the durable log.
+    pub(super) position: u64,
+    pub(super) entry: Option<E>,
+}
+
+impl<E: Entry> Slot<E> {
+    fn size(&self) -> usize {
+        size(self.entry.as_ref())
+    }
+}
+
+/// About how many bytes an entry takes up.
+pub(super) fn size<E: Entry>(entry: Option<&E>) -> usize {
+    entry.map_or(0, Entry::size) + size_of::<Slot<E>>()
+}
+
+/// The slots of a log from the first that is kept.
+#[derive(Debug)]
+pub(super) struct Slots<E> {
+    first: u64,
+    slots: VecDeque<Option<Slot<E>>>,
+    /// What was chosen below has been applied.
+    applied: u64,
+    /// Of those that were applied and are kept.
+    applied_bytes: usize,
+    /// Of the others.
+    open_bytes: usize,
+    kept_entries: usize,
+}
+
+impl<E: Entry> Slots<E> {
+    /// None; of what is applied, no more than `at_most` are kept.
+    pub(super) fn new(at_most: usize) -> Slots<E> {
+        Slots {
+            first: 0,
+            slots: VecDeque::new(),
+            applied: 0,
+            applied_bytes: 0,
+            open_bytes: 0,
+            kept_entries: at_most.min(KEPT_ENTRIES),
+        }
+    }
+
+    /// The first that is kept.
+    pub(super) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The first that was not applied.
+    pub(super) fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// The first after all in which something was accepted, or applied.
+    pub(super) fn end(&self) -> u64 {
+        self.first + self.slots.len() as u64
+    }
+
+    /// How many bytes those take up that were not applied.
+    pub(super) fn open_bytes(&self) -> usize {
+        self.open_bytes
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn get(&self, slot: u64) -> Option<&Slot<E>> {
+        let index = slot.checked_sub(self.first)?;
+        self.slots.get(index as usize)?.as_ref()
+    }
+
+    /// Accepts an entry in a slot that was not applied, with the record that comes at `position`.
+    pub(super) fn accept(&mut self, slot: u64, ballot: Ballot, position: u64, entry: Option<E>) {
+        assert!(slot >= self.applied, "slot {slot} was applied");
+        let index = (slot - self.first) as usize;
+        while self.slots.len() <= index {
+            self.slots.push_back(None);
+        }
+        let later = self.slots.range(index + 1..).flatten().map(|later| later.position);
+        let position = later.min().map_or(position, |later| later.min(position));
+        let new = Slot { ballot, position, entry };
+        self.open_bytes += new.size();
+        if let Some(old) = self.slots[index].replace(new) {
+            self.open_bytes -= old.size();
+        }
+    }
+
+    /// Takes the next slot for applied: something has to have been accepted there.
+    pub(super) fn apply_next(&mut self) -> &Slot<E> {
+        let index = (self.applied - self.first) as usize;
+        self.applied += 1;
+        let slot = self.slots[index].as_ref().expect("a slot in which something was accepted");
+        self.open_bytes -= slot.size();
+        self.applied_bytes += slot.size();
+        slot
+    }
+
+    /// What was accepted from a slot on; what was applied counts as chosen. None if not all of that is
+    /// kept, or it would be more than so many bytes.
+    pub(super) fn show(&self, from: u64, at_most: usize) -> Option<Vec<Accepted<E>>> {
+        if from < self.first {
+            return None;
+        }
+        let (mut shown, mut bytes) = (Vec::new(), 0);
+        for slot in from..self.end() {
+            let Some(Slot { ballot, entry, .. }) = self.get(slot) else { continue };
+            bytes += size(entry.as_ref());
+            let ballot = if slot < self.applied { Ballot::CHOSEN } else { *ballot };
+            shown.push(Accepted { slot, ballot, entry: entry.clone() });
+        }
+        (bytes <= at_most).then_some(shown)
+    }
+
+    /// Consecutive entries from a slot on: so many bytes, and one at least if there is one.
+    pub(super) fn read(&self, from: u64, bytes: usize) -> Vec<Option<E>> {
+        let (mut entries, mut read) = (Vec::new(), 0);
+        let mut slot = from;
+        while let Some(accepted) = self.get(slot).filter(|_| read < bytes) {
+            read += accepted.size();
+            entries.push(accepted.entry.clone());
+            slot += 1;
+        }
+        entries
+    }
+
+    /// Forgets what was applied and need not be kept; `held` and what follows is to be kept longer, up to
+    /// so many bytes.
+    pub(super) fn forget(&mut self, held: Option<(u64, usize)>) {
+        while self.first < self.applied {
+            let kept = (self.applied - self.first) as usize;
+            let few = kept <= self.kept_entries && self.applied_bytes <= KEPT_BYTES;
+            let is_held =
+                held.is_some_and(|(from, most)| self.first >= from && self.applied_bytes <= most);
+            if few || is_held {
+                return;
+            }
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        let size = self.slots.pop_front().flatten().map_or(0, |slot| slot.size());
+        if self.first < self.applied {
+            self.applied_bytes -= size;
+        } else {
+            self.open_bytes -= size;
+        }
+        self.first += 1;
+    }
+
+    /// Goes on from a state that has what was chosen below `at`.
+    pub(super) fn skip_to(&mut self, at: u64) {
+        while self.first < at && !self.slots.is_empty() {
+            self.forget_first();
+        }
+        self.first = self.first.max(at);
+        self.applied = self.applied.max(at);
+    }
+
+    /// What was accepted and not applied.
+    pub(super) fn open(&self) -> impl Iterator<Item = (u64, &Slot<E>)> {
+        (self.applied..self.end()).filter_map(|slot| Some((slot, self.get(slot)?)))
+    }
+
+    /// The slots' records lie in the durable log from there on; none if all were applied.
+    pub(super) fn needs_log_from(&self) -> Option<u64> {
+        self.open().next().map(|(_, slot)| slot.position)
+    }
+}
