@@ -5,6 +5,7 @@ mod map;
 mod pool;
 mod quorums;
 mod read_marks;
+mod results;
 mod version_clock;
 mod versions;
 
@@ -13,5 +14,6 @@ pub use map::Map;
 pub use pool::{Place, Pool};
 pub use quorums::{Asked, Quorums};
 pub use read_marks::ReadMarks;
+pub use results::{Recalled, Results, Tokens};
 pub use version_clock::VersionClock;
 pub use versions::{Committed, Versions, WriteId};

@@ -211,8 +211,8 @@ macro_rules! broken {
         }
     };
     (multipaxos, $mutation:ident) => {
-        fn coordinator(group: Group, _: &Settings) -> multipaxos::Coordinator {
-            multipaxos::Coordinator::new(group)
+        fn coordinator(group: Group, settings: &Settings) -> multipaxos::Coordinator {
+            multipaxos::Coordinator::new(group, settings)
         }
 
         fn replica(id: NodeId, group: Group, settings: &Settings) -> multipaxos::Replica {

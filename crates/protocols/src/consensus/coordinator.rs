@@ -1,13 +1,13 @@
 //! The client side: it hands commands and reads to a replica, and coordinates writes to registers.
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Settings};
 use serried_model::{
-    Access, Accessed, Carstamp, Key, NodeId, Operation, Outcome, Output, Token, TxnId, Version,
+    Access, Accessed, Carstamp, Key, NodeId, Operation, Outcome, Output, Token, TxnId,
 };
-use serried_parts::{Asked, Quorums, Stamped, VersionClock};
+use serried_parts::{Asked, Quorums, Stamped, Tokens};
 
 use super::dependencies::Unsettled;
 use super::instance::Command;
@@ -22,15 +22,12 @@ const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
 pub struct Coordinator {
     rules: Rules,
     quorums: Quorums,
-    clock: VersionClock,
+    tokens: Tokens,
     /// The latest timestamp that a write was given.
     latest: u64,
     /// Which of the replicas is handed something first, from the nearest.
     preferred: usize,
     operations: BTreeMap<TxnId, Running>,
-    /// Updates that are under way, or may be tried again.
-    open: BTreeSet<Version>,
-    remembered_us: u64,
     unsettled: Unsettled,
 }
 
@@ -66,12 +63,10 @@ impl Coordinator {
         Coordinator {
             rules,
             quorums: Quorums::new(group, settings.thrifty),
-            clock: VersionClock::default(),
+            tokens: Tokens::new(settings.outcomes_ms * 1000),
             latest: 0,
             preferred: 0,
             operations: BTreeMap::new(),
-            open: BTreeSet::new(),
-            remembered_us: settings.outcomes_ms * 1000,
             unsettled: Unsettled::default(),
         }
     }
@@ -84,7 +79,8 @@ impl Coordinator {
         token: Option<Token>,
         cx: &mut Cx<'_>,
     ) {
-        let id = token.map_or_else(|| self.clock.next(cx.id(), cx.clock()), |token| token.id);
+        let new = || self.tokens.next(cx.id(), cx.clock());
+        let id = token.map_or_else(new, |token| token.id);
         let placed = token.and_then(|token| token.carstamp);
         let reads = access == Access::Read;
         if !reads {
@@ -93,7 +89,7 @@ impl Coordinator {
         if let Some(carstamp) = placed {
             cx.output((txn, Output::Placed(carstamp)));
         }
-        let settled = if reads { id } else { self.settled_before(id, cx) };
+        let settled = if reads { id } else { self.tokens.begin(id, cx.id(), cx.clock()) };
         let command = Command { token: id, settled, access, brings: Vec::new() };
         let partition = self.quorums.group().partition_of(&key);
         let besides = self.unsettled.besides(partition);
@@ -104,19 +100,6 @@ impl Coordinator {
         let phase = Phase::Fencing(besides, placed);
         self.operations.insert(txn, Running { key, command, phase });
         self.go_on(txn, cx);
-    }
-
-    /// Of this client's tokens those below are not tried again, now that one comes.
-    fn settled_before(&mut self, id: Version, cx: &Cx<'_>) -> Version {
-        if id.coordinator != cx.id() {
-            return Version { timestamp_us: 0, coordinator: cx.id() };
-        }
-        self.open.insert(id);
-        let forgotten_us = cx.clock().earliest_us.saturating_sub(self.remembered_us);
-        while self.open.first().is_some_and(|first| first.timestamp_us < forgotten_us) {
-            self.open.pop_first();
-        }
-        self.open.first().copied().unwrap_or(id)
     }
 
     /// Begins an operation for which no fence is missing. A read need not wait for any: what it finds
@@ -272,7 +255,7 @@ impl Coordinator {
     fn end(&mut self, txn: TxnId, outcome: Outcome, cx: &mut Cx<'_>) {
         let Some(running) = self.operations.remove(&txn) else { return };
         if outcome != Outcome::Unknown {
-            self.open.remove(&running.command.token);
+            self.tokens.end(running.command.token);
         }
         cx.cancel_timer(Repeat(txn.0));
         cx.output((txn, Output::Outcome(outcome)));

@@ -1,9 +1,8 @@
 //! Execution: what commands do to a key.
 
 use serde::{Deserialize, Serialize};
-use serried_model::{Access, Carstamp, Change, NodeId, Value};
-use serried_parts::Stamped;
-use smallvec::SmallVec;
+use serried_model::{Access, Carstamp, Change, NodeId, Value, Version};
+use serried_parts::{Recalled, Results, Stamped};
 
 use super::instance::{Command, Dependencies};
 use super::message::{Answer, Found};
@@ -19,20 +18,8 @@ pub struct State {
     pub previous: Stamped,
     /// Which instances have been executed.
     pub executed: Dependencies,
-    /// What updates came to, in the order of their clients.
-    remembered: Vec<Remembered>,
-    /// What updates that are older came to is not known any more, in microseconds since the Unix epoch.
-    forgotten_before_us: u64,
-}
-
-/// What the updates of one client came to that it may try again.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Remembered {
-    client: NodeId,
-    /// It tries none again that is older.
-    settled_us: u64,
-    /// By the times of their tokens.
-    results: SmallVec<[(u64, Found); 1]>,
+    /// What updates came to.
+    results: Results<Found>,
 }
 
 impl State {
@@ -67,8 +54,8 @@ impl State {
         if command.access == Access::Read {
             return Answer::Done(Found(self.held.clone()));
         }
-        self.settle(command);
-        match self.recall(command) {
+        let Command { token, settled, .. } = *command;
+        match self.results.recall_and_settle(token, settled) {
             Recalled::Forgotten => return Answer::Forgotten,
             Recalled::Result(found) => return Answer::Done(found),
             Recalled::Nothing => {}
@@ -77,7 +64,7 @@ impl State {
             None => self.replace(&command.access),
             Some(base) => self.modify(&command.access, base),
         };
-        self.remember(command, found.clone(), remembered_us);
+        self.results.remember(token, settled, found.clone(), remembered_us);
         Answer::Done(found)
     }
 
@@ -118,74 +105,15 @@ impl State {
     }
 
     /// What is known of an update without executing it.
-    pub(super) fn recall(&self, command: &Command) -> Recalled {
-        let us = command.token.timestamp_us;
-        if us < self.forgotten_before_us {
-            return Recalled::Forgotten;
-        }
-        let Ok(at) = self.of(command.token.coordinator) else { return Recalled::Nothing };
-        let remembered = &self.remembered[at];
-        match remembered.results.binary_search_by_key(&us, |(us, _)| *us) {
-            Ok(at) => Recalled::Result(remembered.results[at].1.clone()),
-            Err(_) if us < remembered.settled_us => Recalled::Forgotten,
-            Err(_) => Recalled::Nothing,
-        }
+    pub(super) fn recall(&self, token: Version) -> Recalled<Found> {
+        self.results.recall(token)
     }
-
-    /// Where what is remembered of a client is, or would be.
-    fn of(&self, client: NodeId) -> Result<usize, usize> {
-        self.remembered.binary_search_by_key(&client, |remembered| remembered.client)
-    }
-
-    /// Forgets what the client of a command will not ask for.
-    fn settle(&mut self, command: &Command) {
-        let Ok(at) = self.of(command.settled.coordinator) else { return };
-        let remembered = &mut self.remembered[at];
-        remembered.settled_us = remembered.settled_us.max(command.settled.timestamp_us);
-        let settled_us = remembered.settled_us;
-        remembered.results.retain(|(us, _)| *us >= settled_us);
-    }
-
-    fn remember(&mut self, command: &Command, found: Found, remembered_us: u64) {
-        let (us, client) = (command.token.timestamp_us, command.token.coordinator);
-        let at = self.of(client).unwrap_or_else(|at| {
-            let settled_us = match command.settled.coordinator == client {
-                true => command.settled.timestamp_us,
-                false => 0,
-            };
-            let results = SmallVec::new();
-            self.remembered.insert(at, Remembered { client, settled_us, results });
-            at
-        });
-        let results = &mut self.remembered[at].results;
-        let at = results.partition_point(|(other, _)| *other < us);
-        results.insert(at, (us, found));
-        // Not for each: all clients are gone through.
-        let before_us = us.saturating_sub(remembered_us);
-        if before_us > self.forgotten_before_us + remembered_us / 4 {
-            self.forgotten_before_us = before_us;
-            for remembered in &mut self.remembered {
-                remembered.results.retain(|(us, _)| *us >= before_us);
-            }
-            self.remembered.retain(|r| !r.results.is_empty() || r.settled_us >= before_us);
-        }
-    }
-}
-
-/// What is known of an update.
-pub(super) enum Recalled {
-    /// It was not executed here.
-    Nothing,
-    /// This it came to.
-    Result(Found),
-    /// It is so old that what it came to is forgotten, if it was executed.
-    Forgotten,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serried_model::{Modification, Version};
+    use serried_model::Modification;
 
     fn token(us: u64, client: u64) -> Version {
         Version { timestamp_us: us, coordinator: NodeId(client) }
@@ -219,20 +147,6 @@ mod tests {
         assert_eq!(execute(90, 1), Answer::Forgotten);
         assert_eq!(execute(100, 1), done(None, nth(1)));
         assert_eq!(state.held.value, Some(Value::from("4")));
-    }
-
-    #[test]
-    fn what_a_client_tries_no_more_is_forgotten_and_not_executed_if_it_comes_late() {
-        let mut state = State::default();
-        for us in 1..=1000 {
-            state.execute(&add(us, 1, us), None, 1_000_000);
-            assert_eq!(state.remembered[0].results.len(), 1);
-        }
-        assert_eq!(state.execute(&add(999, 1, 0), None, 1_000_000), Answer::Forgotten);
-        assert_eq!(
-            state.execute(&add(5, 2, 5), None, 1_000_000),
-            done(Some("1000"), Carstamp { timestamp: 1001, ..Carstamp::INITIAL })
-        );
     }
 
     #[test]

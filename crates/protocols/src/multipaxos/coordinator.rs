@@ -3,9 +3,9 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use serried_actor::{Actor, Context, Coordinate, Group};
+use serried_actor::{Actor, Context, Coordinate, Group, Settings};
 use serried_model::{Access, Accessed, NodeId, Operation, Outcome, Output, TxnId};
-use serried_parts::VersionClock;
+use serried_parts::Tokens;
 
 use super::message::{Answer, Message, Request};
 
@@ -16,7 +16,7 @@ const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Coordinator {
     group: Group,
-    clock: VersionClock,
+    tokens: Tokens,
     /// Who has answered last, by partition: it leads.
     leaders: BTreeMap<u16, NodeId>,
     operations: BTreeMap<TxnId, Running>,
@@ -37,9 +37,9 @@ type Cx<'a> = Context<'a, Coordinator>;
 
 impl Coordinator {
     /// A coordinator for a client of `group`.
-    pub fn new(group: Group) -> Coordinator {
-        let (clock, leaders) = (VersionClock::default(), BTreeMap::new());
-        Coordinator { group, clock, leaders, operations: BTreeMap::new() }
+    pub fn new(group: Group, settings: &Settings) -> Coordinator {
+        let tokens = Tokens::new(settings.outcomes_ms * 1000);
+        Coordinator { group, tokens, leaders: BTreeMap::new(), operations: BTreeMap::new() }
     }
 
     fn send(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
@@ -77,8 +77,9 @@ impl Actor for Coordinator {
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         if let Message::Reply { request, answer } = message
-            && self.operations.remove(&TxnId(request)).is_some()
+            && let Some(running) = self.operations.remove(&TxnId(request))
         {
+            self.tokens.end(running.request.token);
             self.leaders.insert(from.partition(), from);
             self.end(TxnId(request), answer, cx);
         }
@@ -97,12 +98,14 @@ impl Coordinate for Coordinator {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
         match operation {
             Operation::Access { key, access, token } => {
-                let new = || self.clock.next(cx.id(), cx.clock());
+                let new = || self.tokens.next(cx.id(), cx.clock());
                 let token = token.map_or_else(new, |token| token.id);
+                let mut settled = token;
                 if access != Access::Read {
                     cx.output((txn, Output::Began(token)));
+                    settled = self.tokens.begin(token, cx.id(), cx.clock());
                 }
-                let request = Request { number: txn.0, key, token, access };
+                let request = Request { number: txn.0, key, token, settled, access };
                 self.operations.insert(txn, Running { request, repeated: 0 });
                 self.send(txn, cx);
             }

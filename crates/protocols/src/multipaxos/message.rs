@@ -38,6 +38,8 @@ pub struct Request {
     pub key: Key,
     /// By which it is recognised when it is tried again.
     pub token: Version,
+    /// Of its client's tokens those below are not tried again.
+    pub settled: Version,
     /// What is to be done.
     pub access: Access,
 }
@@ -50,6 +52,8 @@ pub struct Update {
     pub key: Key,
     /// By which it is recognised when it is tried again.
     pub token: Version,
+    /// Of its client's tokens those below are not tried again.
+    pub settled: Version,
     /// What is to be done.
     pub access: Access,
 }

@@ -62,8 +62,8 @@ impl Protocol for Multipaxos {
     type Coordinator = Coordinator;
     type Replica = Replica;
 
-    fn coordinator(group: Group, _: &Settings) -> Coordinator {
-        Coordinator::new(group)
+    fn coordinator(group: Group, settings: &Settings) -> Coordinator {
+        Coordinator::new(group, settings)
     }
 
     fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica {

@@ -1,10 +1,8 @@
 //! What updates do to a key.
 
-use std::collections::VecDeque;
-
 use serde::{Deserialize, Serialize};
-use serried_model::{Access, Carstamp, Change, Value, Version};
-use serried_parts::Stamped;
+use serried_model::{Access, Carstamp, Change, Value};
+use serried_parts::{Recalled, Results, Stamped};
 
 use super::message::{Answer, Update};
 
@@ -17,18 +15,8 @@ pub(super) struct Register {
     changes: u64,
     /// The slot after that of the last update which was executed.
     applied: u64,
-    /// What updates came to, in the order of their tokens.
-    results: VecDeque<Done>,
-    /// What is older is not among them any more, in microseconds since the Unix epoch.
-    forgotten_before_us: u64,
-}
-
-/// What an update came to.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Done {
-    token: Version,
-    changes: u64,
-    found: Option<Value>,
+    /// What updates came to.
+    results: Results<Stamped>,
 }
 
 fn stamped(value: Option<Value>, changes: u64) -> Stamped {
@@ -55,11 +43,10 @@ impl Register {
     /// executed again. Results are kept for `remembered_us` by the tokens' times: all replicas execute
     /// updates in the same order, so that they remember the same.
     pub(super) fn execute(&mut self, slot: u64, update: &Update, remembered_us: u64) -> Answer {
-        if update.token.timestamp_us < self.forgotten_before_us {
-            return Answer::Forgotten;
-        }
-        if let Some(done) = self.done(update.token) {
-            return Answer::Done(stamped(done.found.clone(), done.changes));
+        match self.results.recall_and_settle(update.token, update.settled) {
+            Recalled::Forgotten => return Answer::Forgotten,
+            Recalled::Result(stamped) => return Answer::Done(stamped),
+            Recalled::Nothing => {}
         }
         if slot < self.applied {
             // The state was taken over from another, and is as of a later slot.
@@ -78,44 +65,21 @@ impl Register {
             self.value = value;
             self.changes += 1;
         }
-        self.remember(Done { token: update.token, changes: self.changes, found: found.clone() });
-        self.forget(remembered_us);
-        Answer::Done(stamped(found, self.changes))
-    }
-
-    fn done(&self, token: Version) -> Option<&Done> {
-        if self.results.back().is_none_or(|last| last.token < token) {
-            return None;
-        }
-        let at = self.results.binary_search_by_key(&token, |done| done.token).ok()?;
-        self.results.get(at)
-    }
-
-    fn remember(&mut self, done: Done) {
-        // Nearly always it is the latest, or near it.
-        let later = self.results.iter().rev().take_while(|other| other.token > done.token).count();
-        self.results.insert(self.results.len() - later, done);
-    }
-
-    fn forget(&mut self, remembered_us: u64) {
-        let latest_us = self.results.back().map_or(0, |latest| latest.token.timestamp_us);
-        self.forgotten_before_us =
-            self.forgotten_before_us.max(latest_us.saturating_sub(remembered_us));
-        let before_us = self.forgotten_before_us;
-        while self.results.front().is_some_and(|done| done.token.timestamp_us < before_us) {
-            self.results.pop_front();
-        }
+        let found = stamped(found, self.changes);
+        self.results.remember(update.token, update.settled, found.clone(), remembered_us);
+        Answer::Done(found)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serried_model::{Key, Modification};
+    use serried_model::{Key, Modification, Version};
 
     fn add(us: u64) -> Update {
         let access = Access::Modify(Modification::add(1));
-        Update { key: Key::from("x"), token: Version::at(us), access }
+        let settled = Version::at(0);
+        Update { key: Key::from("x"), token: Version::at(us), settled, access }
     }
 
     fn found(value: Option<&str>, changes: u64) -> Answer {

@@ -178,8 +178,8 @@ impl Replica {
                     cx.send(*node, Message::Reply { request: request.number, answer });
                     return None;
                 }
-                let (key, token) = (request.key.clone(), request.token);
-                Some(Update { key, token, access: access.clone() })
+                let Request { token, settled, .. } = *request;
+                Some(Update { key: request.key.clone(), token, settled, access: access.clone() })
             }
         };
         let Some(slot) = self.log.propose(entry, cx) else { return Some(client) };

@@ -49,7 +49,8 @@ fn replica(member: u64, of: usize) -> Replica {
 }
 
 fn request(number: u64, us: u64, access: Access) -> Request {
-    Request { number, key: Key::from("x"), token: Version::at(us), access }
+    let (token, settled) = (Version::at(us), Version::at(0));
+    Request { number, key: Key::from("x"), token, settled, access }
 }
 
 /// What the only replica of a group answers to requests that come in one turn.
@@ -134,7 +135,8 @@ fn a_replica_that_does_not_lead_passes_requests_on_but_those_that_were_passed_on
 
 #[test]
 fn a_client_asks_whoever_has_answered_and_others_if_that_one_does_not() {
-    let mut client = Coordinator::new(Group::new(3, Duration::from_millis(1)));
+    let mut client =
+        Coordinator::new(Group::new(3, Duration::from_millis(1)), &Settings::default());
     let read = |client: &mut Coordinator, txn: u64| {
         let (key, access) = (Key::from("x"), Access::Read);
         let operation = Operation::Access { key, access, token: None };
@@ -159,7 +161,8 @@ fn a_client_asks_whoever_has_answered_and_others_if_that_one_does_not() {
 
 #[test]
 fn what_is_given_up_may_have_taken_effect_if_it_is_an_update() {
-    let mut client = Coordinator::new(Group::new(3, Duration::from_millis(1)));
+    let mut client =
+        Coordinator::new(Group::new(3, Duration::from_millis(1)), &Settings::default());
     let mut give_up = |txn: u64, access: Access| {
         let operation = Operation::Access { key: Key::from("x"), access, token: None };
         effects(&mut client, CLIENT, |client, cx| client.on_operation(TxnId(txn), operation, cx));

@@ -13,13 +13,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serried_actor::{Actor, Context, Group, NodeSet, Recover, Settings, Store, Timestamp};
 use serried_model::{Access, Key, NodeId, Value};
-use serried_parts::{Cells, Quorums, Stamped, encode_cell};
+use serried_parts::{Cells, Quorums, Recalled, Stamped, encode_cell};
 
 use super::Rules;
 use super::instance::{Command, Dependencies, InstanceId, Status};
 use super::message::{Answer, Body, Found, Message, OperationId, Record};
 use super::space::Space;
-use super::state::{Recalled, State};
+use super::state::State;
 use active::{Active, ActiveKeys};
 use lost::Lost;
 use progress::Untold;
@@ -202,7 +202,9 @@ impl Replica {
             if command.access == Access::Read {
                 return self.read(operation, key, command.brings, cx);
             }
-        } else if let Recalled::Result(found) = self.cells.get(&key, cx.store()).recall(&command) {
+        } else if let Recalled::Result(found) =
+            self.cells.get(&key, cx.store()).recall(command.token)
+        {
             // One that has executed it is enough; where there are registers, a majority has to have.
             return self.answer(operation, Answer::Done(found), cx);
         }

@@ -1,0 +1,208 @@
+//! What updates came to, so that one that is tried again takes effect once.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serried_actor::ClockInterval;
+use serried_model::{NodeId, Version};
+use smallvec::SmallVec;
+
+use crate::VersionClock;
+
+/// What the updates of a key came to, by their tokens. Replicas that execute updates in the same order
+/// remember the same: each result until its client tries the update no more, or for a time by the tokens'
+/// timestamps.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Results<F> {
+    /// In the order of their clients.
+    remembered: Vec<Remembered<F>>,
+    /// What updates that are older came to is not known any more, in microseconds since the Unix epoch.
+    forgotten_before_us: u64,
+}
+
+/// What the updates of one client came to that it may try again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Remembered<F> {
+    client: NodeId,
+    /// It tries none again that is older.
+    settled_us: u64,
+    /// By the times of their tokens.
+    results: SmallVec<[(u64, F); 1]>,
+}
+
+/// What is known of an update.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Recalled<F> {
+    /// It was not executed.
+    Nothing,
+    /// This it came to.
+    Result(F),
+    /// It is so old that what it came to is forgotten, if it was executed.
+    Forgotten,
+}
+
+impl<F> Default for Results<F> {
+    fn default() -> Self {
+        Results { remembered: Vec::new(), forgotten_before_us: 0 }
+    }
+}
+
+impl<F: Clone> Results<F> {
+    /// What is known of an update. Of the tokens of `settled`'s client, those below it are not tried again:
+    /// what they came to is forgotten.
+    pub fn recall_and_settle(&mut self, token: Version, settled: Version) -> Recalled<F> {
+        if let Ok(at) = self.of(settled.coordinator) {
+            let remembered = &mut self.remembered[at];
+            remembered.settled_us = remembered.settled_us.max(settled.timestamp_us);
+            let settled_us = remembered.settled_us;
+            remembered.results.retain(|(us, _)| *us >= settled_us);
+        }
+        self.recall(token)
+    }
+
+    /// What is known of an update.
+    pub fn recall(&self, token: Version) -> Recalled<F> {
+        let us = token.timestamp_us;
+        if us < self.forgotten_before_us {
+            return Recalled::Forgotten;
+        }
+        let Ok(at) = self.of(token.coordinator) else { return Recalled::Nothing };
+        let remembered = &self.remembered[at];
+        match remembered.results.binary_search_by_key(&us, |(us, _)| *us) {
+            Ok(at) => Recalled::Result(remembered.results[at].1.clone()),
+            Err(_) if us < remembered.settled_us => Recalled::Forgotten,
+            Err(_) => Recalled::Nothing,
+        }
+    }
+
+    /// An update was executed and came to `result`, which is remembered for `remembered_us` at most, by
+    /// the tokens' times.
+    pub fn remember(&mut self, token: Version, settled: Version, result: F, remembered_us: u64) {
+        let (us, client) = (token.timestamp_us, token.coordinator);
+        let at = self.of(client).unwrap_or_else(|at| {
+            let own = settled.coordinator == client;
+            let settled_us = if own { settled.timestamp_us } else { 0 };
+            let results = SmallVec::new();
+            self.remembered.insert(at, Remembered { client, settled_us, results });
+            at
+        });
+        let results = &mut self.remembered[at].results;
+        let at = results.partition_point(|(other, _)| *other < us);
+        results.insert(at, (us, result));
+        // Not for each: all clients are gone through.
+        let before_us = us.saturating_sub(remembered_us);
+        if before_us > self.forgotten_before_us + remembered_us / 4 {
+            self.forgotten_before_us = before_us;
+            for remembered in &mut self.remembered {
+                remembered.results.retain(|(us, _)| *us >= before_us);
+            }
+            self.remembered.retain(|r| !r.results.is_empty() || r.settled_us >= before_us);
+        }
+    }
+
+    /// How many are remembered.
+    pub fn len(&self) -> usize {
+        self.remembered.iter().map(|remembered| remembered.results.len()).sum()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where what is remembered of a client is, or would be.
+    fn of(&self, client: NodeId) -> Result<usize, usize> {
+        self.remembered.binary_search_by_key(&client, |remembered| remembered.client)
+    }
+}
+
+/// Where a client's tokens come from, and up to which they are settled.
+#[derive(Debug)]
+pub struct Tokens {
+    clock: VersionClock,
+    /// Updates that are under way, or may be tried again.
+    open: BTreeSet<Version>,
+    remembered_us: u64,
+}
+
+impl Tokens {
+    /// Those of a client whose updates are remembered for `remembered_us` at most.
+    pub fn new(remembered_us: u64) -> Tokens {
+        Tokens { clock: VersionClock::default(), open: BTreeSet::new(), remembered_us }
+    }
+
+    /// The token of an operation of `client`, whose clock reads `clock`.
+    pub fn next(&mut self, client: NodeId, clock: ClockInterval) -> Version {
+        self.clock.next(client, clock)
+    }
+
+    /// An update begins, perhaps again: of the client's tokens those below what is returned are not tried
+    /// again.
+    pub fn begin(&mut self, token: Version, client: NodeId, clock: ClockInterval) -> Version {
+        if token.coordinator != client {
+            return Version { timestamp_us: 0, coordinator: client };
+        }
+        self.open.insert(token);
+        let forgotten_us = clock.earliest_us.saturating_sub(self.remembered_us);
+        while self.open.first().is_some_and(|first| first.timestamp_us < forgotten_us) {
+            self.open.pop_first();
+        }
+        self.open.first().copied().unwrap_or(token)
+    }
+
+    /// An update will not be tried again.
+    pub fn end(&mut self, token: Version) {
+        self.open.remove(&token);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(us: u64, client: u64) -> Version {
+        Version { timestamp_us: us, coordinator: NodeId(client) }
+    }
+
+    #[test]
+    fn results_are_remembered_for_a_time_and_what_is_older_counts_as_forgotten() {
+        let mut results = Results::default();
+        for us in [100, 90] {
+            results.remember(token(us, 1), token(0, 1), us, 50);
+        }
+        assert_eq!(results.recall(token(100, 1)), Recalled::Result(100));
+        assert_eq!(results.recall(token(90, 2)), Recalled::Nothing);
+        results.remember(token(145, 1), token(0, 1), 145, 50);
+        assert_eq!(results.recall(token(90, 1)), Recalled::Forgotten);
+        assert_eq!((results.recall(token(100, 1)), results.len()), (Recalled::Result(100), 2));
+    }
+
+    #[test]
+    fn what_a_client_tries_no_more_is_forgotten() {
+        let mut results = Results::default();
+        for us in 1..=1000 {
+            assert_eq!(results.recall_and_settle(token(us, 1), token(us, 1)), Recalled::Nothing);
+            results.remember(token(us, 1), token(us, 1), us, 1_000_000);
+            assert_eq!(results.len(), 1);
+        }
+        assert_eq!(results.recall(token(999, 1)), Recalled::Forgotten);
+        assert_eq!(results.recall(token(999, 2)), Recalled::Nothing);
+    }
+
+    #[test]
+    fn a_client_has_settled_what_is_older_than_all_that_it_may_try_again() {
+        let mut tokens = Tokens::new(1000);
+        let at = |us| ClockInterval { earliest_us: us, latest_us: us };
+        let own: Vec<Version> = [10, 11, 12].map(|us| tokens.next(NodeId(7), at(us))).to_vec();
+        for token in &own {
+            assert_eq!(tokens.begin(*token, NodeId(7), at(12)), own[0]);
+        }
+        tokens.end(own[0]);
+        tokens.end(own[2]);
+        let next = tokens.next(NodeId(7), at(20));
+        assert_eq!(tokens.begin(next, NodeId(7), at(20)), own[1]);
+        assert_eq!(tokens.begin(token(3, 9), NodeId(7), at(20)), token(0, 7), "another client's");
+        let late = tokens.next(NodeId(7), at(1500));
+        assert_eq!(tokens.begin(late, NodeId(7), at(1500)), late, "the others are forgotten");
+    }
+}
