@@ -85,10 +85,12 @@ pub enum Message {
         /// What of it.
         body: Box<Body>,
     },
-    /// So far the sender has executed some keys' instances.
+    /// So far the sender has executed a key's instances, and forgotten them.
     Progress {
-        /// Them.
-        keys: Vec<(Key, Dependencies)>,
+        /// The key.
+        key: Key,
+        /// So far.
+        executed: Dependencies,
     },
     /// Show what you have after a key, to one that has lost all that it had.
     Scan {

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serried_parts::Stamped;
 
 use super::instance::{Attributes, Dependencies, Instance, InstanceId, Kind, Status};
+use super::message::Conflict;
 use super::rows::Rows;
 
 /// A key's instances.
@@ -70,9 +71,9 @@ impl Space {
         &self.executed
     }
 
-    /// Whether there is nothing that is not executed everywhere.
+    /// Whether all that is known was executed, without gaps, and forgotten.
     pub(super) fn is_empty(&self) -> bool {
-        self.instances.is_empty()
+        self.instances.is_empty() && self.ahead.is_empty()
     }
 
     /// All instances that are not forgotten.
@@ -140,22 +141,31 @@ impl Space {
         *row = (*row).max(id.number);
     }
 
-    /// The interfering instances that a command with these attributes need not come after, and that
-    /// need not come after it.
-    pub(super) fn conflicts<'a>(
-        &'a self,
-        id: InstanceId,
-        attributes: &'a Attributes,
-    ) -> impl Iterator<Item = (InstanceId, &'a Instance)> {
-        let interfere =
-            move |other: InstanceId| id.kind == Kind::Update || other.kind == Kind::Update;
-        self.instances.iter().filter(move |(other, instance)| {
-            *other != id
-                && interfere(*other)
+    /// The interfering instances that a command which was not executed here, with these attributes, need
+    /// not come after, and that need not come after it.
+    pub(super) fn conflicts(&self, id: InstanceId, attributes: &Attributes) -> Vec<Conflict> {
+        let interferes = |other: InstanceId| {
+            other != id
+                && (id.kind == Kind::Update || other.kind == Kind::Update)
+                && !attributes.dependencies.cover(other)
+        };
+        let known = self.instances.iter().filter(|(other, instance)| {
+            interferes(*other)
                 && instance.command.is_some()
-                && !attributes.dependencies.cover(*other)
                 && !instance.attributes.dependencies.cover(id)
-        })
+        });
+        let mut conflicts: Vec<Conflict> = known
+            .map(|(other, instance)| Conflict {
+                id: other,
+                committed: instance.status == Status::Committed,
+                began_without: !instance.initial.cover(id),
+            })
+            .collect();
+        // What was executed here has not waited for this one.
+        let executed = self.executed.ranges(&Dependencies::none(self.members));
+        let executed = executed.into_iter().map(|(last, _)| last).filter(|last| interferes(*last));
+        conflicts.extend(executed.map(|id| Conflict { id, committed: true, began_without: true }));
+        conflicts
     }
 
     /// What can be executed now, in order: those that are committed and whose dependencies are, group
@@ -225,12 +235,12 @@ impl Space {
         for id in self.ahead.clone() {
             self.set_executed(id);
         }
-        self.forget(executed, |_| false);
+        self.forget(|_| false);
     }
 
-    /// Forgets what was executed everywhere, but for some.
-    pub(super) fn forget(&mut self, everywhere: &Dependencies, keep: impl Fn(InstanceId) -> bool) {
-        self.instances.remove(everywhere, keep);
+    /// Forgets what was executed, but for some.
+    pub(super) fn forget(&mut self, keep: impl Fn(InstanceId) -> bool) {
+        self.instances.remove(&self.executed, keep);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The keys with instances that are not executed everywhere.
+//! The keys with instances that are not executed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -8,10 +8,10 @@ use serried_parts::Map;
 
 use super::Client;
 use super::lead::Lead;
-use crate::consensus::instance::{Dependencies, InstanceId};
+use crate::consensus::instance::InstanceId;
 use crate::consensus::space::Space;
 
-/// A key with instances that are not executed everywhere.
+/// A key with instances that are not executed, or that somebody waits for.
 #[derive(Debug)]
 pub(super) struct Active {
     pub(super) space: Space,
@@ -19,26 +19,11 @@ pub(super) struct Active {
     pub(super) leads: BTreeMap<InstanceId, Box<Lead>>,
     /// Who waits for which instance of this replica's.
     pub(super) clients: BTreeMap<InstanceId, Box<Client>>,
-    /// How far each of the others has executed them, in no order.
-    others: Vec<(u8, Dependencies)>,
 }
 
 impl Active {
     pub(super) fn new(space: Space) -> Active {
-        let (leads, clients) = (BTreeMap::new(), BTreeMap::new());
-        Active { space, leads, clients, others: Vec::new() }
-    }
-
-    /// How far another member has executed the key's instances, as far as is known.
-    pub(super) fn executed_by(&self, member: u8) -> Option<&Dependencies> {
-        self.others.iter().find(|(other, _)| *other == member).map(|(_, executed)| executed)
-    }
-
-    pub(super) fn set_executed_by(&mut self, member: u8, executed: Dependencies) {
-        match self.others.iter_mut().find(|(other, _)| *other == member) {
-            Some((_, known)) => *known = executed,
-            None => self.others.push((member, executed)),
-        }
+        Active { space, leads: BTreeMap::new(), clients: BTreeMap::new() }
     }
 }
 

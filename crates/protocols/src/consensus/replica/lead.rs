@@ -340,6 +340,7 @@ impl Replica {
             let client = active.clients.remove(&id).expect("as before");
             active.leads.remove(&id);
             self.answer(client.operation, answer, cx);
+            self.forget(key);
         }
     }
 

@@ -22,7 +22,6 @@ use super::space::Space;
 use super::state::State;
 use active::{Active, ActiveKeys};
 use lost::Lost;
-use progress::Untold;
 use registers::Reading;
 
 /// One replica of a partition.
@@ -33,7 +32,7 @@ pub struct Replica {
     rules: Rules,
     id: NodeId,
     cells: Cells<State>,
-    /// The keys with instances that are not executed everywhere.
+    /// The keys with instances that are not executed, or that somebody waits for.
     spaces: ActiveKeys,
     /// The clients' operations that are under way here.
     open: BTreeSet<OperationId>,
@@ -44,7 +43,6 @@ pub struct Replica {
     tick: Option<Timestamp>,
     /// Instances that are not committed: those of this period and of the last.
     watched: [Vec<(Key, InstanceId)>; 2],
-    untold: Untold,
     /// Set while it does not know what its predecessor had promised.
     lost: Option<Lost>,
     /// The records in the log, the oldest first.
@@ -74,8 +72,6 @@ pub enum Timer {
     Tick,
     /// Look after instances that are not committed.
     Watch,
-    /// Tell the others what was executed.
-    Tell,
     /// Put into the store what was executed.
     Store,
     /// Ask again for what others have.
@@ -104,7 +100,6 @@ impl Replica {
             due: BTreeSet::new(),
             tick: None,
             watched: [Vec::new(), Vec::new()],
-            untold: Untold::default(),
             lost: None,
             records: VecDeque::new(),
         }
@@ -222,7 +217,7 @@ impl Replica {
                 self.watch(key, id, cx);
             }
             if order.is_empty() {
-                return;
+                return self.forget(key);
             }
             let active = self.spaces.get_mut(key).expect("as before");
             let position = cx.log_position();
@@ -250,7 +245,6 @@ impl Replica {
             for id in answered {
                 self.count_executed(self.member(), key, id, cx);
             }
-            self.tell_soon(key, cx);
             self.store_soon(cx);
         }
     }
@@ -314,19 +308,31 @@ impl Replica {
         }
     }
 
-    fn on_instance(&mut self, from: NodeId, key: Key, id: InstanceId, body: Body, cx: &mut Cx<'_>) {
+    fn on_instance(
+        &mut self,
+        from: NodeId,
+        key: &Key,
+        id: InstanceId,
+        body: Body,
+        cx: &mut Cx<'_>,
+    ) {
         self.quorums.is_there(from);
         let is_lost = self.lost.is_some();
-        let active = self.active(&key, cx.store());
+        let active = self.active(key, cx.store());
         if active.space.is_executed(id) && active.space.get(id).is_none() {
             return match body {
                 // Whoever tells has not heard that this replica has executed it.
-                Body::Commit { .. } => self.tell_executed(from, &key, id, cx),
-                // Whoever asks has missed much.
-                _ => {
-                    let keys = vec![(key, active.space.executed().clone())];
-                    cx.send(from, Message::Progress { keys });
+                Body::Commit { .. } => self.tell_executed(from, key, id, cx),
+                // Whoever asks has missed that.
+                Body::PreAccept { .. }
+                | Body::Accept { .. }
+                | Body::Prepare { .. }
+                | Body::Validate { .. } => {
+                    let executed = active.space.executed().clone();
+                    cx.send(from, Message::Progress { key: key.clone(), executed });
                 }
+                // It is not needed any more.
+                _ => {}
             };
         }
         let (node, from) = (from, from.member() as u8);
@@ -336,33 +342,31 @@ impl Replica {
         }
         match body {
             Body::PreAccept { command, attributes, quorum } => {
-                self.on_pre_accept(from, &key, id, (command, attributes, quorum), cx);
+                self.on_pre_accept(from, key, id, (command, attributes, quorum), cx);
             }
-            Body::PreAccepted { attributes } => {
-                self.on_pre_accepted(from, &key, id, attributes, cx)
-            }
+            Body::PreAccepted { attributes } => self.on_pre_accepted(from, key, id, attributes, cx),
             Body::Accept { ballot, command, attributes } => {
-                self.on_accept(from, &key, id, ballot, (command, attributes), cx);
+                self.on_accept(from, key, id, ballot, (command, attributes), cx);
             }
-            Body::Accepted { ballot } => self.on_accepted(from, &key, id, ballot, cx),
-            Body::Executed => self.count_executed(from, &key, id, cx),
+            Body::Accepted { ballot } => self.on_accepted(from, key, id, ballot, cx),
+            Body::Executed => self.count_executed(from, key, id, cx),
             Body::Commit { command, attributes } => {
-                let again = self.active(&key, cx.store()).space.is_executed(id);
-                self.commit(&key, id, (command, attributes), NodeSet::EMPTY, cx);
+                let again = self.active(key, cx.store()).space.is_executed(id);
+                self.commit(key, id, (command, attributes), NodeSet::EMPTY, cx);
                 if again {
-                    self.tell_executed(node, &key, id, cx);
+                    self.tell_executed(node, key, id, cx);
                 }
             }
-            Body::Prepare { ballot } => self.on_prepare(from, &key, id, ballot, cx),
+            Body::Prepare { ballot } => self.on_prepare(from, key, id, ballot, cx),
             Body::Prepared { ballot, instance } => {
-                self.on_prepared(from, &key, id, ballot, instance, cx);
+                self.on_prepared(from, key, id, ballot, instance, cx);
             }
-            Body::Refused { promised } => self.on_refused(&key, id, promised, cx),
+            Body::Refused { promised } => self.on_refused(key, id, promised, cx),
             Body::Validate { ballot, command, attributes } => {
-                self.on_validate(from, &key, id, ballot, (command, attributes), cx);
+                self.on_validate(from, key, id, ballot, (command, attributes), cx);
             }
             Body::Validated { ballot, conflicts } => {
-                self.on_validated(from, &key, id, ballot, conflicts, cx);
+                self.on_validated(from, key, id, ballot, conflicts, cx);
             }
         }
     }
@@ -384,12 +388,11 @@ impl Actor for Replica {
                 self.record(&key, id, cx);
             }
             self.execute(&key, cx);
-            let active = self.spaces.get(&key).expect("as before");
+            let Some(active) = self.spaces.get(&key) else { continue };
             let open = active.space.iter().filter(|(_, i)| i.status < Status::Committed);
             for id in open.map(|(id, _)| id).collect::<Vec<_>>() {
                 self.watch(&key, id, cx);
             }
-            self.tell_soon(&key, cx);
         }
         self.scan(cx);
         self.store_soon(cx);
@@ -419,12 +422,15 @@ impl Actor for Replica {
                 cx.send(from, Message::Applied { operation });
             }
             Message::Applied { operation } => self.on_applied(from, operation, cx),
-            Message::Instance { key, id, body } => self.on_instance(from, key, id, *body, cx),
+            Message::Instance { key, id, body } => {
+                self.on_instance(from, &key, id, *body, cx);
+                self.forget(&key);
+            }
             Message::Scan { after } => self.on_scan(from, after, cx),
             Message::Scanned { after, entries, more } => {
                 self.on_scanned(from, after, entries, more, cx);
             }
-            Message::Progress { keys } => self.on_progress(from, keys, cx),
+            Message::Progress { key, executed } => self.on_progress(from, key, &executed, cx),
             Message::Fetch { key } => self.on_fetch(from, key, cx),
             Message::Fetched { key, state } => self.on_fetched(key, state, cx),
             // No one sends a replica that.
@@ -436,7 +442,6 @@ impl Actor for Replica {
         match timer {
             Timer::Tick => self.tick(cx),
             Timer::Watch => self.look_after(cx),
-            Timer::Tell => self.tell(cx),
             Timer::Store => self.store_some(cx),
             Timer::Scan => self.scan(cx),
         }

@@ -1,135 +1,41 @@
-//! Telling the others how far a key is, forgetting what all have executed, and making up for what was
-//! missed.
+//! Forgetting what was executed, and making up for what was missed.
+//!
+//! An instance is forgotten where it was executed: what it has made of the key is there, and which were
+//! executed. Whoever has missed it is told so, and takes over the state instead. Nothing is lost to
+//! ordering: one that is not executed here can't be among the dependencies of one that is, so it has to
+//! come after that; and the two can't be in a cycle, as that would have been executed as a whole.
 
-use core::time::Duration;
-use std::collections::BTreeSet;
-
-use serried_actor::NodeSet;
 use serried_model::{Key, NodeId};
 
-use super::active::Active;
-use super::lead::{Lead, Phase};
-use super::{Cx, Replica, Timer};
+use super::{Cx, Replica};
 use crate::consensus::State;
-use crate::consensus::instance::{Dependencies, InstanceId};
+use crate::consensus::instance::Dependencies;
 use crate::consensus::message::Message;
 
-/// How long after something was executed the others are told.
-const TELL_AFTER: Duration = Duration::from_millis(100);
-/// They are told again each so many times, while something is left to be forgotten.
-const TELL_AGAIN: u32 = 10;
-/// How many keys a message is about, at most.
-const TOLD_AT_ONCE: usize = 500;
-/// So many executed instances of a key are kept for a replica that has not executed them.
-const KEPT: u64 = 256;
-
-/// The keys of which the others are to be told.
-#[derive(Debug, Default)]
-pub(super) struct Untold {
-    /// Something was executed since they were told.
-    now: BTreeSet<Key>,
-    /// Something is left.
-    again: BTreeSet<Key>,
-    turns: u32,
-}
-
 impl Replica {
-    pub(super) fn tell_soon(&mut self, key: &Key, cx: &mut Cx<'_>) {
-        if self.untold.now.is_empty() && self.untold.again.is_empty() {
-            cx.set_timer(Timer::Tell, TELL_AFTER);
-        }
-        if !self.untold.now.contains(key) {
-            self.untold.now.insert(key.clone());
-        }
-    }
-
-    pub(super) fn tell(&mut self, cx: &mut Cx<'_>) {
-        self.untold.turns += 1;
-        if self.untold.turns.is_multiple_of(TELL_AGAIN) {
-            let again = core::mem::take(&mut self.untold.again);
-            self.untold.now.extend(again);
-        }
-        let mut told = Vec::new();
-        for key in core::mem::take(&mut self.untold.now) {
-            self.forget(&key);
-            if let Some(active) = self.spaces.get(&key) {
-                told.push((key.clone(), active.space.executed().clone()));
-                self.untold.again.insert(key);
-            }
-            if told.len() == TOLD_AT_ONCE {
-                self.tell_of(self.others(), core::mem::take(&mut told), cx);
-            }
-        }
-        self.tell_of(self.others(), told, cx);
-        if !self.untold.again.is_empty() {
-            cx.set_timer(Timer::Tell, TELL_AFTER);
+    /// Forgets what was executed and is not led here, and the key if nothing is left of it.
+    pub(super) fn forget(&mut self, key: &Key) {
+        let Some(active) = self.spaces.get_mut(key) else { return };
+        let leads = &active.leads;
+        active.space.forget(|id| leads.contains_key(&id));
+        if active.space.is_empty() && leads.is_empty() && active.clients.is_empty() {
+            self.spaces.remove(key);
         }
     }
 
-    fn tell_of(&self, to: NodeSet, keys: Vec<(Key, Dependencies)>, cx: &mut Cx<'_>) {
-        if !keys.is_empty() {
-            cx.broadcast(self.id.partition(), to, Message::Progress { keys });
-        }
-    }
-
+    /// Another has executed and forgotten what this one has asked it about.
     pub(super) fn on_progress(
         &mut self,
         from: NodeId,
-        keys: Vec<(Key, Dependencies)>,
+        key: Key,
+        executed: &Dependencies,
         cx: &mut Cx<'_>,
     ) {
-        let member = from.member() as u8;
-        let mut behind = Vec::new();
-        for (key, executed) in keys {
-            let untold = self.untold.now.contains(&key);
-            let active = self.active(&key, cx.store());
-            let mine = active.space.executed();
-            let missing = |id: InstanceId| !active.space.is_executed(id);
-            let unknown = |id: InstanceId| missing(id) && active.space.get(id).is_none();
-            if executed.beyond(mine).any(unknown) {
-                cx.send(from, Message::Fetch { key: key.clone() });
-            }
-            if mine.beyond(&executed).next().is_some() && !untold {
-                behind.push((key.clone(), mine.clone()));
-            }
-            let waits = |lead: &Lead| matches!(lead.phase, Phase::Executing(_));
-            let waiting =
-                active.leads.iter().filter(|(id, lead)| waits(lead) && executed.cover(**id));
-            let waiting: Vec<InstanceId> = waiting.map(|(id, _)| *id).collect();
-            active.set_executed_by(member, executed);
-            for id in waiting {
-                self.count_executed(member, &key, id, cx);
-            }
-            self.forget(&key);
+        let active = self.active(&key, cx.store());
+        if executed.beyond(active.space.executed()).any(|id| !active.space.is_executed(id)) {
+            cx.send(from, Message::Fetch { key: key.clone() });
         }
-        self.tell_of([from].into_iter().collect(), behind, cx);
-    }
-
-    /// Forgets what all have executed, and the key if nothing is left of it.
-    fn forget(&mut self, key: &Key) {
-        let members = self.group().size();
-        let Some(active) = self.spaces.get_mut(key) else { return };
-        let mut everywhere = active.space.executed().clone();
-        let kept = |executed: u64| executed.saturating_sub(KEPT);
-        for member in 0..members as u8 {
-            if usize::from(member) == self.id.member() {
-                continue;
-            }
-            let theirs = active.executed_by(member);
-            let rows = |mine: &mut [u64], theirs: Option<&[u64]>| {
-                for (at, row) in mine.iter_mut().enumerate() {
-                    let theirs = theirs.and_then(|theirs| theirs.get(at)).copied().unwrap_or(0);
-                    *row = theirs.max(kept(*row)).min(*row);
-                }
-            };
-            rows(&mut everywhere.updates, theirs.map(|theirs| &theirs.updates[..]));
-            rows(&mut everywhere.reads, theirs.map(|theirs| &theirs.reads[..]));
-        }
-        let Active { space, leads, .. } = active;
-        space.forget(&everywhere, |id| leads.contains_key(&id));
-        if space.is_empty() && leads.is_empty() {
-            self.spaces.remove(key);
-        }
+        self.forget(&key);
     }
 
     pub(super) fn on_fetch(&mut self, from: NodeId, key: Key, cx: &mut Cx<'_>) {

@@ -218,12 +218,7 @@ impl Replica {
         cx: &mut Cx<'_>,
     ) -> Vec<Conflict> {
         let active = self.active(key, cx.store());
-        let conflict = |(other, instance): (InstanceId, &Instance)| Conflict {
-            id: other,
-            committed: instance.status == Status::Committed,
-            began_without: !instance.initial.cover(id),
-        };
-        let conflicts = active.space.conflicts(id, attributes).map(conflict).collect();
+        let conflicts = active.space.conflicts(id, attributes);
         let instance = active.space.get_mut(id);
         if instance.command.is_none() && instance.status == Status::Known {
             instance.command = Some(command.clone());
