@@ -75,6 +75,8 @@ pub enum Message {
     Applied {
         /// What for.
         operation: OperationId,
+        /// Of what: an operation that is begun again may have another held than before.
+        carstamp: Carstamp,
     },
     /// About an instance of a key.
     Instance {
@@ -89,6 +91,8 @@ pub enum Message {
     Progress {
         /// Them.
         keys: Vec<(Key, Dependencies)>,
+        /// The receiver is to tell the same of itself.
+        asks: bool,
     },
     /// Show what you have after a key, to one that has lost all that it had.
     Scan {

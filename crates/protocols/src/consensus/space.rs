@@ -136,8 +136,18 @@ impl Space {
         if id.kind == Kind::Update {
             self.update_sequence = self.update_sequence.max(sequence);
         }
+        self.hear_of(id);
+    }
+
+    /// There is such an instance: what comes later comes after it.
+    pub(super) fn hear_of(&mut self, id: InstanceId) {
         let row = self.known.row_mut(id);
         *row = (*row).max(id.number);
+    }
+
+    /// Others have executed these: what comes later comes after them.
+    pub(super) fn hear_of_all(&mut self, executed: &Dependencies) {
+        self.known.add(executed);
     }
 
     /// The interfering instances that a command with these attributes need not come after, and that

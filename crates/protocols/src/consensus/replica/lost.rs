@@ -121,6 +121,8 @@ impl Replica {
             let agreed = (theirs.command, theirs.attributes);
             return self.commit(key, id, agreed, NodeSet::EMPTY, cx);
         }
+        // An instance of this replica's own has taken its number, whatever is done in it.
+        active.space.hear_of(id);
         let instance = active.space.get_mut(id);
         if instance.status < Status::Committed {
             instance.barred = true;

@@ -333,15 +333,18 @@ impl Replica {
         let is_lost = self.lost.is_some();
         let active = self.active(&key, cx.store());
         if active.space.is_executed(id) && active.space.get(id).is_none() {
-            return match body {
+            match body {
                 // Whoever tells has not heard that this replica has executed it.
                 Body::Commit { .. } => self.tell_executed(from, &key, id, cx),
-                // Whoever asks has missed much.
-                _ => {
-                    let keys = vec![(key, active.space.executed().clone())];
-                    cx.send(from, Message::Progress { keys });
-                }
-            };
+                // Whoever asks has missed much, and may find nobody who still knows the instance.
+                Body::PreAccept { .. }
+                | Body::Accept { .. }
+                | Body::Prepare { .. }
+                | Body::Validate { .. } => self.on_fetch(from, key.clone(), cx),
+                // Late: it was agreed on.
+                _ => {}
+            }
+            return self.forget(&key);
         }
         let (node, from) = (from, from.member() as u8);
         let barred = is_lost || active.space.get(id).is_some_and(|i| i.barred);
@@ -430,15 +433,18 @@ impl Actor for Replica {
             }
             Message::Apply { operation, key, stamped } => {
                 self.hold(&key, &stamped, cx);
-                cx.send(from, Message::Applied { operation });
+                let carstamp = stamped.carstamp;
+                cx.send(from, Message::Applied { operation, carstamp });
             }
-            Message::Applied { operation } => self.on_applied(from, operation, cx),
+            Message::Applied { operation, carstamp } => {
+                self.on_applied(from, operation, carstamp, cx);
+            }
             Message::Instance { key, id, body } => self.on_instance(from, key, id, *body, cx),
             Message::Scan { after } => self.on_scan(from, after, cx),
             Message::Scanned { after, entries, more } => {
                 self.on_scanned(from, after, entries, more, cx);
             }
-            Message::Progress { keys } => self.on_progress(from, keys, cx),
+            Message::Progress { keys, asks } => self.on_progress(from, keys, asks, cx),
             Message::Fetch { key } => self.on_fetch(from, key, cx),
             Message::Fetched { key, state } => self.on_fetched(key, state, cx),
             // No one sends a replica that.

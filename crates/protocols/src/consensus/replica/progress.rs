@@ -2,7 +2,7 @@
 //! missed.
 
 use core::time::Duration;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serried_actor::NodeSet;
 use serried_model::{Key, NodeId};
@@ -45,26 +45,48 @@ impl Replica {
     pub(super) fn tell(&mut self, cx: &mut Cx<'_>) {
         self.untold.turns += 1;
         if self.untold.turns.is_multiple_of(TELL_AGAIN) {
-            let again = core::mem::take(&mut self.untold.again);
-            self.untold.now.extend(again);
+            self.ask_who_is_behind(cx);
         }
         let mut told = Vec::new();
         for key in core::mem::take(&mut self.untold.now) {
+            // Others may wait for it though nothing is left here.
+            told.push((key.clone(), self.active(&key, cx.store()).space.executed().clone()));
             self.forget(&key);
-            if let Some(active) = self.spaces.get(&key) {
-                told.push((key.clone(), active.space.executed().clone()));
+            if self.spaces.contains_key(&key) {
                 self.untold.again.insert(key);
             }
         }
-        self.tell_of(self.others(), told, cx);
+        self.tell_of(self.others(), told, false, cx);
         if !self.untold.again.is_empty() {
             cx.set_timer(Timer::Tell, TELL_AFTER);
         }
     }
 
-    fn tell_of(&self, to: NodeSet, keys: Vec<(Key, Dependencies)>, cx: &mut Cx<'_>) {
+    /// Tells those again, of what is left, who have not told that they have executed as much.
+    fn ask_who_is_behind(&mut self, cx: &mut Cx<'_>) {
+        let mut behind: BTreeMap<usize, Vec<(Key, Dependencies)>> = BTreeMap::new();
+        let others = self.others();
+        for key in core::mem::take(&mut self.untold.again) {
+            self.forget(&key);
+            let Some(active) = self.spaces.get(&key) else { continue };
+            let executed = active.space.executed();
+            for member in others.members() {
+                let theirs = active.others.get(&(member as u8));
+                if theirs.is_none_or(|theirs| executed.beyond(theirs).next().is_some()) {
+                    behind.entry(member).or_default().push((key.clone(), executed.clone()));
+                }
+            }
+            self.untold.again.insert(key);
+        }
+        for (member, keys) in behind {
+            let to = [self.node(member)].into_iter().collect();
+            self.tell_of(to, keys, true, cx);
+        }
+    }
+
+    fn tell_of(&self, to: NodeSet, keys: Vec<(Key, Dependencies)>, asks: bool, cx: &mut Cx<'_>) {
         for keys in keys.chunks(TOLD_AT_ONCE) {
-            let message = Message::Progress { keys: keys.to_vec() };
+            let message = Message::Progress { keys: keys.to_vec(), asks };
             cx.broadcast(self.id.partition(), to, message);
         }
     }
@@ -73,6 +95,7 @@ impl Replica {
         &mut self,
         from: NodeId,
         keys: Vec<(Key, Dependencies)>,
+        asks: bool,
         cx: &mut Cx<'_>,
     ) {
         let member = from.member() as u8;
@@ -86,7 +109,11 @@ impl Replica {
             if executed.beyond(mine).any(unknown) {
                 cx.send(from, Message::Fetch { key: key.clone() });
             }
-            if mine.beyond(&executed).next().is_some() && !untold {
+            // Of two who have executed different things neither is behind: if each told the other for
+            // that, they would not stop.
+            let is_behind =
+                mine.beyond(&executed).next().is_some() && executed.beyond(mine).next().is_none();
+            if (asks || is_behind) && !untold {
                 behind.push((key.clone(), mine.clone()));
             }
             let waits = |(id, lead): (&InstanceId, &super::Lead)| {
@@ -100,11 +127,11 @@ impl Replica {
             }
             self.forget(&key);
         }
-        self.tell_of([from].into_iter().collect(), behind, cx);
+        self.tell_of([from].into_iter().collect(), behind, false, cx);
     }
 
     /// Forgets what all have executed, and the key if nothing is left of it.
-    fn forget(&mut self, key: &Key) {
+    pub(super) fn forget(&mut self, key: &Key) {
         let members = self.group().size();
         let Some(active) = self.spaces.get_mut(key) else { return };
         let mut everywhere = active.space.executed().clone();
@@ -137,15 +164,23 @@ impl Replica {
 
     /// Takes over what another replica has of a key, if that has executed all that this one has.
     pub(super) fn on_fetched(&mut self, key: Key, mut state: State, cx: &mut Cx<'_>) {
-        self.hold(&key, &state.held, cx);
-        let held = self.cells.get(&key, cx.store()).held.clone();
+        if self.rules.have_registers() {
+            self.hold(&key, &state.held, cx);
+            state.held = self.cells.get(&key, cx.store()).held.clone();
+        }
+        if state.executed.updates.is_empty() {
+            return;
+        }
         let active = self.active(&key, cx.store());
+        active.space.hear_of_all(&state.executed);
         let mine = active.space.executed().clone();
-        if state.executed.updates.is_empty()
-            || mine.beyond(&state.executed).next().is_some()
+        // That nothing was done in an instance is no part of the state.
+        let space = &active.space;
+        let matters = |id: InstanceId| space.get(id).is_none_or(|known| known.command.is_some());
+        if mine.beyond(&state.executed).any(matters)
             || state.executed.beyond(&mine).next().is_none()
         {
-            return;
+            return self.forget(&key);
         }
         active.space.skip_to(&state.executed);
         active.leads.retain(|id, _| !state.executed.cover(*id));
@@ -157,10 +192,9 @@ impl Replica {
             }
             !covered
         });
-        let executed = active.space.executed().clone();
-        state.held = held;
-        state.executed = executed;
+        state.executed = active.space.executed().clone();
         self.cells.put(&key, state, cx.store());
+        self.tell_soon(&key, cx);
         // What they came to is remembered, or nothing was done in their place, or they read.
         for client in waiting {
             self.propose(&key, client, cx);
