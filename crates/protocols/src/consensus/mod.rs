@@ -45,6 +45,8 @@ mod message;
 mod replica;
 mod space;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use coordinator::{Coordinator, Repeat};
 pub use instance::{
