@@ -21,6 +21,9 @@ const TELL_AGAIN: u32 = 10;
 const TOLD_AT_ONCE: usize = 500;
 /// So many executed instances of a key are kept for a replica that has not executed them.
 const KEPT: u64 = 256;
+/// Of so many keys. If more have something left, all that is executed is forgotten, and a replica that is
+/// behind is given states.
+const KEPT_KEYS: usize = 1 << 14;
 
 /// The keys of which the others are to be told.
 #[derive(Debug, Default)]
@@ -133,9 +136,10 @@ impl Replica {
     /// Forgets what all have executed, and the key if nothing is left of it.
     pub(super) fn forget(&mut self, key: &Key) {
         let members = self.group().size();
+        let at_most = if self.spaces.len() > KEPT_KEYS { 0 } else { KEPT };
         let Some(active) = self.spaces.get_mut(key) else { return };
         let mut everywhere = active.space.executed().clone();
-        let kept = |executed: u64| executed.saturating_sub(KEPT);
+        let kept = |executed: u64| executed.saturating_sub(at_most);
         for member in 0..members as u8 {
             if usize::from(member) == self.id.member() {
                 continue;
