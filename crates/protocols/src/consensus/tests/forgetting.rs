@@ -110,3 +110,29 @@ fn a_replica_that_has_taken_the_place_of_another_keeps_no_key_in_mind() {
     net.pass(Duration::from_secs(5));
     assert_nothing_is_left(&net);
 }
+
+#[test]
+fn while_a_replica_is_away_so_many_keys_keep_instances_and_no_more() {
+    let keys: u64 = 17_000;
+    let mut net = Net::new(Variant::Gryff, 3);
+    net.part(&[2]);
+    for txn in 0..keys {
+        net.ask_of(0, txn, &format!("k{txn}"), add(1));
+        net.settle();
+    }
+    net.pass(Duration::from_secs(3));
+    assert!(net.gauge(0, "active_keys") <= 1 << 14, "{}", net.gauge(0, "active_keys"));
+    assert!(net.log_length(0) < 3 << 14, "{}", net.log_length(0));
+    // When it is back it makes up for what it has missed where that matters.
+    net.heal();
+    net.pass(Duration::from_secs(3));
+    for txn in 0..keys {
+        if net.state(2, &format!("k{txn}")).held.value.is_none() {
+            net.ask_of(2, txn, &format!("k{txn}"), add(1));
+            net.pass(Duration::from_secs(20));
+            assert_eq!(net.ended(2, txn), "1 Committed");
+            return net.assert_agree(&format!("k{txn}"));
+        }
+    }
+    panic!("it has missed nothing");
+}

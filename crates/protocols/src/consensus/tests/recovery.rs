@@ -54,7 +54,7 @@ fn what_was_committed_at_one_is_committed_by_who_recovers() {
             net.crash(0);
             net.lose(&["*>* *"]);
             net.recover(2);
-            net.settle();
+            net.script(&["2>1 Prepare", "1>2 Prepared"]);
             let recovered = net.instance(2, update(0, 1));
             assert_eq!(
                 (recovered.status, recovered.attributes),

@@ -201,3 +201,82 @@ fn a_replica_that_missed_much_is_given_the_state_and_executes_nothing_twice() {
         net.assert_agree(X);
     }
 }
+
+#[test]
+fn what_was_promised_and_accepted_is_known_after_a_crash() {
+    for variant in BOTH {
+        let mut net = Net::new(variant, 3);
+        net.ask(0, 1, append("a"));
+        net.script(&["c0>0 Request", "0>1 PreAccept", "0>2 PreAccept"]);
+        let of_0 = net.hold("*>0 PreAccepted");
+        net.recover(2);
+        net.script(&["2>1 Prepare", "1>2 Prepared", "2>1 Accept"]);
+        let before = net.instance(1, update(0, 1));
+        assert_eq!((before.status, before.promised.number), (Status::Accepted, 1));
+        net.lose(&["*>* *"]);
+        net.crash(1);
+        net.restart(1);
+        assert_eq!(net.instance(1, update(0, 1)), before);
+        // In a lower ballot it takes part no more.
+        let body = super::super::Body::Accept {
+            ballot: super::super::Ballot::default(),
+            command: None,
+            attributes: before.attributes.clone(),
+        };
+        let (key, id) = (Key::from(X), update(0, 1));
+        let accept = Message::Instance { key, id, body: Box::new(body) };
+        net.hand(NodeId(0), NodeId(1), accept);
+        assert_eq!((net.count("1>0 Refused"), net.count("1>0 Accepted")), (1, 0));
+        assert_eq!(net.instance(1, update(0, 1)), before);
+        drop(of_0);
+    }
+}
+
+#[test]
+fn a_replica_that_does_not_know_what_it_had_promised_answers_nobody() {
+    for variant in BOTH {
+        let mut net = Net::new(variant, 3);
+        net.run(0, 1, append("a"));
+        net.crash(2);
+        net.replace(2);
+        net.network.clear();
+        net.ask(0, 2, append("b"));
+        net.script(&["c0>0 Request", "0>2 PreAccept"]);
+        net.ask(2, 1, append("c"));
+        net.deliver("c2>2 Request");
+        let body =
+            super::super::Body::Prepare { ballot: super::super::Ballot { number: 7, member: 1 } };
+        let prepare =
+            Message::Instance { key: Key::from(X), id: update(1, 9), body: Box::new(body) };
+        net.hand(NodeId(1), NodeId(2), prepare);
+        if variant == Variant::Gryff {
+            net.ask(0, 3, Access::Read);
+            net.script(&["c0>0 Request", "0>2 Read1"]);
+            net.ask(2, 2, Access::Read);
+            net.deliver("c2>2 Request");
+            net.ask(1, 1, write("w"));
+            net.deliver("c1>2 Write1");
+        }
+        assert_eq!(net.count("2>* *"), 0, "{:?}", net.waiting());
+    }
+}
+
+#[test]
+fn a_number_in_which_nothing_is_done_is_not_used_again_either() {
+    let mut net = Net::new(Variant::Epaxos, 3);
+    // Others end what replica 0 has begun, and nobody has heard of its command.
+    let body = super::super::Body::Accept {
+        ballot: super::super::Ballot { number: 1, member: 1 },
+        command: None,
+        attributes: super::super::Attributes::of_no_op(3),
+    };
+    let accept = Message::Instance { key: Key::from(X), id: update(0, 1), body: Box::new(body) };
+    net.hand(NodeId(1), NodeId(2), accept);
+    net.network.clear();
+    net.crash(0);
+    net.replace(0);
+    net.settle();
+    net.ask(0, 1, append("a"));
+    net.deliver("c0>0 Request");
+    assert_eq!(net.instance(0, update(0, 2)).status, Status::PreAccepted);
+}
