@@ -9,6 +9,7 @@ use serried_history::{
 };
 use serried_model::Key;
 
+use super::super::Message;
 use super::net::X;
 use super::*;
 
@@ -90,8 +91,8 @@ fn what_was_read_is_brought_along_by_operations_of_any_kind() {
         // From then on it is not.
         net.heal();
         net.ask_of(0, 3, "z", Access::Read);
-        let brings = |message: &super::super::Message| match message {
-            super::super::Message::Request { command, .. } => command.brings.len(),
+        let brings = |message: &Message| match message {
+            Message::Request { command, .. } => command.brings.len(),
             _ => panic!("a read is handed to a replica"),
         };
         let request = net.network.iter().find(|(from, ..)| from.is_coordinator());

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use serried_model::Token;
 
+use super::super::Status;
 use super::net::{X, update};
 use super::*;
 
@@ -40,7 +41,7 @@ fn nothing_is_done_in_an_instance_of_which_nobody_has_heard_and_its_command_is_d
         net.crash(0);
         net.pass(Duration::from_secs(5));
         assert_eq!(net.ended(0, 1), "- Committed", "another has done it");
-        assert_eq!(net.instance(0, update(0, 1)).status, super::super::Status::PreAccepted);
+        assert_eq!(net.instance(0, update(0, 1)).status, Status::PreAccepted);
         net.restart(0);
         net.pass(Duration::from_secs(30));
         assert_eq!(net.values(), ["a"; 3]);

@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 
-use super::super::{Message, Status};
+use super::super::{Attributes, Ballot, Body, Instance, Message, Status};
 use super::net::{X, update};
 use super::*;
-use serried_model::{Key, NodeId};
+use serried_model::{Key, NodeId, Token};
 
 #[test]
 fn what_a_replica_is_shown_and_can_not_take_over_changes_nothing_in_epaxos() {
@@ -30,6 +30,10 @@ fn what_a_replica_is_shown_and_can_not_take_over_changes_nothing_in_epaxos() {
     net.heal();
     net.part(&[1]);
     net.hand(NodeId(2), NodeId(0), of_2);
+    let Instance { command, attributes, .. } = net.instance(2, update(2, 1));
+    let body = Box::new(Body::Commit { command, attributes });
+    let commit = Message::Instance { key: Key::from(X), id: update(2, 1), body };
+    net.hand(NodeId(2), NodeId(0), commit);
     net.pass(Duration::from_secs(30));
     assert_eq!(net.value(0), "u");
     net.ask(0, 2, append("v"));
@@ -96,7 +100,13 @@ fn a_replica_that_crashes_at_any_step_keeps_what_it_has_promised_and_accepted() 
 
 #[test]
 fn a_replica_that_is_replaced_at_any_step_breaks_nothing_that_was_promised() {
-    for (variant, members) in [(Variant::Epaxos, 3), (Variant::Gryff, 3), (Variant::Epaxos, 5)] {
+    for (variant, members) in [
+        (Variant::Epaxos, 3),
+        (Variant::Gryff, 3),
+        (Variant::Epaxos, 5),
+        (Variant::Gryff, 5),
+        (Variant::Epaxos, 7),
+    ] {
         for member in 0..3 {
             let replace = |net: &mut Net| {
                 net.crash(member);
@@ -192,7 +202,7 @@ fn a_replica_that_missed_much_is_given_the_state_and_executes_nothing_twice() {
         net.pass(Duration::from_secs(10));
         assert_eq!(net.values(), ["600"; 3], "{variant:?}");
         // What was executed while it was away it knows, too, when it is tried again.
-        let token = serried_model::Token { id: net.token(0, 600), carstamp: None };
+        let token = Token { id: net.token(0, 600), carstamp: None };
         net.ask_again(2, 1, add(1), token);
         net.settle();
         assert_eq!(net.ended(2, 1), "599 Committed");
@@ -218,8 +228,8 @@ fn what_was_promised_and_accepted_is_known_after_a_crash() {
         net.restart(1);
         assert_eq!(net.instance(1, update(0, 1)), before);
         // In a lower ballot it takes part no more.
-        let body = super::super::Body::Accept {
-            ballot: super::super::Ballot::default(),
+        let body = Body::Accept {
+            ballot: Ballot::default(),
             command: None,
             attributes: before.attributes.clone(),
         };
@@ -244,8 +254,7 @@ fn a_replica_that_does_not_know_what_it_had_promised_answers_nobody() {
         net.script(&["c0>0 Request", "0>2 PreAccept"]);
         net.ask(2, 1, append("c"));
         net.deliver("c2>2 Request");
-        let body =
-            super::super::Body::Prepare { ballot: super::super::Ballot { number: 7, member: 1 } };
+        let body = Body::Prepare { ballot: Ballot { number: 7, member: 1 } };
         let prepare =
             Message::Instance { key: Key::from(X), id: update(1, 9), body: Box::new(body) };
         net.hand(NodeId(1), NodeId(2), prepare);
@@ -265,10 +274,10 @@ fn a_replica_that_does_not_know_what_it_had_promised_answers_nobody() {
 fn a_number_in_which_nothing_is_done_is_not_used_again_either() {
     let mut net = Net::new(Variant::Epaxos, 3);
     // Others end what replica 0 has begun, and nobody has heard of its command.
-    let body = super::super::Body::Accept {
-        ballot: super::super::Ballot { number: 1, member: 1 },
+    let body = Body::Accept {
+        ballot: Ballot { number: 1, member: 1 },
         command: None,
-        attributes: super::super::Attributes::of_no_op(3),
+        attributes: Attributes::of_no_op(3),
     };
     let accept = Message::Instance { key: Key::from(X), id: update(0, 1), body: Box::new(body) };
     net.hand(NodeId(1), NodeId(2), accept);
