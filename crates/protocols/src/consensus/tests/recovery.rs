@@ -183,3 +183,26 @@ fn who_recovers_without_knowing_the_quorum_learns_it() {
     assert_eq!(net.count("2>* Validate"), 2);
     assert_eq!(net.instance(2, update(0, 1)).quorum, net.instance(1, update(0, 1)).quorum);
 }
+
+#[test]
+fn what_was_executed_without_one_refutes_it_though_it_was_executed_long_ago() {
+    let mut net = Net::new(Variant::Epaxos, 5);
+    net.ask(0, 1, append("a"));
+    net.script(&["c0>0 Request", "0>1 PreAccept"]);
+    net.give_up(0, 1);
+    net.crash(0);
+    // Replica 2 has an update executed, of which 1 hears nothing.
+    net.part(&[0, 1]);
+    net.ask(2, 1, append("b"));
+    net.pass(Duration::from_millis(500));
+    assert_eq!(net.ended(2, 1), "- Committed");
+    // Of those who would have had to agree to the first only 1 is there: it could have been committed,
+    // but for the second, which comes neither before nor after it.
+    net.heal();
+    net.part(&[0, 4]);
+    net.recover(1);
+    net.script(&["1>2 Prepare", "1>3 Prepare", "2>1 Prepared", "3>1 Prepared"]);
+    net.settle();
+    net.pass(Duration::from_secs(60));
+    assert_eq!((net.value(1), net.value(2), net.value(3)), ("b".into(), "b".into(), "b".into()));
+}
