@@ -162,17 +162,22 @@ impl Coordinator {
         cx.set_timer(Repeat(request), patience);
     }
 
-    fn on_reply(&mut self, txn: TxnId, answer: Answer, cx: &mut Cx<'_>) {
+    fn on_reply(&mut self, txn: TxnId, from: NodeId, answer: Answer, cx: &mut Cx<'_>) {
         let Some(running) = self.operations.get(&txn) else { return };
-        let Phase::Handed { choice, .. } = running.phase else { return };
-        self.preferred = choice;
+        let Phase::Handed { .. } = running.phase else { return };
+        let group = self.quorums.group();
+        let partition = group.partition_of(&running.key);
+        // It may be another than the one that it was handed to last.
+        let mut choices = 0..group.size();
+        if let Some(choice) = choices.find(|choice| group.choice(partition, *choice) == from) {
+            self.preferred = choice;
+        }
         let is_held = !matches!(answer, Answer::Forgotten | Answer::ClockSkew { .. });
         if is_held {
             self.unsettled.are_held(&running.command.brings);
         }
         if let Answer::Unsettled(Found(stamped)) = &answer {
             let key = running.key.clone();
-            let partition = self.quorums.group().partition_of(&key);
             self.unsettled.add(key, partition, stamped.clone());
         }
         match answer {
@@ -286,11 +291,11 @@ impl Actor for Coordinator {
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         match message {
-            Message::Reply { request, answer } => self.on_reply(TxnId(request), answer, cx),
+            Message::Reply { request, answer } => self.on_reply(TxnId(request), from, answer, cx),
             Message::Write1Reply { request, carstamp } => {
                 self.on_placed(TxnId(request), from, carstamp, cx);
             }
-            Message::Applied { operation } => self.on_applied(operation.request, from, cx),
+            Message::Applied { operation, .. } => self.on_applied(operation.request, from, cx),
             // No replica sends a client anything else.
             _ => {}
         }

@@ -28,8 +28,10 @@ pub struct InstanceId {
 }
 
 impl InstanceId {
-    /// The least of all.
-    pub const FIRST: InstanceId = InstanceId { kind: Kind::Update, member: 0, number: 0 };
+    /// Whether another is coordinated by the same, and of the same kind.
+    pub fn is_in_row_of(&self, other: InstanceId) -> bool {
+        self.kind == other.kind && self.member == other.member
+    }
 }
 
 /// Ballots are ordered; the least is that of an instance's own coordinator.

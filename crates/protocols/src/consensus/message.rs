@@ -6,7 +6,7 @@ use serried_model::{Accessed, Carstamp, Key, NodeId};
 use serried_parts::Stamped;
 
 use super::State;
-use super::instance::{Attributes, Ballot, Command, Dependencies, Instance, InstanceId};
+use super::instance::{Attributes, Ballot, Command, Instance, InstanceId};
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -75,6 +75,8 @@ pub enum Message {
     Applied {
         /// What for.
         operation: OperationId,
+        /// Of what: an operation that is begun again may have another held than before.
+        carstamp: Carstamp,
     },
     /// About an instance of a key.
     Instance {
@@ -85,12 +87,12 @@ pub enum Message {
         /// What of it.
         body: Box<Body>,
     },
-    /// So far the sender has executed a key's instances, and forgotten them.
-    Progress {
+    /// The receiver has asked about what the sender has executed and forgotten: this is what it has.
+    TakeOver {
         /// The key.
         key: Key,
-        /// So far.
-        executed: Dependencies,
+        /// Its state.
+        state: Box<State>,
     },
     /// Show what you have after a key, to one that has lost all that it had.
     Scan {
@@ -105,18 +107,6 @@ pub enum Message {
         entries: Vec<Shown>,
         /// Whether there are more.
         more: bool,
-    },
-    /// What does the receiver have of a key, of which the sender misses instances?
-    Fetch {
-        /// The key.
-        key: Key,
-    },
-    /// This.
-    Fetched {
-        /// The key.
-        key: Key,
-        /// Its state.
-        state: State,
     },
 }
 
@@ -195,6 +185,8 @@ pub enum Body {
     },
     /// The sender has executed it.
     Executed,
+    /// What others depend on has not reached the sender: has it been agreed on?
+    Inquire,
     /// Take part in nothing below a ballot, and tell what you know.
     Prepare {
         /// The ballot.

@@ -46,6 +46,8 @@ mod replica;
 mod rows;
 mod space;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use coordinator::{Coordinator, Repeat};
 pub use instance::{

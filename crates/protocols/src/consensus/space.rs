@@ -66,6 +66,13 @@ impl Space {
         self.executed.cover(id) || self.ahead.contains(&id)
     }
 
+    /// The number of the last of a row that has been executed.
+    pub(super) fn last_executed(&self, row: InstanceId) -> u64 {
+        let of = |number| InstanceId { number, ..row };
+        let ahead = self.ahead.range(of(0)..=of(u64::MAX)).next_back();
+        self.executed.row(row).max(ahead.map_or(0, |id| id.number))
+    }
+
     /// Up to where all have been executed.
     pub(super) fn executed(&self) -> &Dependencies {
         &self.executed
@@ -137,13 +144,29 @@ impl Space {
         if id.kind == Kind::Update {
             self.update_sequence = self.update_sequence.max(sequence);
         }
+        self.hear_of(id);
+    }
+
+    /// There is such an instance: what comes later comes after it.
+    pub(super) fn hear_of(&mut self, id: InstanceId) {
         let row = self.known.row_mut(id);
         *row = (*row).max(id.number);
     }
 
+    /// Others have executed these: what comes later comes after them.
+    pub(super) fn hear_of_all(&mut self, executed: &Dependencies) {
+        self.known.add(executed);
+    }
+
     /// The interfering instances that a command which was not executed here, with these attributes, need
-    /// not come after, and that need not come after it.
-    pub(super) fn conflicts(&self, id: InstanceId, attributes: &Attributes) -> Vec<Conflict> {
+    /// not come after, and that need not come after it. Of what was executed here, so far something was
+    /// `done`.
+    pub(super) fn conflicts(
+        &self,
+        id: InstanceId,
+        attributes: &Attributes,
+        done: &Dependencies,
+    ) -> Vec<Conflict> {
         let interferes = |other: InstanceId| {
             other != id
                 && (id.kind == Kind::Update || other.kind == Kind::Update)
@@ -158,11 +181,12 @@ impl Space {
             .map(|(other, instance)| Conflict {
                 id: other,
                 committed: instance.status == Status::Committed,
-                began_without: !instance.initial.cover(id),
+                // What is only known of from others' recovery tells nothing.
+                began_without: instance.status > Status::Known && !instance.initial.cover(id),
             })
             .collect();
         // What was executed here has not waited for this one.
-        let executed = self.executed.ranges(&Dependencies::none(self.members));
+        let executed = done.ranges(&Dependencies::none(self.members));
         let executed = executed.into_iter().map(|(last, _)| last).filter(|last| interferes(*last));
         conflicts.extend(executed.map(|id| Conflict { id, committed: true, began_without: true }));
         conflicts

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serried_model::{Access, Carstamp, Change, NodeId, Value, Version};
 use serried_parts::{Recalled, Results, Stamped};
 
-use super::instance::{Command, Dependencies};
+use super::instance::{Command, Dependencies, InstanceId};
 use super::message::{Answer, Found};
 
 /// What a replica knows of a key, but for instances. All but `held` is the same at all replicas that have
@@ -18,6 +18,8 @@ pub struct State {
     pub previous: Stamped,
     /// Which instances have been executed.
     pub executed: Dependencies,
+    /// Of the rows where nothing was done in some of these, the last in which something was.
+    last_done: Vec<InstanceId>,
     /// What updates came to.
     results: Results<Found>,
 }
@@ -36,6 +38,45 @@ impl State {
             self.held = stamped.clone();
         }
         later
+    }
+
+    /// The instances that were executed, up to the last of each row in which something was done.
+    pub(super) fn done(&self) -> Dependencies {
+        let mut done = self.executed.clone();
+        self.last_done.iter().for_each(|id| *done.row_mut(*id) = id.number);
+        done
+    }
+
+    /// Something was done in an instance.
+    pub(super) fn has_done_something(&mut self, id: InstanceId) {
+        if let Some(last) = self.last_done.iter_mut().find(|last| last.is_in_row_of(id)) {
+            last.number = last.number.max(id.number);
+        }
+    }
+
+    /// Nothing was, and the last of its row that was executed before is this.
+    pub(super) fn has_done_nothing(&mut self, id: InstanceId, last: u64) {
+        if !self.last_done.iter().any(|last| last.is_in_row_of(id)) {
+            self.last_done.push(InstanceId { number: last, ..id });
+            self.last_done.sort_unstable();
+        }
+    }
+
+    /// Whether all updates that were done here are among those.
+    pub(super) fn has_done_no_update_beyond(&self, executed: &Dependencies) -> bool {
+        self.done().updates.iter().zip(&executed.updates).all(|(done, executed)| done <= executed)
+    }
+
+    /// Takes in which other instances were executed at another, which has done no other update.
+    pub(super) fn join(&mut self, other: &State, executed: Dependencies) {
+        let mut done = self.done();
+        if !other.executed.updates.is_empty() {
+            done.add(&other.done());
+        }
+        let beyond = executed.ranges(&done).into_iter();
+        let last_done = beyond.map(|(last, first)| InstanceId { number: first - 1, ..last });
+        self.last_done = last_done.collect();
+        self.executed = executed;
     }
 
     /// Executes a command; an update that was executed before is not executed again. Without a `base` it

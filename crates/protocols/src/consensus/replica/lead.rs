@@ -143,7 +143,8 @@ impl Replica {
         let Some(lead) = self.lead(key, id) else { return };
         let Phase::PreAccepting(replies) = &mut lead.phase else { return };
         replies.insert(from, attributes);
-        self.count_pre_accepted(key, id, false, cx);
+        let impatient = lead.repeated > 0;
+        self.count_pre_accepted(key, id, impatient, cx);
     }
 
     /// Goes on if enough have answered, and without those who should have if it has waited long enough.

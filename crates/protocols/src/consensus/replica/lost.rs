@@ -89,7 +89,7 @@ impl Replica {
         cx.charge(entries.len());
         let last = entries.last().map(|shown| shown.key.clone());
         for Shown { key, state, instances } in entries {
-            self.on_fetched(key.clone(), state, cx);
+            self.take_over(&key, state, cx);
             for (id, theirs) in instances {
                 self.bar(&key, id, theirs, cx);
             }
@@ -120,6 +120,8 @@ impl Replica {
             let agreed = (theirs.command, theirs.attributes);
             return self.commit(key, id, agreed, NodeSet::EMPTY, cx);
         }
+        // An instance of this replica's own has taken its number, whatever is done in it.
+        active.space.hear_of(id);
         let instance = active.space.get_mut(id);
         if instance.status < Status::Committed {
             instance.barred = true;

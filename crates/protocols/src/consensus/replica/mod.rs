@@ -62,6 +62,7 @@ struct Client {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Task {
     Lead(Key, InstanceId),
+    Inquire(Key, InstanceId),
     Read(OperationId),
 }
 
@@ -215,6 +216,7 @@ impl Replica {
             let (order, missing) = active.space.executable();
             for id in missing {
                 self.watch(key, id, cx);
+                self.at(self.quorums.patience(0), Task::Inquire(key.clone(), id), cx);
             }
             if order.is_empty() {
                 return self.forget(key);
@@ -225,6 +227,11 @@ impl Replica {
             let (mut answered, mut executed) = (Vec::new(), Vec::new());
             for id in order {
                 let instance = active.space.get(id).expect("what is executed is known");
+                if instance.command.is_some() {
+                    state.has_done_something(id);
+                } else {
+                    state.has_done_nothing(id, active.space.last_executed(id));
+                }
                 if let Some(command) = &instance.command {
                     let base = instance.attributes.base.as_ref();
                     let answer = state.execute(command, base, remembered_us);
@@ -303,6 +310,7 @@ impl Replica {
             }
             match self.due.pop_first().expect("it was there").1 {
                 Task::Lead(key, id) => self.go_on(&key, id, cx),
+                Task::Inquire(key, id) => self.inquire(&key, id, cx),
                 Task::Read(operation) => self.read_again(operation, cx),
             }
         }
@@ -320,20 +328,19 @@ impl Replica {
         let is_lost = self.lost.is_some();
         let active = self.active(key, cx.store());
         if active.space.is_executed(id) && active.space.get(id).is_none() {
-            return match body {
+            match body {
                 // Whoever tells has not heard that this replica has executed it.
                 Body::Commit { .. } => self.tell_executed(from, key, id, cx),
-                // Whoever asks has missed that.
+                // Whoever asks has missed that, and may find nobody who still knows the instance.
                 Body::PreAccept { .. }
                 | Body::Accept { .. }
                 | Body::Prepare { .. }
-                | Body::Validate { .. } => {
-                    let executed = active.space.executed().clone();
-                    cx.send(from, Message::Progress { key: key.clone(), executed });
-                }
-                // It is not needed any more.
+                | Body::Validate { .. }
+                | Body::Inquire => self.hand_over(from, key, cx),
+                // Late: it was agreed on.
                 _ => {}
-            };
+            }
+            return;
         }
         let (node, from) = (from, from.member() as u8);
         let barred = is_lost || active.space.get(id).is_some_and(|i| i.barred);
@@ -350,6 +357,7 @@ impl Replica {
             }
             Body::Accepted { ballot } => self.on_accepted(from, key, id, ballot, cx),
             Body::Executed => self.count_executed(from, key, id, cx),
+            Body::Inquire => self.on_inquire(from, key, id, cx),
             Body::Commit { command, attributes } => {
                 let again = self.active(key, cx.store()).space.is_executed(id);
                 self.commit(key, id, (command, attributes), NodeSet::EMPTY, cx);
@@ -419,9 +427,12 @@ impl Actor for Replica {
             }
             Message::Apply { operation, key, stamped } => {
                 self.hold(&key, &stamped, cx);
-                cx.send(from, Message::Applied { operation });
+                let carstamp = stamped.carstamp;
+                cx.send(from, Message::Applied { operation, carstamp });
             }
-            Message::Applied { operation } => self.on_applied(from, operation, cx),
+            Message::Applied { operation, carstamp } => {
+                self.on_applied(from, operation, carstamp, cx);
+            }
             Message::Instance { key, id, body } => {
                 self.on_instance(from, &key, id, *body, cx);
                 self.forget(&key);
@@ -430,9 +441,7 @@ impl Actor for Replica {
             Message::Scanned { after, entries, more } => {
                 self.on_scanned(from, after, entries, more, cx);
             }
-            Message::Progress { key, executed } => self.on_progress(from, key, &executed, cx),
-            Message::Fetch { key } => self.on_fetch(from, key, cx),
-            Message::Fetched { key, state } => self.on_fetched(key, state, cx),
+            Message::TakeOver { key, state } => self.take_over(&key, *state, cx),
             // No one sends a replica that.
             Message::Reply { .. } | Message::Write1Reply { .. } => {}
         }

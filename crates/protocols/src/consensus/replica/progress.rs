@@ -1,16 +1,16 @@
 //! Forgetting what was executed, and making up for what was missed.
 //!
 //! An instance is forgotten where it was executed: what it has made of the key is there, and which were
-//! executed. Whoever has missed it is told so, and takes over the state instead. Nothing is lost to
-//! ordering: one that is not executed here can't be among the dependencies of one that is, so it has to
-//! come after that; and the two can't be in a cycle, as that would have been executed as a whole.
+//! executed. Whoever asks about it is handed that. Nothing is lost to the order: one that is not executed
+//! here can't be among the dependencies of one that is, so it has to come after that; and the two can't be
+//! in a cycle, as that would have been executed as a whole.
 
 use serried_model::{Key, NodeId};
 
 use super::{Cx, Replica};
 use crate::consensus::State;
-use crate::consensus::instance::Dependencies;
-use crate::consensus::message::Message;
+use crate::consensus::instance::{InstanceId, Status};
+use crate::consensus::message::{Body, Message};
 
 impl Replica {
     /// Forgets what was executed and is not led here, and the key if nothing is left of it.
@@ -23,37 +23,45 @@ impl Replica {
         }
     }
 
-    /// Another has executed and forgotten what this one has asked it about.
-    pub(super) fn on_progress(
-        &mut self,
-        from: NodeId,
-        key: Key,
-        executed: &Dependencies,
-        cx: &mut Cx<'_>,
-    ) {
-        let active = self.active(&key, cx.store());
-        if executed.beyond(active.space.executed()).any(|id| !active.space.is_executed(id)) {
-            cx.send(from, Message::Fetch { key: key.clone() });
+    /// What something committed waits for should have come by now.
+    pub(super) fn inquire(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
+        let Some(active) = self.spaces.get(key) else { return };
+        let is_known = active.space.get(id).is_some_and(|i| i.status == Status::Committed);
+        if !is_known && !active.space.is_executed(id) && !active.leads.contains_key(&id) {
+            self.broadcast(self.others(), key, id, Body::Inquire, cx);
         }
-        self.forget(&key);
     }
 
-    pub(super) fn on_fetch(&mut self, from: NodeId, key: Key, cx: &mut Cx<'_>) {
-        let state = self.cells.get(&key, cx.store()).clone();
-        cx.send(from, Message::Fetched { key, state });
+    pub(super) fn on_inquire(&mut self, from: u8, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
+        let known = self.active(key, cx.store()).space.get(id);
+        if let Some(known) = known.filter(|known| known.status == Status::Committed) {
+            let (command, attributes) = (known.command.clone(), known.attributes.clone());
+            self.send(from, key, id, Body::Commit { command, attributes }, cx);
+        }
     }
 
-    /// Takes over what another replica has of a key, if that has executed all that this one has.
-    pub(super) fn on_fetched(&mut self, key: Key, mut state: State, cx: &mut Cx<'_>) {
-        self.hold(&key, &state.held, cx);
-        let held = self.cells.get(&key, cx.store()).held.clone();
-        let active = self.active(&key, cx.store());
-        let mine = active.space.executed().clone();
-        if state.executed.updates.is_empty()
-            || mine.beyond(&state.executed).next().is_some()
-            || state.executed.beyond(&mine).next().is_none()
-        {
-            return;
+    /// Another has asked about an instance that this one has executed and forgotten.
+    pub(in crate::consensus) fn hand_over(&mut self, to: NodeId, key: &Key, cx: &mut Cx<'_>) {
+        let state = Box::new(self.cells.get(key, cx.store()).clone());
+        cx.send(to, Message::TakeOver { key: key.clone(), state });
+    }
+
+    /// Takes over what another replica has of a key, if that has executed all updates that this one has.
+    /// Reads, and instances in which nothing is done, leave no trace: it may have executed others of
+    /// those.
+    pub(super) fn take_over(&mut self, key: &Key, mut state: State, cx: &mut Cx<'_>) {
+        if self.rules.have_registers() {
+            self.hold(key, &state.held, cx);
+        }
+        if state.executed.updates.is_empty() {
+            return; // It has executed nothing.
+        }
+        let mine = self.cells.get(key, cx.store()).clone();
+        let active = self.active(key, cx.store());
+        active.space.hear_of_all(&state.executed);
+        let behind = !state.executed.are_within(active.space.executed());
+        if !behind || !mine.has_done_no_update_beyond(&state.executed) {
+            return self.forget(key);
         }
         active.space.skip_to(&state.executed);
         active.leads.retain(|id, _| !state.executed.cover(*id));
@@ -66,13 +74,15 @@ impl Replica {
             !covered
         });
         let executed = active.space.executed().clone();
-        state.held = held;
-        state.executed = executed;
-        self.cells.put(&key, state, cx.store());
+        if self.rules.have_registers() {
+            state.held = mine.held.clone();
+        }
+        state.join(&mine, executed);
+        self.cells.put(key, state, cx.store());
         // What they came to is remembered, or nothing was done in their place, or they read.
         for client in waiting {
-            self.propose(&key, client, cx);
+            self.propose(key, client, cx);
         }
-        self.execute(&key, cx);
+        self.execute(key, cx);
     }
 }

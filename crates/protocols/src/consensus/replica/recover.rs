@@ -24,7 +24,8 @@ use crate::consensus::message::{Body, Conflict};
 enum Choice {
     Commit(Option<Command>, Attributes),
     Accept(Option<Command>, Attributes),
-    Validate(Command, Attributes),
+    /// The last are those who can have had it committed in one round trip.
+    Validate(Command, Attributes, NodeSet),
 }
 
 impl Replica {
@@ -56,7 +57,8 @@ impl Replica {
             if committed || active.space.is_executed(id) {
                 continue;
             }
-            if !active.leads.contains_key(&id) {
+            let barred = active.space.get(id).is_some_and(|instance| instance.barred);
+            if !active.leads.contains_key(&id) && !barred && self.lost.is_none() {
                 self.recover(&key, id, cx);
             }
             self.watch(&key, id, cx);
@@ -174,13 +176,15 @@ impl Replica {
             Choice::Accept(command, attributes) => {
                 self.accept(key, id, ballot, (command, attributes), cx);
             }
-            Choice::Validate(command, attributes) => {
+            Choice::Validate(command, attributes, quorum) => {
                 let node = |member: &u8| NodeId::replica(partition, usize::from(*member));
                 let asked: NodeSet = replies.keys().map(node).collect();
                 let agreed = Box::new((command.clone(), attributes.clone()));
                 lead.phase = Phase::Validating(agreed, asked, BTreeMap::new());
                 lead.repeated = 0;
                 let others = asked.without(me);
+                // This replica need not have been among those who were asked at first.
+                self.active(key, cx.store()).space.get_mut(id).quorum = quorum;
                 let conflicts = self.validate(key, id, &command, &attributes, cx);
                 let body = Body::Validate { ballot, command, attributes };
                 self.broadcast(others, key, id, body, cx);
@@ -217,8 +221,9 @@ impl Replica {
         attributes: &Attributes,
         cx: &mut Cx<'_>,
     ) -> Vec<Conflict> {
+        let done = self.cells.get(key, cx.store()).done();
         let active = self.active(key, cx.store());
-        let conflicts = active.space.conflicts(id, attributes);
+        let conflicts = active.space.conflicts(id, attributes, &done);
         let instance = active.space.get_mut(id);
         if instance.command.is_none() && instance.status == Status::Known {
             instance.command = Some(command.clone());
@@ -305,7 +310,7 @@ fn choose(
             // With the coordinator they may be a majority: then it is known what interferes with it.
             return match quick.len() + 1 >= majority {
                 true => Choice::Accept(Some(command), attributes),
-                false => Choice::Validate(command, attributes),
+                false => Choice::Validate(command, attributes, one.quorum),
             };
         }
     }

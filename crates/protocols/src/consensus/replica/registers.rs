@@ -5,7 +5,7 @@
 //! after one round that a majority holds the latest.
 
 use serried_actor::{NodeSet, Timestamp};
-use serried_model::{Key, NodeId};
+use serried_model::{Carstamp, Key, NodeId};
 use serried_parts::{Asked, Stamped};
 
 use super::{Cx, Replica, Task};
@@ -137,10 +137,18 @@ impl Replica {
         self.go_on_reading(operation, cx);
     }
 
-    pub(super) fn on_applied(&mut self, from: NodeId, operation: OperationId, cx: &mut Cx<'_>) {
+    pub(super) fn on_applied(
+        &mut self,
+        from: NodeId,
+        operation: OperationId,
+        carstamp: Carstamp,
+        cx: &mut Cx<'_>,
+    ) {
         self.quorums.is_there(from);
         let Some(reading) = self.reads.get_mut(&operation) else { return };
-        if let Some(second) = &mut reading.second {
+        if let Some(second) = &mut reading.second
+            && reading.latest.carstamp <= carstamp
+        {
             self.quorums.replied(second, from);
             reading.holders.insert(from);
             self.go_on_reading(operation, cx);

@@ -1,0 +1,72 @@
+//! What comes twice is done once.
+
+use core::time::Duration;
+
+use serried_model::Token;
+
+use super::super::Status;
+use super::net::{X, update};
+use super::*;
+
+#[test]
+fn what_is_handed_to_two_replicas_is_executed_once_and_both_answer_the_same() {
+    for variant in BOTH {
+        for members in [3, 5] {
+            let mut net = Net::new(variant, members);
+            net.run(2, 1, append("x"));
+            net.ask(0, 1, append("a"));
+            let token = Token { id: net.token(0, 1), carstamp: None };
+            net.ask_again(1, 1, append("a"), token);
+            net.settle();
+            net.pass(Duration::from_secs(10));
+            assert_eq!(net.ended(0, 1), "x Committed");
+            assert_eq!(net.ended(1, 1), "x Committed");
+            assert_eq!(net.value(2), "xa");
+            net.assert_agree(X);
+            // And when it is all over.
+            net.ask_again(2, 2, append("a"), token);
+            net.settle();
+            assert_eq!(net.ended(2, 2), "x Committed");
+            assert_eq!(net.value(2), "xa");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_done_in_an_instance_of_which_nobody_has_heard_and_its_command_is_done_once() {
+    for variant in BOTH {
+        let mut net = Net::new(variant, 3);
+        net.ask(0, 1, append("a"));
+        net.deliver("c0>0 Request");
+        net.crash(0);
+        net.pass(Duration::from_secs(5));
+        assert_eq!(net.ended(0, 1), "- Committed", "another has done it");
+        assert_eq!(net.instance(0, update(0, 1)).status, Status::PreAccepted);
+        net.restart(0);
+        net.touch(0);
+        assert_eq!(net.values(), ["a"; 3]);
+        net.assert_agree(X);
+    }
+}
+
+#[test]
+fn a_client_whose_instance_others_have_ended_is_served_by_another() {
+    for variant in BOTH {
+        let mut net = Net::new(variant, 3);
+        net.ask(0, 1, append("a"));
+        net.deliver("c0>0 Request");
+        net.lose(&["0>* PreAccept"]);
+        // Others end it: 1 has it done, and nobody but its coordinator knows its command.
+        net.ask(1, 1, append("b"));
+        net.script(&["c1>1 Request", "1>0 PreAccept", "0>1 PreAccepted"]);
+        net.lose(&["*>0 *"]);
+        net.part(&[0]);
+        net.pass(Duration::from_secs(20));
+        assert!(net.ended(0, 1).ends_with("Committed"));
+        net.heal();
+        net.pass(Duration::from_secs(60));
+        let value = net.value(0);
+        assert!(value == "ab" || value == "ba", "{value}");
+        net.assert_agree(X);
+    }
+}
