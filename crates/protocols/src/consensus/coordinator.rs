@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Settings};
+use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Settings, Timestamp};
 use serried_model::{
     Access, Accessed, Carstamp, Key, NodeId, Operation, Outcome, Output, Token, TxnId,
 };
@@ -17,6 +17,9 @@ use super::{Mutation, Rules};
 /// The longest wait before a request is handed to another replica, but where a round trip takes longer.
 const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
 
+/// After another replica has answered, so long goes by before the nearest is tried again.
+const NEAREST_AGAIN_AFTER: Duration = Duration::from_secs(5);
+
 /// One client's operations.
 #[derive(Debug)]
 pub struct Coordinator {
@@ -25,8 +28,9 @@ pub struct Coordinator {
     tokens: Tokens,
     /// The latest timestamp that a write was given.
     latest: u64,
-    /// Which of the replicas is handed something first, from the nearest.
-    preferred: usize,
+    /// Which of the replicas is handed something first, from the nearest, and when the nearest is tried
+    /// again.
+    preferred: (usize, Timestamp),
     operations: BTreeMap<TxnId, Running>,
     unsettled: Unsettled,
 }
@@ -65,7 +69,7 @@ impl Coordinator {
             quorums: Quorums::new(group, settings.thrifty),
             tokens: Tokens::new(settings.outcomes_ms * 1000),
             latest: 0,
-            preferred: 0,
+            preferred: (0, Timestamp(0)),
             operations: BTreeMap::new(),
             unsettled: Unsettled::default(),
         }
@@ -127,7 +131,11 @@ impl Coordinator {
                     None => Phase::Placing { latest: Carstamp::INITIAL, asked },
                 }
             }
-            _ => Phase::Handed { choice: self.preferred, repeated: 0 },
+            _ => {
+                let (choice, until) = self.preferred;
+                let choice = if cx.now() < until { choice } else { 0 };
+                Phase::Handed { choice, repeated: 0 }
+            }
         };
         self.send(txn, cx);
     }
@@ -170,7 +178,9 @@ impl Coordinator {
         // It may be another than the one that it was handed to last.
         let mut choices = 0..group.size();
         if let Some(choice) = choices.find(|choice| group.choice(partition, *choice) == from) {
-            self.preferred = choice;
+            if self.preferred.0 != choice || self.preferred.1 <= cx.now() {
+                self.preferred = (choice, cx.now() + NEAREST_AGAIN_AFTER);
+            }
         }
         let is_held = !matches!(answer, Answer::Forgotten | Answer::ClockSkew { .. });
         if is_held {

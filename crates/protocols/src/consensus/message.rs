@@ -98,6 +98,8 @@ pub enum Message {
     Scan {
         /// After this, or from the beginning.
         after: Option<Key>,
+        /// The sender's incarnation.
+        incarnation: u64,
     },
     /// This.
     Scanned {
@@ -107,6 +109,8 @@ pub enum Message {
         entries: Vec<Shown>,
         /// Whether there are more.
         more: bool,
+        /// The latest incarnation of the receiver that the sender has heard of.
+        incarnation: u64,
     },
 }
 
@@ -156,6 +160,8 @@ pub enum Body {
         attributes: Attributes,
         /// Those who can have it committed in one round trip.
         quorum: NodeSet,
+        /// The coordinator's incarnation.
+        incarnation: u64,
     },
     /// This is what a replica makes of it.
     PreAccepted {
@@ -263,6 +269,8 @@ pub enum Record {
         /// What is known of it.
         instance: Box<Instance>,
     },
+    /// The latest incarnation of each member that it has heard of.
+    Incarnations(Vec<u64>),
     /// The replica takes the place of one that was lost, and does not know what that one had promised.
     Lost,
     /// It does again.

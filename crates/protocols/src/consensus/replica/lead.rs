@@ -93,7 +93,9 @@ impl Replica {
         let instance = self.active(key, cx.store()).space.get_mut(id);
         let Some(command) = instance.command.clone() else { return };
         let (attributes, quorum) = (instance.attributes.clone(), instance.quorum);
-        self.broadcast(to, key, id, Body::PreAccept { command, attributes, quorum }, cx);
+        let incarnation = self.incarnations.of(self.id);
+        let body = Body::PreAccept { command, attributes, quorum, incarnation };
+        self.broadcast(to, key, id, body, cx);
     }
 
     pub(super) fn on_pre_accept(
@@ -359,6 +361,11 @@ impl Replica {
             return;
         };
         lead.repeated += 1;
+        if lead.repeated > 3 && matches!(lead.phase, Phase::Validating(..)) {
+            // Who has promised may be gone: others are asked.
+            active.leads.remove(&id);
+            return self.watch(key, id, cx);
+        }
         let (ballot, repeated) = (lead.ballot, lead.repeated);
         let instance = active.space.get(id).expect("an instance that is led");
         let known = || (instance.command.clone(), instance.attributes.clone());
@@ -373,7 +380,8 @@ impl Replica {
                 self.quorums.are_slow(instance.quorum.without(me).without(all.without(waiting)));
                 let Some(command) = instance.command.clone() else { return };
                 let (attributes, quorum) = (instance.attributes.clone(), instance.quorum);
-                (waiting, Body::PreAccept { command, attributes, quorum })
+                let incarnation = self.incarnations.of(self.id);
+                (waiting, Body::PreAccept { command, attributes, quorum, incarnation })
             }
             Phase::Preparing(replies) => {
                 (all.without(of(replies.keys().copied().collect())), Body::Prepare { ballot })

@@ -4,7 +4,8 @@
 //! before: each such is known to its coordinator at least, unless that is lost as well. It asks all others
 //! for what they have, key by key. What is committed it takes over; in what is not it is barred; and its own
 //! instances are numbered after all that anybody has seen of its predecessor's. One that is known to nobody
-//! can't have been committed: that takes a majority.
+//! can't have been committed: that takes a majority; and if it is heard of later it counts for nothing, see
+//! [`super::incarnations`].
 
 use std::collections::BTreeMap;
 
@@ -34,16 +35,26 @@ impl Replica {
         for member in self.others().without(lost.whole).members() {
             let other = self.node(member);
             let after = lost.after.get(&other).cloned().flatten();
-            cx.send(other, Message::Scan { after });
+            let incarnation = self.incarnations.of(self.id);
+            cx.send(other, Message::Scan { after, incarnation });
         }
         cx.set_timer(Timer::Scan, self.quorums.patience(4));
     }
 
-    pub(super) fn on_scan(&mut self, from: NodeId, after: Option<Key>, cx: &mut Cx<'_>) {
+    pub(super) fn on_scan(
+        &mut self,
+        from: NodeId,
+        after: Option<Key>,
+        incarnation: u64,
+        cx: &mut Cx<'_>,
+    ) {
+        self.is_current(from, incarnation, cx);
+        let incarnation = self.incarnations.of(from);
         if self.lost.is_some() {
             // It has nothing to show that others have not.
             let entries = Vec::new();
-            return cx.send(from, Message::Scanned { after, entries, more: false });
+            let scanned = Message::Scanned { after, entries, more: false, incarnation };
+            return cx.send(from, scanned);
         }
         if after.is_none() {
             // What its predecessor had acknowledged is held by then; it is found in the store.
@@ -71,7 +82,7 @@ impl Replica {
         };
         let entries: Vec<_> = keys.into_iter().map(entry).collect();
         cx.charge(entries.len());
-        cx.send(from, Message::Scanned { after, entries, more });
+        cx.send(from, Message::Scanned { after, entries, more, incarnation });
     }
 
     pub(super) fn on_scanned(
@@ -79,9 +90,15 @@ impl Replica {
         from: NodeId,
         after: Option<Key>,
         entries: Vec<Shown>,
-        more: bool,
+        (more, incarnation): (bool, u64),
         cx: &mut Cx<'_>,
     ) {
+        if incarnation > self.incarnations.of(self.id) && self.lost.is_some() {
+            // Its predecessor had a clock that was ahead: it begins anew.
+            self.set_incarnation(self.id, incarnation + 1, cx);
+            self.lost = Some(Lost::default());
+            return self.scan(cx);
+        }
         let Some(lost) = &self.lost else { return };
         if lost.whole.contains(from) || lost.after.get(&from).cloned().flatten() != after {
             return; // Repeated.
@@ -99,7 +116,8 @@ impl Replica {
         if more {
             let after = last.or(after);
             lost.after.insert(from, after.clone());
-            return cx.send(from, Message::Scan { after });
+            let incarnation = self.incarnations.of(self.id);
+            return cx.send(from, Message::Scan { after, incarnation });
         }
         lost.whole.insert(from);
         if self.others().without(self.lost.as_ref().expect("as before").whole).is_empty() {

@@ -2,6 +2,7 @@
 //! registers, and executes what was agreed on.
 
 mod active;
+mod incarnations;
 mod lead;
 mod lost;
 mod progress;
@@ -21,6 +22,7 @@ use super::message::{Answer, Body, Found, Message, OperationId, Record};
 use super::space::Space;
 use super::state::State;
 use active::{Active, ActiveKeys};
+use incarnations::Incarnations;
 use lost::Lost;
 use registers::Reading;
 
@@ -43,6 +45,7 @@ pub struct Replica {
     tick: Option<Timestamp>,
     /// Instances that are not committed: those of this period and of the last.
     watched: [Vec<(Key, InstanceId)>; 2],
+    incarnations: Incarnations,
     /// Set while it does not know what its predecessor had promised.
     lost: Option<Lost>,
     /// The records in the log, the oldest first.
@@ -89,6 +92,7 @@ type Cx<'a> = Context<'a, Replica>;
 impl Replica {
     /// An empty replica.
     pub fn new(id: NodeId, group: Group, settings: &Settings, rules: Rules) -> Replica {
+        let incarnations = Incarnations::new(group.size());
         Replica {
             quorums: Quorums::new(group, settings.thrifty),
             settings: *settings,
@@ -101,6 +105,7 @@ impl Replica {
             due: BTreeSet::new(),
             tick: None,
             watched: [Vec::new(), Vec::new()],
+            incarnations,
             lost: None,
             records: VecDeque::new(),
         }
@@ -297,7 +302,8 @@ impl Replica {
         }
         let first = self.records.front().map(|(position, ..)| *position);
         let needed = [first, self.cells.needs_log_from()].into_iter().flatten().min();
-        cx.trim_log(needed.unwrap_or(cx.log_position()));
+        let needed = self.keep_incarnations(needed.unwrap_or(cx.log_position()), cx);
+        cx.trim_log(needed);
     }
 
     fn tick(&mut self, cx: &mut Cx<'_>) {
@@ -348,7 +354,8 @@ impl Replica {
             return;
         }
         match body {
-            Body::PreAccept { command, attributes, quorum } => {
+            Body::PreAccept { incarnation, .. } if !self.is_current(node, incarnation, cx) => {}
+            Body::PreAccept { command, attributes, quorum, .. } => {
                 self.on_pre_accept(from, key, id, (command, attributes, quorum), cx);
             }
             Body::PreAccepted { attributes } => self.on_pre_accepted(from, key, id, attributes, cx),
@@ -387,6 +394,7 @@ impl Actor for Replica {
     type Output = ();
 
     fn on_start(&mut self, cx: &mut Cx<'_>) {
+        self.record_incarnations(cx);
         let keys: Vec<Key> = self.spaces.after(None).cloned().collect();
         for key in keys {
             // Where they lie in the log is not known; they are put at its end.
@@ -437,9 +445,9 @@ impl Actor for Replica {
                 self.on_instance(from, &key, id, *body, cx);
                 self.forget(&key);
             }
-            Message::Scan { after } => self.on_scan(from, after, cx),
-            Message::Scanned { after, entries, more } => {
-                self.on_scanned(from, after, entries, more, cx);
+            Message::Scan { after, incarnation } => self.on_scan(from, after, incarnation, cx),
+            Message::Scanned { after, entries, more, incarnation } => {
+                self.on_scanned(from, after, entries, (more, incarnation), cx);
             }
             Message::TakeOver { key, state } => self.take_over(&key, *state, cx),
             // No one sends a replica that.
@@ -480,6 +488,7 @@ impl Recover for Replica {
                     active.space.learn(id);
                 }
             }
+            Record::Incarnations(of) => self.incarnations.replay(of),
             Record::Lost => self.lost = Some(Lost::default()),
             Record::Whole => self.lost = None,
         }
@@ -488,6 +497,8 @@ impl Recover for Replica {
     fn rejoin(&mut self, cx: &mut Cx<'_>) {
         self.lost = Some(Lost::default());
         cx.append(Record::Lost);
+        // Later than all before, unless a clock was off.
+        self.set_incarnation(self.id, cx.clock().latest_us, cx);
     }
 
     fn stored(value: &Value) -> Vec<u8> {

@@ -522,7 +522,7 @@ impl Net {
     /// What a replica knows of the key's instances.
     pub(super) fn instances(&mut self, member: u64) -> BTreeMap<InstanceId, Instance> {
         // What it shows it puts into its store, which changes nothing that a test is about.
-        let answers = self.quietly(NodeId(member), Message::Scan { after: None });
+        let answers = self.quietly(NodeId(member), Message::Scan { after: None, incarnation: 0 });
         let Some(Message::Scanned { entries, .. }) = answers.into_iter().next() else { panic!() };
         let of_it = |shown: &Shown| shown.key == Key::from(X);
         let shown = entries.into_iter().find(of_it);

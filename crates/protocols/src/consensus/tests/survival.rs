@@ -186,6 +186,39 @@ fn a_replica_does_not_use_the_numbers_of_its_predecessor_again() {
 }
 
 #[test]
+fn what_a_replica_had_sent_before_its_disk_was_lost_begins_nothing_later() {
+    for variant in BOTH {
+        let mut net = Net::new(variant, 3);
+        net.ask(0, 1, append("a"));
+        net.deliver("c0>0 Request");
+        let late = net.hold("0>1 PreAccept");
+        net.lose(&["*>* *"]);
+        net.give_up(0, 1);
+        net.crash(0);
+        net.replace(0);
+        net.settle();
+        // The same number, for something else.
+        net.ask(0, 2, append("b"));
+        net.deliver("c0>0 Request");
+        let begun = net.instance(0, update(0, 1)).command;
+        for (from, to, message) in late {
+            net.hand(from, to, message);
+        }
+        net.script(&["0>1 PreAccept", "1>0 PreAccepted"]);
+        assert_eq!(net.instance(0, update(0, 1)).status, Status::Committed);
+        // It is agreed on, which another finds out.
+        net.lose(&["*>* *"]);
+        net.crash(0);
+        net.pass(Duration::from_secs(30));
+        assert_eq!(net.instance(1, update(0, 1)).command, begun, "{variant:?}");
+        net.restart(0);
+        net.touch(1);
+        assert_eq!(net.values(), ["b"; 3], "{variant:?}");
+        net.assert_agree(X);
+    }
+}
+
+#[test]
 fn a_replica_that_missed_much_is_given_the_state_and_executes_nothing_twice() {
     for variant in BOTH {
         let mut net = Net::new(variant, 3);
