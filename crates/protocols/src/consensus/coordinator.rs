@@ -177,10 +177,10 @@ impl Coordinator {
         let partition = group.partition_of(&running.key);
         // It may be another than the one that it was handed to last.
         let mut choices = 0..group.size();
-        if let Some(choice) = choices.find(|choice| group.choice(partition, *choice) == from) {
-            if self.preferred.0 != choice || self.preferred.1 <= cx.now() {
-                self.preferred = (choice, cx.now() + NEAREST_AGAIN_AFTER);
-            }
+        if let Some(choice) = choices.find(|choice| group.choice(partition, *choice) == from)
+            && (self.preferred.0 != choice || self.preferred.1 <= cx.now())
+        {
+            self.preferred = (choice, cx.now() + NEAREST_AGAIN_AFTER);
         }
         let is_held = !matches!(answer, Answer::Forgotten | Answer::ClockSkew { .. });
         if is_held {
