@@ -1,4 +1,4 @@
-//! A hash map that can't be iterated.
+//! A hash map that can't be iterated but in order.
 
 use core::fmt;
 use core::hash::Hash;
@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use hashbrown::hash_map::EntryRef;
 
-/// A hash map for protocols. It has no iteration, whose order would be arbitrary, so nothing that a
+/// A hash map for protocols. It has no iteration in an order that would be arbitrary, so nothing that a
 /// protocol does can depend on it; where order is wanted there is `BTreeMap`.
 pub struct Map<K, V>(HashMap<K, V, FixedState>);
 
@@ -47,6 +47,16 @@ impl<K: Eq + Hash, V> Map<K, V> {
             EntryRef::Occupied(entry) => entry.into_mut(),
             EntryRef::Vacant(entry) => entry.insert_with_key(key.clone(), V::default()),
         }
+    }
+
+    /// The keys in their order, which takes a while.
+    pub fn sorted_keys(&self) -> Vec<K>
+    where
+        K: Ord + Clone,
+    {
+        let mut keys: Vec<K> = self.0.keys().cloned().collect();
+        keys.sort_unstable();
+        keys
     }
 
     /// How many keys are in it.

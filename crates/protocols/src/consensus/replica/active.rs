@@ -1,7 +1,6 @@
 //! The keys with instances that are not executed.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::collections::BTreeMap;
 
 use serried_model::Key;
 use serried_parts::Map;
@@ -31,7 +30,6 @@ impl Active {
 #[derive(Debug, Default)]
 pub(super) struct ActiveKeys {
     map: Map<Key, Box<Active>>,
-    keys: BTreeSet<Key>,
 }
 
 impl ActiveKeys {
@@ -44,12 +42,10 @@ impl ActiveKeys {
     }
 
     pub(super) fn insert(&mut self, key: &Key, active: Active) {
-        self.keys.insert(key.clone());
         self.map.insert(key.clone(), Box::new(active));
     }
 
     pub(super) fn remove(&mut self, key: &Key) {
-        self.keys.remove(key);
         self.map.remove(key);
     }
 
@@ -57,9 +53,8 @@ impl ActiveKeys {
         self.map.len()
     }
 
-    /// The keys in their order, from the first after one on.
-    pub(super) fn after(&self, after: Option<&Key>) -> impl Iterator<Item = &Key> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.keys.range::<Key, _>((from, Bound::Unbounded))
+    /// The keys in their order.
+    pub(super) fn sorted(&self) -> Vec<Key> {
+        self.map.sorted_keys()
     }
 }

@@ -106,14 +106,14 @@ impl Replica {
         (command, theirs, quorum): (Command, Attributes, NodeSet),
         cx: &mut Cx<'_>,
     ) {
-        let active = self.active(key, cx.store());
-        let known = active.space.get_mut(id).clone();
+        let known = self.active(key, cx.store()).space.get_mut(id);
         let reply = match known.status {
             Status::Committed => {
-                Body::Commit { command: known.command, attributes: known.attributes }
+                let (command, attributes) = (known.command.clone(), known.attributes.clone());
+                Body::Commit { command, attributes }
             }
             _ if known.promised > Ballot::default() => Body::Refused { promised: known.promised },
-            Status::PreAccepted => Body::PreAccepted { attributes: known.attributes },
+            Status::PreAccepted => Body::PreAccepted { attributes: known.attributes.clone() },
             Status::Accepted => return,
             Status::Known => {
                 self.take_in(Some(&command), cx);

@@ -69,8 +69,10 @@ impl Replica {
         });
         // Keys with instances need not be in the store.
         let last = keys.last().filter(|_| more).cloned();
-        let within = |key: &&Key| last.as_ref().is_none_or(|last| *key <= last);
-        keys.extend(self.spaces.after(after.as_ref()).take_while(within).cloned());
+        let within = |key: &Key| last.as_ref().is_none_or(|last| key <= last);
+        let later = |key: &Key| after.as_ref().is_none_or(|after| key > after);
+        let active = self.spaces.sorted().into_iter().filter(later);
+        keys.extend(active.take_while(within));
         keys.sort_unstable();
         keys.dedup();
         let entry = |key: Key| {

@@ -395,8 +395,7 @@ impl Actor for Replica {
 
     fn on_start(&mut self, cx: &mut Cx<'_>) {
         self.record_incarnations(cx);
-        let keys: Vec<Key> = self.spaces.after(None).cloned().collect();
-        for key in keys {
+        for key in self.spaces.sorted() {
             // Where they lie in the log is not known; they are put at its end.
             let active = self.spaces.get(&key).expect("as before");
             let known: Vec<InstanceId> = active.space.iter().map(|(id, _)| id).collect();
