@@ -172,7 +172,10 @@ impl Coordinator {
 
     fn on_reply(&mut self, txn: TxnId, from: NodeId, answer: Answer, cx: &mut Cx<'_>) {
         let Some(running) = self.operations.get(&txn) else { return };
-        let Phase::Handed { .. } = running.phase else { return };
+        let Phase::Handed { repeated, .. } = running.phase else { return };
+        if repeated > 0 && matches!(answer, Answer::ClockSkew { .. }) {
+            return; // Another may do it all the same.
+        }
         let group = self.quorums.group();
         let partition = group.partition_of(&running.key);
         // It may be another than the one that it was handed to last.

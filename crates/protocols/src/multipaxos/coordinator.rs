@@ -77,6 +77,9 @@ impl Actor for Coordinator {
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         if let Message::Reply { request, answer } = message
+            && let Some(running) = self.operations.get(&TxnId(request))
+            // If it is only another replica that refuses it, one may do it all the same.
+            && (running.repeated == 0 || !matches!(answer, Answer::ClockSkew { .. }))
             && let Some(running) = self.operations.remove(&TxnId(request))
         {
             self.tokens.end(running.request.token);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serried_actor::Settings;
-use serried_model::{Modification, Value};
+use serried_model::{Family, Modification, Value};
 use serried_runtime::{
     Client, ConnectError, ConnectOptions, Disks, Durability, KeyspaceConfiguration, LocalCluster,
     LocalOptions,
@@ -12,7 +12,7 @@ use serried_session::Error;
 
 use super::disk::Disk;
 
-fn start() -> LocalCluster {
+fn start(protocol: &str) -> LocalCluster {
     let disks: Vec<Arc<Disk>> = (0..3).map(|_| Arc::default()).collect();
     let options = LocalOptions {
         durability: Durability::Sync,
@@ -20,7 +20,7 @@ fn start() -> LocalCluster {
         ..LocalOptions::default()
     };
     let settings = Settings { thrifty: true, ..Settings::default() };
-    let registers = KeyspaceConfiguration::new("registers", "abd").with_partitions(2);
+    let registers = KeyspaceConfiguration::new("registers", protocol).with_partitions(2);
     let registers = KeyspaceConfiguration { settings, ..registers };
     let keyspaces = [KeyspaceConfiguration::new("transactions", "morty"), registers];
     LocalCluster::start(3, &keyspaces, options).unwrap()
@@ -32,7 +32,14 @@ async fn connect(cluster: &LocalCluster) -> Arc<Client> {
 
 #[tokio::test]
 async fn registers_and_transactions_live_in_one_cluster_and_survive_their_nodes() {
-    let mut cluster = start();
+    for protocol in serried_protocols::of(Family::Registers) {
+        survive(protocol.name).await;
+    }
+}
+
+async fn survive(protocol: &str) {
+    let modifies = protocol != "abd";
+    let mut cluster = start(protocol);
     let client = connect(&cluster).await;
     let registers = client.registers("registers").unwrap();
     let accounts = client.keyspace("transactions").unwrap();
@@ -46,6 +53,9 @@ async fn registers_and_transactions_live_in_one_cluster_and_survive_their_nodes(
         write.await.unwrap().unwrap();
     }
     registers.delete(7u64.to_be_bytes()).await.unwrap();
+    if modifies {
+        assert_eq!(registers.increment(8u64.to_be_bytes(), 100).await.unwrap(), Some(108));
+    }
     for node in 0..3 {
         cluster.kill_node(node);
     }
@@ -57,8 +67,16 @@ async fn registers_and_transactions_live_in_one_cluster_and_survive_their_nodes(
     // A node may be away; requests that went to no more than a quorum go to the others then.
     cluster.kill_node(1);
     for number in 0..50u64 {
+        let number = if number == 8 && modifies { 108 } else { number };
         let expected = (number != 7).then(|| Value::from(number.to_string()));
-        assert_eq!(registers.read(number.to_be_bytes()).await.unwrap(), expected);
+        let key = if number == 108 { 8 } else { number };
+        assert_eq!(registers.read(key.to_be_bytes()).await.unwrap(), expected, "{protocol}");
+    }
+    if modifies {
+        registers.write("text", "seven").await.unwrap();
+        let error = registers.increment("text", 1).await.unwrap_err();
+        assert!(matches!(error, Error::WrongType { .. }), "{error}");
+        assert_eq!(registers.read("text").await.unwrap(), Some(Value::from("seven")));
     }
     let account = client.keyspace("transactions").unwrap().get("key").await.unwrap();
     assert_eq!(account, Some(Value::from("of an account")));
@@ -66,7 +84,7 @@ async fn registers_and_transactions_live_in_one_cluster_and_survive_their_nodes(
 
 #[tokio::test]
 async fn a_keyspace_is_opened_as_what_it_is_and_asked_for_what_it_offers() {
-    let cluster = start();
+    let cluster = start("abd");
     let client = connect(&cluster).await;
     let error = client.keyspace("registers").err().unwrap();
     assert!(matches!(error, ConnectError::WrongKind { .. }));

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use serried_model::Token;
 
-use super::super::Status;
-use super::net::{X, update};
+use super::super::{Answer, Message, Status};
+use super::net::{X, client, update};
 use super::*;
 
 #[test]
@@ -68,5 +68,22 @@ fn a_client_whose_instance_others_have_ended_is_served_by_another() {
         let value = net.value(0);
         assert!(value == "ab" || value == "ba", "{value}");
         net.assert_agree(X);
+    }
+}
+
+#[test]
+fn a_replica_whose_clock_is_off_does_not_end_what_another_may_do() {
+    for variant in BOTH {
+        let mut net = Net::new(variant, 3);
+        net.ask(0, 1, append("a"));
+        net.deliver("c0>0 Request");
+        net.lose(&["*>* *"]);
+        net.part(&[0, 1, 2]);
+        net.pass(Duration::from_millis(200));
+        let answer = Answer::ClockSkew { ahead_us: 9_000_000 };
+        net.hand(NodeId(1), client(0), Message::Reply { request: 1, answer });
+        net.heal();
+        net.pass(Duration::from_secs(30));
+        assert_eq!(net.ended(0, 1), "- Committed", "{variant:?}");
     }
 }
