@@ -14,6 +14,6 @@ pub use map::Map;
 pub use pool::{Place, Pool};
 pub use quorums::{Asked, Quorums};
 pub use read_marks::ReadMarks;
-pub use results::{Recalled, Results, Tokens};
+pub use results::{Recalled, Refusals, Results, Tokens};
 pub use version_clock::VersionClock;
 pub use versions::{Committed, Versions, WriteId};

@@ -1,6 +1,6 @@
 //! What updates came to, so that one that is tried again takes effect once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serried_actor::ClockInterval;
@@ -116,6 +116,33 @@ impl<F: Clone> Results<F> {
     }
 }
 
+/// Which requests a replica has refused. It goes on refusing them: their clients were told that nothing
+/// comes of them.
+#[derive(Debug, Default)]
+pub struct Refusals {
+    /// Of each client the latest; earlier ones that come later are refused as well.
+    latest: BTreeMap<NodeId, u64>,
+}
+
+impl Refusals {
+    /// So many clients are remembered.
+    const CLIENTS: usize = 1 << 16;
+
+    /// A request is refused.
+    pub fn refuse(&mut self, client: NodeId, request: u64) {
+        let latest = self.latest.entry(client).or_default();
+        *latest = request.max(*latest);
+        if self.latest.len() > Self::CLIENTS {
+            self.latest.pop_first();
+        }
+    }
+
+    /// Whether one is, if it comes again.
+    pub fn have(&self, client: NodeId, request: u64) -> bool {
+        self.latest.get(&client).is_some_and(|latest| request <= *latest)
+    }
+}
+
 /// Where a client's tokens come from, and up to which they are settled.
 #[derive(Debug)]
 pub struct Tokens {
@@ -187,6 +214,15 @@ mod tests {
         }
         assert_eq!(results.recall(token(999, 1)), Recalled::Forgotten);
         assert_eq!(results.recall(token(999, 2)), Recalled::Nothing);
+    }
+
+    #[test]
+    fn what_was_refused_stays_refused() {
+        let mut refusals = Refusals::default();
+        refusals.refuse(NodeId(7), 3);
+        refusals.refuse(NodeId(7), 2);
+        assert!(refusals.have(NodeId(7), 3) && refusals.have(NodeId(7), 1));
+        assert!(!refusals.have(NodeId(7), 4) && !refusals.have(NodeId(8), 1));
     }
 
     #[test]

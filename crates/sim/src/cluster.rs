@@ -60,6 +60,9 @@ pub struct Cluster<P: Protocol> {
     faults: Vec<Entry>,
     /// Machines whose disk was lost since they were last started.
     lost_disks: BTreeSet<usize>,
+    /// Machines that were started after that. Until something is durable there, whoever starts them again
+    /// says so again.
+    rejoined: BTreeSet<usize>,
 }
 
 struct Client<C: Coordinate> {
@@ -189,6 +192,7 @@ impl<P: Protocol> Cluster<P> {
             time,
             faults: Vec::new(),
             lost_disks: BTreeSet::new(),
+            rejoined: BTreeSet::new(),
         }
     }
 
@@ -462,7 +466,9 @@ impl<P: Protocol> Cluster<P> {
                 replica.lose_disk();
             }
         }
-        if disk_is_lost {
+        let mut replicas = self.replicas.iter().skip(member).step_by(self.configuration.replicas);
+        let is_blank = self.rejoined.remove(&member) && replicas.any(|r| !r.has_records());
+        if disk_is_lost || is_blank {
             self.lost_disks.insert(member);
         }
     }
@@ -475,6 +481,9 @@ impl<P: Protocol> Cluster<P> {
             return;
         }
         let disk_is_lost = self.lost_disks.remove(&member);
+        if disk_is_lost {
+            self.rejoined.insert(member);
+        }
         for number in (member..self.replicas.len()).step_by(self.configuration.replicas) {
             let group = group(&self.configuration, member);
             let id = self.world.id(number as u32);

@@ -332,6 +332,11 @@ impl<A: Actor> Node<A> {
         self.store.set_log_position(self.log_position);
     }
 
+    /// Whether anything is durable in its log, or was before it was trimmed.
+    pub(crate) fn has_records(&self) -> bool {
+        self.log.durable() > 0
+    }
+
     /// Loses what was durable too, while it is down.
     pub(crate) fn lose_disk(&mut self) {
         self.log.lose();

@@ -1,7 +1,7 @@
 //! What updates do to a key.
 
 use serde::{Deserialize, Serialize};
-use serried_model::{Access, Carstamp, Change, Value};
+use serried_model::{Access, Carstamp, Change, Value, Version};
 use serried_parts::{Recalled, Results, Stamped};
 
 use super::message::{Answer, Update};
@@ -39,6 +39,11 @@ impl Register {
         self.applied >= other.applied
     }
 
+    /// Whether it is known what an update came to.
+    pub(super) fn knows(&self, token: Version) -> bool {
+        matches!(self.results.recall(token), Recalled::Result(_))
+    }
+
     /// Executes the update in a slot; one that was executed before, in that slot or another, is not
     /// executed again. Results are kept for `remembered_us` by the tokens' times: all replicas execute
     /// updates in the same order, so that they remember the same.
@@ -74,7 +79,7 @@ impl Register {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serried_model::{Key, Modification, Version};
+    use serried_model::{Key, Modification};
 
     fn add(us: u64) -> Update {
         let access = Access::Modify(Modification::add(1));

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use serried_actor::{Actor, Context, Group, Recover, Settings, Store};
 use serried_model::{Access, Key, NodeId, Value};
-use serried_parts::{Cells, decode_cell, encode_cell};
+use serried_parts::{Cells, Refusals, decode_cell, encode_cell};
 
 use super::Mutation;
 use super::message::{Answer, Message, Record, Request, Update};
@@ -34,6 +34,7 @@ pub struct Replica {
     /// The ballot in which it leads, as far as those that wait were told.
     leads: Option<Ballot>,
     clock_bound_us: i64,
+    refusals: Refusals,
     /// Where the durable log was at each of the last times that something was stored.
     positions: VecDeque<u64>,
     /// Until it is trimmed.
@@ -50,6 +51,17 @@ struct Registers {
     waiting: VecDeque<(u64, Client)>,
     /// The ballot in which those slots were proposed.
     ballot: Option<Ballot>,
+}
+
+impl Registers {
+    /// Whether a client's update is under way, or what it came to is known.
+    fn knows(&mut self, client: &Client, store: &dyn Store) -> bool {
+        let Client { node, request } = client;
+        let same = |(_, other): &(u64, Client)| {
+            other.node == *node && other.request.number == request.number
+        };
+        self.waiting.iter().any(same) || self.cells.get(&request.key, store).knows(request.token)
+    }
 }
 
 /// A client that waits.
@@ -147,6 +159,7 @@ impl Replica {
             pending: VecDeque::new(),
             leads: None,
             clock_bound_us: settings.clock_bound_ms as i64 * 1000,
+            refusals: Refusals::default(),
             positions: VecDeque::new(),
             untrimmed: 0,
             mutation,
@@ -172,8 +185,13 @@ impl Replica {
         let entry = match &request.access {
             Access::Read => None,
             access => {
+                // What it was told before stands, whatever the clock says now.
                 let ahead_us = request.token.timestamp_us as i64 - cx.clock().latest_us as i64;
-                if ahead_us > self.clock_bound_us {
+                let refused = self.refusals.have(*node, request.number);
+                if (refused || ahead_us > self.clock_bound_us)
+                    && !self.registers.knows(&client, cx.store())
+                {
+                    self.refusals.refuse(*node, request.number);
                     let answer = Answer::ClockSkew { ahead_us };
                     cx.send(*node, Message::Reply { request: request.number, answer });
                     return None;

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serried_actor::{Actor, Context, Group, NodeSet, Recover, Settings, Store, Timestamp};
 use serried_model::{Access, Key, NodeId, Value};
-use serried_parts::{Cells, Quorums, Recalled, Stamped, encode_cell};
+use serried_parts::{Cells, Quorums, Recalled, Refusals, Stamped, encode_cell};
 
 use super::Rules;
 use super::instance::{Command, Dependencies, InstanceId, Status};
@@ -38,6 +38,7 @@ pub struct Replica {
     spaces: ActiveKeys,
     /// The clients' operations that are under way here.
     open: BTreeSet<OperationId>,
+    refusals: Refusals,
     /// Reads of registers that are under way here.
     reads: BTreeMap<OperationId, Reading>,
     /// When to go on with what this replica coordinates.
@@ -101,6 +102,7 @@ impl Replica {
             cells: Cells::new(settings.resident_keys),
             spaces: ActiveKeys::default(),
             open: BTreeSet::new(),
+            refusals: Refusals::default(),
             reads: BTreeMap::new(),
             due: BTreeSet::new(),
             tick: None,
@@ -192,23 +194,31 @@ impl Replica {
     }
 
     fn on_request(&mut self, operation: OperationId, key: Key, command: Command, cx: &mut Cx<'_>) {
-        let ahead_us = command.token.timestamp_us as i64 - cx.clock().latest_us as i64;
-        if ahead_us > self.settings.clock_bound_ms as i64 * 1000 {
-            return self.answer(operation, Answer::ClockSkew { ahead_us }, cx);
-        }
-        if !self.open.insert(operation) {
+        if self.open.contains(&operation) {
             return; // Repeated.
         }
-        if self.rules.have_registers() {
-            if command.access == Access::Read {
-                return self.read(operation, key, command.brings, cx);
-            }
-        } else if let Recalled::Result(found) =
-            self.cells.get(&key, cx.store()).recall(command.token)
-        {
-            // One that has executed it is enough; where there are registers, a majority has to have.
-            return self.answer(operation, Answer::Done(found), cx);
+        if command.access == Access::Read && self.rules.have_registers() {
+            self.open.insert(operation);
+            return self.read(operation, key, command.brings, cx);
         }
+        match self.cells.get(&key, cx.store()).recall(command.token) {
+            // One that has executed it is enough; where there are registers, a majority has to have.
+            Recalled::Result(found) if !self.rules.have_registers() => {
+                return self.answer(operation, Answer::Done(found), cx);
+            }
+            Recalled::Result(_) => {}
+            _ => {
+                // What it was told before stands, whatever the clock says now.
+                let OperationId { client, request } = operation;
+                let ahead_us = command.token.timestamp_us as i64 - cx.clock().latest_us as i64;
+                let bound_us = self.settings.clock_bound_ms as i64 * 1000;
+                if ahead_us > bound_us || self.refusals.have(client, request) {
+                    self.refusals.refuse(client, request);
+                    return self.answer(operation, Answer::ClockSkew { ahead_us }, cx);
+                }
+            }
+        }
+        self.open.insert(operation);
         self.propose(&key, Client { operation, command, answer: None }, cx);
     }
 
