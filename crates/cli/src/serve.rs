@@ -29,7 +29,7 @@ A configuration, of which all but node, listen and peers may be left out:
   geography = \"reg\"                   # emulate one: lan, reg, con, glo, gryff-3, gryff-5
   [[keyspace]]
   name = \"accounts\"
-  protocol = \"morty\"                  # or mvtso; abd, epaxos for registers
+  protocol = \"morty\"                  # or mvtso; registers: gryff, gryff-rsc, epaxos, multipaxos, abd
   partitions = 4                      # the key space is split by a hash of the key; default 1
   [limits]
   key_bytes = 8192

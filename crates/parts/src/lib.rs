@@ -12,7 +12,7 @@ mod versions;
 pub use cells::{Cells, Stamped, decode_cell, encode_cell};
 pub use map::Map;
 pub use pool::{Place, Pool};
-pub use quorums::{Asked, Quorums};
+pub use quorums::{Asked, Quorums, patience_with_proxy};
 pub use read_marks::ReadMarks;
 pub use results::{Recalled, Refusals, Results, Tokens};
 pub use version_clock::VersionClock;

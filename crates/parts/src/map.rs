@@ -1,4 +1,4 @@
-//! A hash map that can't be iterated but in order.
+//! A hash map that is gone through in its keys' order, or not at all.
 
 use core::fmt;
 use core::hash::Hash;
@@ -7,8 +7,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use hashbrown::hash_map::EntryRef;
 
-/// A hash map for protocols. It has no iteration in an order that would be arbitrary, so nothing that a
-/// protocol does can depend on it; where order is wanted there is `BTreeMap`.
+/// A hash map for protocols. It can't be gone through in an arbitrary order, so nothing that a protocol does
+/// can depend on one; where order is wanted often there is `BTreeMap`.
 pub struct Map<K, V>(HashMap<K, V, FixedState>);
 
 impl<K: Eq + Hash, V> Map<K, V> {

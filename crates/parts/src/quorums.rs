@@ -89,20 +89,24 @@ impl Quorums {
     /// How long to wait for the answer to a request that was repeated `times` times before repeating it
     /// again.
     pub fn patience(&self, times: u32) -> Duration {
-        let first = 2 * self.group.round_trip() + Duration::from_millis(20);
-        (first * (1 << times.min(10))).min(first.max(REPEAT_AT_MOST))
+        doubled(2 * self.group.round_trip() + Duration::from_millis(20), times)
     }
+}
+
+/// How long to wait for a replica of `group` that does all of an operation, asking others on its way, before
+/// handing it to another, if it was handed to `times` others before.
+pub fn patience_with_proxy(group: &Group, times: u32) -> Duration {
+    doubled(4 * group.round_trip() + Duration::from_millis(50), times)
+}
+
+fn doubled(first: Duration, times: u32) -> Duration {
+    (first * (1 << times.min(10))).min(first.max(REPEAT_AT_MOST))
 }
 
 impl Asked {
     /// Who was asked and has not replied.
     pub fn waiting(&self) -> NodeSet {
         self.to.without(self.replied)
-    }
-
-    /// Who has replied.
-    pub fn replied(&self) -> NodeSet {
-        self.replied
     }
 
     /// How often it was repeated.

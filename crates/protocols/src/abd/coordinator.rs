@@ -1,30 +1,22 @@
 //! The client side: it coordinates reads and writes.
 
-use core::time::Duration;
 use std::collections::BTreeMap;
 
 use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Settings};
 use serried_model::{
     Access, Accessed, Carstamp, Key, NodeId, Operation, Outcome, Output, Token, TxnId, Value,
 };
-use serried_parts::{Stamped, VersionClock};
+use serried_parts::{Asked, Quorums, Stamped, VersionClock};
 
 use super::{Message, Mutation};
-
-/// The longest wait before a request is repeated, but where a round trip takes longer.
-const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
 
 /// Coordinates one client's operations.
 #[derive(Debug)]
 pub struct Coordinator {
-    group: Group,
+    quorums: Quorums,
     clock: VersionClock,
     /// The latest timestamp that a write was given.
     latest: u64,
-    /// Requests go to a majority only, the others are there if one of those does not answer.
-    thrifty: bool,
-    /// Who has let an operation wait since they last answered.
-    slow: NodeSet,
     operations: BTreeMap<TxnId, Running>,
     mutation: Option<Mutation>,
 }
@@ -36,9 +28,7 @@ struct Running {
     /// What is to be written; none for a read.
     write: Option<Option<Value>>,
     phase: Phase,
-    asked: NodeSet,
-    replied: NodeSet,
-    repeated: u32,
+    asked: Asked,
 }
 
 #[derive(Debug)]
@@ -59,11 +49,9 @@ impl Coordinator {
     /// A coordinator for a client of `group`, which does nothing wrong but `mutation`.
     pub fn new(group: Group, settings: &Settings, mutation: Option<Mutation>) -> Coordinator {
         Coordinator {
-            group,
+            quorums: Quorums::new(group, settings.thrifty),
             clock: VersionClock::default(),
             latest: 0,
-            thrifty: settings.thrifty,
-            slow: NodeSet::EMPTY,
             operations: BTreeMap::new(),
             mutation,
         }
@@ -91,57 +79,26 @@ impl Coordinator {
                 phase = Phase::Second(Stamped { value: value.clone(), carstamp });
             }
         }
-        let (asked, replied) = (NodeSet::EMPTY, NodeSet::EMPTY);
-        let running = Running { key, write, phase, asked, replied, repeated: 0 };
-        self.operations.insert(txn, running);
+        let asked = self.quorums.ask(self.quorums.group().partition_of(&key), NodeSet::EMPTY);
+        self.operations.insert(txn, Running { key, write, phase, asked });
         self.ask(txn, cx);
     }
 
-    /// Begins a phase: asks all replicas, or as few as may do.
+    /// Asks what an operation asks in its present phase.
     fn ask(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
-        let Some(running) = self.operations.get_mut(&txn) else { return };
-        let partition = self.group.partition_of(&running.key);
-        running.asked = self.group.all();
-        if self.thrifty {
-            let nearest = || (0..self.group.size()).map(|i| self.group.choice(partition, i));
-            let quick = nearest().filter(|replica| !self.slow.contains(*replica));
-            let slow = nearest().filter(|replica| self.slow.contains(*replica));
-            running.asked = quick.chain(slow).take(self.group.majority()).collect();
-        }
-        running.replied = NodeSet::EMPTY;
-        running.repeated = 0;
-        cx.broadcast(partition, running.asked, running.request(txn));
-        cx.set_timer(Repeat(txn), patience(&self.group, 0));
-    }
-
-    /// Asks all those who have not answered, now that some of those asked should have.
-    fn repeat(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
-        let Some(running) = self.operations.get_mut(&txn) else { return };
-        self.slow = self.slow.union(running.asked.without(running.replied));
-        running.asked = self.group.all();
-        running.repeated += 1;
-        let waiting = running.asked.without(running.replied);
-        cx.broadcast(self.group.partition_of(&running.key), waiting, running.request(txn));
-        cx.set_timer(Repeat(txn), patience(&self.group, running.repeated));
-    }
-
-    /// A reply to an operation's present phase, if it is its first.
-    fn replied(&mut self, txn: TxnId, from: NodeId) -> Option<&mut Running> {
-        self.slow = self.slow.without([from].into_iter().collect());
-        let running = self.operations.get_mut(&txn)?;
-        let wanted = from.partition() == self.group.partition_of(&running.key);
-        (wanted && running.replied.insert(from)).then_some(running)
+        let Some(running) = self.operations.get(&txn) else { return };
+        let partition = self.quorums.group().partition_of(&running.key);
+        cx.broadcast(partition, running.asked.waiting(), running.request(txn));
+        cx.set_timer(Repeat(txn), self.quorums.patience(running.asked.repeated()));
     }
 
     fn on_held(&mut self, txn: TxnId, from: NodeId, held: Stamped, cx: &mut Cx<'_>) {
-        let majority = self.group.majority();
         let once = self.mutation == Some(Mutation::SecondReadRoundSkipped);
-        let in_first = |running: &Running| matches!(running.phase, Phase::First { .. });
-        if !self.operations.get(&txn).is_some_and(in_first) {
+        let Some(running) = self.operations.get_mut(&txn) else { return };
+        let Phase::First { latest, unanimous } = &mut running.phase else { return };
+        if !self.quorums.replied(&mut running.asked, from) {
             return;
         }
-        let Some(running) = self.replied(txn, from) else { return };
-        let Phase::First { latest, unanimous } = &mut running.phase else { unreachable!("seen") };
         match latest {
             Some(latest) if latest.carstamp == held.carstamp => {}
             Some(latest) => {
@@ -152,7 +109,7 @@ impl Coordinator {
             }
             None => *latest = Some(held),
         }
-        if running.replied.len() < majority {
+        if !self.quorums.have_replied(&running.asked) {
             return;
         }
         let (latest, unanimous) = (latest.take().expect("it is there"), *unanimous || once);
@@ -167,23 +124,18 @@ impl Coordinator {
                 Stamped { value, carstamp }
             }
         };
-        let running = self.operations.get_mut(&txn).expect("an operation that goes on");
         running.phase = Phase::Second(second);
+        let partition = self.quorums.group().partition_of(&running.key);
+        running.asked = self.quorums.ask(partition, NodeSet::EMPTY);
         self.ask(txn, cx);
     }
 
     fn on_applied(&mut self, txn: TxnId, from: NodeId, cx: &mut Cx<'_>) {
-        let majority = match self.mutation {
-            Some(Mutation::WriteAcknowledgedByOne) => 1,
-            _ => self.group.majority(),
-        };
-        let in_second = |running: &Running| matches!(running.phase, Phase::Second(_));
-        if !self.operations.get(&txn).is_some_and(in_second) {
-            return;
-        }
-        let Some(running) = self.replied(txn, from) else { return };
-        let Phase::Second(stamped) = &running.phase else { unreachable!("seen") };
-        if running.replied.len() == majority {
+        let one_is_enough = self.mutation == Some(Mutation::WriteAcknowledgedByOne);
+        let Some(running) = self.operations.get_mut(&txn) else { return };
+        let Phase::Second(stamped) = &running.phase else { return };
+        let is_new = self.quorums.replied(&mut running.asked, from);
+        if is_new && (one_is_enough || self.quorums.have_replied(&running.asked)) {
             let stamped = stamped.clone();
             self.finish(txn, stamped, cx);
         }
@@ -222,13 +174,6 @@ impl Running {
     }
 }
 
-/// How long to wait for the answer to a request that was repeated `times` times before repeating it
-/// again.
-fn patience(group: &Group, times: u32) -> Duration {
-    let first = 2 * group.round_trip() + Duration::from_millis(20);
-    (first * (1 << times.min(10))).min(first.max(REPEAT_AT_MOST))
-}
-
 impl Actor for Coordinator {
     type Message = Message;
     type Timer = Repeat;
@@ -249,7 +194,10 @@ impl Actor for Coordinator {
     }
 
     fn on_timer(&mut self, Repeat(txn): Repeat, cx: &mut Cx<'_>) {
-        self.repeat(txn, cx);
+        if let Some(running) = self.operations.get_mut(&txn) {
+            self.quorums.ask_again(&mut running.asked);
+            self.ask(txn, cx);
+        }
     }
 }
 

@@ -7,15 +7,12 @@ use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Settings, Timest
 use serried_model::{
     Access, Accessed, Carstamp, Key, NodeId, Operation, Outcome, Output, Token, TxnId,
 };
-use serried_parts::{Asked, Quorums, Stamped, Tokens};
+use serried_parts::{Asked, Quorums, Stamped, Tokens, patience_with_proxy};
 
 use super::dependencies::Unsettled;
 use super::instance::Command;
 use super::message::{Answer, Found, Message, OperationId};
 use super::{Mutation, Rules};
-
-/// The longest wait before a request is handed to another replica, but where a round trip takes longer.
-const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
 
 /// After another replica has answered, so long goes by before the nearest is tried again.
 const NEAREST_AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -99,7 +96,7 @@ impl Coordinator {
         let besides = self.unsettled.besides(partition);
         let quorums = &self.quorums;
         for request in self.unsettled.fence(partition, |of| quorums.ask(of, NodeSet::EMPTY)) {
-            self.send_fence(request, None, cx);
+            self.send_fence(request, cx);
         }
         let phase = Phase::Fencing(besides, placed);
         self.operations.insert(txn, Running { key, command, phase });
@@ -150,8 +147,7 @@ impl Coordinator {
         let (to, message, patience) = match &running.phase {
             Phase::Fencing(..) => return,
             Phase::Handed { choice, repeated } => {
-                let first = 4 * group.round_trip() + Duration::from_millis(50);
-                let patience = (first * (1 << repeated.min(&8))).min(first.max(REPEAT_AT_MOST));
+                let patience = patience_with_proxy(group, *repeated);
                 let to = [group.choice(partition, *choice)].into_iter().collect();
                 let command = running.command.clone();
                 (to, Message::Request { request, key, command }, patience)
@@ -245,11 +241,8 @@ impl Coordinator {
         }
     }
 
-    fn send_fence(&mut self, request: u64, again: Option<()>, cx: &mut Cx<'_>) {
+    fn send_fence(&mut self, request: u64, cx: &mut Cx<'_>) {
         let Some((fence, key, stamped)) = self.unsettled.fence_of(request) else { return };
-        if again.is_some() {
-            self.quorums.ask_again(&mut fence.asked);
-        }
         let operation = OperationId { client: cx.id(), request };
         let apply = Message::Apply { operation, key: key.clone(), stamped: stamped.clone() };
         cx.broadcast(self.quorums.group().partition_of(key), fence.asked.waiting(), apply);
@@ -326,7 +319,12 @@ impl Actor for Coordinator {
                 self.quorums.ask_again(asked);
             }
             Some(Phase::Fencing(..)) => {}
-            None => return self.send_fence(request, Some(()), cx),
+            None => {
+                if let Some((fence, ..)) = self.unsettled.fence_of(request) {
+                    self.quorums.ask_again(&mut fence.asked);
+                }
+                return self.send_fence(request, cx);
+            }
         }
         self.send(TxnId(request), cx);
     }

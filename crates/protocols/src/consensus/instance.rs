@@ -134,19 +134,6 @@ impl Dependencies {
         });
         ranges.filter(|(last, first)| last.number >= *first).collect()
     }
-
-    /// Those that are beyond `done`, in no particular order.
-    pub fn beyond(&self, done: &Dependencies) -> impl Iterator<Item = InstanceId> {
-        let rows =
-            [(Kind::Update, &self.updates, &done.updates), (Kind::Read, &self.reads, &done.reads)];
-        rows.into_iter().flat_map(|(kind, rows, done)| {
-            let rows = rows.iter().zip(done).enumerate();
-            rows.flat_map(move |(member, (last, done))| {
-                let id = move |number| InstanceId { kind, member: member as u8, number };
-                (done + 1..=*last).map(id)
-            })
-        })
-    }
 }
 
 /// What replicas agree on for an instance, besides its command.
@@ -242,8 +229,8 @@ mod tests {
         *done.row_mut(id(Kind::Update, 1, 0)) = 2;
         assert!(all.cover(id(Kind::Update, 1, 4)) && !all.cover(id(Kind::Update, 1, 5)));
         assert!(!all.cover(id(Kind::Update, 0, 1)) && all.cover(id(Kind::Read, 2, 1)));
-        let left: Vec<_> = all.beyond(&done).collect();
-        assert_eq!(left, [id(Kind::Update, 1, 3), id(Kind::Update, 1, 4), id(Kind::Read, 2, 1)]);
+        let left = [(id(Kind::Update, 1, 4), 3), (id(Kind::Read, 2, 1), 1)];
+        assert_eq!(all.ranges(&done), left);
         done.add(&all);
         assert_eq!(done, all);
     }

@@ -1,16 +1,12 @@
 //! The client side: it hands operations to the leader, or to a replica that knows it.
 
-use core::time::Duration;
 use std::collections::BTreeMap;
 
 use serried_actor::{Actor, Context, Coordinate, Group, Settings};
 use serried_model::{Access, Accessed, NodeId, Operation, Outcome, Output, TxnId};
-use serried_parts::Tokens;
+use serried_parts::{Tokens, patience_with_proxy};
 
 use super::message::{Answer, Message, Request};
-
-/// The longest wait before a request is repeated, but where a round trip takes longer.
-const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
 
 /// One client's operations.
 #[derive(Debug)]
@@ -49,9 +45,7 @@ impl Coordinator {
         let nearest = self.group.choice(partition, *repeated as usize);
         let to = *self.leaders.get(&partition).unwrap_or(&nearest);
         cx.send(to, Message::Request(request.clone()));
-        let first = 4 * self.group.round_trip() + Duration::from_millis(50);
-        let patience = (first * (1 << repeated.min(&8))).min(first.max(REPEAT_AT_MOST));
-        cx.set_timer(Repeat(txn), patience);
+        cx.set_timer(Repeat(txn), patience_with_proxy(&self.group, *repeated));
     }
 
     fn end(&mut self, txn: TxnId, answer: Answer, cx: &mut Cx<'_>) {

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use serried_actor::{NodeSet, Timestamp};
-use serried_model::{Key, NodeId};
+use serried_model::{Access, Key, NodeId};
+use serried_parts::Asked;
 
-use super::{Client, Cx, Replica, Task, answers_early};
+use super::{Client, Cx, Replica, Task};
 use crate::consensus::instance::{Attributes, Ballot, Command, Instance, InstanceId, Status};
-use crate::consensus::message::{Body, Conflict};
+use crate::consensus::message::{Answer, Body, Conflict, Found};
 use crate::consensus::{Mutation, Variant};
 
 /// An instance that this replica is having agreed on.
@@ -29,7 +30,7 @@ pub(super) enum Phase {
     /// What stands against these attributes, at whom.
     Validating(Box<(Command, Attributes)>, NodeSet, BTreeMap<u8, Vec<Conflict>>),
     /// Who has accepted it.
-    Accepting(NodeSet),
+    Accepting(Asked),
     /// Who has executed it, now that it is committed.
     Executing(NodeSet),
 }
@@ -202,13 +203,10 @@ impl Replica {
         instance.attributes = attributes.clone();
         self.take_in(command.as_ref(), cx);
         self.record(key, id, cx);
-        self.begin(key, id, (ballot, Phase::Accepting(self.me())), cx);
-        let to = match self.settings.thrifty {
-            true => self.quorums.ask(self.id.partition(), self.me()).waiting(),
-            false => self.others(),
-        };
+        let asked = self.quorums.ask(self.id.partition(), self.me());
+        self.begin(key, id, (ballot, Phase::Accepting(asked)), cx);
         let accept = Body::Accept { ballot, command, attributes };
-        self.broadcast(to, key, id, accept, cx);
+        self.broadcast(asked.waiting(), key, id, accept, cx);
         self.count_accepted(key, id, cx);
     }
 
@@ -251,19 +249,19 @@ impl Replica {
         cx: &mut Cx<'_>,
     ) {
         let from = self.node(usize::from(from));
-        let Some(lead) = self.lead(key, id) else { return };
-        let Phase::Accepting(accepted) = &mut lead.phase else { return };
-        if lead.ballot == ballot && accepted.insert(from) {
+        let Some(active) = self.spaces.get_mut(key) else { return };
+        let Some(lead) = active.leads.get_mut(&id) else { return };
+        let Phase::Accepting(asked) = &mut lead.phase else { return };
+        if lead.ballot == ballot && self.quorums.replied(asked, from) {
             self.count_accepted(key, id, cx);
         }
     }
 
     fn count_accepted(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
-        let majority = self.group().majority();
-        let Some(lead) = self.lead(key, id) else { return };
-        let Phase::Accepting(accepted) = &lead.phase else { return };
-        if accepted.len() >= majority {
-            let active = self.active(key, cx.store());
+        let Some(active) = self.spaces.get(key) else { return };
+        let Some(lead) = active.leads.get(&id) else { return };
+        let Phase::Accepting(asked) = &lead.phase else { return };
+        if self.quorums.have_replied(asked) {
             let instance = active.space.get(id).expect("an instance that is led");
             let agreed = (instance.command.clone(), instance.attributes.clone());
             self.commit(key, id, agreed, self.others(), cx);
@@ -286,18 +284,17 @@ impl Replica {
             return;
         }
         instance.status = Status::Committed;
+        instance.barred = false;
         instance.command = command.clone();
         instance.attributes = attributes.clone();
         self.take_in(command.as_ref(), cx);
         self.record(key, id, cx);
         let body = Body::Commit { command: command.clone(), attributes };
         self.broadcast(to, key, id, body, cx);
-        let early =
-            command.as_ref().and_then(answers_early).filter(|_| !self.rules.have_registers());
         let active = self.active(key, cx.store());
         active.leads.remove(&id);
         if let Some(client) = active.clients.get(&id) {
-            let (operation, token) = (client.operation, client.command.token);
+            let operation = client.operation;
             match command {
                 // Others have ended it; it is tried again.
                 None => {
@@ -308,14 +305,14 @@ impl Replica {
                     let ballot = Ballot { number: 0, member: self.member() };
                     self.begin(key, id, (ballot, Phase::Executing(NodeSet::EMPTY)), cx);
                 }
-                Some(_) => {
-                    if let Some(answer) = early
-                        && self.is_young(token.timestamp_us, cx)
-                    {
-                        self.active(key, cx.store()).clients.remove(&id);
-                        self.answer(operation, answer, cx);
-                    }
+                // It is certain to take effect, and finds nothing.
+                Some(Command { access: Access::Write(_), token, .. })
+                    if self.is_young(token.timestamp_us, cx) =>
+                {
+                    self.active(key, cx.store()).clients.remove(&id);
+                    self.answer(operation, Answer::Done(Found::default()), cx);
                 }
+                Some(_) => {}
             }
         }
         self.execute(key, cx);
@@ -368,19 +365,18 @@ impl Replica {
         }
         let (ballot, repeated) = (lead.ballot, lead.repeated);
         let instance = active.space.get(id).expect("an instance that is led");
-        let known = || (instance.command.clone(), instance.attributes.clone());
+        let known = (instance.command.clone(), instance.attributes.clone());
         let of = |members: Vec<u8>| -> NodeSet {
             members.into_iter().map(|member| NodeId::replica(0, usize::from(member))).collect()
         };
-        let me: NodeSet = [self.id].into_iter().collect();
+        let me = [self.id].into_iter().collect();
         let all = self.quorums.group().all().without(me);
-        let (waiting, body) = match &lead.phase {
+        let (waiting, body) = match &mut lead.phase {
             Phase::PreAccepting(replies) => {
                 let waiting = all.without(of(replies.keys().copied().collect()));
                 self.quorums.are_slow(instance.quorum.without(me).without(all.without(waiting)));
-                let Some(command) = instance.command.clone() else { return };
-                let (attributes, quorum) = (instance.attributes.clone(), instance.quorum);
-                let incarnation = self.incarnations.of(self.id);
+                let (Some(command), attributes) = known else { return };
+                let (quorum, incarnation) = (instance.quorum, self.incarnations.of(self.id));
                 (waiting, Body::PreAccept { command, attributes, quorum, incarnation })
             }
             Phase::Preparing(replies) => {
@@ -391,12 +387,13 @@ impl Replica {
                 let (command, attributes) = (**agreed).clone();
                 (waiting.without(me), Body::Validate { ballot, command, attributes })
             }
-            Phase::Accepting(accepted) => {
-                let (command, attributes) = known();
-                (all.without(*accepted), Body::Accept { ballot, command, attributes })
+            Phase::Accepting(asked) => {
+                self.quorums.ask_again(asked);
+                let (command, attributes) = known;
+                (asked.waiting(), Body::Accept { ballot, command, attributes })
             }
             Phase::Executing(executed) => {
-                let (command, attributes) = known();
+                let (command, attributes) = known;
                 (all.without(*executed), Body::Commit { command, attributes })
             }
         };

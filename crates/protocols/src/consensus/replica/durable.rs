@@ -1,0 +1,101 @@
+//! What a replica makes durable, what it puts into the store, and what of its log it gives up.
+
+use core::time::Duration;
+
+use serried_actor::{Recover, Store};
+use serried_model::{Key, Value};
+use serried_parts::encode_cell;
+
+use super::lost::Lost;
+use super::{Cx, Replica, Timer};
+use crate::consensus::instance::InstanceId;
+use crate::consensus::message::Record;
+use crate::consensus::state::State;
+
+/// How often what was executed is put into the store.
+const STORE_EVERY: Duration = Duration::from_millis(10);
+/// How many keys at a time; more where there are very many.
+const STORED_AT_ONCE: usize = 256;
+
+impl Replica {
+    /// Makes durable what is known of an instance.
+    pub(super) fn record(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
+        let active = self.spaces.get_mut(key).expect("a key with an instance");
+        active.space.learn(id);
+        let instance = active.space.get_mut(id).clone();
+        self.records.push_back((cx.log_position(), key.clone(), id));
+        cx.append(Record::Instance { key: key.clone(), id, instance: Box::new(instance) });
+    }
+
+    pub(super) fn store_soon(&mut self, cx: &mut Cx<'_>) {
+        cx.set_timer(Timer::Store, STORE_EVERY);
+    }
+
+    pub(super) fn store_some(&mut self, cx: &mut Cx<'_>) {
+        if !cx.store().is_behind() {
+            let at_once = STORED_AT_ONCE.max(self.cells.unstored() / 64);
+            self.cells.store_some(at_once, cx.store());
+        }
+        self.trim(cx);
+        if self.cells.unstored() > 0 || !self.records.is_empty() {
+            cx.set_timer(
+                Timer::Store,
+                STORE_EVERY * if self.cells.unstored() > 0 { 1 } else { 20 },
+            );
+        }
+    }
+
+    /// Gives up the records of instances that are forgotten.
+    fn trim(&mut self, cx: &mut Cx<'_>) {
+        // That something is missing stands in one of them.
+        if self.lost.is_some() {
+            return;
+        }
+        while let Some((_, key, id)) = self.records.front() {
+            // A state that is not stored follows from instances that may be forgotten.
+            let kept = self.spaces.get(key).is_some_and(|active| active.space.get(*id).is_some());
+            if kept || !self.cells.is_stored(key) {
+                break;
+            }
+            self.records.pop_front();
+        }
+        let first = self.records.front().map(|(position, ..)| *position);
+        let needed = [first, self.cells.needs_log_from()].into_iter().flatten().min();
+        let needed = self.keep_incarnations(needed.unwrap_or(cx.log_position()), cx);
+        cx.trim_log(needed);
+    }
+}
+
+impl Recover for Replica {
+    fn replay(&mut self, record: Record, store: &mut dyn Store) {
+        match record {
+            Record::Applied { key, stamped } => {
+                let mut state = self.cells.get(&key, store).clone();
+                if state.hold(&stamped) {
+                    self.cells.put(&key, state, store);
+                }
+            }
+            Record::Instance { key, id, instance } => {
+                let active = self.active(&key, store);
+                if !active.space.is_executed(id) {
+                    *active.space.get_mut(id) = *instance;
+                    active.space.learn(id);
+                }
+            }
+            Record::Incarnations(of) => self.incarnations.replay(of),
+            Record::Lost => self.lost = Some(Lost::default()),
+            Record::Whole => self.lost = None,
+        }
+    }
+
+    fn rejoin(&mut self, cx: &mut Cx<'_>) {
+        self.lost = Some(Lost::default());
+        cx.append(Record::Lost);
+        // Later than all before, unless a clock was off.
+        self.set_incarnation(self.id, cx.clock().latest_us, cx);
+    }
+
+    fn stored(value: &Value) -> Vec<u8> {
+        encode_cell(&State::initial(value.clone()))
+    }
+}
