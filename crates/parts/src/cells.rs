@@ -53,7 +53,7 @@ pub struct Cells<S> {
     resident: Pool<Key, Cell<S>>,
     /// How many there are to be in memory.
     at_most: usize,
-    /// The keys that are not stored, in the order of the first record that each needs.
+    /// The keys that are not stored, in the order of the first record that each needs at most.
     unstored: VecDeque<(u64, Key)>,
 }
 
@@ -68,8 +68,12 @@ impl<S: Default + Serialize + DeserializeOwned> Cells<S> {
         &self.load(key, store).state
     }
 
-    /// The state of `key`, to change as the record at `position` of the log says.
+    /// The state of `key`, to change as the record at `position` of the log says, and later ones.
     pub fn change(&mut self, key: &Key, position: u64, store: &dyn Store) -> &mut S {
+        // What comes late is from just before, or nearly so.
+        for (later, _) in self.unstored.iter_mut().rev().take_while(|(p, _)| *p > position) {
+            *later = position;
+        }
         let cell = self.load(key, store);
         if !core::mem::replace(&mut cell.unstored, true) {
             self.unstored.push_back((position, key.clone()));
@@ -91,11 +95,6 @@ impl<S: Default + Serialize + DeserializeOwned> Cells<S> {
             cell.unstored = false;
             store.put(key.as_bytes(), Some(&encode_cell(&cell.state)));
         }
-    }
-
-    /// Whether all that was changed of `key` was put into the store.
-    pub fn is_stored(&self, key: &Key) -> bool {
-        self.resident.get(key).is_none_or(|cell| !cell.unstored)
     }
 
     /// How many keys are not stored.
@@ -185,5 +184,20 @@ mod tests {
         cells.store_some(1, &mut store);
         assert_eq!(cells.needs_log_from(), Some(13));
         assert_eq!(decode_cell::<u64>(&store.get(key(1).as_bytes()).unwrap()), 2);
+    }
+
+    #[test]
+    fn a_change_that_an_older_record_tells_of_keeps_that() {
+        let (mut cells, mut store) = (Cells::<u64>::new(9), MemoryStore::default());
+        *cells.change(&key(1), 10, &store) = 1;
+        *cells.change(&key(2), 20, &store) = 1;
+        *cells.change(&key(3), 30, &store) = 1;
+        *cells.change(&key(2), 15, &store) = 2;
+        let mut needed = Vec::new();
+        while let Some(position) = cells.needs_log_from() {
+            needed.push(position);
+            cells.store_some(1, &mut store);
+        }
+        assert_eq!(needed, [10, 15, 15]);
     }
 }

@@ -59,6 +59,11 @@ impl<K: Eq + Hash, V> Map<K, V> {
         keys
     }
 
+    /// The least of what `of` makes of the values, which takes a while.
+    pub fn least<T: Ord>(&self, of: impl Fn(&V) -> T) -> Option<T> {
+        self.0.values().map(of).min()
+    }
+
     /// How many keys are in it.
     pub fn len(&self) -> usize {
         self.0.len()

@@ -198,6 +198,9 @@ pub struct Instance {
     pub initial: Dependencies,
     /// This replica may have taken part in it before it lost its disk, and does not any more.
     pub barred: bool,
+    /// Where in this replica's log the last record of it lies, `u64::MAX` if there is none.
+    #[serde(skip)]
+    pub recorded: u64,
 }
 
 impl Instance {
@@ -212,6 +215,7 @@ impl Instance {
             quorum: NodeSet::EMPTY,
             initial: Dependencies::none(members),
             barred: false,
+            recorded: u64::MAX,
         }
     }
 }

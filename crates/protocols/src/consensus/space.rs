@@ -126,6 +126,12 @@ impl Space {
         attributes
     }
 
+    /// Those of which is heard and that are not committed, in their order.
+    pub(super) fn open(&self) -> Vec<InstanceId> {
+        let open = self.iter().filter(|(_, instance)| instance.status < Status::Committed);
+        open.map(|(id, _)| id).filter(|id| !self.is_executed(*id)).collect()
+    }
+
     /// What has just become of an instance counts for those that come later.
     pub(super) fn learn(&mut self, id: InstanceId) {
         let Some(instance) = self.instances.get(id) else { return };

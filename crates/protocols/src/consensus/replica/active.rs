@@ -18,11 +18,13 @@ pub(super) struct Active {
     pub(super) leads: BTreeMap<InstanceId, Box<Lead>>,
     /// Who waits for which instance of this replica's.
     pub(super) clients: BTreeMap<InstanceId, Box<Client>>,
+    /// Those that were not committed when they were last looked at, in their order.
+    pub(super) late: Vec<InstanceId>,
 }
 
 impl Active {
     pub(super) fn new(space: Space) -> Active {
-        Active { space, leads: BTreeMap::new(), clients: BTreeMap::new() }
+        Active { space, leads: BTreeMap::new(), clients: BTreeMap::new(), late: Vec::new() }
     }
 }
 
@@ -49,8 +51,18 @@ impl ActiveKeys {
         self.map.remove(key);
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.map.len() == 0
+    }
+
     pub(super) fn len(&self) -> usize {
         self.map.len()
+    }
+
+    /// The position of the first record that an instance needs; none if there is none.
+    pub(super) fn need_log_from(&self) -> Option<u64> {
+        let first = |active: &Active| active.space.iter().map(|(_, known)| known.recorded).min();
+        self.map.least(|active| first(active).unwrap_or(u64::MAX)).filter(|first| *first < u64::MAX)
     }
 
     /// The keys in their order.

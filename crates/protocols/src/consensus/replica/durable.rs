@@ -16,15 +16,18 @@ use crate::consensus::state::State;
 const STORE_EVERY: Duration = Duration::from_millis(10);
 /// How many keys at a time; more where there are very many.
 const STORED_AT_ONCE: usize = 256;
+/// How often the log is trimmed where more and more is executed.
+const TRIM_EVERY: Duration = Duration::from_millis(200);
 
 impl Replica {
     /// Makes durable what is known of an instance.
     pub(super) fn record(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
         let active = self.spaces.get_mut(key).expect("a key with an instance");
         active.space.learn(id);
-        let instance = active.space.get_mut(id).clone();
-        self.records.push_back((cx.log_position(), key.clone(), id));
-        cx.append(Record::Instance { key: key.clone(), id, instance: Box::new(instance) });
+        let instance = active.space.get_mut(id);
+        instance.recorded = cx.log_position();
+        let instance = Box::new(instance.clone());
+        cx.append(Record::Instance { key: key.clone(), id, instance });
     }
 
     pub(super) fn store_soon(&mut self, cx: &mut Cx<'_>) {
@@ -36,31 +39,25 @@ impl Replica {
             let at_once = STORED_AT_ONCE.max(self.cells.unstored() / 64);
             self.cells.store_some(at_once, cx.store());
         }
-        self.trim(cx);
-        if self.cells.unstored() > 0 || !self.records.is_empty() {
-            cx.set_timer(
-                Timer::Store,
-                STORE_EVERY * if self.cells.unstored() > 0 { 1 } else { 20 },
-            );
+        if self.cells.unstored() == 0 || self.trimmed + TRIM_EVERY <= cx.now() {
+            self.trimmed = cx.now();
+            self.trim(cx);
+        }
+        if self.cells.unstored() > 0 {
+            cx.set_timer(Timer::Store, STORE_EVERY);
+        } else if !self.spaces.is_empty() {
+            cx.set_timer(Timer::Store, TRIM_EVERY);
         }
     }
 
-    /// Gives up the records of instances that are forgotten.
+    /// Gives up the records of instances that are forgotten and of states that are stored.
     fn trim(&mut self, cx: &mut Cx<'_>) {
         // That something is missing stands in one of them.
         if self.lost.is_some() {
             return;
         }
-        while let Some((_, key, id)) = self.records.front() {
-            // A state that is not stored follows from instances that may be forgotten.
-            let kept = self.spaces.get(key).is_some_and(|active| active.space.get(*id).is_some());
-            if kept || !self.cells.is_stored(key) {
-                break;
-            }
-            self.records.pop_front();
-        }
-        let first = self.records.front().map(|(position, ..)| *position);
-        let needed = [first, self.cells.needs_log_from()].into_iter().flatten().min();
+        let needed = [self.spaces.need_log_from(), self.cells.needs_log_from()];
+        let needed = needed.into_iter().flatten().min();
         let needed = self.keep_incarnations(needed.unwrap_or(cx.log_position()), cx);
         cx.trim_log(needed);
     }

@@ -128,7 +128,6 @@ impl Replica {
                 instance.status = Status::PreAccepted;
                 instance.quorum = quorum;
                 self.record(key, id, cx);
-                self.watch(key, id, cx);
                 Body::PreAccepted { attributes }
             }
         };
@@ -194,7 +193,7 @@ impl Replica {
         let instance = active.space.get_mut(id);
         if instance.promised > ballot || instance.status == Status::Committed {
             active.leads.remove(&id);
-            return self.watch(key, id, cx);
+            return self.leave(key, id);
         }
         instance.promised = ballot;
         instance.accepted = ballot;
@@ -234,7 +233,6 @@ impl Replica {
             self.take_in(command.as_ref(), cx);
             self.record(key, id, cx);
             self.step_down(key, id, ballot);
-            self.watch(key, id, cx);
             Body::Accepted { ballot }
         };
         self.send(from, key, id, reply, cx);
@@ -361,7 +359,7 @@ impl Replica {
         if lead.repeated > 3 && matches!(lead.phase, Phase::Validating(..)) {
             // Who has promised may be gone: others are asked.
             active.leads.remove(&id);
-            return self.watch(key, id, cx);
+            return self.leave(key, id);
         }
         let (ballot, repeated) = (lead.ballot, lead.repeated);
         let instance = active.space.get(id).expect("an instance that is led");

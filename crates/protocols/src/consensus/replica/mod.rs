@@ -11,14 +11,14 @@ mod recover;
 mod registers;
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serried_actor::{Actor, Context, Group, NodeSet, Settings, Store, Timestamp};
 use serried_model::{Access, Key, NodeId};
 use serried_parts::{Cells, Quorums, Recalled, Refusals, Stamped};
 
 use super::Rules;
-use super::instance::{Command, Dependencies, InstanceId, Status};
+use super::instance::{Command, Dependencies, InstanceId};
 use super::message::{Answer, Body, Message, OperationId, Record};
 use super::space::Space;
 use super::state::State;
@@ -45,13 +45,13 @@ pub struct Replica {
     /// When to go on with what this replica coordinates.
     due: BTreeSet<(Timestamp, Task)>,
     tick: Option<Timestamp>,
-    /// Instances that are not committed: those of this period and of the last.
-    watched: [Vec<(Key, InstanceId)>; 2],
+    /// Whether it is to look after instances.
+    looks: bool,
     incarnations: Incarnations,
     /// Set while it does not know what its predecessor had promised.
     lost: Option<Lost>,
-    /// The records in the log, the oldest first.
-    records: VecDeque<(u64, Key, InstanceId)>,
+    /// When the log was trimmed last.
+    trimmed: Timestamp,
 }
 
 /// A client that waits.
@@ -102,10 +102,10 @@ impl Replica {
             reads: BTreeMap::new(),
             due: BTreeSet::new(),
             tick: None,
-            watched: [Vec::new(), Vec::new()],
+            looks: false,
             incarnations,
             lost: None,
-            records: VecDeque::new(),
+            trimmed: Timestamp(0),
         }
     }
 
@@ -217,14 +217,16 @@ impl Replica {
             let Some(active) = self.spaces.get_mut(key) else { return };
             let (order, missing) = active.space.executable();
             for id in missing {
-                self.watch(key, id, cx);
+                self.watch(key, id);
                 self.at(self.quorums.patience(0), Task::Inquire(key.clone(), id), cx);
             }
             if order.is_empty() {
                 return self.forget(key);
             }
             let active = self.spaces.get_mut(key).expect("as before");
-            let position = cx.log_position();
+            // What they have made of it follows from their records.
+            let recorded = |id: &InstanceId| active.space.get(*id).map(|known| known.recorded);
+            let position = order.iter().filter_map(recorded).min().unwrap_or(u64::MAX);
             let state = self.cells.change(key, position, cx.store());
             let (mut answered, mut executed) = (Vec::new(), Vec::new());
             for id in order {
@@ -362,11 +364,6 @@ impl Actor for Replica {
                 self.record(&key, id, cx);
             }
             self.execute(&key, cx);
-            let Some(active) = self.spaces.get(&key) else { continue };
-            let open = active.space.iter().filter(|(_, i)| i.status < Status::Committed);
-            for id in open.map(|(id, _)| id).collect::<Vec<_>>() {
-                self.watch(&key, id, cx);
-            }
         }
         self.scan(cx);
         self.store_soon(cx);
@@ -411,6 +408,7 @@ impl Actor for Replica {
             // No one sends a replica that.
             Message::Reply { .. } | Message::Write1Reply { .. } => {}
         }
+        self.look_later(cx);
     }
 
     fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
@@ -420,6 +418,7 @@ impl Actor for Replica {
             Timer::Store => self.store_some(cx),
             Timer::Scan => self.scan(cx),
         }
+        self.look_later(cx);
     }
 
     fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {

@@ -29,42 +29,60 @@ enum Choice {
 }
 
 impl Replica {
-    /// Looks after an instance that is not committed: if it is not in a while, it is recovered.
-    pub(super) fn watch(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
-        let idle = self.watched.iter().all(Vec::is_empty);
-        self.watched[0].push((key.clone(), id));
-        if idle {
-            self.look_later(cx);
+    /// There is such an instance: it is looked after from here on.
+    pub(super) fn watch(&mut self, key: &Key, id: InstanceId) {
+        if let Some(active) = self.spaces.get_mut(key)
+            && !active.space.is_executed(id)
+        {
+            active.space.get_mut(id);
         }
     }
 
+    /// Leaves an instance to those who are at it, for a period.
+    pub(super) fn leave(&mut self, key: &Key, id: InstanceId) {
+        if let Some(active) = self.spaces.get_mut(key) {
+            active.late.retain(|late| *late != id);
+        }
+    }
+
+    /// While there are instances they are looked after.
     pub(super) fn look_later(&mut self, cx: &mut Cx<'_>) {
+        if self.looks || self.spaces.is_empty() {
+            return;
+        }
+        self.looks = true;
         // Longer than a recovery takes, or those who recover the same would go on interrupting each other.
         let about = 2 * self.settings.recovery_after() + 4 * self.group().round_trip();
         let after = cx.jitter(about);
         cx.set_timer(Timer::Watch, after);
     }
 
-    /// Recovers those that were watched for a period and are not committed.
+    /// Recovers those that have not been committed for a period.
     pub(super) fn look_after(&mut self, cx: &mut Cx<'_>) {
-        let mut late = core::mem::take(&mut self.watched[1]);
-        self.watched[1] = core::mem::take(&mut self.watched[0]);
-        late.sort_unstable();
-        late.dedup();
-        for (key, id) in late {
-            let Some(active) = self.spaces.get(&key) else { continue };
-            let committed = active.space.get(id).is_some_and(|i| i.status == Status::Committed);
-            if committed || active.space.is_executed(id) {
-                continue;
-            }
-            let barred = active.space.get(id).is_some_and(|instance| instance.barred);
-            if !active.leads.contains_key(&id) && !barred && self.lost.is_none() {
-                self.recover(&key, id, cx);
-            }
-            self.watch(&key, id, cx);
+        self.looks = false;
+        if self.lost.is_some() {
+            return;
         }
-        if self.watched.iter().any(|watched| !watched.is_empty()) {
-            self.look_later(cx);
+        for key in self.spaces.sorted() {
+            let Some(active) = self.spaces.get_mut(&key) else { continue };
+            let open = active.space.open();
+            let late = core::mem::replace(&mut active.late, open.clone());
+            for id in open.into_iter().filter(|id| late.binary_search(id).is_ok()) {
+                self.end(&key, id, cx);
+            }
+        }
+    }
+
+    /// Does what this replica can to have an instance end.
+    fn end(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
+        let Some(active) = self.spaces.get(key) else { return };
+        let known = active.space.get(id).filter(|known| known.status < Status::Committed);
+        let Some(known) = known.filter(|_| !active.leads.contains_key(&id)) else { return };
+        if known.barred {
+            self.inquire(key, id, cx);
+        } else {
+            self.recover(key, id, cx);
+            self.leave(key, id);
         }
     }
 
@@ -98,7 +116,6 @@ impl Replica {
                 instance.promised = ballot;
                 self.record(key, id, cx);
                 self.step_down(key, id, ballot);
-                self.watch(key, id, cx);
             }
             Body::Prepared { ballot, instance: known }
         };
@@ -117,6 +134,7 @@ impl Replica {
     /// Leads an instance no more that somebody else leads in a higher ballot: nothing may be decided in a
     /// lower one from here on.
     pub(super) fn step_down(&mut self, key: &Key, id: InstanceId, ballot: Ballot) {
+        self.leave(key, id);
         if self.is_led_below(key, id, ballot) {
             self.active_leads(key).remove(&id);
         }
@@ -137,7 +155,7 @@ impl Replica {
                 instance.promised = promised;
                 self.record(key, id, cx);
             }
-            self.watch(key, id, cx);
+            self.leave(key, id);
         }
     }
 
@@ -202,7 +220,8 @@ impl Replica {
         (command, attributes): (Command, Attributes),
         cx: &mut Cx<'_>,
     ) {
-        let promised = self.active(key, cx.store()).space.get_mut(id).promised;
+        let known = self.active(key, cx.store()).space.get(id);
+        let promised = known.map_or(Ballot::default(), |known| known.promised);
         let reply = if promised == ballot {
             let conflicts = self.validate(key, id, &command, &attributes, cx);
             Body::Validated { ballot, conflicts }
@@ -269,9 +288,9 @@ impl Replica {
         // What is undecided is ended first; then this is tried again.
         self.active_leads(key).remove(&id);
         for conflict in all {
-            self.watch(key, conflict.id, cx);
+            self.watch(key, conflict.id);
         }
-        self.watch(key, id, cx);
+        self.leave(key, id);
     }
 }
 
