@@ -69,7 +69,8 @@ impl Disks for NodeDisks {
             batch: serried_storage::Batch::starting_at(0),
             trim: None,
         };
-        Ok(Opened { log: Box::new(log), store: Box::new(base), rejoins: self.directory.rejoins() })
+        let (log, store) = (Box::new(log), Box::new(base));
+        Ok(Opened { log, store, rejoins: self.directory.rejoins(keyspace) })
     }
 
     fn provenance(&self) -> Option<Provenance> {
@@ -77,7 +78,7 @@ impl Disks for NodeDisks {
     }
 
     fn is_new(&self) -> bool {
-        self.directory.is_new() && !self.directory.rejoins()
+        self.directory.is_new()
     }
 
     fn meet(&self, member: usize, has: Provenance) -> Result<(), String> {

@@ -38,7 +38,7 @@ pub struct Opened {
     pub log: Box<dyn Log>,
     /// Its store.
     pub store: Box<dyn Store>,
-    /// Whether the node takes the place of one whose disk was lost, and starts for the first time.
+    /// Whether it takes the place of what was lost, and begins with that if its log is empty.
     pub rejoins: bool,
 }
 

@@ -96,12 +96,6 @@ pub(crate) fn replica<P: Protocol>(
     let mut driven = Driven::new(actor, role);
     let mut start: fn(&mut P::Replica, &mut Context<'_, P::Replica>) = Actor::on_start;
     if let Some(Opened { mut log, store, rejoins }) = disk {
-        if rejoins {
-            start = |replica, cx| {
-                replica.rejoin(cx);
-                replica.on_start(cx);
-            };
-        }
         driven.store = store;
         let Driven { actor, store, .. } = &mut driven;
         driven.log_position = log.replay(&mut |position, record| {
@@ -111,6 +105,13 @@ pub(crate) fn replica<P: Protocol>(
             Ok(())
         })?;
         driven.log = Some(log);
+        // What it had begun before it went down is not known where nothing of it was durable.
+        if rejoins && driven.log_position == 0 {
+            start = |replica, cx| {
+                replica.rejoin(cx);
+                replica.on_start(cx);
+            };
+        }
     }
     Ok(Box::new(Erased::<P::Replica> {
         driven,

@@ -51,6 +51,9 @@ struct Contents {
     /// It was made to take the place of what was lost.
     #[serde(default)]
     rejoined: bool,
+    /// The keyspaces that were new to the cluster after that: of those nothing was lost.
+    #[serde(default)]
+    later: Vec<String>,
     #[serde(flatten)]
     identity: Identity,
 }
@@ -79,6 +82,7 @@ pub struct Provenance {
 pub struct DataDirectory {
     path: PathBuf,
     provenance: Provenance,
+    later: Vec<String>,
     is_new: bool,
     /// Which data the other nodes had when they were met.
     peers: Mutex<BTreeMap<String, u64>>,
@@ -109,24 +113,24 @@ impl DataDirectory {
         }
         let found = existing.map(|text| check(&file, &text, identity)).transpose()?;
         find_room(path)?;
-        let provenance = match found {
-            Some(found) if found.rejoined || start == Start::Usual => found,
+        let (provenance, later) = match found {
+            Some(found) if found.0.rejoined || start == Start::Usual => found,
             _ => {
                 let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
                 let incarnation = now.map_or(0, |now| now.as_micros() as u64);
                 let provenance = Provenance { incarnation, rejoined: start == Start::Rejoin };
-                write(&file, provenance, identity)?;
-                provenance
+                write(&file, (provenance, &[]), identity)?;
+                (provenance, Vec::new())
             }
         };
         let peers = Mutex::new(read_peers(&path.join(PEERS))?);
         let (path, is_new) = (path.to_path_buf(), !holds_data);
-        Ok(DataDirectory { path, provenance, is_new, peers, _lock: lock })
+        Ok(DataDirectory { path, provenance, later, is_new, peers, _lock: lock })
     }
 
-    /// Whether it held no data when it was opened.
+    /// Whether it held no data when it was opened, and does not take the place of what was lost.
     pub fn is_new(&self) -> bool {
-        self.is_new
+        self.is_new && !self.provenance.rejoined
     }
 
     /// Notes which data another node has.
@@ -169,9 +173,10 @@ impl DataDirectory {
         self.provenance
     }
 
-    /// Whether the node has just taken the place of one whose disk was lost.
-    pub fn rejoins(&self) -> bool {
-        self.is_new && self.provenance.rejoined
+    /// Whether what a keyspace has here takes the place of what was lost. Where a partition has a log, it
+    /// has come far enough to say for itself how far it has got with that.
+    pub fn rejoins(&self, keyspace: &str) -> bool {
+        self.provenance.rejoined && !self.later.iter().any(|later| later == keyspace)
     }
 
     /// Where a partition's data lies.
@@ -227,8 +232,13 @@ fn read_peers(file: &Path) -> Result<BTreeMap<String, u64>, StorageError> {
     })
 }
 
-/// Compares what a directory says with what the configuration does; returns which data it holds.
-fn check(file: &Path, text: &str, wanted: &Identity) -> Result<Provenance, StorageError> {
+/// Compares what a directory says with what the configuration does; returns which data it holds, and which
+/// keyspaces have come later.
+fn check(
+    file: &Path,
+    text: &str,
+    wanted: &Identity,
+) -> Result<(Provenance, Vec<String>), StorageError> {
     let refused = |reason: String| Err(StorageError::refused(file, reason));
     #[derive(Deserialize)]
     struct Format {
@@ -289,18 +299,25 @@ fn check(file: &Path, text: &str, wanted: &Identity) -> Result<Provenance, Stora
             ));
         }
     }
-    let new = wanted.keyspaces.iter();
-    if new.clone().any(|new| found.keyspaces.iter().all(|old| old.name != new.name)) {
-        let gone = found.keyspaces.iter().filter(|old| new.clone().all(|new| new.name != old.name));
-        let keyspaces = new.clone().chain(gone).cloned().collect();
-        write(file, provenance, &Identity { keyspaces, ..wanted.clone() })?;
+    let (mut later, mut keyspaces) = (contents.later, found.keyspaces);
+    let is_new = |new: &&KeyspaceIdentity| keyspaces.iter().all(|old| old.name != new.name);
+    let new: Vec<KeyspaceIdentity> = wanted.keyspaces.iter().filter(is_new).cloned().collect();
+    if !new.is_empty() {
+        later.extend(new.iter().map(|new| new.name.clone()));
+        keyspaces.extend(new);
+        write(file, (provenance, &later), &Identity { keyspaces, ..wanted.clone() })?;
     }
-    Ok(provenance)
+    Ok((provenance, later))
 }
 
-fn write(file: &Path, has: Provenance, identity: &Identity) -> Result<(), StorageError> {
+fn write(
+    file: &Path,
+    (has, later): (Provenance, &[String]),
+    identity: &Identity,
+) -> Result<(), StorageError> {
     let Provenance { incarnation, rejoined } = has;
-    let contents = Contents { format: FORMAT, incarnation, rejoined, identity: identity.clone() };
+    let (later, identity) = (later.to_vec(), identity.clone());
+    let contents = Contents { format: FORMAT, incarnation, rejoined, later, identity };
     let text = toml::to_string(&contents).expect("an identity can be written as TOML");
     replace(
         file,

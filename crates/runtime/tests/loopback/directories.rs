@@ -107,10 +107,10 @@ impl Disks for Directory {
 }
 
 /// A temporary folder.
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    fn new() -> Folder {
+    pub(crate) fn new() -> Folder {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("serried-loopback-{}-{number}", std::process::id());

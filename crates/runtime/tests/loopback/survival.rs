@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use serried_actor::Settings;
 use serried_model::{Key, Value, Version};
-use serried_runtime::{Client, ConnectOptions, Durability, KeyspaceConfiguration};
+use serried_runtime::{
+    Client, ConnectOptions, Disks, Durability, KeyspaceConfiguration, Node, NodeConfiguration,
+    NodeDisks,
+};
 use serried_session::{Error, Keyspace, TransactOptions, Transaction};
 
-use crate::directories::Kept;
+use crate::directories::{Folder, Kept};
 
 const KEYS: u64 = 32;
 
@@ -244,4 +247,25 @@ async fn nodes_whose_disks_are_lost_one_after_the_other_rejoin_with_everything()
         assert_eq!(read_all(&keyspace).await, Some(latest + 1));
     }
     kept.cluster.stop();
+}
+
+#[tokio::test]
+async fn a_node_that_is_killed_before_it_has_noted_that_it_rejoins_does_so_all_the_same() {
+    let folder = Folder::new();
+    let configuration = NodeConfiguration {
+        keyspaces: vec![KeyspaceConfiguration::new("flags", "multipaxos")],
+        durability: Durability::Buffered,
+        ..NodeConfiguration::new(0, vec!["127.0.0.1:0".to_string(); 3])
+    };
+    let open = |rejoin| NodeDisks::open(folder.0.clone(), &configuration, rejoin).unwrap();
+    let disks = open(true);
+    let mut opened = disks.open("flags", 0).unwrap();
+    assert_eq!(opened.log.replay(&mut |_, _| Ok(())), Ok(0));
+    drop((opened, disks));
+    let node = Node::start_on(configuration.clone(), Arc::new(open(false))).await.unwrap();
+    let metrics = node.observer().metrics();
+    let behind = |line: &&str| line.starts_with("serried_partition_catching_up");
+    let line = metrics.lines().find(behind).unwrap_or_else(|| panic!("{metrics}"));
+    assert!(line.ends_with(" 1"), "{line}");
+    node.shutdown().await;
 }

@@ -68,15 +68,27 @@ fn to_rejoin_takes_an_empty_directory() {
     let scratch = Scratch::new();
     let open = |start| DataDirectory::open(scratch.path(), &identity(), start);
     let new = open(Start::Rejoin).unwrap();
-    assert!(new.rejoins());
+    assert!(new.rejoins("accounts") && !new.is_new());
     drop(new);
-    assert!(open(Start::Usual).unwrap().rejoins(), "it had not come far enough to have data");
+    assert!(open(Start::Rejoin).unwrap().rejoins("accounts"), "it had no data yet");
     fs::create_dir_all(scratch.path().join("accounts")).unwrap();
-    assert!(!open(Start::Usual).unwrap().rejoins());
+    assert!(open(Start::Usual).unwrap().rejoins("accounts"), "whatever it was told this time");
     refused(open(Start::Rejoin), &["--rejoin"]);
     // Data of keyspaces that the configuration does not have any more is data.
     let other = Identity { keyspaces: vec![keyspace("carts", "morty", 1)], ..identity() };
     refused(DataDirectory::open(scratch.path(), &other, Start::Rejoin), &["--rejoin"]);
+}
+
+#[test]
+fn of_a_keyspace_that_came_later_nothing_was_lost() {
+    let scratch = Scratch::new();
+    let keyspaces = vec![keyspace("carts", "morty", 1), keyspace("accounts", "morty", 4)];
+    let more = Identity { keyspaces, ..identity() };
+    drop(DataDirectory::open(scratch.path(), &identity(), Start::Rejoin).unwrap());
+    for identity in [more, identity()] {
+        let directory = DataDirectory::open(scratch.path(), &identity, Start::Usual).unwrap();
+        assert!(directory.rejoins("accounts") && !directory.rejoins("carts"));
+    }
 }
 
 #[test]
@@ -86,7 +98,7 @@ fn a_directory_without_data_is_not_another_nodes_either() {
     let other = Identity { node: 2, ..identity() };
     refused(DataDirectory::open(scratch.path(), &other, Start::Rejoin), &["node 1", "node 2"]);
     let own = DataDirectory::open(scratch.path(), &identity(), Start::Rejoin).unwrap();
-    assert!(own.rejoins(), "it was turned away before it had any");
+    assert!(own.rejoins("accounts"), "it was turned away before it had any");
 }
 
 #[test]
