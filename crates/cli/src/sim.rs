@@ -35,7 +35,7 @@ const INSPECTION: Duration = Duration::from_secs(100_000);
 ///
 /// The protocols, sessions and workloads are those of a real cluster; the network, the clocks and the
 /// processors are simulated, in one thread, and one seed decides everything. Each client has a
-/// coordinator of its own; clients are spread evenly over the sites.
+/// coordinator of its own; clients are spread evenly over where the replicas are.
 #[derive(Args)]
 #[command(after_help = table::help(EXAMPLES))]
 pub(crate) struct Sim {

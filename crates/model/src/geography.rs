@@ -23,9 +23,9 @@ pub struct Geography {
 const GEOGRAPHIES: &[Geography] = &[
     Geography {
         name: "lan",
-        summary: "three machines in one room, 0.1 ms apart",
-        sites: &["a", "b", "c"],
-        round_trips_us: &[&[], &[100], &[100, 100]],
+        summary: "machines in one room, 0.1 ms apart",
+        sites: &["a", "b", "c", "d", "e", "f", "g"],
+        round_trips_us: &[&[], &[100; 1], &[100; 2], &[100; 3], &[100; 4], &[100; 5], &[100; 6]],
         local_us: 100,
     },
     Geography {

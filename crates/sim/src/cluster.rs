@@ -139,7 +139,7 @@ impl<P: Protocol> Cluster<P> {
         let Configuration { seed, replicas: members, clients, geography, .. } = configuration;
         let replicas = members * usize::from(configuration.partitions);
         let total = replicas + clients;
-        let place = |number: usize| number.checked_sub(replicas).unwrap_or(number % members);
+        let place = |number: usize| number.checked_sub(replicas).unwrap_or(number) % members;
         let id = |number: usize| match number.checked_sub(replicas) {
             None => NodeId::replica((number / members) as u16, number % members),
             Some(client) => client_id(client),
@@ -166,7 +166,7 @@ impl<P: Protocol> Cluster<P> {
             Node::new(number as u32, id, actor, (cores, costs), store(), &configuration)
         };
         let client = |i: usize| {
-            let actor = P::coordinator(group(&configuration, i), &settings);
+            let actor = P::coordinator(group(&configuration, i % members), &settings);
             let (number, cores) = (replicas + i, configuration.client_cores);
             let random = generator(seed, Purpose::Session(i as u64));
             let capacity = configuration.open_attempts;
@@ -636,7 +636,7 @@ fn client_id(client: usize) -> NodeId {
     NodeId(NodeId::FIRST_COORDINATOR + client as u64)
 }
 
-/// The groups as the `i`-th machine or client sees them.
+/// The groups as the `i`-th machine and its clients see them.
 fn group(configuration: &Configuration, i: usize) -> Group {
     let geography = &configuration.geography;
     let site = geography.site_of(i);

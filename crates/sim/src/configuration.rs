@@ -19,8 +19,8 @@ pub struct Configuration {
     pub replicas: usize,
     /// How many partitions there are. The replicas of each have processors and disks of their own.
     pub partitions: u16,
-    /// How many clients there are, each with a coordinator of its own. Client `i` is at
-    /// `geography.site_of(i)`.
+    /// How many clients there are, each with a coordinator of its own. Client `i` is where the
+    /// `i % replicas`-th machine is.
     pub clients: usize,
     /// Where they are.
     pub geography: Geography,
