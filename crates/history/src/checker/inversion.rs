@@ -2,11 +2,11 @@
 //!
 //! The real-time serialization graph (003 §2.2) has, besides the conflicts, an edge from every
 //! transaction to all that began after it had ended: far too many to draw. But if the conflicts alone
-//! have no cycle, those of a smallest cycle with real-time edges follow one another, and it has only
-//! one such edge. For if it had two, from `a` to `b` and from `c` to `d`, then either `a` had ended
-//! before `d` began, or `d` began while `a` was open, so that `c` had ended before `a` did and so
-//! before `b` began. Either way an edge across would cut the cycle short, by `b` and `c` or by `a` and
-//! `d`.
+//! have no cycle, a smallest cycle has exactly one such edge. For if it had two, from `a` to `b` and
+//! from `c` to `d`, then either `a` had ended before `d` began, or `d` had begun before `a` ended, so
+//! that `c`, which had ended before `d` began, had ended before `b` began. Either way an edge across
+//! makes a smaller cycle: from `a` to `d` it leaves out `b` and `c`, from `c` to `b` it leaves out `d`
+//! and `a`.
 //!
 //! So the graph has a cycle exactly if conflicts lead from a transaction to one that had ended before
 //! it began, which shows in one pass from the last transactions of the order to the first, and takes
@@ -19,8 +19,8 @@ use crate::digraph::{Digraph, Edge, Label};
 /// The end of what did not end, or not for certain.
 pub(super) const NEVER: u32 = u32::MAX;
 
-/// After this many rounds of one more conflict each, it does not matter so much any more which of the
-/// large cycles is the smallest.
+/// How many conflicts an inversion can have to be the smallest for certain, however many there are and
+/// however large the history. If each has more, it hardly matters which is shown.
 const ROUNDS: usize = 16;
 
 /// When a transaction began and ended, in places of the history's events.
@@ -32,9 +32,9 @@ pub(super) struct Span {
     pub(super) end: u32,
 }
 
-/// The conflicts that lead from a transaction to one that had ended before it began; as few as any,
-/// or as few as are easily found if more than [`ROUNDS`] are needed. `None`: there are none, and some
-/// order of the transactions respects their conflicts and real time.
+/// The conflicts that lead from a transaction to one that had ended before it began: as few as any, or
+/// few, if more than [`ROUNDS`] are needed. `None`: there are none, and some order of the transactions
+/// respects their conflicts and real time.
 ///
 /// The graph has no cycle, and `spans` has an entry for every node that is not a crossing.
 pub(super) fn smallest<L: Label>(graph: &Digraph<L>, spans: &[Span]) -> Option<Vec<Edge<L>>> {
@@ -59,7 +59,7 @@ pub(super) fn smallest<L: Label>(graph: &Digraph<L>, spans: &[Span]) -> Option<V
     let mut near = ends.clone();
     for _ in 0..ROUNDS {
         // What crossings lead to is as near as they are themselves.
-        for &node in order.iter().filter(|&&node| graph.is_crossing(node)) {
+        for &node in order.iter().rev().filter(|&&node| graph.is_crossing(node)) {
             near[node as usize] = earliest_after(graph, &near, node);
         }
         // In this order, no node has been looked at in this round before one that leads to it.
