@@ -8,8 +8,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use serried_history::{
-    Budget, History, Options, RegisterHistory, check_linearizable, check_regular_sequential,
-    check_serializable_with,
+    Budget, History, RegisterHistory, check_linearizable, check_regular_sequential,
 };
 
 use crate::{Ended, judge};
@@ -53,6 +52,7 @@ lines can tell the order that the database claims.
 Examples:
   serried sim list-append --clients 20 --history /tmp/lists.jsonl --protocol morty
   serried check /tmp/lists.jsonl
+  serried check --guarantee strict-serializable /tmp/lists.jsonl
   serried check --guarantee regular-sequential /tmp/registers.jsonl"#;
 
 /// A guarantee that can be checked.
@@ -60,6 +60,8 @@ Examples:
 enum Guarantee {
     /// Transactions could have run one after the other
     Serializable,
+    /// They could have, each after all that had ended before it began
+    StrictSerializable,
     /// Each key's operations took effect one by one, between their beginnings and ends
     Linearizable,
     /// All operations took effect in one order that respects causality, and none missed a write on its
@@ -83,8 +85,13 @@ impl Check {
         let (ended, word, text) = match (registers, self.guarantee) {
             (false, None | Some(Guarantee::Serializable)) => {
                 let history = History::read_json_lines(input).with_context(context)?;
-                let options = Options { initial_before: self.initial_before };
-                judge::describe(check_serializable_with(&history, &options))
+                let guarantee = serried_model::Guarantee::Serializable;
+                judge::judge_transactions(&history, guarantee, self.initial_before)
+            }
+            (false, Some(Guarantee::StrictSerializable)) => {
+                let history = History::read_json_lines(input).with_context(context)?;
+                let guarantee = serried_model::Guarantee::StrictSerializable;
+                judge::judge_transactions(&history, guarantee, self.initial_before)
             }
             (true, None | Some(Guarantee::Linearizable)) => {
                 let history = RegisterHistory::read_json_lines(input).with_context(context)?;
@@ -94,12 +101,13 @@ impl Check {
                 let history = RegisterHistory::read_json_lines(input).with_context(context)?;
                 judge::describe_registers(check_regular_sequential(&history, &self.budget()))
             }
-            (true, Some(Guarantee::Serializable)) => anyhow::bail!(
+            (true, Some(Guarantee::Serializable | Guarantee::StrictSerializable)) => anyhow::bail!(
                 "{name} is a history of registers: check it with --guarantee linearizable or \
                  regular-sequential"
             ),
             (false, Some(_)) => anyhow::bail!(
-                "{name} is no history of registers: check it with --guarantee serializable"
+                "{name} is no history of registers: check it with --guarantee serializable or \
+                 strict-serializable"
             ),
         };
         if self.json {

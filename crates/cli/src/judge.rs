@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use serried_history::{
     Budget, History, Options, RegisterHistory, RegisterVerdict, Verdict, check_linearizable,
-    check_regular_sequential, check_serializable_with,
+    check_regular_sequential, check_serializable_with, check_strict_serializable_with,
 };
 use serried_model::{Guarantee, Version};
 use serried_workload::{InspectionError, Workload};
@@ -36,13 +36,31 @@ pub(crate) fn judge_registers(history: &RegisterHistory, guarantee: Guarantee) -
     })
 }
 
-/// Judges a history of `workload`, of which everything up to `loaded` was loaded before.
-pub(crate) fn judge(history: &History, workload: &dyn Workload, loaded: Option<Version>) -> Judged {
+/// Judges a history of transactions, of which everything up to `loaded` was loaded before, by what their
+/// keyspace promises.
+pub(crate) fn judge_transactions(
+    history: &History,
+    guarantee: Guarantee,
+    loaded: Option<Version>,
+) -> Judged {
+    let options = Options { initial_before: loaded };
+    describe(match guarantee {
+        Guarantee::StrictSerializable => check_strict_serializable_with(history, &options),
+        _ => check_serializable_with(history, &options),
+    })
+}
+
+/// The same for a history of `workload`, which may know more about it.
+pub(crate) fn judge(
+    history: &History,
+    workload: &dyn Workload,
+    guarantee: Guarantee,
+    loaded: Option<Version>,
+) -> Judged {
     if let Err(wrong) = workload.check(history) {
         return (Ended::Violation, "violation".into(), wrong);
     }
-    let options = Options { initial_before: loaded };
-    describe(check_serializable_with(history, &options))
+    judge_transactions(history, guarantee, loaded)
 }
 
 /// The verdict on a database that a workload has inspected, if it did.
@@ -56,17 +74,23 @@ pub(crate) fn inspected(inspected: Inspected) -> Option<Judged> {
 }
 
 /// A verdict in one word, and in full.
-pub(crate) fn describe(verdict: Verdict) -> Judged {
+fn describe(verdict: Verdict) -> Judged {
     match verdict {
-        Verdict::Serializable(summary) => {
+        Verdict::Holds(summary) => {
             let text = format!(
-                "serializable: {} committed transactions on {} keys ({} failed, {} unknown), {} edges and no cycle",
-                summary.committed, summary.keys, summary.failed, summary.unknown, summary.edges
+                "{}: {} committed transactions on {} keys ({} failed, {} unknown), {} edges and no cycle",
+                summary.guarantee,
+                summary.committed,
+                summary.keys,
+                summary.failed,
+                summary.unknown,
+                summary.edges
             );
-            (Ended::Well, "serializable".into(), text)
+            (Ended::Well, summary.guarantee.name().into(), text)
         }
         Verdict::Violation(violation) => {
-            (Ended::Violation, "violation".into(), format!("NOT serializable\n{violation}"))
+            let text = format!("NOT {}\n{violation}", violation.guarantee());
+            (Ended::Violation, "violation".into(), text)
         }
         Verdict::Unknown { reason } => {
             (Ended::Unknown, format!("unknown: {reason}"), format!("it can't be told: {reason}"))

@@ -176,21 +176,22 @@ impl Recorded {
         file: Option<PathBuf>,
     ) -> anyhow::Result<Option<Judged>> {
         const DONE: &str = "all clients are done";
+        let promised = family::info(protocol).map(|info| info.guarantee);
         match self {
             Recorded::Transactions(workload, Some(recorder)) => {
                 let history = Arc::into_inner(recorder).expect(DONE).into_history();
                 if let Some(file) = &file {
                     judge::write(file, |out| history.write_json_lines(out))?;
                 }
-                Ok(Some(judge::judge(&history, &*workload, loaded)))
+                let guarantee = promised.unwrap_or(Guarantee::Serializable);
+                Ok(Some(judge::judge(&history, &*workload, guarantee, loaded)))
             }
             Recorded::Registers(_, Some(recorder)) => {
                 let history = Arc::into_inner(recorder).expect(DONE).into_history();
                 if let Some(file) = &file {
                     judge::write(file, |out| history.write_json_lines(out))?;
                 }
-                let guarantee = family::info(protocol).map(|info| info.guarantee);
-                let guarantee = guarantee.unwrap_or(Guarantee::Linearizable);
+                let guarantee = promised.unwrap_or(Guarantee::Linearizable);
                 Ok(Some(judge::judge_registers(&history, guarantee)))
             }
             _ => Ok(None),

@@ -46,7 +46,7 @@ pub(crate) struct Row {
     pub(crate) costs: Option<Costs>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) simulation: Option<Simulation>,
-    /// `serializable`, `violation`, or why it can't be told.
+    /// What the history is, as `serializable`; `violation`, or why it can't be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) verdict: Option<String>,
 }

@@ -190,6 +190,38 @@ fn check_tells_a_violation_from_a_history_that_can_not_be_read() {
 }
 
 #[test]
+fn check_tells_an_inversion_if_strict_serializability_is_asked_for() {
+    // The minimal one of 003 Fig. 3, on lists: the third transaction sees the second and not the first.
+    let inverted = r#"{"type":"invoke","process":3,"f":"txn","value":[["r",1,null],["r",2,null]]}
+{"type":"invoke","process":1,"f":"txn","value":[["append",1,1]]}
+{"type":"ok","process":1,"f":"txn","value":[["append",1,1]]}
+{"type":"invoke","process":2,"f":"txn","value":[["append",2,2]]}
+{"type":"ok","process":2,"f":"txn","value":[["append",2,2]]}
+{"type":"ok","process":3,"f":"txn","value":[["r",1,[]],["r",2,[2]]]}
+"#;
+    let file = Temporary::new("inverted.jsonl", inverted);
+    let output = serried(&["check", file.path()]);
+    assert_eq!(code(&output), 0, "{}", out(&output));
+    assert!(out(&output).starts_with("serializable: 3 committed"), "{}", out(&output));
+    let strict = ["check", "--guarantee", "strict-serializable"];
+    let output = serried(&[strict[0], strict[1], strict[2], file.path()]);
+    assert_eq!(code(&output), 3, "{}", err(&output));
+    assert!(out(&output).starts_with("NOT strictly serializable\ninversion"), "{}", out(&output));
+    assert!(out(&output).contains("T1 -rto-> T2"), "{}", out(&output));
+
+    // Without the third one, all is well.
+    let rest: String = inverted
+        .lines()
+        .filter(|line| !line.contains(":3,"))
+        .fold(String::new(), |rest, line| rest + line + "\n");
+    let file = Temporary::new("in_time.jsonl", &rest);
+    let output = serried(&[strict[0], strict[1], strict[2], "--json", file.path()]);
+    assert_eq!(code(&output), 0, "{}", out(&output));
+    let verdict: Value = serde_json::from_str(&out(&output)).expect("one line of JSON");
+    assert_eq!(verdict["verdict"], "strictly serializable");
+}
+
+#[test]
 fn check_judges_registers_by_the_guarantee_that_is_asked_for() {
     // Two reads of different processes are inverted while the second write is going on.
     let inverted = r#"{"type":"invoke","process":0,"time":0,"f":"write","value":[1,1]}
@@ -211,6 +243,8 @@ fn check_judges_registers_by_the_guarantee_that_is_asked_for() {
     let output = serried(&["check", "--guarantee", "serializable", file.path()]);
     assert_eq!(code(&output), 1);
     assert!(err(&output).contains("--guarantee linearizable"), "{}", err(&output));
+    let output = serried(&["check", "--guarantee", "strict-serializable", file.path()]);
+    assert_eq!(code(&output), 1);
     assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
 
     // Five concurrent writers of two values each need a search, if only a short one.

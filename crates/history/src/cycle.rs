@@ -1,4 +1,4 @@
-//! The smallest cycle of a graph.
+//! The smallest cycle of a graph, and the smallest path.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,26 +15,39 @@ type Cost = (u32, u32, u32);
 /// graph has no cycle. If the graph's components are too large to search them all, it is a small one.
 pub(crate) fn smallest<L: Label>(graph: &Digraph<L>) -> Option<Vec<Edge<L>>> {
     const LEAST: Cost = (2, 0, 0);
-    let mut search = Search {
-        graph,
-        reached: vec![None; graph.node_count()],
-        touched: Vec::new(),
-        best: None,
-        steps: 0,
-    };
+    let mut search = Search::new(graph);
     for component in graph.components() {
         for start in component {
-            let enough = match search.best {
-                None => false,
-                Some((cost, _)) => cost == LEAST || search.steps > SEARCH_STEPS,
-            };
-            if enough {
-                return search.best.map(|(_, cycle)| cycle);
+            if search.is_over(LEAST) {
+                return search.into_best();
             }
-            search.from(start);
+            search.from(start, |node| node == start, |_| true);
         }
     }
-    search.best.map(|(_, cycle)| cycle)
+    search.into_best()
+}
+
+/// The edges of a smallest path from one of `starts` to a node at which it ends, of these one that
+/// weighs least, in a graph without cycles; `None` if there is no such path. If too much would have
+/// to be searched, it is a small one.
+///
+/// `ends` and `leads` are asked about a start and another node: whether a path from the one ends at
+/// the other, and, where it does not, whether it could go on from there to one at which it does.
+pub(crate) fn smallest_path<L: Label>(
+    graph: &Digraph<L>,
+    starts: &[u32],
+    ends: impl Fn(u32, u32) -> bool,
+    leads: impl Fn(u32, u32) -> bool,
+) -> Option<Vec<Edge<L>>> {
+    const LEAST: Cost = (1, 0, 0);
+    let mut search = Search::new(graph);
+    for &start in starts {
+        if search.is_over(LEAST) {
+            break;
+        }
+        search.from(start, |node| ends(start, node), |node| leads(start, node));
+    }
+    search.into_best()
 }
 
 struct Search<'g, L> {
@@ -46,9 +59,25 @@ struct Search<'g, L> {
     steps: u64,
 }
 
-impl<L: Label> Search<'_, L> {
-    /// Dijkstra's algorithm from one node back to itself, as far as it can improve on the best cycle.
-    fn from(&mut self, start: u32) {
+impl<'g, L: Label> Search<'g, L> {
+    fn new(graph: &'g Digraph<L>) -> Self {
+        let reached = vec![None; graph.node_count()];
+        Search { graph, reached, touched: Vec::new(), best: None, steps: 0 }
+    }
+
+    /// Whether the best that was found is as good as any, or as any that is worth the search.
+    fn is_over(&self, least: Cost) -> bool {
+        let is_good = |(cost, _): &(Cost, _)| *cost == least || self.steps > SEARCH_STEPS;
+        self.best.as_ref().is_some_and(is_good)
+    }
+
+    fn into_best(self) -> Option<Vec<Edge<L>>> {
+        self.best.map(|(_, path)| path)
+    }
+
+    /// Dijkstra's algorithm from one node to where a path ends, over nodes that can lead there, as far
+    /// as it can improve on the best path.
+    fn from(&mut self, start: u32, ends: impl Fn(u32) -> bool, leads: impl Fn(u32) -> bool) {
         let mut queue = BinaryHeap::from([Reverse(((0, 0, 0), start))]);
         while let Some(Reverse((cost, node))) = queue.pop() {
             if self.best.as_ref().is_some_and(|(best, _)| cost >= *best) {
@@ -60,10 +89,13 @@ impl<L: Label> Search<'_, L> {
             for &edge in self.graph.edges_from(node) {
                 self.steps += 1;
                 let cost = self.extend(cost, edge);
-                if edge.to == start {
+                if ends(edge.to) {
                     if self.best.as_ref().is_none_or(|(best, _)| cost < *best) {
                         self.best = Some((cost, self.path(start, edge)));
                     }
+                    continue;
+                }
+                if !leads(edge.to) {
                     continue;
                 }
                 let reached = &mut self.reached[edge.to as usize];

@@ -1,6 +1,6 @@
 //! Graphs of what comes before what, as large as a history.
 
-use petgraph::algo::kosaraju_scc;
+use petgraph::algo::{kosaraju_scc, toposort};
 use petgraph::graph::DiGraph;
 
 /// Why one node comes before another.
@@ -64,16 +64,9 @@ impl<L: Label> Digraph<L> {
     /// The strongly connected components that hold a cycle: the nodes that are shown in order, and the
     /// components by their first one.
     pub(crate) fn components(&self) -> Vec<Vec<u32>> {
-        let mut graph = DiGraph::<(), (), u32>::with_capacity(self.nodes, self.edges.len());
-        for _ in 0..self.nodes {
-            graph.add_node(());
-        }
-        for edge in &self.edges {
-            graph.add_edge(edge.from.into(), edge.to.into(), ());
-        }
         // Kosaraju's algorithm rather than Tarjan's, because petgraph's Tarjan is recursive: a
         // history of a hundred thousand transactions in a row would overflow the stack.
-        let mut components: Vec<Vec<u32>> = kosaraju_scc(&graph)
+        let mut components: Vec<Vec<u32>> = kosaraju_scc(&self.shape())
             .into_iter()
             .filter(|component| component.len() > 1)
             .map(|component| {
@@ -85,5 +78,23 @@ impl<L: Label> Digraph<L> {
             .collect();
         components.sort_unstable();
         components
+    }
+
+    /// All nodes, each before those to which its edges lead; `None` if the graph has a cycle.
+    pub(crate) fn topological_order(&self) -> Option<Vec<u32>> {
+        let order = toposort(&self.shape(), None).ok()?;
+        Some(order.into_iter().map(|node| node.index() as u32).collect())
+    }
+
+    /// The graph without labels, as a library takes it.
+    fn shape(&self) -> DiGraph<(), (), u32> {
+        let mut graph = DiGraph::with_capacity(self.nodes, self.edges.len());
+        for _ in 0..self.nodes {
+            graph.add_node(());
+        }
+        for edge in &self.edges {
+            graph.add_edge(edge.from.into(), edge.to.into(), ());
+        }
+        graph
     }
 }

@@ -9,7 +9,8 @@
 //! recovers the order of each key's versions and who read which of them, builds Adya's direct
 //! serialization graph (001 Definition A.1.4), and looks for a cycle. It answers with a [`Verdict`]:
 //! serializable, a [`Violation`] that a person can follow, or, where the history does not hold enough
-//! to tell, an honest [`Verdict::Unknown`].
+//! to tell, an honest [`Verdict::Unknown`]. [`check_strict_serializable`] also asks whether that
+//! execution can respect real time (003 §2.2), and shows where it can't.
 //!
 //! Databases of registers, single keys that are read, written and read-modified-written, have histories
 //! of their own: a [`RegisterHistory`], which a [`RegisterRecorder`] collects and which is kept in the
@@ -26,7 +27,7 @@
 //!     r#"{"index":3,"type":"ok","process":1,"time":4,"f":"txn","value":[["r",5,[1]]]}"#, "\n",
 //! );
 //! let history = History::read_json_lines(lines.as_bytes()).unwrap();
-//! assert!(matches!(check_serializable(&history), Verdict::Serializable(_)));
+//! assert!(matches!(check_serializable(&history), Verdict::Holds(_)));
 //! ```
 
 mod checker;
@@ -40,8 +41,9 @@ mod recorder;
 mod register;
 
 pub use checker::{
-    Conflict, ConflictKind, Installed, Options, Summary, Verdict, Violation, ViolationKind,
-    Witness, check_serializable, check_serializable_with,
+    Conflict, ConflictKind, Installed, Options, RealTime, Summary, TransactionGuarantee, Verdict,
+    Violation, ViolationKind, Witness, check_serializable, check_serializable_with,
+    check_strict_serializable, check_strict_serializable_with,
 };
 pub use event::{Event, EventKind, History, MicroOperation, ReadResult};
 pub use read_error::ReadError;

@@ -15,6 +15,8 @@ use crate::{Event, EventKind, History, MicroOperation};
 #[derive(Debug, Default)]
 pub struct Recorder {
     events: Log<Event>,
+    /// Added to all times.
+    epoch_ns: u64,
 }
 
 impl Numbered for Event {
@@ -31,7 +33,7 @@ impl Recorder {
 
     /// A recorder with room for this many events before it has to grow.
     pub fn with_capacity(events: usize) -> Self {
-        Recorder { events: Log::with_capacity(events) }
+        Recorder { events: Log::with_capacity(events), epoch_ns: 0 }
     }
 
     /// A recorder that keeps nothing in memory: it writes each event to `out` as a line of JSON, in one
@@ -39,7 +41,13 @@ impl Recorder {
     /// up to its end, and every transaction that it may have begun is in it. Recording panics if `out`
     /// fails.
     pub fn writing_to(out: impl Write + Send + 'static) -> Self {
-        Recorder { events: Log::writing_to(out) }
+        Recorder { events: Log::writing_to(out), epoch_ns: 0 }
+    }
+
+    /// The same, but the instant that it is told as 0 is written down as `epoch_ns`, so that times can be
+    /// compared with those of other processes.
+    pub fn counting_from(self, epoch_ns: u64) -> Self {
+        Recorder { epoch_ns, ..self }
     }
 
     /// Records that `process` has begun a transaction of these operations, their reads
@@ -50,7 +58,7 @@ impl Recorder {
             index: 0,
             kind: EventKind::Invoke,
             process,
-            time_ns,
+            time_ns: self.epoch_ns + time_ns,
             operations,
             version: None,
             read_versions: Vec::new(),
@@ -81,7 +89,7 @@ impl Recorder {
             index: 0,
             kind,
             process,
-            time_ns,
+            time_ns: self.epoch_ns + time_ns,
             operations,
             version,
             read_versions,
@@ -133,13 +141,14 @@ mod tests {
     #[test]
     fn what_is_written_out_is_there_when_the_call_returns() {
         let (mut file, out) = std::io::pipe().unwrap();
-        let recorder = Recorder::writing_to(out);
+        let recorder = Recorder::writing_to(out).counting_from(500);
         let operations = vec![MicroOperation::Append { key: 1, element: 2 }];
         recorder.invoke(7, 1, operations);
         let mut line = [0; 200];
         let length = std::io::Read::read(&mut file, &mut line).unwrap();
         let history = History::read_json_lines(&line[..length]).unwrap();
         assert_eq!((history.events.len(), history.events[0].process), (1, 7));
+        assert_eq!(history.events[0].time_ns, 501);
         assert_eq!(recorder.len(), 1);
         assert!(recorder.into_history().events.is_empty());
     }

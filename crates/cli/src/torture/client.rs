@@ -14,9 +14,10 @@ use serried_workload::{
     Bank, ClosedLoop, Measurement, Parameters, RegisterClient, Window, Workload,
 };
 
+use super::Kind;
 use super::lists::SharedLists;
 use super::registers::SharedRegisters;
-use super::{Kind, registers};
+use super::timeline::epoch_ns;
 use crate::Ended;
 use crate::family::Place;
 use crate::load::Client;
@@ -92,7 +93,8 @@ impl TortureClient {
         let (seed, first) = (self.seed, self.first_process);
         match place {
             Place::Keyspace(keyspace) => {
-                let recorder = Arc::new(Recorder::writing_to(file));
+                let recorder = Recorder::writing_to(file).counting_from(epoch_ns(place));
+                let recorder = Arc::new(recorder);
                 let workload = workload(self.workload, self.begun_ms);
                 let workload = workload.expect("it has a keyspace with transactions");
                 let client = |number| ClosedLoop {
@@ -111,7 +113,7 @@ impl TortureClient {
                 let protocol = database.keyspaces().iter().find(of_kind);
                 let protocol = protocol.map_or("", |info| &info.protocol);
                 let workload = Arc::new(SharedRegisters::new(protocol, self.begun_ms));
-                let epoch_ns = registers::epoch_ns(registers);
+                let epoch_ns = epoch_ns(place);
                 let client = |number| RegisterClient {
                     registers: registers.clone(),
                     workload: workload.clone(),

@@ -5,6 +5,7 @@ mod clients;
 mod lists;
 mod nodes;
 mod registers;
+mod timeline;
 mod verdict;
 
 use std::path::{Path, PathBuf};
@@ -35,9 +36,9 @@ const HEAL_WITHIN: Duration = Duration::from_secs(60);
 /// It starts a cluster of node processes on free ports of loopback, and client processes that write down
 /// what they do as they do it. Then it kills nodes, never more at a time than the cluster survives, and
 /// clients, all with SIGKILL, and starts them again. In the end it lets everything heal, reads all there
-/// is, and checks the history of all clients together: that it is serializable, that every acknowledged
-/// append is in the lists and the bank's total is unchanged; of registers, that their history with what
-/// they hold in the end is what the protocol promises.
+/// is, and checks the history of all clients together: that it is what the protocol promises, that every
+/// acknowledged append is in the lists and the bank's total is unchanged; of registers, their history with
+/// what they hold in the end.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -1,13 +1,11 @@
 //! Registers that several processes read and update, and a check of all they saw.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use rand_pcg::Pcg64Mcg;
-use rustix::time::{ClockId, clock_gettime};
 use serried::{Database, Registers};
 use serried_history::{
     EventKind, RegisterEvent, RegisterHistory, RegisterOperation, RegisterValue,
@@ -15,8 +13,9 @@ use serried_history::{
 use serried_model::{Guarantee, Key, Value};
 use serried_workload::{Planned, RegisterMix, RegisterWorkload, Turn};
 
+use super::timeline::merged;
 use super::{Kind, TICK, verdict};
-use crate::family::{info, offers_rmws};
+use crate::family::offers_rmws;
 use crate::{Ended, judge};
 
 /// How many registers are in use at a time.
@@ -66,22 +65,6 @@ impl RegisterWorkload for SharedRegisters {
     }
 }
 
-/// The machine's monotonic time at a client's zero, in nanoseconds: what its history's times are counted
-/// from, so that they can be compared with other processes'.
-pub(super) fn epoch_ns(registers: &Registers) -> u64 {
-    let monotonic_ns = || {
-        let now = clock_gettime(ClockId::Monotonic);
-        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-    };
-    let reading = || {
-        let (before, now, after) = (monotonic_ns(), registers.now(), monotonic_ns());
-        (after - before, before.saturating_sub(now.0))
-    };
-    // The reading that took least is off by least: by far less than a message takes.
-    let best = (0..100).map(|_| reading()).min();
-    best.map_or(0, |(_, epoch_ns)| epoch_ns)
-}
-
 /// Reads all registers that clients may have written, and judges what they found with all their histories.
 pub(super) async fn judge(
     database: &Database,
@@ -118,33 +101,9 @@ pub(super) async fn judge(
     for (index, event) in events.iter_mut().enumerate() {
         event.index = index as u64;
     }
-    let keyspaces = database.keyspaces().iter();
-    let protocol = keyspaces.filter(|keyspace| keyspace.name == Kind::Register.name());
-    let guarantee = protocol.filter_map(|keyspace| info(&keyspace.protocol)).next();
-    let guarantee = guarantee.map_or(Guarantee::Linearizable, |info| info.guarantee);
+    let guarantee = verdict::promised(database, Kind::Register).unwrap_or(Guarantee::Linearizable);
     let (ended, _, text) = judge::judge_registers(&RegisterHistory { events }, guarantee);
     Ok((ended, text))
-}
-
-/// One history in the order of time: each is in that order already, and of what happened at the same
-/// moment, beginnings come first, as nothing is known to have ended before them.
-fn merged(histories: Vec<Vec<RegisterEvent>>) -> Vec<RegisterEvent> {
-    let mut histories: Vec<_> =
-        histories.into_iter().map(|events| events.into_iter().peekable()).collect();
-    let place = |event: &RegisterEvent, history: usize| {
-        Reverse((event.time_ns, event.kind != EventKind::Invoke, history))
-    };
-    let mut next: BinaryHeap<_> = histories
-        .iter_mut()
-        .enumerate()
-        .filter_map(|(number, events)| Some(place(events.peek()?, number)))
-        .collect();
-    let mut merged = Vec::new();
-    while let Some(Reverse((_, _, number))) = next.pop() {
-        merged.extend(histories[number].next());
-        next.extend(histories[number].peek().map(|event| place(event, number)));
-    }
-    merged
 }
 
 /// What a register holds in the end.
@@ -166,25 +125,4 @@ async fn read(registers: &Registers, key: u64, within: Duration) -> anyhow::Resu
         number.with_context(|| format!("register {key} holds `{value}`, which nobody wrote"))
     };
     found.map(number).transpose()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn event(process: u64, time_ns: u64, kind: EventKind) -> RegisterEvent {
-        let (operation, key) = (RegisterOperation::Read, 0);
-        let (found, version, error) = (None, None, None);
-        RegisterEvent { index: 0, kind, process, time_ns, key, operation, found, version, error }
-    }
-
-    #[test]
-    fn what_begins_at_the_moment_at_which_something_ends_elsewhere_did_not_begin_after_it() {
-        let (invoke, ok) = (EventKind::Invoke, EventKind::Ok);
-        let one = vec![event(1, 10, invoke), event(1, 20, ok), event(1, 20, invoke)];
-        let two = vec![event(2, 20, invoke), event(2, 30, ok)];
-        let merged = merged(vec![one, two, Vec::new()]);
-        let order: Vec<_> = merged.iter().map(|event| (event.process, event.kind)).collect();
-        assert_eq!(order, [(1, invoke), (2, invoke), (1, ok), (1, invoke), (2, ok)]);
-    }
 }

@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use serried::{Keyspace, Version};
-use serried_history::{Event, EventKind, History, MicroOperation, ReadResult, check_serializable};
+use serried::{Database, Keyspace, Version};
+use serried_history::{Event, EventKind, History, MicroOperation, ReadResult};
+use serried_model::Guarantee;
 use serried_workload::{Plan, Workload};
 
 use super::client::{connect, workload};
+use super::timeline::merged;
 use super::{Kind, TICK, registers};
+use crate::family::info;
 use crate::{Ended, judge};
 
 /// How many keys are read at once in the end.
@@ -27,7 +30,7 @@ pub(super) async fn judge(
     let Some(workload) = workload(kind, 0) else {
         return registers::judge(&database, files, within).await;
     };
-    let mut history = merged(files)?;
+    let mut history = history_of_all(files)?;
     let keyspace = database.keyspace(kind.name()).await?;
     let keys: BTreeSet<u64> = match kind {
         Kind::Bank => (0..).map_while(|i| workload.initial(i).map(|_| i)).collect(),
@@ -60,7 +63,8 @@ pub(super) async fn judge(
             (Ended::Well, audits)
         }
         _ => {
-            let (ended, _, text) = judge::describe(check_serializable(&history));
+            let guarantee = promised(&database, kind).unwrap_or(Guarantee::Serializable);
+            let (ended, _, text) = judge::judge_transactions(&history, guarantee, None);
             (ended, text)
         }
     })
@@ -83,19 +87,24 @@ pub(super) async fn all_serve(addresses: &[String], within: Duration) -> anyhow:
     }
 }
 
-/// The histories of all clients as one. Their processes differ, and only the order of each process's own
-/// events matters.
-fn merged(files: &[PathBuf]) -> anyhow::Result<History> {
-    let mut merged = History::default();
-    for file in files {
-        let history =
-            read_history(file).with_context(|| format!("can't read {}", file.display()))?;
-        for event in history.events {
-            let index = merged.events.len() as u64;
-            merged.events.push(Event { index, ..event });
-        }
+/// What the keyspace of `kind` promises, if this build knows its protocol.
+pub(super) fn promised(database: &Database, kind: Kind) -> Option<Guarantee> {
+    let keyspace = database.keyspaces().iter().find(|keyspace| keyspace.name == kind.name())?;
+    info(&keyspace.protocol).map(|info| info.guarantee)
+}
+
+/// The histories of all clients as one. Their processes differ, and their times count from the same
+/// instant.
+fn history_of_all(files: &[PathBuf]) -> anyhow::Result<History> {
+    let histories = files.iter().map(|file| {
+        let history = read_history(file);
+        Ok(history.with_context(|| format!("can't read {}", file.display()))?.events)
+    });
+    let mut events = merged(histories.collect::<anyhow::Result<_>>()?);
+    for (index, event) in events.iter_mut().enumerate() {
+        event.index = index as u64;
     }
-    Ok(merged)
+    Ok(History { events })
 }
 
 fn read_history(file: &Path) -> anyhow::Result<History> {

@@ -3,10 +3,10 @@
 use super::graph::Dependency;
 use super::recovered::KeyHistory;
 use super::transaction::Context;
-use super::{Conflict, ConflictKind, Violation, ViolationKind};
+use super::{Conflict, ConflictKind, RealTime, Violation, ViolationKind};
 use crate::digraph::Edge;
 
-/// Says what a cycle means.
+/// Says what a cycle of conflicts means.
 pub(super) fn explain(
     context: &Context<'_>,
     keys: &[KeyHistory],
@@ -31,23 +31,12 @@ pub(super) fn explain(
         }
         kind => kind.ruled_out(),
     };
-    let conflicts = cycle.iter().enumerate().map(|(at, edge)| {
-        let key = &keys[edge.label.key as usize];
-        let slot = edge.label.slot as usize;
-        let installed = key.slots[slot].installed;
-        let (before, after) = match edge.label.kind {
-            ConflictKind::ReadDependency => (Some(installed), None),
-            _ => {
-                let before = slot.min(key.ordered).checked_sub(1);
-                (before.map(|slot| key.slots[slot].installed), Some(installed))
-            }
-        };
-        Conflict { from: at, to: next(at), kind: edge.label.kind, key: key.key, before, after }
-    });
+    let conflicts = cycle.iter().enumerate().map(|(at, edge)| conflict(keys, edge, at, next(at)));
     Box::new(Violation {
         kind,
         key: None,
         transactions: cycle.iter().map(|edge| context.witness(edge.from)).collect(),
+        real_time: None,
         conflicts: conflicts.collect(),
         reason: format!(
             "{} transactions, each of which has to come before the next, and the last before the \
@@ -56,4 +45,54 @@ pub(super) fn explain(
         ),
         ruled_out,
     })
+}
+
+/// Says what it means that a path of conflicts leads from a transaction to one that had ended before
+/// it began. `unknown` is what leaves open whether there is a serial order at all.
+pub(super) fn explain_inversion(
+    context: &Context<'_>,
+    keys: &[KeyHistory],
+    path: &[Edge<Dependency>],
+    unknown: Option<&str>,
+) -> Box<Violation> {
+    let (began, ended) = (path[0].from, path[path.len() - 1].to);
+    let transactions = std::iter::once(ended).chain(path.iter().map(|edge| edge.from));
+    let conflicts = path.iter().enumerate().map(|(at, edge)| {
+        let to = if edge.to == ended { 0 } else { at + 2 };
+        conflict(keys, edge, at + 1, to)
+    });
+    let reason = match unknown {
+        None => "serializable, but only with T2 before T1, which had ended before T2 began".into(),
+        Some(unknown) => format!(
+            "T2 has to come before T1, which had ended before T2 began; whether there is a serial \
+             order at all can't be told: {unknown}"
+        ),
+    };
+    Box::new(Violation {
+        kind: ViolationKind::Inversion,
+        key: None,
+        transactions: transactions.map(|transaction| context.witness(transaction)).collect(),
+        real_time: Some(RealTime {
+            ended: context.end_index(ended),
+            began: context.begin_index(began),
+        }),
+        conflicts: conflicts.collect(),
+        reason,
+        ruled_out: ViolationKind::Inversion.ruled_out(),
+    })
+}
+
+/// One edge between the transactions that the explanation lists at `from` and `to`.
+fn conflict(keys: &[KeyHistory], edge: &Edge<Dependency>, from: usize, to: usize) -> Conflict {
+    let key = &keys[edge.label.key as usize];
+    let slot = edge.label.slot as usize;
+    let installed = key.slots[slot].installed;
+    let (before, after) = match edge.label.kind {
+        ConflictKind::ReadDependency => (Some(installed), None),
+        _ => {
+            let before = slot.min(key.ordered).checked_sub(1);
+            (before.map(|slot| key.slots[slot].installed), Some(installed))
+        }
+    };
+    Conflict { from, to, kind: edge.label.kind, key: key.key, before, after }
 }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{Conflict, ConflictKind, Installed, Violation, Witness};
+use super::{Conflict, ConflictKind, Installed, RealTime, Violation, Witness};
 use crate::{EventKind, MicroOperation, ReadResult};
 
 /// A list as it stands in a history, with the middle of a long one left out.
@@ -54,8 +54,16 @@ impl fmt::Display for Overwritten {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}, {}", self.kind.name(), self.kind.meaning())?;
-        if self.conflicts.is_empty() {
+        if self.conflicts.is_empty() || self.real_time.is_some() {
             writeln!(f, "  {}", self.reason)?;
+        }
+        if let Some(RealTime { ended, began }) = self.real_time {
+            let (first, second) = (self.named(0), self.named(1));
+            writeln!(
+                f,
+                "  {first} ended, at event {ended}, before {second} began, at event {began}: \
+                 T1 -rto-> T2"
+            )?;
         }
         for conflict in &self.conflicts {
             write!(f, "  ")?;

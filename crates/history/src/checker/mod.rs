@@ -1,8 +1,9 @@
-//! Is a history serializable?
+//! Is a history serializable, and strictly so?
 //!
 //! ```text
 //! events ─transaction─> transactions ─list, register─> per key: versions in order, who read which
 //!        ─graph─> direct serialization graph ─cycle─> its smallest cycle, explained
+//!                                            ─inversion─> where it contradicts real time
 //! ```
 //!
 //! Each key is either a list or a register, and each kind has its own way to recover the order of
@@ -14,6 +15,7 @@
 mod cycle;
 mod display;
 mod graph;
+mod inversion;
 mod list;
 mod recovered;
 mod register;
@@ -24,11 +26,14 @@ mod violation;
 use serried_model::Version;
 
 use crate::History;
+use inversion::Span;
 use recovered::{KeyHistory, Kind, Problem};
 use transaction::Context;
 
-pub use verdict::{Summary, Verdict};
-pub use violation::{Conflict, ConflictKind, Installed, Violation, ViolationKind, Witness};
+pub use verdict::{Summary, TransactionGuarantee, Verdict};
+pub use violation::{
+    Conflict, ConflictKind, Installed, RealTime, Violation, ViolationKind, Witness,
+};
 
 /// What the checker may assume beyond the history itself.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -47,13 +52,31 @@ pub fn check_serializable(history: &History) -> Verdict {
 
 /// [`check_serializable`] for a history that began on data written before it.
 pub fn check_serializable_with(history: &History, options: &Options) -> Verdict {
-    match check(history, options) {
-        Ok(verdict) => verdict,
-        Err(violation) => Verdict::Violation(violation),
-    }
+    check(history, options, TransactionGuarantee::Serializable).unwrap_or_else(Verdict::Violation)
 }
 
-fn check(history: &History, options: &Options) -> Result<Verdict, Box<Violation>> {
+/// Decides whether the transactions that [`check_serializable`] looks at could have run one after the
+/// other, each after all that had ended before it began (003 §2.2).
+///
+/// The order of the events tells what had ended: a transaction comes after another one if its invoke
+/// stands after the other one's completion. One of unknown outcome that took effect may have done so
+/// at any time after it began. A violation is an [inversion](ViolationKind::Inversion), or else one of
+/// those of [`check_serializable`].
+pub fn check_strict_serializable(history: &History) -> Verdict {
+    check_strict_serializable_with(history, &Options::default())
+}
+
+/// [`check_strict_serializable`] for a history that began on data written before it.
+pub fn check_strict_serializable_with(history: &History, options: &Options) -> Verdict {
+    check(history, options, TransactionGuarantee::StrictlySerializable)
+        .unwrap_or_else(Verdict::Violation)
+}
+
+fn check(
+    history: &History,
+    options: &Options,
+    guarantee: TransactionGuarantee,
+) -> Result<Verdict, Box<Violation>> {
     let context = Context::new(history, options)?;
     let accesses = context.accesses();
 
@@ -93,9 +116,17 @@ fn check(history: &History, options: &Options) -> Result<Verdict, Box<Violation>
     if let Some(cycle) = crate::cycle::smallest(&graph) {
         return Err(cycle::explain(&context, &keys, &cycle));
     }
+    if guarantee == TransactionGuarantee::StrictlySerializable {
+        let spans: Vec<Span> =
+            context.transactions.iter().map(|transaction| transaction.span).collect();
+        if let Some(path) = inversion::smallest(&graph, &spans) {
+            return Err(cycle::explain_inversion(&context, &keys, &path, unknown.as_deref()));
+        }
+    }
     Ok(match unknown {
         Some(reason) => Verdict::Unknown { reason },
-        None => Verdict::Serializable(context.summary(
+        None => Verdict::Holds(context.summary(
+            guarantee,
             accesses.chunk_by(|left, right| left.key == right.key).count() as u64,
             graph.edge_count() as u64,
         )),

@@ -5,8 +5,9 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use serried_model::Version;
 
+use super::inversion::{NEVER, Span};
 use super::recovered::Problem;
-use super::{Options, Summary, Violation, ViolationKind, Witness};
+use super::{Options, Summary, TransactionGuarantee, Violation, ViolationKind, Witness};
 use crate::{Event, EventKind, History, MicroOperation};
 
 /// How a transaction ended, the strongest claim to a version first.
@@ -17,11 +18,19 @@ pub(super) enum Status {
     Failed,
 }
 
+/// An event and its place in the history.
+type Placed<'a> = (u32, &'a Event);
+
 /// An invoke and its completion, where it has one.
 pub(super) struct Transaction<'a> {
     pub(super) status: Status,
     /// The completion, or the invoke of a transaction that never ended.
     event: &'a Event,
+    /// Where it began, if that is recorded.
+    invoke: Option<&'a Event>,
+    /// When it began and ended, by the events' places in the history. Unless it committed, it may take
+    /// effect at any later time.
+    pub(super) span: Span,
     pub(super) operations: &'a [MicroOperation],
     pub(super) version: Option<Version>,
     /// One per read; empty if they were not recorded.
@@ -29,7 +38,11 @@ pub(super) struct Transaction<'a> {
 }
 
 impl<'a> Transaction<'a> {
-    fn new(invoke: Option<&'a Event>, completion: Option<&'a Event>) -> Option<Self> {
+    fn new(invoke: Option<Placed<'a>>, completion: Option<Placed<'a>>) -> Option<Self> {
+        let begin = invoke.map_or(0, |(at, _)| at);
+        let end = completion.map_or(NEVER, |(at, _)| at);
+        let [invoke, completion] =
+            [invoke, completion].map(|placed| placed.map(|(_, event)| event));
         let event = completion.or(invoke)?;
         let status = match event.kind {
             EventKind::Ok => Status::Committed,
@@ -47,6 +60,8 @@ impl<'a> Transaction<'a> {
         Some(Transaction {
             status,
             event,
+            invoke,
+            span: Span { begin, end: if status == Status::Committed { end } else { NEVER } },
             operations: &recorded.operations,
             version: version.filter(|&version| version != Version::INITIAL),
             read_versions: if all_versions { &event.read_versions } else { &[] },
@@ -168,8 +183,13 @@ impl<'a> Context<'a> {
         accesses
     }
 
-    pub(super) fn summary(&self, keys: u64, edges: u64) -> Summary {
-        let mut summary = Summary { keys, edges, ..Summary::default() };
+    pub(super) fn summary(
+        &self,
+        guarantee: TransactionGuarantee,
+        keys: u64,
+        edges: u64,
+    ) -> Summary {
+        let mut summary = Summary { guarantee, committed: 0, unknown: 0, failed: 0, keys, edges };
         for transaction in &self.transactions {
             *match transaction.status {
                 Status::Committed => &mut summary.committed,
@@ -184,6 +204,17 @@ impl<'a> Context<'a> {
     pub(super) fn name(&self, place: usize, transaction: u32) -> String {
         let event = self.at(transaction).event;
         format!("T{} (process {}, op {})", place + 1, event.process, event.index)
+    }
+
+    /// The index of the event that ended it, or of its invoke if nothing did.
+    pub(super) fn end_index(&self, transaction: u32) -> u64 {
+        self.at(transaction).event.index
+    }
+
+    /// The index of its invoke, or of the event that ended it if that was not recorded.
+    pub(super) fn begin_index(&self, transaction: u32) -> u64 {
+        let transaction = self.at(transaction);
+        transaction.invoke.unwrap_or(transaction.event).index
     }
 
     pub(super) fn witness(&self, transaction: u32) -> Witness {
@@ -220,6 +251,7 @@ impl<'a> Context<'a> {
             kind,
             key,
             transactions: involved.iter().map(|&involved| self.witness(involved)).collect(),
+            real_time: None,
             conflicts: Vec::new(),
             reason,
             ruled_out: kind.ruled_out(),
@@ -228,16 +260,18 @@ impl<'a> Context<'a> {
 }
 
 fn pair(events: &[Event]) -> Vec<Transaction<'_>> {
-    let mut pairs: Vec<(Option<&Event>, Option<&Event>)> = Vec::with_capacity(events.len() / 2 + 1);
+    let mut pairs: Vec<(Option<Placed<'_>>, Option<Placed<'_>>)> =
+        Vec::with_capacity(events.len() / 2 + 1);
     let mut open: HashMap<u64, usize, FixedState> = HashMap::default();
-    for event in events {
+    for placed in (0..).zip(events) {
+        let (_, event) = placed;
         if event.kind == EventKind::Invoke {
             open.insert(event.process, pairs.len());
-            pairs.push((Some(event), None));
+            pairs.push((Some(placed), None));
         } else if let Some(invoked) = open.remove(&event.process) {
-            pairs[invoked].1 = Some(event);
+            pairs[invoked].1 = Some(placed);
         } else {
-            pairs.push((None, Some(event)));
+            pairs.push((None, Some(placed)));
         }
     }
     pairs.into_iter().filter_map(|(invoke, end)| Transaction::new(invoke, end)).collect()

@@ -4,12 +4,37 @@ use core::fmt;
 
 use super::Violation;
 
-/// The checker's answer.
+/// A guarantee that a database with transactions may give.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TransactionGuarantee {
+    /// Some serial execution gives the same results.
+    Serializable,
+    /// One does in which each transaction comes after all that had ended before it began.
+    StrictlySerializable,
+}
+
+impl TransactionGuarantee {
+    /// As people call what has it: `serializable` or `strictly serializable`.
+    pub fn name(self) -> &'static str {
+        match self {
+            TransactionGuarantee::Serializable => "serializable",
+            TransactionGuarantee::StrictlySerializable => "strictly serializable",
+        }
+    }
+}
+
+impl fmt::Display for TransactionGuarantee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The answer of a checker of transactions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Some serial execution gives the same results.
-    Serializable(Summary),
-    /// No serial execution gives the same results.
+    /// The history satisfies the guarantee.
+    Holds(Summary),
+    /// It does not.
     Violation(Box<Violation>),
     /// No violation shows, but the history does not hold enough to exclude one.
     Unknown {
@@ -19,15 +44,17 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether the history is known to be serializable.
-    pub fn is_serializable(&self) -> bool {
-        matches!(self, Verdict::Serializable(_))
+    /// Whether the history is known to satisfy the guarantee.
+    pub fn holds(&self) -> bool {
+        matches!(self, Verdict::Holds(_))
     }
 }
 
 /// What was checked.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Summary {
+    /// What was looked for.
+    pub guarantee: TransactionGuarantee,
     /// Committed transactions.
     pub committed: u64,
     /// Transactions whose outcome nobody recorded.
@@ -36,15 +63,17 @@ pub struct Summary {
     pub failed: u64,
     /// Keys that were read or written.
     pub keys: u64,
-    /// Edges of the graph that was searched for cycles.
+    /// Edges of the graph that was searched for cycles: conflicts, without real time.
     pub edges: u64,
 }
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Verdict::Serializable(summary) => write!(f, "serializable: {summary}"),
-            Verdict::Violation(violation) => write!(f, "not serializable: {violation}"),
+            Verdict::Holds(summary) => write!(f, "{}: {summary}", summary.guarantee),
+            Verdict::Violation(violation) => {
+                write!(f, "not {}: {violation}", violation.guarantee())
+            }
             Verdict::Unknown { reason } => write!(f, "unknown: {reason}"),
         }
     }
@@ -52,7 +81,7 @@ impl fmt::Display for Verdict {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Summary { committed, unknown, failed, keys, edges } = self;
+        let Summary { guarantee: _, committed, unknown, failed, keys, edges } = self;
         write!(
             f,
             "{committed} transactions committed, {failed} failed, {unknown} of unknown outcome; \

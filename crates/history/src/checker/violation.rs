@@ -1,7 +1,8 @@
-//! Evidence that no serial execution gives a history's results.
+//! Evidence that no serial execution gives a history's results, or none that respects real time.
 
 use serried_model::Version;
 
+use super::TransactionGuarantee;
 use crate::{EventKind, MicroOperation};
 
 /// What kind of anomaly it is: Adya's phenomena (001 Definitions A.1.5 to A.1.8), with names of
@@ -32,6 +33,9 @@ pub enum ViolationKind {
     DuplicateVersion,
     /// Two reads of what was there before the history found different values.
     DisagreeingReads,
+    /// In every serial order that explains the history, a transaction comes before one that had ended
+    /// before it began (003 §2.2, Invariant 2, and §4).
+    Inversion,
 }
 
 impl ViolationKind {
@@ -50,6 +54,7 @@ impl ViolationKind {
             ViolationKind::InternalInconsistency => "internal inconsistency",
             ViolationKind::DuplicateVersion => "duplicate version",
             ViolationKind::DisagreeingReads => "disagreeing reads",
+            ViolationKind::Inversion => "inversion",
         }
     }
 
@@ -74,6 +79,7 @@ impl ViolationKind {
             ViolationKind::InternalInconsistency => "a transaction contradicts itself",
             ViolationKind::DuplicateVersion => "one version for two transactions",
             ViolationKind::DisagreeingReads => "one version with two values",
+            ViolationKind::Inversion => "every serial order contradicts real time",
         }
     }
 
@@ -86,7 +92,7 @@ impl ViolationKind {
             "snapshot isolation",
             "repeatable read",
             "serializable",
-            "strict serializable",
+            "strictly serializable",
         ];
         match self {
             ViolationKind::WriteCycle => &ALL,
@@ -100,6 +106,7 @@ impl ViolationKind {
             | ViolationKind::DisagreeingReads => &ALL[1..],
             ViolationKind::SingleAntiDependency | ViolationKind::InternalInconsistency => &ALL[2..],
             ViolationKind::AntiDependencyCycle => &ALL[4..],
+            ViolationKind::Inversion => &ALL[6..],
         }
     }
 }
@@ -138,6 +145,17 @@ pub enum Installed {
     Value(Option<u64>),
 }
 
+/// The edge of a cycle that is no conflict: `T1` had ended before `T2` began.
+///
+/// A smallest cycle needs no more than one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RealTime {
+    /// The index of the event that ended `T1`.
+    pub ended: u64,
+    /// The index of the event with which `T2` began, which is later in the history.
+    pub began: u64,
+}
+
 /// One edge of a cycle: `from` has to come before `to`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Conflict {
@@ -172,7 +190,7 @@ pub struct Witness {
     pub read_versions: Vec<Version>,
 }
 
-/// Why a history is not serializable, in a form that a person can follow: see its `Display`.
+/// Why a history does not satisfy a guarantee, in a form that a person can follow: see its `Display`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
     /// The anomaly.
@@ -182,11 +200,25 @@ pub struct Violation {
     /// The transactions involved; `T1` is the first. In a cycle, each comes before the next one, and
     /// the last before the first.
     pub transactions: Vec<Witness>,
-    /// The edges of the cycle, in its order; empty if it takes no cycle to see the anomaly.
+    /// In an inversion, the first edge of the cycle.
+    pub real_time: Option<RealTime>,
+    /// The other edges of the cycle, in its order: all of them, or, in an inversion, those that lead
+    /// from `T2` back to `T1`. Empty if it takes no cycle to see the anomaly.
     pub conflicts: Vec<Conflict>,
     /// What is wrong, in one sentence.
     pub reason: String,
     /// The guarantees that do not allow this anomaly, the weakest first. The history may hold others
     /// that rule out more.
     pub ruled_out: &'static [&'static str],
+}
+
+impl Violation {
+    /// The weakest guarantee of [`crate::check_serializable`] and [`crate::check_strict_serializable`]
+    /// that is violated: an inversion is serializable as far as can be told, all else is not.
+    pub fn guarantee(&self) -> TransactionGuarantee {
+        match self.kind {
+            ViolationKind::Inversion => TransactionGuarantee::StrictlySerializable,
+            _ => TransactionGuarantee::Serializable,
+        }
+    }
 }

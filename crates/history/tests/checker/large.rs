@@ -1,9 +1,11 @@
 //! A hundred thousand transactions, each after the other: long lists, deep graphs.
 
-use serried_history::{History, Verdict, check_serializable};
+use serried_history::{
+    History, Verdict, ViolationKind, check_serializable, check_strict_serializable,
+};
 
 use crate::serial::{Generator, Shape};
-use crate::support::{Script, append, found, list, violation, write};
+use crate::support::{Script, absent, append, found, list, violation, write};
 
 const TRANSACTIONS: u64 = 100_000;
 
@@ -14,9 +16,10 @@ fn large(shape: Shape, keys: u64) -> History {
 }
 
 fn assert_accepted(history: &History) {
-    let verdict = check_serializable(history);
-    let Verdict::Serializable(summary) = verdict else { panic!("{verdict}") };
-    assert_eq!(summary.committed + summary.unknown + summary.failed, TRANSACTIONS);
+    for verdict in [check_serializable(history), check_strict_serializable(history)] {
+        let Verdict::Holds(summary) = verdict else { panic!("{verdict}") };
+        assert_eq!(summary.committed + summary.unknown + summary.failed, TRANSACTIONS);
+    }
 }
 
 #[test]
@@ -48,8 +51,39 @@ fn many_readers_of_nothing_and_many_unread_appends_make_a_small_graph() {
     for element in 0..20_000 {
         script = script.ok([list(1, &[])]).ok([append(1, element)]);
     }
-    let Verdict::Serializable(summary) = check_serializable(&script.history()) else {
+    let Verdict::Holds(summary) = check_serializable(&script.history()) else {
         panic!("not accepted");
     };
     assert_eq!(summary.edges, 40_000);
+}
+
+#[test]
+fn an_inversion_through_all_of_a_hundred_thousand_transactions_is_found() {
+    let mut script = Script::default().ok_at(1, [write(1, 1)], &[]);
+    for time in 2..TRANSACTIONS {
+        script = script.ok_at(time, [found(time - 1, time - 1), write(time, time)], &[time - 1]);
+    }
+    let last = [found(TRANSACTIONS - 1, TRANSACTIONS - 1)];
+    let script = script.ok_at(TRANSACTIONS, last, &[TRANSACTIONS - 1]);
+    // The last one ends before the first one begins; the others are open meanwhile.
+    let end = 2 * TRANSACTIONS;
+    let mut spans: Vec<(u64, u64)> = (0..TRANSACTIONS).map(|at| (at, end + at)).collect();
+    (spans[TRANSACTIONS as usize - 1].1, spans[0].0) = (end - 2, end - 1);
+    let history = script.history_at(&spans);
+    assert!(check_serializable(&history).holds());
+    let violation = violation(check_strict_serializable(&history));
+    assert_eq!(violation.transactions.len() as u64, TRANSACTIONS);
+}
+
+#[test]
+fn of_a_hundred_thousand_stale_reads_one_is_shown_with_what_it_missed() {
+    let mut script = Script::default().ok_at(1, [write(0, 1)], &[]);
+    for time in 2..=TRANSACTIONS {
+        script = script.ok_at(time, [absent(0), write(time, 1), absent(time - 1)], &[0, 0]);
+    }
+    let spans: Vec<(u64, u64)> = (0..TRANSACTIONS).map(|at| (2 * at, 2 * at + 1)).collect();
+    let history = script.history_at(&spans);
+    assert!(check_serializable(&history).holds());
+    let violation = violation(check_strict_serializable(&history));
+    assert_eq!((violation.kind, violation.transactions.len()), (ViolationKind::Inversion, 2));
 }

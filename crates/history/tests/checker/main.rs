@@ -8,4 +8,5 @@ mod mutations;
 mod oracle;
 mod registers;
 mod serial;
+mod strict;
 mod support;

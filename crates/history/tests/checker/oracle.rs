@@ -3,13 +3,23 @@
 use std::collections::BTreeMap;
 
 use serried_history::{
-    EventKind, History, MicroOperation, ReadResult, Recorder, Verdict, check_serializable,
+    EventKind, History, MicroOperation, ReadResult, Recorder, Verdict, ViolationKind,
+    check_serializable, check_strict_serializable,
 };
 use serried_model::Version;
 
 use crate::support::{Random, pending, version};
 
-type Transaction = (Vec<MicroOperation>, Version, Vec<Version>);
+#[derive(Debug)]
+struct Transaction {
+    operations: Vec<MicroOperation>,
+    version: Version,
+    read_versions: Vec<Version>,
+    begin: u64,
+    end: u64,
+    /// Otherwise its outcome is unknown.
+    committed: bool,
+}
 
 #[derive(Clone, Default)]
 struct Store {
@@ -46,7 +56,8 @@ impl Store {
     }
 }
 
-/// Transactions whose operations were executed in any order on one store, all of them committed.
+/// Transactions whose operations were executed in any order on one store, all of them committed and
+/// open at the same time.
 fn transactions(random: &mut Random, lists: bool) -> Vec<Transaction> {
     let (count, keys) = (2 + random.below(3), 1 + random.below(2));
     let mut transactions: Vec<Transaction> = Vec::new();
@@ -62,8 +73,11 @@ fn transactions(random: &mut Random, lists: bool) -> Vec<Transaction> {
                 _ => MicroOperation::Write { key, value: Some(next_value) },
             });
         }
-        let at = version(2 * transactions.len() as u64 + 1);
-        transactions.push((operations, at, Vec::new()));
+        let begin = transactions.len() as u64;
+        let (version, end) = (version(2 * begin + 1), count + begin);
+        let (read_versions, committed) = (Vec::new(), true);
+        let transaction = Transaction { operations, version, read_versions, begin, end, committed };
+        transactions.push(transaction);
     }
     if random.one_in(2) {
         transactions.reverse();
@@ -74,63 +88,103 @@ fn transactions(random: &mut Random, lists: bool) -> Vec<Transaction> {
     while executed
         .iter()
         .zip(&transactions)
-        .any(|(done, (operations, ..))| *done < operations.len())
+        .any(|(done, transaction)| *done < transaction.operations.len())
     {
         if random.one_in(3) {
             current = random.below(count) as usize;
         }
-        let (operations, at, read_versions) = &mut transactions[current];
-        let Some(operation) = operations.get_mut(executed[current]) else {
+        let transaction = &mut transactions[current];
+        let Some(operation) = transaction.operations.get_mut(executed[current]) else {
             current = random.below(count) as usize;
             continue;
         };
         executed[current] += 1;
-        if let Some((found, found_at)) = store.execute(operation, *at, lists) {
+        if let Some((found, found_at)) = store.execute(operation, transaction.version, lists) {
             *operation = MicroOperation::Read { key: operation.key(), result: found };
-            read_versions.push(found_at);
+            transaction.read_versions.push(found_at);
         }
     }
     transactions
 }
 
+/// The same with ends and beginnings in any order, and some of unknown outcome.
+fn transactions_in_time(random: &mut Random, lists: bool) -> Vec<Transaction> {
+    let mut transactions = transactions(random, lists);
+    let mut times: Vec<u64> = (0..2 * transactions.len() as u64).collect();
+    let mut time = || times.swap_remove(random.below(times.len() as u64) as usize);
+    for transaction in &mut transactions {
+        let (one, other) = (time(), time());
+        (transaction.begin, transaction.end) = (one.min(other), one.max(other));
+    }
+    for transaction in &mut transactions {
+        transaction.committed = !random.one_in(6);
+    }
+    transactions
+}
+
+/// What a serial order has to respect besides what was found.
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    Any,
+    OfTime,
+}
+
 /// Whether the rest can follow on what the store holds, in some order in which every read finds what
-/// it found and no register's version goes back.
-fn some_order_explains(store: &Store, rest: &[&Transaction], lists: bool) -> bool {
-    rest.is_empty()
-        || (0..rest.len()).any(|first| {
+/// it found and no register's version goes back. Those of unknown outcome may take no effect.
+fn some_order_explains(store: &Store, rest: &[&Transaction], lists: bool, order: Order) -> bool {
+    let may_be_first = |first: &Transaction| {
+        let mut ended = rest.iter().filter(|other| other.committed && other.end < first.begin);
+        order == Order::Any || ended.next().is_none()
+    };
+    rest.iter().all(|transaction| !transaction.committed)
+        || (0..rest.len()).filter(|&first| may_be_first(rest[first])).any(|first| {
             let mut store = store.clone();
-            let (operations, at, read_versions) = rest[first];
+            let Transaction { operations, version, read_versions, committed, .. } = rest[first];
             let mut read_versions = read_versions.iter();
             let explained = operations.iter().all(|operation| {
                 if let MicroOperation::Write { key, .. } = operation
-                    && store.registers.get(key).is_some_and(|(before, _)| before > at)
+                    && store.registers.get(key).is_some_and(|(before, _)| before > version)
                 {
                     return false;
                 }
-                match (store.execute(operation, *at, lists), operation) {
+                match (store.execute(operation, *version, lists), operation) {
                     (Some((found, found_at)), MicroOperation::Read { result, .. }) => {
-                        found == *result && read_versions.next() == Some(&found_at)
+                        !committed || found == *result && read_versions.next() == Some(&found_at)
                     }
                     _ => true,
                 }
             });
             let mut rest = rest.to_vec();
             rest.remove(first);
-            explained && some_order_explains(&store, &rest, lists)
+            explained && some_order_explains(&store, &rest, lists, order)
         })
 }
 
 fn history(transactions: &[Transaction], lists: bool) -> History {
-    let recorder = Recorder::new();
-    for (process, (operations, ..)) in (0..).zip(transactions) {
-        recorder.invoke(process, process, pending(operations));
+    let mut events: Vec<(u64, u64, bool)> = Vec::new();
+    for (process, Transaction { begin, end, .. }) in (0..).zip(transactions) {
+        events.extend([(*begin, process, true), (*end, process, false)]);
     }
-    for (process, (operations, at, read_versions)) in (0..).zip(transactions) {
+    events.sort_unstable();
+    let recorder = Recorder::new();
+    for (time_ns, process, begins) in events {
+        let transaction = &transactions[process as usize];
+        if begins {
+            recorder.invoke(process, time_ns, pending(&transaction.operations));
+            continue;
+        }
+        let (kind, operations) = match transaction.committed {
+            true => (EventKind::Ok, transaction.operations.clone()),
+            false => (EventKind::Info, pending(&transaction.operations)),
+        };
         let (at, read_versions) = match lists {
             true => (None, Vec::new()),
-            false => (Some(*at), read_versions.clone()),
+            false if transaction.committed => {
+                (Some(transaction.version), transaction.read_versions.clone())
+            }
+            false => (Some(transaction.version), Vec::new()),
         };
-        recorder.complete(process, 9, EventKind::Ok, operations.clone(), at, read_versions, None);
+        recorder.complete(process, time_ns, kind, operations, at, read_versions, None);
     }
     recorder.into_history()
 }
@@ -140,10 +194,10 @@ fn assert_agreement(lists: bool) {
     for seed in 0..30_000 {
         let transactions = transactions(&mut Random::new(seed), lists);
         let rest: Vec<&Transaction> = transactions.iter().collect();
-        let expected = some_order_explains(&Store::default(), &rest, lists);
+        let expected = some_order_explains(&Store::default(), &rest, lists, Order::Any);
         let verdict = check_serializable(&history(&transactions, lists));
         match (&verdict, expected) {
-            (Verdict::Serializable(_), true) => accepted += 1,
+            (Verdict::Holds(_), true) => accepted += 1,
             (Verdict::Violation(_), false) => rejected += 1,
             _ => panic!(
                 "seed {seed}: some order explains it: {expected}; {verdict}\n{transactions:#?}"
@@ -161,4 +215,41 @@ fn a_history_of_lists_is_accepted_if_and_only_if_some_serial_order_explains_it()
 #[test]
 fn a_history_of_registers_is_accepted_if_and_only_if_some_serial_order_explains_it() {
     assert_agreement(false);
+}
+
+fn assert_strict_agreement(lists: bool) {
+    let (mut accepted, mut inverted, mut rejected) = (0, 0, 0);
+    for seed in 0..30_000 {
+        let transactions = transactions_in_time(&mut Random::new(seed), lists);
+        let rest: Vec<&Transaction> = transactions.iter().collect();
+        let explained = |order| some_order_explains(&Store::default(), &rest, lists, order);
+        let verdict = check_strict_serializable(&history(&transactions, lists));
+        let kind = match &verdict {
+            Verdict::Violation(violation) => Some(violation.kind),
+            _ => None,
+        };
+        match (explained(Order::Any), explained(Order::OfTime)) {
+            (true, true) if verdict.holds() => accepted += 1,
+            (true, false) if kind == Some(ViolationKind::Inversion) => inverted += 1,
+            (false, false) if kind.is_some_and(|kind| kind != ViolationKind::Inversion) => {
+                rejected += 1;
+            }
+            expected => panic!(
+                "seed {seed}: some order, one in time explains it: {expected:?}; {verdict}\n\
+                 {transactions:#?}"
+            ),
+        }
+    }
+    let enough = accepted > 3_000 && inverted > 3_000 && rejected > 3_000;
+    assert!(enough, "{accepted} accepted, {inverted} inverted, {rejected} rejected");
+}
+
+#[test]
+fn a_history_of_lists_is_strictly_serializable_if_and_only_if_some_order_in_time_explains_it() {
+    assert_strict_agreement(true);
+}
+
+#[test]
+fn a_history_of_registers_is_strictly_serializable_if_and_only_if_some_order_in_time_explains_it() {
+    assert_strict_agreement(false);
 }

@@ -187,7 +187,7 @@ fn preloaded_versions_are_accepted_only_up_to_the_bound_in_the_options() {
     let script = || Script::default().ok_at(10, [found(1, 100), write(1, 101)], &[5]);
     script().assert_rejected(ViolationKind::AbortedRead, 1);
     let options = |time| Options { initial_before: Some(version(time)) };
-    assert!(script().verdict_with(options(5)).is_serializable());
+    assert!(script().verdict_with(options(5)).holds());
     assert_eq!(violation(script().verdict_with(options(4))).kind, ViolationKind::AbortedRead);
 
     let stale = script().ok_at(20, [found(1, 100), write(1, 102)], &[5]).verdict_with(options(5));

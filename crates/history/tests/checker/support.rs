@@ -97,26 +97,35 @@ impl Script {
     }
 
     pub(crate) fn history(self) -> History {
-        let recorder = Recorder::new();
-        for (process, (_, operations, ..)) in (0..).zip(&self.transactions) {
-            recorder.invoke(process, process, pending(operations));
+        let count = self.transactions.len() as u64;
+        let spans: Vec<(u64, u64)> = (0..count).map(|begin| (begin, count + begin)).collect();
+        self.history_at(&spans)
+    }
+
+    /// The transactions begin and end at these times, of which no two are the same.
+    pub(crate) fn history_at(self, spans: &[(u64, u64)]) -> History {
+        assert_eq!(spans.len(), self.transactions.len());
+        let mut times: Vec<(u64, usize, bool)> = Vec::with_capacity(2 * spans.len());
+        for (at, &(begin, end)) in spans.iter().enumerate() {
+            times.extend([(begin, at, true), (end, at, false)]);
         }
-        let end = self.transactions.len() as u64;
-        for (process, (kind, operations, version, read_versions)) in (0..).zip(self.transactions) {
+        times.sort_unstable();
+        assert!(times.windows(2).all(|pair| pair[0].0 < pair[1].0), "two events at one time");
+        let recorder = Recorder::with_capacity(times.len());
+        for (time_ns, at, begins) in times {
+            let process = at as u64;
+            let (kind, operations, version, read_versions) = &self.transactions[at];
+            if begins {
+                recorder.invoke(process, time_ns, pending(operations));
+                continue;
+            }
             let operations = match kind {
                 EventKind::Invoke => continue,
-                EventKind::Ok => operations,
-                EventKind::Fail | EventKind::Info => pending(&operations),
+                EventKind::Ok => operations.clone(),
+                EventKind::Fail | EventKind::Info => pending(operations),
             };
-            recorder.complete(
-                process,
-                end + process,
-                kind,
-                operations,
-                version,
-                read_versions,
-                None,
-            );
+            let (version, read_versions) = (*version, read_versions.clone());
+            recorder.complete(process, time_ns, *kind, operations, version, read_versions, None);
         }
         recorder.into_history()
     }
@@ -132,7 +141,7 @@ impl Script {
     #[track_caller]
     pub(crate) fn assert_serializable(self) {
         let verdict = self.verdict();
-        assert!(verdict.is_serializable(), "{verdict}");
+        assert!(verdict.holds(), "{verdict}");
     }
 
     #[track_caller]
