@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
+use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Exp};
 use rand_pcg::Pcg64Mcg;
 use serried_actor::Timestamp;
@@ -57,7 +58,6 @@ impl OpenLoop {
         let mut arrivals = Arrivals::new(self.rate_per_s, keyspace.now(), seed, client);
         let transactor = Transactor { keyspace, workload, measurement, recorder };
         let Transactor { keyspace, workload, measurement, .. } = &transactor;
-        let mut random = generator(seed, client);
         let first_process = client * self.most_open as u64;
         let mut free: Vec<u64> = (first_process..).take(self.most_open).collect();
         free.reverse();
@@ -67,12 +67,14 @@ impl OpenLoop {
             // The window may be moved meanwhile.
             let stop = measurement.window().stop;
             while arrivals.next <= now && arrivals.next < stop {
-                let arrived = arrivals.take();
-                let (plan, late) = (workload.plan(client, &mut random), now.since(arrived));
-                match free.pop() {
-                    Some(process) => open.push(serve(&transactor, process, plan, arrived, late)),
-                    None => measurement.enter_arrival(arrived, late, Arrival::Dropped),
-                }
+                let (arrived, mut random) = arrivals.take();
+                let late = now.since(arrived);
+                let Some(process) = free.pop() else {
+                    measurement.enter_arrival(arrived, late, Arrival::Dropped);
+                    continue;
+                };
+                let plan = workload.plan(client, &mut random);
+                open.push(serve(&transactor, process, plan, arrived, late));
             }
             if arrivals.next >= stop || now >= stop {
                 break;
@@ -86,7 +88,7 @@ impl OpenLoop {
                 free.push(process);
             }
             if is_behind {
-                // Planning takes longer than there is time between arrivals: others have to go on.
+                // Beginning them takes longer than there is time between arrivals: others have to go on.
                 step_back().await;
             }
         }
@@ -120,9 +122,6 @@ async fn step_back() {
     .await;
 }
 
-/// Keeps the times of arrivals from being drawn together with what arrives.
-const ARRIVALS: u64 = 0x6f70_656e_6c6f_6f70;
-
 /// When transactions arrive: the time between two is exponentially distributed.
 struct Arrivals {
     next: Timestamp,
@@ -136,19 +135,21 @@ struct Arrivals {
 impl Arrivals {
     fn new(rate_per_s: f64, begun: Timestamp, seed: u64, client: u64) -> Arrivals {
         let gap_s = Exp::new(rate_per_s).expect("a rate above 0");
-        let random = generator(seed ^ ARRIVALS, client);
+        let random = generator(seed, client);
         let mut arrivals = Arrivals { next: begun, begun, elapsed_s: 0.0, gap_s, random };
         arrivals.take();
         arrivals
     }
 
-    /// The next one, which then is the one after it.
-    fn take(&mut self) -> Timestamp {
+    /// The next one, which then is the one after it, and the random numbers to plan it with: its own, so that
+    /// one that is dropped need not be planned.
+    fn take(&mut self) -> (Timestamp, Pcg64Mcg) {
         let arrived = self.next;
+        let plan = Pcg64Mcg::seed_from_u64(self.random.next_u64());
         // However long it is, it can be added to a time.
         self.elapsed_s = (self.elapsed_s + self.gap_s.sample(&mut self.random)).min(LATEST_S);
         self.next = self.begun + Duration::from_secs_f64(self.elapsed_s);
-        arrived
+        (arrived, plan)
     }
 }
 
@@ -161,7 +162,7 @@ mod tests {
 
     fn drawn(seed: u64, client: u64) -> Vec<f64> {
         let mut arrivals = Arrivals::new(2000.0, Timestamp(0), seed, client);
-        let times = (0..20_000).map(|_| arrivals.take().0 as f64 / 1e9);
+        let times = (0..20_000).map(|_| arrivals.take().0.0 as f64 / 1e9);
         times.collect()
     }
 

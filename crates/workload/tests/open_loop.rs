@@ -1,10 +1,11 @@
 //! Clients in an open loop, in simulated time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serried_actor::{Protocol, Timestamp};
-use serried_history::{EventKind, History, Recorder};
+use serried_history::{EventKind, History, MicroOperation, Recorder};
 use serried_model::Family;
 use serried_protocols::{Visitor, of, visit};
 use serried_sim::{Cluster, Configuration, CostModel, Initial};
@@ -127,13 +128,18 @@ fn a_seed_decides_everything_that_happens() {
 }
 
 #[test]
-fn what_is_offered_is_the_same_under_every_protocol_and_load() {
-    let planned = |event_ns| {
-        let run = Run { rate_per_s: 400.0, event_ns };
+fn the_same_transactions_arrive_at_the_same_times_whatever_becomes_of_those_before_them() {
+    let begun = |event_ns| {
+        let run = Run { rate_per_s: 4000.0, event_ns };
         let protocol = of(Family::Transactions).next().expect("there is one");
-        let (_, history, _) = visit(protocol.name, run).unwrap();
+        let (report, history, _) = visit(protocol.name, run).unwrap();
         let begun = history.events.into_iter().filter(|event| event.kind == EventKind::Invoke);
-        begun.map(|event| (event.time_ns, event.operations)).collect::<Vec<_>>()
+        let begun: BTreeMap<u64, Vec<MicroOperation>> =
+            begun.map(|event| (event.time_ns, event.operations)).collect();
+        (begun, report.arrivals.expect("transactions arrived"))
     };
-    assert_eq!(planned(1000), planned(20_000));
+    let ((all, at_ease), (some, overloaded)) = (begun(100), begun(100_000));
+    assert_eq!((at_ease.dropped, at_ease.offered), (0, overloaded.offered));
+    assert!(overloaded.dropped > 100 && some.len() > 50);
+    assert!(some.iter().all(|(at, operations)| all.get(at) == Some(operations)));
 }
