@@ -158,7 +158,7 @@ pub(crate) struct OpenLoopArguments {
     pub(crate) rate: Option<f64>,
     /// With --rate: how many transactions each client may have open. What arrives when there are as many is
     /// dropped, so that an overloaded system is offered no more than it can take; the report tells how much
-    #[arg(long, value_name = "NUMBER", default_value_t = 64, requires = "rate",
+    #[arg(long, value_name = "NUMBER", default_value_t = 32, requires = "rate",
           value_parser = RangedU64ValueParser::<usize>::new().range(1..=MOST_OPEN))]
     pub(crate) most_open: usize,
 }
