@@ -12,12 +12,15 @@ use serried_sim::{Cluster, Configuration, CostModel, Initial};
 use serried_workload::{Measurement, OpenLoop, Parameters, Report, Window, named};
 
 const CLIENTS: usize = 2;
-const MOST_OPEN: usize = 3;
+/// How many a client may have open: so few that some are dropped, and more than ever are.
+const FEW: usize = 3;
+const MANY: usize = 1000;
 
 /// Half a second of an open loop on replicas whose events take so long each.
 struct Run {
     rate_per_s: f64,
     event_ns: u64,
+    most_open: usize,
 }
 
 /// What a run left behind: its report, its history and its events.
@@ -51,7 +54,7 @@ impl Visitor for Run {
                 client: client as u64,
                 seed: 5,
                 rate_per_s: self.rate_per_s / CLIENTS as f64,
-                most_open: MOST_OPEN,
+                most_open: self.most_open,
             };
             cluster.spawn(client, open_loop.run());
         }
@@ -88,7 +91,7 @@ fn most_open(history: &History) -> (usize, usize) {
 #[test]
 fn what_a_system_can_take_is_all_done_at_the_rate_at_which_it_arrives() {
     every_protocol(
-        || Run { rate_per_s: 400.0, event_ns: 1000 },
+        || Run { rate_per_s: 400.0, event_ns: 1000, most_open: MANY },
         |protocol, (report, _, _)| {
             let arrivals = report.arrivals.expect("transactions arrived");
             assert_eq!((arrivals.failed, arrivals.dropped), (0, 0), "{protocol}");
@@ -102,7 +105,7 @@ fn what_a_system_can_take_is_all_done_at_the_rate_at_which_it_arrives() {
 #[test]
 fn an_overloaded_system_is_offered_as_much_and_what_is_open_stays_bounded_as_the_rest_is_dropped() {
     every_protocol(
-        || Run { rate_per_s: 40_000.0, event_ns: 100_000 },
+        || Run { rate_per_s: 40_000.0, event_ns: 100_000, most_open: FEW },
         |protocol, (report, history, _)| {
             let arrivals = report.arrivals.expect("transactions arrived");
             assert!((19_000..21_000).contains(&arrivals.offered), "{protocol}: {arrivals:?}");
@@ -110,7 +113,7 @@ fn an_overloaded_system_is_offered_as_much_and_what_is_open_stays_bounded_as_the
             assert_eq!(arrivals.offered, arrivals.done + arrivals.failed + arrivals.dropped);
             let begun = history.events.iter().filter(|event| event.kind == EventKind::Invoke);
             assert_eq!(begun.count() as u64, arrivals.done + arrivals.failed);
-            let bound = CLIENTS * MOST_OPEN;
+            let bound = CLIENTS * FEW;
             assert_eq!(most_open(&history), (bound, bound), "{protocol}");
         },
     );
@@ -119,9 +122,11 @@ fn an_overloaded_system_is_offered_as_much_and_what_is_open_stays_bounded_as_the
 #[test]
 fn a_seed_decides_everything_that_happens() {
     every_protocol(
-        || Run { rate_per_s: 4000.0, event_ns: 20_000 },
+        || Run { rate_per_s: 4000.0, event_ns: 20_000, most_open: FEW },
         |protocol, (report, history, events)| {
-            let again = visit(protocol, Run { rate_per_s: 4000.0, event_ns: 20_000 }).unwrap();
+            let again =
+                visit(protocol, Run { rate_per_s: 4000.0, event_ns: 20_000, most_open: FEW })
+                    .unwrap();
             assert_eq!((report, history, events), again, "{protocol}");
         },
     );
@@ -129,8 +134,8 @@ fn a_seed_decides_everything_that_happens() {
 
 #[test]
 fn the_same_transactions_arrive_at_the_same_times_whatever_becomes_of_those_before_them() {
-    let begun = |event_ns| {
-        let run = Run { rate_per_s: 4000.0, event_ns };
+    let begun = |event_ns, most_open| {
+        let run = Run { rate_per_s: 4000.0, event_ns, most_open };
         let protocol = of(Family::Transactions).next().expect("there is one");
         let (report, history, _) = visit(protocol.name, run).unwrap();
         let begun = history.events.into_iter().filter(|event| event.kind == EventKind::Invoke);
@@ -138,7 +143,7 @@ fn the_same_transactions_arrive_at_the_same_times_whatever_becomes_of_those_befo
             begun.map(|event| (event.time_ns, event.operations)).collect();
         (begun, report.arrivals.expect("transactions arrived"))
     };
-    let ((all, at_ease), (some, overloaded)) = (begun(100), begun(100_000));
+    let ((all, at_ease), (some, overloaded)) = (begun(100, MANY), begun(100_000, FEW));
     assert_eq!((at_ease.dropped, at_ease.offered), (0, overloaded.offered));
     assert!(overloaded.dropped > 100 && some.len() > 50);
     assert!(some.iter().all(|(at, operations)| all.get(at) == Some(operations)));
