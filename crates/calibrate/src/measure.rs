@@ -114,7 +114,7 @@ fn loads() -> Result<Vec<Named>, WorkloadError> {
     };
     let mut loads: Vec<Named> = LOADS.iter().map(touch).collect();
     for (name, parameters) in [
-        ("retwis", Parameters { keys: Some(1_000_000), theta: 0.0, ..Parameters::default() }),
+        ("retwis", Parameters { keys: Some(1_000_000), theta: Some(0.0), ..Parameters::default() }),
         ("counter", Parameters { keys: Some(100_000), ..Parameters::default() }),
     ] {
         let workload = named(name, &parameters)?;

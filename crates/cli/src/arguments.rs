@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, RangedI64ValueParser};
+use clap::builder::{
+    PossibleValue, PossibleValuesParser, RangedI64ValueParser, RangedU64ValueParser,
+};
 use serried_actor::Settings;
 use serried_model::{Family, Geography, NodeId};
 use serried_protocols::ProtocolInfo;
@@ -21,21 +23,27 @@ pub(crate) struct WorkloadArguments {
     /// What clients do
     #[arg(value_parser = workloads())]
     pub(crate) workload: String,
-    /// How many keys, counters or accounts there are [default: 1000000 for retwis, 10 for bank, 8 for
-    /// list-append and register, 1 for counter; for ycsb and tail-at-scale 1000 of each client's own, or
-    /// 1000000 with --theta]
+    /// How many keys, counters or accounts there are [default: 1000000 for retwis, f1, f1-wf and tao, 10 for
+    /// bank, 8 for list-append and register, 1 for counter; for ycsb and tail-at-scale 1000 of each client's
+    /// own, or 1000000 with --theta]
     #[arg(long)]
     pub(crate) keys: Option<u64>,
-    /// The exponent of the Zipf distribution of keys; 0 is uniform [default: 0.9; ycsb and tail-at-scale
-    /// have --conflicts unless it is given]
+    /// The exponent of the Zipf distribution of keys; 0 is uniform [default: 0.8 for f1, f1-wf and tao, 0.9 for
+    /// others; ycsb and tail-at-scale have --conflicts unless it is given]
     #[arg(long)]
     pub(crate) theta: Option<f64>,
     /// The length of a key in bytes
     #[arg(long, default_value_t = 8)]
     pub(crate) key_bytes: usize,
-    /// The length of a value in bytes
-    #[arg(long, default_value_t = 8)]
-    pub(crate) value_bytes: usize,
+    /// The length of a value in bytes [default: 8; for f1 and f1-wf 1600 with a standard deviation of 119, for
+    /// tao 1000 to 4000]
+    #[arg(long)]
+    pub(crate) value_bytes: Option<usize>,
+    /// For f1, f1-wf and tao: the share of transactions that write [default: 0.003, 0.3 and 0.002]. For
+    /// registers: the share of operations that write; what neither reads nor writes modifies. Without --reads,
+    /// all others read [default: 0.495 for ycsb, 0.009 for tail-at-scale, 0.25 for register]
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) writes: Option<f64>,
     /// For retwis: increment the keys that are both read and written, instead of writing values that do
     /// not depend on what was read
     #[arg(long)]
@@ -58,10 +66,6 @@ pub(crate) struct RegisterArguments {
     /// [default: 0.495 for ycsb, 0.99 for tail-at-scale, 0.5 for register]
     #[arg(long, value_name = "SHARE")]
     pub(crate) reads: Option<f64>,
-    /// For registers: the share of operations that write; what is left are read-modify-writes. Without
-    /// --reads, all others read [default: 0.495 for ycsb, 0.009 for tail-at-scale, 0.25 for register]
-    #[arg(long, value_name = "SHARE")]
-    pub(crate) writes: Option<f64>,
     /// For ycsb and tail-at-scale: the share of operations on the one key that all clients have in common;
     /// the others are on keys of the client's own [default: 0.02 for ycsb, 0.25 for tail-at-scale]
     #[arg(long, value_name = "SHARE")]
@@ -95,16 +99,15 @@ impl WorkloadArguments {
             Family::Transactions => Ok(Clients::Transactions(self.make()?)),
             Family::Registers => {
                 self.check()?;
-                let RegisterArguments { reads, writes, conflicts, sub_requests, adds, .. } =
-                    self.registers;
+                let RegisterArguments { reads, conflicts, sub_requests, adds, .. } = self.registers;
                 let parameters = RegisterParameters {
                     reads,
-                    writes,
+                    writes: self.writes,
                     conflicts,
                     theta: self.theta,
                     keys: self.keys,
                     key_bytes: Some(self.key_bytes),
-                    value_bytes: Some(self.value_bytes),
+                    value_bytes: self.value_bytes,
                     sub_requests,
                     adds,
                 };
@@ -122,7 +125,7 @@ impl WorkloadArguments {
             );
         }
         anyhow::ensure!(
-            self.key_bytes >= 8 && self.value_bytes >= 8,
+            self.key_bytes >= 8 && self.value_bytes.is_none_or(|bytes| bytes >= 8),
             "keys and values have at least 8 bytes"
         );
         Ok(())
@@ -134,9 +137,10 @@ impl WorkloadArguments {
         let keys = self.keys.or((self.workload == "retwis").then_some(1_000_000));
         let parameters = Parameters {
             keys,
-            theta: self.theta.unwrap_or(0.9),
+            theta: self.theta,
             key_bytes: self.key_bytes,
             value_bytes: self.value_bytes,
+            writes: self.writes,
             dependent: self.dependent,
             warehouses: self.warehouses,
             scale: if self.small { Scale::SMALL } else { Scale::FULL },
@@ -145,6 +149,25 @@ impl WorkloadArguments {
     }
 }
 
+/// How transactions arrive if not one after the other.
+#[derive(Args, Clone, Default)]
+pub(crate) struct OpenLoopArguments {
+    /// Have so many transactions per second arrive at all clients together, as a Poisson process, whether or
+    /// not earlier ones have ended (an open loop). Latencies are then counted from the arrival
+    #[arg(long, value_name = "PER SECOND")]
+    pub(crate) rate: Option<f64>,
+    /// With --rate: how many transactions each client may have open. What arrives when there are as many is
+    /// dropped, so that an overloaded system is offered no more than it can take; the report tells how much
+    #[arg(long, value_name = "NUMBER", default_value_t = 32, requires = "rate",
+          value_parser = RangedU64ValueParser::<usize>::new().range(1..=MOST_OPEN))]
+    pub(crate) most_open: usize,
+}
+
+/// More transactions of one client than that are not open at the same time.
+const MOST_OPEN: u64 = 1 << 16;
+/// More per second can't be planned.
+const MOST_PER_S: f64 = 1e7;
+
 /// How the load is made, and for how long.
 #[derive(Args, Clone)]
 pub(crate) struct LoadArguments {
@@ -152,10 +175,12 @@ pub(crate) struct LoadArguments {
     /// registers all that offer what the workload does]
     #[arg(long, value_delimiter = ',', value_parser = protocols())]
     pub(crate) protocol: Vec<String>,
-    /// How many clients there are, each doing one transaction or request after the other; several numbers
-    /// for a run each
+    /// How many clients there are, each doing one transaction or request after the other, unless there is a
+    /// --rate; several numbers for a run each
     #[arg(long, value_delimiter = ',', default_value = "16")]
     pub(crate) clients: Vec<usize>,
+    #[command(flatten)]
+    pub(crate) open_loop: OpenLoopArguments,
     /// How long to measure, in seconds
     #[arg(long, default_value_t = 5.0)]
     pub(crate) seconds: f64,
@@ -201,12 +226,28 @@ impl LoadArguments {
         Ok(self.protocol.clone())
     }
 
+    /// Checks that what `clients` do can arrive as it is asked for.
+    pub(crate) fn check_arrivals(&self, clients: &Clients) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            self.open_loop.rate.is_none() || clients.family() == Family::Transactions,
+            "--rate is for workloads of transactions, and `{}` is one of registers",
+            clients.name()
+        );
+        Ok(())
+    }
+
     /// Checks what can be wrong before anything is started.
     pub(crate) fn validate(&self) -> anyhow::Result<()> {
         anyhow::ensure!(
             self.clients.iter().all(|clients| *clients > 0),
             "--clients must be above 0"
         );
+        if let Some(rate) = self.open_loop.rate {
+            anyhow::ensure!(
+                rate > 0.0 && rate <= MOST_PER_S,
+                "--rate {rate} is no number of transactions per second: it must be above 0, and at most {MOST_PER_S}"
+            );
+        }
         let times = [self.seconds, self.warm_up, self.cool_down, self.deadline];
         let times = times.into_iter().chain([self.backoff_first_ms, self.backoff_most_ms]);
         for time in times {

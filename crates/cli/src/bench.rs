@@ -30,6 +30,7 @@ Examples:
   serried bench retwis --geo reg --clients 96
   serried bench counter --clients 64 --check
   serried bench tpcc --warehouses 1 --protocol morty --check
+  serried bench f1-wf --keys 100000 --clients 4 --rate 2000
   serried bench bank --connect serried://127.0.0.1:7400 --keyspace accounts
   serried bench ycsb --clients 64 --conflicts 0.25
   serried bench ycsb --reads 0.945 --writes 0.045 --replicas 5 --thrifty --durability sync
@@ -89,8 +90,9 @@ impl Bench {
 
     /// Makes all runs.
     pub(crate) fn measure(&self) -> anyhow::Result<(Vec<Row>, Ended)> {
-        self.load.validate()?;
         let what = self.workload.clients()?;
+        self.load.validate()?;
+        self.load.check_arrivals(&what)?;
         let geography = self.geo.as_deref().map(Geography::named).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut rows = Vec::new();

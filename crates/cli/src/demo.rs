@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::Ended;
-use crate::arguments::{LoadArguments, RegisterArguments, WorkloadArguments};
+use crate::arguments::{LoadArguments, OpenLoopArguments, RegisterArguments, WorkloadArguments};
 use crate::bench::Bench;
 use crate::table;
 
@@ -43,7 +43,8 @@ impl Demo {
                 keys: Some(self.keys),
                 theta: Some(self.theta),
                 key_bytes: 8,
-                value_bytes: 8,
+                value_bytes: None,
+                writes: None,
                 dependent: false,
                 warehouses: None,
                 small: false,
@@ -52,6 +53,7 @@ impl Demo {
             load: LoadArguments {
                 protocol: vec!["morty".to_string(), "mvtso".to_string()],
                 clients: vec![self.clients],
+                open_loop: OpenLoopArguments::default(),
                 seconds: self.seconds,
                 warm_up: 1.0,
                 cool_down: 0.1,

@@ -9,11 +9,11 @@ use serried_history::{Recorder, RegisterRecorder};
 use serried_model::Guarantee;
 use serried_session::Keyspace;
 use serried_workload::{
-    ClosedLoop, InspectionError, Measurement, RegisterClient, RegisterWorkload, Window, Witness,
-    Workload, inspect,
+    ClosedLoop, InspectionError, Measurement, OpenLoop, RegisterClient, RegisterWorkload, Window,
+    Witness, Workload, inspect,
 };
 
-use crate::arguments::LoadArguments;
+use crate::arguments::{LoadArguments, OpenLoopArguments};
 use crate::family::{self, Clients, Place};
 use crate::judge::Judged;
 use crate::table::Row;
@@ -37,6 +37,7 @@ pub(crate) struct Load {
     pub(crate) clients: usize,
     pub(crate) measurement: Arc<Measurement>,
     recorded: Recorded,
+    open_loop: OpenLoopArguments,
     options: serried_session::TransactOptions,
     seed: u64,
     history_file: Option<PathBuf>,
@@ -69,6 +70,7 @@ impl Load {
             clients,
             measurement: Arc::new(Measurement::new(window)),
             recorded,
+            open_loop: arguments.open_loop.clone(),
             options: arguments.options(),
             seed: arguments.seed,
             history_file: arguments.history_file(protocol, clients, several),
@@ -88,7 +90,23 @@ impl Load {
             (Recorded::Transactions(workload, recorder), Place::Keyspace(keyspace)) => {
                 let (workload, recorder) = (workload.clone(), recorder.clone());
                 let keyspace = keyspace.with_options(self.options);
-                let client = ClosedLoop { keyspace, workload, measurement, recorder, client, seed };
+                let OpenLoopArguments { rate, most_open } = self.open_loop;
+                let Some(rate) = rate else {
+                    let client =
+                        ClosedLoop { keyspace, workload, measurement, recorder, client, seed };
+                    return Box::pin(client.run());
+                };
+                let client = OpenLoop {
+                    keyspace,
+                    workload,
+                    measurement,
+                    recorder,
+                    client,
+                    seed,
+                    // Poisson processes add up to one.
+                    rate_per_s: rate / self.clients as f64,
+                    most_open,
+                };
                 Box::pin(client.run())
             }
             (Recorded::Registers(workload, recorder), Place::Registers(registers)) => {

@@ -23,6 +23,8 @@ Examples:
   serried sim retwis --geo reg --clients 64,256
   serried sim counter --geo glo --protocol morty --clients 64 --seconds 20
   serried sim tpcc --geo reg --warehouses 10 --clients 100
+  serried sim f1 --geo lan --partitions 8 --replicas 1 --cores 1 --rate 50000
+  serried sim tao --geo lan --rate 500 --clients 8
   serried sim bank --geo con --loss 0.01 --reordering 0.1 --check --seed 7
   serried sim ycsb --geo gryff-3 --clients 48 --conflicts 0.25 --thrifty
   serried sim tail-at-scale --geo gryff-5 --replicas 5 --clients 80 --sub-requests 100
@@ -77,9 +79,10 @@ pub(crate) struct Sim {
 impl Sim {
     /// Checks what can be wrong before anything is started; returns the geography.
     pub(crate) fn validate(&self) -> anyhow::Result<Geography> {
-        self.load.validate()?;
-        let geography = Geography::named(&self.geo)?;
         let clients = self.workload.clients()?;
+        self.load.validate()?;
+        self.load.check_arrivals(&clients)?;
+        let geography = Geography::named(&self.geo)?;
         self.load.protocols(&clients)?;
         self.costs.read()?;
         let checked = clients.family().check_replicas(self.replicas);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serried_model::Family;
-use serried_workload::Report;
+use serried_workload::{ArrivalReport, Report};
 
 /// What the columns mean, for the help of the commands that print them.
 const COLUMNS: &str = "\
@@ -12,10 +12,16 @@ Columns, of the measured part of a run:
   txn/s, commit %   committed transactions per second; committed transactions per attempt
   attempts          attempts per committed transaction
   re-exec.          re-executions per committed transaction, in its last attempt
-  p50 ... p99.9     latency from the first attempt to the commit
+  offered, done %, dropped %
+                    with --rate: transactions that arrived per second, and the shares of them that were done,
+                    and that were dropped as their client had too many open; the others failed
+  late ms           with --rate: how long after it arrived one was begun on average, as the client itself was
+                    behind; it is part of the latencies
+  p50 ... p99.9     latency from the first attempt to the commit, with --rate from the arrival
   CPU us/txn        CPU time of nodes and clients per committed transaction; then each alone
   msgs, flushes     messages sent, and writes to connections, per committed transaction
   rolled back       tpcc alone, by transaction: given up as the workload has it; no failure
+  latency_us_p50    f1, f1-wf and tao: the median of transactions that only read, and of the others
   new orders        tpcc alone: per second and minute. It is no audited tpmC: clients do not wait
   window, bound     counter alone: the mean serialization window, and one over it
   replica CPU %     simulations alone: how much of the replicas' cores was in use
@@ -112,10 +118,14 @@ pub(crate) fn print(rows: &[Row], json: bool) {
     let simulated = rows.iter().any(|row| row.simulation.is_some());
     // Of a single key, the windows say how fast it can be.
     let windows = rows.iter().any(|row| row.workload == "counter");
-    let mut header = vec![
-        "protocol", "clients", "txn/s", "commit %", "attempts", "re-exec.", "p50 ms", "p90 ms",
-        "p99 ms", "p99.9 ms",
-    ];
+    let open_loop = rows.iter().any(|row| row.report.arrivals.is_some());
+    let mut header = vec!["protocol", "clients"];
+    if open_loop {
+        header.extend(["offered", "done %", "dropped %", "late ms"]);
+    }
+    header.extend([
+        "txn/s", "commit %", "attempts", "re-exec.", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms",
+    ]);
     if costs {
         header.extend(["CPU us/txn", "servers", "clients", "msgs/txn", "flushes/txn"]);
     }
@@ -127,9 +137,11 @@ pub(crate) fn print(rows: &[Row], json: bool) {
     }
     let lines = rows.iter().map(|row| {
         let Report { goodput_per_s, commit_rate, .. } = row.report;
-        let mut line = vec![
-            row.protocol.clone(),
-            row.clients.to_string(),
+        let mut line = vec![row.protocol.clone(), row.clients.to_string()];
+        if open_loop {
+            line.extend(arrivals(row.report.arrivals.as_ref()));
+        }
+        line.extend([
             format!("{goodput_per_s:.0}"),
             format!("{:.2}", commit_rate * 100.0),
             format!("{:.3}", row.report.attempts_per_txn),
@@ -138,7 +150,7 @@ pub(crate) fn print(rows: &[Row], json: bool) {
             milliseconds(row.report.latency_us_p90),
             milliseconds(row.report.latency_us_p99),
             milliseconds(row.report.latency_us_p999),
-        ];
+        ]);
         line.extend(row.costs.iter().flat_map(Costs::cells));
         if windows {
             let us = row.report.serialization_window_us;
@@ -152,6 +164,17 @@ pub(crate) fn print(rows: &[Row], json: bool) {
     for row in rows.iter().filter(|row| !row.figures.is_empty()) {
         print_kinds(row);
     }
+}
+
+/// What became of what arrived in an open loop.
+fn arrivals(arrivals: Option<&ArrivalReport>) -> [String; 4] {
+    let Some(ArrivalReport { offered, done, dropped, offered_per_s, late_us_mean, .. }) = arrivals
+    else {
+        return ["-"; 4].map(str::to_string);
+    };
+    let percent = |count: &u64| format!("{:.2}", *count as f64 * 100.0 / *offered as f64);
+    let late = format!("{:.3}", late_us_mean / 1e3);
+    [format!("{offered_per_s:.0}"), percent(done), percent(dropped), late]
 }
 
 /// Prints runs on registers: requests, and then operations by their kinds.

@@ -110,6 +110,70 @@ fn tpcc_reports_its_transactions_and_new_orders_and_its_conditions_are_checked()
     assert_eq!(row["figures"]["new_orders_per_min"].as_f64(), Some(orders * 60.0));
 }
 
+/// One run in simulation, as JSON.
+fn simulated(arguments: &[&str]) -> Value {
+    let common = ["--geo", "lan", "--protocol", "morty", "--warm-up", "0", "--check", "--json"];
+    let output = serried(&[&["sim"], arguments, &common].concat());
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    serde_json::from_str(&out(&output)).expect("one line of JSON")
+}
+
+#[test]
+fn workloads_of_the_datacentre_report_reads_and_writes_and_their_histories_hold() {
+    for (workload, kinds) in [
+        ("f1", ["read-only", "read-write"]),
+        ("f1-wf", ["read-only", "read-write"]),
+        ("tao", ["read-only", "write"]),
+    ] {
+        let row = simulated(&[workload, "--keys", "2000", "--writes", "0.2", "--seconds", "0.05"]);
+        assert_eq!(row["verdict"], "serializable");
+        let found = row["kinds"].as_array().expect("a list");
+        for (kind, found) in kinds.iter().zip(found) {
+            assert_eq!(found["kind"], *kind);
+            assert!(found["committed"].as_u64() > Some(0), "{row}");
+        }
+        for figure in ["read_latency_us_p50", "write_latency_us_p50"] {
+            assert!(row["figures"][figure].as_f64() > Some(0.0), "{row}");
+        }
+        assert!(row.get("arrivals").is_none(), "the loop was a closed one: {row}");
+    }
+}
+
+#[test]
+fn an_open_loop_reports_what_was_offered_done_and_dropped() {
+    let run = |rate| {
+        let arguments = ["f1", "--keys", "2000", "--clients", "2", "--most-open", "4"];
+        let times = ["--seconds", "0.2", "--rate", rate];
+        let row = simulated(&[&arguments[..], &times].concat());
+        assert_eq!(row["verdict"], "serializable");
+        let count = |name: &str| row["arrivals"][name].as_u64().expect("a number");
+        assert_eq!(count("offered"), count("done") + count("failed") + count("dropped"));
+        (count("offered"), count("dropped"))
+    };
+    let (offered, dropped) = run("1000");
+    assert!((140..260).contains(&offered) && dropped == 0, "{offered} {dropped}");
+    let (offered, dropped) = run("100000");
+    assert!((19_000..21_000).contains(&offered) && dropped > 10_000, "{offered} {dropped}");
+}
+
+#[test]
+fn what_cannot_arrive_or_be_written_is_refused_with_what_can() {
+    for (arguments, expected) in [
+        (&["sim", "f1", "--rate", "0"][..], "--rate 0"),
+        (&["bench", "tao", "--rate", "nan"], "--rate NaN"),
+        (&["sim", "ycsb", "--rate", "10"], "`ycsb` is one of registers"),
+        (&["sim", "f1", "--writes", "1.5"], "1.5 is no share of transactions that write"),
+        (&["bench", "tao", "--keys", "0"], "0 keys are not possible"),
+        (&["sim", "f1", "--value-bytes", "9"], "a row of 9 bytes is not possible"),
+    ] {
+        let output = serried(arguments);
+        assert_eq!(code(&output), 1, "{arguments:?}: {}", out(&output));
+        assert!(err(&output).contains(expected), "{}", err(&output));
+    }
+    // How many may be open is a question of an open loop alone.
+    assert_eq!(code(&serried(&["sim", "f1", "--most-open", "3"])), 2);
+}
+
 #[test]
 fn every_command_has_help_with_an_example() {
     let commands = ["demo", "serve", "shell", "bench", "sim", "check", "status"];

@@ -148,7 +148,7 @@ impl Trial {
         };
         let parameters = Parameters {
             keys: Some(3 + seed % 4),
-            theta: 0.5,
+            theta: Some(0.5),
             warehouses: Some(1 + seed / 3 % 2),
             scale: Scale::SMALL,
             ..Parameters::default()
@@ -349,7 +349,8 @@ impl Visitor for OneDown {
             if down {
                 cluster.crash(2);
             }
-            let parameters = Parameters { keys: Some(64), theta: 0.0, ..Parameters::default() };
+            let parameters =
+                Parameters { keys: Some(64), theta: Some(0.0), ..Parameters::default() };
             let workload = named("list-append", &parameters).unwrap();
             let window =
                 Window::new(Timestamp(0), Duration::ZERO, Duration::from_secs(10), Duration::ZERO);

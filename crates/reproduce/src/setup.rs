@@ -158,8 +158,12 @@ impl Point {
         }
         let (partitions, replica_cores) = layout(protocol).of(cores);
         let size = effort.size.unwrap_or(figure.size);
-        let parameters =
-            Parameters { keys: Some(size), warehouses: Some(size), theta, ..Parameters::default() };
+        let parameters = Parameters {
+            keys: Some(size),
+            warehouses: Some(size),
+            theta: Some(theta),
+            ..Parameters::default()
+        };
         Point {
             protocol: protocol.to_string(),
             workload: figure.workload,
@@ -205,7 +209,7 @@ impl Stored for Point {
     fn file(&self) -> String {
         let Point { protocol, geography, partitions, replica_cores, clients, .. } = self;
         let cores = u32::from(*partitions) * replica_cores;
-        let theta = self.parameters.theta;
+        let theta = self.parameters.theta.expect("every point has an exponent");
         format!("{protocol}-{geography}-theta{theta}-cores{cores}-clients{clients}.json")
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! A [`Workload`] plans transactions and runs them through the public session API, so the same code
 //! drives a real cluster and a simulated one. [`ClosedLoop`] is the client that does one after the
-//! other and keeps the books. A [`RegisterWorkload`] plans requests to registers, and [`RegisterClient`]
-//! is its client, with the same books.
+//! other and keeps the books; [`OpenLoop`] begins them as they arrive, with the same books. A
+//! [`RegisterWorkload`] plans requests to registers, and [`RegisterClient`] is its client, with the same
+//! books too.
 
 mod bank;
 mod closed_loop;
@@ -12,10 +13,13 @@ mod inspection;
 mod list_append;
 mod measurement;
 mod number;
+mod one_shot;
+mod open_loop;
 mod register;
 mod registers;
 mod retwis;
 pub mod tpcc;
+mod transactor;
 mod workload;
 
 pub use bank::Bank;
@@ -23,7 +27,11 @@ pub use closed_loop::{ClosedLoop, preload};
 pub use counter::Counter;
 pub use inspection::{Inspection, InspectionError, inspect};
 pub use list_append::ListAppend;
-pub use measurement::{KindReport, Measurement, Part, Report, Window, Witness};
+pub use measurement::{
+    Arrival, ArrivalReport, KindReport, Measurement, Part, Report, Window, Witness,
+};
+pub use one_shot::{F1, Tao};
+pub use open_loop::OpenLoop;
 pub use register::{RegisterLoop, RegisterMix};
 pub use registers::{
     Planned, RegisterClient, RegisterParameters, RegisterWorkload, Shares, Turn, Ycsb,

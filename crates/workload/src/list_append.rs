@@ -29,7 +29,7 @@ impl ListAppend {
     /// Eight lists at a time if nothing else is said.
     pub fn new(parameters: &Parameters) -> ListAppend {
         let keys = parameters.keys.unwrap_or(8).max(1);
-        let popularity = Zipf::new(keys as f64, parameters.theta.max(0.0));
+        let popularity = Zipf::new(keys as f64, parameters.theta_or(0.9));
         ListAppend {
             keys,
             popularity: popularity.expect("a positive number of keys and an exponent from 0 on"),

@@ -54,6 +54,17 @@ pub struct Part {
     pub result: Result<(), Error>,
 }
 
+/// How a transaction that arrived in an open loop ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// It committed, or gave up because its workload has it do so.
+    Done,
+    /// It ended with an error.
+    Failed,
+    /// It was not begun, as its client had too many others open.
+    Dropped,
+}
+
 /// The books of a run, kept by all its clients together.
 pub struct Measurement {
     counts: Mutex<Counts>,
@@ -77,6 +88,16 @@ struct Counts {
     all_committed: u64,
     latest: Version,
     windows: Windows,
+    arrivals: ArrivalCounts,
+}
+
+/// What became of those that arrived within the window.
+#[derive(Clone, Copy, Debug, Default)]
+struct ArrivalCounts {
+    done: u64,
+    failed: u64,
+    dropped: u64,
+    late_ns: u64,
 }
 
 /// The books of one kind of transaction.
@@ -169,6 +190,7 @@ impl Measurement {
             all_committed: 0,
             latest: Version::INITIAL,
             windows: Windows::default(),
+            arrivals: ArrivalCounts::default(),
         };
         Measurement { counts: Mutex::new(counts), witness: None }
     }
@@ -253,6 +275,22 @@ impl Measurement {
                 };
             }
         }
+    }
+
+    /// Enters how a transaction of an open loop ended that arrived then, and was begun or dropped so much
+    /// later. That it committed, with its latency, is entered besides, by [`Measurement::enter`].
+    pub fn enter_arrival(&self, arrived: Timestamp, late: Duration, how: Arrival) {
+        let counts = &mut *self.lock();
+        if !counts.window.contains(arrived) {
+            return;
+        }
+        let arrivals = &mut counts.arrivals;
+        arrivals.late_ns += late.as_nanos() as u64;
+        *match how {
+            Arrival::Done => &mut arrivals.done,
+            Arrival::Failed => &mut arrivals.failed,
+            Arrival::Dropped => &mut arrivals.dropped,
+        } += 1;
     }
 
     /// Enters a request to registers that was begun then: it ends with the last of its operations, and has
@@ -357,8 +395,44 @@ impl Measurement {
             latency_us_p999: quantile(0.999),
             last_error: counts.last_error.clone(),
             kinds: counts.kinds.iter().map(of_kind).collect(),
+            arrivals: counts.arrivals.report(seconds),
         }
     }
+}
+
+impl ArrivalCounts {
+    /// None if nothing arrived: then the loop was a closed one.
+    fn report(&self, seconds: f64) -> Option<ArrivalReport> {
+        let ArrivalCounts { done, failed, dropped, late_ns } = *self;
+        let offered = done + failed + dropped;
+        (offered > 0).then(|| ArrivalReport {
+            offered,
+            done,
+            failed,
+            dropped,
+            offered_per_s: offered as f64 / seconds,
+            late_us_mean: late_ns as f64 / offered as f64 / 1e3,
+        })
+    }
+}
+
+/// What became of the transactions that arrived in an open loop within its window; each was either done,
+/// failed or dropped, if only after the window.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ArrivalReport {
+    /// How many there were.
+    pub offered: u64,
+    /// Those that committed, or gave up because their workload had them do so.
+    pub done: u64,
+    /// Those that ended with an error.
+    pub failed: u64,
+    /// Those that were not begun, as their client had too many others open.
+    pub dropped: u64,
+    /// How many arrived per second.
+    pub offered_per_s: f64,
+    /// How long after its arrival one was begun or dropped on average, in microseconds: by how much the
+    /// clients themselves are behind. It is part of every latency.
+    pub late_us_mean: f64,
 }
 
 /// What a run came to for one kind of transaction, within its window.
@@ -374,7 +448,8 @@ pub struct KindReport {
     pub failed: u64,
     /// Committed transactions per second.
     pub goodput_per_s: f64,
-    /// Mean latency, from the first attempt to the commit, in microseconds.
+    /// Mean latency, from the first attempt, or in an open loop from the arrival, to the commit, in
+    /// microseconds.
     pub latency_us_mean: f64,
     /// Median latency.
     pub latency_us_p50: u64,
@@ -414,7 +489,8 @@ pub struct Report {
     /// The mean length of the serialization windows whose beginning is known, in microseconds. A key's
     /// goodput is at most one over the mean length of its windows; with a single key this is that.
     pub serialization_window_us: Option<f64>,
-    /// Mean latency, from the first attempt to the commit, in microseconds.
+    /// Mean latency, from the first attempt, or in an open loop from the arrival, to the commit, in
+    /// microseconds.
     pub latency_us_mean: f64,
     /// Median latency.
     pub latency_us_p50: u64,
@@ -428,6 +504,9 @@ pub struct Report {
     pub last_error: Option<String>,
     /// The same by kind of transaction, in the order of their names.
     pub kinds: Vec<KindReport>,
+    /// What became of those that arrived, if clients were in an open loop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<ArrivalReport>,
 }
 
 #[cfg(test)]
@@ -486,6 +565,21 @@ mod tests {
         assert!((1000..1002).contains(&reads[0]) && (4000..4005).contains(&reads[1]));
         assert_eq!(measurement.quantiles_us("rmw", &[0.5]), None);
         assert_eq!(measurement.committed_so_far(), 1);
+    }
+
+    #[test]
+    fn what_arrived_in_the_window_is_done_failed_or_dropped() {
+        let measurement = Measurement::new(window());
+        assert_eq!(measurement.report().arrivals, None);
+        let late = Duration::from_micros(300);
+        for how in [Arrival::Done, Arrival::Done, Arrival::Failed, Arrival::Dropped] {
+            measurement.enter_arrival(Timestamp(0), late, how);
+            measurement.enter_arrival(Timestamp(2_000_000_000), late, how);
+        }
+        let arrivals = measurement.report().arrivals.unwrap();
+        let ArrivalReport { offered, done, failed, dropped, .. } = arrivals;
+        assert_eq!((offered, done, failed, dropped), (4, 2, 1, 1));
+        assert_eq!((arrivals.offered_per_s, arrivals.late_us_mean), (2.0, 300.0));
     }
 
     #[test]

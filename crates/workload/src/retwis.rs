@@ -29,11 +29,11 @@ impl Retwis {
     /// 10 million keys if nothing else is said, as in the paper.
     pub fn new(parameters: &Parameters) -> Retwis {
         let keys = parameters.keys.unwrap_or(10_000_000).max(16);
-        let popularity = Zipf::new(keys as f64, parameters.theta.max(0.0));
+        let popularity = Zipf::new(keys as f64, parameters.theta_or(0.9));
         Retwis {
             keys,
             key_bytes: parameters.key_bytes,
-            value_bytes: parameters.value_bytes,
+            value_bytes: parameters.value_bytes.unwrap_or(8),
             dependent: parameters.dependent,
             popularity: popularity.expect("a positive number of keys and an exponent from 0 on"),
         }
@@ -171,7 +171,8 @@ mod tests {
     #[test]
     fn theta_decides_how_often_the_hottest_key_is_drawn() {
         let share = |theta| {
-            let parameters = Parameters { keys: Some(1_000_000), theta, ..Parameters::default() };
+            let parameters =
+                Parameters { keys: Some(1_000_000), theta: Some(theta), ..Parameters::default() };
             let retwis = Retwis::new(&parameters);
             let mut random = Pcg64Mcg::seed_from_u64(1);
             let drawn = (0..50_000).filter(|_| retwis.draw(1, &mut random)[0] == 0).count();

@@ -12,8 +12,8 @@ use serried_session::{Abort, Footprint, Keyspace, Transaction};
 
 use crate::tpcc::{self, Scale, Tpcc};
 use crate::{
-    Bank, Counter, Inspection, ListAppend, RegisterMix, RegisterParameters, RegisterWorkload,
-    Report, Retwis, Ycsb,
+    Bank, Counter, F1, Inspection, ListAppend, RegisterMix, RegisterParameters, RegisterWorkload,
+    Report, Retwis, Tao, Ycsb,
 };
 
 /// What one transaction is going to do.
@@ -31,6 +31,17 @@ impl Plan {
         match self {
             Plan::Operations(operations) => operations,
             Plan::Tpcc(_) => &[],
+        }
+    }
+
+    /// Whether the transaction only reads, whatever it finds: it may then be run in any way that a
+    /// protocol has for such transactions.
+    pub fn only_reads(&self) -> bool {
+        match self {
+            Plan::Operations(operations) => operations.iter().all(MicroOperation::is_read),
+            Plan::Tpcc(request) => {
+                matches!(request, tpcc::Request::OrderStatus(_) | tpcc::Request::StockLevel(_))
+            }
         }
     }
 }
@@ -109,15 +120,20 @@ pub trait Workload: Send + Sync + 'static {
 /// What the workloads can be told.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Parameters {
-    /// How many keys there are, for `retwis` and `list-append`; counters for `counter`; accounts for
-    /// `bank`. The workload's own default if `None`.
+    /// How many keys there are, for `retwis`, `list-append`, `f1` and `tao`; counters for `counter`;
+    /// accounts for `bank`. The workload's own default if `None`.
     pub keys: Option<u64>,
-    /// The exponent of the Zipf distribution of keys; 0 is uniform. For `retwis`, `list-append`.
-    pub theta: f64,
-    /// The length of a key in bytes, at least 8. For `retwis`.
+    /// The exponent of the Zipf distribution of keys; 0 is uniform. For `retwis` and `list-append`, which
+    /// have 0.9 if it is `None`, `f1` and `tao`, which have 0.8.
+    pub theta: Option<f64>,
+    /// The length of a key in bytes, at least 8. For `retwis`, `f1` and `tao`.
     pub key_bytes: usize,
-    /// The length of a value in bytes, at least 8. For `retwis`.
-    pub value_bytes: usize,
+    /// The length of every value in bytes, at least 8. For `retwis`, which has 8 if it is `None`, `f1` and
+    /// `tao`, whose values then differ in length.
+    pub value_bytes: Option<usize>,
+    /// The share of transactions that write, from 0 to 1. For `f1`, which has 0.003 if it is `None`,
+    /// `f1-wf` 0.3 and `tao` 0.002.
+    pub writes: Option<f64>,
     /// Whether what is written to a key that was read depends on it. For `retwis`.
     pub dependent: bool,
     /// How many warehouses there are, from 1 to 65535; 100 if `None`. For `tpcc`.
@@ -130,13 +146,21 @@ impl Default for Parameters {
     fn default() -> Self {
         Parameters {
             keys: None,
-            theta: 0.9,
+            theta: None,
             key_bytes: 8,
-            value_bytes: 8,
+            value_bytes: None,
+            writes: None,
             dependent: false,
             warehouses: None,
             scale: Scale::FULL,
         }
+    }
+}
+
+impl Parameters {
+    /// The exponent of the Zipf distribution of keys.
+    pub(crate) fn theta_or(&self, usual: f64) -> f64 {
+        self.theta.unwrap_or(usual).max(0.0)
     }
 }
 
@@ -177,6 +201,21 @@ const WORKLOADS: &[WorkloadInfo] = &[
         name: "tpcc",
         summary: "orders, payments and deliveries of a wholesale supplier (000 §5.1.1, Table 3)",
         make: Make::Transactions(|parameters| Ok(Arc::new(Tpcc::new(parameters)?))),
+    },
+    WorkloadInfo {
+        name: "f1",
+        summary: "rows of 10 columns, read a few at a time, and seldom written (003 Fig. 5, Google-F1)",
+        make: Make::Transactions(|parameters| Ok(Arc::new(F1::new(parameters)?))),
+    },
+    WorkloadInfo {
+        name: "f1-wf",
+        summary: "the same with many writes (003 §6.4, Google-WF)",
+        make: Make::Transactions(|parameters| Ok(Arc::new(F1::write_heavy(parameters)?))),
+    },
+    WorkloadInfo {
+        name: "tao",
+        summary: "a social graph: reads of up to 1000 keys, single writes (003 Fig. 5, Facebook-TAO)",
+        make: Make::Transactions(|parameters| Ok(Arc::new(Tao::new(parameters)?))),
     },
     WorkloadInfo {
         name: "bank",
@@ -274,6 +313,17 @@ pub enum WorkloadError {
         reads: f64,
         /// The share of writes.
         writes: f64,
+    },
+    /// Transactions can't write that often.
+    #[error("{0} is no share of transactions that write: choose from 0 to 1")]
+    WriteShare(f64),
+    /// Rows can't be of that length.
+    #[error("a row of {bytes} bytes is not possible: choose {least} or more")]
+    RowBytes {
+        /// The length that was asked for.
+        bytes: usize,
+        /// The least that is possible.
+        least: usize,
     },
     /// Operations can't be on such keys.
     #[error("{0}")]

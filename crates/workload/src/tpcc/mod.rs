@@ -26,7 +26,7 @@ mod listing;
 mod new_order;
 mod order_status;
 mod payment;
-mod permutation;
+pub(crate) mod permutation;
 mod request;
 mod row;
 mod scale;

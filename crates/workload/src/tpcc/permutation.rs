@@ -5,7 +5,7 @@ use super::draw::mix;
 /// A family of permutations of `0..size`, each with its inverse: a Feistel network over the next power of
 /// four, walked until it comes back into the range.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Permutation {
+pub(crate) struct Permutation {
     size: u64,
     half_bits: u32,
 }
@@ -14,18 +14,18 @@ const ROUNDS: u64 = 4;
 
 impl Permutation {
     /// Permutations of `0..size`, which is not empty.
-    pub(super) fn new(size: u32) -> Permutation {
+    pub(crate) fn new(size: u32) -> Permutation {
         let bits = u32::BITS - (size - 1).leading_zeros();
         Permutation { size: size.into(), half_bits: bits.div_ceil(2) }
     }
 
     /// Where the permutation called `name` takes `place`.
-    pub(super) fn apply(&self, name: u64, place: u32) -> u32 {
+    pub(crate) fn apply(&self, name: u64, place: u32) -> u32 {
         self.walk(place, |left, right, round| (right, left ^ self.scramble(name, round, right)))
     }
 
     /// What the permutation called `name` takes to `place`.
-    pub(super) fn invert(&self, name: u64, place: u32) -> u32 {
+    pub(crate) fn invert(&self, name: u64, place: u32) -> u32 {
         self.walk(place, |left, right, round| {
             (right ^ self.scramble(name, ROUNDS - 1 - round, left), left)
         })

@@ -1,0 +1,48 @@
+//! Transactions whose keys are all known before they begin, on rows of many columns: what a datacentre's
+//! front ends ask of their storage (003 §6.1, Figures 5 and 6).
+//!
+//! [`F1`] and [`Tao`] have their keys from a [`Popularity`] and their values from a [`Table`].
+
+mod f1;
+mod popularity;
+mod table;
+mod tao;
+
+pub use f1::F1;
+pub use tao::Tao;
+
+use popularity::Popularity;
+use table::{Shape, Table};
+
+use serried_history::{MicroOperation, ReadResult};
+
+use crate::{KindReport, Report, WorkloadError};
+
+/// The exponent of the Zipf distribution of keys (003 Fig. 5).
+const THETA: f64 = 0.8;
+/// How many keys there are (003 §6.1).
+const KEYS: u64 = 1_000_000;
+/// The kind of transactions that only read.
+const READ_ONLY: &str = "read-only";
+
+/// Reads of these keys, as they stand in a plan.
+fn reads(keys: &[u64]) -> impl Iterator<Item = MicroOperation> {
+    keys.iter().map(|key| MicroOperation::Read { key: *key, result: ReadResult::Pending })
+}
+
+/// The share of transactions that write, or the usual one.
+fn write_share(asked_for: Option<f64>, usual: f64) -> Result<f64, WorkloadError> {
+    let share = asked_for.unwrap_or(usual);
+    (0.0..=1.0).contains(&share).then_some(share).ok_or(WorkloadError::WriteShare(share))
+}
+
+/// The median latencies of transactions that only read, by which systems are compared (003 Fig. 7), and of
+/// the others.
+fn figures(report: &Report) -> Vec<(&'static str, f64)> {
+    let is_read = |kind: &KindReport| kind.kind == READ_ONLY;
+    let figure = |kind: &KindReport| {
+        let name = if is_read(kind) { "read_latency_us_p50" } else { "write_latency_us_p50" };
+        (name, kind.latency_us_p50 as f64)
+    };
+    report.kinds.iter().map(figure).collect()
+}

@@ -1,0 +1,185 @@
+//! A client that begins transactions as they arrive, whether or not earlier ones have ended.
+
+use core::pin::pin;
+use core::task::Poll;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::{Either, select};
+use futures_util::stream::FuturesUnordered;
+use rand::{Rng, SeedableRng};
+use rand_distr::{Distribution, Exp};
+use rand_pcg::Pcg64Mcg;
+use serried_actor::Timestamp;
+use serried_history::Recorder;
+use serried_session::Keyspace;
+
+use crate::closed_loop::generator;
+use crate::transactor::Transactor;
+use crate::{Arrival, Measurement, Plan, Workload};
+
+/// One client in an open loop (003 §6.1): transactions arrive as a Poisson process.
+///
+/// Each is begun when it arrives, unless as many as [`OpenLoop::most_open`] of this client are open: then it
+/// is dropped, and counted as such. That is how a client backs off from a system that is overloaded: what
+/// waits in it is bounded, and so is the client's memory, while what is offered stays what it is. (The paper
+/// says that its clients back off, and not how.) Latencies are counted from the arrival, so that whatever
+/// makes a transaction late shows, the client itself included.
+///
+/// A client's n-th transaction arrives at the same time after the first and has the same plan in every run with
+/// its seed, whatever has become of those before it: several protocols can be offered the very same load.
+pub struct OpenLoop {
+    /// Where it runs its transactions.
+    pub keyspace: Keyspace,
+    /// What it runs.
+    pub workload: Arc<dyn Workload>,
+    /// Where its results go.
+    pub measurement: Arc<Measurement>,
+    /// Where its history goes, if one is kept.
+    pub recorder: Option<Arc<Recorder>>,
+    /// Its number. In a history it has as many processes as it may have transactions open.
+    pub client: u64,
+    /// The seed of the run; each client draws its own numbers from it.
+    pub seed: u64,
+    /// How many transactions arrive per second, above 0.
+    pub rate_per_s: f64,
+    /// How many may be open, above 0.
+    pub most_open: usize,
+}
+
+impl OpenLoop {
+    /// Begins transactions until the window's stop, and ends when they have.
+    ///
+    /// # Panics
+    /// If the rate is not above 0.
+    pub async fn run(self) {
+        let OpenLoop { keyspace, workload, measurement, recorder, client, seed, .. } = self;
+        let mut arrivals = Arrivals::new(self.rate_per_s, keyspace.now(), seed, client);
+        let transactor = Transactor { keyspace, workload, measurement, recorder };
+        let Transactor { keyspace, workload, measurement, .. } = &transactor;
+        let first_process = client * self.most_open as u64;
+        let mut free: Vec<u64> = (first_process..).take(self.most_open).collect();
+        free.reverse();
+        let mut open = FuturesUnordered::new();
+        loop {
+            let now = keyspace.now();
+            // The window may be moved meanwhile.
+            let stop = measurement.window().stop;
+            while arrivals.next <= now && arrivals.next < stop {
+                let (arrived, mut random) = arrivals.take();
+                let late = now.since(arrived);
+                let Some(process) = free.pop() else {
+                    measurement.enter_arrival(arrived, late, Arrival::Dropped);
+                    continue;
+                };
+                let plan = workload.plan(client, &mut random);
+                open.push(serve(&transactor, process, plan, arrived, late));
+            }
+            if arrivals.next >= stop || now >= stop {
+                break;
+            }
+            let is_behind = keyspace.now() >= arrivals.next;
+            let next_arrival = pin!(keyspace.sleep_until(arrivals.next));
+            if open.is_empty() {
+                next_arrival.await;
+            } else if let Either::Left((Some(process), _)) = select(open.next(), next_arrival).await
+            {
+                free.push(process);
+            }
+            if is_behind {
+                // Beginning them takes longer than there is time between arrivals: others have to go on.
+                step_back().await;
+            }
+        }
+        while open.next().await.is_some() {}
+    }
+}
+
+/// Runs a transaction that has arrived; returns its process, which can then have another one.
+async fn serve(
+    transactor: &Transactor,
+    process: u64,
+    plan: Plan,
+    arrived: Timestamp,
+    late: Duration,
+) -> u64 {
+    let how = transactor.transact(process, &plan, arrived).await;
+    transactor.measurement.enter_arrival(arrived, late, how);
+    process
+}
+
+/// Has every other task that is ready go first.
+async fn step_back() {
+    let mut has_stepped_back = false;
+    core::future::poll_fn(|cx| {
+        if core::mem::replace(&mut has_stepped_back, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// When transactions arrive: the time between two is exponentially distributed.
+struct Arrivals {
+    next: Timestamp,
+    begun: Timestamp,
+    /// From there to the next; a sum of rounded times would change the rate.
+    elapsed_s: f64,
+    gap_s: Exp<f64>,
+    random: Pcg64Mcg,
+}
+
+impl Arrivals {
+    fn new(rate_per_s: f64, begun: Timestamp, seed: u64, client: u64) -> Arrivals {
+        let gap_s = Exp::new(rate_per_s).expect("a rate above 0");
+        let random = generator(seed, client);
+        let mut arrivals = Arrivals { next: begun, begun, elapsed_s: 0.0, gap_s, random };
+        arrivals.take();
+        arrivals
+    }
+
+    /// The next one, which then is the one after it, and the random numbers to plan it with: its own, so that
+    /// one that is dropped need not be planned.
+    fn take(&mut self) -> (Timestamp, Pcg64Mcg) {
+        let arrived = self.next;
+        let plan = Pcg64Mcg::seed_from_u64(self.random.next_u64());
+        // However long it is, it can be added to a time.
+        self.elapsed_s = (self.elapsed_s + self.gap_s.sample(&mut self.random)).min(LATEST_S);
+        self.next = self.begun + Duration::from_secs_f64(self.elapsed_s);
+        (arrived, plan)
+    }
+}
+
+/// No run lasts that long: a year, in seconds.
+const LATEST_S: f64 = 365.0 * 24.0 * 3600.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(seed: u64, client: u64) -> Vec<f64> {
+        let mut arrivals = Arrivals::new(2000.0, Timestamp(0), seed, client);
+        let times = (0..20_000).map(|_| arrivals.take().0.0 as f64 / 1e9);
+        times.collect()
+    }
+
+    #[test]
+    fn arrivals_have_their_rate_and_gaps_that_vary_as_much_as_they_last() {
+        let times = drawn(1, 0);
+        assert!((9.7..10.3).contains(&times[19_999]), "{}", times[19_999]);
+        let gaps: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        assert!((0.95..1.05).contains(&(variance.sqrt() / mean)));
+    }
+
+    #[test]
+    fn a_seed_decides_when_a_clients_transactions_arrive() {
+        assert_eq!(drawn(1, 0), drawn(1, 0));
+        assert_ne!(drawn(1, 0), drawn(1, 1));
+        assert_ne!(drawn(1, 0), drawn(2, 0));
+    }
+}
