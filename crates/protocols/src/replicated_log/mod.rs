@@ -40,10 +40,10 @@
 //!
 //! # What it does in time
 //! A follower that has not heard of a leader for [`serried_actor::Settings::recovery_after_ms`] and two round
-//! trips becomes a candidate, the lower members earlier; one that has, ignores candidates. A leader that does not hear of a majority for as long gives up. In a new group
-//! member 0 is a candidate at once. A leader beats, tells followers once more what they have not accepted, and
-//! with `thrifty` set sends to the nearest `f` followers alone while none of them is slow; the others are told
-//! with the beats.
+//! trips becomes a candidate, the lower members earlier; one that has, ignores candidates. A leader that does not
+//! hear of a majority for as long gives up. In a new group member 0 is a candidate at once. A leader beats, tells
+//! followers once more what they have not accepted, and with `thrifty` set sends to the nearest `f` followers alone
+//! while none of them is slow; the others are told with the beats.
 //!
 //! # Bounds
 //! A leader has 8192 entries and 4 MiB that are not chosen, at most (`OPEN_ENTRIES`, `OPEN_BYTES`), and an entry at

@@ -1,0 +1,126 @@
+//! Nodes, and what is asked of them.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use serried_runtime::{KeyspaceConfiguration, LocalCluster, LocalOptions};
+
+use crate::{Temporary, code, err, out, serried, with_input};
+
+#[test]
+fn a_port_in_use_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let configuration = format!(
+        "node = 0\nlisten = \"{address}\"\npeers = [\"{address}\"]\ndurability = \"memory\"\n"
+    );
+    let file = Temporary::new("taken.toml", &configuration);
+    let output = serried(&["serve", "--config", file.path()]);
+    assert_eq!(code(&output), 1);
+    assert!(err(&output).contains(&address), "{}", err(&output));
+    assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
+}
+
+#[test]
+fn the_shell_reads_writes_and_runs_transactions_against_a_cluster() {
+    let keyspaces = [KeyspaceConfiguration::new("default", "morty")];
+    let cluster = LocalCluster::start(3, &keyspaces, LocalOptions::default()).unwrap();
+    let url = cluster.url();
+    let output =
+        serried(&["shell", &url, "-e", "put alice 10; get alice bob; delete alice; get alice"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(out(&output).contains("alice = 10\nbob is absent\n"), "{}", out(&output));
+    assert!(out(&output).ends_with("alice is absent\n"), "{}", out(&output));
+
+    let script = "begin\nput alice 1\nget alice\nput bob 2\ncommit\nget alice bob\n\
+                  begin\nput alice 99\nrollback\nget alice\n";
+    let output = with_input(&["shell", &url], script);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(out(&output).contains("alice = 1\nbob = 2\n"), "{}", out(&output));
+    assert!(out(&output).ends_with("alice = 1\n"), "{}", out(&output));
+
+    let output = with_input(&["shell", &url], "frobnicate\nbegin\nput carol 1\n");
+    assert_eq!(code(&output), 1);
+    assert!(err(&output).contains("`frobnicate`"), "{}", err(&output));
+    let output = serried(&["shell", &url, "-e", "get carol"]);
+    assert_eq!(out(&output), "carol is absent\n");
+
+    let output = serried(&["shell", &url, "--keyspace", "nope"]);
+    assert_eq!(code(&output), 1);
+    assert!(err(&output).contains("`nope`") && err(&output).contains("`default`"));
+}
+
+#[test]
+fn a_cluster_that_does_not_answer_is_an_error_that_names_it() {
+    let output = serried(&["shell", "serried://127.0.0.1:1", "-e", "get a"]);
+    assert_eq!(code(&output), 1);
+    assert!(err(&output).contains("127.0.0.1:1"), "{}", err(&output));
+}
+
+#[test]
+fn status_tells_nodes_that_serve_from_those_that_do_not() {
+    let keyspaces = [KeyspaceConfiguration::new("default", "morty").with_partitions(3)];
+    let mut cluster = LocalCluster::start(3, &keyspaces, LocalOptions::default()).unwrap();
+    let url = cluster.url();
+    let output = serried(&["status", &url, "--json"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    for (i, line) in out(&output).lines().enumerate() {
+        let node: Value = serde_json::from_str(line).expect("a line of JSON");
+        assert_eq!((&node["node"], &node["state"]), (&i.into(), &"serves".into()));
+        assert_eq!((&node["partitions"], &node["durability"]), (&3.into(), &"memory".into()));
+    }
+    cluster.stop_node(1);
+    let output = serried(&["status", &url]);
+    assert_eq!(code(&output), 1);
+    let lines = out(&output);
+    assert!(lines.contains("keyspace default: morty, serializable, 3 partitions"), "{lines}");
+    let line = lines.lines().find(|line| line.starts_with("n1")).expect("every node has a line");
+    assert!(line.ends_with("does not answer"), "{line}");
+}
+
+/// Sends a request; the answer as text.
+fn http(address: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let request = format!("{request} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads requests");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers in text");
+    answer
+}
+
+#[test]
+fn a_node_exposes_metrics_and_health_logs_json_and_stops_when_told() {
+    let configuration =
+        "node = 0\nlisten = \"127.0.0.1:0\"\npeers = [\"127.0.0.1:1\"]\ndurability = \"memory\"\n";
+    let file = Temporary::new("operations.toml", configuration);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_serried"));
+    command.args(["serve", "--config", file.path(), "--metrics", "127.0.0.1:0"]);
+    command.args(["--log-format", "json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary runs");
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let address = loop {
+        let line = lines.next().expect("it says where it serves").unwrap();
+        if let Some(rest) = line.strip_prefix("metrics at http://") {
+            break rest.trim_end_matches("/metrics").to_string();
+        }
+    };
+    let metrics = http(&address, "GET /metrics");
+    assert!(metrics.starts_with("HTTP/1.1 200"), "{metrics}");
+    assert!(
+        metrics.contains("serried_partition_messages_total{keyspace=\"default\",partition=\"0\"}")
+    );
+    let health = http(&address, "GET /healthz");
+    assert!(health.starts_with("HTTP/1.1 200") && health.ends_with("ok\n"), "{health}");
+    assert!(http(&address, "POST /metrics").starts_with("HTTP/1.1 405"));
+    assert!(http(&address, "GET /elsewhere").starts_with("HTTP/1.1 404"));
+    let kill = Command::new("kill").arg(child.id().to_string()).status().expect("there is kill");
+    assert!(kill.success());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    for line in err(&output).lines() {
+        let entry: Value = serde_json::from_str(line).expect("a line of JSON");
+        assert!(entry["level"].is_string(), "{line}");
+    }
+}
