@@ -105,7 +105,7 @@ impl<'a, P: Program> Execution<'a, P> {
     /// Whether it could begin: not if too many others are open.
     fn begin(&mut self, cx: &mut Context<'_>) -> bool {
         let Ok(txn) = self.keyspace.port.open(&self.attempt, cx.waker()) else { return false };
-        self.operations.push(Operation::Begin);
+        self.operations.push(Operation::Begin { only_reads: false });
         self.program.start(&self.attempt);
         self.phase = Phase::Running(txn);
         true

@@ -78,7 +78,11 @@ impl Script {
             Operation::GetAt { key, at } => format!("get {key} at {at}"),
             Operation::Access { key, access, .. } => format!("access {key} {access:?}"),
             Operation::Rollback => "rollback".to_string(),
-            Operation::Begin => "begin".to_string(),
+            Operation::OneShot { reads, writes } => {
+                let writes: Vec<_> = writes.iter().map(|w| (&w.key, &w.value)).collect();
+                format!("one shot {reads:?} {writes:?}")
+            }
+            Operation::Begin { .. } => "begin".to_string(),
         };
         let asked = core::mem::take(&mut *self.asked.lock().unwrap());
         let lines = asked.into_iter().map(|(_, operation)| line(operation));

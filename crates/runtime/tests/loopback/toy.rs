@@ -125,12 +125,16 @@ impl Coordinate for Coordinator {
         let open = self.open.get_mut(&txn.0).expect("it was just opened");
         match operation {
             Operation::Get { key } => open.reads.push(key),
-            Operation::Begin
+            Operation::Begin { .. }
             | Operation::Put(_)
             | Operation::Inquire { .. }
             | Operation::GetAt { .. }
             | Operation::Access { .. } => return,
             Operation::Commit { writes, .. } => open.commit = Some(writes),
+            Operation::OneShot { .. } => {
+                self.open.remove(&txn.0);
+                return cx.output((txn, Output::Outcome(Outcome::NotOffered)));
+            }
             Operation::Rollback => {
                 self.open.remove(&txn.0);
                 return cx.cancel_timer(txn.0);

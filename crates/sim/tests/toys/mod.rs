@@ -164,7 +164,11 @@ impl Coordinate for Coordinator {
         });
         match operation {
             Operation::Get { key } => open.reads.push(key),
-            Operation::Begin | Operation::Put(_) => return,
+            Operation::Begin { .. } | Operation::Put(_) => return,
+            Operation::OneShot { .. } => {
+                self.open.remove(&txn);
+                return cx.output((txn, Output::Outcome(Outcome::NotOffered)));
+            }
             Operation::Commit { writes, .. } if writes.is_empty() => {
                 self.open.remove(&txn);
                 cx.cancel_timer(txn);

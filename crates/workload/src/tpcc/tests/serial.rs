@@ -28,7 +28,7 @@ pub(super) fn keyspace() -> Keyspace {
 impl State {
     fn answer(&mut self, version: Version, operation: Operation) -> Option<Output> {
         match operation {
-            Operation::Begin => Some(Output::Began(version)),
+            Operation::Begin { .. } => Some(Output::Began(version)),
             Operation::Get { key } => {
                 let (version, value) =
                     self.rows.get(&key).cloned().unwrap_or((Version::INITIAL, None));
@@ -39,6 +39,7 @@ impl State {
             | Operation::Inquire { .. }
             | Operation::GetAt { .. }
             | Operation::Access { .. } => None,
+            Operation::OneShot { .. } => Some(Output::Outcome(Outcome::NotOffered)),
             Operation::Commit { writes, .. } => {
                 let rows = writes.into_iter().map(|write| (write.key, (version, write.value)));
                 self.rows.extend(rows);
