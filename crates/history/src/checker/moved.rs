@@ -79,13 +79,21 @@ struct MovedVersions {
     refuted: Vec<Vec<Choice>>,
 }
 
-/// Judges a history after every version that is nobody's has found its transaction, if it can.
+/// Judges a history, and if a read found a version that is nobody's, judges it again after every such
+/// version has found its transaction, if it can.
 pub(super) fn judge_with_owners(
     context: &mut Context<'_>,
     accesses: &[Access],
     judge: impl Fn(&Context<'_>) -> Result<Verdict, Box<Violation>>,
 ) -> Result<Verdict, Box<Violation>> {
+    let verdict = judge(context);
+    if !context.misses_owners() {
+        return verdict;
+    }
     let mut moved = MovedVersions { versions: find(context, accesses), refuted: Vec::new() };
+    if moved.versions.is_empty() {
+        return verdict;
+    }
     let mut owners = moved.matched();
     moved.apply(context, &owners);
     let mut first = match judge(context) {

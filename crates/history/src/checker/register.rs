@@ -150,6 +150,7 @@ impl Register<'_, '_> {
             if context.is_initial(version) {
                 return Ok(Source::Initial);
             }
+            context.miss_owner();
             if let Some(unknown) = context.writer_without_version(self.accesses) {
                 return Err(Problem::Unknown(format!(
                     "{}, which may be that of {}, whose outcome is unknown: record the versions of \

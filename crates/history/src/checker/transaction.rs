@@ -1,5 +1,7 @@
 //! From events to transactions, and from transactions to what happened to each key.
 
+use std::cell::Cell;
+
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
@@ -108,6 +110,8 @@ pub(super) struct Context<'a> {
     owners: HashMap<Version, u32, FixedState>,
     /// Transactions that have another version than the recorded one, and that one.
     moved: Vec<(u32, Option<Version>)>,
+    /// A read found a version that nobody has, as far as keys have been recovered.
+    misses_owners: Cell<bool>,
     /// One that could be anything, if possible without even a version.
     opaque: Option<u32>,
 }
@@ -122,8 +126,14 @@ impl<'a> Context<'a> {
             .min_by_key(|(_, transaction)| transaction.version.is_some())
             .map(|(at, _)| at);
         let initial_before = options.initial_before;
-        let (owners, moved) = (HashMap::default(), Vec::new());
-        let mut context = Context { transactions, initial_before, owners, moved, opaque };
+        let mut context = Context {
+            transactions,
+            initial_before,
+            owners: HashMap::default(),
+            moved: Vec::new(),
+            misses_owners: Cell::new(false),
+            opaque,
+        };
         for at in 0..context.transactions.len() as u32 {
             let transaction = context.at(at);
             let (status, Some(version)) = (transaction.status, transaction.version) else {
@@ -164,6 +174,16 @@ impl<'a> Context<'a> {
 
     pub(super) fn owner(&self, version: Version) -> Option<u32> {
         self.owners.get(&version).copied()
+    }
+
+    /// A read found a version that nobody has.
+    pub(super) fn miss_owner(&self) {
+        self.misses_owners.set(true);
+    }
+
+    /// Whether any read has found a version that nobody has.
+    pub(super) fn misses_owners(&self) -> bool {
+        self.misses_owners.get()
     }
 
     /// Gives transactions versions that nobody has, and all others those that were recorded.
