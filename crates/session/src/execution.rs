@@ -25,6 +25,14 @@ pub struct Committed<T> {
     pub re_executions: u32,
 }
 
+impl<T> Committed<T> {
+    /// The same, with another value in place of its own.
+    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Committed<U> {
+        let Committed { value, version, attempts, re_executions } = self;
+        Committed { value: map(value), version, attempts, re_executions }
+    }
+}
+
 /// What a committed transaction read and wrote: for histories and measurements.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Footprint {
