@@ -166,6 +166,11 @@ impl<E: Entry> Log<E> {
         self.slots.applied()
     }
 
+    /// Whether it is the only replica.
+    pub fn is_alone(&self) -> bool {
+        self.group.size() == 1
+    }
+
     /// Whether it can't take full part at present: it has lost its disk, or takes over a state.
     pub fn is_behind(&self) -> bool {
         self.lost.is_some() || self.restore.is_some()
