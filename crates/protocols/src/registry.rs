@@ -55,6 +55,8 @@ registry! {
     crate::gryff::Gryff,
     crate::gryff::GryffRsc,
     crate::multipaxos::Multipaxos,
+    crate::two_phase_locking::TwoPhaseLockingWoundWait,
+    crate::two_phase_locking::TwoPhaseLockingNoWait,
 }
 
 /// All protocols.
