@@ -255,8 +255,8 @@ mod tests {
     #[test]
     fn who_waits_for_a_key_in_both_ways_gets_it_exclusively() {
         let mut locks = Locks::default();
-        assert!(locks.lock(&'x', 1, Shared) && !locks.lock(&'x', 4, Exclusive));
-        assert!(!locks.lock(&'x', 4, Shared));
+        assert!(locks.lock(&'x', 1, Exclusive) && !locks.lock(&'x', 4, Shared));
+        assert!(!locks.lock(&'x', 4, Exclusive) && !locks.lock(&'x', 4, Shared));
         assert_eq!(locks.release(&'x', 1), granted(&[4]));
         assert_eq!(locks.held(&'x', 4), Some(Exclusive));
         assert_eq!(locks.release(&'x', 4), granted(&[]));

@@ -52,13 +52,13 @@ registry! {
     crate::mvtso::Mvtso,
     crate::ncc::Ncc,
     crate::ncc::NccRw,
+    crate::two_phase_locking::TwoPhaseLockingWoundWait,
+    crate::two_phase_locking::TwoPhaseLockingNoWait,
     crate::abd::Abd,
     crate::epaxos::Epaxos,
     crate::gryff::Gryff,
     crate::gryff::GryffRsc,
     crate::multipaxos::Multipaxos,
-    crate::two_phase_locking::TwoPhaseLockingWoundWait,
-    crate::two_phase_locking::TwoPhaseLockingNoWait,
 }
 
 /// All protocols.

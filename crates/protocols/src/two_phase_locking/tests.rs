@@ -27,6 +27,8 @@ struct Only<C: Control> {
     replica: Replica<C>,
     store: MemoryStore,
     records: Vec<Record>,
+    timers: Vec<<Replica<C> as Actor>::Timer>,
+    now: Timestamp,
 }
 
 type WoundWait = Only<Locking<true>>;
@@ -51,11 +53,18 @@ impl<C: Control> Only<C> {
     fn recovered(records: Vec<Record>) -> Only<C> {
         let group = Group::new(1, Duration::from_millis(1));
         let replica = Replica::new(ONLY, group, &Settings::default(), None);
-        let mut only = Only { replica, store: MemoryStore::default(), records: records.clone() };
+        let store = MemoryStore::default();
+        let (timers, now) = (Vec::new(), Timestamp(1));
+        let mut only = Only { replica, store, records: records.clone(), timers, now };
         for record in records {
             only.replica.replay(record, &mut only.store);
         }
         only.act(|replica, cx| replica.on_start(cx));
+        // One that has led before waits a while for others who lead.
+        only.now = Timestamp(10_000_000_000);
+        for timer in core::mem::take(&mut only.timers) {
+            only.act(|replica, cx| replica.on_timer(timer, cx));
+        }
         only
     }
 
@@ -68,13 +77,13 @@ impl<C: Control> Only<C> {
         let log_position = self.records.len() as u64;
         let durable = Durable { store: &mut self.store, log_position };
         let mut random = Pcg64Mcg::new(1);
-        let mut cx =
-            Context::new(ONLY, Timestamp(1), clock, &mut random, &mut effects, durable);
+        let mut cx = Context::new(ONLY, self.now, clock, &mut random, &mut effects, durable);
         act(&mut self.replica, &mut cx);
         let mut told = Vec::new();
         for effect in effects {
             match effect {
                 Effect::Append(record) => self.records.push(record),
+                Effect::SetTimer { timer, .. } => self.timers.push(timer),
                 Effect::Send { message: Message::Reply(reply), .. }
                 | Effect::SendBeforeDurable { message: Message::Reply(reply), .. } => {
                     told.extend(in_short(reply));
@@ -285,7 +294,8 @@ fn giving_up_a_wait_lets_those_behind_it_have_the_lock() {
     only.shot(1, 1, &["x"], &[]);
     only.shot(2, 1, &[], &["x"]);
     assert_eq!(only.shot(3, 1, &["x"], &[]), []);
-    assert_eq!(only.end(2, Decision::Abort), [found(3, &[""])]);
+    let told = only.end(2, Decision::Abort);
+    assert_eq!(told, [Told::Refused(2, Vec::new()), found(3, &[""])]);
 }
 
 #[test]
