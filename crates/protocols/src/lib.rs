@@ -14,5 +14,6 @@ pub mod ncc;
 mod registry;
 pub mod replicated_log;
 pub mod shard;
+pub mod two_phase_locking;
 
 pub use registry::{ProtocolInfo, UnknownProtocol, Visitor, list, of, visit};

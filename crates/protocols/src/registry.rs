@@ -52,6 +52,8 @@ registry! {
     crate::mvtso::Mvtso,
     crate::ncc::Ncc,
     crate::ncc::NccRw,
+    crate::two_phase_locking::TwoPhaseLockingWoundWait,
+    crate::two_phase_locking::TwoPhaseLockingNoWait,
     crate::abd::Abd,
     crate::epaxos::Epaxos,
     crate::gryff::Gryff,
