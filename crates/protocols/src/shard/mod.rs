@@ -1,5 +1,8 @@
 //! Shards: what the systems of the datacentre have in common.
 
+mod accesses;
+#[cfg(test)]
+pub(crate) mod bench;
 mod control;
 mod coordinator;
 mod message;
@@ -9,6 +12,7 @@ mod stamp;
 mod table;
 mod verdict;
 
+pub use accesses::{Access, Accesses, Read};
 pub use control::{Control, Desk, Event, Rounds};
 pub use coordinator::Coordinator;
 pub use message::{
