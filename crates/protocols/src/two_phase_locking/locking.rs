@@ -246,15 +246,15 @@ impl<const WAITS: bool> Control for Locking<WAITS> {
         found.collect()
     }
 
-    fn part(&mut self, txn: Version) -> (Validity, Vec<Item>) {
-        let own = self.txn(txn);
+    fn part(&mut self, txn: Version) -> Option<(Validity, Vec<Item>)> {
+        let own = self.txns.get(&txn)?;
         let from = own.from;
         let item = |access: &Access| Item {
             key: access.key.clone(),
             read: access.read,
             write: access.write.clone().map(|value| Written { value, at: from }),
         };
-        (Validity { from, until: None }, own.accesses.iter().map(item).collect())
+        Some((Validity { from, until: None }, own.accesses.iter().map(item).collect()))
     }
 
     fn discard(&mut self, txn: Version, desk: &mut Desk<'_>) {
