@@ -50,6 +50,9 @@ pub trait Coordinate: Actor<Output = (TxnId, Output)> {
     /// The application asks for `operation` as part of `txn`. [`Operation::Begin`] begins it; results
     /// come back as outputs, the last of them an [`Output::Outcome`].
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Context<'_, Self>);
+
+    /// All that sessions have asked for at once has been handed over: what it leads to can leave together.
+    fn on_batch_end(&mut self, _cx: &mut Context<'_, Self>) {}
 }
 
 /// A server-side actor: it has durable records, and its memory can be rebuilt from them.

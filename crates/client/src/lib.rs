@@ -30,6 +30,23 @@
 //! # }
 //! ```
 //!
+//! Programs that only read are run with [`Keyspace::read_only`], and their [`Snapshot`] has no way to write.
+//! Where all keys and writes are known before a transaction begins, [`Keyspace::one_shot`] does it all at once.
+//! A protocol that has a better way for these takes it; elsewhere they are transactions like all others.
+//!
+//! ```no_run
+//! use serried::{Error, Key, Keyspace, Value, Write};
+//!
+//! # async fn example(accounts: Keyspace) -> Result<(), Error> {
+//! let both = accounts.read_only(|snapshot| async move { snapshot.get_many(["alice", "bob"]).await });
+//! println!("they have {:?}", both.await?.value);
+//! let reset = Write { key: Key::from("bob"), value: Some(Value::from("0")) };
+//! let before = accounts.one_shot(["bob"], [reset]).await?;
+//! println!("bob had {:?}", before.value[0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! A [`Keyspace`] is cheap to clone and works from many tasks at once. Errors say what to do: see
 //! [`Error`] for transactions and [`ConnectError`] for everything before them.
 
@@ -40,7 +57,7 @@ pub use database::{Database, DatabaseStatistics};
 pub use serried_actor::Timestamp;
 pub use serried_model::{
     Access, Accessed, Carstamp, Key, Limits, Modification, NodeId, Token, TooLarge, Value,
-    ValueType, Version, WrongType,
+    ValueType, Version, Write, WrongType,
 };
 pub use serried_runtime::{
     ConnectError, ConnectOptions, Durability, KeyspaceInfo, NodeReply, NodeStatistics, NodeStatus,
@@ -48,7 +65,7 @@ pub use serried_runtime::{
 };
 pub use serried_session::{
     Abort, Backoff, Committed, Ending, Error, Footprint, Get, GetMany, Keyspace, Modified, Next,
-    Registers, Step, TransactOptions, Transaction,
+    Registers, Snapshot, Step, TransactOptions, Transaction,
 };
 
 /// The example of the project's README, compiled.

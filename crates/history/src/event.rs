@@ -102,7 +102,9 @@ pub struct Event {
     pub time_ns: u64,
     /// The transaction's operations in program order; reads hold their results once it committed.
     pub operations: Vec<MicroOperation>,
-    /// The version that the transaction's writes were given.
+    /// The version that the transaction's writes were given: the one at which it committed. Who does
+    /// not know that, as its outcome is unknown, records the one with which it began. If it took
+    /// effect, it did so at that version or at a later time of the same coordinator.
     pub version: Option<Version>,
     /// For each read in `operations`, in order, the version of the write that it found;
     /// [`Version::INITIAL`] where the key was absent. Empty if versions were not recorded.

@@ -10,7 +10,8 @@
 //! serialization graph (001 Definition A.1.4), and looks for a cycle. It answers with a [`Verdict`]:
 //! serializable, a [`Violation`] that a person can follow, or, where the history does not hold enough
 //! to tell, an honest [`Verdict::Unknown`]. [`check_strict_serializable`] also asks whether that
-//! execution can respect real time (003 §2.2), and shows where it can't.
+//! execution can respect real time (003 §2.2), and shows where it can't. A transaction of unknown
+//! outcome may have taken effect at a later version than the recorded one ([`Event::version`]).
 //!
 //! Databases of registers, single keys that are read, written and read-modified-written, have histories
 //! of their own: a [`RegisterHistory`], which a [`RegisterRecorder`] collects and which is kept in the

@@ -20,7 +20,10 @@ pub struct Write {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// Begin.
-    Begin,
+    Begin {
+        /// The program will write nothing: a protocol may have a better way for it.
+        only_reads: bool,
+    },
     /// Read a key that this attempt has not read before.
     Get {
         /// The key to read.
@@ -38,6 +41,15 @@ pub enum Operation {
         /// What the finished run has read.
         reads: Vec<ReadStamp>,
         /// Its writes, one per key, the last one to each.
+        writes: Vec<Write>,
+    },
+    /// All of a transaction that has begun, at once, in place of Get, Put and Commit. The answers are one
+    /// [`Output::Value`] for each key read, in any order, and then an [`Output::Outcome`]: NotOffered if the
+    /// protocol has no better way than Gets and a Commit. Nothing has been done then, and the attempt is over.
+    OneShot {
+        /// The keys to read, each once. What is found is what was there before `writes`.
+        reads: Vec<Key>,
+        /// The writes, one per key.
         writes: Vec<Write>,
     },
     /// Give the attempt up: none of its writes may take effect. What is done to a single key is given up
@@ -97,7 +109,8 @@ pub struct ReadValue {
 /// One answer of a coordinator to a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// The attempt has been given its version.
+    /// The attempt has been given its version. May come again, before the attempt ends: a protocol may commit
+    /// it under a later version than the one with which it began. The last one holds.
     Began(Version),
     /// A read is complete.
     Value(ReadValue),

@@ -87,11 +87,21 @@ impl<S: Default + Serialize + DeserializeOwned> Cells<S> {
         self.load(key, store).state = state;
     }
 
+    /// Removes `key`, in the store as well: its state is as if it had never been. No record is needed if one
+    /// that is still to be replayed would remove it again.
+    pub fn forget(&mut self, key: &Key, store: &mut dyn Store) {
+        self.resident.remove(key);
+        store.put(key.as_bytes(), None);
+    }
+
     /// Puts `at_most` keys into the store, those first whose records are the oldest.
     pub fn store_some(&mut self, at_most: usize, store: &mut dyn Store) {
         for _ in 0..at_most {
             let Some((_, key)) = self.unstored.pop_front() else { return };
-            let cell = self.resident.get_mut(&key).expect("a key that is not stored");
+            // It may have been forgotten.
+            let Some(cell) = self.resident.get_mut(&key).filter(|cell| cell.unstored) else {
+                continue;
+            };
             cell.unstored = false;
             store.put(key.as_bytes(), Some(&encode_cell(&cell.state)));
         }
@@ -184,6 +194,23 @@ mod tests {
         cells.store_some(1, &mut store);
         assert_eq!(cells.needs_log_from(), Some(13));
         assert_eq!(decode_cell::<u64>(&store.get(key(1).as_bytes()).unwrap()), 2);
+    }
+
+    #[test]
+    fn what_was_forgotten_is_not_stored_unless_it_comes_again() {
+        let (mut cells, mut store) = (Cells::<u64>::new(9), MemoryStore::default());
+        *cells.change(&key(1), 10, &store) = 1;
+        cells.store_some(1, &mut store);
+        *cells.change(&key(1), 11, &store) = 2;
+        *cells.change(&key(2), 12, &store) = 2;
+        cells.forget(&key(1), &mut store);
+        cells.forget(&key(2), &mut store);
+        assert_eq!(*cells.get(&key(1), &store), 0);
+        *cells.change(&key(2), 13, &store) += 5;
+        cells.store_some(9, &mut store);
+        assert_eq!(store.get(key(1).as_bytes()), None);
+        assert_eq!(decode_cell::<u64>(&store.get(key(2).as_bytes()).unwrap()), 5);
+        assert_eq!((*cells.get(&key(1), &store), cells.needs_log_from()), (0, None));
     }
 
     #[test]

@@ -10,7 +10,9 @@ pub mod gryff;
 pub mod morty;
 pub mod multipaxos;
 pub mod mvtso;
+pub mod ncc;
 mod registry;
 pub mod replicated_log;
+pub mod shard;
 
 pub use registry::{ProtocolInfo, UnknownProtocol, Visitor, list, of, visit};

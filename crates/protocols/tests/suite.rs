@@ -5,7 +5,8 @@
 //! transaction's version.
 //!
 //! Each test goes through some seeds. `SERRIED_SEEDS=2000 cargo test --release -p serried-protocols
-//! --test suite` goes through more, and `SERRIED_FIRST_SEED=17 SERRIED_SEEDS=1` through a single one.
+//! --test suite` goes through more, `SERRIED_FIRST_SEED=17 SERRIED_SEEDS=1` through a single one, and
+//! `SERRIED_PROTOCOL=ncc` through those of one protocol.
 
 mod support;
 
@@ -23,7 +24,7 @@ use serried_history::{
 };
 use serried_model::{Family, Geography, Guarantee, Key, NodeId, Value, Version};
 use serried_protocols::morty::{Checks, Coordinator, Message, Morty, Mutation, Options, Replica};
-use serried_protocols::{Visitor, of, visit};
+use serried_protocols::{ProtocolInfo, Visitor, of, visit};
 use serried_session::{Error, TransactOptions, Transaction};
 use serried_sim::{Cluster, Configuration, Disk, Fault, Initial, Scheduled, Swarm};
 use serried_workload::tpcc::Scale;
@@ -300,8 +301,15 @@ impl Visitor for Suite {
     }
 }
 
+/// Those with transactions, or the one that was asked for.
+fn protocols() -> impl Iterator<Item = &'static ProtocolInfo> {
+    let wanted = std::env::var("SERRIED_PROTOCOL").ok();
+    of(Family::Transactions)
+        .filter(move |protocol| wanted.as_deref().is_none_or(|name| name == protocol.name))
+}
+
 fn every_protocol(workload: &'static str, faults: Faults, seeds: u64) {
-    for protocol in of(Family::Transactions) {
+    for protocol in protocols() {
         visit(protocol.name, Suite { workload, faults, seeds }).unwrap();
     }
 }
@@ -381,7 +389,7 @@ impl Visitor for OneDown {
 
 #[test]
 fn with_a_replica_down_for_good_everything_goes_on_at_a_tenth_of_the_speed_or_more() {
-    for protocol in of(Family::Transactions) {
+    for protocol in protocols() {
         visit(protocol.name, OneDown).unwrap();
     }
 }
@@ -416,7 +424,7 @@ impl Visitor for NoMajority {
 
 #[test]
 fn without_a_majority_nothing_succeeds_and_everything_ends_by_its_deadline() {
-    for protocol in of(Family::Transactions) {
+    for protocol in protocols() {
         visit(protocol.name, NoMajority).unwrap();
     }
 }
@@ -453,7 +461,7 @@ impl Visitor for Regression {
 }
 
 fn regression(seed: u64, workload: &'static str) {
-    for protocol in of(Family::Transactions) {
+    for protocol in protocols() {
         visit(protocol.name, Regression { seed, workload }).unwrap();
     }
 }
@@ -495,7 +503,7 @@ impl Visitor for Determinism {
 
 #[test]
 fn the_same_seed_gives_the_same_events_and_the_same_history() {
-    for protocol in of(Family::Transactions) {
+    for protocol in protocols() {
         visit(protocol.name, Determinism).unwrap();
     }
 }

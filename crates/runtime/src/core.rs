@@ -175,9 +175,7 @@ impl Endpoint {
         let moment = self.clock.moment();
         let mut core = self.lock();
         core.run(usize::from(keyspace), |machine, out| {
-            for operation in operations.drain(..) {
-                machine.on_operation(txn, operation, moment, out);
-            }
+            machine.on_operations(txn, operations, moment, out);
         });
         core.settle(moment);
     }

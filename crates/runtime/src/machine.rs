@@ -34,11 +34,12 @@ pub(crate) trait Machine: Send {
         out: &mut Outbox<'_>,
     ) -> Result<(), Malformed>;
 
-    /// A session asks for something. Coordinators alone are asked.
-    fn on_operation(
+    /// A session asks for these operations at once, in order; `operations` is left empty. Coordinators alone
+    /// are asked.
+    fn on_operations(
         &mut self,
         txn: TxnId,
-        operation: Operation,
+        operations: &mut Vec<Operation>,
         moment: Moment,
         out: &mut Outbox<'_>,
     );
@@ -83,8 +84,7 @@ pub(crate) struct Role {
 /// A coordinator as a machine.
 pub(crate) fn coordinator<P: Protocol>(actor: P::Coordinator, role: Role) -> Box<dyn Machine> {
     let driven = Driven::new(actor, role);
-    let operate = P::Coordinator::on_operation;
-    Box::new(Erased { driven, start: Actor::on_start, tell: deliver, operate })
+    Box::new(Erased { driven, start: Actor::on_start, tell: deliver, operate: coordinate })
 }
 
 /// A replica as a machine, as it was when it last appended to its log, if it has one.
@@ -269,7 +269,20 @@ struct Erased<A: Actor> {
     driven: Driven<A>,
     start: fn(&mut A, &mut Context<'_, A>),
     tell: fn(A::Output, &Outbox<'_>),
-    operate: fn(&mut A, TxnId, Operation, &mut Context<'_, A>),
+    operate: fn(&mut A, TxnId, &mut Vec<Operation>, &mut Context<'_, A>),
+}
+
+/// Hands a coordinator what a session asks for at once.
+fn coordinate<A: Coordinate>(
+    actor: &mut A,
+    txn: TxnId,
+    operations: &mut Vec<Operation>,
+    cx: &mut Context<'_, A>,
+) {
+    for operation in operations.drain(..) {
+        actor.on_operation(txn, operation, cx);
+    }
+    actor.on_batch_end(cx);
 }
 
 /// A coordinator's outputs go to the sessions.
@@ -311,15 +324,15 @@ impl<A: Actor> Machine for Erased<A> {
         Ok(())
     }
 
-    fn on_operation(
+    fn on_operations(
         &mut self,
         txn: TxnId,
-        operation: Operation,
+        operations: &mut Vec<Operation>,
         moment: Moment,
         out: &mut Outbox<'_>,
     ) {
         let operate = self.operate;
-        self.driven.step(moment, out, self.tell, |actor, cx| operate(actor, txn, operation, cx));
+        self.driven.step(moment, out, self.tell, |actor, cx| operate(actor, txn, operations, cx));
     }
 
     fn fire_timers(&mut self, moment: Moment, out: &mut Outbox<'_>) {

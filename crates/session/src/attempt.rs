@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
+use indexmap::map::Entry;
 use serried_model::{
     Accessed, Carstamp, Key, Limits, Operation, Outcome, Output, ReadStamp, ReadValue, Token,
     Value, Version, Write,
@@ -17,12 +18,16 @@ type Writes = IndexMap<Key, Option<Value>, FixedState>;
 /// The state that an attempt's program, its session and its driver share.
 pub struct Attempt {
     limits: Limits,
+    /// Its program is to write nothing.
+    pub(crate) only_reads: bool,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     version: Option<Version>,
+    /// Whether the session is to be woken when there is one.
+    version_awaited: bool,
     /// Every read of this attempt, by any run. Entries are never removed, so positions stay good.
     reads: IndexMap<Key, Read, FixedState>,
     run: Run,
@@ -50,6 +55,8 @@ struct Run {
     writes: Writes,
     bytes: usize,
     too_large: Option<serried_model::TooLarge>,
+    /// What it wrote although it was to write nothing.
+    forbidden: Option<Key>,
 }
 
 #[derive(Default)]
@@ -89,8 +96,8 @@ impl Signals {
 pub(crate) struct Checkpoint(Run);
 
 impl Attempt {
-    pub(crate) fn new(limits: Limits) -> Arc<Attempt> {
-        Arc::new(Attempt { limits, state: Mutex::default() })
+    pub(crate) fn new(limits: Limits, only_reads: bool) -> Arc<Attempt> {
+        Arc::new(Attempt { limits, only_reads, state: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -104,7 +111,9 @@ impl Attempt {
         match output {
             Output::Began(version) => {
                 state.version = Some(version);
-                return;
+                if !core::mem::take(&mut state.version_awaited) {
+                    return;
+                }
             }
             Output::Placed(carstamp) => {
                 state.placed = Some(carstamp);
@@ -163,8 +172,45 @@ impl Attempt {
         state.run.writes.clear();
         state.run.bytes = 0;
         state.run.too_large = None;
+        state.run.forbidden = None;
         state.run.number = number;
         number
+    }
+
+    /// Has the one run of this attempt read and write all of this.
+    pub(crate) fn begin_one_shot(&self, reads: &[Key], writes: &[Write]) {
+        let number = self.begin_run();
+        let mut state = self.lock();
+        let State { reads: held, run, .. } = &mut *state;
+        for key in reads {
+            if let Entry::Vacant(vacant) = held.entry(key.clone()) {
+                run.reads.push(vacant.index());
+                vacant.insert(Read { asked_by: Some(number), ..Read::default() });
+            }
+        }
+        let writes = writes.iter().map(|write| (write.key.clone(), write.value.clone()));
+        run.writes.extend(writes);
+    }
+
+    /// The operations of an attempt that does all at once.
+    pub(crate) fn whole(&self) -> Vec<Operation> {
+        let state = self.lock();
+        let reads = state.run_reads().map(|(key, _)| key.clone()).collect();
+        let begin = Operation::Begin { only_reads: self.only_reads };
+        vec![begin, Operation::OneShot { reads, writes: state.run_writes() }]
+    }
+
+    /// What the run has found under these keys, all of which it has read.
+    pub(crate) fn values(&self, keys: &[Key]) -> Vec<Option<Value>> {
+        let state = self.lock();
+        let value = |key: &Key| {
+            let found = state.reads.get(key).and_then(|read| read.found.as_ref());
+            let Some(found) = found else {
+                panic!("transaction {:?} committed without the value of `{key}`", state.version)
+            };
+            found.value.clone()
+        };
+        keys.iter().map(value).collect()
     }
 
     /// The current run, to return to.
@@ -228,6 +274,10 @@ impl Attempt {
         let mut state = self.lock();
         let State { run, unannounced, .. } = &mut *state;
         if number != run.number || run.too_large.is_some() {
+            return;
+        }
+        if self.only_reads {
+            run.forbidden.get_or_insert(key);
             return;
         }
         let length = |value: &Option<Value>| key.len() + value.as_ref().map_or(0, Value::len);
@@ -294,9 +344,21 @@ impl Attempt {
         self.lock().run.too_large.clone()
     }
 
+    /// What the current run of a program that is to write nothing has written.
+    pub(crate) fn forbidden_write(&self) -> Option<Key> {
+        self.only_reads.then(|| self.lock().run.forbidden.clone())?
+    }
+
     /// The version, once the attempt has begun.
     pub(crate) fn version(&self) -> Option<Version> {
         self.lock().version
+    }
+
+    /// The same; the session is woken once there is one.
+    pub(crate) fn version_or_wake(&self) -> Option<Version> {
+        let mut state = self.lock();
+        state.version_awaited = state.version.is_none();
+        state.version
     }
 
     /// Whether the current run has been given the answer to a read.

@@ -112,6 +112,15 @@ pub enum Error {
         /// The version at which it was to be read.
         at: Version,
     },
+    /// A program that was begun to read only has written. Nothing took effect; begin it with
+    /// [`crate::Keyspace::transact`].
+    #[error(
+        "`{key}` was not written: the transaction was begun to read only; begin one that may write"
+    )]
+    OnlyReads {
+        /// The first key that it wrote.
+        key: Key,
+    },
     /// Something was over its limit; nothing was sent.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),

@@ -25,6 +25,14 @@ pub struct Committed<T> {
     pub re_executions: u32,
 }
 
+impl<T> Committed<T> {
+    /// The same, with another value in place of its own.
+    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Committed<U> {
+        let Committed { value, version, attempts, re_executions } = self;
+        Committed { value: map(value), version, attempts, re_executions }
+    }
+}
+
 /// What a committed transaction read and wrote: for histories and measurements.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Footprint {
@@ -87,8 +95,9 @@ impl<'a, P: Program> Execution<'a, P> {
         keyspace: &'a Keyspace,
         program: &'a mut P,
         deadline: &'a mut Alarm,
+        only_reads: bool,
     ) -> Execution<'a, P> {
-        let attempt = Attempt::new(keyspace.limits);
+        let attempt = Attempt::new(keyspace.limits, only_reads);
         Execution {
             keyspace,
             program,
@@ -105,7 +114,7 @@ impl<'a, P: Program> Execution<'a, P> {
     /// Whether it could begin: not if too many others are open.
     fn begin(&mut self, cx: &mut Context<'_>) -> bool {
         let Ok(txn) = self.keyspace.port.open(&self.attempt, cx.waker()) else { return false };
-        self.operations.push(Operation::Begin);
+        self.operations.push(Operation::Begin { only_reads: self.attempt.only_reads });
         self.program.start(&self.attempt);
         self.phase = Phase::Running(txn);
         true
@@ -113,7 +122,11 @@ impl<'a, P: Program> Execution<'a, P> {
 
     /// Runs the program as far as it goes.
     fn run(&mut self, txn: TxnId, cx: &mut Context<'_>) -> Ran<P::Value> {
-        let mut result = match self.program.poll(&self.attempt, cx) {
+        let polled = self.program.poll(&self.attempt, cx);
+        if let Some(key) = self.attempt.forbidden_write() {
+            return Ran::Ended(Ended::Failed(Error::OnlyReads { key }));
+        }
+        let mut result = match polled {
             Poll::Ready(result) => result,
             Poll::Pending => {
                 self.attempt.take_operations(&mut self.operations);

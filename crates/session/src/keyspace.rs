@@ -2,14 +2,15 @@
 
 use core::future::Future;
 use core::pin::Pin;
+use core::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 use serried_actor::Timestamp;
 use serried_model::{Key, Limits, Value};
 
-use crate::abort::Reason;
+use crate::attempts::Attempts;
 use crate::continuation::Steps;
-use crate::execution::{Ended, Execution};
+use crate::execution::Execution;
 use crate::program::{Closure, Program};
 use crate::{
     Abort, Alarm, Committed, Error, Footprint, Next, Port, Step, TransactOptions, Transaction,
@@ -25,12 +26,15 @@ pub struct Keyspace {
     pub(crate) port: Arc<dyn Port>,
     pub(crate) limits: Limits,
     pub(crate) options: TransactOptions,
+    /// Whether it is known that the protocol has nothing for one-shot transactions.
+    pub(crate) lacks_one_shots: Arc<AtomicBool>,
 }
 
 impl Keyspace {
     /// For drivers: a keyspace behind `port`.
     pub fn new(port: Arc<dyn Port>, limits: Limits) -> Keyspace {
-        Keyspace { port, limits, options: TransactOptions::default() }
+        let (options, lacks_one_shots) = (TransactOptions::default(), Arc::default());
+        Keyspace { port, limits, options, lacks_one_shots }
     }
 
     /// The same keyspace with other options for its transactions.
@@ -69,7 +73,7 @@ impl Keyspace {
         F: Fn(Transaction) -> Fut + Send + Sync + 'a,
         Fut: Future<Output = Result<T, Abort>> + Send + 'a,
     {
-        Box::pin(async move { Ok(self.run(Closure::new(program)).await?.0) })
+        Box::pin(async move { Ok(self.run(Closure::new(program), false).await?.0) })
     }
 
     /// The same, and returns what the transaction read and wrote.
@@ -85,7 +89,7 @@ impl Keyspace {
         F: Fn(Transaction) -> Fut + Send + Sync + 'a,
         Fut: Future<Output = Result<T, Abort>> + Send + 'a,
     {
-        Box::pin(self.run(Closure::new(program)))
+        Box::pin(self.run(Closure::new(program), false))
     }
 
     /// Runs a program that is written as continuations: `first` makes the first step, and each
@@ -100,28 +104,7 @@ impl Keyspace {
         T: Send + 'a,
         F: Fn(&Step) -> Next<C, T> + Send + Sync + 'a,
     {
-        Box::pin(async move { Ok(self.run(Steps::new(first)).await?.0) })
-    }
-
-    /// Reads one key in a transaction of its own.
-    ///
-    /// # Errors
-    /// As [`Keyspace::transact`].
-    pub async fn get(&self, key: impl Into<Key>) -> Result<Option<Value>, Error> {
-        let key = &key.into();
-        Ok(self.transact(|tx| async move { tx.get(key).await }).await?.value)
-    }
-
-    /// Reads several keys in a transaction of their own.
-    ///
-    /// # Errors
-    /// As [`Keyspace::transact`].
-    pub async fn get_many<K: Into<Key>>(
-        &self,
-        keys: impl IntoIterator<Item = K>,
-    ) -> Result<Vec<Option<Value>>, Error> {
-        let keys: &Vec<Key> = &keys.into_iter().map(Into::into).collect();
-        Ok(self.transact(|tx| async move { tx.get_many(keys).await }).await?.value)
+        Box::pin(async move { Ok(self.run(Steps::new(first), false).await?.0) })
     }
 
     /// Writes one key in a transaction of its own.
@@ -154,47 +137,32 @@ impl Keyspace {
         .await
     }
 
-    async fn run<P: Program>(
+    /// Runs a program; if it `only_reads`, the coordinator is told so.
+    pub(crate) async fn run<P: Program>(
         &self,
-        mut program: P,
+        program: P,
+        only_reads: bool,
     ) -> Result<(Committed<P::Value>, Footprint), Error> {
-        let limit = self.port.now() + self.options.deadline;
-        let mut deadline = Alarm::at(self.port.clone(), limit);
-        for attempts in 1.. {
-            let mut execution = Execution::new(self, &mut program, &mut deadline);
+        self.run_in(&mut Attempts::new(self), program, only_reads).await
+    }
+
+    /// The same, in the attempts that there may still be.
+    pub(crate) async fn run_in<P: Program>(
+        &self,
+        attempts: &mut Attempts<'_>,
+        mut program: P,
+        only_reads: bool,
+    ) -> Result<(Committed<P::Value>, Footprint), Error> {
+        loop {
+            let deadline = &mut attempts.deadline;
+            let mut execution = Execution::new(self, &mut program, deadline, only_reads);
             let ended = (&mut execution).await;
             let (re_executions, written_at) = (execution.re_executions, execution.written_at);
-            match ended {
-                Ended::Committed(Ok(value)) => {
-                    let attempt = execution.attempt.clone();
-                    let version = attempt.version().expect("a committed transaction has a version");
-                    let (reads, writes, reads_sent_by_re_executions) = attempt.footprint();
-                    return Ok((
-                        Committed { value, version, attempts, re_executions },
-                        Footprint { reads, writes, reads_sent_by_re_executions, written_at },
-                    ));
-                }
-                Ended::Committed(Err(Abort(Reason::Application(error)))) => {
-                    return Err(Error::Application(error));
-                }
-                Ended::Committed(Err(Abort(Reason::TooLarge(error)))) => return Err(error.into()),
-                Ended::Failed(Error::Deadline { deadline, .. }) => {
-                    return Err(Error::Deadline { deadline, attempts });
-                }
-                Ended::Failed(error) => return Err(error),
-                Ended::Aborted(keys) if attempts >= self.options.attempts => {
-                    return Err(Error::Conflict { keys, attempts });
-                }
-                Ended::Aborted(_) => drop(execution),
+            let attempt = execution.attempt.clone();
+            drop(execution);
+            if let Some(value) = attempts.after(ended).await? {
+                return Ok(attempts.committed(value, &attempt, re_executions, written_at));
             }
-            let wait = self.options.backoff.wait(attempts, self.port.random());
-            let resume = self.port.now() + wait;
-            if resume >= limit {
-                let deadline = self.options.deadline;
-                return Err(Error::Deadline { deadline, attempts });
-            }
-            self.sleep_until(resume).await;
         }
-        unreachable!("the loop ends by returning")
     }
 }

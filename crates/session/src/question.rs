@@ -80,7 +80,7 @@ impl Keyspace {
         question: Operation,
         is_told: bool,
     ) -> (Arc<Attempt>, Option<Outcome>) {
-        let attempt = Attempt::new(self.limits);
+        let attempt = Attempt::new(self.limits, false);
         let mut deadline = Alarm::at(self.port.clone(), self.port.now() + self.options.deadline);
         let (mut question, mut asking) = (Some(question), None);
         let mut given_up = false;

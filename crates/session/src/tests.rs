@@ -1,5 +1,8 @@
 //! The session against a coordinator that is played by hand.
 
+mod one_shot;
+mod read_only;
+
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
@@ -14,7 +17,7 @@ use serried_model::{
 };
 
 use crate::{
-    Abort, Attempt, Error, Full, Keyspace, Next, Port, Registers, Step, Switchboard,
+    Abort, Attempt, Committed, Error, Full, Keyspace, Next, Port, Registers, Step, Switchboard,
     TransactOptions,
 };
 
@@ -64,8 +67,13 @@ impl Script {
         (script.clone(), Keyspace::new(script, limits))
     }
 
-    /// What was asked since the last call, one line each.
+    /// What was asked since the last call but for beginnings, one line each.
     fn asked(&self) -> Vec<String> {
+        self.all_asked().into_iter().filter(|line| !line.starts_with("begin")).collect()
+    }
+
+    /// What was asked since the last call, one line each.
+    fn all_asked(&self) -> Vec<String> {
         let line = |operation| match operation {
             Operation::Get { key } => format!("get {key}"),
             Operation::Put(write) => format!("put {} {:?}", write.key, write.value),
@@ -78,11 +86,15 @@ impl Script {
             Operation::GetAt { key, at } => format!("get {key} at {at}"),
             Operation::Access { key, access, .. } => format!("access {key} {access:?}"),
             Operation::Rollback => "rollback".to_string(),
-            Operation::Begin => "begin".to_string(),
+            Operation::OneShot { reads, writes } => {
+                let writes: Vec<_> = writes.iter().map(|w| (&w.key, &w.value)).collect();
+                format!("one shot {reads:?} {writes:?}")
+            }
+            Operation::Begin { only_reads: false } => "begin".to_string(),
+            Operation::Begin { only_reads: true } => "begin to read".to_string(),
         };
         let asked = core::mem::take(&mut *self.asked.lock().unwrap());
-        let lines = asked.into_iter().map(|(_, operation)| line(operation));
-        lines.filter(|line| line != "begin").collect()
+        asked.into_iter().map(|(_, operation)| line(operation)).collect()
     }
 
     fn tell(&self, txn: u64, output: Output) {

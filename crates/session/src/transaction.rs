@@ -2,7 +2,7 @@
 
 use core::future::Future;
 use core::pin::Pin;
-use core::task::{Context, Poll};
+use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
 
 use serried_model::{Key, Value, Version};
@@ -34,8 +34,13 @@ impl Transaction {
 
     /// Reads several keys at once, in parallel; the values come in the order of the keys.
     pub fn get_many<K: Into<Key>>(&self, keys: impl IntoIterator<Item = K>) -> GetMany {
-        let keys = keys.into_iter().map(Into::into).collect();
-        GetMany { transaction: self.clone(), keys }
+        let keys: Vec<Key> = keys.into_iter().map(Into::into).collect();
+        GetMany {
+            transaction: self.clone(),
+            values: Vec::with_capacity(keys.len()),
+            keys,
+            asked: false,
+        }
     }
 
     /// Writes a key. A key or value over its limit fails the transaction before anything of it is
@@ -70,22 +75,35 @@ impl Future for Get {
 pub struct GetMany {
     transaction: Transaction,
     keys: Vec<Key>,
+    /// Those of the first keys, as far as they are all there.
+    values: Vec<Option<Value>>,
+    /// Whether all keys have been asked for.
+    asked: bool,
 }
 
 impl Future for GetMany {
     type Output = Result<Vec<Option<Value>>, Abort>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Transaction { attempt, run } = &self.transaction;
-        let mut values = Vec::with_capacity(self.keys.len());
-        for key in &self.keys {
-            match attempt.poll_read(*run, key, cx) {
-                Poll::Ready(Ok(value)) => values.push(value),
+        let GetMany { transaction: Transaction { attempt, run }, keys, values, asked } =
+            self.get_mut();
+        // All are requested together. After that nobody is woken but by the first that is missing: what came
+        // before it is not looked at again, and what comes after it not yet.
+        let mut nobody = Context::from_waker(Waker::noop());
+        for (i, key) in keys.iter().enumerate().skip(values.len()) {
+            let is_next = i == values.len();
+            match attempt.poll_read(*run, key, if is_next { cx } else { &mut nobody }) {
+                Poll::Ready(Ok(value)) if is_next => values.push(value),
+                Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(abort)) => return Poll::Ready(Err(abort)),
-                // Later keys are still polled, so that all are requested together.
+                Poll::Pending if *asked => return Poll::Pending,
                 Poll::Pending => {}
             }
         }
-        if values.len() < self.keys.len() { Poll::Pending } else { Poll::Ready(Ok(values)) }
+        *asked = true;
+        if values.len() < keys.len() {
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(core::mem::take(values)))
     }
 }

@@ -79,7 +79,10 @@ impl Coordinate for Client {
                 ));
             }
             Operation::Commit { .. } => cx.output((txn, Output::Outcome(Outcome::Committed))),
-            Operation::Begin
+            Operation::OneShot { .. } => {
+                cx.output((txn, Output::Outcome(Outcome::NotOffered)));
+            }
+            Operation::Begin { .. }
             | Operation::Put(_)
             | Operation::Rollback
             | Operation::Inquire { .. }

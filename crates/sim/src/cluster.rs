@@ -119,6 +119,7 @@ impl<A: Coordinate> Host<A> for ClientHost<'_> {
         for (txn, operation) in self.operations.drain(..) {
             actor.on_operation(txn, operation, cx);
         }
+        actor.on_batch_end(cx);
     }
 
     fn rejoin(&mut self, _: &mut A, _: &mut Context<'_, A>) {

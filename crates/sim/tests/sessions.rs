@@ -9,7 +9,7 @@ use serried_actor::Timestamp;
 use serried_model::Geography;
 use serried_session::{Error, TransactOptions};
 use serried_sim::{Cluster, Configuration, CostModel, Disk, NetworkFaults, Plan, Swarm};
-use toys::Register;
+use toys::{BATCH, Register};
 
 fn at(milliseconds: u64) -> Timestamp {
     Timestamp(milliseconds * 1_000_000)
@@ -51,6 +51,20 @@ fn busy(configuration: Configuration) -> Cluster<Register> {
         }
     }
     cluster
+}
+
+#[test]
+fn a_coordinator_is_told_once_all_that_was_asked_for_at_once_has_been_handed_over() {
+    let mut cluster = Cluster::<Register>::new(Configuration::default());
+    for _ in 0..2 {
+        let keyspace = cluster.keyspace(0);
+        cluster.spawn(0, async move {
+            let keys = (0..3).map(|i| format!("{BATCH}{i}"));
+            let together = keyspace.get_many(keys).await.unwrap();
+            assert_eq!(together, vec![Some("6".into()); 3], "those of both tasks");
+        });
+    }
+    cluster.run_until_done(at(1000)).unwrap();
 }
 
 #[test]

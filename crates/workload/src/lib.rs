@@ -18,6 +18,8 @@ mod open_loop;
 mod register;
 mod registers;
 mod retwis;
+#[cfg(test)]
+mod serial;
 pub mod tpcc;
 mod transactor;
 mod workload;
@@ -38,6 +40,6 @@ pub use registers::{
 };
 pub use retwis::Retwis;
 pub use workload::{
-    Parameters, Plan, RolledBack, Run, Workload, WorkloadError, WorkloadInfo, family, list, named,
-    named_registers,
+    OneShot, Parameters, Plan, RolledBack, Run, Workload, WorkloadError, WorkloadInfo, family,
+    list, named, named_registers,
 };

@@ -1,13 +1,16 @@
 //! What a client does with one planned transaction, whatever has it begin.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::{Arc, Mutex};
 
 use serried_actor::Timestamp;
 use serried_history::{EventKind, MicroOperation, ReadResult, Recorder};
-use serried_model::Version;
+use serried_model::{Value, Version};
 use serried_session::{Committed, Error, Footprint, Keyspace, Transaction};
 
-use crate::{Arrival, Measurement, Plan, RolledBack, Workload};
+use crate::{Arrival, Measurement, OneShot, Plan, RolledBack, Workload};
 
 /// Runs the transactions of a client, enters them into the books, and records their history.
 pub(crate) struct Transactor {
@@ -21,19 +24,34 @@ impl Transactor {
     /// Runs `plan` as `process` of the history, which has no other transaction open. Its latency is
     /// counted from `arrived`, which is not after now.
     ///
-    /// Every planned transaction of every client is begun here. Where a protocol has a better way for one
-    /// that only reads, it is here that [`Plan::only_reads`] tells it from the others.
+    /// Every planned transaction of every client is begun here: at once if all of it is known, else as one that
+    /// only reads if it does, so that a protocol that has a better way for these can take it.
     pub(crate) async fn transact(&self, process: u64, plan: &Plan, arrived: Timestamp) -> Arrival {
         if let Some(recorder) = &self.recorder {
             recorder.invoke(process, self.keyspace.now().0, open(plan.operations()));
         }
-        let (workload, record) = (&self.workload, self.recorder.is_some());
+        let (keyspace, workload, record) =
+            (&self.keyspace, &self.workload, self.recorder.is_some());
         let transaction = OpenTransaction::new(self, process, plan);
-        let transact = self.keyspace.transact_recorded(|tx| {
+        let program = |tx: Transaction| {
             transaction.has_begun(&tx);
             workload.run(plan, tx, record)
-        });
-        let result = transact.await;
+        };
+        let result = match workload.one_shot(plan) {
+            Some(OneShot { reads, writes, fill }) => {
+                let has_begun = |attempt: &Transaction| transaction.has_begun(attempt);
+                let result = keyspace.one_shot_recorded(reads, writes, has_begun).await;
+                let done = |values: &[Option<Value>]| match record {
+                    true => fill(plan.operations(), values),
+                    false => Vec::new(),
+                };
+                result.map(|(committed, footprint)| (committed.map(|v| done(&v)), footprint))
+            }
+            None if workload.only_reads(plan) => {
+                keyspace.transact_read_only_recorded(program).await
+            }
+            None => keyspace.transact_recorded(program).await,
+        };
         transaction.has_ended();
         let ended = self.keyspace.now();
         self.measurement.enter(workload.kind(plan), arrived, ended, &result);

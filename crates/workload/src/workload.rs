@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 use serried_history::{History, MicroOperation};
-use serried_model::{Family, Key, Value};
+use serried_model::{Family, Key, Value, Write};
 use serried_session::{Abort, Footprint, Keyspace, Transaction};
 
 use crate::tpcc::{self, Scale, Tpcc};
@@ -52,6 +52,17 @@ impl From<Vec<MicroOperation>> for Plan {
     }
 }
 
+/// All of a transaction whose keys and writes are known before it begins.
+#[derive(Debug)]
+pub struct OneShot {
+    /// The keys that it reads, in the order of the plan's reads.
+    pub reads: Vec<Key>,
+    /// What it writes, whatever it reads.
+    pub writes: Vec<Write>,
+    /// Makes of the plan's operations and the values that were read what was done, for a history.
+    pub fill: fn(&[MicroOperation], &[Option<Value>]) -> Vec<MicroOperation>,
+}
+
 /// A transaction being run; it returns what it did, if that was asked for.
 pub type Run<'a> = Pin<Box<dyn Future<Output = Result<Vec<MicroOperation>, Abort>> + Send + 'a>>;
 
@@ -76,6 +87,16 @@ pub trait Workload: Send + Sync + 'static {
 
     /// Runs `plan`. With `record` it returns the plan with its results filled in.
     fn run<'a>(&'a self, plan: &'a Plan, transaction: Transaction, record: bool) -> Run<'a>;
+
+    /// Whether `plan` only reads, whatever it finds: if so, its run may be one that is not allowed to write.
+    fn only_reads(&self, plan: &Plan) -> bool {
+        plan.only_reads()
+    }
+
+    /// All of `plan`, if it is known before it begins: it is then done at once, and not run.
+    fn one_shot(&self, _: &Plan) -> Option<OneShot> {
+        None
+    }
 
     /// What a committed transaction did, for a history: what its run returned, unless a workload
     /// tells it from the footprint.

@@ -1,7 +1,8 @@
 //! Is a history serializable, and strictly so?
 //!
 //! ```text
-//! events ─transaction─> transactions ─list, register─> per key: versions in order, who read which
+//! events ─transaction─> transactions ─moved─> the versions of those of unknown outcome that were read
+//!        ─list, register─> per key: versions in order, who read which
 //!        ─graph─> direct serialization graph ─cycle─> its smallest cycle, explained
 //!                                            ─inversion─> where it contradicts real time
 //! ```
@@ -11,12 +12,18 @@
 //! that the database says it gave. What is recovered is certain or left out, so a violation is one
 //! whatever the missing parts may be; but where something needed is missing and no violation shows,
 //! the verdict is [`Verdict::Unknown`].
+//!
+//! A transaction's version is the one at which it committed. For one of unknown outcome that may be a
+//! later one of its coordinator than the recorded one, with which it began. If somebody has read from
+//! it at a version that is nobody's, `moved` finds out whose it may be, and from then on it has that
+//! version, at all keys that it wrote. It is known to have taken effect, like all that were read from.
 
 mod cycle;
 mod display;
 mod graph;
 mod inversion;
 mod list;
+mod moved;
 mod recovered;
 mod register;
 mod transaction;
@@ -28,7 +35,7 @@ use serried_model::Version;
 use crate::History;
 use inversion::Span;
 use recovered::{KeyHistory, Kind, Problem};
-use transaction::Context;
+use transaction::{Access, Context};
 
 pub use verdict::{Summary, TransactionGuarantee, Verdict};
 pub use violation::{
@@ -77,15 +84,25 @@ fn check(
     options: &Options,
     guarantee: TransactionGuarantee,
 ) -> Result<Verdict, Box<Violation>> {
-    let context = Context::new(history, options)?;
+    let mut context = Context::new(history, options)?;
     let accesses = context.accesses();
+    moved::judge_with_owners(&mut context, &accesses, |context| {
+        judge(context, &accesses, guarantee)
+    })
+}
 
+/// Judges a history in which every version has its owner, or none at all.
+fn judge(
+    context: &Context<'_>,
+    accesses: &[Access],
+    guarantee: TransactionGuarantee,
+) -> Result<Verdict, Box<Violation>> {
     let mut keys = Vec::new();
     let mut unknown = None;
     for accesses in accesses.chunk_by(|left, right| left.key == right.key) {
-        let recovered = match recovered::kind(&context, accesses) {
-            Ok(Kind::List) => list::recover(&context, accesses),
-            Ok(Kind::Register) => register::recover(&context, accesses),
+        let recovered = match recovered::kind(context, accesses) {
+            Ok(Kind::List) => list::recover(context, accesses),
+            Ok(Kind::Register) => register::recover(context, accesses),
             Err(problem) => Err(problem),
         };
         match recovered {
@@ -97,7 +114,7 @@ fn check(
         }
     }
 
-    let included = included(&context, &keys);
+    let included = included(context, &keys);
     for key in &mut keys {
         key.settle(&included);
         if let Some(&transaction) = key.unplaced.iter().find(|&&writer| included[writer as usize]) {
@@ -114,13 +131,13 @@ fn check(
 
     let graph = graph::graph(context.transactions.len(), &keys);
     if let Some(cycle) = crate::cycle::smallest(&graph) {
-        return Err(cycle::explain(&context, &keys, &cycle));
+        return Err(cycle::explain(context, &keys, &cycle));
     }
     if guarantee == TransactionGuarantee::StrictlySerializable {
         let spans: Vec<Span> =
             context.transactions.iter().map(|transaction| transaction.span).collect();
         if let Some(path) = inversion::smallest(&graph, &spans) {
-            return Err(cycle::explain_inversion(&context, &keys, &path, unknown.as_deref()));
+            return Err(cycle::explain_inversion(context, &keys, &path, unknown.as_deref()));
         }
     }
     Ok(match unknown {

@@ -147,10 +147,11 @@ impl Register<'_, '_> {
         let (context, key) = (self.context, self.key);
         let read_text = || format!("{} at version {version}", self.read_text(read));
         let Some(writer) = context.owner(version) else {
-            if context.initial_before.is_some_and(|bound| version <= bound) {
+            if context.is_initial(version) {
                 return Ok(Source::Initial);
             }
-            if let Some(unknown) = self.writer_without_version() {
+            context.miss_owner();
+            if let Some(unknown) = context.writer_without_version(self.accesses) {
                 return Err(Problem::Unknown(format!(
                     "{}, which may be that of {}, whose outcome is unknown: record the versions of \
                      such transactions as well",
@@ -246,22 +247,6 @@ impl Register<'_, '_> {
     fn read_text(&self, read: &Observation) -> String {
         let reader = self.context.name(0, read.transaction);
         format!("{reader} read {} of key {}", Found(read.value), self.key)
-    }
-
-    /// A transaction that may have written to the register at a version that nobody recorded.
-    fn writer_without_version(&self) -> Option<u32> {
-        let context = self.context;
-        let mut writers = self
-            .accesses
-            .iter()
-            .filter(|access| matches!(context.operation(access), MicroOperation::Write { .. }))
-            .map(|access| access.transaction);
-        writers
-            .find(|&writer| {
-                let writer = context.at(writer);
-                !writer.is_failed() && writer.version.is_none()
-            })
-            .or_else(|| context.opaque().filter(|&opaque| context.at(opaque).version.is_none()))
     }
 
     /// Whatever was there before the history, everybody found the same.

@@ -1,5 +1,7 @@
 //! From events to transactions, and from transactions to what happened to each key.
 
+use std::cell::Cell;
+
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
@@ -8,7 +10,7 @@ use serried_model::Version;
 use super::inversion::{NEVER, Span};
 use super::recovered::Problem;
 use super::{Options, Summary, TransactionGuarantee, Violation, ViolationKind, Witness};
-use crate::{Event, EventKind, History, MicroOperation};
+use crate::{Event, EventKind, History, MicroOperation, ReadResult};
 
 /// How a transaction ended, the strongest claim to a version first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -32,6 +34,7 @@ pub(super) struct Transaction<'a> {
     /// effect at any later time.
     pub(super) span: Span,
     pub(super) operations: &'a [MicroOperation],
+    /// The recorded one, or the one that it moved to.
     pub(super) version: Option<Version>,
     /// One per read; empty if they were not recorded.
     read_versions: &'a [Version],
@@ -101,10 +104,14 @@ pub(super) struct Access {
 /// All transactions, in the order in which they began.
 pub(super) struct Context<'a> {
     pub(super) transactions: Vec<Transaction<'a>>,
-    pub(super) initial_before: Option<Version>,
+    initial_before: Option<Version>,
     /// Who has a version. A committed transaction's claim goes before an unknown one's, and that
     /// before a failed one's.
     owners: HashMap<Version, u32, FixedState>,
+    /// Transactions that have another version than the recorded one, and that one.
+    moved: Vec<(u32, Option<Version>)>,
+    /// A read found a version that nobody has, as far as keys have been recovered.
+    misses_owners: Cell<bool>,
     /// One that could be anything, if possible without even a version.
     opaque: Option<u32>,
 }
@@ -119,8 +126,14 @@ impl<'a> Context<'a> {
             .min_by_key(|(_, transaction)| transaction.version.is_some())
             .map(|(at, _)| at);
         let initial_before = options.initial_before;
-        let mut context =
-            Context { transactions, initial_before, owners: HashMap::default(), opaque };
+        let mut context = Context {
+            transactions,
+            initial_before,
+            owners: HashMap::default(),
+            moved: Vec::new(),
+            misses_owners: Cell::new(false),
+            opaque,
+        };
         for at in 0..context.transactions.len() as u32 {
             let transaction = context.at(at);
             let (status, Some(version)) = (transaction.status, transaction.version) else {
@@ -161,6 +174,70 @@ impl<'a> Context<'a> {
 
     pub(super) fn owner(&self, version: Version) -> Option<u32> {
         self.owners.get(&version).copied()
+    }
+
+    /// A read found a version that nobody has.
+    pub(super) fn miss_owner(&self) {
+        self.misses_owners.set(true);
+    }
+
+    /// Whether any read has found a version that nobody has.
+    pub(super) fn misses_owners(&self) -> bool {
+        self.misses_owners.get()
+    }
+
+    /// Gives transactions versions that nobody has, and all others those that were recorded.
+    pub(super) fn set_moved(&mut self, moved: impl Iterator<Item = (u32, Version)>) {
+        for (transaction, recorded) in std::mem::take(&mut self.moved) {
+            let version = &mut self.transactions[transaction as usize].version;
+            if let Some(version) = std::mem::replace(version, recorded) {
+                self.owners.remove(&version);
+            }
+        }
+        for (transaction, version) in moved {
+            let recorded = self.transactions[transaction as usize].version.replace(version);
+            self.owners.insert(version, transaction);
+            self.moved.push((transaction, recorded));
+        }
+    }
+
+    /// Whether a version that nobody has was there before the history.
+    pub(super) fn is_initial(&self, version: Version) -> bool {
+        version == Version::INITIAL || self.initial_before.is_some_and(|bound| version <= bound)
+    }
+
+    /// What a committed transaction found in a register before it wrote to it, and at which version,
+    /// by all its accesses to that key.
+    pub(super) fn first_found(&self, accesses: &[Access]) -> Option<(Option<u64>, Version)> {
+        let transaction = self.at(accesses[0].transaction);
+        if !transaction.is_committed() {
+            return None;
+        }
+        for access in accesses {
+            match *self.operation(access) {
+                MicroOperation::Write { .. } => return None,
+                MicroOperation::Read { result: ReadResult::Register(value), .. } => {
+                    return Some((value, transaction.read_version(access.read)?));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// A transaction that may have written to a key at a version that nobody recorded, if there is
+    /// one, by all accesses to that key.
+    pub(super) fn writer_without_version(&self, accesses: &[Access]) -> Option<u32> {
+        let mut writers = accesses
+            .iter()
+            .filter(|access| matches!(self.operation(access), MicroOperation::Write { .. }))
+            .map(|access| access.transaction);
+        writers
+            .find(|&writer| {
+                let writer = self.at(writer);
+                !writer.is_failed() && writer.version.is_none()
+            })
+            .or_else(|| self.opaque().filter(|&opaque| self.at(opaque).version.is_none()))
     }
 
     /// A transaction of unknown outcome that may have written anything, if there is one.

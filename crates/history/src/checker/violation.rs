@@ -182,7 +182,8 @@ pub struct Witness {
     pub process: u64,
     /// How it ended; [`EventKind::Invoke`] if nothing was recorded of that.
     pub kind: EventKind,
-    /// Its version, if recorded.
+    /// Its version, if recorded. If its outcome is unknown and it was read at a later one, as
+    /// [`Event::version`](crate::Event::version) says, that is it.
     pub version: Option<Version>,
     /// All its operations.
     pub operations: Vec<MicroOperation>,

@@ -5,7 +5,7 @@ use serried_history::{
 };
 
 use crate::serial::{Generator, Shape};
-use crate::support::{Script, absent, append, found, list, violation, write};
+use crate::support::{Script, absent, append, delete, found, list, violation, write};
 
 const TRANSACTIONS: u64 = 100_000;
 
@@ -30,6 +30,22 @@ fn a_hundred_thousand_transactions_on_lists_are_accepted() {
 #[test]
 fn a_hundred_thousand_transactions_on_registers_are_accepted() {
     assert_accepted(&large(Shape::Registers, 100));
+}
+
+#[test]
+fn a_hundred_thousand_transactions_of_which_some_have_moved_are_accepted() {
+    let mut script = Script::default();
+    for at in (1..TRANSACTIONS).step_by(2) {
+        let (began, key) = (10 * at, at % 50);
+        script = if at % 100 == 1 {
+            let script = script.info_at(began, [delete(key), delete(key + 50)]);
+            script.ok_at(began + 10, [found(key, at), write(key, at)], &[began + 5])
+        } else {
+            let script = script.ok_at(began, [write(key, at)], &[]);
+            script.ok_at(began + 10, [found(key, at), write(key, at)], &[began])
+        };
+    }
+    assert_accepted(&script.history());
 }
 
 #[test]

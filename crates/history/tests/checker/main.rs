@@ -4,6 +4,7 @@ mod explanations;
 mod incomplete;
 mod large;
 mod lists;
+mod moved;
 mod mutations;
 mod oracle;
 mod registers;

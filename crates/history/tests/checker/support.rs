@@ -54,7 +54,7 @@ pub(crate) fn pending(operations: &[MicroOperation]) -> Vec<MicroOperation> {
 type Scripted = (EventKind, Vec<MicroOperation>, Option<Version>, Vec<Version>);
 
 /// A history in the making: all its transactions overlap, each on a process of its own.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Script {
     transactions: Vec<Scripted>,
 }

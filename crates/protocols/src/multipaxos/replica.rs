@@ -215,15 +215,14 @@ impl Replica {
                 self.wait(client);
             }
         }
-        if self.pending.is_empty() {
-            return;
-        }
         if leads.is_some() {
             while let Some(client) = self.pending.pop_front() {
                 if let Some(client) = self.propose(client, cx) {
-                    return self.pending.push_front(client);
+                    self.pending.push_front(client);
+                    break;
                 }
             }
+            self.log.choose_alone(&mut self.registers, cx);
         } else if let Some(leader) = self.log.leader() {
             for Client { node, request } in self.pending.drain(..) {
                 cx.send_before_durable(leader, Message::Forward { client: node, request });

@@ -74,12 +74,39 @@ impl<E: Entry> Log<E> {
             return None;
         }
         // The others that come in the same turn go with it.
-        if leader.queue.is_empty() {
+        if leader.queue.is_empty() && self.group.size() > 1 {
             cx.set_timer(H::timer(Timer::Flush), core::time::Duration::ZERO);
         }
         leader.queue.push(entry);
         leader.queued_bytes += bytes;
         Some(slot)
+    }
+
+    /// A slot that can't be chosen unless this replica leads from now until then: that of an entry which waits
+    /// to be proposed, or of an empty one. None unless it leads and has room.
+    pub fn confirm<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) -> Option<u64> {
+        let Role::Leader(leader) = &self.role else { return None };
+        match leader.queue.len() as u64 {
+            0 => self.propose(None, cx),
+            queued => Some(self.slots.end() + queued - 1),
+        }
+    }
+
+    /// Whether something waits to be proposed.
+    pub fn has_queued(&self) -> bool {
+        matches!(&self.role, Role::Leader(leader) if !leader.queue.is_empty())
+    }
+
+    /// A replica that is alone has nobody to wait for: what it has proposed is chosen, and applied, now. It is to
+    /// be called whenever it has proposed something, and does nothing in a group of several.
+    pub fn choose_alone<H: Host<Entry = E>>(
+        &mut self,
+        machine: &mut impl Machine<H>,
+        cx: &mut Context<'_, H>,
+    ) {
+        if self.is_alone() {
+            self.flush(machine, cx);
+        }
     }
 
     /// Proposes what has come together.

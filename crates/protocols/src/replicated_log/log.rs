@@ -166,6 +166,11 @@ impl<E: Entry> Log<E> {
         self.slots.applied()
     }
 
+    /// Whether it is the only replica.
+    pub fn is_alone(&self) -> bool {
+        self.group.size() == 1
+    }
+
     /// Whether it can't take full part at present: it has lost its disk, or takes over a state.
     pub fn is_behind(&self) -> bool {
         self.lost.is_some() || self.restore.is_some()
@@ -299,7 +304,6 @@ impl<E: Entry> Log<E> {
     /// Takes back a record.
     pub fn replay(&mut self, record: Record<E>) {
         match record {
-            Record::Promised(ballot) => self.promised = self.promised.max(ballot),
             Record::Accepted { ballot, first, entries } => {
                 self.promised = self.promised.max(ballot);
                 let entries = (first..).zip(entries.iter());
@@ -336,7 +340,8 @@ impl<E: Entry> Log<E> {
         cx.append(H::record(Record::Mark { promised, applied, lost }));
     }
 
-    /// Promises a higher ballot, whose leader or candidate this replica is not unless it says so later.
+    /// Promises a higher ballot, whose leader or candidate this replica is not unless it says so later. A mark has
+    /// to follow: what it says is applied counts as accepted in the ballot, after a restart as well.
     pub(super) fn promise(&mut self, ballot: Ballot) {
         self.promised = ballot;
         self.seen = self.seen.max(ballot);
@@ -358,7 +363,7 @@ impl<E: Entry> Log<E> {
         }
         if ballot > self.promised {
             self.promise(ballot);
-            cx.append(H::record(Record::Promised(ballot)));
+            self.mark(cx);
             self.wait_for_leader(cx);
         }
         self.heard = cx.now();

@@ -8,8 +8,17 @@ use serried_runtime::{
     NodeConfiguration, StartError,
 };
 
-use crate::toy::POISON;
+use crate::toy::{BATCH, POISON};
 use crate::{catalogue, connect, start};
+
+#[tokio::test]
+async fn a_coordinator_is_told_once_all_that_was_asked_for_at_once_has_been_handed_over() {
+    let cluster = start(3, None);
+    let keyspace = connect(&cluster).await.keyspace("first").unwrap();
+    let together = keyspace.get_many((0..3).map(|i| format!("{BATCH}{i}"))).await.unwrap();
+    assert_eq!(together, vec![Some(Value::from("3")); 3]);
+    cluster.stop();
+}
 
 #[tokio::test]
 async fn what_one_client_commits_another_one_reads() {

@@ -17,6 +17,9 @@ const RETRY: Duration = Duration::from_millis(200);
 /// A replica that is asked for this key panics.
 pub(crate) const POISON: &str = "poison";
 
+/// Keys that begin with this read as how many of them were asked for in one batch.
+pub(crate) const BATCH: &str = "batch";
+
 pub(crate) struct Toy;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,7 +41,7 @@ impl Protocol for Toy {
     type Replica = Replica;
 
     fn coordinator(group: Group, _: &Settings) -> Coordinator {
-        Coordinator { group, last: 0, open: BTreeMap::new() }
+        Coordinator { group, last: 0, open: BTreeMap::new(), batch: Vec::new() }
     }
 
     fn replica(_: NodeId, group: Group, _: &Settings) -> Replica {
@@ -50,6 +53,7 @@ pub(crate) struct Coordinator {
     group: Group,
     last: u64,
     open: BTreeMap<u64, Open>,
+    batch: Vec<(TxnId, Key)>,
 }
 
 struct Open {
@@ -124,19 +128,36 @@ impl Coordinate for Coordinator {
         }
         let open = self.open.get_mut(&txn.0).expect("it was just opened");
         match operation {
+            Operation::Get { key } if key.as_bytes().starts_with(BATCH.as_bytes()) => {
+                return self.batch.push((txn, key));
+            }
             Operation::Get { key } => open.reads.push(key),
-            Operation::Begin
+            Operation::Begin { .. }
             | Operation::Put(_)
             | Operation::Inquire { .. }
             | Operation::GetAt { .. }
             | Operation::Access { .. } => return,
             Operation::Commit { writes, .. } => open.commit = Some(writes),
+            Operation::OneShot { .. } => {
+                self.open.remove(&txn.0);
+                return cx.output((txn, Output::Outcome(Outcome::NotOffered)));
+            }
             Operation::Rollback => {
                 self.open.remove(&txn.0);
                 return cx.cancel_timer(txn.0);
             }
         }
         self.send(txn.0, cx);
+    }
+
+    /// Answers the reads of batches: how many were asked for together.
+    fn on_batch_end(&mut self, cx: &mut Context<'_, Self>) {
+        let value = Some(Value::from(self.batch.len().to_string()));
+        for (txn, key) in self.batch.drain(..) {
+            let version = Version::INITIAL;
+            let read = ReadValue { key, version, value: value.clone(), stamp: 0 };
+            cx.output((txn, Output::Value(read)));
+        }
     }
 }
 

@@ -36,6 +36,9 @@ impl<M: Wire> Coordinate for Idle<M> {
     fn on_operation(&mut self, _: TxnId, _: Operation, _: &mut Context<'_, Self>) {}
 }
 
+/// Keys that begin with this read as how many of them were asked for in one batch.
+pub(crate) const BATCH: &str = "batch";
+
 /// Last writer wins: reads ask the nearest replica, writes wait for a majority. It isolates nothing.
 pub(crate) struct Register;
 
@@ -72,7 +75,7 @@ impl Protocol for Register {
     type Replica = Replica;
 
     fn coordinator(group: Group, _: &Settings) -> Coordinator {
-        Coordinator { group, last_us: 0, open: BTreeMap::new() }
+        Coordinator { group, last_us: 0, open: BTreeMap::new(), batch: Vec::new() }
     }
 
     fn replica(_: NodeId, _: Group, _: &Settings) -> Replica {
@@ -84,6 +87,7 @@ pub(crate) struct Coordinator {
     group: Group,
     last_us: u64,
     open: BTreeMap<TxnId, Open>,
+    batch: Vec<(TxnId, Key)>,
 }
 
 struct Open {
@@ -163,8 +167,15 @@ impl Coordinate for Coordinator {
             Open { version, reads: Vec::new(), writes: None, stored, attempt: 0 }
         });
         match operation {
+            Operation::Get { key } if key.as_bytes().starts_with(BATCH.as_bytes()) => {
+                return self.batch.push((txn, key));
+            }
             Operation::Get { key } => open.reads.push(key),
-            Operation::Begin | Operation::Put(_) => return,
+            Operation::Begin { .. } | Operation::Put(_) => return,
+            Operation::OneShot { .. } => {
+                self.open.remove(&txn);
+                return cx.output((txn, Output::Outcome(Outcome::NotOffered)));
+            }
             Operation::Commit { writes, .. } if writes.is_empty() => {
                 self.open.remove(&txn);
                 cx.cancel_timer(txn);
@@ -182,6 +193,16 @@ impl Coordinate for Coordinator {
             }
         }
         self.send(txn, cx);
+    }
+
+    /// Answers the reads of batches: how many were asked for together.
+    fn on_batch_end(&mut self, cx: &mut Context<'_, Self>) {
+        let value = Some(Value::from(self.batch.len().to_string()));
+        for (txn, key) in self.batch.drain(..) {
+            let version = Version::INITIAL;
+            let read = ReadValue { key, version, value: value.clone(), stamp: 0 };
+            cx.output((txn, Output::Value(read)));
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use serried_session::Transaction;
 
 use super::{KEYS, READ_ONLY, Shape, THETA, Table, figures, reads, write_share};
 use crate::workload::{Parameters, Plan, Run, Workload};
-use crate::{Report, WorkloadError};
+use crate::{OneShot, Report, WorkloadError};
 
 /// How many keys a transaction has, evenly distributed.
 const TXN_KEYS: core::ops::RangeInclusive<usize> = 1..=10;
@@ -96,6 +96,10 @@ impl Workload for F1 {
 
     fn run<'a>(&'a self, plan: &'a Plan, transaction: Transaction, record: bool) -> Run<'a> {
         self.table.run(plan, transaction, record)
+    }
+
+    fn one_shot(&self, plan: &Plan) -> Option<OneShot> {
+        Some(self.table.one_shot(plan))
     }
 
     fn initial(&self, i: u64) -> Option<(Key, Value)> {

@@ -3,13 +3,13 @@
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serried_history::MicroOperation;
-use serried_model::{Key, Value};
+use serried_model::{Key, Value, Write};
 use serried_session::Transaction;
 
 use super::Popularity;
 use crate::retwis::fill;
 use crate::workload::Run;
-use crate::{Parameters, Plan, WorkloadError, number};
+use crate::{OneShot, Parameters, Plan, WorkloadError, number};
 
 /// How large a row is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +86,21 @@ impl Table {
     pub(super) fn initial_value(&self, key: &Key) -> Option<Value> {
         let number = number::of_key(key, self.key_bytes)?;
         Some(self.initial(number)?.1)
+    }
+
+    /// All of a plan of reads and then of writes, none of which depends on what is read.
+    pub(super) fn one_shot(&self, plan: &Plan) -> OneShot {
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        for operation in plan.operations() {
+            match operation {
+                MicroOperation::Write { key, value: Some(number) } => {
+                    let value = Some(self.row(*key, *number));
+                    writes.push(Write { key: self.key(*key), value });
+                }
+                operation => reads.push(self.key(operation.key())),
+            }
+        }
+        OneShot { reads, writes, fill }
     }
 
     /// Runs a plan of reads and then of writes, none of which depends on what is read: all are known before

@@ -8,7 +8,7 @@ use serried_session::Transaction;
 
 use super::{KEYS, READ_ONLY, Shape, THETA, Table, figures, reads, write_share};
 use crate::workload::{Parameters, Plan, Run, Workload};
-use crate::{Report, WorkloadError};
+use crate::{OneShot, Report, WorkloadError};
 
 /// The most keys that are read at once, and the most columns of a row.
 const MOST: u64 = 1000;
@@ -82,6 +82,10 @@ impl Workload for Tao {
 
     fn run<'a>(&'a self, plan: &'a Plan, transaction: Transaction, record: bool) -> Run<'a> {
         self.table.run(plan, transaction, record)
+    }
+
+    fn one_shot(&self, plan: &Plan) -> Option<OneShot> {
+        Some(self.table.one_shot(plan))
     }
 
     fn initial(&self, i: u64) -> Option<(Key, Value)> {

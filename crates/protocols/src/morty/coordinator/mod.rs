@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serried_actor::{Actor, Context, Coordinate, Group, Settings, Timestamp};
-use serried_model::{NodeId, Operation, Output, ReadValue, TxnId, Version};
+use serried_model::{NodeId, Operation, Outcome, Output, ReadValue, TxnId, Version};
 use serried_parts::{Map, VersionClock};
 
 use self::decided::Decided;
@@ -195,7 +195,7 @@ impl Actor for Coordinator {
 impl Coordinate for Coordinator {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
         match operation {
-            Operation::Begin => return self.begin(txn, cx),
+            Operation::Begin { .. } => return self.begin(txn, cx),
             Operation::Inquire { version } => return self.inquire(txn, version, cx),
             Operation::GetAt { key, at } => return self.get_at(txn, key, at, cx),
             Operation::Access { .. } => unreachable!("a keyspace of transactions has no registers"),
@@ -205,12 +205,13 @@ impl Coordinate for Coordinator {
         // A session may go on for a moment because it has not heard of the end.
         let Some(&version) = self.versions.get(&txn) else { return };
         match operation {
-            Operation::Begin
+            Operation::Begin { .. }
             | Operation::Inquire { .. }
             | Operation::GetAt { .. }
             | Operation::Access { .. } => unreachable!("handled above"),
             Operation::Get { key } => self.on_get(version, key, cx),
             Operation::Put(write) => self.on_put(version, write, cx),
+            Operation::OneShot { .. } => self.conclude(version, None, Outcome::NotOffered, cx),
             Operation::Commit { reads, writes } => self.on_commit(version, reads, writes, cx),
             Operation::Rollback => self.on_rollback(version, cx),
         }

@@ -107,6 +107,18 @@ fn a_write_that_the_next_execution_does_not_make_is_withdrawn() {
 }
 
 #[test]
+fn a_one_shot_transaction_is_not_offered_and_leaves_nothing_behind() {
+    let mut net = morty(1);
+    let reads = vec![Key::from("x")];
+    net.operate(0, Operation::OneShot { reads, writes: vec![write("x", "1")] });
+    net.settle();
+    assert_eq!(net.told(0), ["NotOffered"]);
+    net.get(0, "x");
+    net.settle();
+    assert_eq!(net.told(0), ["value x = absent"]);
+}
+
+#[test]
 fn readers_of_an_aborted_write_are_told_what_is_there_without_it() {
     let mut net = overlapping(morty(2));
     net.put(0, "x", "1");

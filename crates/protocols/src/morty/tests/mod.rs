@@ -111,7 +111,7 @@ impl Net {
     fn operate(&mut self, client: u64, operation: Operation) {
         if let Entry::Vacant(closed) = self.open.entry(client) {
             closed.insert(BTreeMap::new());
-            self.ask(client, Operation::Begin);
+            self.ask(client, Operation::Begin { only_reads: false });
         }
         self.ask(client, operation);
     }

@@ -2,7 +2,8 @@
 
 use serried_model::Value;
 
-use super::{put, row, serial, small};
+use super::{put, row, small};
+use crate::serial;
 use crate::tpcc::Scale;
 use crate::tpcc::conditions::{Condition, examine};
 use crate::tpcc::key::RowKey;

@@ -1,7 +1,6 @@
 //! TPC-C on a database without concurrency.
 
 mod conditions;
-mod serial;
 mod transactions;
 
 use serde::Serialize;
@@ -11,7 +10,7 @@ use serried_session::Keyspace;
 use super::key::RowKey;
 use super::row::encode;
 use super::{Scale, Tpcc};
-use crate::Parameters;
+use crate::{Parameters, serial};
 
 /// A small database that has never been written to.
 fn small(warehouses: u64) -> (Tpcc, Keyspace) {

@@ -3,7 +3,8 @@
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-use super::{row, serial, small, value};
+use super::{row, small, value};
+use crate::serial;
 use crate::tpcc::key::RowKey;
 use crate::tpcc::request::{By, Customer as Who, OrderedItem};
 use crate::tpcc::row::{Customer, District, History, Item, Order, OrderLine, Stock, Warehouse};

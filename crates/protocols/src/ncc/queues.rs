@@ -1,0 +1,398 @@
+//! Non-blocking execution, response timing control and smart retry (003 Algorithms 5.2 to 5.4).
+
+use core::fmt;
+
+use serried_model::{Guarantee, Key, Value, Version};
+use serried_parts::Map;
+use smallvec::SmallVec;
+
+use super::chain::{Chain, Link};
+use crate::shard::{
+    Control, Desk, Found, Item, Mutation, Part, Rounds, Shot, Stamp, Validity, Written,
+};
+
+/// The keys of a shard that transactions are at, and those transactions.
+pub struct Queues<const READ_ONLY: bool> {
+    chains: Map<Key, Chain>,
+    txns: Map<Version, Txn>,
+    mutation: Option<Mutation>,
+}
+
+impl<const READ_ONLY: bool> fmt::Debug for Queues<READ_ONLY> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Queues of {} keys, {} transactions", self.chains.len(), self.txns.len())
+    }
+}
+
+/// A transaction that is not over.
+#[derive(Default)]
+struct Txn {
+    accesses: SmallVec<[Access; 4]>,
+    /// The shots that were not released, but for the last.
+    shots: SmallVec<[u16; 1]>,
+    /// Its last shot was executed.
+    has_part: bool,
+    settled: bool,
+}
+
+/// What it has done to a key.
+struct Access {
+    key: Key,
+    shot: u16,
+    read: Option<Read>,
+    /// When what it has written takes effect.
+    written: Option<Stamp>,
+    released: bool,
+}
+
+/// What it has read there.
+struct Read {
+    /// Which version.
+    stamp: Stamp,
+    /// Until when that was the most recent one, at least.
+    until: Stamp,
+}
+
+impl Txn {
+    fn access(&mut self, key: &Key) -> Option<&mut Access> {
+        self.accesses.iter_mut().find(|access| access.key == *key)
+    }
+}
+
+impl<const READ_ONLY: bool> Queues<READ_ONLY> {
+    fn chain<'a>(&'a mut self, key: &Key, desk: &mut Desk<'_>) -> &'a mut Chain {
+        if !self.chains.contains_key(key) {
+            self.chains.insert(key.clone(), Chain::new(desk.row(key)));
+        }
+        self.chains.get_mut(key).expect("it is there")
+    }
+
+    /// Reads the most recent version, unless that might wait for one who waits for this transaction (003 §5.2,
+    /// "early abort").
+    fn read(&mut self, txn: Version, key: &Key, desk: &mut Desk<'_>) -> Option<Read> {
+        let may_wait = self.mutation == Some(Mutation::NoEarlyAbort);
+        let chain = self.chain(key, desk);
+        if !chain.answers_read() && chain.has_younger(txn, false) && !may_wait {
+            return None;
+        }
+        let tail = chain.tail();
+        tail.read_at = tail.read_at.max(Stamp::assigned(txn));
+        tail.readers.push(txn);
+        Some(Read { stamp: tail.stamp, until: tail.read_at })
+    }
+
+    /// Makes a new version, with the same exception; and only if what the transaction has read of the key is the
+    /// most recent one (003 §5.1, "a single logical request").
+    fn write(
+        &mut self,
+        txn: Version,
+        key: &Key,
+        value: Option<Value>,
+        desk: &mut Desk<'_>,
+    ) -> Option<Stamp> {
+        let may_wait = self.mutation == Some(Mutation::NoEarlyAbort);
+        let access = self.txns.get_mut(&txn).and_then(|own| own.access(key));
+        let read = access.and_then(|access| access.read.as_ref()).map(|read| read.stamp);
+        let chain = self.chain(key, desk);
+        if read.is_some_and(|stamp| stamp != chain.tail().stamp) {
+            return None;
+        }
+        if !chain.answers_write(txn) && chain.has_younger(txn, true) && !may_wait {
+            return None;
+        }
+        // What it has read itself does not put it off, but it comes after what was written.
+        let tail = chain.tail();
+        let stamp = tail.read_at.next_of(txn).max(tail.stamp.next_of(txn));
+        chain.insert(Link::written(txn, stamp, value));
+        Some(stamp)
+    }
+
+    /// Executes the requests of a shot; else the key at which that can't be done.
+    fn execute_all(&mut self, shot: &Shot, desk: &mut Desk<'_>) -> Result<(), Key> {
+        let Shot { txn, number, reads, writes, .. } = shot;
+        for key in reads {
+            let read = self.read(*txn, key, desk).ok_or_else(|| key.clone())?;
+            let (read, key) = (Some(read), key.clone());
+            let access = Access { key, shot: *number, read, written: None, released: false };
+            self.txns.get_or_default(txn).accesses.push(access);
+        }
+        for write in writes {
+            let key = &write.key;
+            let stamp = self.write(*txn, key, write.value.clone(), desk);
+            let written = Some(stamp.ok_or_else(|| key.clone())?);
+            let own = self.txns.get_or_default(txn);
+            match own.access(key) {
+                Some(access) => {
+                    access.written = written;
+                    access.released = false;
+                }
+                None => {
+                    let (shot, key) = (*number, key.clone());
+                    own.accesses.push(Access { key, shot, read: None, written, released: false });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what can be answered of a transaction (003 Algorithm 5.3).
+    fn release(&mut self, txn: Version, desk: &mut Desk<'_>) {
+        let at_once = self.mutation == Some(Mutation::NoResponseTimingControl);
+        let Some(own) = self.txns.get_mut(&txn).filter(|own| !own.settled) else { return };
+        for access in own.accesses.iter_mut().filter(|access| !access.released) {
+            let chain = self.chains.get(&access.key).expect("a key that a transaction is at");
+            access.released = at_once
+                || match (&access.read, access.written) {
+                    (_, Some(_)) => chain.is_next(txn),
+                    (Some(read), None) => chain.is_committed(read.stamp),
+                    (None, None) => true,
+                };
+        }
+        let accesses = &own.accesses;
+        own.shots.retain(|number| {
+            let waits = accesses.iter().any(|access| access.shot == *number && !access.released);
+            if !waits {
+                desk.released(txn, *number);
+            }
+            waits
+        });
+        if own.has_part && accesses.iter().all(|access| access.released) {
+            own.settled = true;
+            desk.settled(txn);
+        }
+    }
+
+    /// A transaction is over.
+    fn end(&mut self, txn: Version, committed: Option<Stamp>, desk: &mut Desk<'_>) {
+        let Some(own) = self.txns.remove(&txn) else { return };
+        for Access { key, read, written, .. } in own.accesses {
+            let chain = self.chains.get_mut(&key).expect("a key that a transaction is at");
+            if read.is_some() {
+                chain.remove_reader(txn);
+            }
+            let mut readers = None;
+            match (written, committed) {
+                (Some(_), Some(at)) => chain.commit(txn, at),
+                (Some(_), None) => readers = chain.abort(txn),
+                (None, _) => {}
+            }
+            let (readers, before) = readers.unwrap_or_default();
+            for reader in readers {
+                self.read_again(reader, &key, before, desk);
+            }
+            // One of them may have been the last there.
+            let Some(chain) = self.chains.get(&key) else { continue };
+            if chain.is_over() {
+                self.chains.remove(&key);
+                continue;
+            }
+            for next in chain.first_in_line() {
+                self.release(next, desk);
+            }
+        }
+    }
+
+    /// What a transaction has read was aborted: it reads anew (003 §5.2, "fixing reads locally").
+    fn read_again(&mut self, txn: Version, key: &Key, before: Stamp, desk: &mut Desk<'_>) {
+        let own = self.txns.get_mut(&txn).expect("one who has read");
+        let has_written = own.access(key).is_some_and(|access| access.written.is_some());
+        let read = match has_written {
+            // Its own version comes next, so it has read the one before that.
+            true => self.chain(key, desk).of(before).map(|link| {
+                link.readers.push(txn);
+                Read { stamp: link.stamp, until: link.read_at }
+            }),
+            false => self.read(txn, key, desk),
+        };
+        let Some(read) = read else {
+            self.end(txn, None, desk);
+            return desk.refused(txn, vec![key.clone()]);
+        };
+        let own = self.txns.get_mut(&txn).expect("as before");
+        own.access(key).expect("a key that it has read").read = Some(read);
+        if own.has_part {
+            desk.executed(txn);
+        }
+        self.release(txn, desk);
+    }
+
+    /// Whether an access can be had at another moment (003 Algorithm 5.4).
+    fn can_move(&mut self, access: &Access, to: Stamp) -> bool {
+        let unchecked = self.mutation == Some(Mutation::MovesUnchecked);
+        let Some(chain) = self.chains.get_mut(&access.key) else { return false };
+        let stamp = match (access.written, &access.read) {
+            (Some(stamp), _) => stamp,
+            (None, Some(read)) if to <= read.until => return true,
+            (None, Some(read)) => read.stamp,
+            (None, None) => return true,
+        };
+        if stamp == to {
+            return true;
+        }
+        let overtaken = chain.after(stamp).is_some_and(|next| next.us <= to.us);
+        let Some(link) = chain.of(stamp) else { return false };
+        // Whoever began earlier has left no trace in the timestamps.
+        let was_read = link.read_at != link.stamp || !link.readers.is_empty();
+        let was_read = access.written.is_some() && was_read;
+        (!overtaken && !was_read) || unchecked
+    }
+}
+
+impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
+    const NAME: &'static str = if READ_ONLY { "ncc" } else { "ncc-rw" };
+    const SUMMARY: &'static str = if READ_ONLY {
+        "executes at once in the order of arrival, and answers when that is safe"
+    } else {
+        "ncc without its protocol for read-only transactions"
+    };
+    const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
+    const ROUNDS: Rounds = Rounds::Combined;
+    const SNAPSHOTS: bool = READ_ONLY;
+
+    fn new(mutation: Option<Mutation>) -> Self {
+        Queues { chains: Map::default(), txns: Map::default(), mutation }
+    }
+
+    fn execute(&mut self, shot: &Shot, desk: &mut Desk<'_>) {
+        let txn = shot.txn;
+        if let Err(key) = self.execute_all(shot, desk) {
+            self.end(txn, None, desk);
+            return desk.refused(txn, vec![key]);
+        }
+        let own = self.txns.get_or_default(&txn);
+        match shot.participants {
+            Some(_) => {
+                own.has_part = true;
+                desk.executed(txn);
+            }
+            None => own.shots.push(shot.number),
+        }
+        self.release(txn, desk);
+    }
+
+    fn found(&mut self, txn: Version, keys: &[Key], desk: &mut Desk<'_>) -> Option<Vec<Found>> {
+        let own = self.txns.get_mut(&txn)?;
+        let found = keys.iter().map(|key| {
+            let read = own.access(key)?.read.as_ref()?;
+            let chain = self.chains.get_mut(key)?;
+            if let Some(link) = chain.of(read.stamp) {
+                return Some(Found { version: link.stamp.version(), value: link.value.clone() });
+            }
+            let newest = desk.row(key).newest();
+            (newest.stamp == read.stamp).then(|| desk.newest(key))
+        });
+        found.collect()
+    }
+
+    fn part(&mut self, txn: Version) -> (Validity, Vec<Item>) {
+        let own = self.txns.get(&txn).unwrap_or_else(|| panic!("transaction {txn} has no part"));
+        let mut validity = Validity::ALWAYS;
+        let mut items = Vec::with_capacity(own.accesses.len());
+        for Access { key, read, written, .. } in &own.accesses {
+            let holds = match (written, read) {
+                (Some(at), _) => Validity::at(*at),
+                (None, Some(read)) => Validity { from: read.stamp, until: Some(read.until) },
+                (None, None) => Validity::ALWAYS,
+            };
+            validity = validity.and(holds);
+            let write = written.map(|at| {
+                let chain = self.chains.get_mut(key).expect("a key that a transaction is at");
+                let link = chain.of(at).expect("a version that it has written");
+                Written { value: link.value.clone(), at }
+            });
+            items.push(Item {
+                key: key.clone(),
+                read: read.as_ref().map(|read| read.stamp),
+                write,
+            });
+        }
+        (validity, items)
+    }
+
+    fn discard(&mut self, txn: Version, desk: &mut Desk<'_>) {
+        self.end(txn, None, desk);
+    }
+
+    fn decided(&mut self, txn: Version, committed: Option<Stamp>, desk: &mut Desk<'_>) {
+        self.end(txn, committed, desk);
+    }
+
+    fn inherit(&mut self, parts: &[Part], desk: &mut Desk<'_>) {
+        for Part { txn, items, .. } in parts {
+            for item in items {
+                let write = item.write.clone();
+                if let Some(Written { value, at }) = write {
+                    self.chain(&item.key, desk).insert(Link::written(*txn, at, value));
+                }
+            }
+        }
+        for Part { txn, items, validity, .. } in parts {
+            let until = validity.until.map_or(validity.from, |until| until.max(validity.from));
+            for item in items {
+                let read = item.read.and_then(|stamp| {
+                    let link = self.chain(&item.key, desk).of(stamp)?;
+                    link.read_at = link.read_at.max(until);
+                    link.readers.push(*txn);
+                    Some(Read { stamp, until })
+                });
+                let access = Access {
+                    key: item.key.clone(),
+                    shot: 0,
+                    read,
+                    written: item.write.as_ref().map(|write| write.at),
+                    released: false,
+                };
+                let own = self.txns.get_or_default(txn);
+                own.accesses.push(access);
+                own.has_part = true;
+            }
+        }
+        for Part { txn, items, .. } in parts {
+            for item in items.iter().filter(|item| item.read.is_some()) {
+                let access = self.txns.get_mut(txn).and_then(|own| own.access(&item.key));
+                if access.is_some_and(|access| access.read.is_none()) {
+                    // What it had read was never ready to commit, so nobody was told of it.
+                    let before = self.before_own(*txn, &item.key, desk);
+                    self.read_again(*txn, &item.key, before, desk);
+                }
+            }
+            self.release(*txn, desk);
+        }
+    }
+
+    fn reposition(&mut self, txn: Version, to: Stamp, desk: &mut Desk<'_>) -> bool {
+        let Some(mut own) = self.txns.remove(&txn) else { return false };
+        let can = own.accesses.iter().all(|access| self.can_move(access, to));
+        if can {
+            for access in &mut own.accesses {
+                let chain = self.chains.get_mut(&access.key).expect("a key that it is at");
+                if let Some(stamp) = &mut access.written {
+                    if let Some(link) = chain.of(*stamp) {
+                        link.stamp = to;
+                        link.read_at = link.read_at.max(to);
+                        *stamp = to;
+                    }
+                } else if let Some(read) = &mut access.read {
+                    if let Some(link) = chain.of(read.stamp) {
+                        link.read_at = link.read_at.max(to);
+                    }
+                    read.until = read.until.max(to);
+                }
+            }
+            desk.executed(txn);
+        }
+        self.txns.insert(txn, own);
+        can
+    }
+
+    fn is_being_written(&self, key: &Key) -> bool {
+        self.chains.get(key).is_some_and(Chain::is_being_written)
+    }
+}
+
+impl<const READ_ONLY: bool> Queues<READ_ONLY> {
+    /// The version before the one that a transaction has written, if it has.
+    fn before_own(&mut self, txn: Version, key: &Key, desk: &mut Desk<'_>) -> Stamp {
+        self.chain(key, desk).before(txn).unwrap_or(Stamp::INITIAL)
+    }
+}

@@ -1,0 +1,352 @@
+//! The client side: it coordinates one client's transactions.
+
+mod end;
+mod inquiry;
+mod prepare;
+mod snapshot;
+mod txn;
+
+use core::marker::PhantomData;
+use std::collections::BTreeMap;
+
+use serried_actor::{Actor, Context, Coordinate, Group, Settings};
+use serried_model::{Key, NodeId, Operation, Outcome, Output, TxnId, Version};
+use serried_parts::patience_with_proxy;
+
+use super::control::Control;
+use super::message::{Decision, Message, Reply, Request};
+use super::stamp::Stamp;
+use end::Ending;
+use inquiry::Inquiry;
+use snapshot::Snapshot;
+use txn::{Phase, Txn};
+
+/// How often a transaction whose program does not wait for it any more asks its shards; then they find out by
+/// themselves.
+const ABANDONED_AFTER: u32 = 10;
+
+/// One client's transactions.
+#[derive(Debug)]
+pub struct Coordinator<C> {
+    group: Group,
+    settings: Settings,
+    txns: BTreeMap<TxnId, Txn>,
+    by_version: BTreeMap<Version, TxnId>,
+    ending: BTreeMap<Version, Ending>,
+    inquiries: BTreeMap<TxnId, Inquiry>,
+    /// Those that something was asked for, while a batch is handed over.
+    batch: Vec<TxnId>,
+    /// Who has answered last, by shard: it leads.
+    leaders: BTreeMap<u16, NodeId>,
+    /// How much later a shot is executed than it is sent, by the clocks of both, in microseconds (003 §5.3).
+    delays_us: BTreeMap<u16, i64>,
+    /// What was committed in the slots of each shard below is known.
+    known: BTreeMap<u16, u64>,
+    /// The last stamp's time of this client's, in microseconds.
+    last_us: u64,
+    /// No transaction that begins earlier is taken everywhere, in microseconds.
+    from_us: u64,
+    snapshots: u64,
+    snapshot_requests: BTreeMap<u64, TxnId>,
+    beats: bool,
+    /// How many have committed, were moved before, and have read like others because a key had changed.
+    committed: u64,
+    moved: u64,
+    fallen_back: u64,
+    control: PhantomData<C>,
+}
+
+/// What a coordinator does by the clock.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Timer {
+    /// Repeat what a transaction has asked for.
+    Repeat(TxnId),
+    /// Tell shards again how transactions ended.
+    Tell,
+    /// Tell shards that transactions are not over.
+    Beat,
+}
+
+type Cx<'a, C> = Context<'a, Coordinator<C>>;
+
+impl<C: Control> Coordinator<C> {
+    /// A coordinator for a client of `group`.
+    pub fn new(group: Group, settings: &Settings) -> Coordinator<C> {
+        Coordinator {
+            group,
+            settings: *settings,
+            txns: BTreeMap::new(),
+            by_version: BTreeMap::new(),
+            ending: BTreeMap::new(),
+            inquiries: BTreeMap::new(),
+            batch: Vec::new(),
+            leaders: BTreeMap::new(),
+            delays_us: BTreeMap::new(),
+            known: BTreeMap::new(),
+            last_us: 0,
+            from_us: 0,
+            snapshots: 0,
+            snapshot_requests: BTreeMap::new(),
+            beats: false,
+            committed: 0,
+            moved: 0,
+            fallen_back: 0,
+            control: PhantomData,
+        }
+    }
+
+    /// Who leads a shard, as far as is known; or the replica that passes it on, another each time.
+    fn leader_of(&self, shard: u16, attempt: u32) -> NodeId {
+        let any = || self.group.choice(shard, attempt as usize);
+        self.leaders.get(&shard).copied().unwrap_or_else(any)
+    }
+
+    fn learn_known(&mut self, shard: u16, known: u64) {
+        let before = self.known.entry(shard).or_default();
+        *before = known.max(*before);
+    }
+
+    /// Gives a transaction its version, if it has none, which is going to these shards first (003 §5.3).
+    fn assign_version(
+        &mut self,
+        txn: TxnId,
+        shards: impl Iterator<Item = u16>,
+        cx: &mut Cx<'_, C>,
+    ) -> Version {
+        if let Some(version) = self.txns[&txn].version {
+            return version;
+        }
+        let delay_us = shards.filter_map(|shard| self.delays_us.get(&shard)).copied().max();
+        let now_us = cx.clock().midpoint_us().saturating_add_signed(delay_us.unwrap_or(0));
+        let mut timestamp_us = now_us.max(self.last_us + 1).max(self.from_us);
+        // See `Stamp::next_of`.
+        let lane = |us: u64| us % Stamp::LANES;
+        let is_taken =
+            |us: u64| self.by_version.keys().any(|open| lane(open.timestamp_us) == lane(us));
+        if self.by_version.len() < Stamp::LANES as usize {
+            while is_taken(timestamp_us) {
+                timestamp_us += 1;
+            }
+        }
+        self.last_us = timestamp_us;
+        let version = Version { timestamp_us, coordinator: cx.id() };
+        self.by_version.insert(version, txn);
+        self.txns.get_mut(&txn).expect("it is open").version = Some(version);
+        cx.output((txn, Output::Began(version)));
+        if !core::mem::replace(&mut self.beats, true) {
+            cx.set_timer(Timer::Beat, self.settings.recovery_after() / 3);
+        }
+        version
+    }
+
+    fn repeat_later(&mut self, txn: TxnId, cx: &mut Cx<'_, C>) {
+        let Some(open) = self.txns.get(&txn) else { return };
+        cx.set_timer(Timer::Repeat(txn), patience_with_proxy(&self.group, open.repeated));
+    }
+
+    /// A transaction is over for its program, and needs nothing of its shards.
+    fn finish(&mut self, txn: TxnId, outcome: Outcome, cx: &mut Cx<'_, C>) -> Option<Txn> {
+        let mut open = self.txns.remove(&txn)?;
+        cx.cancel_timer(Timer::Repeat(txn));
+        if let Some(snapshot) = open.snapshot.take() {
+            self.drop_snapshot(&snapshot);
+            open.snapshot = Some(snapshot);
+        }
+        if outcome == Outcome::Committed {
+            self.committed += 1;
+            if open.version.is_none() {
+                // Nothing was sent that would need it.
+                let us = cx.clock().midpoint_us().max(self.last_us + 1);
+                self.last_us = us;
+                let version = Version { timestamp_us: us, coordinator: cx.id() };
+                cx.output((txn, Output::Began(version)));
+            }
+        }
+        if let Some(version) = open.version {
+            self.by_version.remove(&version);
+        }
+        cx.output((txn, Output::Outcome(outcome)));
+        Some(open)
+    }
+
+    /// A transaction has committed.
+    fn commit(&mut self, txn: TxnId, at: Stamp, cx: &mut Cx<'_, C>) {
+        let Some(version) = self.txns.get(&txn).and_then(|open| open.version) else { return };
+        if at.txn == version {
+            self.last_us = self.last_us.max(at.us);
+            cx.output((txn, Output::Began(at.version())));
+        }
+        if let Some(open) = self.finish(txn, Outcome::Committed, cx) {
+            self.moved += u64::from(matches!(open.phase, Phase::Moving(..)));
+            self.tell(version, Decision::Commit(at), open.shards.into_keys().collect(), cx);
+        }
+    }
+
+    /// A transaction is aborted, which was refused by a shard or given up before it was prepared.
+    fn abort(&mut self, txn: TxnId, outcome: Outcome, cx: &mut Cx<'_, C>) {
+        let Some(open) = self.finish(txn, outcome, cx) else { return };
+        let Some(version) = open.version.filter(|_| !open.shards.is_empty()) else { return };
+        self.tell(version, Decision::Abort, open.shards.into_keys().collect(), cx);
+    }
+
+    fn on_reply(&mut self, from: NodeId, reply: Reply, cx: &mut Cx<'_, C>) {
+        self.leaders.insert(from.partition(), from);
+        match reply {
+            Reply::Executed(executed) => self.on_executed(from, executed, cx),
+            Reply::Refused { txn, reason } => self.on_refused(from, txn, reason, cx),
+            Reply::Moved { txn } => self.on_moved(from, txn, cx),
+            Reply::Decided { txn, decision } => self.on_decided(from, txn, decision, cx),
+            Reply::Ended(txns) => self.on_ended(from, &txns),
+            Reply::Prepared { .. } => {} // Others wait for that.
+            Reply::Snapshot { number, known, found } => {
+                self.on_snapshot(from, (number, known), found, cx);
+            }
+        }
+    }
+
+    fn rollback(&mut self, txn: TxnId, cx: &mut Cx<'_, C>) {
+        let Some(open) = self.txns.get_mut(&txn) else { return };
+        // What is being prepared may be committed by whoever finds it, so it goes on.
+        if !open.is_preparing() {
+            self.abort(txn, Outcome::Aborted { conflicts: Vec::new() }, cx);
+        }
+    }
+
+    /// Repeats what was not answered.
+    fn repeat(&mut self, txn: TxnId, cx: &mut Cx<'_, C>) {
+        let Some(open) = self.txns.get_mut(&txn) else { return };
+        open.repeated += 1;
+        let repeated = open.repeated;
+        if open.is_preparing() && repeated > ABANDONED_AFTER {
+            // Whoever waits has been told by now that it is unknown.
+            self.finish(txn, Outcome::Unknown, cx);
+            return;
+        }
+        let version = open.version;
+        if let Some(snapshot) = &open.snapshot {
+            let asked: Vec<(u64, u16)> =
+                snapshot.asked.iter().map(|(number, (shard, _))| (*number, *shard)).collect();
+            for (number, shard) in &asked {
+                self.rotate(*shard, repeated);
+                self.send_snapshot(txn, *number, cx);
+            }
+            if asked.is_empty() {
+                return;
+            }
+        }
+        let open = &self.txns[&txn];
+        let mut again: Vec<(u16, Request)> = Vec::new();
+        for ((shard, _), asked) in &open.asked {
+            again.push((*shard, Request::Shot(asked.shot.clone())));
+        }
+        if let (Phase::Moving(to, moved), Some(version)) = (&open.phase, version) {
+            let missing = open.shards.keys().filter(|shard| !moved.contains(shard));
+            again.extend(missing.map(|shard| (*shard, Request::Move { txn: version, to: *to })));
+        }
+        if again.is_empty() && open.snapshot.is_none() {
+            return;
+        }
+        for (shard, request) in again {
+            self.rotate(shard, repeated);
+            cx.send(self.leader_of(shard, repeated), Message::Request(request));
+        }
+        self.repeat_later(txn, cx);
+    }
+
+    /// Whoever was asked has not answered, and may lead no more.
+    fn rotate(&mut self, shard: u16, repeated: u32) {
+        self.leaders.insert(shard, self.group.choice(shard, repeated as usize));
+    }
+
+    /// Tells shards of the transactions that are not over.
+    fn beat(&mut self, cx: &mut Cx<'_, C>) {
+        let every = self.settings.recovery_after() / 3;
+        let mut by_shard: BTreeMap<u16, Vec<Version>> = BTreeMap::new();
+        for open in self.txns.values().filter(|open| cx.now().since(open.began) >= every) {
+            for shard in open.shards.keys() {
+                by_shard.entry(*shard).or_default().extend(open.version);
+            }
+        }
+        for (shard, txns) in by_shard {
+            let request = Request::Alive(txns);
+            cx.send(self.leader_of(shard, 0), Message::Request(request));
+        }
+        self.beats = !self.txns.is_empty();
+        if self.beats {
+            cx.set_timer(Timer::Beat, every);
+        }
+    }
+}
+
+impl<C: Control> Actor for Coordinator<C> {
+    type Message = Message;
+    type Timer = Timer;
+    type Record = ();
+    type Output = (TxnId, Output);
+
+    fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_, C>) {
+        if let Message::Reply(reply) = message
+            && !from.is_coordinator()
+        {
+            self.on_reply(from, reply, cx);
+        }
+    }
+
+    fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_, C>) {
+        match timer {
+            Timer::Repeat(txn) if self.inquiries.contains_key(&txn) => self.inquire_again(txn, cx),
+            Timer::Repeat(txn) => self.repeat(txn, cx),
+            Timer::Tell => self.tell_again(cx),
+            Timer::Beat => self.beat(cx),
+        }
+    }
+
+    fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        each("open", self.txns.len() as u64);
+        each("ending", self.ending.len() as u64);
+        each("committed", self.committed);
+        each("moved", self.moved);
+        each("fallen_back", self.fallen_back);
+    }
+}
+
+impl<C: Control> Coordinate for Coordinator<C> {
+    fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_, C>) {
+        match operation {
+            Operation::Begin { only_reads } => {
+                let snapshot = (C::SNAPSHOTS && only_reads).then(Snapshot::default);
+                self.txns.insert(txn, Txn::new(snapshot, cx.now()));
+            }
+            Operation::Get { key } => self.get(txn, key),
+            // Nobody is shown what may never be committed.
+            Operation::Put(_) => {}
+            Operation::Commit { writes, .. } => self.prepare(txn, writes, cx),
+            Operation::OneShot { reads, writes } => self.one_shot(txn, reads, writes, cx),
+            Operation::Rollback => self.rollback(txn, cx),
+            Operation::Inquire { version } => self.inquire(txn, version, cx),
+            Operation::GetAt { .. } => cx.output((txn, Output::Outcome(Outcome::NotOffered))),
+            Operation::Access { .. } => {
+                unreachable!("a keyspace of transactions has no registers")
+            }
+        }
+    }
+
+    fn on_batch_end(&mut self, cx: &mut Cx<'_, C>) {
+        for txn in core::mem::take(&mut self.batch) {
+            self.send_reads(txn, cx);
+        }
+    }
+}
+
+impl<C: Control> Coordinator<C> {
+    fn get(&mut self, txn: TxnId, key: Key) {
+        let Some(open) = self.txns.get_mut(&txn) else { return };
+        if !matches!(open.phase, Phase::Running) {
+            return;
+        }
+        open.wanted.push(key);
+        if self.batch.last() != Some(&txn) {
+            self.batch.push(txn);
+        }
+    }
+}

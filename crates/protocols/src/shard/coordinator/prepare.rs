@@ -1,0 +1,281 @@
+//! Shots, and how a transaction gets from its last shots to its end (003 Algorithm 5.1).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serried_actor::Context;
+use serried_model::{Key, NodeId, Outcome, Output, ReadValue, TxnId, Version, Write};
+
+use super::super::control::{Control, Rounds};
+use super::super::message::{Decision, Executed, Message, Refusal, Request, Shot};
+use super::super::verdict::{Verdict, verdict};
+use super::Coordinator;
+use super::txn::{Asked, Phase};
+
+type Cx<'a, C> = Context<'a, Coordinator<C>>;
+
+/// What is sent to a shard at once.
+#[derive(Default)]
+struct Load {
+    reads: Vec<Key>,
+    writes: Vec<Write>,
+}
+
+impl<C: Control> Coordinator<C> {
+    fn loads(&self, reads: Vec<Key>, writes: Vec<Write>) -> BTreeMap<u16, Load> {
+        let mut loads: BTreeMap<u16, Load> = BTreeMap::new();
+        for key in reads {
+            loads.entry(self.group.partition_of(&key)).or_default().reads.push(key);
+        }
+        for write in writes {
+            loads.entry(self.group.partition_of(&write.key)).or_default().writes.push(write);
+        }
+        loads
+    }
+
+    /// Sends the reads that the program has asked for.
+    pub(super) fn send_reads(&mut self, txn: TxnId, cx: &mut Cx<'_, C>) {
+        let Some(open) = self.txns.get_mut(&txn) else { return };
+        let keys = core::mem::take(&mut open.wanted);
+        if keys.is_empty() {
+            return;
+        }
+        if open.snapshot.is_some() {
+            return self.read_snapshot(txn, keys, cx);
+        }
+        let loads = self.loads(keys, Vec::new());
+        self.send_shots(txn, loads, None, cx);
+    }
+
+    fn send_shots(
+        &mut self,
+        txn: TxnId,
+        loads: BTreeMap<u16, Load>,
+        participants: Option<&Arc<[u16]>>,
+        cx: &mut Cx<'_, C>,
+    ) {
+        let version = self.assign_version(txn, loads.keys().copied(), cx);
+        let sent_us = cx.clock().midpoint_us();
+        for (shard, Load { reads, writes }) in loads {
+            let open = self.txns.get_mut(&txn).expect("it is open");
+            let number = open.next_shot(shard);
+            let participants = participants.cloned();
+            let shot = Shot { txn: version, number, reads, writes, participants };
+            open.asked.insert((shard, number), Asked { shot: shot.clone(), sent_us });
+            cx.send(self.leader_of(shard, 0), Message::Request(Request::Shot(shot)));
+        }
+        self.repeat_later(txn, cx);
+    }
+
+    /// The program has ended, and wants these writes made.
+    pub(super) fn prepare(&mut self, txn: TxnId, writes: Vec<Write>, cx: &mut Cx<'_, C>) {
+        let Some(open) = self.txns.get_mut(&txn) else { return };
+        if !matches!(open.phase, Phase::Running) {
+            return;
+        }
+        // What was not answered is not needed.
+        open.wanted.clear();
+        open.asked.clear();
+        if open.snapshot.is_some() {
+            assert!(writes.is_empty(), "a transaction that only reads has written");
+            self.finish(txn, Outcome::Committed, cx);
+            return;
+        }
+        if writes.is_empty() && open.shards.is_empty() {
+            self.finish(txn, Outcome::Committed, cx);
+            return;
+        }
+        if C::ROUNDS == Rounds::ExecuteFirst && !writes.is_empty() {
+            open.phase = Phase::Executing(Vec::new());
+            let loads = self.loads(Vec::new(), writes);
+            return self.send_shots(txn, loads, None, cx);
+        }
+        self.send_last(txn, Vec::new(), writes, cx);
+    }
+
+    /// All of a transaction at once.
+    pub(super) fn one_shot(
+        &mut self,
+        txn: TxnId,
+        reads: Vec<Key>,
+        writes: Vec<Write>,
+        cx: &mut Cx<'_, C>,
+    ) {
+        let Some(open) = self.txns.get_mut(&txn) else { return };
+        if !matches!(open.phase, Phase::Running) {
+            return;
+        }
+        open.one_shot = true;
+        if reads.is_empty() && writes.is_empty() {
+            self.finish(txn, Outcome::Committed, cx);
+            return;
+        }
+        if open.snapshot.is_some() {
+            return match writes.is_empty() {
+                true => self.read_snapshot(txn, reads, cx),
+                false => panic!("a transaction that only reads has written"),
+            };
+        }
+        match C::ROUNDS {
+            Rounds::ReadsFirst if !reads.is_empty() => {
+                open.phase = Phase::Executing(writes);
+                let loads = self.loads(reads, Vec::new());
+                self.send_shots(txn, loads, None, cx);
+            }
+            Rounds::ExecuteFirst => {
+                open.phase = Phase::Executing(Vec::new());
+                let loads = self.loads(reads, writes);
+                self.send_shots(txn, loads, None, cx);
+            }
+            Rounds::Combined | Rounds::ReadsFirst => self.send_last(txn, reads, writes, cx),
+        }
+    }
+
+    /// Sends each shard its last shot.
+    fn send_last(&mut self, txn: TxnId, reads: Vec<Key>, writes: Vec<Write>, cx: &mut Cx<'_, C>) {
+        let mut loads = self.loads(reads, writes);
+        let open = self.txns.get_mut(&txn).expect("it is open");
+        open.phase = Phase::Preparing;
+        for shard in open.shards.keys() {
+            loads.entry(*shard).or_default();
+        }
+        // The backup coordinator is one that has to make something durable anyway.
+        let mut participants: Vec<u16> = loads.keys().copied().collect();
+        participants.sort_by_key(|shard| loads[shard].writes.is_empty());
+        let participants: Arc<[u16]> = participants.into();
+        self.send_shots(txn, loads, Some(&participants), cx);
+    }
+
+    pub(super) fn on_executed(&mut self, from: NodeId, executed: Executed, cx: &mut Cx<'_, C>) {
+        let shard = from.partition();
+        let Executed { txn: version, number, found, validity, known, clock_us } = executed;
+        self.learn_known(shard, known);
+        let Some(&txn) = self.by_version.get(&version) else { return };
+        let open = self.txns.get_mut(&txn).expect("it is open");
+        let Some(Asked { shot, sent_us }) = open.asked.remove(&(shard, number)) else { return };
+        open.repeated = 0;
+        let bound_us = self.settings.clock_bound_ms as i64 * 1000;
+        let delay_us = (clock_us as i64 - sent_us as i64).clamp(-bound_us, bound_us);
+        self.delays_us.insert(shard, delay_us);
+        for (key, found) in shot.reads.into_iter().zip(found) {
+            let (version, value) = (found.version, found.value);
+            cx.output((txn, Output::Value(ReadValue { key, version, value, stamp: 0 })));
+        }
+        if let Some(validity) = validity {
+            open.shards.entry(shard).or_default().validity = Some(validity);
+        }
+        if !open.asked.is_empty() {
+            return;
+        }
+        match &mut open.phase {
+            Phase::Running => cx.cancel_timer(super::Timer::Repeat(txn)),
+            Phase::Executing(writes) => {
+                let writes = core::mem::take(writes);
+                self.send_last(txn, Vec::new(), writes, cx);
+            }
+            Phase::Preparing => self.check(txn, version, cx),
+            Phase::Moving(..) => {}
+        }
+    }
+
+    /// The safeguard (003 Algorithm 5.1, "SafeguardCheck").
+    fn check(&mut self, txn: TxnId, version: Version, cx: &mut Cx<'_, C>) {
+        let open = self.txns.get_mut(&txn).expect("it is open");
+        let parts: Option<Vec<_>> = open.shards.values().map(|part| part.validity).collect();
+        let parts = parts.unwrap_or_else(|| panic!("transaction {version} lacks a part"));
+        match verdict(version, parts.iter().copied()) {
+            Verdict::Commit(at) => self.commit(txn, at, cx),
+            Verdict::Move(to) => {
+                // A part that holds then can always be there.
+                let holds = |part: &super::super::stamp::Validity| {
+                    part.from <= to && part.until.is_none_or(|until| to <= until)
+                };
+                let there = open.shards.keys().zip(&parts).filter(|(_, part)| holds(part));
+                let moved: BTreeSet<u16> = there.map(|(shard, _)| *shard).collect();
+                let missing: Vec<u16> =
+                    open.shards.keys().copied().filter(|shard| !moved.contains(shard)).collect();
+                open.phase = Phase::Moving(to, moved);
+                for shard in missing {
+                    let request = Request::Move { txn: version, to };
+                    cx.send(self.leader_of(shard, 0), Message::Request(request));
+                }
+                self.repeat_later(txn, cx);
+            }
+        }
+    }
+
+    pub(super) fn on_moved(&mut self, from: NodeId, version: Version, cx: &mut Cx<'_, C>) {
+        let Some(&txn) = self.by_version.get(&version) else { return };
+        let open = self.txns.get_mut(&txn).expect("it is open");
+        let Phase::Moving(to, moved) = &mut open.phase else { return };
+        moved.insert(from.partition());
+        if moved.len() == open.shards.len() {
+            let to = *to;
+            self.commit(txn, to, cx);
+        }
+    }
+
+    pub(super) fn on_refused(
+        &mut self,
+        from: NodeId,
+        version: Version,
+        reason: Refusal,
+        cx: &mut Cx<'_, C>,
+    ) {
+        self.inquiry_refused(from.partition(), version, &reason, cx);
+        let Some(&txn) = self.by_version.get(&version) else { return };
+        let outcome = match reason {
+            Refusal::Conflict { keys, after_us } => {
+                self.from_us = self.from_us.max(after_us + 1);
+                Outcome::Aborted { conflicts: keys }
+            }
+            Refusal::Late { from_us } => {
+                self.from_us = self.from_us.max(from_us);
+                Outcome::Aborted { conflicts: Vec::new() }
+            }
+            Refusal::Forgotten { from_us } => {
+                self.from_us = self.from_us.max(from_us);
+                if self.txns[&txn].is_preparing() {
+                    // Others may have committed it.
+                    self.finish(txn, Outcome::Unknown, cx);
+                    return;
+                }
+                Outcome::Aborted { conflicts: Vec::new() }
+            }
+            Refusal::ClockSkew { ahead_us } => Outcome::ClockSkew { ahead_us },
+        };
+        self.abort(txn, outcome, cx);
+    }
+
+    /// Others have ended a transaction.
+    pub(super) fn on_decided(
+        &mut self,
+        from: NodeId,
+        version: Version,
+        decision: Decision,
+        cx: &mut Cx<'_, C>,
+    ) {
+        self.inquiry_decided(version, decision, cx);
+        self.on_ended(from, &[version]);
+        let Some(&txn) = self.by_version.get(&version) else { return };
+        let open = &self.txns[&txn];
+        match decision {
+            Decision::Commit(at) => {
+                let unread = open.asked.values().any(|asked| !asked.shot.reads.is_empty());
+                if !unread {
+                    return self.commit(txn, at, cx);
+                }
+                // What it has read is not known any more.
+                if at.txn == version {
+                    cx.output((txn, Output::Began(at.version())));
+                }
+                if let Some(open) = self.finish(txn, Outcome::Unknown, cx) {
+                    self.tell(version, decision, open.shards.into_keys().collect(), cx);
+                }
+            }
+            Decision::Abort => {
+                self.abort(txn, Outcome::Aborted { conflicts: Vec::new() }, cx);
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Read-only transactions in one round, without commit messages (003 §5.5).
+
+use std::collections::BTreeMap;
+
+use serried_actor::Context;
+use serried_model::{Key, NodeId, Outcome, Output, ReadValue, TxnId};
+
+use super::super::control::Control;
+use super::super::message::{Found, Message, Request};
+use super::Coordinator;
+
+type Cx<'a, C> = Context<'a, Coordinator<C>>;
+
+/// What a read-only transaction reads: all of it was committed, and the client could know it, when it began.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    /// What was committed in the slots of each shard below was known then.
+    known: BTreeMap<u16, u64>,
+    /// The requests under way: the shard, and the keys.
+    pub(super) asked: BTreeMap<u64, (u16, Vec<Key>)>,
+    /// What was found, while some of what was asked for with it is not.
+    held: Vec<ReadValue>,
+    /// Its program knows something of it.
+    told: bool,
+    /// How often it began.
+    begun: u32,
+}
+
+impl<C: Control> Coordinator<C> {
+    /// Asks for keys.
+    pub(super) fn read_snapshot(&mut self, txn: TxnId, keys: Vec<Key>, cx: &mut Cx<'_, C>) {
+        let Some(open) = self.txns.get_mut(&txn) else { return };
+        let Some(snapshot) = &mut open.snapshot else { return };
+        if snapshot.begun == 0 {
+            snapshot.begun = 1;
+            snapshot.known.clone_from(&self.known);
+        }
+        let mut by_shard: BTreeMap<u16, Vec<Key>> = BTreeMap::new();
+        for key in keys {
+            by_shard.entry(self.group.partition_of(&key)).or_default().push(key);
+        }
+        let mut numbers = Vec::with_capacity(by_shard.len());
+        for (shard, keys) in by_shard {
+            self.snapshots += 1;
+            self.snapshot_requests.insert(self.snapshots, txn);
+            snapshot.asked.insert(self.snapshots, (shard, keys));
+            numbers.push(self.snapshots);
+        }
+        for number in numbers {
+            self.send_snapshot(txn, number, cx);
+        }
+        self.repeat_later(txn, cx);
+    }
+
+    pub(super) fn send_snapshot(&self, txn: TxnId, number: u64, cx: &mut Cx<'_, C>) {
+        let Some(snapshot) = self.txns.get(&txn).and_then(|open| open.snapshot.as_ref()) else {
+            return;
+        };
+        let Some((shard, keys)) = snapshot.asked.get(&number) else { return };
+        let known = snapshot.known.get(shard).copied().unwrap_or(0);
+        let request = Request::Snapshot { number, known, keys: keys.clone() };
+        cx.send(self.leader_of(*shard, 0), Message::Request(request));
+    }
+
+    pub(super) fn on_snapshot(
+        &mut self,
+        from: NodeId,
+        (number, known): (u64, u64),
+        found: Result<Vec<Found>, Key>,
+        cx: &mut Cx<'_, C>,
+    ) {
+        self.learn_known(from.partition(), known);
+        let Some(txn) = self.snapshot_requests.remove(&number) else { return };
+        let Some(open) = self.txns.get_mut(&txn) else { return };
+        let one_shot = open.one_shot;
+        let Some(snapshot) = &mut open.snapshot else { return };
+        let Some((_, keys)) = snapshot.asked.remove(&number) else { return };
+        match found {
+            Err(key) if snapshot.told => {
+                let conflicts = vec![key];
+                self.finish(txn, Outcome::Aborted { conflicts }, cx);
+            }
+            Err(_) => self.begin_snapshot_anew(txn, keys, cx),
+            Ok(found) => {
+                let value = |(key, found): (Key, Found)| ReadValue {
+                    key,
+                    version: found.version,
+                    value: found.value,
+                    stamp: 0,
+                };
+                snapshot.held.extend(keys.into_iter().zip(found).map(value));
+                if !snapshot.asked.is_empty() {
+                    return;
+                }
+                snapshot.told = true;
+                for value in core::mem::take(&mut snapshot.held) {
+                    cx.output((txn, Output::Value(value)));
+                }
+                if one_shot {
+                    self.finish(txn, Outcome::Committed, cx);
+                }
+            }
+        }
+    }
+
+    /// A key has changed, and the program knows nothing yet: it begins anew, with what is known by now. If that
+    /// does not help, it reads like any other transaction.
+    fn begin_snapshot_anew(&mut self, txn: TxnId, refused: Vec<Key>, cx: &mut Cx<'_, C>) {
+        let open = self.txns.get_mut(&txn).expect("it is open");
+        let snapshot = open.snapshot.as_mut().expect("it reads one");
+        let mut keys = refused;
+        keys.extend(snapshot.held.drain(..).map(|value| value.key));
+        for (number, (_, others)) in core::mem::take(&mut snapshot.asked) {
+            self.snapshot_requests.remove(&number);
+            keys.extend(others);
+        }
+        if snapshot.begun == 1 {
+            snapshot.begun = 2;
+            snapshot.known.clone_from(&self.known);
+            return self.read_snapshot(txn, keys, cx);
+        }
+        open.snapshot = None;
+        self.fallen_back += 1;
+        match open.one_shot {
+            true => self.one_shot(txn, keys, Vec::new(), cx),
+            false => {
+                open.wanted = keys;
+                self.send_reads(txn, cx);
+            }
+        }
+    }
+
+    /// Nobody waits for what a transaction reads.
+    pub(super) fn drop_snapshot(&mut self, snapshot: &Snapshot) {
+        for number in snapshot.asked.keys() {
+            self.snapshot_requests.remove(number);
+        }
+    }
+}

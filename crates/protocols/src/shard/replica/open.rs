@@ -1,0 +1,176 @@
+//! A transaction of which a shard's leader does not know yet how it ends.
+
+use std::sync::Arc;
+
+use serried_actor::Timestamp;
+use serried_model::{Key, NodeId, Version};
+use smallvec::SmallVec;
+
+use super::super::message::{Executed, Shot};
+use super::super::stamp::{Stamp, Validity};
+
+/// How far a transaction has got at its shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// It has no part yet, and can be refused.
+    Executing,
+    /// Its part is in the log, in this slot if it has one yet, but not chosen.
+    Preparing(Option<u64>),
+    /// Its part is chosen.
+    Prepared,
+    /// Its end is in the log, but not chosen.
+    Ending,
+}
+
+/// A transaction that is not over, at its shard's leader.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) standing: Standing,
+    /// When its client was last heard of.
+    pub(super) heard: Timestamp,
+    /// Once its last shot has come.
+    pub(super) participants: Option<Arc<[u16]>>,
+    /// Nothing that its part rests on can change any more.
+    pub(super) settled: bool,
+    /// When its part holds, once it has one.
+    pub(super) validity: Validity,
+    /// The keys of its part.
+    pub(super) keys: Arc<[Key]>,
+    shots: SmallVec<[OpenShot; 1]>,
+    /// Who wants to know when its part is ready.
+    pub(super) inspectors: SmallVec<[NodeId; 1]>,
+    /// Who wants to know when it is over.
+    pub(super) enders: SmallVec<[NodeId; 1]>,
+    /// Who has asked for another moment.
+    pub(super) mover: Option<(NodeId, Stamp)>,
+}
+
+/// A shot of it.
+#[derive(Debug)]
+struct OpenShot {
+    number: u16,
+    client: NodeId,
+    reads: Vec<Key>,
+    is_last: bool,
+    released: bool,
+    clock_us: u64,
+    answered: Option<Executed>,
+}
+
+/// A shot that can be answered.
+pub(super) struct Answerable {
+    pub(super) client: NodeId,
+    pub(super) number: u16,
+    pub(super) reads: Vec<Key>,
+    pub(super) clock_us: u64,
+    pub(super) is_last: bool,
+}
+
+impl Open {
+    pub(super) fn new(now: Timestamp) -> Open {
+        Open {
+            standing: Standing::Executing,
+            heard: now,
+            participants: None,
+            settled: false,
+            validity: Validity::ALWAYS,
+            keys: Arc::new([]),
+            shots: SmallVec::new(),
+            inspectors: SmallVec::new(),
+            enders: SmallVec::new(),
+            mover: None,
+        }
+    }
+
+    /// One that a former leader has made ready to commit.
+    pub(super) fn inherited(
+        now: Timestamp,
+        participants: Arc<[u16]>,
+        validity: Validity,
+        keys: Arc<[Key]>,
+    ) -> Open {
+        let standing = Standing::Prepared;
+        Open { standing, participants: Some(participants), validity, keys, ..Open::new(now) }
+    }
+
+    /// Whether its part is ready, and will be the same until it ends, unless it is asked for another moment.
+    pub(super) fn is_ready(&self) -> bool {
+        self.standing == Standing::Prepared && self.settled
+    }
+
+    /// Whether a shot is to be executed: if so, it is noted. One that came before is answered once more if it
+    /// was answered.
+    pub(super) fn take(&mut self, client: NodeId, shot: &Shot, clock_us: u64) -> Taken {
+        let same = |other: &&mut OpenShot| other.number == shot.number;
+        let is_last = shot.participants.is_some();
+        if let Some(known) = self.shots.iter_mut().find(same) {
+            return known.answered.clone().map_or(Taken::Known, Taken::Answered);
+        }
+        let is_late = self.participants.is_some();
+        if is_late && !is_last {
+            return Taken::Known; // Nobody waits for it.
+        }
+        let reads = shot.reads.clone();
+        let (number, released, answered) = (shot.number, false, None);
+        let new = OpenShot { number, client, reads, is_last, released, clock_us, answered };
+        self.shots.push(new);
+        if is_late {
+            return Taken::Inherited;
+        }
+        self.participants.clone_from(&shot.participants);
+        Taken::New
+    }
+
+    /// A shot can be answered, unless it is the last.
+    pub(super) fn release(&mut self, number: u16) {
+        for shot in self.shots.iter_mut().filter(|shot| shot.number == number) {
+            shot.released = true;
+        }
+    }
+
+    /// A shot that can be answered and was not.
+    pub(super) fn answerable(&self) -> Option<Answerable> {
+        let ready = self.is_ready();
+        let can = |shot: &&OpenShot| {
+            shot.answered.is_none() && if shot.is_last { ready } else { shot.released }
+        };
+        let shot = self.shots.iter().find(can)?;
+        let OpenShot { client, number, clock_us, is_last, .. } = *shot;
+        Some(Answerable { client, number, reads: shot.reads.clone(), clock_us, is_last })
+    }
+
+    /// A shot was answered; nothing is known of a shot whose answer is none, and it is as if it had not come.
+    pub(super) fn answered(&mut self, number: u16, answer: Option<Executed>) {
+        if answer.is_none() {
+            return self.shots.retain(|shot| shot.number != number);
+        }
+        for shot in self.shots.iter_mut().filter(|shot| shot.number == number) {
+            shot.answered.clone_from(&answer);
+        }
+    }
+
+    /// Who waits for an answer.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = NodeId> {
+        self.shots.iter().filter(|shot| shot.answered.is_none()).map(|shot| shot.client)
+    }
+
+    /// Which shard is its backup coordinator.
+    pub(super) fn backup(&self, txn: Version) -> u16 {
+        let participants = self.participants.as_ref();
+        *participants
+            .and_then(|participants| participants.first())
+            .unwrap_or_else(|| panic!("transaction {txn} has no participants"))
+    }
+}
+
+/// What to do about a shot.
+pub(super) enum Taken {
+    /// Execute it.
+    New,
+    /// It was executed for a former leader: answer it when it can be.
+    Inherited,
+    /// It is being executed.
+    Known,
+    /// It was answered.
+    Answered(Executed),
+}

@@ -1,0 +1,191 @@
+//! What a leader does about requests.
+
+use serried_actor::Context;
+use serried_model::{Key, NodeId, Version};
+
+use super::super::control::Control;
+use super::super::message::{Decision, Entry, Found, Message, Refusal, Reply, Request, Shot};
+use super::super::stamp::Stamp;
+use super::Replica;
+use super::leader::Shard;
+use super::open::{Open, Standing, Taken};
+use crate::replicated_log::Log;
+
+type Cx<'a, C> = Context<'a, Replica<C>>;
+
+impl<C: Control> Shard<C> {
+    /// Does what is wanted, or returns it if it has to wait.
+    pub(super) fn on_request(
+        &mut self,
+        from: NodeId,
+        request: Request,
+        log: &mut Log<Entry>,
+        cx: &mut Cx<'_, C>,
+    ) -> Option<Request> {
+        match request {
+            Request::Shot(shot) => return self.on_shot(from, shot, cx).map(Request::Shot),
+            Request::Move { txn, to } => self.on_move(from, txn, to, cx),
+            Request::End { txn, decision } => self.on_end(from, txn, decision, cx),
+            Request::Snapshot { number, known, keys } => {
+                self.on_snapshot(from, number, known, &keys, log, cx);
+            }
+            Request::Alive(txns) => {
+                let now = cx.now();
+                for txn in txns {
+                    self.leader_mut().open.entry(txn).and_modify(|open| open.heard = now);
+                }
+            }
+            Request::Inspect { txn } => self.on_inspect(from, txn, cx),
+            Request::Resolve { txn } => self.on_resolve(from, txn, cx),
+            Request::Over { below_us } => {
+                self.leader_mut().over.insert(from.partition(), below_us);
+            }
+        }
+        None
+    }
+
+    fn on_shot(&mut self, client: NodeId, shot: Shot, cx: &mut Cx<'_, C>) -> Option<Shot> {
+        let txn = shot.txn;
+        let reply = |reply: Reply| Message::Reply(reply);
+        if let Some(decision) = self.table.decision(txn) {
+            cx.send(client, reply(Reply::Decided { txn, decision }));
+            return None;
+        }
+        if let Some(reason) = self.refusal(txn) {
+            cx.send_before_durable(client, reply(Reply::Refused { txn, reason }));
+            return None;
+        }
+        let (now, clock_us) = (cx.now(), cx.clock().midpoint_us());
+        if !self.leader_mut().open.contains_key(&txn) {
+            let window = self.table.window();
+            let ahead_us = txn.timestamp_us as i64 - cx.clock().latest_us as i64;
+            let bound_us = self.settings.clock_bound_ms as i64 * 1000;
+            let late = txn.timestamp_us < window.from_us;
+            if late || txn.timestamp_us >= window.to_us {
+                let forgotten = txn.timestamp_us < window.forget_us;
+                let from_us = window.from_us;
+                let reason = match late {
+                    true if forgotten => Refusal::Forgotten { from_us },
+                    true => Refusal::Late { from_us },
+                    false if ahead_us > bound_us => Refusal::ClockSkew { ahead_us },
+                    false => {
+                        self.extend_window(txn.timestamp_us, cx);
+                        return Some(shot);
+                    }
+                };
+                cx.send_before_durable(client, reply(Reply::Refused { txn, reason }));
+                return None;
+            }
+            self.leader_mut().open.insert(txn, Open::new(now));
+        }
+        let open = self.leader_mut().open.get_mut(&txn).expect("it is open");
+        open.heard = now;
+        match open.take(client, &shot, clock_us) {
+            Taken::New => {
+                cx.charge(shot.keys());
+                self.leader_mut().executed += 1;
+                let (number, is_last) = (shot.number, shot.participants.is_some());
+                self.with_control(cx, |control, desk| control.execute(&shot, desk));
+                self.count_delay(txn, number, is_last);
+            }
+            Taken::Inherited => self.answer(txn, cx),
+            Taken::Known => {}
+            Taken::Answered(executed) => cx.send(client, reply(Reply::Executed(executed))),
+        }
+        None
+    }
+
+    /// Counts shots that other transactions keep from being answered.
+    fn count_delay(&mut self, txn: Version, number: u16, is_last: bool) {
+        use super::super::control::Event;
+        let leader = self.leader_mut();
+        let at_once = leader.events.iter().any(|event| match event {
+            Event::Released(of, released) => *of == txn && *released == number,
+            Event::Settled(of) => *of == txn && is_last,
+            Event::Refused(of, _) => *of == txn,
+            Event::Executed(_) => false,
+        });
+        leader.delayed += u64::from(!at_once);
+    }
+
+    fn on_move(&mut self, from: NodeId, txn: Version, to: Stamp, cx: &mut Cx<'_, C>) {
+        if let Some(decision) = self.table.decision(txn) {
+            return cx.send(from, Message::Reply(Reply::Decided { txn, decision }));
+        }
+        let Some(open) = self.leader_mut().open.get_mut(&txn) else { return };
+        open.heard = cx.now();
+        if !open.is_ready() {
+            // It is moving already, or ending.
+            open.mover.get_or_insert((from, to)).0 = from;
+            return;
+        }
+        open.mover = Some((from, to));
+        if self.with_control(cx, |control, desk| control.reposition(txn, to, desk)) {
+            return;
+        }
+        // Whoever asks again must not be told otherwise.
+        self.decide(txn, Decision::Abort, cx);
+    }
+
+    fn on_end(&mut self, from: NodeId, txn: Version, decision: Decision, cx: &mut Cx<'_, C>) {
+        let leader = self.leader_mut();
+        let Some(open) = leader.open.get_mut(&txn) else {
+            let known = self.table.decision(txn).is_some() || self.refusal(txn).is_some();
+            if !known && decision == Decision::Abort {
+                let reason = Refusal::Conflict { keys: Vec::new(), after_us: 0 };
+                self.refuse(txn, reason, cx);
+            }
+            return self.acknowledge_soon(from, txn, cx);
+        };
+        if !open.enders.contains(&from) {
+            open.enders.push(from);
+        }
+        match open.standing {
+            Standing::Executing => {
+                assert!(decision == Decision::Abort, "transaction {txn} is not ready to commit");
+                self.discard(txn, cx);
+            }
+            _ => self.decide(txn, decision, cx),
+        }
+    }
+
+    /// Refuses a transaction that is not ready to commit and never will be.
+    pub(super) fn discard(&mut self, txn: Version, cx: &mut Cx<'_, C>) {
+        self.with_control(cx, |control, desk| control.discard(txn, desk));
+        self.refuse(txn, Refusal::Conflict { keys: Vec::new(), after_us: 0 }, cx);
+    }
+
+    fn on_snapshot(
+        &mut self,
+        from: NodeId,
+        number: u64,
+        known: u64,
+        keys: &[Key],
+        log: &mut Log<Entry>,
+        cx: &mut Cx<'_, C>,
+    ) {
+        cx.charge(keys.len());
+        let unchecked = self.mutation == Some(super::Mutation::SnapshotsUnchecked);
+        let found: Result<Vec<Found>, Key> = keys
+            .iter()
+            .map(|key| {
+                let leader = self.leader.as_ref().expect("a leader that serves");
+                let being_written = leader.control.is_being_written(key);
+                let newest = self.table.row(key, cx.store()).newest();
+                if (being_written || newest.since > known) && !unchecked {
+                    return Err(key.clone());
+                }
+                Ok(Found { version: newest.stamp.version(), value: newest.value.clone() })
+            })
+            .collect();
+        let known = self.known;
+        let reply = Reply::Snapshot { number, known, found };
+        match reply {
+            // A key has changed, whoever leads.
+            Reply::Snapshot { found: Err(_), .. } => {
+                cx.send_before_durable(from, Message::Reply(reply));
+            }
+            reply => self.reply_confirmed(from, reply, log, cx),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Moments in the order of transactions, and for how long what a transaction did holds.
+
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+use serried_model::Version;
+
+/// A moment at which a transaction may take effect: a time, and the transaction to break ties, so that no two
+/// transactions share one (003 §5.1, "t_w" and "t_r").
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
+pub struct Stamp {
+    /// Microseconds since the Unix epoch, by somebody's clock, or refined.
+    pub us: u64,
+    /// The transaction, by the version with which it began.
+    pub txn: Version,
+}
+
+impl Stamp {
+    /// That of what every key holds before its first write.
+    pub const INITIAL: Stamp = Stamp { us: 0, txn: Version::INITIAL };
+
+    /// See [`Stamp::next_of`].
+    pub const LANES: u64 = 32;
+
+    /// The one that a transaction begins with: its pre-assigned timestamp.
+    pub fn assigned(txn: Version) -> Stamp {
+        Stamp { us: txn.timestamp_us, txn }
+    }
+
+    /// The first of `txn` that is not before the one that it began with, and is later than this; an own one is
+    /// late enough.
+    ///
+    /// All stamps of a transaction leave the same remainder when they are divided by [`Stamp::LANES`]: so those
+    /// that are open at one client at a time have no version in common, however they are refined.
+    pub fn next_of(self, txn: Version) -> Stamp {
+        let first = txn.timestamp_us;
+        if self.txn == txn || self.us < first {
+            return Stamp { us: self.us.max(first), txn };
+        }
+        let us = first + (self.us - first + 1).next_multiple_of(Self::LANES);
+        Stamp { us, txn }
+    }
+
+    /// The version under which its transaction is known if it commits then.
+    pub fn version(self) -> Version {
+        Version { timestamp_us: self.us, coordinator: self.txn.coordinator }
+    }
+}
+
+/// A version that has not been given, but for whose transaction this stamp stands.
+impl fmt::Display for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.us, self.txn)
+    }
+}
+
+/// The moments at which what a transaction did to some keys holds, first and last (003 §5.1, "safeguard").
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Validity {
+    /// The first.
+    pub from: Stamp,
+    /// The last; none if it holds until its transaction ends.
+    pub until: Option<Stamp>,
+}
+
+impl Validity {
+    /// At any moment.
+    pub const ALWAYS: Validity = Validity { from: Stamp::INITIAL, until: None };
+
+    /// At one moment only.
+    pub fn at(stamp: Stamp) -> Validity {
+        Validity { from: stamp, until: Some(stamp) }
+    }
+
+    /// The moments at which both hold. There may be none.
+    #[must_use]
+    pub fn and(self, other: Validity) -> Validity {
+        let until = match (self.until, other.until) {
+            (Some(one), Some(another)) => Some(one.min(another)),
+            (one, another) => one.or(another),
+        };
+        Validity { from: self.from.max(other.from), until }
+    }
+
+    /// Whether there is such a moment; the first of them is one, then.
+    pub fn exists(self) -> bool {
+        self.until.is_none_or(|until| self.from <= until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serried_model::NodeId;
+
+    fn txn(us: u64) -> Version {
+        Version { timestamp_us: us, coordinator: NodeId(70_000) }
+    }
+
+    #[test]
+    fn a_transactions_next_stamp_is_later_than_anothers_and_its_own_is_late_enough() {
+        let stamp = Stamp { us: 9, txn: txn(5) };
+        assert_eq!(stamp.next_of(txn(7)), Stamp { us: 7 + 32, txn: txn(7) });
+        assert_eq!(stamp.next_of(txn(20)), Stamp { us: 20, txn: txn(20) });
+        assert_eq!(stamp.next_of(txn(5)), stamp);
+        assert_eq!(Stamp::INITIAL.next_of(txn(3)), Stamp::assigned(txn(3)));
+        let late = Stamp { us: 7 + 64, txn: txn(5) };
+        assert_eq!(late.next_of(txn(7)), Stamp { us: 7 + 96, txn: txn(7) });
+    }
+
+    #[test]
+    fn what_holds_together_holds_from_the_last_beginning_to_the_first_end() {
+        let stamp = |us| Stamp { us, txn: txn(us) };
+        let one = Validity { from: stamp(4), until: Some(stamp(8)) };
+        let another = Validity { from: stamp(6), until: None };
+        let both = one.and(another).and(Validity::ALWAYS);
+        assert_eq!(both, Validity { from: stamp(6), until: Some(stamp(8)) });
+        assert!(both.exists() && both.and(Validity::at(stamp(8))).exists());
+        assert!(!both.and(Validity::at(stamp(9))).exists());
+    }
+}

@@ -1,0 +1,308 @@
+//! The keys and transactions of a replica: what is made of the entries of its log.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serried_actor::Store;
+use serried_model::{Key, NodeId, Version};
+use serried_parts::{Cells, decode_cell};
+
+use super::message::{Decision, Entry, Item, Part, Window};
+use super::row::{Cell, Row, TxnRow, TxnState};
+
+/// What begins the names in the store of all that is no key, and of keys that begin like that.
+const ESCAPE: u8 = 0xff;
+/// What follows in the name of a key.
+const OF_KEY: u8 = 0;
+/// What follows in that of a transaction: they come after all keys.
+const OF_TXN: u8 = 0xff;
+/// How much is read from the store at once when it is gone through, in bytes.
+const READ_AT_ONCE: usize = 256 << 10;
+
+/// What a replica has made of the entries that were chosen.
+#[derive(Debug)]
+pub struct Table {
+    cells: Cells<Cell>,
+    window: Window,
+    /// Those that are ready to commit.
+    prepared: BTreeSet<Version>,
+    /// How those ended that are over, as long as it is to be known.
+    decided: BTreeMap<Version, Decision>,
+    /// Whether versions that were overwritten can be read, as long as the window has somebody who may.
+    multi_version: bool,
+    /// That of a key that was never written.
+    empty: Row,
+}
+
+impl Table {
+    /// An empty one; about so many rows are to be in memory.
+    pub(super) fn new(resident: usize, multi_version: bool) -> Table {
+        Table {
+            cells: Cells::new(resident),
+            window: Window::default(),
+            prepared: BTreeSet::new(),
+            decided: BTreeMap::new(),
+            multi_version,
+            empty: Row::default(),
+        }
+    }
+
+    /// The row of a key.
+    pub fn row(&mut self, key: &Key, store: &dyn Store) -> &Row {
+        match self.cells.get(&name_of_key(key), store) {
+            Cell::Row(row) => row,
+            Cell::Nothing => &self.empty,
+            other => panic!("key {key} holds {other:?}"),
+        }
+    }
+
+    /// Which transactions are taken.
+    pub(super) fn window(&self) -> Window {
+        self.window
+    }
+
+    /// How a transaction ended, if that is known.
+    pub(super) fn decision(&self, txn: Version) -> Option<Decision> {
+        self.decided.get(&txn).copied()
+    }
+
+    /// Those that are ready to commit.
+    pub(super) fn prepared(&self) -> &BTreeSet<Version> {
+        &self.prepared
+    }
+
+    /// How many are known to be over.
+    pub(super) fn remembered(&self) -> usize {
+        self.decided.len()
+    }
+
+    pub(super) fn cells(&self) -> &Cells<Cell> {
+        &self.cells
+    }
+
+    pub(super) fn store_some(&mut self, at_most: usize, store: &mut dyn Store) {
+        self.cells.store_some(at_most, store);
+    }
+
+    /// The part of a transaction that is ready to commit.
+    pub(super) fn part(&mut self, txn: Version, store: &dyn Store) -> Part {
+        let Cell::Txn(TxnRow {
+            state: TxnState::Prepared { participants, validity, keys }, ..
+        }) = self.cells.get(&name_of_txn(txn), store).clone()
+        else {
+            panic!("transaction {txn} is not ready to commit")
+        };
+        let item = |key: &Key| self.row(key, store).item(key, txn);
+        let items: Vec<Item> = keys.iter().filter_map(item).collect();
+        assert_eq!(items.len(), keys.len(), "transaction {txn} lacks keys of its part");
+        Part { txn, participants, validity, items }
+    }
+
+    /// Applies the entry of a slot, whose record is at `position` of the durable log at the earliest.
+    pub(super) fn apply(
+        &mut self,
+        (slot, position): (u64, u64),
+        entry: Option<&Entry>,
+        store: &mut dyn Store,
+    ) {
+        match entry {
+            None => {}
+            Some(Entry::Prepare(part)) => self.prepare((slot, position), part, store),
+            Some(Entry::Decide { txn, decision, keys }) => {
+                self.decide((slot, position), (*txn, *decision), keys, store);
+            }
+            Some(Entry::Window(window)) => self.turn_to((slot, position), *window, store),
+            Some(Entry::Lead) => {
+                let Window { to_us, forget_us, .. } = self.window;
+                self.turn_to((slot, position), Window { from_us: to_us, to_us, forget_us }, store);
+            }
+        }
+    }
+
+    fn prepare(&mut self, (slot, position): (u64, u64), part: &Part, store: &dyn Store) {
+        let Part { txn, participants, validity, items } = part;
+        let state = TxnState::Prepared {
+            participants: participants.clone(),
+            validity: *validity,
+            keys: items.iter().map(|item| item.key.clone()).collect(),
+        };
+        if self.set_txn((slot, position), *txn, state, store) {
+            self.prepared.insert(*txn);
+        }
+        for item in items {
+            self.change(&item.key, position, store).prepare(slot, *txn, item);
+        }
+    }
+
+    fn decide(
+        &mut self,
+        (slot, position): (u64, u64),
+        (txn, decision): (Version, Decision),
+        keys: &Arc<[Key]>,
+        store: &dyn Store,
+    ) {
+        if self.set_txn((slot, position), txn, TxnState::Decided(decision), store) {
+            self.prepared.remove(&txn);
+            self.decided.insert(txn, decision);
+        }
+        let kept_us = self.multi_version.then_some(self.window.from_us);
+        for key in keys.iter() {
+            self.change(key, position, store).decide(slot, txn, decision, kept_us);
+        }
+    }
+
+    /// Whether that is news.
+    fn set_txn(
+        &mut self,
+        (slot, position): (u64, u64),
+        txn: Version,
+        state: TxnState,
+        store: &dyn Store,
+    ) -> bool {
+        if txn.timestamp_us < self.window.forget_us {
+            return false; // Replayed.
+        }
+        let cell = self.cells.change(&name_of_txn(txn), position, store);
+        if matches!(cell, Cell::Txn(row) if row.applied > slot) {
+            return false;
+        }
+        *cell = Cell::Txn(TxnRow { applied: slot + 1, state });
+        true
+    }
+
+    fn turn_to(&mut self, (slot, position): (u64, u64), window: Window, store: &mut dyn Store) {
+        let cell = self.cells.change(&name_of_window(), position, store);
+        if matches!(cell, Cell::Window(applied, _) if *applied > slot) {
+            return;
+        }
+        // Entries are made before others are applied.
+        let window = Window {
+            from_us: window.from_us.max(self.window.from_us),
+            to_us: window.to_us.max(self.window.to_us),
+            forget_us: window.forget_us.max(self.window.forget_us),
+        };
+        *cell = Cell::Window(slot + 1, window);
+        self.window = window;
+        while let Some((&txn, _)) = self.decided.first_key_value()
+            && txn.timestamp_us < window.forget_us
+        {
+            self.decided.remove(&txn);
+            self.cells.forget(&name_of_txn(txn), store);
+        }
+    }
+
+    fn change(&mut self, key: &Key, position: u64, store: &dyn Store) -> &mut Row {
+        let cell = self.cells.change(&name_of_key(key), position, store);
+        if *cell == Cell::Nothing {
+            *cell = Cell::Row(Row::default());
+        }
+        match cell {
+            Cell::Row(row) => row,
+            other => panic!("key {key} holds {other:?}"),
+        }
+    }
+
+    /// Finds in the store which transactions are known.
+    pub(super) fn load(&mut self, store: &dyn Store) {
+        if let Cell::Window(_, window) = self.cells.get(&name_of_window(), store) {
+            self.window = *window;
+        }
+        let mut after = vec![ESCAPE, OF_TXN];
+        loop {
+            let mut found = Vec::new();
+            let more = store.scan(Some(&after), READ_AT_ONCE, &mut |name, state| {
+                if !state.is_empty() {
+                    found.push((name.to_vec(), decode_cell::<Cell>(state)));
+                } else {
+                    found.push((name.to_vec(), Cell::Nothing));
+                }
+            });
+            let last = found.last().map(|(name, _)| name.clone());
+            for (name, cell) in found {
+                if let (Some(txn), Cell::Txn(row)) = (txn_of_name(&name), cell) {
+                    self.know(txn, &row.state);
+                }
+            }
+            match last.filter(|_| more) {
+                Some(last) => after = last,
+                None => return,
+            }
+        }
+    }
+
+    fn know(&mut self, txn: Version, state: &TxnState) {
+        if txn.timestamp_us < self.window.forget_us {
+            return;
+        }
+        self.prepared.remove(&txn);
+        match state {
+            TxnState::Decided(decision) => drop(self.decided.insert(txn, *decision)),
+            TxnState::Prepared { .. } => drop(self.prepared.insert(txn)),
+        }
+    }
+
+    /// Takes over what lies in another's store under a name, unless its own is as of a later slot.
+    pub(super) fn take_over(&mut self, name: &Key, state: &[u8], store: &mut dyn Store) {
+        let cell: Cell = decode_cell(state);
+        match (&cell, self.cells.get(name, store)) {
+            (Cell::Row(new), Cell::Row(old)) if !new.is_as_late_as(old) => return,
+            (Cell::Txn(new), Cell::Txn(old)) if new.applied < old.applied => return,
+            (Cell::Window(new, _), Cell::Window(old, _)) if new < old => return,
+            _ => {}
+        }
+        match &cell {
+            Cell::Txn(row) => {
+                let txn = txn_of_name(name.as_bytes()).expect("the name of a transaction");
+                self.know(txn, &row.state);
+            }
+            Cell::Window(_, window) => self.window = *window,
+            Cell::Row(_) | Cell::Nothing => {}
+        }
+        self.cells.put(name, cell, store);
+    }
+}
+
+/// Under which name a key lies in the store: its own, but for very few.
+fn name_of_key(key: &Key) -> Key {
+    if key.as_bytes().first() != Some(&ESCAPE) {
+        return key.clone();
+    }
+    let mut name = vec![ESCAPE, OF_KEY];
+    name.extend_from_slice(key.as_bytes());
+    Key::from(name.as_slice())
+}
+
+fn name_of_txn(txn: Version) -> Key {
+    let mut name = [0; 18];
+    name[..2].copy_from_slice(&[ESCAPE, OF_TXN]);
+    name[2..10].copy_from_slice(&txn.timestamp_us.to_be_bytes());
+    name[10..].copy_from_slice(&txn.coordinator.0.to_be_bytes());
+    Key::from(name)
+}
+
+fn txn_of_name(name: &[u8]) -> Option<Version> {
+    let (us, coordinator) = name.strip_prefix(&[ESCAPE, OF_TXN])?.split_first_chunk()?;
+    let coordinator = NodeId(u64::from_be_bytes(coordinator.try_into().ok()?));
+    Some(Version { timestamp_us: u64::from_be_bytes(*us), coordinator })
+}
+
+fn name_of_window() -> Key {
+    Key::from([ESCAPE, OF_TXN])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_transactions_are_told_apart_whatever_a_key_looks_like() {
+        let txn = Version { timestamp_us: 7, coordinator: NodeId(70_000) };
+        let name = name_of_txn(txn);
+        assert_eq!(txn_of_name(name.as_bytes()), Some(txn));
+        assert_ne!(name_of_key(&name), name);
+        assert_eq!(txn_of_name(name_of_key(&name).as_bytes()), None);
+        assert_ne!(name_of_key(&name_of_window()), name_of_window());
+        let key = Key::from("alice");
+        assert_eq!(name_of_key(&key), key);
+    }
+}

@@ -1,0 +1,72 @@
+//! The attempts of one transaction, and the time that they have together.
+
+use std::sync::Arc;
+
+use serried_actor::Timestamp;
+
+use crate::abort::Reason;
+use crate::execution::Ended;
+use crate::{Abort, Alarm, Attempt, Committed, Error, Footprint, Keyspace};
+
+/// How many attempts there were so far, and when there may be no more.
+pub(crate) struct Attempts<'a> {
+    keyspace: &'a Keyspace,
+    /// Which attempt this is, from 1.
+    number: u32,
+    limit: Timestamp,
+    /// Goes off at the deadline of them all.
+    pub(crate) deadline: Alarm,
+}
+
+impl<'a> Attempts<'a> {
+    pub(crate) fn new(keyspace: &'a Keyspace) -> Attempts<'a> {
+        let limit = keyspace.port.now() + keyspace.options.deadline;
+        let deadline = Alarm::at(keyspace.port.clone(), limit);
+        Attempts { keyspace, number: 1, limit, deadline }
+    }
+
+    /// Takes in how an attempt ended. After one that can be tried again it waits until the next may begin, and
+    /// returns none.
+    pub(crate) async fn after<T>(&mut self, ended: Ended<T>) -> Result<Option<T>, Error> {
+        let (attempts, options) = (self.number, &self.keyspace.options);
+        match ended {
+            Ended::Committed(Ok(value)) => return Ok(Some(value)),
+            Ended::Committed(Err(Abort(Reason::Application(error)))) => {
+                return Err(Error::Application(error));
+            }
+            Ended::Committed(Err(Abort(Reason::TooLarge(error)))) => return Err(error.into()),
+            Ended::Failed(Error::Deadline { deadline, .. }) => {
+                return Err(Error::Deadline { deadline, attempts });
+            }
+            Ended::Failed(error) => return Err(error),
+            Ended::Aborted(keys) if attempts >= options.attempts => {
+                return Err(Error::Conflict { keys, attempts });
+            }
+            Ended::Aborted(_) => {}
+        }
+        let port = &self.keyspace.port;
+        let resume = port.now() + options.backoff.wait(attempts, port.random());
+        if resume >= self.limit {
+            return Err(Error::Deadline { deadline: options.deadline, attempts });
+        }
+        self.keyspace.sleep_until(resume).await;
+        self.number += 1;
+        Ok(None)
+    }
+
+    /// What there is to say of the last attempt, which has committed.
+    pub(crate) fn committed<T>(
+        &self,
+        value: T,
+        attempt: &Arc<Attempt>,
+        re_executions: u32,
+        written_at: Timestamp,
+    ) -> (Committed<T>, Footprint) {
+        let version = attempt.version().expect("a committed transaction has a version");
+        let (reads, writes, reads_sent_by_re_executions) = attempt.footprint();
+        (
+            Committed { value, version, attempts: self.number, re_executions },
+            Footprint { reads, writes, reads_sent_by_re_executions, written_at },
+        )
+    }
+}

@@ -1,0 +1,218 @@
+//! Transactions whose keys and writes are all known before they begin: a protocol may have them done in one
+//! round.
+
+use core::future::Future;
+use core::pin::Pin;
+use core::sync::atomic::Ordering;
+use core::task::{Context, Poll};
+use std::sync::Arc;
+
+use serried_actor::Timestamp;
+use serried_model::{Key, Operation, Outcome, TooLarge, TxnId, Value, Write};
+
+use crate::attempts::Attempts;
+use crate::execution::Ended;
+use crate::program::Closure;
+use crate::{Alarm, Attempt, Committed, Error, Footprint, Keyspace, Transacting, Transaction};
+
+impl Keyspace {
+    /// Reads `reads` and makes `writes` take effect, in one transaction. What is returned is what there was
+    /// before its own writes, in the order of `reads`. Of several writes to a key the last one counts.
+    ///
+    /// That is one round where the protocol has one for it. Elsewhere it is done as by
+    /// [`Keyspace::transact`], and an aborted attempt is tried again as there.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] if a key, a value or the transaction, what it reads included, is over its limit;
+    /// nothing was sent then. As [`Keyspace::transact`].
+    pub fn one_shot<K: Into<Key>>(
+        &self,
+        reads: impl IntoIterator<Item = K>,
+        writes: impl IntoIterator<Item = Write>,
+    ) -> Transacting<'_, Committed<Vec<Option<Value>>>> {
+        let shooting = self.one_shot_recorded(reads, writes, |_| {});
+        Box::pin(async move { Ok(shooting.await?.0) })
+    }
+
+    /// The same, and returns what the transaction read and wrote. `has_begun` is called with each attempt,
+    /// before anything of it is sent, by which its version can be told at any time later on.
+    ///
+    /// # Errors
+    /// As [`Keyspace::one_shot`].
+    pub fn one_shot_recorded<'a, K: Into<Key>>(
+        &'a self,
+        reads: impl IntoIterator<Item = K>,
+        writes: impl IntoIterator<Item = Write>,
+        has_begun: impl Fn(&Transaction) + Send + Sync + 'a,
+    ) -> Transacting<'a, (Committed<Vec<Option<Value>>>, Footprint)> {
+        let reads = reads.into_iter().map(Into::into).collect();
+        let writes = writes.into_iter().collect();
+        Box::pin(self.shoot(reads, writes, has_begun))
+    }
+
+    async fn shoot(
+        &self,
+        reads: Vec<Key>,
+        writes: Vec<Write>,
+        has_begun: impl Fn(&Transaction) + Send + Sync,
+    ) -> Result<(Committed<Vec<Option<Value>>>, Footprint), Error> {
+        self.check_one_shot(&reads, &writes)?;
+        let mut attempts = Attempts::new(self);
+        while !self.lacks_one_shots.load(Ordering::Relaxed) {
+            let attempt = Attempt::new(self.limits, writes.is_empty());
+            attempt.begin_one_shot(&reads, &writes);
+            // Nothing can be done through this handle: no run has its number.
+            has_begun(&Transaction { attempt: attempt.clone(), run: 0 });
+            let mut shot = Shot {
+                keyspace: self,
+                attempt: &attempt,
+                deadline: &mut attempts.deadline,
+                phase: Phase::New,
+                sent_at: Timestamp::default(),
+            };
+            let ended = (&mut shot).await;
+            let written_at = shot.sent_at;
+            drop(shot);
+            let Some(ended) = ended else {
+                self.lacks_one_shots.store(true, Ordering::Relaxed);
+                break;
+            };
+            if attempts.after(ended).await?.is_some() {
+                let values = attempt.values(&reads);
+                return Ok(attempts.committed(values, &attempt, 0, written_at));
+            }
+        }
+        let (only_reads, all) = (writes.is_empty(), Arc::new((reads, writes)));
+        let program = move |transaction: Transaction| {
+            has_begun(&transaction);
+            let all = all.clone();
+            async move {
+                let (reads, writes) = &*all;
+                let values = transaction.get_many(reads).await?;
+                for Write { key, value } in writes {
+                    match value {
+                        Some(value) => transaction.put(key, value),
+                        None => transaction.delete(key),
+                    }
+                }
+                Ok(values)
+            }
+        };
+        self.run_in(&mut attempts, Closure::new(program), only_reads).await
+    }
+
+    fn check_one_shot(&self, reads: &[Key], writes: &[Write]) -> Result<(), TooLarge> {
+        let (limits, mut bytes) = (&self.limits, 0);
+        for key in reads {
+            limits.check_key(key)?;
+            bytes += key.len();
+            limits.check_transaction(key, bytes)?;
+        }
+        for Write { key, value } in writes {
+            limits.check_key(key)?;
+            let value_bytes = value.as_ref().map_or(0, Value::len);
+            limits.check_value_bytes(key, value_bytes)?;
+            bytes += key.len() + value_bytes;
+            limits.check_transaction(key, bytes)?;
+        }
+        Ok(())
+    }
+}
+
+/// One attempt in progress. Dropped before its end, it is rolled back.
+struct Shot<'a> {
+    keyspace: &'a Keyspace,
+    attempt: &'a Arc<Attempt>,
+    deadline: &'a mut Alarm,
+    phase: Phase,
+    sent_at: Timestamp,
+}
+
+enum Phase {
+    /// Not registered with the driver yet.
+    New,
+    /// All of it was asked for.
+    Sent(TxnId),
+    Over,
+}
+
+impl Shot<'_> {
+    /// The coordinator says that it is over: none if it has nothing for one-shot transactions.
+    fn conclude(&mut self, outcome: Outcome) -> Option<Ended<()>> {
+        self.over(false);
+        Some(match outcome {
+            Outcome::Committed => Ended::Committed(Ok(())),
+            Outcome::Aborted { conflicts } => Ended::Aborted(conflicts),
+            Outcome::ClockSkew { ahead_us } => Ended::Failed(Error::ClockSkew { ahead_us }),
+            Outcome::NotOffered => return None,
+            Outcome::Unknown | Outcome::Forgotten => {
+                let txn = self.attempt.version().expect("an attempt that ended had begun");
+                Ended::Failed(Error::Unknown { txn, deadline: self.keyspace.options.deadline })
+            }
+        })
+    }
+
+    /// What it means that the deadline has passed now; none if that can't be said yet.
+    fn overdue(&self) -> Option<Error> {
+        let waiting_for = match self.phase {
+            Phase::New => "one of this client's open transactions to end".to_string(),
+            Phase::Sent(_) if self.attempt.has_written() => {
+                // Its coordinator may have yet to be told of it, and has it take effect then.
+                let txn = self.attempt.version_or_wake()?;
+                return Some(Error::Unknown { txn, deadline: self.keyspace.options.deadline });
+            }
+            Phase::Sent(_) | Phase::Over => match self.attempt.unanswered_read() {
+                Some(key) => format!("the value of `{key}`"),
+                None => "its reads to be confirmed".to_string(),
+            },
+        };
+        Some(self.keyspace.unavailable(waiting_for))
+    }
+
+    /// Ends the attempt as far as this session is concerned.
+    fn over(&mut self, rollback: bool) {
+        if let Phase::Sent(txn) = core::mem::replace(&mut self.phase, Phase::Over) {
+            if rollback {
+                self.keyspace.port.submit(txn, &mut vec![Operation::Rollback]);
+            }
+            self.keyspace.port.close(txn);
+        }
+    }
+}
+
+impl Future for Shot<'_> {
+    type Output = Option<Ended<()>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let port = &this.keyspace.port;
+        if matches!(this.phase, Phase::New) {
+            if let Some(reason) = port.obstacle() {
+                return Poll::Ready(Some(Ended::Failed(Error::ReadOnly { reason })));
+            }
+            if let Ok(txn) = port.open(this.attempt, cx.waker()) {
+                this.phase = Phase::Sent(txn);
+                this.sent_at = port.now();
+                port.submit(txn, &mut this.attempt.whole());
+            }
+        }
+        while let Some(signals) = this.attempt.signals(cx.waker()) {
+            if let Some(outcome) = signals.outcome {
+                return Poll::Ready(this.conclude(outcome));
+            }
+        }
+        if this.deadline.poll(cx).is_ready()
+            && let Some(error) = this.overdue()
+        {
+            this.over(true);
+            return Poll::Ready(Some(Ended::Failed(error)));
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Shot<'_> {
+    fn drop(&mut self) {
+        self.over(true);
+    }
+}

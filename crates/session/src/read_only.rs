@@ -1,0 +1,123 @@
+//! Transactions whose programs write nothing: a protocol may have a better way for these.
+
+use core::future::Future;
+
+use serried_model::{Key, Value, Version};
+
+use crate::program::Closure;
+use crate::{Abort, Committed, Error, Footprint, Get, GetMany, Keyspace, Transacting, Transaction};
+
+/// What a program that only reads works with. Cheap to clone.
+///
+/// It can read:
+///
+/// ```
+/// # fn program(snapshot: serried_session::Snapshot) {
+/// let balance = snapshot.get("alice");
+/// # drop(balance);
+/// # }
+/// ```
+///
+/// And it has no way to write:
+///
+/// ```compile_fail,E0599
+/// # fn program(snapshot: serried_session::Snapshot) {
+/// snapshot.put("alice", "10");
+/// # }
+/// ```
+///
+/// What it reads may be taken back, as with a [`Transaction`].
+#[derive(Clone)]
+pub struct Snapshot {
+    transaction: Transaction,
+}
+
+impl Snapshot {
+    /// The version of this attempt: its place in the order of all transactions. None until the coordinator
+    /// has given it one.
+    pub fn version(&self) -> Option<Version> {
+        self.transaction.version()
+    }
+
+    /// Reads a key; `None` if it is absent.
+    pub fn get(&self, key: impl Into<Key>) -> Get {
+        self.transaction.get(key)
+    }
+
+    /// Reads several keys at once, in parallel; the values come in the order of the keys.
+    pub fn get_many<K: Into<Key>>(&self, keys: impl IntoIterator<Item = K>) -> GetMany {
+        self.transaction.get_many(keys)
+    }
+}
+
+impl Keyspace {
+    /// Runs `program`, which only reads, as a transaction. All that it finds is what there was at one time.
+    ///
+    /// It is run as [`Keyspace::transact`] runs one. A protocol that has a better way for transactions that
+    /// only read takes it.
+    ///
+    /// # Errors
+    /// As [`Keyspace::transact`].
+    pub fn read_only<'a, T, F, Fut>(&'a self, program: F) -> Transacting<'a, Committed<T>>
+    where
+        T: Send + 'a,
+        F: Fn(Snapshot) -> Fut + Send + Sync + 'a,
+        Fut: Future<Output = Result<T, Abort>> + Send + 'a,
+    {
+        let program = move |transaction| program(Snapshot { transaction });
+        Box::pin(async move { Ok(self.run(Closure::new(program), true).await?.0) })
+    }
+
+    /// The same, and returns what the transaction read.
+    ///
+    /// # Errors
+    /// As [`Keyspace::transact`].
+    pub fn read_only_recorded<'a, T, F, Fut>(
+        &'a self,
+        program: F,
+    ) -> Transacting<'a, (Committed<T>, Footprint)>
+    where
+        T: Send + 'a,
+        F: Fn(Snapshot) -> Fut + Send + Sync + 'a,
+        Fut: Future<Output = Result<T, Abort>> + Send + 'a,
+    {
+        self.transact_read_only_recorded(move |transaction| program(Snapshot { transaction }))
+    }
+
+    /// The same for a program that could write, and does not.
+    ///
+    /// # Errors
+    /// [`Error::OnlyReads`] if it does write: its run ends there. As [`Keyspace::transact`].
+    pub fn transact_read_only_recorded<'a, T, F, Fut>(
+        &'a self,
+        program: F,
+    ) -> Transacting<'a, (Committed<T>, Footprint)>
+    where
+        T: Send + 'a,
+        F: Fn(Transaction) -> Fut + Send + Sync + 'a,
+        Fut: Future<Output = Result<T, Abort>> + Send + 'a,
+    {
+        Box::pin(self.run(Closure::new(program), true))
+    }
+
+    /// Reads one key in a transaction of its own.
+    ///
+    /// # Errors
+    /// As [`Keyspace::transact`].
+    pub async fn get(&self, key: impl Into<Key>) -> Result<Option<Value>, Error> {
+        let key = &key.into();
+        Ok(self.read_only(|snapshot| async move { snapshot.get(key).await }).await?.value)
+    }
+
+    /// Reads several keys in a transaction of their own.
+    ///
+    /// # Errors
+    /// As [`Keyspace::transact`].
+    pub async fn get_many<K: Into<Key>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>, Error> {
+        let keys: &Vec<Key> = &keys.into_iter().map(Into::into).collect();
+        Ok(self.read_only(|snapshot| async move { snapshot.get_many(keys).await }).await?.value)
+    }
+}

@@ -1,0 +1,141 @@
+//! A database without concurrency: every operation is done as soon as it is asked for.
+
+use core::future::Future;
+use core::task::{Context, Poll, Waker};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use serried_actor::Timestamp;
+use serried_model::{
+    Key, Limits, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Value, Version, Write,
+};
+use serried_session::{Attempt, Full, Keyspace, Port, Switchboard};
+
+/// What it has for one-shot transactions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OneShots {
+    /// Nothing.
+    NotOffered,
+    /// They are done at once.
+    Done,
+    /// No answer.
+    Unanswered,
+}
+
+struct State {
+    rows: HashMap<Key, (Version, Option<Value>)>,
+    switchboard: Switchboard,
+    one_shots: OneShots,
+    asked: Vec<&'static str>,
+}
+
+/// A port to a map. Time stands still.
+pub(crate) struct Serial(Mutex<State>);
+
+/// An empty database.
+pub(crate) fn keyspace() -> Keyspace {
+    database(OneShots::NotOffered).1
+}
+
+/// An empty database, and a keyspace of it.
+pub(crate) fn database(one_shots: OneShots) -> (Arc<Serial>, Keyspace) {
+    let (rows, switchboard) = (HashMap::new(), Switchboard::new(1));
+    let state = State { rows, switchboard, one_shots, asked: Vec::new() };
+    let serial = Arc::new(Serial(Mutex::new(state)));
+    (serial.clone(), Keyspace::new(serial, Limits::default()))
+}
+
+impl Serial {
+    /// Which transactions were begun and which one-shots asked for since the last call.
+    pub(crate) fn asked(&self) -> Vec<&'static str> {
+        core::mem::take(&mut self.0.lock().unwrap().asked)
+    }
+}
+
+impl State {
+    fn get(&self, key: Key) -> Output {
+        let (version, value) = self.rows.get(&key).cloned().unwrap_or((Version::INITIAL, None));
+        Output::Value(ReadValue { key, version, value, stamp: 0 })
+    }
+
+    fn commit(&mut self, version: Version, writes: Vec<Write>) -> Output {
+        let rows = writes.into_iter().map(|write| (write.key, (version, write.value)));
+        self.rows.extend(rows);
+        Output::Outcome(Outcome::Committed)
+    }
+
+    fn answer(&mut self, version: Version, operation: Operation) -> Vec<Output> {
+        match operation {
+            Operation::Begin { only_reads } => {
+                self.asked.push(if only_reads { "begin to read" } else { "begin" });
+                vec![Output::Began(version)]
+            }
+            Operation::Get { key } => vec![self.get(key)],
+            Operation::Put(_)
+            | Operation::Rollback
+            | Operation::Inquire { .. }
+            | Operation::GetAt { .. }
+            | Operation::Access { .. } => Vec::new(),
+            Operation::OneShot { reads, writes } => {
+                self.asked.push("one shot");
+                match self.one_shots {
+                    OneShots::NotOffered => vec![Output::Outcome(Outcome::NotOffered)],
+                    OneShots::Unanswered => Vec::new(),
+                    OneShots::Done => {
+                        let mut answers: Vec<_> =
+                            reads.into_iter().rev().map(|key| self.get(key)).collect();
+                        answers.push(self.commit(version, writes));
+                        answers
+                    }
+                }
+            }
+            Operation::Commit { writes, .. } => vec![self.commit(version, writes)],
+        }
+    }
+}
+
+impl Port for Serial {
+    fn open(&self, attempt: &Arc<Attempt>, waker: &Waker) -> Result<TxnId, Full> {
+        self.0.lock().unwrap().switchboard.open(attempt, waker)
+    }
+
+    fn submit(&self, txn: TxnId, operations: &mut Vec<Operation>) {
+        let version = Version { timestamp_us: txn.0, coordinator: NodeId(1) };
+        let mut state = self.0.lock().unwrap();
+        for operation in operations.drain(..) {
+            for output in state.answer(version, operation) {
+                state.switchboard.deliver(txn, output);
+            }
+        }
+    }
+
+    fn close(&self, txn: TxnId) {
+        self.0.lock().unwrap().switchboard.close(txn);
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(0)
+    }
+
+    fn set_alarm(&self, _: Timestamp, _: Waker) -> u64 {
+        0
+    }
+
+    fn cancel_alarm(&self, _: Timestamp, _: u64) {}
+
+    fn random(&self) -> u64 {
+        0
+    }
+}
+
+/// Runs what never has to wait for long.
+pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
+    let mut future = core::pin::pin!(future);
+    let mut cx = Context::from_waker(Waker::noop());
+    for _ in 0..1_000_000 {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
+            return value;
+        }
+    }
+    panic!("it waits for something that does not come");
+}
