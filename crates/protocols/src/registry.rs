@@ -50,6 +50,8 @@ macro_rules! registry {
 registry! {
     crate::morty::Morty,
     crate::mvtso::Mvtso,
+    crate::ncc::Ncc,
+    crate::ncc::NccRw,
     crate::abd::Abd,
     crate::epaxos::Epaxos,
     crate::gryff::Gryff,

@@ -70,7 +70,7 @@ impl<E: Entry> Log<E> {
     ) {
         let ballot = self.seen.max(self.promised).next(self.id.member());
         self.promise(ballot);
-        cx.append(H::record(Record::Promised(ballot)));
+        self.mark(cx);
         let mut candidate = Candidate {
             promises: [self.id].into_iter().collect(),
             applied: vec![None; self.group.size()],
@@ -122,7 +122,7 @@ impl<E: Entry> Log<E> {
         };
         if ballot > self.promised {
             self.promise(ballot);
-            cx.append(H::record(Record::Promised(ballot)));
+            self.mark(cx);
             self.heard = cx.now();
             self.wait_for_leader(cx);
         }

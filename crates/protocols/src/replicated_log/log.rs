@@ -304,7 +304,6 @@ impl<E: Entry> Log<E> {
     /// Takes back a record.
     pub fn replay(&mut self, record: Record<E>) {
         match record {
-            Record::Promised(ballot) => self.promised = self.promised.max(ballot),
             Record::Accepted { ballot, first, entries } => {
                 self.promised = self.promised.max(ballot);
                 let entries = (first..).zip(entries.iter());
@@ -341,7 +340,8 @@ impl<E: Entry> Log<E> {
         cx.append(H::record(Record::Mark { promised, applied, lost }));
     }
 
-    /// Promises a higher ballot, whose leader or candidate this replica is not unless it says so later.
+    /// Promises a higher ballot, whose leader or candidate this replica is not unless it says so later. A mark has
+    /// to follow: what it says is applied counts as accepted in the ballot, after a restart as well.
     pub(super) fn promise(&mut self, ballot: Ballot) {
         self.promised = ballot;
         self.seen = self.seen.max(ballot);
@@ -363,7 +363,7 @@ impl<E: Entry> Log<E> {
         }
         if ballot > self.promised {
             self.promise(ballot);
-            cx.append(H::record(Record::Promised(ballot)));
+            self.mark(cx);
             self.wait_for_leader(cx);
         }
         self.heard = cx.now();

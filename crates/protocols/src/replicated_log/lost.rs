@@ -6,7 +6,7 @@ use serried_actor::{Context, NodeSet};
 use serried_model::NodeId;
 
 use super::log::{Host, Log, Machine, Role};
-use super::message::{Ballot, Entry, Message, Record, Timer};
+use super::message::{Ballot, Entry, Message, Timer};
 
 /// How long to wait before asking again.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
@@ -84,7 +84,7 @@ impl<E: Entry> Log<E> {
             lost.stands = true;
             let above = lost.floor.next(0);
             self.promise(above.max(self.promised));
-            cx.append(H::record(Record::Promised(self.promised)));
+            self.mark(cx);
         }
     }
 }

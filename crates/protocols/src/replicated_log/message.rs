@@ -148,8 +148,6 @@ pub enum Message<E> {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(bound(serialize = "E: Serialize", deserialize = "E: DeserializeOwned"))]
 pub enum Record<E> {
-    /// It has promised this ballot.
-    Promised(Ballot),
     /// It has promised this ballot, and accepted entries in it.
     Accepted {
         /// The ballot.

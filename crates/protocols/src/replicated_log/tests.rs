@@ -368,6 +368,25 @@ fn a_restart_loses_nothing_that_was_accepted() {
 }
 
 #[test]
+fn a_follower_that_restarts_still_has_what_a_leader_counts_on_and_takes_more() {
+    let mut net = Net::new();
+    net.propose(0, 7);
+    net.settle();
+    net.beat(0);
+    net.away = set(&[0]);
+    net.elect(1);
+    net.propose(1, 8);
+    net.settle();
+    // What was accepted in the first ballot was chosen, which no record of an entry says.
+    net.restart(2);
+    net.propose(1, 9);
+    net.settle();
+    net.beat(1);
+    net.beat(1);
+    assert_eq!([net.sums(1), net.sums(2)], [24, 24]);
+}
+
+#[test]
 fn what_was_stored_and_trimmed_is_not_applied_again() {
     let mut net = Net::new();
     for round in 0..3 {

@@ -175,6 +175,12 @@ impl Table {
         if matches!(cell, Cell::Window(applied, _) if *applied > slot) {
             return;
         }
+        // Entries are made before others are applied.
+        let window = Window {
+            from_us: window.from_us.max(self.window.from_us),
+            to_us: window.to_us.max(self.window.to_us),
+            forget_us: window.forget_us.max(self.window.forget_us),
+        };
         *cell = Cell::Window(slot + 1, window);
         self.window = window;
         while let Some((&txn, _)) = self.decided.first_key_value()

@@ -163,8 +163,9 @@ impl<C: Control> Shard<C> {
                 }
             }
             Reply::Refused { txn, reason } => {
-                // None is forgotten that is open anywhere.
-                assert!(!matches!(reason, Refusal::Forgotten { .. }), "{txn} is forgotten");
+                let is_open = self.leader_mut().open.contains_key(&txn);
+                let forgotten = matches!(reason, Refusal::Forgotten { .. });
+                assert!(!is_open || !forgotten, "transaction {txn} is open, and was forgotten");
                 self.end(txn, Decision::Abort, cx);
             }
             Reply::Decided { txn, decision } => self.end(txn, decision, cx),
