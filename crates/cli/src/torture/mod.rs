@@ -19,8 +19,8 @@ use serried_model::Family;
 use serried_runtime::Durability;
 
 use crate::Ended;
-use crate::arguments::{partitions, protocols_of};
-use crate::family::offers_rmws;
+use crate::arguments::{partitions, protocols};
+use crate::family::{info, offers_rmws};
 pub(crate) use client::TortureClient;
 use clients::Clients;
 use nodes::Nodes;
@@ -43,6 +43,7 @@ const HEAL_WITHIN: Duration = Duration::from_secs(60);
 #[command(after_help = "\
 Examples:
   serried torture --seconds 600
+  serried torture --seconds 600 --protocol ncc --workload bank
   serried torture --seconds 60 --nodes 5 --durability buffered --workload list-append --seed 7
   serried torture --seconds 600 --workload register --thrifty")]
 pub(crate) struct Torture {
@@ -61,8 +62,8 @@ pub(crate) struct Torture {
     /// What clients do
     #[arg(long, value_enum, default_value = "both")]
     workload: Choice,
-    /// For register: the protocol [default: the first that has read-modify-writes]
-    #[arg(long, value_parser = protocols_of(Family::Registers))]
+    /// The protocol [default: morty; for register the first that has read-modify-writes]
+    #[arg(long, value_parser = protocols())]
     protocol: Option<String>,
     /// For register: send what a quorum can answer to no more replicas than that, and to the others only
     /// if one of those is slow
@@ -108,6 +109,14 @@ impl Kind {
             Kind::Register => "register",
         }
     }
+
+    /// What it needs of its keyspace.
+    fn family(self) -> Family {
+        match self {
+            Kind::Bank | Kind::ListAppend => Family::Transactions,
+            Kind::Register => Family::Registers,
+        }
+    }
 }
 
 impl Choice {
@@ -134,13 +143,22 @@ impl Choice {
 impl Torture {
     /// The protocol of a workload's keyspace.
     fn protocol_of(&self, kind: Kind) -> anyhow::Result<&str> {
-        if kind != Kind::Register {
+        let family = kind.family();
+        if let Some(protocol) = self.protocol.as_deref() {
+            let fits = info(protocol).is_some_and(|info| info.guarantee.family() == family);
+            anyhow::ensure!(
+                fits,
+                "`{}` is a workload of {family}, and `{protocol}` has none: choose another --protocol or --workload",
+                kind.name()
+            );
+            return Ok(protocol);
+        }
+        if family == Family::Transactions {
             return Ok("morty");
         }
-        let all = serried_protocols::of(Family::Registers).map(|protocol| protocol.name);
-        let usual = || all.into_iter().find(|protocol| offers_rmws(protocol));
-        let protocol = self.protocol.as_deref().or_else(usual);
-        protocol.context("no protocol of registers has read-modify-writes: choose a --protocol")
+        let mut all = serried_protocols::of(Family::Registers).map(|protocol| protocol.name);
+        let usual = all.find(|protocol| offers_rmws(protocol));
+        usual.context("no protocol of registers has read-modify-writes: choose a --protocol")
     }
 
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
@@ -150,9 +168,7 @@ impl Torture {
             self.nodes
         );
         for kind in self.workload.kinds() {
-            let family =
-                if *kind == Kind::Register { Family::Registers } else { Family::Transactions };
-            let checked = family.check_replicas(self.nodes);
+            let checked = kind.family().check_replicas(self.nodes);
             checked.map_err(|reason| anyhow::anyhow!("--nodes {}: {reason}", self.nodes))?;
         }
         anyhow::ensure!(
