@@ -17,6 +17,7 @@ mod registry;
 pub mod replicated_log;
 pub mod shard;
 pub mod tapir_cc;
+pub mod two_phase_locking;
 pub mod validation;
 
 pub use registry::{ProtocolInfo, UnknownProtocol, Visitor, list, of, visit};

@@ -140,13 +140,13 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
         let at_once = self.mutation == Some(Mutation::NoResponseTimingControl);
         let Some(own) = self.txns.get_mut(&txn).filter(|own| !own.settled) else { return };
         for access in own.accesses.iter_mut().filter(|access| !access.released) {
-            let chain = self.chains.get(&access.key).expect("a key that a transaction is at");
+            let chain = self.chains.get(&access.key);
             access.released = at_once
-                || match (&access.read, access.written) {
+                || chain.is_none_or(|chain| match (&access.read, access.written) {
                     (_, Some(_)) => chain.is_next(txn),
                     (Some(read), None) => chain.is_committed(read.stamp),
                     (None, None) => true,
-                };
+                });
         }
         let accesses = &own.accesses;
         own.shots.retain(|number| {
@@ -166,7 +166,8 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
     fn end(&mut self, txn: Version, committed: Option<Stamp>, desk: &mut Desk<'_>) {
         let Some(own) = self.txns.remove(&txn) else { return };
         for Access { key, read, written, .. } in own.accesses {
-            let chain = self.chains.get_mut(&key).expect("a key that a transaction is at");
+            // It is there, unless responses leave too early.
+            let Some(chain) = self.chains.get_mut(&key) else { continue };
             if read.is_some() {
                 chain.remove_reader(txn);
             }
@@ -234,7 +235,7 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
         // Whoever began earlier has left no trace in the timestamps.
         let was_read = link.read_at != link.stamp || !link.readers.is_empty();
         let was_read = access.written.is_some() && was_read;
-        (!overtaken && !was_read) || unchecked
+        (!overtaken || unchecked) && !was_read
     }
 }
 
@@ -284,8 +285,8 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
         found.collect()
     }
 
-    fn part(&mut self, txn: Version) -> (Validity, Vec<Item>) {
-        let own = self.txns.get(&txn).unwrap_or_else(|| panic!("transaction {txn} has no part"));
+    fn part(&mut self, txn: Version) -> Option<(Validity, Vec<Item>)> {
+        let own = self.txns.get(&txn)?;
         let mut validity = Validity::ALWAYS;
         let mut items = Vec::with_capacity(own.accesses.len());
         for Access { key, read, written, .. } in &own.accesses {
@@ -296,9 +297,8 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
             };
             validity = validity.and(holds);
             let write = written.map(|at| {
-                let chain = self.chains.get_mut(key).expect("a key that a transaction is at");
-                let link = chain.of(at).expect("a version that it has written");
-                Written { value: link.value.clone(), at }
+                let link = self.chains.get_mut(key).and_then(|chain| chain.of(at));
+                Written { value: link.and_then(|link| link.value.clone()), at }
             });
             items.push(Item {
                 key: key.clone(),
@@ -306,7 +306,7 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
                 write,
             });
         }
-        (validity, items)
+        Some((validity, items))
     }
 
     fn discard(&mut self, txn: Version, desk: &mut Desk<'_>) {
@@ -365,7 +365,7 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
         let can = own.accesses.iter().all(|access| self.can_move(access, to));
         if can {
             for access in &mut own.accesses {
-                let chain = self.chains.get_mut(&access.key).expect("a key that it is at");
+                let Some(chain) = self.chains.get_mut(&access.key) else { continue };
                 if let Some(stamp) = &mut access.written {
                     if let Some(link) = chain.of(*stamp) {
                         link.stamp = to;

@@ -51,8 +51,8 @@ pub trait Control: Debug + Send + Sized + 'static {
     /// any more. None if that is not known: it was asked for by a former leader.
     fn found(&mut self, txn: Version, keys: &[Key], desk: &mut Desk<'_>) -> Option<Vec<Found>>;
 
-    /// The part of a transaction whose last shot was executed.
-    fn part(&mut self, txn: Version) -> (Validity, Vec<Item>);
+    /// The part of a transaction whose last shot was executed; none if it was refused since.
+    fn part(&mut self, txn: Version) -> Option<(Validity, Vec<Item>)>;
 
     /// A transaction is over that was not ready to commit.
     fn discard(&mut self, txn: Version, desk: &mut Desk<'_>);

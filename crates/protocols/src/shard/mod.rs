@@ -1,4 +1,48 @@
-//! Shards: what the systems of the datacentre have in common.
+//! Shards: what the systems of the datacentre have in common (003 §2.3, §5.6, §6.1).
+//!
+//! A shard is a partition with a leader and a replicated log. What a leader does with requests until they can be
+//! answered is its concurrency [`Control`], which makes one system of another; all else is here: the client's
+//! part, the log, the rows, who is forgotten when, and what happens when somebody dies.
+//!
+//! ```text
+//! client                     leader of each shard                    followers
+//!   | Shot(reads) -------------->|  executed by the control
+//!   |<-------- Executed(found) --|  nothing is durable yet
+//!   | Shot(writes, last) ------->|  executed: the transaction has a part here
+//!   |                            | Accept(Prepare(part)) ---------------->|
+//!   |<----- Executed(validity) --|  once that is chosen, and the control lets it
+//!   |  commits if all parts hold at one moment; the program is told
+//!   | End(commit) -------------->| Accept(Decide) ----------------------->|
+//!   |<------------------ Ended --|  some time, with others
+//! ```
+//!
+//! Reads and writes of a transaction whose program is known as a whole are one shot, which is the last.
+//!
+//! # Invariants
+//! - *Parts decide.* A transaction commits if every participant has a part of it in its log and all hold at one
+//!   moment, or can be moved to one ([`verdict`]). Whoever finds the same parts comes to the same end: the client,
+//!   or the leader of the first participant, its backup coordinator, if the client is silent. So a commit is
+//!   certain before any `Decide` is in a log, and the client tells its program at once (*asynchronous commit*).
+//! - *A refusal is for ever.* Who has no part yet can be refused, and that need not be durable: the leader remembers
+//!   it as long as it leads, and a later leader refuses all that began before it and has no part
+//!   ([`Entry::Lead`]). It knows which those are by their pre-assigned times: a leader takes only those that
+//!   began before a time which is in the log ([`Window`]), on which a leader relies that no former one has taken
+//!   others. So a client whose transaction was refused can begin anew, and no message that is late or
+//!   repeated brings the old one back.
+//! - *What is read before the last shot may be lost* with its leader, and then the transaction is refused: it is
+//!   the last shot alone that makes durable what all have done at the shard. One entry instead of one for each
+//!   shot, and earlier shots wait for no follower (what 003 §5.6 leaves open).
+//! - *A new leader serves once it has applied all that former ones can have had chosen*, and its control has been
+//!   given the parts of transactions that are not over.
+//! - *Rows say all of themselves*: what is prepared lies with each key, so that a state that was taken over key by
+//!   key can be gone on with by the entries that follow.
+//!
+//! # What is kept how long
+//! How a transaction ended is known for [`serried_actor::Settings::outcomes_ms`] at least, and until no shard can
+//! have a part of it that is not decided: leaders tell each other below which time all is over with them.
+//! Transactions that take longer than `truncation_lag_ms` may be refused. A leader has 65,536 transactions open at most
+//! (`OPEN_AT_MOST`) and lets 4096 requests wait (`PENDING_AT_MOST`); a client remembers 65,536 ends that were not
+//! acknowledged.
 
 mod accesses;
 #[cfg(test)]
@@ -45,6 +89,10 @@ pub enum Mutation {
     NoEarlyAbort,
     /// A smart retry does not look at later versions (003 Algorithm 5.4, line 86).
     MovesUnchecked,
+    /// A write does not look at when the version before it was read.
+    ReadsUnmarked,
+    /// What was read is told before it is committed.
+    ReadsAnsweredAtOnce,
 }
 
 /// The protocol whose shards are controlled by `C`.

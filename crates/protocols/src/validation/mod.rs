@@ -165,11 +165,10 @@ impl<R: Rule> Control for Validation<R> {
         self.txns.get(&txn)?.accesses.found(keys, desk)
     }
 
-    fn part(&mut self, txn: Version) -> (Validity, Vec<Item>) {
-        let own = self.txns.get(&txn);
-        let own = own.and_then(|own| Some((own.validity?, &own.accesses)));
-        let (validity, accesses) = own.unwrap_or_else(|| panic!("transaction {txn} has no part"));
-        (validity, accesses.items(validity.from))
+    fn part(&mut self, txn: Version) -> Option<(Validity, Vec<Item>)> {
+        let own = self.txns.get(&txn)?;
+        let validity = own.validity?;
+        Some((validity, own.accesses.items(validity.from)))
     }
 
     fn discard(&mut self, txn: Version, _: &mut Desk<'_>) {

@@ -220,8 +220,8 @@ impl<C: Control> Shard<C> {
         act(&mut leader.control, &mut desk)
     }
 
-    /// Takes in what the concurrency control has said, and puts into the log what has to be there.
-    pub(super) fn propose(&mut self, log: &mut Log<Entry>, cx: &mut Cx<'_, C>) {
+    /// Takes in what the concurrency control has said. It is not asked for anything else before.
+    pub(super) fn take_in_all(&mut self, cx: &mut Cx<'_, C>) {
         let Some(leader) = &mut self.leader else { return };
         let mut events = core::mem::take(&mut leader.events);
         while !events.is_empty() {
@@ -231,8 +231,13 @@ impl<C: Control> Shard<C> {
             let leader = self.leader.as_mut().expect("as before");
             core::mem::swap(&mut events, &mut leader.events);
         }
-        let leader = self.leader.as_mut().expect("as before");
-        leader.events = events;
+        self.leader.as_mut().expect("as before").events = events;
+    }
+
+    /// Puts into the log what has to be there.
+    pub(super) fn propose(&mut self, log: &mut Log<Entry>, cx: &mut Cx<'_, C>) {
+        self.take_in_all(cx);
+        let Some(leader) = &mut self.leader else { return };
         while let Some(entry) = leader.unproposed.pop_front() {
             let part = match &entry {
                 Entry::Prepare(part) => Some(part.txn),
@@ -275,7 +280,12 @@ impl<C: Control> Shard<C> {
             return;
         }
         let Some(participants) = open.participants.clone() else { return };
-        let (validity, items) = leader.control.part(txn);
+        let Some((validity, items)) = leader.control.part(txn) else { return };
+        if open.standing == Standing::Preparing(None) {
+            // Only the last counts.
+            let other = |entry: &Entry| !matches!(entry, Entry::Prepare(part) if part.txn == txn);
+            leader.unproposed.retain(other);
+        }
         open.validity = validity;
         open.keys = items.iter().map(|item| item.key.clone()).collect();
         open.standing = Standing::Preparing(None);
@@ -475,6 +485,7 @@ impl<C: Control> Machine<Replica<C>> for Shard<C> {
             Some(Entry::Window(_)) => self.forget_refused(),
             Some(Entry::Lead) | None => {}
         }
+        self.take_in_all(cx);
         let Some(leader) = &mut self.leader else { return };
         while leader.confirming.front().is_some_and(|(at, ..)| *at <= slot) {
             let (_, to, reply) = leader.confirming.pop_front().expect("there is one");

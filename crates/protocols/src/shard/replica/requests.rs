@@ -22,6 +22,18 @@ impl<C: Control> Shard<C> {
         log: &mut Log<Entry>,
         cx: &mut Cx<'_, C>,
     ) -> Option<Request> {
+        let waits = self.handle(from, request, log, cx);
+        self.take_in_all(cx);
+        waits
+    }
+
+    fn handle(
+        &mut self,
+        from: NodeId,
+        request: Request,
+        log: &mut Log<Entry>,
+        cx: &mut Cx<'_, C>,
+    ) -> Option<Request> {
         match request {
             Request::Shot(shot) => return self.on_shot(from, shot, cx).map(Request::Shot),
             Request::Move { txn, to } => self.on_move(from, txn, to, cx),

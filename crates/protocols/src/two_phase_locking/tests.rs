@@ -1,0 +1,343 @@
+//! A shard with one replica, to which requests come by hand.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use rand_pcg::Pcg64Mcg;
+use serried_actor::{
+    Actor, ClockInterval, Context, Durable, Effect, Group, MemoryStore, Recover, Settings,
+    Timestamp,
+};
+use serried_model::{Key, NodeId, Value, Version, Write};
+
+use super::Locking;
+use crate::shard::{
+    Control, Decision, Executed, Message, Record, Refusal, Replica, Reply, Request, Shot, Stamp,
+};
+
+const CLIENT: NodeId = NodeId(NodeId::FIRST_COORDINATOR);
+const ONLY: NodeId = NodeId(0);
+
+/// Transactions by when they began: the least is the oldest.
+fn txn(us: u64) -> Version {
+    Version { timestamp_us: us, coordinator: CLIENT }
+}
+
+struct Only<C: Control> {
+    replica: Replica<C>,
+    store: MemoryStore,
+    records: Vec<Record>,
+    timers: Vec<<Replica<C> as Actor>::Timer>,
+    now: Timestamp,
+}
+
+type WoundWait = Only<Locking<true>>;
+type NoWait = Only<Locking<false>>;
+
+/// What a transaction was told, in short.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Told {
+    /// A shot was executed, and has found this.
+    Found(u64, Vec<Option<String>>),
+    /// It is ready to commit from this time on.
+    Ready(u64, u64, Vec<Option<String>>),
+    /// It is refused over this.
+    Refused(u64, Vec<Key>),
+}
+
+impl<C: Control> Only<C> {
+    fn new() -> Only<C> {
+        Only::recovered(Vec::new())
+    }
+
+    fn recovered(records: Vec<Record>) -> Only<C> {
+        let group = Group::new(1, Duration::from_millis(1));
+        let replica = Replica::new(ONLY, group, &Settings::default(), None);
+        let store = MemoryStore::default();
+        let (timers, now) = (Vec::new(), Timestamp(1));
+        let mut only = Only { replica, store, records: records.clone(), timers, now };
+        for record in records {
+            only.replica.replay(record, &mut only.store);
+        }
+        only.act(|replica, cx| replica.on_start(cx));
+        // One that has led before waits a while for others who lead.
+        only.now = Timestamp(10_000_000_000);
+        for timer in core::mem::take(&mut only.timers) {
+            only.act(|replica, cx| replica.on_timer(timer, cx));
+        }
+        only
+    }
+
+    fn act(
+        &mut self,
+        act: impl FnOnce(&mut Replica<C>, &mut Context<'_, Replica<C>>),
+    ) -> Vec<Told> {
+        let mut effects = Vec::new();
+        let clock = ClockInterval { earliest_us: 5, latest_us: 5 };
+        let log_position = self.records.len() as u64;
+        let durable = Durable { store: &mut self.store, log_position };
+        let mut random = Pcg64Mcg::new(1);
+        let mut cx = Context::new(ONLY, self.now, clock, &mut random, &mut effects, durable);
+        act(&mut self.replica, &mut cx);
+        let mut told = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::Append(record) => self.records.push(record),
+                Effect::SetTimer { timer, .. } => self.timers.push(timer),
+                Effect::Send { message: Message::Reply(reply), .. }
+                | Effect::SendBeforeDurable { message: Message::Reply(reply), .. } => {
+                    told.extend(in_short(reply));
+                }
+                _ => {}
+            }
+        }
+        told
+    }
+
+    fn request(&mut self, request: Request) -> Vec<Told> {
+        self.act(|replica, cx| replica.on_message(CLIENT, Message::Request(request), cx))
+    }
+
+    fn shot(&mut self, us: u64, number: u16, reads: &[&str], writes: &[&str]) -> Vec<Told> {
+        self.request(Request::Shot(shot(us, number, reads, writes)))
+    }
+
+    fn last(&mut self, us: u64, reads: &[&str], writes: &[&str]) -> Vec<Told> {
+        let participants = Some(Arc::from([0]));
+        self.request(Request::Shot(Shot { participants, ..shot(us, 9, reads, writes) }))
+    }
+
+    fn end(&mut self, us: u64, decision: Decision) -> Vec<Told> {
+        self.request(Request::End { txn: txn(us), decision })
+    }
+
+    fn commit(&mut self, us: u64, at_us: u64) -> Vec<Told> {
+        self.end(us, Decision::Commit(Stamp { us: at_us, txn: txn(us) }))
+    }
+
+    /// Has a transaction write a key that is free, and commit.
+    fn write(&mut self, us: u64, key: &str) {
+        self.shot(us, 1, &[], &[key]);
+        let told = self.last(us, &[], &[]);
+        assert_eq!(told, [Told::Ready(us, us, Vec::new())]);
+        assert_eq!(self.commit(us, us), []);
+    }
+}
+
+/// What is written says who has written it.
+fn shot(us: u64, number: u16, reads: &[&str], writes: &[&str]) -> Shot {
+    let value = Some(Value::from(us.to_string().as_str()));
+    let write = |key: &&str| Write { key: Key::from(*key), value: value.clone() };
+    Shot {
+        txn: txn(us),
+        number,
+        reads: reads.iter().map(|key| Key::from(*key)).collect(),
+        writes: writes.iter().map(write).collect(),
+        participants: None,
+    }
+}
+
+fn in_short(reply: Reply) -> Option<Told> {
+    match reply {
+        Reply::Executed(Executed { txn, found, validity, .. }) => {
+            let value = |value: &Value| value.to_string();
+            let found = found.iter().map(|found| found.value.as_ref().map(value)).collect();
+            Some(match validity {
+                None => Told::Found(txn.timestamp_us, found),
+                Some(validity) => {
+                    assert_eq!(validity.until, None);
+                    Told::Ready(txn.timestamp_us, validity.from.us, found)
+                }
+            })
+        }
+        Reply::Refused { txn, reason: Refusal::Conflict { keys, .. } } => {
+            Some(Told::Refused(txn.timestamp_us, keys))
+        }
+        _ => None,
+    }
+}
+
+fn refused(us: u64, key: &str) -> Told {
+    Told::Refused(us, vec![Key::from(key)])
+}
+
+fn found(us: u64, values: &[&str]) -> Told {
+    Told::Found(us, some(values))
+}
+
+fn some(values: &[&str]) -> Vec<Option<String>> {
+    values.iter().map(|value| Some(value.to_string()).filter(|value| !value.is_empty())).collect()
+}
+
+#[test]
+fn without_waiting_who_cannot_have_a_lock_is_refused_and_leaves_no_lock_behind() {
+    let mut only = NoWait::new();
+    assert_eq!(only.shot(1, 1, &["x"], &[]), [found(1, &[""])]);
+    assert_eq!(only.shot(2, 1, &["x", "z"], &[]), [found(2, &["", ""])]);
+    assert_eq!(only.last(2, &[], &["y", "x"]), [refused(2, "x")]);
+    assert_eq!(only.last(3, &[], &["y", "z"]), [Told::Ready(3, 3, Vec::new())]);
+    assert_eq!(only.last(4, &["y"], &[]), [refused(4, "y")], "until it is over");
+    assert_eq!(only.commit(3, 3), []);
+    assert_eq!(only.last(5, &["y"], &[]), [Told::Ready(5, 5, some(&["3"]))]);
+}
+
+#[test]
+fn who_alone_has_read_a_key_can_write_it() {
+    let mut only = NoWait::new();
+    only.shot(1, 1, &["x"], &[]);
+    assert_eq!(only.last(1, &[], &["x"]), [Told::Ready(1, 1, Vec::new())]);
+    assert_eq!(only.shot(2, 1, &["x"], &[]), [refused(2, "x")]);
+    only.commit(1, 1);
+    only.shot(3, 1, &["x"], &[]);
+    only.shot(4, 1, &["x"], &[]);
+    assert_eq!(only.last(3, &[], &["x"]), [refused(3, "x")]);
+    assert_eq!(only.last(4, &[], &["x"]), [Told::Ready(4, 4, Vec::new())]);
+}
+
+#[test]
+fn a_shot_that_reads_and_writes_a_key_finds_what_was_there_before() {
+    let mut only = NoWait::new();
+    only.last(1, &[], &["x"]);
+    only.commit(1, 1);
+    assert_eq!(only.last(2, &["x"], &["x"]), [Told::Ready(2, 2, some(&["1"]))]);
+}
+
+#[test]
+fn the_younger_waits_until_the_older_is_over_and_then_finds_what_it_has_written() {
+    let mut only = WoundWait::new();
+    assert_eq!(only.shot(1, 1, &["x"], &[]), [found(1, &[""])]);
+    assert_eq!(only.shot(1, 2, &[], &["x", "y"]), [found(1, &[])]);
+    assert_eq!(only.shot(3, 1, &["x"], &[]), []);
+    assert_eq!(only.shot(2, 1, &["y", "x"], &[]), []);
+    assert_eq!(only.last(1, &[], &[]), [Told::Ready(1, 1, Vec::new())]);
+    assert_eq!(only.commit(1, 1), [found(3, &["1"]), found(2, &["1", "1"])]);
+}
+
+#[test]
+fn the_older_has_the_younger_refused_and_takes_its_lock() {
+    let mut only = WoundWait::new();
+    only.shot(3, 1, &["x"], &["y"]);
+    assert_eq!(only.shot(4, 1, &["y"], &[]), []);
+    assert_eq!(only.shot(2, 1, &[], &["x"]), [found(4, &[""]), found(2, &[])]);
+    assert_eq!(only.last(3, &[], &[]), [refused(3, "x")]);
+    assert_eq!(only.last(2, &[], &[]), [Told::Ready(2, 2, Vec::new())]);
+}
+
+#[test]
+fn who_waits_is_refused_at_once_when_it_is_wounded() {
+    let mut only = WoundWait::new();
+    only.shot(1, 1, &[], &["x"]);
+    only.shot(3, 1, &["y"], &[]);
+    assert_eq!(only.shot(3, 2, &["x"], &[]), []);
+    assert_eq!(only.shot(2, 1, &[], &["y"]), [refused(3, "y"), found(2, &[])]);
+    only.last(1, &[], &[]);
+    assert_eq!(only.commit(1, 1), [], "it does not wait any more");
+}
+
+#[test]
+fn what_a_wounded_transaction_frees_goes_to_the_one_that_has_wounded_it() {
+    let mut only = WoundWait::new();
+    only.shot(5, 1, &[], &["x"]);
+    assert_eq!(only.shot(7, 1, &[], &["x"]), []);
+    assert_eq!(only.shot(6, 1, &["x"], &[]), []);
+    assert_eq!(only.shot(4, 1, &["x"], &["x"]), [found(4, &[""])]);
+    only.last(4, &[], &[]);
+    assert_eq!(only.commit(4, 4), [found(6, &["4"])], "7 waits for that");
+    only.last(6, &[], &[]);
+    assert_eq!(only.end(6, Decision::Abort), [found(7, &[])]);
+}
+
+#[test]
+fn one_that_is_ready_to_commit_is_waited_for_by_its_elders() {
+    let mut only = WoundWait::new();
+    only.shot(5, 1, &["x"], &[]);
+    only.last(5, &[], &[]);
+    assert_eq!(only.shot(2, 1, &[], &["x"]), []);
+    assert_eq!(only.shot(3, 1, &["x"], &[]), [], "an older one waits to write");
+    assert_eq!(only.end(5, Decision::Abort), [found(2, &[])]);
+}
+
+#[test]
+fn two_that_lock_in_opposite_orders_do_not_wait_for_each_other() {
+    let mut only = WoundWait::new();
+    only.shot(1, 1, &[], &["x"]);
+    only.shot(2, 1, &[], &["y"]);
+    assert_eq!(only.shot(2, 2, &[], &["x"]), []);
+    assert_eq!(only.shot(1, 2, &[], &["y"]), [refused(2, "y"), found(1, &[])]);
+    let mut only = WoundWait::new();
+    only.shot(1, 1, &["x"], &[]);
+    only.shot(2, 1, &["x"], &[]);
+    assert_eq!(only.shot(2, 2, &[], &["x"]), [], "both have read it and want to write it");
+    assert_eq!(only.shot(1, 2, &[], &["x"]), [refused(2, "x"), found(1, &[])]);
+}
+
+#[test]
+fn a_read_that_was_given_up_is_not_waited_for_and_is_no_part_of_the_part() {
+    let mut only = WoundWait::new();
+    only.shot(1, 1, &[], &["x"]);
+    assert_eq!(only.shot(2, 1, &["x"], &[]), []);
+    assert_eq!(only.shot(3, 1, &["x"], &[]), []);
+    assert_eq!(only.shot(2, 2, &[], &["y"]), [found(2, &[])]);
+    assert_eq!(only.last(2, &[], &[]), [Told::Ready(2, 2, Vec::new())]);
+    only.last(1, &[], &[]);
+    assert_eq!(only.commit(1, 1), [found(3, &["1"])]);
+    only.last(3, &[], &[]);
+    assert_eq!(only.end(3, Decision::Abort), []);
+    only.write(4, "x");
+    assert_eq!(only.commit(2, 2), []);
+    only.write(5, "y");
+}
+
+#[test]
+fn giving_up_a_wait_lets_those_behind_it_have_the_lock() {
+    let mut only = WoundWait::new();
+    only.shot(1, 1, &["x"], &[]);
+    only.shot(2, 1, &[], &["x"]);
+    assert_eq!(only.shot(3, 1, &["x"], &[]), []);
+    let told = only.end(2, Decision::Abort);
+    assert_eq!(told, [Told::Refused(2, Vec::new()), found(3, &[""])]);
+}
+
+#[test]
+fn a_part_holds_after_what_it_has_read_and_after_all_reads_of_what_it_overwrites() {
+    let mut only = WoundWait::new();
+    only.shot(100, 1, &[], &["x", "y"]);
+    only.last(100, &[], &[]);
+    only.commit(100, 500);
+    // The clock of its client is slow.
+    only.shot(7, 1, &["x"], &[]);
+    let told = only.last(7, &[], &[]);
+    let after = |us: u64, own: u64| own + (us - own + 1).next_multiple_of(Stamp::LANES);
+    assert_eq!(told, [Told::Ready(7, after(500, 7), Vec::new())]);
+    only.commit(7, 900 + 7);
+    only.shot(8, 1, &[], &["x"]);
+    assert_eq!(only.last(8, &[], &[]), [Told::Ready(8, after(907, 8), Vec::new())]);
+    only.shot(9, 1, &["y"], &[]);
+    assert_eq!(only.last(9, &[], &[]), [Told::Ready(9, after(500, 9), Vec::new())]);
+}
+
+#[test]
+fn a_new_leader_holds_the_locks_of_all_that_are_ready_to_commit_and_no_others() {
+    let mut only = WoundWait::new();
+    only.write(1, "x");
+    only.shot(5, 1, &["x"], &["y"]);
+    only.last(5, &[], &[]);
+    only.shot(6, 1, &[], &["z"]);
+    let mut only = WoundWait::recovered(only.records);
+    let late = 1_000_000;
+    assert_eq!(only.last(5, &[], &[]), [Told::Ready(5, 5, Vec::new())]);
+    assert_eq!(only.shot(late, 1, &["x", "z"], &[]), [found(late, &["1", ""])]);
+    assert_eq!(only.shot(late + 1, 1, &["y"], &[]), []);
+    assert_eq!(only.commit(5, 5), [found(late + 1, &["5"])]);
+}
+
+#[test]
+fn a_new_leader_answers_what_was_read_under_locks_that_it_has_taken_over() {
+    let mut only = NoWait::new();
+    only.last(1, &[], &["x"]);
+    only.commit(1, 1);
+    only.last(5, &["x"], &["x"]);
+    let mut only = NoWait::recovered(only.records);
+    assert_eq!(only.last(5, &["x"], &["x"]), [Told::Ready(5, 5, some(&["1"]))]);
+    assert_eq!(only.shot(1_000_000, 1, &["x"], &[]), [refused(1_000_000, "x")]);
+}
