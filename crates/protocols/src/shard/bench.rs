@@ -91,7 +91,7 @@ impl<C: Control> Bench<C> {
 
     /// A transaction's part is chosen.
     pub(crate) fn prepare(&mut self, us: u64) -> Validity {
-        let (validity, items) = self.control.part(txn(us)).expect("a part");
+        let (validity, items) = self.control.part(txn(us)).expect("it was not refused");
         let part = Part { txn: txn(us), participants: Arc::new([0]), validity, items };
         self.choose(&Entry::Prepare(Arc::new(part)));
         validity
