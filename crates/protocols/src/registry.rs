@@ -54,14 +54,14 @@ registry! {
     crate::ncc::NccRw,
     crate::two_phase_locking::TwoPhaseLockingWoundWait,
     crate::two_phase_locking::TwoPhaseLockingNoWait,
+    crate::occ::Occ,
+    crate::tapir_cc::TapirCc,
+    crate::mvto::Mvto,
     crate::abd::Abd,
     crate::epaxos::Epaxos,
     crate::gryff::Gryff,
     crate::gryff::GryffRsc,
     crate::multipaxos::Multipaxos,
-    crate::occ::Occ,
-    crate::tapir_cc::TapirCc,
-    crate::mvto::Mvto,
 }
 
 /// All protocols.

@@ -27,7 +27,12 @@ use serried_history::{
 };
 use serried_model::{Family, Geography, Guarantee, Key, NodeId, Value, Version};
 use serried_protocols::morty::{Checks, Coordinator, Message, Morty, Mutation, Options, Replica};
+use serried_protocols::mvto::{Mvto, Versions};
 use serried_protocols::ncc::{Ncc, Queues};
+use serried_protocols::occ::Locks;
+use serried_protocols::shard::Sharded;
+use serried_protocols::tapir_cc::Timestamps;
+use serried_protocols::validation::{Holder, Rule, Validation};
 use serried_protocols::{ProtocolInfo, Visitor, of, shard, visit};
 use serried_session::{Error, TransactOptions, Transaction};
 use serried_sim::{Cluster, Configuration, Disk, Fault, Initial, Scheduled, Swarm};
@@ -566,35 +571,95 @@ broken!(RecoveryIgnoresFinalize, mutated(Mutation::RecoveryIgnoresFinalize));
 broken!(TruncationIgnoresVotes, mutated(Mutation::TruncationIgnoresVotes));
 broken!(LatePrepare, mutated(Mutation::LatePrepare));
 
-/// Declares an NCC of which something is missing.
-macro_rules! broken_ncc {
-    ($name:ident, $read_only:expr, $mutation:expr) => {
+/// Declares a system of shards of which something is missing.
+macro_rules! broken_shards {
+    ($name:ident, $control:ty, $mutation:expr) => {
         struct $name;
 
         impl Protocol for $name {
             const NAME: &'static str = stringify!($name);
             const SUMMARY: &'static str = "broken on purpose";
-            const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
+            const GUARANTEE: Guarantee = <$control as shard::Control>::GUARANTEE;
             type Message = shard::Message;
-            type Coordinator = shard::Coordinator<Queues<$read_only>>;
-            type Replica = shard::Replica<Queues<$read_only>>;
+            type Coordinator = shard::Coordinator<$control>;
+            type Replica = shard::Replica<$control>;
 
             fn coordinator(group: Group, settings: &Settings) -> Self::Coordinator {
                 shard::Coordinator::new(group, settings)
             }
 
             fn replica(id: NodeId, group: Group, settings: &Settings) -> Self::Replica {
-                shard::Replica::new(id, group, settings, Some($mutation))
+                shard::Replica::new(id, group, settings, $mutation)
             }
         }
     };
 }
 
-broken_ncc!(AnswersBeforeDurable, false, shard::Mutation::AnswersBeforeDurable);
-broken_ncc!(ReleasesBeforeDurable, false, shard::Mutation::ReleasesBeforeDurable);
-broken_ncc!(SnapshotsUnchecked, true, shard::Mutation::SnapshotsUnchecked);
-broken_ncc!(NoResponseTimingControl, false, shard::Mutation::NoResponseTimingControl);
-broken_ncc!(MovesUnchecked, false, shard::Mutation::MovesUnchecked);
+/// Declares a rule that is another one but for what it checks.
+macro_rules! broken_rule {
+    ($name:ident, $sound:ident, $check:expr) => {
+        #[derive(Debug)]
+        struct $name;
+
+        impl Rule for $name {
+            const NAME: &'static str = stringify!($name);
+            const SUMMARY: &'static str = "broken on purpose";
+            const GUARANTEE: Guarantee = $sound::GUARANTEE;
+            const ROUNDS: shard::Rounds = $sound::ROUNDS;
+
+            fn check(
+                txn: Version,
+                access: &shard::Access,
+                row: &shard::Row,
+                others: &[Holder],
+            ) -> Result<(), u64> {
+                let check: fn(_, &shard::Access, _, &[Holder]) -> Result<(), u64> = $check;
+                check(txn, access, row, others)
+            }
+
+            fn validity(txn: Version, latest: shard::Stamp) -> shard::Validity {
+                $sound::validity(txn, latest)
+            }
+        }
+    };
+}
+
+fn not_reading(others: &[Holder]) -> Vec<Holder> {
+    others.iter().map(|other| Holder { reads: false, ..*other }).collect()
+}
+
+fn not_writing(others: &[Holder]) -> Vec<Holder> {
+    others.iter().map(|other| Holder { writes: false, ..*other }).collect()
+}
+
+broken_shards!(AnswersBeforeDurable, Queues<false>, Some(shard::Mutation::AnswersBeforeDurable));
+broken_shards!(ReleasesBeforeDurable, Queues<false>, Some(shard::Mutation::ReleasesBeforeDurable));
+broken_shards!(SnapshotsUnchecked, Queues<true>, Some(shard::Mutation::SnapshotsUnchecked));
+broken_shards!(
+    NoResponseTimingControl,
+    Queues<false>,
+    Some(shard::Mutation::NoResponseTimingControl)
+);
+broken_shards!(MovesUnchecked, Queues<false>, Some(shard::Mutation::MovesUnchecked));
+
+broken_rule!(ReadsUnvalidated, Locks, |txn, access, row, others| {
+    let (key, write) = (access.key.clone(), access.write.clone());
+    Locks::check(txn, &shard::Access { key, read: None, write }, row, others)
+});
+broken_rule!(ReadsUnlocked, Locks, |txn, access, row, others| {
+    Locks::check(txn, access, row, &not_reading(others))
+});
+broken_rule!(WritesUnlocked, Locks, |txn, access, row, others| {
+    Locks::check(txn, access, row, &not_writing(others))
+});
+broken_rule!(PreparedReadsIgnored, Timestamps, |txn, access, row, others| {
+    Timestamps::check(txn, access, row, &not_reading(others))
+});
+broken_rule!(PreparedWritesIgnored, Timestamps, |txn, access, row, others| {
+    Timestamps::check(txn, access, row, &not_writing(others))
+});
+broken_shards!(ReadsUnmarked, Versions, Some(shard::Mutation::ReadsUnmarked));
+broken_shards!(ReadsAnsweredAtOnce, Versions, Some(shard::Mutation::ReadsAnsweredAtOnce));
 
 /// The first seed under which fault is found with `P`, and none with a sound `S`: by the checker, or by the
 /// protocol itself, which stops where two replicas learn different decisions.
@@ -644,6 +709,33 @@ fn an_ncc_of_which_something_is_missing_is_caught() {
             "smart retries look at no later version",
             ncc_caught::<MovesUnchecked>("blind", Faults::All),
         ),
+    ];
+    all_caught(&found);
+}
+
+#[test]
+fn controls_that_validate_or_order_by_timestamps_are_caught_if_they_leave_out_a_check() {
+    fn rule_caught<R: Rule, S: Rule>(faults: Faults) -> Option<(u64, String)> {
+        caught::<Sharded<Validation<R>>, Sharded<Validation<S>>>("list-append", faults)
+    }
+    fn mvto_caught<P: Protocol>() -> Option<(u64, String)> {
+        caught::<P, Mvto>("list-append", Faults::Network)
+    }
+    let found = [
+        ("reads are not validated", rule_caught::<ReadsUnvalidated, Locks>(Faults::Network)),
+        // In one shard whoever reads what is being written is aborted.
+        ("what was read is not locked", rule_caught::<ReadsUnlocked, Locks>(Faults::All)),
+        ("what is written is not locked", rule_caught::<WritesUnlocked, Locks>(Faults::Network)),
+        (
+            "prepared reads keep no write off",
+            rule_caught::<PreparedReadsIgnored, Timestamps>(Faults::Network),
+        ),
+        (
+            "prepared writes keep no read off",
+            rule_caught::<PreparedWritesIgnored, Timestamps>(Faults::Network),
+        ),
+        ("reads leave no mark", mvto_caught::<ReadsUnmarked>()),
+        ("reads are answered before they are committed", mvto_caught::<ReadsAnsweredAtOnce>()),
     ];
     all_caught(&found);
 }

@@ -21,7 +21,8 @@
 //! - *Whoever waits has a later timestamp than whom it waits for*: no waiting ends where it began.
 //! - *Of all that is committed of a key, rows keep the latest versions*, without gaps, and when each was last read:
 //!   whoever would need one before these is refused, be it to read it, or to see whether it was read. Only
-//!   transactions that began longer ago than [`serried_actor::Settings::truncation_lag_ms`] are.
+//!   transactions are that began longer ago than [`serried_actor::Settings::truncation_lag_ms`], or before another
+//!   led.
 //!
 //! # When another leads
 //! Reads of transactions that were ready to commit are in their parts, and those of committed ones in the rows, so
@@ -38,6 +39,7 @@
 //! - *Reads are refused* whose version is not kept; 003 has them never abort.
 //! - *A transaction that only reads has parts as well*, since what it has read has to be kept from being
 //!   overwritten by whoever leads next.
+//! - *Timestamps are asynchrony-aware* (003 §5.3), as those of all shards here.
 
 #[cfg(test)]
 mod tests;

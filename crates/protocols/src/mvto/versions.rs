@@ -16,6 +16,7 @@ use crate::shard::{
 pub struct Versions {
     keys: Map<Key, Open>,
     txns: Map<Version, Txn>,
+    mutation: Option<Mutation>,
 }
 
 impl fmt::Debug for Versions {
@@ -109,7 +110,7 @@ impl Versions {
         let before = desk.row(key).versions().find(|version| version.stamp < at).ok_or(0_u64)?;
         let open = self.keys.get(key).and_then(|open| open.read_at(txn));
         let read_at = before.read_at.max(open.map(Stamp::assigned).unwrap_or_default());
-        if read_at > at {
+        if read_at > at && self.mutation != Some(Mutation::ReadsUnmarked) {
             return Err(read_at.us);
         }
         self.txns.get_or_default(&txn).accesses.of_mut(key).write = Some(value.cloned());
@@ -137,9 +138,9 @@ impl Versions {
     fn release(&mut self, txn: Version, desk: &mut Desk<'_>) {
         let Some(own) = self.txns.get_mut(&txn) else { return };
         let Txn { accesses, shots, has_part, settled } = own;
-        let keys = &self.keys;
+        let (keys, at_once) = (&self.keys, self.mutation == Some(Mutation::ReadsAnsweredAtOnce));
         let waits = |key: &Key| {
-            let read = accesses.read_of(key);
+            let read = accesses.read_of(key).filter(|_| !at_once);
             read.is_some_and(|read| keys.get(key).is_some_and(|open| open.is_open(read.stamp)))
         };
         shots.retain(|(number, reads)| {
@@ -228,8 +229,8 @@ impl Control for Versions {
     const ROUNDS: Rounds = Rounds::Combined;
     const MULTI_VERSION: bool = true;
 
-    fn new(_: Option<Mutation>) -> Self {
-        Versions::default()
+    fn new(mutation: Option<Mutation>) -> Self {
+        Versions { mutation, ..Versions::default() }
     }
 
     fn execute(&mut self, shot: &Shot, desk: &mut Desk<'_>) {
@@ -254,7 +255,7 @@ impl Control for Versions {
     }
 
     fn part(&mut self, txn: Version) -> Option<(Validity, Vec<Item>)> {
-        let own = self.txns.get(&txn)?;
+        let own = self.txns.get(&txn).filter(|own| own.has_part)?;
         let at = Stamp::assigned(txn);
         Some((Validity::at(at), own.accesses.items(at)))
     }

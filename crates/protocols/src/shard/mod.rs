@@ -89,6 +89,10 @@ pub enum Mutation {
     NoEarlyAbort,
     /// A smart retry does not look at later versions (003 Algorithm 5.4, line 86).
     MovesUnchecked,
+    /// A write does not look at when the version before it was read.
+    ReadsUnmarked,
+    /// What was read is told before it is committed.
+    ReadsAnsweredAtOnce,
 }
 
 /// The protocol whose shards are controlled by `C`.

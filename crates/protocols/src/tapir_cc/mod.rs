@@ -25,10 +25,11 @@
 //! - *One leader executes and validates*, and its log is what is replicated; TAPIR has each replica validate, by
 //!   inconsistent replication. That is left out as in 003.
 //! - *Executing and preparing are one round*, as in 003.
-//! - *A read is validated at the timestamp as well*: one whose version is later is refused, and one before which
-//!   somebody is about to write later than that is not.
+//! - *A read is validated at the timestamp as well*: it is refused if the version that it has found is later, and
+//!   whoever is about to write keeps it off only if that is before its timestamp.
 //! - *A transaction that is too late begins anew, later than what it was too late for*, where TAPIR asks its
 //!   shards once more with another timestamp.
+//! - *Timestamps are asynchrony-aware* (003 §5.3), as those of all shards here.
 
 #[cfg(test)]
 mod tests;

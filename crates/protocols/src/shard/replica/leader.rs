@@ -425,8 +425,9 @@ impl<C: Control> Shard<C> {
         log: &mut Log<Entry>,
         cx: &mut Cx<'_, C>,
     ) {
+        // What it tells of may not be durable here yet.
         if log.is_alone() {
-            cx.send_before_durable(to, Message::Reply(reply));
+            cx.send(to, Message::Reply(reply));
         } else if let Some(slot) = log.confirm(cx) {
             self.leader_mut().confirming.push_back((slot, to, reply));
         }
@@ -489,7 +490,7 @@ impl<C: Control> Machine<Replica<C>> for Shard<C> {
         let Some(leader) = &mut self.leader else { return };
         while leader.confirming.front().is_some_and(|(at, ..)| *at <= slot) {
             let (_, to, reply) = leader.confirming.pop_front().expect("there is one");
-            cx.send_before_durable(to, Message::Reply(reply));
+            cx.send(to, Message::Reply(reply));
         }
     }
 
