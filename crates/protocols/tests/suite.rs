@@ -28,6 +28,7 @@ use serried_history::{
 use serried_model::{Family, Geography, Guarantee, Key, NodeId, Value, Version};
 use serried_protocols::morty::{Checks, Coordinator, Message, Morty, Mutation, Options, Replica};
 use serried_protocols::ncc::{Ncc, Queues};
+use serried_protocols::two_phase_locking::{Locking, TwoPhaseLockingWoundWait};
 use serried_protocols::{ProtocolInfo, Visitor, of, shard, visit};
 use serried_session::{Error, TransactOptions, Transaction};
 use serried_sim::{Cluster, Configuration, Disk, Fault, Initial, Scheduled, Swarm};
@@ -563,9 +564,9 @@ broken!(RecoveryIgnoresFinalize, mutated(Mutation::RecoveryIgnoresFinalize));
 broken!(TruncationIgnoresVotes, mutated(Mutation::TruncationIgnoresVotes));
 broken!(LatePrepare, mutated(Mutation::LatePrepare));
 
-/// Declares an NCC of which something is missing.
-macro_rules! broken_ncc {
-    ($name:ident, $read_only:expr, $mutation:expr) => {
+/// Declares a system on shards of which something is missing.
+macro_rules! broken_shard {
+    ($name:ident, $control:ty, $mutation:expr) => {
         struct $name;
 
         impl Protocol for $name {
@@ -573,8 +574,8 @@ macro_rules! broken_ncc {
             const SUMMARY: &'static str = "broken on purpose";
             const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
             type Message = shard::Message;
-            type Coordinator = shard::Coordinator<Queues<$read_only>>;
-            type Replica = shard::Replica<Queues<$read_only>>;
+            type Coordinator = shard::Coordinator<$control>;
+            type Replica = shard::Replica<$control>;
 
             fn coordinator(group: Group, settings: &Settings) -> Self::Coordinator {
                 shard::Coordinator::new(group, settings)
@@ -587,11 +588,15 @@ macro_rules! broken_ncc {
     };
 }
 
-broken_ncc!(AnswersBeforeDurable, false, shard::Mutation::AnswersBeforeDurable);
-broken_ncc!(ReleasesBeforeDurable, false, shard::Mutation::ReleasesBeforeDurable);
-broken_ncc!(SnapshotsUnchecked, true, shard::Mutation::SnapshotsUnchecked);
-broken_ncc!(NoResponseTimingControl, false, shard::Mutation::NoResponseTimingControl);
-broken_ncc!(MovesUnchecked, false, shard::Mutation::MovesUnchecked);
+broken_shard!(AnswersBeforeDurable, Queues<false>, shard::Mutation::AnswersBeforeDurable);
+broken_shard!(ReleasesBeforeDurable, Queues<false>, shard::Mutation::ReleasesBeforeDurable);
+broken_shard!(SnapshotsUnchecked, Queues<true>, shard::Mutation::SnapshotsUnchecked);
+broken_shard!(NoResponseTimingControl, Queues<false>, shard::Mutation::NoResponseTimingControl);
+broken_shard!(MovesUnchecked, Queues<false>, shard::Mutation::MovesUnchecked);
+broken_shard!(WaitingReadsUnlocked, Locking<true>, shard::Mutation::ReadsUnlocked);
+broken_shard!(ReadsUnlocked, Locking<false>, shard::Mutation::ReadsUnlocked);
+broken_shard!(WoundsPrepared, Locking<true>, shard::Mutation::WoundsPrepared);
+broken_shard!(LocksReleasedEarly, Locking<true>, shard::Mutation::ReleasesBeforeDurable);
 
 /// The first seed under which fault is found with `P`, and none with a sound `S`: by the checker, or by the
 /// protocol itself, which stops where two replicas learn different decisions.
@@ -640,6 +645,23 @@ fn an_ncc_of_which_something_is_missing_is_caught() {
         (
             "smart retries look at no later version",
             ncc_caught::<MovesUnchecked>("blind", Faults::All),
+        ),
+    ];
+    all_caught(&found);
+}
+
+#[test]
+fn two_phase_locking_of_which_something_is_missing_is_caught() {
+    fn locking_caught<P: Protocol>(workload: &'static str) -> Option<(u64, String)> {
+        caught::<P, TwoPhaseLockingWoundWait>(workload, Faults::Network)
+    }
+    let found = [
+        ("who waits reads without a lock", locking_caught::<WaitingReadsUnlocked>("list-append")),
+        ("who does not wait reads without a lock", locking_caught::<ReadsUnlocked>("list-append")),
+        ("who is ready to commit is wounded", locking_caught::<WoundsPrepared>("list-append")),
+        (
+            "locks are released before an end is durable",
+            locking_caught::<LocksReleasedEarly>("bank"),
         ),
     ];
     all_caught(&found);

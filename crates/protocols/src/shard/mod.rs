@@ -85,6 +85,10 @@ pub enum Mutation {
     NoEarlyAbort,
     /// A smart retry does not look at later versions (003 Algorithm 5.4, line 86).
     MovesUnchecked,
+    /// Reads take no locks (003 §2.3).
+    ReadsUnlocked,
+    /// Who is older has others refused that are ready to commit (002 §5.1).
+    WoundsPrepared,
 }
 
 /// The protocol whose shards are controlled by `C`.

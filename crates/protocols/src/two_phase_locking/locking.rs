@@ -15,6 +15,7 @@ use crate::shard::{
 pub struct Locking<const WAITS: bool> {
     locks: LockTable<Key, Version>,
     txns: Map<Version, Txn>,
+    mutation: Option<Mutation>,
 }
 
 impl<const WAITS: bool> fmt::Debug for Locking<WAITS> {
@@ -116,11 +117,19 @@ impl<const WAITS: bool> Locking<WAITS> {
         self.txns.get_mut(&txn).unwrap_or_else(|| panic!("transaction {txn} has locked nothing"))
     }
 
+    fn needs_no_lock(&self, want: &Want) -> bool {
+        want.write.is_none() && self.mutation == Some(Mutation::ReadsUnlocked)
+    }
+
+    fn can_be_wounded(&mut self, holder: Version) -> bool {
+        !self.txn(holder).has_part || self.mutation == Some(Mutation::WoundsPrepared)
+    }
+
     /// Takes the locks that a shot needs; else the key of the first that can't be had without waiting.
     fn lock_at_once(&mut self, shot: &Shot, desk: &mut Desk<'_>) -> Result<(), Key> {
         let txn = shot.txn;
         for want in wants(shot) {
-            if !self.locks.try_lock(&want.key, txn, want.mode()) {
+            if !self.needs_no_lock(&want) && !self.locks.try_lock(&want.key, txn, want.mode()) {
                 return Err(want.key);
             }
             self.txn(txn).take(txn, want, desk);
@@ -133,7 +142,7 @@ impl<const WAITS: bool> Locking<WAITS> {
         let (txn, number) = (shot.txn, shot.number);
         let mut waits: SmallVec<[Key; 4]> = SmallVec::new();
         for want in wants(shot) {
-            if self.locks.lock(&want.key, txn, want.mode()) {
+            if self.needs_no_lock(&want) || self.locks.lock(&want.key, txn, want.mode()) {
                 self.txn(txn).take(txn, want, desk);
             } else {
                 waits.push(want.key.clone());
@@ -143,7 +152,7 @@ impl<const WAITS: bool> Locking<WAITS> {
         // It is in all queues by now, so nobody younger gets what it frees.
         for key in waits {
             for holder in self.locks.in_the_way_of(&key, txn) {
-                if holder > txn && !self.txn(holder).has_part {
+                if holder > txn && self.can_be_wounded(holder) {
                     self.end(holder, desk);
                     desk.refused(holder, vec![key.clone()]);
                 }
@@ -210,8 +219,8 @@ impl<const WAITS: bool> Control for Locking<WAITS> {
     const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
     const ROUNDS: Rounds = if WAITS { Rounds::ExecuteFirst } else { Rounds::Combined };
 
-    fn new(_: Option<Mutation>) -> Self {
-        Locking { locks: LockTable::default(), txns: Map::default() }
+    fn new(mutation: Option<Mutation>) -> Self {
+        Locking { locks: LockTable::default(), txns: Map::default(), mutation }
     }
 
     fn execute(&mut self, shot: &Shot, desk: &mut Desk<'_>) {
@@ -246,15 +255,15 @@ impl<const WAITS: bool> Control for Locking<WAITS> {
         found.collect()
     }
 
-    fn part(&mut self, txn: Version) -> (Validity, Vec<Item>) {
-        let own = self.txn(txn);
+    fn part(&mut self, txn: Version) -> Option<(Validity, Vec<Item>)> {
+        let own = self.txns.get(&txn)?;
         let from = own.from;
         let item = |access: &Access| Item {
             key: access.key.clone(),
             read: access.read,
             write: access.write.clone().map(|value| Written { value, at: from }),
         };
-        (Validity { from, until: None }, own.accesses.iter().map(item).collect())
+        Some((Validity { from, until: None }, own.accesses.iter().map(item).collect()))
     }
 
     fn discard(&mut self, txn: Version, desk: &mut Desk<'_>) {
