@@ -166,7 +166,7 @@ pub(crate) struct OpenLoopArguments {
 /// More transactions of one client than that are not open at the same time.
 const MOST_OPEN: u64 = 1 << 16;
 /// More per second can't be planned.
-const MOST_PER_S: f64 = 1e7;
+pub(crate) const MOST_PER_S: f64 = 1e7;
 
 /// How the load is made, and for how long.
 #[derive(Args, Clone)]

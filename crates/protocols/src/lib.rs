@@ -11,9 +11,11 @@ pub mod morty;
 pub mod multipaxos;
 pub mod mvtso;
 pub mod ncc;
+pub mod occ;
 mod registry;
 pub mod replicated_log;
 pub mod shard;
 pub mod two_phase_locking;
+pub mod validation;
 
 pub use registry::{ProtocolInfo, UnknownProtocol, Visitor, list, of, visit};

@@ -59,6 +59,7 @@ registry! {
     crate::gryff::Gryff,
     crate::gryff::GryffRsc,
     crate::multipaxos::Multipaxos,
+    crate::occ::Occ,
 }
 
 /// All protocols.

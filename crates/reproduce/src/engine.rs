@@ -118,13 +118,8 @@ impl Engine {
                 return Err(Error::Stopped);
             }
             let point = task.point.with_clients(clients);
-            if let Some(measured) = store.find(&point) {
-                tell(&measured, true);
-                return Ok(measured);
-            }
-            let measured = run(&point)?;
-            store.keep(&point, &measured)?;
-            tell(&measured, false);
+            let (measured, stored) = store.or_make(&point, || run(&point))?;
+            tell(&measured, stored);
             Ok(measured)
         })?;
         let Task { panel, label, x, point } = task;

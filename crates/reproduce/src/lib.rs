@@ -6,6 +6,7 @@
 //! sweep       one series of a figure: client counts from few to many, until goodput rises no more
 //! engine      all series of a figure, one simulation per thread; points that are stored are not run again
 //! registers/  the same for the figures of registers, which show latencies
+//! load/       the same for the figures whose clients are in open loops
 //! findings    what it comes to, and `report/` writes it: table, JSON, CSV, HTML
 //! ```
 //!
@@ -15,6 +16,7 @@
 mod engine;
 mod error;
 mod findings;
+mod load;
 mod measured;
 mod paper;
 mod registers;
@@ -28,11 +30,12 @@ mod terminal;
 pub use engine::{Engine, Note};
 pub use error::Error;
 pub use findings::Findings;
-pub use measured::Measured;
-pub use paper::{AnyFigure, Figure, any_figure, figure, figures};
+pub use load::{LoadEffort, LoadEngine, LoadFigure, LoadFindings, LoadNote, load_figures};
+pub use measured::{Measured, OfKind, OpenMeasured};
+pub use paper::{AnyFigure, Figure, all_figures, any_figure, figure, figures};
 pub use registers::{
     KindMeasured, RegisterEffort, RegisterEngine, RegisterFigure, RegisterFindings, RegisterNote,
     RegisterPoint, RegistersMeasured, register_figures,
 };
 pub use report::{Reported, html, table, write};
-pub use setup::{Costs, Effort, Point};
+pub use setup::{Costs, Deaths, Effort, OpenClients, Point};

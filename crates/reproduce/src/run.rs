@@ -6,10 +6,13 @@ use std::time::Duration;
 use serried_actor::{Protocol, Timestamp};
 use serried_model::Geography;
 use serried_protocols::Visitor;
-use serried_session::{Backoff, TransactOptions};
+use serried_session::{Backoff, Keyspace, TransactOptions};
 use serried_sim::{Clocks, Cluster, Configuration, Initial, NetworkFaults};
-use serried_workload::{ClosedLoop, Measurement, Window, Workload};
+use serried_workload::{ClosedLoop, Measurement, OpenLoop, Window, Workload};
 
+use crate::load::{counted, kinds, survive};
+use crate::measured::OpenMeasured;
+use crate::setup::OpenClients;
 use crate::terminal::AnyTerminal;
 use crate::{Error, Measured, Point};
 
@@ -44,13 +47,19 @@ impl Visitor for Run<'_> {
         let (warm_up, measured) = (point.warm_up(), point.measured());
         let window = Window::new(Timestamp(0), warm_up, measured, Duration::ZERO);
         let measurement = Arc::new(Measurement::new(window));
-        for client in 0..point.clients {
-            let client_loop = self.client(client, &cluster, &measurement);
-            cluster.spawn(client, client_loop.run());
-        }
+        self.begin(&mut cluster, 0, &measurement);
         let times = (point.warm_up(), point.measured());
         let most = point.most_transactions;
-        let stretch = observe(&mut cluster, &measurement, self.geography, times, most);
+        let mut over_time = Vec::new();
+        let stretch = match point.open.and_then(|open| open.deaths) {
+            None => observe(&mut cluster, &measurement, self.geography, times, most),
+            Some(deaths) => {
+                survive(&mut cluster, &measurement, deaths, &mut over_time, |cluster| {
+                    (0..point.clients).for_each(|client| cluster.crash_client(client));
+                    self.begin(cluster, point.clients, &measurement);
+                })
+            }
+        };
 
         let report = measurement.report();
         Measured {
@@ -67,6 +76,13 @@ impl Visitor for Run<'_> {
             failed: report.failed,
             seconds: stretch.seconds,
             event_hash: format!("{:016x}", cluster.event_hash()),
+            open: point.open.map(|open| OpenMeasured {
+                rate_per_s: open.rate_per_s,
+                dropped: report.arrivals.as_ref().map_or(0, |arrivals| arrivals.dropped),
+                kinds: kinds(&report),
+                counted: counted(&cluster),
+                over_time,
+            }),
         }
     }
 }
@@ -142,10 +158,11 @@ impl Run<'_> {
             seed: point.seed,
             replicas: point.replicas,
             partitions: point.partitions,
-            clients: point.clients,
+            clients: point.all_clients(),
             geography: self.geography,
             network: NetworkFaults { jitter: point.jitter, ..NetworkFaults::NONE },
             clocks,
+            settings: point.settings(),
             replica_cores: point.replica_cores as usize,
             costs: point.costs.replica,
             client_costs: Some(point.costs.client),
@@ -154,12 +171,25 @@ impl Run<'_> {
         }
     }
 
-    fn client<P: Protocol>(
+    /// Has all clients from the `first` on begin.
+    fn begin<P: Protocol>(
         &self,
-        client: usize,
-        cluster: &Cluster<P>,
+        cluster: &mut Cluster<P>,
+        first: usize,
         measurement: &Arc<Measurement>,
-    ) -> ClosedLoop {
+    ) {
+        for client in first..first + self.point.clients {
+            match self.point.open {
+                None => cluster.spawn(client, self.closed(client, cluster, measurement).run()),
+                Some(open) => {
+                    let client_loop = self.open(open, client, cluster, measurement);
+                    cluster.spawn(client, client_loop.run());
+                }
+            }
+        }
+    }
+
+    fn keyspace<P: Protocol>(&self, client: usize, cluster: &Cluster<P>) -> Keyspace {
         let backoff = Backoff {
             first: Duration::from_millis(self.point.backoff_first_ms),
             most: Duration::from_millis(self.point.backoff_most_ms),
@@ -167,13 +197,42 @@ impl Run<'_> {
         // Clients of the paper try until they succeed.
         let deadline = Duration::from_secs(3600);
         let options = TransactOptions { deadline, attempts: u32::MAX, backoff };
+        cluster.keyspace(client).with_options(options)
+    }
+
+    fn closed<P: Protocol>(
+        &self,
+        client: usize,
+        cluster: &Cluster<P>,
+        measurement: &Arc<Measurement>,
+    ) -> ClosedLoop {
         ClosedLoop {
-            keyspace: cluster.keyspace(client).with_options(options),
+            keyspace: self.keyspace(client, cluster),
             workload: self.workload.clone(),
             measurement: measurement.clone(),
             recorder: None,
             client: client as u64,
             seed: self.point.seed,
+        }
+    }
+
+    fn open<P: Protocol>(
+        &self,
+        open: OpenClients,
+        client: usize,
+        cluster: &Cluster<P>,
+        measurement: &Arc<Measurement>,
+    ) -> OpenLoop {
+        OpenLoop {
+            keyspace: self.keyspace(client, cluster),
+            workload: self.workload.clone(),
+            measurement: measurement.clone(),
+            recorder: None,
+            client: client as u64,
+            seed: self.point.seed,
+            // Poisson processes add up to one.
+            rate_per_s: open.rate_per_s / self.point.clients as f64,
+            most_open: open.most_open,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serried_actor::Settings;
 use serried_sim::CostModel;
 use serried_workload::Parameters;
 
@@ -132,6 +133,31 @@ pub struct Point {
     pub costs: Costs,
     /// The seed.
     pub seed: u64,
+    /// What clients in open loops do; none if they are in closed ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open: Option<OpenClients>,
+}
+
+/// Clients in open loops: what determines a run of theirs besides.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct OpenClients {
+    /// How many transactions arrive each second, at all of them together.
+    pub rate_per_s: f64,
+    /// How many transactions each of them may have open.
+    pub most_open: usize,
+    /// [`serried_actor::Settings::recovery_after_ms`], if it is not the usual one.
+    pub recovery_after_ms: Option<u64>,
+    /// When all of them die, and as many others go on.
+    pub deaths: Option<Deaths>,
+}
+
+/// All clients die, and as many others go on. What is done is then measured from the beginning.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Deaths {
+    /// When they die, in simulated seconds.
+    pub at_s: f64,
+    /// How long the others go on, in simulated seconds.
+    pub then_s: f64,
 }
 
 /// The cores of a replica where the figure does not vary them (000 §5, "Setup").
@@ -183,6 +209,7 @@ impl Point {
             most_transactions: effort.most_transactions,
             costs,
             seed,
+            open: None,
         }
     }
 
@@ -194,6 +221,19 @@ impl Point {
     /// How many cores the replicas have, all together.
     pub(crate) fn all_cores(&self) -> f64 {
         self.replicas as f64 * f64::from(self.partitions) * f64::from(self.replica_cores)
+    }
+
+    /// How many clients there are in the course of a run.
+    pub(crate) fn all_clients(&self) -> usize {
+        let dies = self.open.is_some_and(|open| open.deaths.is_some());
+        if dies { 2 * self.clients } else { self.clients }
+    }
+
+    /// What the protocol is set to.
+    pub(crate) fn settings(&self) -> Settings {
+        let usual = Settings::default();
+        let after = self.open.and_then(|open| open.recovery_after_ms);
+        Settings { recovery_after_ms: after.unwrap_or(usual.recovery_after_ms), ..usual }
     }
 
     pub(crate) fn warm_up(&self) -> Duration {
@@ -208,6 +248,11 @@ impl Point {
 impl Stored for Point {
     fn file(&self) -> String {
         let Point { protocol, geography, partitions, replica_cores, clients, .. } = self;
+        if let Some(open) = self.open {
+            let writes = self.parameters.writes.map_or(String::new(), |w| format!("-writes{w}"));
+            let after = open.recovery_after_ms.map_or(String::new(), |ms| format!("-after{ms}"));
+            return format!("{protocol}-rate{}{writes}{after}.json", open.rate_per_s);
+        }
         let cores = u32::from(*partitions) * replica_cores;
         let theta = self.parameters.theta.expect("every point has an exponent");
         format!("{protocol}-{geography}-theta{theta}-cores{cores}-clients{clients}.json")

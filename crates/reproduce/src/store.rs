@@ -34,15 +34,29 @@ impl Store {
 
     /// What this run came to, if it is known. A file that can't be read, or that is about a run with
     /// other settings, is as good as none: it will be written anew.
-    pub(crate) fn find<M: DeserializeOwned>(&self, point: &impl Stored) -> Option<M> {
+    fn find<M: DeserializeOwned>(&self, point: &impl Stored) -> Option<M> {
         let text = fs::read_to_string(self.0.join(point.file())).ok()?;
         let mut entry: Value = serde_json::from_str(&text).ok()?;
         let same = entry.get("point")? == &serde_json::to_value(point).ok()?;
         same.then(|| serde_json::from_value(entry.get_mut("measured")?.take()).ok())?
     }
 
+    /// What this run came to, and whether it was known; if not, it is made and kept.
+    pub(crate) fn or_make<M: DeserializeOwned + Serialize>(
+        &self,
+        point: &impl Stored,
+        make: impl FnOnce() -> Result<M, Error>,
+    ) -> Result<(M, bool), Error> {
+        if let Some(measured) = self.find(point) {
+            return Ok((measured, true));
+        }
+        let measured = make()?;
+        self.keep(point, &measured)?;
+        Ok((measured, false))
+    }
+
     /// Keeps what a run came to. The file is there whole or not at all.
-    pub(crate) fn keep(&self, point: &impl Stored, measured: &impl Serialize) -> Result<(), Error> {
+    fn keep(&self, point: &impl Stored, measured: &impl Serialize) -> Result<(), Error> {
         let path = self.0.join(point.file());
         let text = pretty(&Entry { point, measured });
         let partial = path.with_extension("partial");

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serried_reproduce::{
-    Costs, Effort, Engine, Error, Figure, Findings, RegisterEffort, RegisterEngine, RegisterFigure,
-    figure, figures, register_figures, table, write,
+    Costs, Deaths, Effort, Engine, Error, Figure, Findings, LoadEffort, LoadEngine, LoadFigure,
+    RegisterEffort, RegisterEngine, RegisterFigure, figure, figures, load_figures,
+    register_figures, table, write,
 };
 
 /// A folder that is gone when the test is.
@@ -223,4 +224,123 @@ fn a_figure_of_registers_comes_to_the_same_on_any_number_of_threads_and_when_it_
     fs::remove_file(one.0.join(kept)).unwrap();
     let (again, _) = reproduce_registers(&tiny_of_registers(figure, &one.0, 1), &one);
     assert_eq!((again, one.contents() == before), (1, true), "of {all} runs");
+}
+
+fn tiny_of_load(figure: &'static LoadFigure, folder: &Path, threads: usize) -> LoadEngine {
+    let mut protocols = LoadEngine::known_protocols(figure);
+    protocols.push("mvtso".to_string());
+    LoadEngine {
+        figure,
+        protocols,
+        effort: LoadEffort {
+            warm_up_s: 0.1,
+            measured_s: 0.5,
+            most_transactions: 2000,
+            clients: 4,
+            rates_per_s: vec![500.0, 1000.0],
+            closer: 1,
+            few_places: true,
+            deaths: Deaths { at_s: 0.5, then_s: 0.5 },
+            size: Some(if figure.name == "ncc-fig7c" { 4 } else { 5000 }),
+        },
+        costs: Costs::default(),
+        seed: 7,
+        threads,
+        folder: folder.join("runs"),
+    }
+}
+
+/// Runs it, writes it, and returns how many runs were made, the table, and the findings as JSON.
+fn reproduce_load(engine: &LoadEngine, folder: &Folder) -> (usize, String, serde_json::Value) {
+    let fresh = AtomicUsize::new(0);
+    let findings = engine.run(&|note| {
+        assert!(note.measured.committed > 0 && note.measured.failed == 0, "{:?}", note.measured);
+        fresh.fetch_add(usize::from(!note.stored), Ordering::Relaxed);
+    });
+    let findings = findings.unwrap();
+    write(&findings, &folder.0).unwrap();
+    let json = serde_json::to_value(&findings).unwrap();
+    (fresh.into_inner(), table(&findings), json)
+}
+
+fn load_figure(name: &str) -> &'static LoadFigure {
+    load_figures().iter().find(|figure| figure.name == name).unwrap()
+}
+
+#[test]
+fn every_figure_of_load_runs_through_and_says_what_is_not_there() {
+    for figure in load_figures() {
+        let folder = Folder::new(figure.name);
+        let engine = tiny_of_load(figure, &folder.0, 2);
+        let (runs, text, json) = reproduce_load(&engine, &folder);
+        assert!(runs >= 2 * engine.protocols.len() && text.contains("mvtso"), "{text}");
+        for series in figure.protocols() {
+            let is_missing = engine.protocols.iter().all(|protocol| protocol != series);
+            let missing = json["missing"].as_array().unwrap();
+            assert_eq!(missing.iter().any(|name| name == series), is_missing, "{series}");
+            let line = format!("- `{series}` is not in this build");
+            assert_eq!(text.contains(&line), is_missing, "{text}");
+        }
+        let html = &folder.contents()[Path::new(&format!("{}.html", figure.name))];
+        assert!(html.contains("</svg>") && !html.contains("NaN"));
+        for elsewhere in ["http:", "https:", "<script", "@import", "src="] {
+            assert!(!html.contains(elsewhere), "{} needs {elsewhere}", figure.name);
+        }
+    }
+}
+
+#[test]
+fn a_figure_of_load_comes_to_the_same_on_any_number_of_threads_and_when_it_is_resumed() {
+    let figure = load_figure("ncc-fig7a");
+    let (one, two) = (Folder::new("load-one"), Folder::new("load-two"));
+    let engine = |folder: &Folder, threads| {
+        let mut engine = tiny_of_load(figure, &folder.0, threads);
+        engine.protocols.push("morty".to_string());
+        engine
+    };
+    let (all, ..) = reproduce_load(&engine(&one, 1), &one);
+    reproduce_load(&engine(&two, 2), &two);
+    let before = one.contents();
+    assert_eq!(before, two.contents());
+    let kept = before.keys().find(|path| path.starts_with("runs")).unwrap();
+    fs::remove_file(one.0.join(kept)).unwrap();
+    let (again, ..) = reproduce_load(&engine(&one, 1), &one);
+    assert_eq!((again, one.contents() == before), (1, true), "of {all} runs");
+}
+
+#[test]
+fn a_system_is_offered_more_or_less_until_it_is_known_what_it_can_do_and_then_three_quarters() {
+    let folder = Folder::new("load-climbs");
+    let mut engine = tiny_of_load(load_figure("ncc-fig8a"), &folder.0, 1);
+    engine.protocols = vec!["mvtso".to_string()];
+    engine.effort.rates_per_s.clear();
+    engine.costs = Costs::default().times(100.0);
+    let (_, text, json) = reproduce_load(&engine, &folder);
+    let system = &json["systems"][0];
+    assert_eq!(system["saturated"], true, "{text}");
+    let peak = system["peak_per_s"].as_f64().unwrap();
+    let offered = |run: &serde_json::Value| run["open"]["rate_per_s"].as_f64().unwrap();
+    let runs = system["runs"].as_array().unwrap();
+    assert!(runs.iter().map(offered).is_sorted());
+    assert!(offered(&runs[0]) < peak * 1.2 && peak < offered(runs.last().unwrap()), "{text}");
+    let places = system["places"].as_array().unwrap();
+    for place in places {
+        let share = offered(&place["measured"]) / peak;
+        assert!((0.74..0.76).contains(&share), "{share} {text}");
+    }
+    assert!(places.iter().any(|place| place["normalized"] == 1.0));
+}
+
+#[test]
+fn others_go_on_when_all_clients_die() {
+    let folder = Folder::new("load-deaths");
+    let mut engine = tiny_of_load(load_figure("ncc-fig8c"), &folder.0, 1);
+    engine.protocols = vec!["mvtso".to_string()];
+    let (_, text, json) = reproduce_load(&engine, &folder);
+    for place in json["systems"][0]["places"].as_array().unwrap() {
+        let slots = place["measured"]["open"]["over_time"].as_array().unwrap();
+        assert_eq!(slots.len(), 4, "{text}");
+        let offered = place["measured"]["open"]["rate_per_s"].as_f64().unwrap();
+        assert!(slots.iter().all(|slot| slot.as_f64() > Some(0.7 * offered)), "{text}");
+    }
 }

@@ -8,7 +8,7 @@ fn a_name_that_does_not_exist_is_answered_with_those_that_do() {
         (&["sim", "retwis", "--protocol", "paxos"][..], &["morty", "mvtso"][..]),
         (&["bench", "tpch"], &["retwis", "tpcc", "bank", "list-append", "counter"]),
         (&["sim", "bank", "--geo", "moon"], &["lan", "reg", "con", "glo"]),
-        (&["reproduce", "morty-fig5"], &["morty-fig6", "morty-fig7", "morty-fig8", "morty-fig9"]),
+        (&["reproduce", "morty-fig5"], &["morty-fig6", "morty-fig9", "gryff-fig7", "ncc-fig8c"]),
     ] {
         let output = serried(arguments);
         assert_eq!(code(&output), 2, "{arguments:?}");
@@ -35,6 +35,12 @@ fn what_cannot_arrive_or_be_written_is_refused_with_what_can() {
         (&["sim", "f1", "--rate", "0"][..], "--rate 0"),
         (&["bench", "tao", "--rate", "nan"], "--rate NaN"),
         (&["sim", "ycsb", "--rate", "10"], "`ycsb` is one of registers"),
+        (&["reproduce", "morty-fig7", "--rate", "10"], "`morty-fig7` is none"),
+        (&["reproduce", "ncc-fig7a", "--rate", "20,10"], "--rate must be ascending"),
+        (
+            &["reproduce", "ncc-fig7a", "--clients", "2,4"],
+            "`ncc-fig7a` has one number of --clients",
+        ),
         (&["sim", "f1", "--writes", "1.5"], "1.5 is no share of transactions that write"),
         (&["bench", "tao", "--keys", "0"], "0 keys are not possible"),
         (&["sim", "f1", "--value-bytes", "9"], "a row of 9 bytes is not possible"),

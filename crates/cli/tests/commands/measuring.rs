@@ -160,3 +160,33 @@ fn a_figure_is_reproduced_into_files() {
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn a_figure_of_load_is_reproduced_with_whichever_systems_there_are() {
+    let folder = std::env::temp_dir().join(format!("serried-{}-load", std::process::id()));
+    let output = serried(&[
+        "reproduce",
+        "ncc-fig7a",
+        "--quick",
+        "--protocol",
+        "mvtso",
+        "--rate",
+        "500,1000",
+        "--keys",
+        "1000",
+        "--seconds",
+        "0.3",
+        "--warm-up",
+        "0.1",
+        "--output",
+        folder.to_str().expect("the path is text"),
+    ]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(out(&output).contains("ncc / occ"), "{}", out(&output));
+    assert!(err(&output).contains("of at most 2 runs"), "{}", err(&output));
+    for extension in ["json", "csv", "html"] {
+        let file = folder.join(format!("ncc-fig7a.{extension}"));
+        assert!(std::fs::metadata(&file).is_ok_and(|file| file.len() > 500), "{extension}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}

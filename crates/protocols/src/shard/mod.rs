@@ -44,6 +44,9 @@
 //! (`OPEN_AT_MOST`) and lets 4096 requests wait (`PENDING_AT_MOST`); a client remembers 65,536 ends that were not
 //! acknowledged.
 
+mod accesses;
+#[cfg(test)]
+pub(crate) mod bench;
 mod control;
 mod coordinator;
 mod message;
@@ -53,6 +56,7 @@ mod stamp;
 mod table;
 mod verdict;
 
+pub use accesses::{Access, Accesses, Read};
 pub use control::{Control, Desk, Event, Rounds};
 pub use coordinator::Coordinator;
 pub use message::{

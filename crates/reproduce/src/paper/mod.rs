@@ -8,7 +8,7 @@ mod series;
 
 pub(crate) use series::{SERIES, layout, series};
 
-use crate::{Error, RegisterFigure, register_figures};
+use crate::{Error, LoadFigure, RegisterFigure, load_figures, register_figures};
 
 /// A figure of a paper.
 #[derive(Debug)]
@@ -95,24 +95,35 @@ pub fn figures() -> &'static [Figure] {
     paper_000::FIGURES
 }
 
-/// A figure of either kind.
+/// A figure of any kind.
 #[derive(Clone, Copy, Debug)]
 pub enum AnyFigure {
     /// One of transactions, which shows goodput.
     Transactions(&'static Figure),
     /// One of registers, which shows latencies.
     Registers(&'static RegisterFigure),
+    /// One of systems under load, which shows latency over throughput.
+    Load(&'static LoadFigure),
 }
 
-/// The figure called `name`, of either kind.
+/// The names of all figures, and what they show.
+pub fn all_figures() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let of_registers = register_figures().iter().map(|figure| (figure.name, figure.summary));
+    let of_load = load_figures().iter().map(|figure| (figure.name, figure.summary));
+    figures().iter().map(|figure| (figure.name, figure.summary)).chain(of_registers).chain(of_load)
+}
+
+/// The figure called `name`, of any kind.
 ///
 /// # Errors
 /// If there is none; the error lists those that there are.
 pub fn any_figure(name: &str) -> Result<AnyFigure, Error> {
     let of_registers = register_figures().iter().find(|figure| figure.name == name);
-    match of_registers {
-        Some(figure) => Ok(AnyFigure::Registers(figure)),
-        None => figure(name).map(AnyFigure::Transactions),
+    let of_load = load_figures().iter().find(|figure| figure.name == name);
+    match (of_registers, of_load) {
+        (Some(figure), _) => Ok(AnyFigure::Registers(figure)),
+        (_, Some(figure)) => Ok(AnyFigure::Load(figure)),
+        _ => figure(name).map(AnyFigure::Transactions),
     }
 }
 
@@ -122,8 +133,7 @@ pub fn any_figure(name: &str) -> Result<AnyFigure, Error> {
 /// If there is none; the error lists all that there are.
 pub fn figure(name: &str) -> Result<&'static Figure, Error> {
     figures().iter().find(|figure| figure.name == name).ok_or_else(|| {
-        let names = figures().iter().map(|figure| figure.name);
-        let choices: Vec<_> = names.chain(register_figures().iter().map(|f| f.name)).collect();
+        let choices: Vec<_> = all_figures().map(|(name, _)| name).collect();
         Error::UnknownFigure { name: name.to_string(), choices: choices.join(", ") }
     })
 }
@@ -170,7 +180,7 @@ mod tests {
             error,
             "there is no figure `morty-fig5`; choose one of morty-fig6, morty-fig7, morty-fig8, morty-fig9, \
              gryff-fig7, gryff-fig8, gryff-fig9, gryff-fig10, gryff-fig11, gryff-fig12, gryff-fig13, gryff-fig14, \
-             gryff-fig15, rsc-fig16"
+             gryff-fig15, rsc-fig16, ncc-fig7a, ncc-fig7b, ncc-fig7c, ncc-fig8a, ncc-fig8b, ncc-fig8c"
         );
     }
 

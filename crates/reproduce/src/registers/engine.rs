@@ -72,16 +72,7 @@ impl RegisterEngine {
         let tasks = self.tasks();
         let done = AtomicUsize::new(0);
         let runs = each(&tasks, self.threads, |task, _| {
-            let found = store.find(&task.point);
-            let stored = found.is_some();
-            let measured = match found {
-                Some(measured) => measured,
-                None => {
-                    let measured = task.point.run()?;
-                    store.keep(&task.point, &measured)?;
-                    measured
-                }
-            };
+            let (measured, stored) = store.or_make(&task.point, || task.point.run())?;
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
             let (panel, x) = (self.figure.panels[task.panel].label, task.x);
             let (protocol, total) = (&*task.point.protocol, tasks.len());

@@ -3,7 +3,7 @@
 use super::chart::{Axis, Chart, Line};
 use super::csv::csv;
 use super::text::{Table, number, thousands};
-use super::{Page, Reported, Section, costs};
+use super::{Page, Reported, Section, costs, remarks};
 use crate::Findings;
 use crate::paper::{SERIES, Varies, series};
 use crate::sweep::Sweep;
@@ -35,7 +35,7 @@ impl Reported for Findings {
                 Section { heading: "Highest goodput", table: peaks(self), note: Some(MARK) },
                 Section { heading: "Ratios", table: ratios(self), note: None },
             ],
-            remarks: self.figure.remarks,
+            remarks: remarks(self.figure.remarks),
             sources: sources(self),
         }
     }

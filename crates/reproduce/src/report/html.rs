@@ -56,7 +56,7 @@ pub fn html(findings: &impl Reported) -> String {
     }
     page.push_str("<h2>What to know</h2>\n<ul>\n");
     for remark in remarks {
-        let _ = writeln!(page, "<li>{}.</li>", escape(remark));
+        let _ = writeln!(page, "<li>{}.</li>", escape(&remark));
     }
     page.push_str("</ul>\n<h2>Where the paper says so</h2>\n<ul>\n");
     for source in sources {

@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Chart, Line};
 use super::text::{Table, number, thousands};
-use super::{Page, Reported, Section, costs};
+use super::{Page, Reported, Section, costs, remarks};
 use crate::RegisterFindings;
 use crate::registers::{REQUEST, RunFound, Shows, quantiles};
 
@@ -39,7 +39,7 @@ impl Reported for RegisterFindings {
             legend: legend.collect(),
             charts: charts(self),
             sections,
-            remarks: self.figure.remarks,
+            remarks: remarks(self.figure.remarks),
             sources: sources.collect(),
         }
     }

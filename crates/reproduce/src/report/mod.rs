@@ -5,6 +5,7 @@ mod csv;
 mod goodput;
 mod html;
 mod latency;
+mod load;
 mod text;
 
 use std::fs;
@@ -44,7 +45,7 @@ pub struct Page {
     charts: Vec<Chart>,
     sections: Vec<Section>,
     /// What has to be known to compare the paper's numbers with ours.
-    remarks: &'static [&'static str],
+    remarks: Vec<String>,
     /// Where the paper says what.
     sources: Vec<String>,
 }
@@ -54,6 +55,11 @@ struct Section {
     heading: &'static str,
     table: Table,
     note: Option<&'static str>,
+}
+
+/// Remarks of a figure.
+fn remarks(remarks: &[&str]) -> Vec<String> {
+    remarks.iter().map(ToString::to_string).collect()
 }
 
 /// What computing costs, in a sentence.

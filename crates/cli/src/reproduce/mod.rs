@@ -1,23 +1,23 @@
 //! `serried reproduce`: a figure of a paper, the paper's numbers beside ours.
 
-use std::io::IsTerminal;
+mod teller;
+
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use serried_model::Family;
 use serried_reproduce::{
-    AnyFigure, Effort, Engine, Figure, Note, RegisterEffort, RegisterEngine, RegisterFigure,
-    RegisterNote, Reported,
+    AnyFigure, Effort, Engine, Figure, LoadEffort, LoadEngine, LoadFigure, RegisterEffort,
+    RegisterEngine, RegisterFigure, Reported,
 };
 
 use crate::Ended;
-use crate::arguments::protocols;
+use crate::arguments::{MOST_PER_S, protocols};
 use crate::costs::CostArguments;
 use crate::family;
-use crate::progress::Progress;
+use teller::{Teller, Told};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,13 +25,15 @@ Examples:
   serried reproduce morty-fig9 --quick
   serried reproduce morty-fig8 --protocol morty,mvtso --costs costs.toml --output figures
   serried reproduce gryff-fig7
-  serried reproduce gryff-fig14 --quick --protocol epaxos";
+  serried reproduce gryff-fig14 --quick --protocol epaxos
+  serried reproduce ncc-fig7a --quick
+  serried reproduce ncc-fig7a --protocol mvtso --rate 20000,40000";
 
 /// Run a paper's experiment in simulation, and put the paper's numbers beside ours.
 ///
 /// For a figure of transactions each protocol runs with ever more clients until its goodput rises no more, at
-/// each place of the figure; for one of registers with as many as in the paper, and latencies are shown. The
-/// table goes to standard output; the folder of --output gets the same as JSON, all runs as
+/// each place of the figure; for one of registers with as many as in the paper, and latencies are shown; for one
+/// of systems under load, clients in open loops offer ever more until a system can't follow. The table goes to standard output; the folder of --output gets the same as JSON, all runs as
 /// CSV, and a page with charts. Runs that are found there with the same settings are not made again, so
 /// a sweep that was interrupted goes on; after a change of the code, use another folder or --fresh.
 #[derive(Args)]
@@ -52,10 +54,14 @@ pub(crate) struct Reproduce {
     /// Make all runs again
     #[arg(long)]
     fresh: bool,
-    /// The client counts, from few to many, separated by commas; only one for figures of registers, but for
-    /// those that show throughput
+    /// The client counts, from few to many, separated by commas; only one for figures of systems under load
+    /// and of registers, but for those that show throughput
     #[arg(long, value_delimiter = ',')]
     clients: Option<Vec<usize>>,
+    /// For figures of systems under load: how many transactions per second are offered, run by run, separated
+    /// by commas [default: twice as many in each, until a system can't follow]
+    #[arg(long, value_name = "PER SECOND", value_delimiter = ',')]
+    rate: Option<Vec<f64>>,
     /// How long to measure each run, in simulated seconds
     #[arg(long)]
     seconds: Option<f64>,
@@ -85,16 +91,19 @@ pub(crate) struct Reproduce {
 
 /// The names of all figures.
 fn figures() -> PossibleValuesParser {
-    let figures = serried_reproduce::figures().iter().map(|figure| (figure.name, figure.summary));
-    let of_registers = serried_reproduce::register_figures().iter();
-    let of_registers = of_registers.map(|figure| (figure.name, figure.summary));
-    let names = figures.chain(of_registers);
+    let names = serried_reproduce::all_figures();
     names.map(|(name, summary)| PossibleValue::new(name).help(summary)).into()
 }
 
 impl Reproduce {
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
-        match serried_reproduce::any_figure(&self.figure)? {
+        let figure = serried_reproduce::any_figure(&self.figure)?;
+        anyhow::ensure!(
+            self.rate.is_none() || matches!(figure, AnyFigure::Load(_)),
+            "--rate is for figures of systems under load, and `{}` is none",
+            self.figure
+        );
+        match figure {
             AnyFigure::Transactions(figure) => {
                 self.check_protocols(Family::Transactions)?;
                 let engine = self.engine(figure)?;
@@ -107,6 +116,15 @@ impl Reproduce {
             AnyFigure::Registers(figure) => {
                 self.check_protocols(Family::Registers)?;
                 let engine = self.register_engine(figure)?;
+                self.prepare(&engine.folder)?;
+                let teller = Teller::new(self.json);
+                let findings = engine.run(&|note| teller.tell(Told::from(note)))?;
+                drop(teller);
+                self.show(&findings)
+            }
+            AnyFigure::Load(figure) => {
+                self.check_protocols(Family::Transactions)?;
+                let engine = self.load_engine(figure)?;
                 self.prepare(&engine.folder)?;
                 let teller = Teller::new(self.json);
                 let findings = engine.run(&|note| teller.tell(Told::from(note)))?;
@@ -229,80 +247,37 @@ impl Reproduce {
             folder: self.output.join(figure.name),
         })
     }
-}
 
-/// A run is done, in words.
-struct Told {
-    line: String,
-    done: usize,
-    total: usize,
-}
-
-fn place(panel: &str, x: Option<f64>, protocol: &str, clients: usize) -> String {
-    let x = x.map_or(String::new(), |x| format!(" at {x}"));
-    format!("{panel}{x}, {protocol}, {clients} clients")
-}
-
-const BEFORE: &str = ", made before";
-
-impl From<Note<'_>> for Told {
-    fn from(note: Note<'_>) -> Told {
-        let Note { panel, x, protocol, measured, stored, done, total } = note;
-        let line = format!(
-            "{}: {:.0} txn/s, {:.1} % of attempts commit{}",
-            place(panel, x, protocol, measured.clients),
-            measured.goodput_per_s,
-            measured.commit_rate * 100.0,
-            if stored { BEFORE } else { "" },
-        );
-        Told { line, done, total }
-    }
-}
-
-impl From<RegisterNote<'_>> for Told {
-    fn from(note: RegisterNote<'_>) -> Told {
-        let RegisterNote { panel, x, protocol, measured, stored, done, total } = note;
-        let kinds = measured
-            .kinds
-            .iter()
-            .map(|kind| format!("{} {:.0}/s with {:.1} ms", kind.kind, kind.per_s, kind.mean_ms));
-        let line = format!(
-            "{}: {}{}",
-            place(panel, x, protocol, measured.clients),
-            kinds.collect::<Vec<_>>().join(", "),
-            if stored { BEFORE } else { "" },
-        );
-        Told { line, done, total }
-    }
-}
-
-/// Says on standard error how far a sweep is: a line for each run, and on a terminal how long the rest
-/// will take.
-struct Teller {
-    quiet: bool,
-    progress: Progress,
-    begun: Instant,
-}
-
-impl Teller {
-    fn new(quiet: bool) -> Teller {
-        Teller { quiet, progress: Progress::new(quiet), begun: Instant::now() }
-    }
-
-    fn tell(&self, Told { line, done, total }: Told) {
-        if self.quiet {
-            return;
+    fn load_engine(&self, figure: &'static LoadFigure) -> anyhow::Result<LoadEngine> {
+        let mut effort = if self.quick { LoadEffort::quick() } else { LoadEffort::full() };
+        if let Some(clients) = self.clients()? {
+            anyhow::ensure!(clients.len() == 1, "`{}` has one number of --clients", figure.name);
+            effort.clients = clients[0];
         }
-        // Runs that come are about as long as those that were: a rough guess.
-        let passed = self.begun.elapsed().as_secs_f64();
-        let left = passed / done.max(1) as f64 * total.saturating_sub(done) as f64;
-        let left = Duration::from_secs(left as u64);
-        let far = format!("{done} of at most {total} runs, at most {left:?} to go");
-        if std::io::stderr().is_terminal() {
-            self.progress.line(line);
-            self.progress.say(far);
-        } else {
-            eprintln!("{line} ({far})");
-        }
+        effort.rates_per_s = self.rates()?;
+        (effort.warm_up_s, effort.measured_s) = self.times(effort.warm_up_s, effort.measured_s)?;
+        effort.most_transactions = self.most_transactions.unwrap_or(effort.most_transactions);
+        effort.size = self.keys;
+        let known = || LoadEngine::known_protocols(figure);
+        Ok(LoadEngine {
+            figure,
+            protocols: self.protocol.clone().unwrap_or_else(known),
+            effort,
+            costs: self.costs.read()?,
+            seed: self.seed,
+            threads: self.threads(),
+            folder: self.output.join(figure.name),
+        })
+    }
+
+    /// The rates that are asked for.
+    fn rates(&self) -> anyhow::Result<Vec<f64>> {
+        let rates = self.rate.clone().unwrap_or_default();
+        let can_be = rates.iter().all(|rate| (1.0..=MOST_PER_S).contains(rate));
+        anyhow::ensure!(
+            can_be && rates.is_sorted(),
+            "--rate must be ascending numbers of transactions per second, each from 1 to {MOST_PER_S}"
+        );
+        Ok(rates)
     }
 }
