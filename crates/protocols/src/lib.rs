@@ -9,12 +9,14 @@ pub mod epaxos;
 pub mod gryff;
 pub mod morty;
 pub mod multipaxos;
+pub mod mvto;
 pub mod mvtso;
 pub mod ncc;
 pub mod occ;
 mod registry;
 pub mod replicated_log;
 pub mod shard;
+pub mod tapir_cc;
 pub mod two_phase_locking;
 pub mod validation;
 

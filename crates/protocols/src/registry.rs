@@ -60,6 +60,8 @@ registry! {
     crate::gryff::GryffRsc,
     crate::multipaxos::Multipaxos,
     crate::occ::Occ,
+    crate::tapir_cc::TapirCc,
+    crate::mvto::Mvto,
 }
 
 /// All protocols.
