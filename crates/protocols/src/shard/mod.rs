@@ -93,6 +93,10 @@ pub enum Mutation {
     ReadsUnmarked,
     /// What was read is told before it is committed.
     ReadsAnsweredAtOnce,
+    /// Reads take no locks (003 §2.3).
+    ReadsUnlocked,
+    /// Who is older has others refused that are ready to commit (002 §5.1).
+    WoundsPrepared,
 }
 
 /// The protocol whose shards are controlled by `C`.

@@ -7,7 +7,7 @@ use serried_parts::{LockMode, LockTable, Map};
 use smallvec::SmallVec;
 
 use crate::shard::{
-    Control, Desk, Found, Item, Mutation, Part, Rounds, Shot, Stamp, Validity, Written,
+    Accesses, Control, Desk, Found, Item, Mutation, Part, Read, Rounds, Shot, Stamp, Validity,
 };
 
 /// The keys of a shard that are locked, and the transactions that have locked them or wait; they wait only if
@@ -15,6 +15,7 @@ use crate::shard::{
 pub struct Locking<const WAITS: bool> {
     locks: LockTable<Key, Version>,
     txns: Map<Version, Txn>,
+    mutation: Option<Mutation>,
 }
 
 impl<const WAITS: bool> fmt::Debug for Locking<WAITS> {
@@ -28,22 +29,13 @@ struct Txn {
     /// The first moment at which all that it has done can hold.
     from: Stamp,
     /// What it has locked.
-    accesses: SmallVec<[Access; 4]>,
+    accesses: Accesses,
     /// What it waits for.
     wants: SmallVec<[Want; 1]>,
     /// The shots that wait.
     shots: SmallVec<[u16; 1]>,
     /// Its last shot was executed: it waits for nothing, and can't be wounded.
     has_part: bool,
-}
-
-/// What a transaction has done to a key.
-struct Access {
-    key: Key,
-    /// The version that it has read.
-    read: Option<Stamp>,
-    /// What it is going to write.
-    write: Option<Option<Value>>,
 }
 
 /// What a shot does to a key, for which it needs a lock.
@@ -56,10 +48,14 @@ struct Want {
 
 impl Want {
     fn mode(&self) -> LockMode {
-        match self.write {
-            Some(_) => LockMode::Exclusive,
-            None => LockMode::Shared,
-        }
+        mode(self.write.as_ref())
+    }
+}
+
+fn mode(write: Option<&Option<Value>>) -> LockMode {
+    match write {
+        Some(_) => LockMode::Exclusive,
+        None => LockMode::Shared,
     }
 }
 
@@ -79,34 +75,24 @@ impl Txn {
     fn new(txn: Version) -> Txn {
         Txn {
             from: Stamp::assigned(txn),
-            accesses: SmallVec::new(),
+            accesses: Accesses::default(),
             wants: SmallVec::new(),
             shots: SmallVec::new(),
             has_part: false,
         }
     }
 
-    fn access(&self, key: &Key) -> Option<&Access> {
-        self.accesses.iter().find(|access| access.key == *key)
-    }
-
     /// It has the lock that it needs.
     fn take(&mut self, txn: Version, want: Want, desk: &mut Desk<'_>) {
         let newest = desk.row(&want.key).newest();
-        let (stamp, read_at) = (newest.stamp, newest.read_at);
-        self.from = self.from.max(stamp.next_of(txn));
-        let place = self.accesses.iter().position(|access| access.key == want.key);
-        let place = place.unwrap_or_else(|| {
-            self.accesses.push(Access { key: want.key, read: None, write: None });
-            self.accesses.len() - 1
-        });
-        let access = &mut self.accesses[place];
+        self.from = self.from.max(newest.stamp.next_of(txn));
+        if want.write.is_some() {
+            self.from = self.from.max(newest.read_at.next_of(txn));
+        }
+        let access = self.accesses.of_mut(&want.key);
         match want.write {
-            None => access.read = Some(stamp),
-            Some(value) => {
-                self.from = self.from.max(read_at.next_of(txn));
-                access.write = Some(value);
-            }
+            None => access.read = Some(Read::newest(&want.key, desk)),
+            write => access.write = write,
         }
     }
 }
@@ -116,11 +102,19 @@ impl<const WAITS: bool> Locking<WAITS> {
         self.txns.get_mut(&txn).unwrap_or_else(|| panic!("transaction {txn} has locked nothing"))
     }
 
+    fn needs_no_lock(&self, want: &Want) -> bool {
+        want.write.is_none() && self.mutation == Some(Mutation::ReadsUnlocked)
+    }
+
+    fn can_be_wounded(&mut self, holder: Version) -> bool {
+        !self.txn(holder).has_part || self.mutation == Some(Mutation::WoundsPrepared)
+    }
+
     /// Takes the locks that a shot needs; else the key of the first that can't be had without waiting.
     fn lock_at_once(&mut self, shot: &Shot, desk: &mut Desk<'_>) -> Result<(), Key> {
         let txn = shot.txn;
         for want in wants(shot) {
-            if !self.locks.try_lock(&want.key, txn, want.mode()) {
+            if !self.needs_no_lock(&want) && !self.locks.try_lock(&want.key, txn, want.mode()) {
                 return Err(want.key);
             }
             self.txn(txn).take(txn, want, desk);
@@ -133,7 +127,7 @@ impl<const WAITS: bool> Locking<WAITS> {
         let (txn, number) = (shot.txn, shot.number);
         let mut waits: SmallVec<[Key; 4]> = SmallVec::new();
         for want in wants(shot) {
-            if self.locks.lock(&want.key, txn, want.mode()) {
+            if self.needs_no_lock(&want) || self.locks.lock(&want.key, txn, want.mode()) {
                 self.txn(txn).take(txn, want, desk);
             } else {
                 waits.push(want.key.clone());
@@ -143,7 +137,7 @@ impl<const WAITS: bool> Locking<WAITS> {
         // It is in all queues by now, so nobody younger gets what it frees.
         for key in waits {
             for holder in self.locks.in_the_way_of(&key, txn) {
-                if holder > txn && !self.txn(holder).has_part {
+                if holder > txn && self.can_be_wounded(holder) {
                     self.end(holder, desk);
                     desk.refused(holder, vec![key.clone()]);
                 }
@@ -190,10 +184,10 @@ impl<const WAITS: bool> Locking<WAITS> {
     /// A transaction is over.
     fn end(&mut self, txn: Version, desk: &mut Desk<'_>) {
         let Some(own) = self.txns.remove(&txn) else { return };
-        let locked = own.accesses.into_iter().map(|access| access.key);
-        for key in locked.chain(own.wants.into_iter().map(|want| want.key)) {
-            for next in self.locks.release(&key, txn) {
-                self.granted(next, &key, desk);
+        let locked = own.accesses.iter().map(|access| &access.key);
+        for key in locked.chain(own.wants.iter().map(|want| &want.key)) {
+            for next in self.locks.release(key, txn) {
+                self.granted(next, key, desk);
             }
         }
     }
@@ -210,8 +204,8 @@ impl<const WAITS: bool> Control for Locking<WAITS> {
     const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
     const ROUNDS: Rounds = if WAITS { Rounds::ExecuteFirst } else { Rounds::Combined };
 
-    fn new(_: Option<Mutation>) -> Self {
-        Locking { locks: LockTable::default(), txns: Map::default() }
+    fn new(mutation: Option<Mutation>) -> Self {
+        Locking { locks: LockTable::default(), txns: Map::default(), mutation }
     }
 
     fn execute(&mut self, shot: &Shot, desk: &mut Desk<'_>) {
@@ -237,24 +231,12 @@ impl<const WAITS: bool> Control for Locking<WAITS> {
     }
 
     fn found(&mut self, txn: Version, keys: &[Key], desk: &mut Desk<'_>) -> Option<Vec<Found>> {
-        let own = self.txns.get(&txn)?;
-        let found = keys.iter().map(|key| {
-            own.access(key)?.read?;
-            // It is locked, so it is what was read.
-            Some(desk.newest(key))
-        });
-        found.collect()
+        self.txns.get(&txn)?.accesses.found(keys, desk)
     }
 
     fn part(&mut self, txn: Version) -> Option<(Validity, Vec<Item>)> {
-        let own = self.txns.get(&txn)?;
-        let from = own.from;
-        let item = |access: &Access| Item {
-            key: access.key.clone(),
-            read: access.read,
-            write: access.write.clone().map(|value| Written { value, at: from }),
-        };
-        Some((Validity { from, until: None }, own.accesses.iter().map(item).collect()))
+        let Txn { from, accesses, .. } = self.txns.get(&txn)?;
+        Some((Validity { from: *from, until: None }, accesses.items(*from)))
     }
 
     fn discard(&mut self, txn: Version, desk: &mut Desk<'_>) {
@@ -266,19 +248,17 @@ impl<const WAITS: bool> Control for Locking<WAITS> {
     }
 
     fn inherit(&mut self, parts: &[Part], desk: &mut Desk<'_>) {
-        for Part { txn, validity, items, .. } in parts {
-            let mut own = Txn { from: validity.from, has_part: true, ..Txn::new(*txn) };
-            for Item { key, read, write } in items.iter().cloned() {
-                let mode = match write {
-                    Some(_) => LockMode::Exclusive,
-                    None => LockMode::Shared,
-                };
-                let can = self.locks.try_lock(&key, *txn, mode);
-                assert!(can, "transaction {txn} is ready to commit, and {key} is locked by others");
-                own.accesses.push(Access { key, read, write: write.map(|write| write.value) });
+        for part in parts {
+            let txn = part.txn;
+            let accesses = Accesses::inherited(part);
+            for access in accesses.iter() {
+                let mode = mode(access.write.as_ref());
+                let can = self.locks.try_lock(&access.key, txn, mode);
+                assert!(can, "transaction {txn} is ready to commit, and {} is locked", access.key);
             }
-            self.txns.insert(*txn, own);
-            desk.settled(*txn);
+            let from = part.validity.from;
+            self.txns.insert(txn, Txn { from, accesses, has_part: true, ..Txn::new(txn) });
+            desk.settled(txn);
         }
     }
 }

@@ -134,8 +134,6 @@ impl<C: Control> Replica<C> {
             && let Some((from, request)) = self.pending.pop_front()
         {
             let Some(request) = self.shard.on_request(from, request, &mut self.log, cx) else {
-                // What it has led to may be that others are refused who wait here too.
-                self.propose(cx);
                 continue;
             };
             let taken = self.shard.window();

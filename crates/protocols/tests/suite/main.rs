@@ -8,38 +8,29 @@
 //! --test suite` goes through more, `SERRIED_FIRST_SEED=17 SERRIED_SEEDS=1` through a single one, and
 //! `SERRIED_PROTOCOL=ncc` through those of one protocol.
 
-#[path = "support/blind.rs"]
+#[path = "../support/blind.rs"]
 mod blind;
+mod chase;
+mod mutants;
+#[path = "../support/mod.rs"]
 mod support;
 
-use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use blind::Blind;
+use chase::Chase;
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
-use serried_actor::{Group, Protocol, Settings, Timestamp};
-use serried_history::{
-    History, MicroOperation, ReadResult, Recorder, Verdict, check_serializable,
-    check_strict_serializable,
-};
-use serried_model::{Family, Geography, Guarantee, Key, NodeId, Value, Version};
-use serried_protocols::morty::{Checks, Coordinator, Message, Morty, Mutation, Options, Replica};
-use serried_protocols::mvto::{Mvto, Versions};
-use serried_protocols::ncc::{Ncc, Queues};
-use serried_protocols::occ::Locks;
-use serried_protocols::shard::Sharded;
-use serried_protocols::tapir_cc::Timestamps;
-use serried_protocols::validation::{Holder, Rule, Validation};
-use serried_protocols::{ProtocolInfo, Visitor, of, shard, visit};
-use serried_session::{Error, TransactOptions, Transaction};
+use serried_actor::{Protocol, Settings, Timestamp};
+use serried_history::{History, Recorder, Verdict, check_serializable, check_strict_serializable};
+use serried_model::{Family, Geography, Guarantee, Version};
+use serried_protocols::{ProtocolInfo, Visitor, of, visit};
+use serried_session::{Error, TransactOptions};
 use serried_sim::{Cluster, Configuration, Disk, Fault, Initial, Scheduled, Swarm};
 use serried_workload::tpcc::Scale;
-use serried_workload::{
-    ClosedLoop, Measurement, Parameters, Plan, Run, Window, Workload, inspect, named,
-};
+use serried_workload::{ClosedLoop, Measurement, Parameters, Window, Workload, inspect, named};
 use support::seeds;
 
 /// By then everything has to have finished.
@@ -73,60 +64,6 @@ struct Outcome {
     violation: Option<String>,
     /// Anything else is wrong with the run.
     wrong: Option<String>,
-}
-
-/// Reads a list, and appends to another that depends on what it found: a transaction whose key set
-/// changes when it is re-executed.
-#[derive(Default)]
-struct Chase {
-    elements: AtomicU64,
-}
-
-impl Workload for Chase {
-    fn name(&self) -> &'static str {
-        "chase"
-    }
-
-    fn plan(&self, _: u64, random: &mut Pcg64Mcg) -> Plan {
-        let element = self.elements.fetch_add(1, Ordering::Relaxed);
-        let key = random.random_range(0..4);
-        let read = MicroOperation::Read { key, result: ReadResult::Pending };
-        vec![read, MicroOperation::Append { key: 0, element }].into()
-    }
-
-    fn run<'a>(&'a self, plan: &'a Plan, tx: Transaction, _: bool) -> Run<'a> {
-        Box::pin(async move {
-            let [MicroOperation::Read { key, .. }, MicroOperation::Append { element, .. }] =
-                plan.operations()[..]
-            else {
-                unreachable!("that is what it plans")
-            };
-            let list = |value: Option<Value>| -> Vec<u64> {
-                let bytes = value.map_or(Vec::new(), |value| value.as_bytes().to_vec());
-                bytes.chunks(8).map(|e| u64::from_be_bytes(e.try_into().unwrap())).collect()
-            };
-            let found = list(tx.get(key.to_be_bytes()).await?);
-            let next = found.len() as u64 % 4;
-            let mut other = list(tx.get(next.to_be_bytes()).await?);
-            other.push(element);
-            let bytes: Vec<u8> = other.iter().flat_map(|element| element.to_be_bytes()).collect();
-            tx.put(next.to_be_bytes(), bytes);
-            let read = MicroOperation::Read { key, result: ReadResult::List(found) };
-            Ok(vec![read, MicroOperation::Append { key: next, element }])
-        })
-    }
-
-    fn initial(&self, _: u64) -> Option<(Key, Value)> {
-        None
-    }
-
-    fn initial_value(&self, _: &Key) -> Option<Value> {
-        None
-    }
-
-    fn records_versions(&self) -> bool {
-        false
-    }
 }
 
 impl Trial {
@@ -529,247 +466,4 @@ fn the_same_seed_gives_the_same_events_and_the_same_history() {
     for protocol in protocols() {
         visit(protocol.name, Determinism).unwrap();
     }
-}
-
-/// Declares a Morty of which something is missing.
-macro_rules! broken {
-    ($name:ident, $options:expr) => {
-        struct $name;
-
-        impl Protocol for $name {
-            const NAME: &'static str = stringify!($name);
-            const SUMMARY: &'static str = "broken on purpose";
-            const GUARANTEE: Guarantee = Guarantee::Serializable;
-            type Message = Message;
-            type Coordinator = Coordinator;
-            type Replica = Replica;
-
-            fn coordinator(group: Group, settings: &Settings) -> Coordinator {
-                Coordinator::new(group, settings, Options::default())
-            }
-
-            fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica {
-                Replica::new(id, group, settings, $options)
-            }
-        }
-    };
-}
-
-fn unchecked(checks: Checks) -> Options {
-    Options { checks, ..Options::default() }
-}
-
-fn mutated(mutation: Mutation) -> Options {
-    Options { mutation: Some(mutation), ..Options::default() }
-}
-
-broken!(WithoutCheck1, unchecked(Checks { missed_by_reads: false, ..Checks::ALL }));
-broken!(WithoutCheck2, unchecked(Checks { missed_by_others: false, ..Checks::ALL }));
-broken!(WithoutCheck3, unchecked(Checks { dirty_reads: false, ..Checks::ALL }));
-broken!(VotesBeforeDurable, mutated(Mutation::VotesBeforeDurable));
-broken!(RecoveryIgnoresFinalize, mutated(Mutation::RecoveryIgnoresFinalize));
-broken!(TruncationIgnoresVotes, mutated(Mutation::TruncationIgnoresVotes));
-broken!(LatePrepare, mutated(Mutation::LatePrepare));
-
-/// Declares a system of shards of which something is missing.
-macro_rules! broken_shards {
-    ($name:ident, $control:ty, $mutation:expr) => {
-        struct $name;
-
-        impl Protocol for $name {
-            const NAME: &'static str = stringify!($name);
-            const SUMMARY: &'static str = "broken on purpose";
-            const GUARANTEE: Guarantee = <$control as shard::Control>::GUARANTEE;
-            type Message = shard::Message;
-            type Coordinator = shard::Coordinator<$control>;
-            type Replica = shard::Replica<$control>;
-
-            fn coordinator(group: Group, settings: &Settings) -> Self::Coordinator {
-                shard::Coordinator::new(group, settings)
-            }
-
-            fn replica(id: NodeId, group: Group, settings: &Settings) -> Self::Replica {
-                shard::Replica::new(id, group, settings, $mutation)
-            }
-        }
-    };
-}
-
-/// Declares a rule that is another one but for what it checks.
-macro_rules! broken_rule {
-    ($name:ident, $sound:ident, $check:expr) => {
-        #[derive(Debug)]
-        struct $name;
-
-        impl Rule for $name {
-            const NAME: &'static str = stringify!($name);
-            const SUMMARY: &'static str = "broken on purpose";
-            const GUARANTEE: Guarantee = $sound::GUARANTEE;
-            const ROUNDS: shard::Rounds = $sound::ROUNDS;
-
-            fn check(
-                txn: Version,
-                access: &shard::Access,
-                row: &shard::Row,
-                others: &[Holder],
-            ) -> Result<(), u64> {
-                let check: fn(_, &shard::Access, _, &[Holder]) -> Result<(), u64> = $check;
-                check(txn, access, row, others)
-            }
-
-            fn validity(txn: Version, latest: shard::Stamp) -> shard::Validity {
-                $sound::validity(txn, latest)
-            }
-        }
-    };
-}
-
-fn not_reading(others: &[Holder]) -> Vec<Holder> {
-    others.iter().map(|other| Holder { reads: false, ..*other }).collect()
-}
-
-fn not_writing(others: &[Holder]) -> Vec<Holder> {
-    others.iter().map(|other| Holder { writes: false, ..*other }).collect()
-}
-
-broken_shards!(AnswersBeforeDurable, Queues<false>, Some(shard::Mutation::AnswersBeforeDurable));
-broken_shards!(ReleasesBeforeDurable, Queues<false>, Some(shard::Mutation::ReleasesBeforeDurable));
-broken_shards!(SnapshotsUnchecked, Queues<true>, Some(shard::Mutation::SnapshotsUnchecked));
-broken_shards!(
-    NoResponseTimingControl,
-    Queues<false>,
-    Some(shard::Mutation::NoResponseTimingControl)
-);
-broken_shards!(MovesUnchecked, Queues<false>, Some(shard::Mutation::MovesUnchecked));
-
-broken_rule!(ReadsUnvalidated, Locks, |txn, access, row, others| {
-    let (key, write) = (access.key.clone(), access.write.clone());
-    Locks::check(txn, &shard::Access { key, read: None, write }, row, others)
-});
-broken_rule!(ReadsUnlocked, Locks, |txn, access, row, others| {
-    Locks::check(txn, access, row, &not_reading(others))
-});
-broken_rule!(WritesUnlocked, Locks, |txn, access, row, others| {
-    Locks::check(txn, access, row, &not_writing(others))
-});
-broken_rule!(PreparedReadsIgnored, Timestamps, |txn, access, row, others| {
-    Timestamps::check(txn, access, row, &not_reading(others))
-});
-broken_rule!(PreparedWritesIgnored, Timestamps, |txn, access, row, others| {
-    Timestamps::check(txn, access, row, &not_writing(others))
-});
-broken_shards!(ReadsUnmarked, Versions, Some(shard::Mutation::ReadsUnmarked));
-broken_shards!(ReadsAnsweredAtOnce, Versions, Some(shard::Mutation::ReadsAnsweredAtOnce));
-
-/// The first seed under which fault is found with `P`, and none with a sound `S`: by the checker, or by the
-/// protocol itself, which stops where two replicas learn different decisions.
-fn caught<P: Protocol, S: Protocol>(
-    workload: &'static str,
-    faults: Faults,
-) -> Option<(u64, String)> {
-    seeds(3000).find_map(|seed| {
-        let trial = Trial { seed, workload, faults };
-        let run = || trial.run::<P>().violation;
-        let violation = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
-            Ok(violation) => violation?,
-            Err(panic) => *panic.downcast::<String>().expect("a panic that says why"),
-        };
-        assert_eq!(trial.run::<S>().violation, None);
-        Some((seed, violation))
-    })
-}
-
-fn morty_caught<P: Protocol>(faults: Faults) -> Option<(u64, String)> {
-    caught::<P, Morty>("list-append", faults)
-}
-
-#[test]
-fn an_ncc_of_which_something_is_missing_is_caught() {
-    fn ncc_caught<P: Protocol>(workload: &'static str, faults: Faults) -> Option<(u64, String)> {
-        caught::<P, Ncc>(workload, faults)
-    }
-    let found = [
-        (
-            "a part is told of before it is durable",
-            ncc_caught::<AnswersBeforeDurable>("bank", Faults::All),
-        ),
-        (
-            "others go on before an end is durable",
-            ncc_caught::<ReleasesBeforeDurable>("bank", Faults::Network),
-        ),
-        (
-            "snapshots are not checked",
-            ncc_caught::<SnapshotsUnchecked>("list-append", Faults::Network),
-        ),
-        (
-            "responses leave at once",
-            ncc_caught::<NoResponseTimingControl>("blind", Faults::Network),
-        ),
-        (
-            "smart retries look at no later version",
-            ncc_caught::<MovesUnchecked>("blind", Faults::All),
-        ),
-    ];
-    all_caught(&found);
-}
-
-#[test]
-fn controls_that_validate_or_order_by_timestamps_are_caught_if_they_leave_out_a_check() {
-    fn rule_caught<R: Rule, S: Rule>(faults: Faults) -> Option<(u64, String)> {
-        caught::<Sharded<Validation<R>>, Sharded<Validation<S>>>("list-append", faults)
-    }
-    fn mvto_caught<P: Protocol>() -> Option<(u64, String)> {
-        caught::<P, Mvto>("list-append", Faults::Network)
-    }
-    let found = [
-        ("reads are not validated", rule_caught::<ReadsUnvalidated, Locks>(Faults::Network)),
-        // In one shard whoever reads what is being written is aborted.
-        ("what was read is not locked", rule_caught::<ReadsUnlocked, Locks>(Faults::All)),
-        ("what is written is not locked", rule_caught::<WritesUnlocked, Locks>(Faults::Network)),
-        (
-            "prepared reads keep no write off",
-            rule_caught::<PreparedReadsIgnored, Timestamps>(Faults::Network),
-        ),
-        (
-            "prepared writes keep no read off",
-            rule_caught::<PreparedWritesIgnored, Timestamps>(Faults::Network),
-        ),
-        ("reads leave no mark", mvto_caught::<ReadsUnmarked>()),
-        ("reads are answered before they are committed", mvto_caught::<ReadsAnsweredAtOnce>()),
-    ];
-    all_caught(&found);
-}
-
-#[test]
-fn a_morty_with_a_check_switched_off_is_caught() {
-    let found = [
-        ("without check 1", morty_caught::<WithoutCheck1>(Faults::Network)),
-        ("without check 2", morty_caught::<WithoutCheck2>(Faults::Network)),
-        ("without check 3", morty_caught::<WithoutCheck3>(Faults::Network)),
-    ];
-    all_caught(&found);
-}
-
-#[test]
-fn a_morty_that_breaks_its_promises_is_caught() {
-    let found = [
-        (
-            "votes are sent before they are durable",
-            morty_caught::<VotesBeforeDurable>(Faults::Disks),
-        ),
-        ("recovery ignores Finalize", morty_caught::<RecoveryIgnoresFinalize>(Faults::All)),
-        ("truncation ignores votes", morty_caught::<TruncationIgnoresVotes>(Faults::All)),
-        ("a late Prepare is voted on", morty_caught::<LatePrepare>(Faults::All)),
-    ];
-    all_caught(&found);
-}
-
-fn all_caught(found: &[(&str, Option<(u64, String)>)]) {
-    let mut report = String::new();
-    for (what, found) in found {
-        let (seed, why) = found.as_ref().unwrap_or_else(|| panic!("nobody noticed: {what}"));
-        let first = why.lines().next().unwrap_or_default();
-        writeln!(report, "{what}: seed {seed}: {first}").unwrap();
-    }
-    println!("{report}");
 }

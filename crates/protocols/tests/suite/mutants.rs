@@ -1,0 +1,284 @@
+//! Protocols of which something is missing: the suite has to notice.
+
+use std::fmt::Write;
+
+use serried_actor::{Group, Protocol, Settings};
+use serried_model::{Guarantee, NodeId, Version};
+use serried_protocols::morty::{Checks, Coordinator, Message, Morty, Mutation, Options, Replica};
+use serried_protocols::mvto::{Mvto, Versions};
+use serried_protocols::ncc::{Ncc, Queues};
+use serried_protocols::occ::Locks;
+use serried_protocols::shard::{self, Sharded};
+use serried_protocols::tapir_cc::Timestamps;
+use serried_protocols::two_phase_locking::{Locking, TwoPhaseLockingWoundWait};
+use serried_protocols::validation::{Holder, Rule, Validation};
+
+use crate::support::seeds;
+use crate::{Faults, Trial};
+
+/// Declares a Morty of which something is missing.
+macro_rules! broken {
+    ($name:ident, $options:expr) => {
+        struct $name;
+
+        impl Protocol for $name {
+            const NAME: &'static str = stringify!($name);
+            const SUMMARY: &'static str = "broken on purpose";
+            const GUARANTEE: Guarantee = Guarantee::Serializable;
+            type Message = Message;
+            type Coordinator = Coordinator;
+            type Replica = Replica;
+
+            fn coordinator(group: Group, settings: &Settings) -> Coordinator {
+                Coordinator::new(group, settings, Options::default())
+            }
+
+            fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica {
+                Replica::new(id, group, settings, $options)
+            }
+        }
+    };
+}
+
+fn unchecked(checks: Checks) -> Options {
+    Options { checks, ..Options::default() }
+}
+
+fn mutated(mutation: Mutation) -> Options {
+    Options { mutation: Some(mutation), ..Options::default() }
+}
+
+broken!(WithoutCheck1, unchecked(Checks { missed_by_reads: false, ..Checks::ALL }));
+broken!(WithoutCheck2, unchecked(Checks { missed_by_others: false, ..Checks::ALL }));
+broken!(WithoutCheck3, unchecked(Checks { dirty_reads: false, ..Checks::ALL }));
+broken!(VotesBeforeDurable, mutated(Mutation::VotesBeforeDurable));
+broken!(RecoveryIgnoresFinalize, mutated(Mutation::RecoveryIgnoresFinalize));
+broken!(TruncationIgnoresVotes, mutated(Mutation::TruncationIgnoresVotes));
+broken!(LatePrepare, mutated(Mutation::LatePrepare));
+
+/// Declares a system of shards of which something is missing.
+macro_rules! broken_shards {
+    ($name:ident, $control:ty, $mutation:expr) => {
+        struct $name;
+
+        impl Protocol for $name {
+            const NAME: &'static str = stringify!($name);
+            const SUMMARY: &'static str = "broken on purpose";
+            const GUARANTEE: Guarantee = <$control as shard::Control>::GUARANTEE;
+            type Message = shard::Message;
+            type Coordinator = shard::Coordinator<$control>;
+            type Replica = shard::Replica<$control>;
+
+            fn coordinator(group: Group, settings: &Settings) -> Self::Coordinator {
+                shard::Coordinator::new(group, settings)
+            }
+
+            fn replica(id: NodeId, group: Group, settings: &Settings) -> Self::Replica {
+                shard::Replica::new(id, group, settings, $mutation)
+            }
+        }
+    };
+}
+
+/// Declares a rule that is another one but for what it checks.
+macro_rules! broken_rule {
+    ($name:ident, $sound:ident, $check:expr) => {
+        #[derive(Debug)]
+        struct $name;
+
+        impl Rule for $name {
+            const NAME: &'static str = stringify!($name);
+            const SUMMARY: &'static str = "broken on purpose";
+            const GUARANTEE: Guarantee = $sound::GUARANTEE;
+            const ROUNDS: shard::Rounds = $sound::ROUNDS;
+
+            fn check(
+                txn: Version,
+                access: &shard::Access,
+                row: &shard::Row,
+                others: &[Holder],
+            ) -> Result<(), u64> {
+                let check: fn(_, &shard::Access, _, &[Holder]) -> Result<(), u64> = $check;
+                check(txn, access, row, others)
+            }
+
+            fn validity(txn: Version, latest: shard::Stamp) -> shard::Validity {
+                $sound::validity(txn, latest)
+            }
+        }
+    };
+}
+
+fn not_reading(others: &[Holder]) -> Vec<Holder> {
+    others.iter().map(|other| Holder { reads: false, ..*other }).collect()
+}
+
+fn not_writing(others: &[Holder]) -> Vec<Holder> {
+    others.iter().map(|other| Holder { writes: false, ..*other }).collect()
+}
+
+broken_shards!(AnswersBeforeDurable, Queues<false>, Some(shard::Mutation::AnswersBeforeDurable));
+broken_shards!(ReleasesBeforeDurable, Queues<false>, Some(shard::Mutation::ReleasesBeforeDurable));
+broken_shards!(SnapshotsUnchecked, Queues<true>, Some(shard::Mutation::SnapshotsUnchecked));
+broken_shards!(
+    NoResponseTimingControl,
+    Queues<false>,
+    Some(shard::Mutation::NoResponseTimingControl)
+);
+broken_shards!(MovesUnchecked, Queues<false>, Some(shard::Mutation::MovesUnchecked));
+
+broken_rule!(ReadsUnvalidated, Locks, |txn, access, row, others| {
+    let (key, write) = (access.key.clone(), access.write.clone());
+    Locks::check(txn, &shard::Access { key, read: None, write }, row, others)
+});
+broken_rule!(ReadsUnlocked, Locks, |txn, access, row, others| {
+    Locks::check(txn, access, row, &not_reading(others))
+});
+broken_rule!(WritesUnlocked, Locks, |txn, access, row, others| {
+    Locks::check(txn, access, row, &not_writing(others))
+});
+broken_rule!(PreparedReadsIgnored, Timestamps, |txn, access, row, others| {
+    Timestamps::check(txn, access, row, &not_reading(others))
+});
+broken_rule!(PreparedWritesIgnored, Timestamps, |txn, access, row, others| {
+    Timestamps::check(txn, access, row, &not_writing(others))
+});
+broken_shards!(ReadsUnmarked, Versions, Some(shard::Mutation::ReadsUnmarked));
+broken_shards!(ReadsAnsweredAtOnce, Versions, Some(shard::Mutation::ReadsAnsweredAtOnce));
+broken_shards!(WaitingReadsUnlocked, Locking<true>, Some(shard::Mutation::ReadsUnlocked));
+broken_shards!(ReadsWithoutLock, Locking<false>, Some(shard::Mutation::ReadsUnlocked));
+broken_shards!(WoundsPrepared, Locking<true>, Some(shard::Mutation::WoundsPrepared));
+broken_shards!(LocksReleasedEarly, Locking<true>, Some(shard::Mutation::ReleasesBeforeDurable));
+
+/// The first seed under which fault is found with `P`, and none with a sound `S`: by the checker, or by the
+/// protocol itself, which stops where two replicas learn different decisions.
+fn caught<P: Protocol, S: Protocol>(
+    workload: &'static str,
+    faults: Faults,
+) -> Option<(u64, String)> {
+    seeds(3000).find_map(|seed| {
+        let trial = Trial { seed, workload, faults };
+        let run = || trial.run::<P>().violation;
+        let violation = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
+            Ok(violation) => violation?,
+            Err(panic) => *panic.downcast::<String>().expect("a panic that says why"),
+        };
+        assert_eq!(trial.run::<S>().violation, None);
+        Some((seed, violation))
+    })
+}
+
+fn morty_caught<P: Protocol>(faults: Faults) -> Option<(u64, String)> {
+    caught::<P, Morty>("list-append", faults)
+}
+
+#[test]
+fn an_ncc_of_which_something_is_missing_is_caught() {
+    fn ncc_caught<P: Protocol>(workload: &'static str, faults: Faults) -> Option<(u64, String)> {
+        caught::<P, Ncc>(workload, faults)
+    }
+    let found = [
+        (
+            "a part is told of before it is durable",
+            ncc_caught::<AnswersBeforeDurable>("bank", Faults::All),
+        ),
+        (
+            "others go on before an end is durable",
+            ncc_caught::<ReleasesBeforeDurable>("bank", Faults::Network),
+        ),
+        (
+            "snapshots are not checked",
+            ncc_caught::<SnapshotsUnchecked>("list-append", Faults::Network),
+        ),
+        (
+            "responses leave at once",
+            ncc_caught::<NoResponseTimingControl>("blind", Faults::Network),
+        ),
+        (
+            "smart retries look at no later version",
+            ncc_caught::<MovesUnchecked>("blind", Faults::All),
+        ),
+    ];
+    all_caught(&found);
+}
+
+#[test]
+fn controls_that_validate_or_order_by_timestamps_are_caught_if_they_leave_out_a_check() {
+    fn rule_caught<R: Rule, S: Rule>(faults: Faults) -> Option<(u64, String)> {
+        caught::<Sharded<Validation<R>>, Sharded<Validation<S>>>("list-append", faults)
+    }
+    fn mvto_caught<P: Protocol>() -> Option<(u64, String)> {
+        caught::<P, Mvto>("list-append", Faults::Network)
+    }
+    let found = [
+        ("reads are not validated", rule_caught::<ReadsUnvalidated, Locks>(Faults::Network)),
+        // In one shard whoever reads what is being written is aborted.
+        ("what was read is not locked", rule_caught::<ReadsUnlocked, Locks>(Faults::All)),
+        ("what is written is not locked", rule_caught::<WritesUnlocked, Locks>(Faults::Network)),
+        (
+            "prepared reads keep no write off",
+            rule_caught::<PreparedReadsIgnored, Timestamps>(Faults::Network),
+        ),
+        (
+            "prepared writes keep no read off",
+            rule_caught::<PreparedWritesIgnored, Timestamps>(Faults::Network),
+        ),
+        ("reads leave no mark", mvto_caught::<ReadsUnmarked>()),
+        ("reads are answered before they are committed", mvto_caught::<ReadsAnsweredAtOnce>()),
+    ];
+    all_caught(&found);
+}
+
+#[test]
+fn two_phase_locking_of_which_something_is_missing_is_caught() {
+    fn locking_caught<P: Protocol>(workload: &'static str) -> Option<(u64, String)> {
+        caught::<P, TwoPhaseLockingWoundWait>(workload, Faults::Network)
+    }
+    let found = [
+        ("who waits reads without a lock", locking_caught::<WaitingReadsUnlocked>("list-append")),
+        (
+            "who does not wait reads without a lock",
+            locking_caught::<ReadsWithoutLock>("list-append"),
+        ),
+        ("who is ready to commit is wounded", locking_caught::<WoundsPrepared>("list-append")),
+        (
+            "locks are released before an end is durable",
+            locking_caught::<LocksReleasedEarly>("bank"),
+        ),
+    ];
+    all_caught(&found);
+}
+
+#[test]
+fn a_morty_with_a_check_switched_off_is_caught() {
+    let found = [
+        ("without check 1", morty_caught::<WithoutCheck1>(Faults::Network)),
+        ("without check 2", morty_caught::<WithoutCheck2>(Faults::Network)),
+        ("without check 3", morty_caught::<WithoutCheck3>(Faults::Network)),
+    ];
+    all_caught(&found);
+}
+
+#[test]
+fn a_morty_that_breaks_its_promises_is_caught() {
+    let found = [
+        (
+            "votes are sent before they are durable",
+            morty_caught::<VotesBeforeDurable>(Faults::Disks),
+        ),
+        ("recovery ignores Finalize", morty_caught::<RecoveryIgnoresFinalize>(Faults::All)),
+        ("truncation ignores votes", morty_caught::<TruncationIgnoresVotes>(Faults::All)),
+        ("a late Prepare is voted on", morty_caught::<LatePrepare>(Faults::All)),
+    ];
+    all_caught(&found);
+}
+
+fn all_caught(found: &[(&str, Option<(u64, String)>)]) {
+    let mut report = String::new();
+    for (what, found) in found {
+        let (seed, why) = found.as_ref().unwrap_or_else(|| panic!("nobody noticed: {what}"));
+        let first = why.lines().next().unwrap_or_default();
+        writeln!(report, "{what}: seed {seed}: {first}").unwrap();
+    }
+    println!("{report}");
+}
