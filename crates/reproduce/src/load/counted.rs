@@ -10,19 +10,21 @@ use super::Quantity;
 use crate::Measured;
 use crate::measured::OfKind;
 
-/// For shares that a protocol alone can know: the gauges that count the cases, and all there are. Replicas and
-/// coordinators may show them; where nobody does, a share is unknown.
-const SHARES: &[(Quantity, &str, &str)] = &[
-    (Quantity::PassedAtFirst, "safeguard_passes", "safeguard_checks"),
-    (Quantity::NotDelayed, "immediate_responses", "responses"),
-    (Quantity::RetriedWell, "smart_retry_passes", "smart_retries"),
-];
+/// The gauges by which protocols tell how their transactions have fared; where a protocol does not show them, it is
+/// unknown. Those that have committed, those of them that were moved to another time before (a smart retry, 003
+/// §5.4), and those that only read and had to go the way of the others.
+const COMMITTED: &str = "committed";
+const MOVED: &str = "moved";
+const FALLEN_BACK: &str = "fallen_back";
+/// How many answers were delayed, of a transaction's to one server at a time.
+const DELAYED: &str = "shots_delayed";
+const COUNTED: [&str; 4] = [COMMITTED, MOVED, FALLEN_BACK, DELAYED];
 
-/// What all replicas and clients have counted since they began, of what [`SHARES`] names.
+/// What all replicas and clients have counted since they began, of what is [`COUNTED`].
 pub(crate) fn counted<P: Protocol>(cluster: &Cluster<P>) -> BTreeMap<String, u64> {
     let mut counted = BTreeMap::new();
     let mut add = |name: &'static str, count: u64| {
-        if SHARES.iter().any(|(_, some, all)| [*some, *all].contains(&name)) {
+        if COUNTED.contains(&name) {
             *counted.entry(name.to_string()).or_insert(0) += count;
         }
     };
@@ -38,12 +40,23 @@ pub(crate) fn counted<P: Protocol>(cluster: &Cluster<P>) -> BTreeMap<String, u64
     counted
 }
 
-/// A share that a protocol counts itself; none if it does not, or there was nothing to count.
-pub(super) fn share(of: Quantity, measured: &Measured) -> Option<f64> {
-    let (_, some, all) = SHARES.iter().find(|(quantity, ..)| *quantity == of)?;
+/// A number about how transactions have fared; none if the protocol does not count what it takes, or there was
+/// nothing to count.
+pub(super) fn fared(of: Quantity, measured: &Measured) -> Option<f64> {
     let counted = &measured.open.as_ref()?.counted;
-    let (some, all) = (*counted.get(*some)?, *counted.get(*all)?);
-    (all > 0).then(|| some as f64 / all as f64)
+    let count = |name| counted.get(name).map(|count| *count as f64);
+    let again = 1.0 / measured.commit_rate - 1.0;
+    let committed = || count(COMMITTED).filter(|committed| *committed > 0.0);
+    // For each transaction that has committed.
+    let each = |name| Some(count(name)? / committed()?);
+    let number = match of {
+        Quantity::StartedOver => again + each(FALLEN_BACK).unwrap_or(0.0),
+        Quantity::PassedAtFirst => (1.0 - each(MOVED)? - each(FALLEN_BACK)?) / (1.0 + again),
+        Quantity::RetriedWell => each(MOVED)? / (each(MOVED)? + each(FALLEN_BACK)? + again),
+        Quantity::NotDelayed => 1.0 - each(DELAYED)?,
+        _ => return None,
+    };
+    number.is_finite().then_some(number)
 }
 
 /// What was committed, by kinds.
@@ -56,4 +69,36 @@ pub(crate) fn kinds(report: &Report) -> Vec<OfKind> {
         latency_ms_p99: kind.latency_us_p99 as f64 / 1e3,
     });
     of_kind.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measured::OpenMeasured;
+
+    fn measured(commit_rate: f64, counted: &[(&str, u64)]) -> Measured {
+        let counted = counted.iter().map(|(name, count)| (name.to_string(), *count)).collect();
+        let open = Some(OpenMeasured { counted, ..OpenMeasured::nothing() });
+        Measured { commit_rate, open, ..Measured::nothing() }
+    }
+
+    #[test]
+    fn transactions_pass_at_first_are_retried_or_start_over() {
+        let counted = [(COMMITTED, 100), (MOVED, 6), (FALLEN_BACK, 4), (DELAYED, 3)];
+        let measured = measured(0.8, &counted);
+        let of = |quantity| (fared(quantity, &measured).unwrap() * 1000.0).round() / 1000.0;
+        assert_eq!(of(Quantity::PassedAtFirst), 0.72, "90 of 125 attempts");
+        assert_eq!(of(Quantity::RetriedWell), 0.171, "6 of the other 35");
+        assert_eq!(of(Quantity::StartedOver), 0.29, "25 attempts and 4 that fell back");
+        assert_eq!(of(Quantity::NotDelayed), 0.97);
+    }
+
+    #[test]
+    fn what_a_protocol_does_not_count_is_not_known() {
+        let measured = measured(0.8, &[]);
+        assert_eq!(fared(Quantity::StartedOver, &measured), Some(0.25), "clients count attempts");
+        for quantity in [Quantity::PassedAtFirst, Quantity::RetriedWell, Quantity::NotDelayed] {
+            assert_eq!(fared(quantity, &measured), None);
+        }
+    }
 }

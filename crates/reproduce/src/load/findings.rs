@@ -70,10 +70,10 @@ fn describe(figure: &LoadFigure, claim: &Claim) -> String {
         Quantity::Peak => "highest throughput",
         Quantity::LatencyAtPeak => "median latency at the highest throughput",
         Quantity::LatencyAtHalf => "median latency at half of the highest throughput",
-        Quantity::PassedAtFirst => "transactions that pass the safeguard at first, %",
-        Quantity::NotDelayed => "responses that are not delayed, %",
-        Quantity::RetriedWell => "smart retries that succeed, %",
-        Quantity::StartedOver => "attempts from scratch after the first for 100 transactions",
+        Quantity::PassedAtFirst => "attempts that pass the safeguard at first, %",
+        Quantity::NotDelayed => "transactions whose responses are not delayed, %",
+        Quantity::RetriedWell => "of those that do not pass, moved by smart retry, %",
+        Quantity::StartedOver => "attempts from scratch after the first, for 100 transactions",
     };
     let of = match claim.of {
         Quantity::LatencyAtPeak | Quantity::LatencyAtHalf => format!("{of}, {}", figure.kind),

@@ -100,11 +100,11 @@ pub(crate) enum Quantity {
     LatencyAtPeak,
     /// Median latency at half of the highest throughput, or half of another's if that is less.
     LatencyAtHalf,
-    /// The share of transactions that pass the safeguard at first, at the operating point.
+    /// The share of attempts that pass the safeguard at first, at the operating point.
     PassedAtFirst,
-    /// The share of responses that are not delayed, at the operating point.
+    /// The share of transactions whose responses are not delayed, at least, at the operating point.
     NotDelayed,
-    /// The share of smart retries that succeed, at the operating point.
+    /// The share of smart retries among attempts that don't pass, at the operating point.
     RetriedWell,
     /// Attempts from scratch after the first, for each transaction, at the operating point.
     StartedOver,

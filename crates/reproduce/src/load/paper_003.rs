@@ -66,7 +66,9 @@ const NETWORK: &str = "Messages take time, and room in the network is not simula
      experiments are bound by CPU (§6.1), as these are";
 const O_P: &str = "The operating point is the highest throughput with a median latency below 10 ms (§6.3), between the two runs \
      around it";
-const COUNTED: &str = "What only a protocol itself can know is taken from what it counts; a dash says that it does not";
+const COUNTED: &str = "What only a protocol itself can know is taken from what it counts, and a dash says that it does not. A read-only \
+     transaction that goes the way of the others starts over; each response that is delayed is taken for a \
+     transaction of its own";
 const JANUS: &str =
     "Janus-CC, which the paper compares except in Figure 7a, is not among the systems here";
 const PEAK: &str = "§6.4: each system runs at 75 % of its own highest throughput, which is found first, under 0.3 % writes";

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::counted::share;
+use super::counted::fared;
 use super::{LoadFigure, OPERATING_MS, Quantity, SLOT, Shows};
 use crate::Measured;
 use crate::setup::{Deaths, RISE};
@@ -110,10 +110,10 @@ impl SystemFound {
                 let half = f64::min(self.peak_per_s?, other.peak_per_s?) / 2.0;
                 latency_at(figure, &self.runs, half)
             }
-            Quantity::StartedOver => Some(1.0 / at_operating_point()?.commit_rate - 1.0),
-            Quantity::PassedAtFirst | Quantity::NotDelayed | Quantity::RetriedWell => {
-                share(of, at_operating_point()?)
-            }
+            Quantity::StartedOver
+            | Quantity::PassedAtFirst
+            | Quantity::NotDelayed
+            | Quantity::RetriedWell => fared(of, at_operating_point()?),
         }
     }
 }
