@@ -242,6 +242,11 @@ impl<C: Control> Coordinator<C> {
                 }
                 Outcome::Aborted { conflicts: Vec::new() }
             }
+            Refusal::ClockSkew { .. } if version.timestamp_us > cx.clock().midpoint_us() => {
+                // It was put ahead by what shots took once, or by stamps, not by this client's clock.
+                self.delays_us.clear();
+                Outcome::Aborted { conflicts: Vec::new() }
+            }
             Refusal::ClockSkew { ahead_us } => Outcome::ClockSkew { ahead_us },
         };
         self.abort(txn, outcome, cx);
