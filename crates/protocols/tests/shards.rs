@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serried_actor::{Group, Protocol, Settings, Timestamp};
-use serried_model::{Family, Guarantee, Key, NodeId, Value, Write};
+use serried_model::{Family, Geography, Guarantee, Key, NodeId, Value, Write};
 use serried_protocols::ncc::{NccRw, Queues};
 use serried_protocols::shard::{Coordinator, Message, Mutation, Replica, Request};
 use serried_protocols::{Visitor, of, visit};
@@ -199,4 +199,36 @@ fn a_transaction_that_is_overtaken_at_one_shard_is_moved_and_commits_at_once() {
         }
     });
     assert_eq!(moved, Some(1), "its writes come after the other's there");
+}
+
+#[test]
+fn shots_before_the_last_put_nothing_into_the_log_and_wait_for_no_follower() {
+    let geography = Geography::named("reg").unwrap();
+    let configuration = Configuration { geography, partitions: 1, ..configuration(3, 1) };
+    let mut cluster = Cluster::<NccRw>::new(configuration);
+    let keyspace = cluster.keyspace(0);
+    let took = Arc::new(Mutex::new(Duration::ZERO));
+    let counted = took.clone();
+    cluster.spawn(0, async move {
+        keyspace.put("a", "first").await.unwrap();
+        let begun = keyspace.now();
+        for _ in 0..10 {
+            let changed = keyspace.transact(|tx| async move {
+                for key in ["a", "b", "c", "d"] {
+                    tx.get(key).await?;
+                }
+                tx.put("e", "new");
+                Ok(())
+            });
+            changed.await.unwrap();
+        }
+        *counted.lock().unwrap() = keyspace.now().since(begun) / 10;
+    });
+    cluster.run_until_done(Timestamp(0) + Duration::from_secs(30)).unwrap();
+    let took = *took.lock().unwrap();
+    // The client is where the leader is, and the nearest follower 10 ms from there.
+    assert!(took < Duration::from_millis(13), "{took:?} for five shots");
+    let entries = cluster.gauge(0, 0, "applied_slots").unwrap();
+    // A part and an end each, of eleven; what says who leads and who is taken; and none for the forty reads.
+    assert!((22..32).contains(&entries), "{entries} entries");
 }
