@@ -50,7 +50,7 @@ pub struct OpenMeasured {
     /// What all replicas and clients have counted of themselves, by the names of their gauges, since the run
     /// began; only what says how a protocol has fared.
     pub counted: BTreeMap<String, u64>,
-    /// Transactions committed per second in each [`SLOT`](crate::load::SLOT) from the beginning, if clients
+    /// Transactions committed per second in each quarter of a second from the beginning, if clients
     /// die.
     pub over_time: Vec<f64>,
 }
