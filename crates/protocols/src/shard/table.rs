@@ -142,8 +142,7 @@ impl Table {
         store: &dyn Store,
     ) {
         if self.set_txn((slot, position), txn, TxnState::Decided(decision), store) {
-            self.prepared.remove(&txn);
-            self.decided.insert(txn, decision);
+            self.know(txn, &TxnState::Decided(decision));
         }
         let kept_us = self.multi_version.then_some(self.window.from_us);
         for key in keys.iter() {
@@ -236,7 +235,15 @@ impl Table {
         }
         self.prepared.remove(&txn);
         match state {
-            TxnState::Decided(decision) => drop(self.decided.insert(txn, *decision)),
+            TxnState::Decided(decision) => {
+                self.decided.insert(txn, *decision);
+                // Who asks may know the version with which it began, or the one under which it committed.
+                if let Decision::Commit(at) = decision
+                    && at.txn == txn
+                {
+                    self.decided.insert(at.version(), *decision);
+                }
+            }
             TxnState::Prepared { .. } => drop(self.prepared.insert(txn)),
         }
     }

@@ -48,7 +48,7 @@ pub(super) struct Leader<C> {
     pub(super) control: C,
     pub(super) open: BTreeMap<Version, Open>,
     /// Those that are refused, and why.
-    refused: BTreeMap<Version, Refusal>,
+    pub(super) refused: BTreeMap<Version, Refusal>,
     pub(super) events: Vec<Event>,
     /// What has to be put into the log.
     unproposed: VecDeque<Entry>,
@@ -120,8 +120,8 @@ impl<C: Control> Shard<C> {
     }
 
     pub(super) fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
-        each("undecided", self.table.prepared().len() as u64);
-        each("remembered", self.table.remembered() as u64);
+        each("undecided_transactions", self.table.prepared().len() as u64);
+        each("remembered_transactions", self.table.remembered() as u64);
         if let Some(leader) = &self.leader {
             each("open", leader.open.len() as u64);
             each("shots_executed", leader.executed);

@@ -26,6 +26,8 @@ pub(super) enum Standing {
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) standing: Standing,
+    /// When it was first heard of.
+    pub(super) began: Timestamp,
     /// When its client was last heard of.
     pub(super) heard: Timestamp,
     /// Once its last shot has come.
@@ -70,6 +72,7 @@ impl Open {
     pub(super) fn new(now: Timestamp) -> Open {
         Open {
             standing: Standing::Executing,
+            began: now,
             heard: now,
             participants: None,
             settled: false,

@@ -201,12 +201,17 @@ impl<C: Control> Shard<C> {
             return;
         }
         let (now, patience) = (cx.now(), self.settings.recovery_after());
+        let longest = core::time::Duration::from_millis(self.settings.truncation_lag_ms);
         let own = self.id.partition();
         let silent: Vec<(Version, Standing)> = self
             .leader_mut()
             .open
             .iter()
-            .filter(|(_, open)| now.since(open.heard) >= patience)
+            .filter(|(_, open)| {
+                let too_long = now.since(open.began) >= longest;
+                now.since(open.heard) >= patience
+                    || (too_long && open.standing == Standing::Executing)
+            })
             .map(|(txn, open)| (*txn, open.standing))
             .collect();
         for (txn, standing) in silent {
@@ -244,7 +249,7 @@ impl<C: Control> Shard<C> {
         leader.over.insert(own, below_us);
         let others = leader.over.values().copied().max().unwrap_or(0);
         // The last has nothing to forget, and the others wait for it.
-        if self.table.remembered() == 0 && others <= from_us {
+        if self.table.remembered() == 0 && leader.refused.is_empty() && others <= from_us {
             return;
         }
         let shards = self.group.partitions();
