@@ -249,7 +249,8 @@ impl<C: Control> Shard<C> {
         leader.over.insert(own, below_us);
         let others = leader.over.values().copied().max().unwrap_or(0);
         // The last has nothing to forget, and the others wait for it.
-        if self.table.remembered() == 0 && leader.refused.is_empty() && others <= from_us {
+        let none_refused = leader.refused.is_empty();
+        if self.table.remembered() == 0 && none_refused && others <= from_us {
             return;
         }
         let shards = self.group.partitions();
