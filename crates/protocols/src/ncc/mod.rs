@@ -59,6 +59,8 @@
 
 mod chain;
 mod queues;
+#[cfg(test)]
+mod tests;
 
 pub use queues::Queues;
 

@@ -106,6 +106,12 @@ impl<C: Control> Bench<C> {
         self.with(|control, desk| control.decided(txn(us), committed, desk)).1
     }
 
+    /// What comes of having a transaction's part hold at another moment; none if that can't be done.
+    pub(crate) fn reposition(&mut self, us: u64, to: Stamp) -> Option<Vec<Event>> {
+        let (can, events) = self.with(|control, desk| control.reposition(txn(us), to, desk));
+        can.then_some(events)
+    }
+
     /// A transaction is over that has no part.
     pub(crate) fn discard(&mut self, us: u64) -> Vec<Event> {
         self.with(|control, desk| control.discard(txn(us), desk)).1

@@ -151,7 +151,7 @@ pub struct Executed {
     pub found: Vec<Found>,
     /// With the last shot: when the shard's part in the transaction holds. It is durable.
     pub validity: Option<Validity>,
-    /// What was committed in the slots below is known to the client now.
+    /// With the last shot: what was committed in the slots below is known to the client now. Zero with others.
     pub known: u64,
     /// The leader's clock when the shot came, in microseconds since the Unix epoch (003 §5.3).
     pub clock_us: u64,

@@ -84,6 +84,11 @@ impl Validity {
         Validity { from: self.from.max(other.from), until }
     }
 
+    /// Whether it holds then.
+    pub fn holds_at(self, stamp: Stamp) -> bool {
+        self.from <= stamp && self.until.is_none_or(|until| stamp <= until)
+    }
+
     /// Whether there is such a moment; the first of them is one, then.
     pub fn exists(self) -> bool {
         self.until.is_none_or(|until| self.from <= until)
@@ -117,6 +122,10 @@ mod tests {
         let another = Validity { from: stamp(6), until: None };
         let both = one.and(another).and(Validity::ALWAYS);
         assert_eq!(both, Validity { from: stamp(6), until: Some(stamp(8)) });
+        assert!(both.holds_at(stamp(6)) && both.holds_at(stamp(8)));
+        assert!(
+            !both.holds_at(stamp(5)) && !both.holds_at(stamp(9)) && another.holds_at(stamp(99))
+        );
         assert!(both.exists() && both.and(Validity::at(stamp(8))).exists());
         assert!(!both.and(Validity::at(stamp(9))).exists());
     }

@@ -28,6 +28,8 @@ pub struct Table {
     prepared: BTreeSet<Version>,
     /// How those ended that are over, as long as it is to be known.
     decided: BTreeMap<Version, Decision>,
+    /// Those of them that have committed under another version than they began with, by that.
+    refined: BTreeMap<Version, Decision>,
     /// Whether versions that were overwritten can be read, as long as the window has somebody who may.
     multi_version: bool,
     /// That of a key that was never written.
@@ -42,6 +44,7 @@ impl Table {
             window: Window::default(),
             prepared: BTreeSet::new(),
             decided: BTreeMap::new(),
+            refined: BTreeMap::new(),
             multi_version,
             empty: Row::default(),
         }
@@ -64,6 +67,12 @@ impl Table {
     /// How a transaction ended, if that is known.
     pub(super) fn decision(&self, txn: Version) -> Option<Decision> {
         self.decided.get(&txn).copied()
+    }
+
+    /// The same of one that is asked about by the version under which it has committed, or would have. It is not to
+    /// be taken for that of a transaction which has begun with it.
+    pub(super) fn decision_of_version(&self, version: Version) -> Option<Decision> {
+        self.decision(version).or_else(|| self.refined.get(&version).copied())
     }
 
     /// Those that are ready to commit.
@@ -188,6 +197,7 @@ impl Table {
             self.decided.remove(&txn);
             self.cells.forget(&name_of_txn(txn), store);
         }
+        self.refined = self.refined.split_off(&Version::at(window.forget_us));
     }
 
     fn change(&mut self, key: &Key, position: u64, store: &dyn Store) -> &mut Row {
@@ -237,11 +247,11 @@ impl Table {
         match state {
             TxnState::Decided(decision) => {
                 self.decided.insert(txn, *decision);
-                // Who asks may know the version with which it began, or the one under which it committed.
                 if let Decision::Commit(at) = decision
                     && at.txn == txn
+                    && at.version() != txn
                 {
-                    self.decided.insert(at.version(), *decision);
+                    self.refined.insert(at.version(), *decision);
                 }
             }
             TxnState::Prepared { .. } => drop(self.prepared.insert(txn)),

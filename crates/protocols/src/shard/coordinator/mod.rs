@@ -207,7 +207,8 @@ impl<C: Control> Coordinator<C> {
     fn rollback(&mut self, txn: TxnId, cx: &mut Cx<'_, C>) {
         let Some(open) = self.txns.get_mut(&txn) else { return };
         // What is being prepared may be committed by whoever finds it, so it goes on.
-        if !open.is_preparing() {
+        open.abandoned = open.is_preparing();
+        if !open.abandoned {
             self.abort(txn, Outcome::Aborted { conflicts: Vec::new() }, cx);
         }
     }
@@ -217,8 +218,7 @@ impl<C: Control> Coordinator<C> {
         let Some(open) = self.txns.get_mut(&txn) else { return };
         open.repeated += 1;
         let repeated = open.repeated;
-        if open.is_preparing() && repeated > ABANDONED_AFTER {
-            // Whoever waits has been told by now that it is unknown.
+        if open.abandoned && repeated > ABANDONED_AFTER {
             self.finish(txn, Outcome::Unknown, cx);
             return;
         }

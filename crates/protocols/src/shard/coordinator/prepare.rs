@@ -187,10 +187,7 @@ impl<C: Control> Coordinator<C> {
             Verdict::Commit(at) => self.commit(txn, at, cx),
             Verdict::Move(to) => {
                 // A part that holds then can always be there.
-                let holds = |part: &super::super::stamp::Validity| {
-                    part.from <= to && part.until.is_none_or(|until| to <= until)
-                };
-                let there = open.shards.keys().zip(&parts).filter(|(_, part)| holds(part));
+                let there = open.shards.keys().zip(&parts).filter(|(_, part)| part.holds_at(to));
                 let moved: BTreeSet<u16> = there.map(|(shard, _)| *shard).collect();
                 let missing: Vec<u16> =
                     open.shards.keys().copied().filter(|shard| !moved.contains(shard)).collect();

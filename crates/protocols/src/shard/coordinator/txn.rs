@@ -40,6 +40,8 @@ pub(super) struct Txn {
     /// Those that it has sent something to.
     pub(super) shards: BTreeMap<u16, Part>,
     pub(super) repeated: u32,
+    /// Its program has given it up while it was being prepared.
+    pub(super) abandoned: bool,
     pub(super) began: Timestamp,
 }
 
@@ -71,6 +73,7 @@ impl Txn {
             asked: BTreeMap::new(),
             shards: BTreeMap::new(),
             repeated: 0,
+            abandoned: false,
             began: now,
         }
     }

@@ -12,6 +12,7 @@ use super::super::control::{Control, Desk, Event};
 use super::super::message::{
     Decision, Entry, Executed, Message, Part, Refusal, Reply, Request, Window,
 };
+use super::super::stamp::Stamp;
 use super::super::table::Table;
 use super::open::{Open, Standing};
 use super::resolve::Resolving;
@@ -328,7 +329,8 @@ impl<C: Control> Shard<C> {
         {
             let found =
                 self.with_control(cx, |control, desk| control.found(txn, &shot.reads, desk));
-            let known = self.known;
+            // What is told before it is durable here could be forgotten.
+            let known = if shot.is_last { self.known } else { 0 };
             let open = self.leader_mut().open.get_mut(&txn).expect("it is open");
             let number = shot.number;
             let executed = found.map(|found| {
@@ -351,8 +353,12 @@ impl<C: Control> Shard<C> {
         for to in core::mem::take(&mut open.inspectors) {
             cx.send(to, Message::Reply(Reply::Prepared { txn, validity }));
         }
-        if let Some((to, _)) = open.mover.take() {
-            cx.send(to, Message::Reply(Reply::Moved { txn }));
+        if let Some((from, to)) = open.mover {
+            if !self.reposition(txn, to, cx) {
+                return; // It is not ready for now.
+            }
+            cx.send(from, Message::Reply(Reply::Moved { txn }));
+            self.leader_mut().open.entry(txn).and_modify(|open| open.mover = None);
         }
         self.resolve_on(txn, cx);
     }
@@ -450,7 +456,7 @@ impl<C: Control> Shard<C> {
     }
 }
 
-fn committed(decision: Decision) -> Option<super::super::stamp::Stamp> {
+fn committed(decision: Decision) -> Option<Stamp> {
     match decision {
         Decision::Commit(at) => Some(at),
         Decision::Abort => None,

@@ -4,6 +4,8 @@ mod leader;
 mod open;
 mod requests;
 mod resolve;
+#[cfg(test)]
+mod tests;
 
 use core::time::Duration;
 use std::collections::VecDeque;

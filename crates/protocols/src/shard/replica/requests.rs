@@ -3,7 +3,7 @@
 use serried_actor::Context;
 use serried_model::{Key, NodeId, Version};
 
-use super::super::control::Control;
+use super::super::control::{Control, Event};
 use super::super::message::{Decision, Entry, Found, Message, Refusal, Reply, Request, Shot};
 use super::super::stamp::Stamp;
 use super::Replica;
@@ -47,6 +47,11 @@ impl<C: Control> Shard<C> {
                     self.leader_mut().open.entry(txn).and_modify(|open| open.heard = now);
                 }
             }
+            // What is refused has to be in the window, so that it stays refused.
+            Request::Inspect { txn } | Request::Resolve { txn } if self.is_ahead(txn, cx) => {
+                self.extend_window(txn.timestamp_us, cx);
+                return Some(request);
+            }
             Request::Inspect { txn } => self.on_inspect(from, txn, cx),
             Request::Resolve { txn } => self.on_resolve(from, txn, cx),
             Request::Over { below_us } => {
@@ -54,6 +59,20 @@ impl<C: Control> Shard<C> {
             }
         }
         None
+    }
+
+    /// Whether a transaction begins after the window, and no clock is so far off that it never should.
+    fn is_ahead(&self, txn: Version, cx: &Cx<'_, C>) -> bool {
+        txn.timestamp_us >= self.table.window().to_us && self.ahead_us(txn, cx) <= self.bound_us()
+    }
+
+    /// By how much it begins after now, in microseconds.
+    fn ahead_us(&self, txn: Version, cx: &Cx<'_, C>) -> i64 {
+        txn.timestamp_us as i64 - cx.clock().latest_us as i64
+    }
+
+    fn bound_us(&self) -> i64 {
+        self.settings.clock_bound_ms as i64 * 1000
     }
 
     fn on_shot(&mut self, client: NodeId, shot: Shot, cx: &mut Cx<'_, C>) -> Option<Shot> {
@@ -70,20 +89,18 @@ impl<C: Control> Shard<C> {
         let (now, clock_us) = (cx.now(), cx.clock().midpoint_us());
         if !self.leader_mut().open.contains_key(&txn) {
             let window = self.table.window();
-            let ahead_us = txn.timestamp_us as i64 - cx.clock().latest_us as i64;
-            let bound_us = self.settings.clock_bound_ms as i64 * 1000;
             let late = txn.timestamp_us < window.from_us;
+            if self.is_ahead(txn, cx) {
+                self.extend_window(txn.timestamp_us, cx);
+                return Some(shot);
+            }
             if late || txn.timestamp_us >= window.to_us {
                 let forgotten = txn.timestamp_us < window.forget_us;
                 let from_us = window.from_us;
                 let reason = match late {
                     true if forgotten => Refusal::Forgotten { from_us },
                     true => Refusal::Late { from_us },
-                    false if ahead_us > bound_us => Refusal::ClockSkew { ahead_us },
-                    false => {
-                        self.extend_window(txn.timestamp_us, cx);
-                        return Some(shot);
-                    }
+                    false => Refusal::ClockSkew { ahead_us: self.ahead_us(txn, cx) },
                 };
                 cx.send_before_durable(client, reply(Reply::Refused { txn, reason }));
                 return None;
@@ -109,7 +126,6 @@ impl<C: Control> Shard<C> {
 
     /// Counts shots that other transactions keep from being answered.
     fn count_delay(&mut self, txn: Version, number: u16, is_last: bool) {
-        use super::super::control::Event;
         let leader = self.leader_mut();
         let at_once = leader.events.iter().any(|event| match event {
             Event::Released(of, released) => *of == txn && *released == number,
@@ -126,17 +142,9 @@ impl<C: Control> Shard<C> {
         }
         let Some(open) = self.leader_mut().open.get_mut(&txn) else { return };
         open.heard = cx.now();
-        if !open.is_ready() {
-            // It is moving already, or ending.
-            open.mover.get_or_insert((from, to)).0 = from;
-            return;
-        }
+        // If it is not ready, that is done once it is.
         open.mover = Some((from, to));
-        if self.with_control(cx, |control, desk| control.reposition(txn, to, desk)) {
-            return;
-        }
-        // Whoever asks again must not be told otherwise.
-        self.decide(txn, Decision::Abort, cx);
+        self.answer(txn, cx);
     }
 
     fn on_end(&mut self, from: NodeId, txn: Version, decision: Decision, cx: &mut Cx<'_, C>) {
@@ -191,13 +199,12 @@ impl<C: Control> Shard<C> {
             })
             .collect();
         let known = self.known;
+        let has_changed = found.is_err();
         let reply = Reply::Snapshot { number, known, found };
-        match reply {
-            // A key has changed, whoever leads.
-            Reply::Snapshot { found: Err(_), .. } => {
-                cx.send_before_durable(from, Message::Reply(reply));
-            }
-            reply => self.reply_confirmed(from, reply, log, cx),
+        match has_changed {
+            // Whoever leads.
+            true => cx.send(from, Message::Reply(reply)),
+            false => self.reply_confirmed(from, reply, log, cx),
         }
     }
 }

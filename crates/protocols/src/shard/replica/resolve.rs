@@ -68,6 +68,11 @@ impl<C: Control> Shard<C> {
     /// Another participant, or a client, wants to know how a transaction ends: this shard is its backup
     /// coordinator.
     pub(super) fn on_resolve(&mut self, from: NodeId, txn: Version, cx: &mut Cx<'_, C>) {
+        if from.is_coordinator()
+            && let Some(decision) = self.table.decision_of_version(txn)
+        {
+            return cx.send(from, Message::Reply(Reply::Decided { txn, decision }));
+        }
         self.on_inspect(from, txn, cx);
         self.resolve(txn, cx);
     }
@@ -132,15 +137,11 @@ impl<C: Control> Shard<C> {
             Verdict::Commit(at) => self.decide(txn, Decision::Commit(at), cx),
             Verdict::Move(to) => {
                 resolving.to = Some(to);
+                resolving.moved.insert(own);
                 for shard in resolving.participants.clone().iter().filter(|shard| **shard != own) {
                     self.send_to_shard(*shard, Request::Move { txn, to }, cx);
                 }
-                if self.with_control(cx, |control, desk| control.reposition(txn, to, desk)) {
-                    let resolving = self.leader_mut().resolving.get_mut(&txn);
-                    resolving.expect("it is being resolved").moved.insert(own);
-                } else {
-                    self.decide(txn, Decision::Abort, cx);
-                }
+                self.reposition(txn, to, cx);
             }
         }
     }
@@ -171,6 +172,18 @@ impl<C: Control> Shard<C> {
             Reply::Decided { txn, decision } => self.end(txn, decision, cx),
             Reply::Executed(_) | Reply::Ended(_) | Reply::Snapshot { .. } => {}
         }
+    }
+
+    /// Has a part that is ready hold at another moment, or aborts its transaction: whoever asks again must not be
+    /// told otherwise. Whether it holds then already.
+    pub(super) fn reposition(&mut self, txn: Version, to: Stamp, cx: &mut Cx<'_, C>) -> bool {
+        if self.leader_mut().open[&txn].validity.holds_at(to) {
+            return true;
+        }
+        if !self.with_control(cx, |control, desk| control.reposition(txn, to, desk)) {
+            self.decide(txn, Decision::Abort, cx);
+        }
+        false
     }
 
     fn end(&mut self, txn: Version, decision: Decision, cx: &mut Cx<'_, C>) {

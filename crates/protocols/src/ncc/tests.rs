@@ -1,0 +1,259 @@
+//! What the leader of a shard does, rule by rule.
+
+use serried_model::Key;
+
+use super::Queues;
+use crate::shard::bench::{Bench, last, ready, shot, stamp, txn};
+use crate::shard::{Event, Refusal, Stamp, Validity};
+
+type Leader = Bench<Queues<false>>;
+
+/// One where `x`, `y` and `z` were written.
+fn leader() -> Leader {
+    let mut leader = Leader::new();
+    leader.commit(5, &[], &["x", "y", "z"]);
+    leader
+}
+
+/// The last shot was executed, and waits.
+fn waits(us: u64) -> [Event; 1] {
+    [Event::Executed(txn(us))]
+}
+
+fn refused(us: u64, key: &str) -> [Event; 1] {
+    let reason = Refusal::Conflict { keys: vec![Key::from(key)], after_us: 0 };
+    [Event::Refused(txn(us), reason)]
+}
+
+fn released(us: u64) -> Event {
+    Event::Released(txn(us), 1)
+}
+
+fn settled(us: u64) -> Event {
+    Event::Settled(txn(us))
+}
+
+/// The moment at which a transaction takes effect once it was moved there.
+fn moved(us: u64, of: u64) -> Stamp {
+    Stamp { us, txn: txn(of) }
+}
+
+fn from_until(from: u64, until: u64) -> Validity {
+    Validity { from: stamp(from), until: Some(stamp(until)) }
+}
+
+#[test]
+fn a_write_is_later_than_what_it_overwrites_and_than_the_reads_of_that() {
+    let mut leader = leader();
+    leader.commit(100, &[], &["x"]);
+    assert_eq!(leader.commit(50, &[], &["x"]), stamp(100).next_of(txn(50)));
+    leader.commit(80, &[], &["y"]);
+    assert_eq!(leader.commit(90, &["y", "z"], &[]), stamp(80));
+    assert_eq!(leader.commit(20, &[], &["z"]), stamp(80).next_of(txn(20)));
+}
+
+#[test]
+fn a_read_holds_from_its_version_to_the_latest_read_of_that() {
+    let mut leader = leader();
+    assert_eq!(leader.execute(&last(20, &["x"], &[])), ready(20));
+    assert_eq!(leader.prepare(20), from_until(5, 20));
+    assert_eq!(leader.execute(&last(10, &["x"], &[])), ready(10));
+    assert_eq!(leader.prepare(10), from_until(5, 20));
+    assert_eq!(leader.found(10, &["x"]), Some(vec![5]));
+}
+
+#[test]
+fn a_write_holds_at_its_moment_alone_and_so_does_what_its_transaction_has_read() {
+    let mut leader = leader();
+    assert_eq!(leader.execute(&last(20, &["x", "y"], &["x"])), ready(20));
+    assert_eq!(leader.prepare(20), Validity::at(stamp(20)));
+}
+
+#[test]
+fn what_is_read_is_told_once_it_is_committed() {
+    let mut leader = leader();
+    assert_eq!(leader.execute(&last(10, &[], &["x"])), ready(10));
+    assert_eq!(leader.execute(&shot(20, 1, &["x", "y"], &[])), []);
+    assert_eq!(leader.execute(&last(30, &["x"], &[])), waits(30));
+    leader.prepare(10);
+    assert_eq!(leader.end(10, Some(stamp(10))), [released(20), settled(30)]);
+    assert_eq!(leader.found(20, &["x", "y"]), Some(vec![10, 5]));
+    assert_eq!(leader.found(30, &["x"]), Some(vec![10]));
+}
+
+#[test]
+fn a_read_of_what_is_aborted_reads_again() {
+    let mut leader = leader();
+    leader.execute(&last(10, &[], &["x"]));
+    assert_eq!(leader.execute(&shot(20, 1, &["x"], &[])), []);
+    assert_eq!(leader.execute(&last(30, &["x"], &[])), waits(30));
+    leader.prepare(10);
+    assert_eq!(leader.prepare(30), from_until(10, 30));
+    // What the last shot says has to be made durable anew.
+    let again = [released(20), waits(30)[0].clone(), settled(30)];
+    assert_eq!(leader.end(10, None), again);
+    assert_eq!(leader.found(20, &["x"]), Some(vec![5]));
+    assert_eq!(leader.prepare(30), from_until(5, 30));
+}
+
+#[test]
+fn who_has_written_what_it_read_reads_again_what_comes_before_its_write() {
+    let mut leader = leader();
+    leader.execute(&last(10, &[], &["x"]));
+    assert_eq!(leader.execute(&last(20, &["x"], &["x"])), waits(20));
+    assert_eq!(leader.execute(&shot(30, 1, &["x"], &[])), []);
+    leader.prepare(10);
+    assert_eq!(leader.end(10, None), ready(20));
+    assert_eq!(leader.found(20, &["x"]), Some(vec![5]));
+    assert_eq!(leader.prepare(20), Validity::at(stamp(20)));
+    assert_eq!(leader.end(20, Some(stamp(20))), [released(30)]);
+}
+
+#[test]
+fn a_write_is_told_once_the_one_before_it_is_committed_and_all_who_have_read_that_are_over() {
+    let mut leader = leader();
+    leader.execute(&last(10, &[], &["x"]));
+    assert_eq!(leader.execute(&shot(20, 1, &["x"], &[])), []);
+    assert_eq!(leader.execute(&shot(30, 1, &["x"], &[])), []);
+    assert_eq!(leader.execute(&last(40, &[], &["x"])), waits(40));
+    assert_eq!(leader.execute(&shot(50, 1, &["x"], &[])), []);
+    leader.prepare(10);
+    // The reads are told together, though neither is over.
+    assert_eq!(leader.end(10, Some(stamp(10))), [released(20), released(30)]);
+    assert_eq!(leader.discard(20), []);
+    leader.execute(&last(30, &[], &[]));
+    leader.prepare(30);
+    assert_eq!(leader.end(30, Some(stamp(10))), [settled(40)]);
+    leader.prepare(40);
+    assert_eq!(leader.end(40, Some(stamp(40))), [released(50)]);
+}
+
+#[test]
+fn nobody_waits_for_a_younger_one() {
+    let mut leader = leader();
+    leader.execute(&last(50, &[], &["x"]));
+    assert_eq!(leader.execute(&last(20, &["x"], &[])), refused(20, "x"));
+    assert_eq!(leader.execute(&last(30, &["y"], &["x"])), refused(30, "x"));
+    leader.execute(&shot(50, 1, &["y"], &[]));
+    assert_eq!(leader.execute(&last(40, &[], &["y"])), refused(40, "y"));
+    // Nothing of theirs is left behind.
+    leader.prepare(50);
+    leader.end(50, Some(stamp(50)));
+    leader.commit(60, &[], &["y"]);
+}
+
+#[test]
+fn an_older_one_that_has_not_to_wait_is_executed() {
+    let mut leader = leader();
+    assert_eq!(leader.execute(&shot(50, 1, &["x"], &[])), [released(50)]);
+    assert_eq!(leader.execute(&last(20, &["x"], &["y"])), ready(20));
+    leader.prepare(20);
+    leader.end(20, Some(stamp(20)));
+    assert_eq!(leader.execute(&last(40, &[], &["y"])), ready(40));
+}
+
+#[test]
+fn who_writes_what_it_has_read_is_refused_if_another_has_written_since() {
+    let mut leader = leader();
+    assert_eq!(leader.execute(&shot(20, 1, &["x"], &[])), [released(20)]);
+    assert_eq!(leader.execute(&last(30, &[], &["x"])), waits(30));
+    assert_eq!(leader.execute(&last(20, &[], &["x"])), [settled(30), refused(20, "x")[0].clone()]);
+}
+
+#[test]
+fn who_writes_what_it_has_read_waits_for_other_readers_and_not_for_itself() {
+    let mut leader = leader();
+    assert_eq!(leader.execute(&shot(30, 1, &["x"], &[])), [released(30)]);
+    assert_eq!(leader.execute(&shot(20, 1, &["x"], &[])), [released(20)]);
+    assert_eq!(leader.execute(&last(30, &[], &["x"])), waits(30));
+    assert_eq!(leader.discard(20), [settled(30)]);
+}
+
+#[test]
+fn a_write_moves_unless_the_next_version_is_there_before_or_somebody_has_read_it() {
+    let mut leader = leader();
+    assert_eq!(leader.execute(&last(20, &[], &["x"])), ready(20));
+    leader.prepare(20);
+    assert_eq!(leader.reposition(20, moved(60, 20)), Some(waits(20).to_vec()));
+    assert_eq!(leader.prepare(20), Validity::at(moved(60, 20)));
+    let next = moved(60, 20).next_of(txn(30));
+    assert_eq!(leader.execute(&last(30, &[], &["x"])), waits(30));
+    assert_eq!(leader.prepare(30), Validity::at(next));
+    assert_eq!(leader.reposition(20, moved(next.us, 20)), None);
+    assert_eq!(leader.reposition(20, moved(next.us - 1, 20)), Some(waits(20).to_vec()));
+    // Whoever reads a version, even at the moment at which it was written, keeps it there.
+    leader.execute(&shot(40, 1, &["x"], &[]));
+    assert_eq!(leader.reposition(30, moved(next.us + 100, 30)), None);
+    assert_eq!(leader.reposition(30, next), Some(waits(30).to_vec()));
+}
+
+#[test]
+fn a_read_moves_unless_what_it_has_read_is_overwritten_by_then_and_later_writes_come_after_it() {
+    let mut leader = leader();
+    assert_eq!(leader.execute(&last(20, &["x"], &[])), ready(20));
+    leader.prepare(20);
+    assert_eq!(leader.reposition(20, moved(60, 20)), Some(waits(20).to_vec()));
+    assert_eq!(leader.prepare(20), Validity { from: stamp(5), until: Some(moved(60, 20)) });
+    let next = moved(60, 20).next_of(txn(30));
+    assert_eq!(leader.execute(&last(30, &[], &["x"])), waits(30));
+    assert_eq!(leader.prepare(30), Validity::at(next));
+    assert_eq!(leader.reposition(20, moved(next.us, 20)), None);
+    assert_eq!(leader.reposition(20, moved(50, 20)), Some(waits(20).to_vec()));
+}
+
+#[test]
+fn a_move_that_one_key_prevents_changes_none() {
+    let mut leader = leader();
+    leader.execute(&last(20, &["x"], &["y", "z"]));
+    let at = leader.prepare(20);
+    leader.execute(&shot(40, 1, &["z"], &[]));
+    assert_eq!(leader.reposition(20, moved(90, 20)), None);
+    assert_eq!(leader.prepare(20), at);
+    leader.execute(&last(30, &[], &["x"]));
+    assert_eq!(leader.prepare(30), Validity::at(stamp(30)));
+    leader.execute(&last(50, &[], &["y"]));
+    assert_eq!(leader.prepare(50), Validity::at(stamp(50)));
+}
+
+#[test]
+fn another_leader_has_those_who_are_ready_in_line() {
+    let mut leader = leader();
+    leader.execute(&last(10, &[], &["x"]));
+    leader.execute(&last(20, &["x"], &["y"]));
+    leader.execute(&last(30, &[], &["x"]));
+    for us in [10, 20, 30] {
+        leader.prepare(us);
+    }
+    assert_eq!(leader.fail_over(), [settled(10)]);
+    assert_eq!(leader.end(10, Some(stamp(10))), [settled(20)]);
+    assert_eq!(leader.found(20, &["x"]), Some(vec![10]));
+    assert_eq!(leader.end(20, Some(stamp(20))), [settled(30)]);
+    assert_eq!(leader.execute(&last(40, &["x"], &[])), waits(40));
+}
+
+#[test]
+fn what_was_read_that_another_leader_does_not_have_is_read_again() {
+    let mut leader = leader();
+    leader.execute(&last(10, &[], &["x", "y"]));
+    leader.execute(&last(20, &["x"], &[]));
+    leader.execute(&last(30, &["y"], &["y"]));
+    leader.prepare(20);
+    leader.prepare(30);
+    let again = [ready(20), ready(30)].concat();
+    assert_eq!(leader.fail_over(), again);
+    assert_eq!(leader.found(20, &["x"]), Some(vec![5]));
+    assert_eq!(leader.found(30, &["y"]), Some(vec![5]));
+    assert_eq!(leader.prepare(20), from_until(5, 20));
+    assert_eq!(leader.prepare(30), Validity::at(stamp(30)));
+}
+
+#[test]
+fn what_a_new_leaders_parts_have_read_is_not_overwritten_before_they_end() {
+    let mut leader = leader();
+    leader.execute(&last(50, &["x"], &[]));
+    leader.prepare(50);
+    assert_eq!(leader.fail_over(), [settled(50)]);
+    assert_eq!(leader.execute(&last(20, &[], &["x"])), refused(20, "x"));
+    assert_eq!(leader.execute(&last(60, &[], &["x"])), waits(60));
+    assert_eq!(leader.end(50, Some(stamp(5))), [settled(60)]);
+}

@@ -1,0 +1,136 @@
+//! A shard's only replica, to which messages are handed one by one.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use rand_pcg::Pcg64Mcg;
+use serried_actor::{
+    Actor, ClockInterval, Context, Durable, Effect, Group, MemoryStore, Settings, Timestamp,
+};
+use serried_model::{Key, NodeId, Value, Version, Write};
+
+use super::super::message::{Decision, Message, Reply, Request, Shot};
+use super::super::stamp::Stamp;
+use super::Replica;
+use crate::ncc::Queues;
+
+const CLIENT: NodeId = NodeId(NodeId::FIRST_COORDINATOR);
+/// What its clock says, in microseconds.
+const NOW_US: u64 = 10_000_000;
+
+struct Bench {
+    replica: Replica<Queues<false>>,
+    store: MemoryStore,
+    random: Pcg64Mcg,
+    log_position: u64,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let group = Group::new(1, Duration::from_millis(1)).with_partitions(2);
+        let replica = Replica::new(NodeId(0), group, &Settings::default(), None);
+        let (store, random) = (MemoryStore::default(), Pcg64Mcg::new(1));
+        let mut bench = Bench { replica, store, random, log_position: 0 };
+        bench.act(|replica, cx| replica.on_start(cx));
+        bench
+    }
+
+    fn act(
+        &mut self,
+        act: impl FnOnce(&mut Replica<Queues<false>>, &mut Context<'_, Replica<Queues<false>>>),
+    ) -> Vec<Reply> {
+        let mut effects = Vec::new();
+        let clock = ClockInterval { earliest_us: NOW_US, latest_us: NOW_US };
+        let durable = Durable { store: &mut self.store, log_position: self.log_position };
+        let (now, random) = (Timestamp(1), &mut self.random);
+        let mut cx = Context::new(NodeId(0), now, clock, random, &mut effects, durable);
+        act(&mut self.replica, &mut cx);
+        self.log_position = cx.log_position();
+        let reply = |effect| match effect {
+            Effect::Send { message: Message::Reply(reply), .. }
+            | Effect::SendBeforeDurable { message: Message::Reply(reply), .. } => Some(reply),
+            _ => None,
+        };
+        effects.into_iter().filter_map(reply).collect()
+    }
+
+    fn ask(&mut self, request: Request) -> Vec<Reply> {
+        self.act(|replica, cx| replica.on_message(CLIENT, Message::Request(request), cx))
+    }
+
+    /// The last shot of a transaction that began so many microseconds after now, and writes `x`.
+    fn write(&mut self, after_us: u64) -> Vec<Reply> {
+        let write = Write { key: Key::from("x"), value: Some(Value::from("new")) };
+        let participants: Option<Arc<[u16]>> = Some(Arc::new([0, 1]));
+        let (reads, writes) = (Vec::new(), vec![write]);
+        self.ask(Request::Shot(Shot { txn: txn(after_us), number: 1, reads, writes, participants }))
+    }
+
+    fn commit(&mut self, txn: Version, at: Stamp) -> Vec<Reply> {
+        self.ask(Request::End { txn, decision: Decision::Commit(at) })
+    }
+}
+
+fn txn(after_us: u64) -> Version {
+    Version { timestamp_us: NOW_US + after_us, coordinator: CLIENT }
+}
+
+fn stamp(us: u64, of: u64) -> Stamp {
+    Stamp { us: NOW_US + us, txn: txn(of) }
+}
+
+#[test]
+fn a_part_that_is_asked_to_move_before_it_is_settled_has_moved_when_that_is_said() {
+    let mut bench = Bench::new();
+    assert!(matches!(bench.write(1)[..], [Reply::Executed(_)]));
+    assert_eq!(bench.write(2), [], "it waits for the first");
+    let to = stamp(2 + Stamp::LANES, 2);
+    assert_eq!(bench.ask(Request::Move { txn: txn(2), to }), []);
+    let replies = bench.commit(txn(1), Stamp::assigned(txn(1)));
+    assert!(replies.contains(&Reply::Moved { txn: txn(2) }), "{replies:?}");
+    match &bench.ask(Request::Inspect { txn: txn(2) })[..] {
+        [Reply::Prepared { validity, .. }] => assert!(validity.holds_at(to), "{validity:?}"),
+        replies => panic!("{replies:?}"),
+    }
+}
+
+#[test]
+fn a_transaction_that_begins_with_a_version_under_which_another_has_committed_is_another() {
+    let mut bench = Bench::new();
+    bench.write(1);
+    let at = stamp(1 + Stamp::LANES, 1);
+    assert_eq!(bench.ask(Request::Move { txn: txn(1), to: at }), [Reply::Moved { txn: txn(1) }]);
+    bench.commit(txn(1), at);
+    let committed = Reply::Decided { txn: at.version(), decision: Decision::Commit(at) };
+    assert_eq!(bench.ask(Request::Resolve { txn: at.version() }), [committed]);
+    assert!(matches!(bench.write(1 + Stamp::LANES)[..], [Reply::Executed(_)]));
+}
+
+#[test]
+fn what_is_told_before_it_is_durable_does_not_say_what_is_known() {
+    let mut bench = Bench::new();
+    bench.write(1);
+    bench.commit(txn(1), Stamp::assigned(txn(1)));
+    let mut known = |number, participants: Option<Arc<[u16]>>| {
+        let reads = if participants.is_some() { Vec::new() } else { vec![Key::from("y")] };
+        let shot = Shot { txn: txn(2), number, reads, writes: Vec::new(), participants };
+        match &bench.ask(Request::Shot(shot))[..] {
+            [Reply::Executed(executed)] => executed.known,
+            replies => panic!("{replies:?}"),
+        }
+    };
+    assert_eq!(known(1, None), 0);
+    assert!(
+        known(2, Some(Arc::new([0, 1]))) > 3,
+        "the slots of the other's part and end, at least"
+    );
+}
+
+#[test]
+fn the_window_has_whoever_was_refused_by_it_so_that_the_next_leader_refuses_it_too() {
+    let mut bench = Bench::new();
+    let replies = bench.ask(Request::Inspect { txn: txn(1_000_000) });
+    assert!(matches!(replies[..], [Reply::Refused { .. }]), "{replies:?}");
+    let window = bench.replica.shard.window();
+    assert!(window.to_us > txn(1_000_000).timestamp_us, "{window:?}");
+}
