@@ -191,13 +191,19 @@ impl Table {
         };
         *cell = Cell::Window(slot + 1, window);
         self.window = window;
-        while let Some((&txn, _)) = self.decided.first_key_value()
-            && txn.timestamp_us < window.forget_us
-        {
-            self.decided.remove(&txn);
+        self.forget_below(window.forget_us, store);
+    }
+
+    /// Forgets who began before this: they are over, though that may have passed this replica by.
+    fn forget_below(&mut self, forget_us: u64, store: &mut dyn Store) {
+        let first = Version::at(forget_us);
+        let decided = self.decided.split_off(&first);
+        let prepared = self.prepared.split_off(&first);
+        let decided = core::mem::replace(&mut self.decided, decided).into_keys();
+        for txn in decided.chain(core::mem::replace(&mut self.prepared, prepared)) {
             self.cells.forget(&name_of_txn(txn), store);
         }
-        self.refined = self.refined.split_off(&Version::at(window.forget_us));
+        self.refined = self.refined.split_off(&first);
     }
 
     fn change(&mut self, key: &Key, position: u64, store: &dyn Store) -> &mut Row {
@@ -272,7 +278,10 @@ impl Table {
                 let txn = txn_of_name(name.as_bytes()).expect("the name of a transaction");
                 self.know(txn, &row.state);
             }
-            Cell::Window(_, window) => self.window = *window,
+            Cell::Window(_, window) => {
+                self.window = *window;
+                self.forget_below(window.forget_us, store);
+            }
             Cell::Row(_) | Cell::Nothing => {}
         }
         self.cells.put(name, cell, store);
@@ -309,7 +318,35 @@ fn name_of_window() -> Key {
 
 #[cfg(test)]
 mod tests {
+    use serried_actor::MemoryStore;
+
+    use super::super::stamp::{Stamp, Validity};
     use super::*;
+
+    #[test]
+    fn who_is_forgotten_in_what_is_taken_over_is_not_ready_to_commit_any_more() {
+        let (mut behind, mut ahead) = (Table::new(9, false), Table::new(9, false));
+        let (mut its_store, mut store) = (MemoryStore::default(), MemoryStore::default());
+        let txn = Version { timestamp_us: 7, coordinator: NodeId(70_000) };
+        let key = Key::from("x");
+        let items = vec![Item { key: key.clone(), read: Some(Stamp::INITIAL), write: None }];
+        let (participants, validity) = (Arc::new([0]), Validity::ALWAYS);
+        let prepare = Entry::Prepare(Arc::new(Part { txn, participants, validity, items }));
+        behind.apply((0, 0), Some(&prepare), &mut its_store);
+        let decision = Decision::Commit(Stamp::assigned(txn));
+        let forget = Window { from_us: 9, to_us: 9, forget_us: 9 };
+        let keys = Arc::new([key]);
+        let entries = [prepare, Entry::Decide { txn, decision, keys }, Entry::Window(forget)];
+        for (slot, entry) in (0..).zip(&entries) {
+            ahead.apply((slot, slot), Some(entry), &mut store);
+        }
+        ahead.store_some(usize::MAX, &mut store);
+        store.scan(None, READ_AT_ONCE, &mut |name, state| {
+            behind.take_over(&Key::from(name), state, &mut its_store);
+        });
+        assert_eq!((behind.prepared().len(), behind.window()), (0, forget));
+        assert_eq!(*behind.cells.get(&name_of_txn(txn), &its_store), Cell::Nothing);
+    }
 
     #[test]
     fn keys_and_transactions_are_told_apart_whatever_a_key_looks_like() {

@@ -443,6 +443,11 @@ fn regression_a_recoverer_does_not_take_forgotten_for_aborted() {
     regression(5519, "bank");
 }
 
+#[test]
+fn regression_who_is_over_and_forgotten_is_not_taken_for_ready_by_a_leader_that_had_lagged() {
+    regression(63_389, "list-append");
+}
+
 struct Determinism;
 
 impl Visitor for Determinism {
