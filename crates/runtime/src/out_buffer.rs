@@ -7,7 +7,7 @@ use crate::frame::{HEADER_BYTES, Kind, finish_frame};
 pub(crate) const PREFIX_BYTES: usize = 8;
 /// Where a batch is this long, the next message begins another, so that its receiver can start.
 const BATCH_BYTES: usize = 256 << 10;
-/// A buffer that has grown beyond this is given back once it has been sent.
+/// A buffer that has grown beyond this gives half of it back whenever it was sent with less than a quarter in use.
 const KEPT_BYTES: usize = 1 << 20;
 
 /// Frames under construction, one after the other in one piece of memory. Nothing is allocated for a
@@ -43,10 +43,11 @@ impl OutBuffer {
     }
 
     pub(crate) fn clear(&mut self) {
+        let (used, room) = (self.bytes.len(), self.bytes.capacity());
         self.bytes.clear();
         self.frames.clear();
-        if self.bytes.capacity() > KEPT_BYTES {
-            self.bytes = Vec::new();
+        if room > KEPT_BYTES && used < room / 4 {
+            self.bytes = Vec::with_capacity(room / 2);
         }
     }
 

@@ -166,7 +166,9 @@ impl<E: Entry> Log<E> {
         assert!(end >= chosen, "who knows what was chosen below {chosen} has shown it");
         if end > first {
             let entry = |slot| found.remove(&slot).and_then(|(_, entry)| entry);
-            let entries: Entries<E> = (first..end).map(entry).collect();
+            let mut entries: Vec<Option<E>> = (first..end).map(entry).collect();
+            machine.revise(first, &mut entries);
+            let entries: Entries<E> = entries.into();
             let position = cx.log_position();
             for (slot, entry) in (first..).zip(entries.iter()) {
                 self.slots.accept(slot, ballot, position, entry.clone());

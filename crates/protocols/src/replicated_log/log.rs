@@ -39,6 +39,12 @@ pub trait Machine<H: Host> {
     /// An entry was chosen, and all before it are applied.
     fn apply(&mut self, chosen: Chosen<'_, H::Entry>, cx: &mut Context<'_, H>);
 
+    /// This replica is about to lead, and to propose anew what was accepted from slot `first` on, which is where it has
+    /// applied all. Of that the machine may take out what was first proposed in a lower ballot than something that comes
+    /// earlier, there or among what was applied; nothing else. Who has proposed the later one had not found the other,
+    /// so that was not chosen; nor can it have been chosen since, as a leader that finds both takes it out.
+    fn revise(&self, _first: u64, _inherited: &mut [Option<H::Entry>]) {}
+
     /// Puts all that was applied into the store.
     fn store_all(&mut self, store: &mut dyn Store);
 

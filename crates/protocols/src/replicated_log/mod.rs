@@ -30,6 +30,8 @@
 //!   reordered messages do no harm; a later one makes up for all before.
 //! - *Below `base` lies all that a lower ballot can have chosen*: the end of what a leader found when it was
 //!   elected.
+//! - *Found late is not chosen early*: what few have accepted can be found by a leader after the next one, and then
+//!   follows that one's entries in the log. A machine to which that matters takes it out ([`Machine::revise`]).
 //! - *A lost disk breaks no promise.* A replica that lost its disk answers no `Prepare`, and accepts only in
 //!   ballots above the floor. Every ballot that another had begun when it answered `Rejoin` is at or below the
 //!   floor, and whoever was leading or about to has abandoned that ballot: what the predecessor had promised or

@@ -14,7 +14,7 @@ use serried_parts::{Cells, decode_cell};
 
 use super::{Ballot, Chosen, Entry, Host, Log, Machine, Message, Record, Timer};
 
-/// An entry: adds to one of ten sums.
+/// An entry: adds to one of ten sums. One of [`FLEETING`] or more does so unless a new leader finds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Add(u64);
 
@@ -55,6 +55,8 @@ impl Host for Bare {
     }
 }
 
+const FLEETING: u64 = 1000;
+
 /// Sums, each with the slot that it is as of.
 struct Sums(Cells<(u64, u64)>);
 
@@ -65,6 +67,12 @@ impl Machine<Bare> for Sums {
         let (as_of, sum) = self.0.change(&key, chosen.position, cx.store());
         if *as_of <= chosen.slot {
             (*as_of, *sum) = (chosen.slot + 1, *sum + number);
+        }
+    }
+
+    fn revise(&self, _: u64, inherited: &mut [Option<Add>]) {
+        for entry in inherited {
+            *entry = entry.filter(|Add(number)| *number < FLEETING);
         }
     }
 
@@ -280,6 +288,34 @@ fn what_was_chosen_is_kept_when_the_leader_changes_and_what_was_not_may_be_lost(
     net.beat(2);
     assert!(!net.leads(0));
     assert_eq!([net.sums(0), net.sums(1), net.sums(2)], [8, 8, 8]);
+}
+
+#[test]
+fn a_machine_can_take_out_what_few_have_accepted_before_another_leader() {
+    let mut net = Net::new();
+    net.away = set(&[1, 2]);
+    net.propose(0, 100);
+    net.propose(0, FLEETING);
+    net.settle();
+    net.away = set(&[0]);
+    net.elect(2);
+    net.propose(2, 7);
+    net.settle();
+    net.away = NodeSet::EMPTY;
+    net.beat(2);
+    net.beat(2);
+    // The first leader has the entry of the second, and still its own behind that.
+    net.away = set(&[1]);
+    net.nodes[2].log.seen = Ballot { round: 9, member: 0 };
+    net.act(2, |log, sums, cx| log.campaign(sums, cx));
+    net.settle();
+    assert!(net.leads(2));
+    net.propose(2, 30);
+    net.settle();
+    net.away = NodeSet::EMPTY;
+    net.beat(2);
+    net.beat(2);
+    assert_eq!([net.sums(0), net.sums(1), net.sums(2)], [37, 37, 37]);
 }
 
 #[test]

@@ -7,9 +7,10 @@ use serried_actor::MemoryStore;
 use serried_model::{Key, NodeId, Value, Version, Write};
 
 use super::control::{Control, Desk, Event};
-use super::message::{Decision, Entry, Found, Part, Shot, Window};
+use super::message::{Decision, Entry, Found, Led, Part, Shot, Window};
 use super::stamp::{Stamp, Validity};
 use super::table::Table;
+use crate::replicated_log::Ballot;
 
 /// The control, and the table that it is lent.
 pub(crate) struct Bench<C> {
@@ -85,7 +86,8 @@ impl<C: Control> Bench<C> {
     }
 
     fn choose(&mut self, entry: &Entry) {
-        self.table.apply((self.slot, self.slot), Some(entry), &mut self.store);
+        let led = Led { by: Ballot::NONE, entry: entry.clone() };
+        self.table.apply((self.slot, self.slot), Some(&led), &mut self.store);
         self.slot += 1;
     }
 

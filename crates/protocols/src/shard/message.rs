@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serried_model::{Key, NodeId, Value, Version, Write};
 
 use super::stamp::{Stamp, Validity};
-use crate::replicated_log;
+use crate::replicated_log::{self, Ballot};
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub enum Message {
     /// An answer. The sender leads.
     Reply(Reply),
     /// About the log.
-    Log(replicated_log::Message<Entry>),
+    Log(replicated_log::Message<Led>),
 }
 
 /// What is wanted of a shard's leader.
@@ -268,9 +268,22 @@ pub struct Window {
     pub forget_us: u64,
 }
 
-impl replicated_log::Entry for Entry {
+/// An entry, and in which ballot it was proposed for the first time.
+///
+/// What was accepted by few before another leader began can come into the log after that leader's [`Entry::Lead`]: a
+/// third leader may be the first to find it. By then it was refused, so it counts no more (see
+/// [`replicated_log::Machine::revise`]).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Led {
+    /// The leader's ballot.
+    pub by: Ballot,
+    /// The entry.
+    pub entry: Entry,
+}
+
+impl replicated_log::Entry for Led {
     fn size(&self) -> usize {
-        match self {
+        match &self.entry {
             Entry::Prepare(part) => {
                 let length = |item: &Item| {
                     let value = item.write.as_ref().and_then(|write| write.value.as_ref());
@@ -285,4 +298,4 @@ impl replicated_log::Entry for Entry {
 }
 
 /// What a replica makes durable.
-pub type Record = replicated_log::Record<Entry>;
+pub type Record = replicated_log::Record<Led>;

@@ -28,7 +28,7 @@
 //!   ([`Entry::Lead`]). It knows which those are by their pre-assigned times: a leader takes only those that
 //!   began before a time which is in the log ([`Window`]), on which a leader relies that no former one has taken
 //!   others. So a client whose transaction was refused can begin anew, and no message that is late or
-//!   repeated brings the old one back.
+//!   repeated brings the old one back; nor does an entry of an earlier leader that only a third one finds ([`Led`]).
 //! - *What is read before the last shot may be lost* with its leader, and then the transaction is refused: it is
 //!   the last shot alone that makes durable what all have done at the shard. One entry instead of one for each
 //!   shot, and earlier shots wait for no follower (what 003 §5.6 leaves open).
@@ -60,8 +60,8 @@ pub use accesses::{Access, Accesses, Read};
 pub use control::{Control, Desk, Event, Rounds};
 pub use coordinator::Coordinator;
 pub use message::{
-    Decision, Entry, Executed, Found, Item, Message, Part, Record, Refusal, Reply, Request, Shot,
-    Window, Written,
+    Decision, Entry, Executed, Found, Item, Led, Message, Part, Record, Refusal, Reply, Request,
+    Shot, Window, Written,
 };
 pub use replica::Replica;
 pub use row::{Installed, Row};

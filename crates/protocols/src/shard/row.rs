@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::message::{Decision, Item, Window, Written};
 use super::stamp::{Stamp, Validity};
+use crate::replicated_log::Ballot;
 
 /// What lies under one key of a replica's store.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -19,8 +20,17 @@ pub(super) enum Cell {
     Row(Row),
     /// What is known of a transaction.
     Txn(TxnRow),
-    /// Which transactions are taken, and the slot after the one that has said so.
-    Window(u64, Window),
+    /// Which transactions are taken, the slot after the one that has said so, and who has led last.
+    Window(u64, Window, LastLead),
+}
+
+/// The last [`super::message::Entry::Lead`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct LastLead {
+    /// The slot after its own.
+    pub(super) since: u64,
+    /// The leader's ballot.
+    pub(super) ballot: Ballot,
 }
 
 /// A key.

@@ -7,8 +7,9 @@ use serried_actor::Store;
 use serried_model::{Key, NodeId, Version};
 use serried_parts::{Cells, decode_cell};
 
-use super::message::{Decision, Entry, Item, Part, Window};
-use super::row::{Cell, Row, TxnRow, TxnState};
+use super::message::{Decision, Entry, Item, Led, Part, Window};
+use super::row::{Cell, LastLead, Row, TxnRow, TxnState};
+use crate::replicated_log::Ballot;
 
 /// What begins the names in the store of all that is no key, and of keys that begin like that.
 const ESCAPE: u8 = 0xff;
@@ -24,6 +25,7 @@ const READ_AT_ONCE: usize = 256 << 10;
 pub struct Table {
     cells: Cells<Cell>,
     window: Window,
+    last_lead: LastLead,
     /// Those that are ready to commit.
     prepared: BTreeSet<Version>,
     /// How those ended that are over, as long as it is to be known.
@@ -42,6 +44,7 @@ impl Table {
         Table {
             cells: Cells::new(resident),
             window: Window::default(),
+            last_lead: LastLead::default(),
             prepared: BTreeSet::new(),
             decided: BTreeMap::new(),
             refined: BTreeMap::new(),
@@ -62,6 +65,24 @@ impl Table {
     /// Which transactions are taken.
     pub(super) fn window(&self) -> Window {
         self.window
+    }
+
+    /// Takes out of entries, the first of which is that of slot `first`, what was proposed before somebody else led whose
+    /// [`Entry::Lead`] comes earlier.
+    pub(super) fn revise(&self, first: u64, entries: &mut [Option<Led>]) {
+        let mut ballot = Ballot::NONE;
+        for (slot, entry) in (first..).zip(entries) {
+            // What comes before that may be in the rows already.
+            if slot >= self.last_lead.since {
+                ballot = ballot.max(self.last_lead.ballot);
+            }
+            if entry.as_ref().is_some_and(|led| led.by < ballot) {
+                *entry = None;
+            }
+            if let Some(Led { by, entry: Entry::Lead }) = entry {
+                ballot = *by;
+            }
+        }
     }
 
     /// How a transaction ended, if that is known.
@@ -111,19 +132,23 @@ impl Table {
     pub(super) fn apply(
         &mut self,
         (slot, position): (u64, u64),
-        entry: Option<&Entry>,
+        led: Option<&Led>,
         store: &mut dyn Store,
     ) {
+        let Some(Led { by, entry }) = led else { return };
         match entry {
-            None => {}
-            Some(Entry::Prepare(part)) => self.prepare((slot, position), part, store),
-            Some(Entry::Decide { txn, decision, keys }) => {
+            Entry::Prepare(part) => self.prepare((slot, position), part, store),
+            Entry::Decide { txn, decision, keys } => {
                 self.decide((slot, position), (*txn, *decision), keys, store);
             }
-            Some(Entry::Window(window)) => self.turn_to((slot, position), *window, store),
-            Some(Entry::Lead) => {
+            Entry::Window(window) => {
+                self.turn_to((slot, position), *window, self.last_lead, store);
+            }
+            Entry::Lead => {
                 let Window { to_us, forget_us, .. } = self.window;
-                self.turn_to((slot, position), Window { from_us: to_us, to_us, forget_us }, store);
+                let window = Window { from_us: to_us, to_us, forget_us };
+                let lead = LastLead { since: slot + 1, ballot: *by };
+                self.turn_to((slot, position), window, lead, store);
             }
         }
     }
@@ -178,9 +203,15 @@ impl Table {
         true
     }
 
-    fn turn_to(&mut self, (slot, position): (u64, u64), window: Window, store: &mut dyn Store) {
+    fn turn_to(
+        &mut self,
+        (slot, position): (u64, u64),
+        window: Window,
+        lead: LastLead,
+        store: &mut dyn Store,
+    ) {
         let cell = self.cells.change(&name_of_window(), position, store);
-        if matches!(cell, Cell::Window(applied, _) if *applied > slot) {
+        if matches!(cell, Cell::Window(applied, ..) if *applied > slot) {
             return;
         }
         // Entries are made before others are applied.
@@ -189,8 +220,8 @@ impl Table {
             to_us: window.to_us.max(self.window.to_us),
             forget_us: window.forget_us.max(self.window.forget_us),
         };
-        *cell = Cell::Window(slot + 1, window);
-        self.window = window;
+        *cell = Cell::Window(slot + 1, window, lead);
+        (self.window, self.last_lead) = (window, lead);
         self.forget_below(window.forget_us, store);
     }
 
@@ -219,8 +250,8 @@ impl Table {
 
     /// Finds in the store which transactions are known.
     pub(super) fn load(&mut self, store: &dyn Store) {
-        if let Cell::Window(_, window) = self.cells.get(&name_of_window(), store) {
-            self.window = *window;
+        if let Cell::Window(_, window, lead) = self.cells.get(&name_of_window(), store) {
+            (self.window, self.last_lead) = (*window, *lead);
         }
         let mut after = vec![ESCAPE, OF_TXN];
         loop {
@@ -270,7 +301,7 @@ impl Table {
         match (&cell, self.cells.get(name, store)) {
             (Cell::Row(new), Cell::Row(old)) if !new.is_as_late_as(old) => return,
             (Cell::Txn(new), Cell::Txn(old)) if new.applied < old.applied => return,
-            (Cell::Window(new, _), Cell::Window(old, _)) if new < old => return,
+            (Cell::Window(new, ..), Cell::Window(old, ..)) if new < old => return,
             _ => {}
         }
         match &cell {
@@ -278,8 +309,8 @@ impl Table {
                 let txn = txn_of_name(name.as_bytes()).expect("the name of a transaction");
                 self.know(txn, &row.state);
             }
-            Cell::Window(_, window) => {
-                self.window = *window;
+            Cell::Window(_, window, lead) => {
+                (self.window, self.last_lead) = (*window, *lead);
                 self.forget_below(window.forget_us, store);
             }
             Cell::Row(_) | Cell::Nothing => {}
@@ -331,12 +362,14 @@ mod tests {
         let key = Key::from("x");
         let items = vec![Item { key: key.clone(), read: Some(Stamp::INITIAL), write: None }];
         let (participants, validity) = (Arc::new([0]), Validity::ALWAYS);
-        let prepare = Entry::Prepare(Arc::new(Part { txn, participants, validity, items }));
+        let led = |entry| Led { by: Ballot::NONE, entry };
+        let prepare = led(Entry::Prepare(Arc::new(Part { txn, participants, validity, items })));
         behind.apply((0, 0), Some(&prepare), &mut its_store);
         let decision = Decision::Commit(Stamp::assigned(txn));
         let forget = Window { from_us: 9, to_us: 9, forget_us: 9 };
         let keys = Arc::new([key]);
-        let entries = [prepare, Entry::Decide { txn, decision, keys }, Entry::Window(forget)];
+        let decide = led(Entry::Decide { txn, decision, keys });
+        let entries = [prepare, decide, led(Entry::Window(forget))];
         for (slot, entry) in (0..).zip(&entries) {
             ahead.apply((slot, slot), Some(entry), &mut store);
         }
@@ -346,6 +379,29 @@ mod tests {
         });
         assert_eq!((behind.prepared().len(), behind.window()), (0, forget));
         assert_eq!(*behind.cells.get(&name_of_txn(txn), &its_store), Cell::Nothing);
+    }
+
+    #[test]
+    fn what_was_proposed_before_somebody_else_led_counts_no_more_after_that() {
+        let ballot = |round| Ballot { round, member: 0 };
+        let led = |round, entry| Some(Led { by: ballot(round), entry });
+        let window = |round| led(round, Entry::Window(Window::default()));
+        let revised = |table: &Table, first, mut entries: Vec<Option<Led>>| {
+            table.revise(first, &mut entries);
+            entries.into_iter().map(|led| led.map(|led| led.by.round)).collect::<Vec<_>>()
+        };
+        let mut table = Table::new(9, false);
+        // What is found there was proposed by several leaders, each of whom began where it had found nothing.
+        let lead = |round| led(round, Entry::Lead);
+        let entries =
+            vec![window(1), lead(2), window(2), window(1), lead(4), None, window(3), lead(3)];
+        let rounds = [Some(1), Some(2), Some(2), None, Some(4), None, None, None];
+        assert_eq!(revised(&table, 7, entries), rounds);
+        // One has led, and what it has done is stored; the log may know less.
+        table.apply((9, 9), lead(2).as_ref(), &mut MemoryStore::default());
+        assert_eq!(revised(&table, 10, vec![window(1), window(2)]), [None, Some(2)]);
+        let entries = vec![window(1), lead(2), window(1), window(3)];
+        assert_eq!(revised(&table, 8, entries), [Some(1), Some(2), None, Some(3)]);
     }
 
     #[test]

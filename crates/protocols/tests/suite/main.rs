@@ -448,6 +448,11 @@ fn regression_who_is_over_and_forgotten_is_not_taken_for_ready_by_a_leader_that_
     regression(63_389, "list-append");
 }
 
+#[test]
+fn regression_what_was_refused_by_a_leader_is_not_taken_for_ready_when_the_next_one_finds_it() {
+    regression(64_233, "bank");
+}
+
 struct Determinism;
 
 impl Visitor for Determinism {

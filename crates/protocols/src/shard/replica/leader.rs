@@ -10,7 +10,7 @@ use serried_model::{Key, NodeId, Version};
 use super::super::Mutation;
 use super::super::control::{Control, Desk, Event};
 use super::super::message::{
-    Decision, Entry, Executed, Message, Part, Refusal, Reply, Request, Window,
+    Decision, Entry, Executed, Led, Message, Part, Refusal, Reply, Request, Window,
 };
 use super::super::stamp::Stamp;
 use super::super::table::Table;
@@ -131,17 +131,13 @@ impl<C: Control> Shard<C> {
     }
 
     /// It leads in another ballot, or no more.
-    pub(super) fn lead(
-        &mut self,
-        ballot: Option<Ballot>,
-        log: &mut Log<Entry>,
-        cx: &mut Cx<'_, C>,
-    ) {
+    pub(super) fn lead(&mut self, ballot: Option<Ballot>, log: &mut Log<Led>, cx: &mut Cx<'_, C>) {
         self.ballot = ballot;
         self.leader = None;
         self.first = None;
         if ballot.is_some() {
-            self.first = log.propose(Some(Entry::Lead), cx);
+            let lead = ballot.map(|by| Led { by, entry: Entry::Lead });
+            self.first = log.propose(lead, cx);
             assert!(self.first.is_some(), "a leader that has just begun has room");
         }
     }
@@ -236,15 +232,15 @@ impl<C: Control> Shard<C> {
     }
 
     /// Puts into the log what has to be there.
-    pub(super) fn propose(&mut self, log: &mut Log<Entry>, cx: &mut Cx<'_, C>) {
+    pub(super) fn propose(&mut self, log: &mut Log<Led>, cx: &mut Cx<'_, C>) {
         self.take_in_all(cx);
-        let Some(leader) = &mut self.leader else { return };
+        let (Some(leader), Some(by)) = (&mut self.leader, self.ballot) else { return };
         while let Some(entry) = leader.unproposed.pop_front() {
             let part = match &entry {
                 Entry::Prepare(part) => Some(part.txn),
                 _ => None,
             };
-            let Some(slot) = log.propose(Some(entry.clone()), cx) else {
+            let Some(slot) = log.propose(Some(Led { by, entry: entry.clone() }), cx) else {
                 return leader.unproposed.push_front(entry);
             };
             let open = part.and_then(|txn| leader.open.get_mut(&txn));
@@ -428,7 +424,7 @@ impl<C: Control> Shard<C> {
         &mut self,
         to: NodeId,
         reply: Reply,
-        log: &mut Log<Entry>,
+        log: &mut Log<Led>,
         cx: &mut Cx<'_, C>,
     ) {
         // What it tells of may not be durable here yet.
@@ -464,12 +460,13 @@ fn committed(decision: Decision) -> Option<Stamp> {
 }
 
 impl<C: Control> Machine<Replica<C>> for Shard<C> {
-    fn apply(&mut self, chosen: Chosen<'_, Entry>, cx: &mut Cx<'_, C>) {
-        let Chosen { slot, position, entry, led_in } = chosen;
+    fn apply(&mut self, chosen: Chosen<'_, Led>, cx: &mut Cx<'_, C>) {
+        let Chosen { slot, position, entry: led, led_in } = chosen;
+        let entry = led.map(|led| &led.entry);
         if let Some(Entry::Prepare(part)) = entry {
             cx.charge(part.items.len());
         }
-        self.table.apply((slot, position), entry, cx.store());
+        self.table.apply((slot, position), led, cx.store());
         self.known = slot + 1;
         if led_in.is_none() || led_in != self.ballot {
             return;
@@ -498,6 +495,10 @@ impl<C: Control> Machine<Replica<C>> for Shard<C> {
             let (_, to, reply) = leader.confirming.pop_front().expect("there is one");
             cx.send(to, Message::Reply(reply));
         }
+    }
+
+    fn revise(&self, first: u64, inherited: &mut [Option<Led>]) {
+        self.table.revise(first, inherited);
     }
 
     fn store_all(&mut self, store: &mut dyn Store) {

@@ -16,7 +16,7 @@ use serried_parts::encode_cell;
 
 use super::Mutation;
 use super::control::Control;
-use super::message::{Entry, Message, Record, Reply, Request};
+use super::message::{Led, Message, Record, Reply, Request};
 use super::row::{Cell, Row};
 use crate::replicated_log::{self, Ballot, Host, Log};
 use leader::Shard;
@@ -37,7 +37,7 @@ const ACKNOWLEDGED_AFTER: Duration = Duration::from_millis(20);
 /// One replica of a shard.
 #[derive(Debug)]
 pub struct Replica<C: Control> {
-    log: Log<Entry>,
+    log: Log<Led>,
     shard: Shard<C>,
     /// Requests that nobody leads for, or that the leader does not take yet.
     pending: VecDeque<(NodeId, Request)>,
@@ -65,9 +65,9 @@ pub enum Timer {
 type Cx<'a, C> = Context<'a, Replica<C>>;
 
 impl<C: Control> Host for Replica<C> {
-    type Entry = Entry;
+    type Entry = Led;
 
-    fn message(message: replicated_log::Message<Entry>) -> Message {
+    fn message(message: replicated_log::Message<Led>) -> Message {
         Message::Log(message)
     }
 

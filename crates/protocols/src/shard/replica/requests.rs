@@ -4,7 +4,7 @@ use serried_actor::Context;
 use serried_model::{Key, NodeId, Version};
 
 use super::super::control::{Control, Event};
-use super::super::message::{Decision, Entry, Found, Message, Refusal, Reply, Request, Shot};
+use super::super::message::{Decision, Found, Led, Message, Refusal, Reply, Request, Shot};
 use super::super::stamp::Stamp;
 use super::Replica;
 use super::leader::Shard;
@@ -19,7 +19,7 @@ impl<C: Control> Shard<C> {
         &mut self,
         from: NodeId,
         request: Request,
-        log: &mut Log<Entry>,
+        log: &mut Log<Led>,
         cx: &mut Cx<'_, C>,
     ) -> Option<Request> {
         let waits = self.handle(from, request, log, cx);
@@ -31,7 +31,7 @@ impl<C: Control> Shard<C> {
         &mut self,
         from: NodeId,
         request: Request,
-        log: &mut Log<Entry>,
+        log: &mut Log<Led>,
         cx: &mut Cx<'_, C>,
     ) -> Option<Request> {
         match request {
@@ -181,7 +181,7 @@ impl<C: Control> Shard<C> {
         number: u64,
         known: u64,
         keys: &[Key],
-        log: &mut Log<Entry>,
+        log: &mut Log<Led>,
         cx: &mut Cx<'_, C>,
     ) {
         cx.charge(keys.len());
