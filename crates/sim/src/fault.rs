@@ -10,7 +10,7 @@ use crate::Reach;
 pub enum Fault {
     /// Messages sent over these links are lost. Those that are under way still arrive.
     Partition(Reach),
-    /// Messages over these links take this many times as long.
+    /// Messages over these links take this many times as long, one or more; of several faults the worst counts.
     Slow(Reach, f64),
     /// The node handles and sends nothing, forgets nothing, and catches up at the end.
     Pause(NodeId),

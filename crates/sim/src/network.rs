@@ -128,14 +128,18 @@ impl Network {
         }
         let (from_site, to_site) = (self.nodes[from as usize].1, self.nodes[to as usize].1);
         let mut delay_ns = self.delays_ns[from_site * self.sites + to_site];
+        // Of several that make it slower the worst counts: as a link keeps messages in order, one that took the product
+        // would hold up others long after everything has healed.
+        let mut slower: f64 = 1.0;
         for disturbance in &self.disturbances {
             if disturbance.reaches(from, to) {
                 let Some(factor) = disturbance.slower else {
                     return Route { partitioned: true, ..Route::default() };
                 };
-                delay_ns = (delay_ns as f64 * factor) as u64;
+                slower = slower.max(factor);
             }
         }
+        delay_ns = (delay_ns as f64 * slower) as u64;
         if self.happens(self.faults.loss) {
             return Route::default();
         }
