@@ -4,6 +4,8 @@ mod end;
 mod inquiry;
 mod prepare;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 mod txn;
 
 use core::marker::PhantomData;
@@ -106,6 +108,22 @@ impl<C: Control> Coordinator<C> {
         *before = known.max(*before);
     }
 
+    /// A time from then on that no other transaction of this client has, nor may be given while it is open (see
+    /// [`Stamp::next_of`]).
+    fn next_us(&mut self, from_us: u64) -> u64 {
+        let mut us = from_us.max(self.last_us + 1);
+        let lane = |us: u64| us % Stamp::LANES;
+        let is_taken =
+            |us: u64| self.by_version.keys().any(|open| lane(open.timestamp_us) == lane(us));
+        if self.by_version.len() < Stamp::LANES as usize {
+            while is_taken(us) {
+                us += 1;
+            }
+        }
+        self.last_us = us;
+        us
+    }
+
     /// Gives a transaction its version, if it has none, which is going to these shards first (003 §5.3).
     fn assign_version(
         &mut self,
@@ -118,17 +136,7 @@ impl<C: Control> Coordinator<C> {
         }
         let delay_us = shards.filter_map(|shard| self.delays_us.get(&shard)).copied().max();
         let now_us = cx.clock().midpoint_us().saturating_add_signed(delay_us.unwrap_or(0));
-        let mut timestamp_us = now_us.max(self.last_us + 1).max(self.from_us);
-        // See `Stamp::next_of`.
-        let lane = |us: u64| us % Stamp::LANES;
-        let is_taken =
-            |us: u64| self.by_version.keys().any(|open| lane(open.timestamp_us) == lane(us));
-        if self.by_version.len() < Stamp::LANES as usize {
-            while is_taken(timestamp_us) {
-                timestamp_us += 1;
-            }
-        }
-        self.last_us = timestamp_us;
+        let timestamp_us = self.next_us(now_us.max(self.from_us));
         let version = Version { timestamp_us, coordinator: cx.id() };
         self.by_version.insert(version, txn);
         self.txns.get_mut(&txn).expect("it is open").version = Some(version);
@@ -156,9 +164,8 @@ impl<C: Control> Coordinator<C> {
             self.committed += 1;
             if open.version.is_none() {
                 // Nothing was sent that would need it.
-                let us = cx.clock().midpoint_us().max(self.last_us + 1);
-                self.last_us = us;
-                let version = Version { timestamp_us: us, coordinator: cx.id() };
+                let timestamp_us = self.next_us(cx.clock().midpoint_us());
+                let version = Version { timestamp_us, coordinator: cx.id() };
                 cx.output((txn, Output::Began(version)));
             }
         }
