@@ -282,6 +282,17 @@ mod tests {
     }
 
     #[test]
+    fn of_several_faults_that_slow_a_link_down_the_worst_counts() {
+        let mut network = network(NetworkFaults::NONE);
+        for (id, factor) in [(0, 2.0), (1, 4.0), (2, 3.0)] {
+            network.disturb(FaultId(id), &Reach::around(Side::site(1)), Some(factor));
+        }
+        assert_eq!(delay(&mut network, 0, 1), Some(Duration::from_millis(4 * 31)));
+        network.restore(FaultId(1));
+        assert_eq!(delay(&mut network, 1, 0), Some(Duration::from_millis(3 * 31)));
+    }
+
+    #[test]
     fn a_one_way_partition_cuts_one_way_and_is_restored_alone() {
         let mut network = network(NetworkFaults::NONE);
         let (first, second) = (FaultId(0), FaultId(1));
