@@ -246,6 +246,19 @@ mod tests {
     }
 
     #[test]
+    fn a_buffer_keeps_the_room_that_it_needs_and_gives_back_what_it_does_not_bit_by_bit() {
+        let mut buffer = OutBuffer::default();
+        buffer.push_frame(Kind::Ping, &vec![0; 8 * KEPT_BYTES]);
+        let room = buffer.bytes.capacity();
+        buffer.clear();
+        assert_eq!(buffer.bytes.capacity(), room);
+        buffer.clear();
+        assert!((room / 2..room).contains(&buffer.bytes.capacity()));
+        (0..9).for_each(|_| buffer.clear());
+        assert!(buffer.bytes.capacity() <= KEPT_BYTES);
+    }
+
+    #[test]
     fn a_batch_that_is_cut_short_is_not_exhausted() {
         let mut messages = Messages::new(&[0, 0, 0, 0, 5, 0, 0, 0, 1, 2]);
         assert_eq!(messages.next(), None);
