@@ -5,6 +5,9 @@
 //!   | Shot(reads, writes), the last ---->|  at once, at the transaction's timestamp; logs the part
 //!   |<----- Executed(values, validity) --|  once the part is chosen, and all versions that it has read are committed
 //!   | End(Commit(at)) ------------------>|
+//!
+//!   | Snapshot(reads, timestamp) ------->|  if it only reads
+//!   |<----- Snapshot(values) ------------|  once they are committed
 //! ```
 //!
 //! The timestamp is the client's, from before the transaction's first shot. A shot before the last is answered once
@@ -18,6 +21,10 @@
 //! - *Nobody writes between a version and a read of it*: a write is refused if the version before it was read at a
 //!   later timestamp. So what a read has found stays the last version before it, and the order of timestamps
 //!   explains what everybody has read. It need not be that of real time.
+//! - *Whoever only reads leaves a mark instead of a part*: its leader remembers, in memory, when each key was last
+//!   read so, exactly for the 65,536 keys that were read last and a bound for others (`Marks`), and refuses whoever
+//!   would write before that. A leader answers such a read only if it began before a time which is in the log,
+//!   before which the next leader takes nobody.
 //! - *Whoever waits has a later timestamp than whom it waits for*: no waiting ends where it began.
 //! - *Of all that is committed of a key, rows keep the latest versions*, without gaps, and when each was last read:
 //!   whoever would need one before these is refused, be it to read it, or to see whether it was read. Only
@@ -27,7 +34,9 @@
 //! # When another leads
 //! Reads of transactions that were ready to commit are in their parts, and those of committed ones in the rows, so
 //! writes are refused for them as before. Other reads are forgotten: their transactions began before the new
-//! leader led, and whoever did so and is not ready is refused, so they never commit.
+//! leader led, and whoever did so and is not ready is refused, so they never commit. Marks are forgotten too: all
+//! who might write before them are refused. What a former leader has answered it knew to be in the log, or not to
+//! come there.
 //!
 //! A part may rest on a version whose writer had none, and which will not come to be, as that writer is refused
 //! too. Nobody was told that such a part is ready, or what was found: its transaction reads again. If the rows are
@@ -37,10 +46,10 @@
 //!
 //! # Where this differs from the textbook's
 //! - *Reads are refused* whose version is not kept; 003 has them never abort.
-//! - *A transaction that only reads has parts as well*, since what it has read has to be kept from being
-//!   overwritten by whoever leads next.
+//! - *Marks do not say which version was read*, so whoever would write an older one is refused as well.
 //! - *Timestamps are asynchrony-aware* (003 §5.3), as those of all shards here.
 
+mod marks;
 #[cfg(test)]
 mod tests;
 mod versions;

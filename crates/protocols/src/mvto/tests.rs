@@ -2,7 +2,7 @@ use serried_model::Key;
 
 use super::*;
 use crate::shard::bench::{Bench, last, ready, shot, stamp, txn};
-use crate::shard::{Event, Refusal, Validity};
+use crate::shard::{Event, Glance, Refusal, Validity};
 
 type Leader = Bench<Versions>;
 
@@ -90,6 +90,34 @@ fn a_write_is_refused_if_what_another_is_about_to_write_was_read_later() {
     let mut leader = with_reader_that_waits();
     assert_eq!(leader.execute(&last(30, &[], &["x"])), refused(30, "x", 40));
     assert_eq!(leader.execute(&last(15, &[], &["x"])), ready(15));
+}
+
+#[test]
+fn who_has_no_part_reads_like_others_and_keeps_writes_off_that_would_come_before() {
+    let mut leader = with_committed(&[(10, &["x"]), (30, &["x"]), (5, &["y"])]);
+    let found = |leader: &mut Leader, us, key| match leader.glance(us, key) {
+        Glance::Found(found) => found.version.timestamp_us,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((found(&mut leader, 25, "x"), found(&mut leader, 40, "x")), (10, 30));
+    assert_eq!(leader.execute(&last(35, &[], &["x"])), refused(35, "x", 40));
+    assert_eq!(leader.execute(&last(20, &[], &["x"])), refused(20, "x", 40), "though it is older");
+    leader.commit(15, &[], &["y"]);
+    leader.commit(45, &[], &["x"]);
+    assert_eq!(found(&mut leader, 40, "x"), 30);
+    leader.close(50);
+    leader.commit(60, &[], &["x"]);
+    assert_eq!(leader.glance(40, "x"), Glance::Refused, "that is not kept");
+    assert_eq!(found(&mut leader, 55, "x"), 45);
+}
+
+#[test]
+fn who_has_no_part_waits_until_its_version_is_committed() {
+    let mut leader = with_reader_that_waits();
+    assert_eq!(leader.glance(50, "x"), Glance::Waits(txn(20)));
+    assert_eq!(leader.execute(&last(30, &[], &["x"])), refused(30, "x", 50));
+    leader.end(20, None);
+    assert!(matches!(leader.glance(50, "x"), Glance::Found(found) if found.version == txn(10)));
 }
 
 #[test]

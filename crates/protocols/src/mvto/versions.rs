@@ -6,9 +6,10 @@ use serried_model::{Guarantee, Key, Value, Version};
 use serried_parts::Map;
 use smallvec::SmallVec;
 
+use super::marks::Marks;
 use crate::shard::{
-    Access, Accesses, Control, Desk, Found, Item, Mutation, Part, Read, Rounds, Shot, Stamp,
-    Validity,
+    Access, Accesses, AsOf, Control, Desk, Found, Glance, Item, Mutation, Part, Read, Rounds, Shot,
+    Snapshots, Stamp, Validity,
 };
 
 /// The transactions of a shard that are not over, and what they have done to its keys.
@@ -16,6 +17,7 @@ use crate::shard::{
 pub struct Versions {
     keys: Map<Key, Open>,
     txns: Map<Version, Txn>,
+    marks: Marks,
     mutation: Option<Mutation>,
 }
 
@@ -109,7 +111,8 @@ impl Versions {
         let at = Stamp::assigned(txn);
         let before = desk.row(key).versions().find(|version| version.stamp < at).ok_or(0_u64)?;
         let open = self.keys.get(key).and_then(|open| open.read_at(txn));
-        let read_at = before.read_at.max(open.map(Stamp::assigned).unwrap_or_default());
+        let read_at = open.unwrap_or_default().max(self.marks.of(key));
+        let read_at = before.read_at.max(Stamp::assigned(read_at));
         if read_at > at && self.mutation != Some(Mutation::ReadsUnmarked) {
             return Err(read_at.us);
         }
@@ -227,6 +230,7 @@ impl Control for Versions {
         "multi-version timestamp ordering: reads the version of its time, and waits for it";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
     const ROUNDS: Rounds = Rounds::Combined;
+    const SNAPSHOTS: Snapshots = Snapshots::AtTimestamps;
     const MULTI_VERSION: bool = true;
 
     fn new(mutation: Option<Mutation>) -> Self {
@@ -266,6 +270,26 @@ impl Control for Versions {
 
     fn decided(&mut self, txn: Version, committed: Option<Stamp>, desk: &mut Desk<'_>) {
         self.end(txn, committed.is_some(), desk);
+    }
+
+    fn glance(&mut self, key: &Key, as_of: AsOf, desk: &mut Desk<'_>) -> Glance {
+        let AsOf::Time(txn) = as_of else { return Glance::Refused };
+        let at = Stamp::assigned(txn);
+        let Some(committed) = desk.row(key).versions().find(|version| version.stamp < at) else {
+            return Glance::Refused;
+        };
+        self.marks.mark(key, txn);
+        let open = self.keys.get(key).and_then(|open| open.before(txn));
+        let (stamp, value) = match open {
+            Some((writer, value)) if Stamp::assigned(*writer) > committed.stamp => {
+                if self.mutation != Some(Mutation::ReadsAnsweredAtOnce) {
+                    return Glance::Waits(*writer);
+                }
+                (Stamp::assigned(*writer), value)
+            }
+            _ => (committed.stamp, &committed.value),
+        };
+        Glance::Found(Found { version: stamp.version(), value: value.clone() })
     }
 
     fn inherit(&mut self, parts: &[Part], desk: &mut Desk<'_>) {

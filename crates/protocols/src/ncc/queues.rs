@@ -8,7 +8,8 @@ use smallvec::SmallVec;
 
 use super::chain::{Chain, Link};
 use crate::shard::{
-    Control, Desk, Found, Item, Mutation, Part, Rounds, Shot, Stamp, Validity, Written,
+    AsOf, Control, Desk, Found, Glance, Item, Mutation, Part, Rounds, Shot, Snapshots, Stamp,
+    Validity, Written,
 };
 
 /// The keys of a shard that transactions are at, and those transactions.
@@ -248,7 +249,7 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
     };
     const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
     const ROUNDS: Rounds = Rounds::Combined;
-    const SNAPSHOTS: bool = READ_ONLY;
+    const SNAPSHOTS: Snapshots = if READ_ONLY { Snapshots::OfKnown } else { Snapshots::Never };
 
     fn new(mutation: Option<Mutation>) -> Self {
         Queues { chains: Map::default(), txns: Map::default(), mutation }
@@ -385,8 +386,15 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
         can
     }
 
-    fn is_being_written(&self, key: &Key) -> bool {
-        self.chains.get(key).is_some_and(Chain::is_being_written)
+    fn glance(&mut self, key: &Key, as_of: AsOf, desk: &mut Desk<'_>) -> Glance {
+        let AsOf::Slot(known) = as_of else { return Glance::Refused };
+        let is_being_written = self.chains.get(key).is_some_and(Chain::is_being_written);
+        let newest = desk.row(key).newest();
+        let has_changed = is_being_written || newest.since > known;
+        if has_changed && self.mutation != Some(Mutation::SnapshotsUnchecked) {
+            return Glance::Refused;
+        }
+        Glance::Found(Found { version: newest.stamp.version(), value: newest.value.clone() })
     }
 }
 

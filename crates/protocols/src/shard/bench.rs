@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serried_actor::MemoryStore;
 use serried_model::{Key, NodeId, Value, Version, Write};
 
-use super::control::{Control, Desk, Event};
-use super::message::{Decision, Entry, Found, Led, Part, Shot, Window};
+use super::control::{Control, Desk, Event, Glance};
+use super::message::{AsOf, Decision, Entry, Found, Led, Part, Shot, Window};
 use super::stamp::{Stamp, Validity};
 use super::table::Table;
 use crate::replicated_log::Ballot;
@@ -83,6 +83,12 @@ impl<C: Control> Bench<C> {
             value.map_or(0, |text| String::from_utf8(text).unwrap().parse().unwrap())
         };
         Some(found.iter().map(time).collect())
+    }
+
+    /// What there is of a key for a transaction that began then and has no parts.
+    pub(crate) fn glance(&mut self, us: u64, key: &str) -> Glance {
+        let (key, as_of) = (Key::from(key), AsOf::Time(txn(us)));
+        self.with(|control, desk| control.glance(&key, as_of, desk)).0
     }
 
     fn choose(&mut self, entry: &Entry) {

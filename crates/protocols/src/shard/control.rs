@@ -6,7 +6,7 @@ use serried_actor::Store;
 use serried_model::{Guarantee, Key, Version};
 
 use super::Mutation;
-use super::message::{Found, Item, Part, Refusal, Shot};
+use super::message::{AsOf, Found, Item, Part, Refusal, Shot};
 use super::row::Row;
 use super::stamp::{Stamp, Validity};
 use super::table::Table;
@@ -20,6 +20,28 @@ pub enum Rounds {
     ReadsFirst,
     /// Reads and writes have a round of their own, in which they may wait; then all is prepared.
     ExecuteFirst,
+}
+
+/// Which read-only transactions have no parts: they commit without further messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Snapshots {
+    /// None: they are like others.
+    Never,
+    /// Those that find what was committed when they began, as far as their clients know (003 §5.5).
+    OfKnown,
+    /// All, at the moments of their timestamps.
+    AtTimestamps,
+}
+
+/// What there is of a key for a read-only transaction that has no parts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Glance {
+    /// This.
+    Found(Found),
+    /// Nothing before this transaction is over.
+    Waits(Version),
+    /// Nothing that it could have: it has to be like others, or to begin anew.
+    Refused,
 }
 
 /// The concurrency control of one shard. It lives at the shard's leader, in memory, and begins anew with each
@@ -36,8 +58,8 @@ pub trait Control: Debug + Send + Sized + 'static {
     const GUARANTEE: Guarantee;
     /// How it prepares.
     const ROUNDS: Rounds;
-    /// Whether a read-only transaction is answered at once, and commits without further messages (003 §5.5).
-    const SNAPSHOTS: bool = false;
+    /// Which read-only transactions have no parts.
+    const SNAPSHOTS: Snapshots = Snapshots::Never;
     /// Whether versions that were overwritten can be read.
     const MULTI_VERSION: bool = false;
 
@@ -69,9 +91,9 @@ pub trait Control: Debug + Send + Sized + 'static {
         unreachable!("the parts of {txn} hold until it ends")
     }
 
-    /// Whether a transaction that is not over has written to a key.
-    fn is_being_written(&self, _key: &Key) -> bool {
-        unreachable!("it answers no read-only transaction at once")
+    /// Reads a key for a transaction that has no parts. If that waits, it is asked again.
+    fn glance(&mut self, key: &Key, _as_of: AsOf, _desk: &mut Desk<'_>) -> Glance {
+        unreachable!("whoever reads {key} has a part")
     }
 }
 

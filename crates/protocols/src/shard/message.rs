@@ -45,12 +45,12 @@ pub enum Request {
         /// How it ended.
         decision: Decision,
     },
-    /// Read for a read-only transaction (003 §5.5).
+    /// Read for a read-only transaction that has no parts.
     Snapshot {
         /// Names the request at the client.
         number: u64,
-        /// What was committed in the slots below was known to the client when the transaction began.
-        known: u64,
+        /// When.
+        as_of: AsOf,
         /// The keys.
         keys: Vec<Key>,
     },
@@ -71,6 +71,15 @@ pub enum Request {
         /// In microseconds since the Unix epoch.
         below_us: u64,
     },
+}
+
+/// What a read-only transaction reads that has no parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum AsOf {
+    /// What was committed in the slots below: it was known to the client when the transaction began (003 §5.5).
+    Slot(u64),
+    /// What was written before this, its timestamp.
+    Time(Version),
 }
 
 /// Some reads and writes of a transaction at one shard.
@@ -135,7 +144,7 @@ pub enum Reply {
         number: u64,
         /// What was committed in the slots below is known to the client now.
         known: u64,
-        /// What was found, in the order of the keys; or a key that has changed since.
+        /// What was found, in the order of the keys; or a key of which it can't have anything.
         found: Result<Vec<Found>, Key>,
     },
 }

@@ -57,11 +57,11 @@ mod table;
 mod verdict;
 
 pub use accesses::{Access, Accesses, Read};
-pub use control::{Control, Desk, Event, Rounds};
+pub use control::{Control, Desk, Event, Glance, Rounds, Snapshots};
 pub use coordinator::Coordinator;
 pub use message::{
-    Decision, Entry, Executed, Found, Item, Led, Message, Part, Record, Refusal, Reply, Request,
-    Shot, Window, Written,
+    AsOf, Decision, Entry, Executed, Found, Item, Led, Message, Part, Record, Refusal, Reply,
+    Request, Shot, Window, Written,
 };
 pub use replica::Replica;
 pub use row::{Installed, Row};

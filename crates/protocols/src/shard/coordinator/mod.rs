@@ -15,7 +15,7 @@ use serried_actor::{Actor, Context, Coordinate, Group, Settings};
 use serried_model::{Key, NodeId, Operation, Outcome, Output, TxnId, Version};
 use serried_parts::patience_with_proxy;
 
-use super::control::Control;
+use super::control::{Control, Snapshots};
 use super::message::{Decision, Message, Reply, Request};
 use super::stamp::Stamp;
 use end::Ending;
@@ -321,7 +321,8 @@ impl<C: Control> Coordinate for Coordinator<C> {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_, C>) {
         match operation {
             Operation::Begin { only_reads } => {
-                let snapshot = (C::SNAPSHOTS && only_reads).then(Snapshot::default);
+                let has_no_parts = only_reads && C::SNAPSHOTS != Snapshots::Never;
+                let snapshot = has_no_parts.then(Snapshot::default);
                 self.txns.insert(txn, Txn::new(snapshot, cx.now()));
             }
             Operation::Get { key } => self.get(txn, key),

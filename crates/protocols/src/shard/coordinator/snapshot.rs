@@ -1,17 +1,18 @@
-//! Read-only transactions in one round, without commit messages (003 §5.5).
+//! Read-only transactions that have no parts: in one round, without commit messages (003 §5.5, §6.1).
 
 use std::collections::BTreeMap;
 
 use serried_actor::Context;
 use serried_model::{Key, NodeId, Outcome, Output, ReadValue, TxnId};
 
-use super::super::control::Control;
-use super::super::message::{Found, Message, Request};
+use super::super::control::{Control, Snapshots};
+use super::super::message::{AsOf, Found, Message, Request};
 use super::Coordinator;
 
 type Cx<'a, C> = Context<'a, Coordinator<C>>;
 
-/// What a read-only transaction reads: all of it was committed, and the client could know it, when it began.
+/// What a read-only transaction reads: what was committed, and its client could know, when it began; or what was
+/// written before its timestamp.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     /// What was committed in the slots of each shard below was known then.
@@ -29,15 +30,18 @@ pub(super) struct Snapshot {
 impl<C: Control> Coordinator<C> {
     /// Asks for keys.
     pub(super) fn read_snapshot(&mut self, txn: TxnId, keys: Vec<Key>, cx: &mut Cx<'_, C>) {
+        let mut by_shard: BTreeMap<u16, Vec<Key>> = BTreeMap::new();
+        for key in keys {
+            by_shard.entry(self.group.partition_of(&key)).or_default().push(key);
+        }
+        if C::SNAPSHOTS == Snapshots::AtTimestamps {
+            self.assign_version(txn, by_shard.keys().copied(), cx);
+        }
         let Some(open) = self.txns.get_mut(&txn) else { return };
         let Some(snapshot) = &mut open.snapshot else { return };
         if snapshot.begun == 0 {
             snapshot.begun = 1;
             snapshot.known.clone_from(&self.known);
-        }
-        let mut by_shard: BTreeMap<u16, Vec<Key>> = BTreeMap::new();
-        for key in keys {
-            by_shard.entry(self.group.partition_of(&key)).or_default().push(key);
         }
         let mut numbers = Vec::with_capacity(by_shard.len());
         for (shard, keys) in by_shard {
@@ -53,12 +57,12 @@ impl<C: Control> Coordinator<C> {
     }
 
     pub(super) fn send_snapshot(&self, txn: TxnId, number: u64, cx: &mut Cx<'_, C>) {
-        let Some(snapshot) = self.txns.get(&txn).and_then(|open| open.snapshot.as_ref()) else {
-            return;
-        };
+        let Some(open) = self.txns.get(&txn) else { return };
+        let Some(snapshot) = &open.snapshot else { return };
         let Some((shard, keys)) = snapshot.asked.get(&number) else { return };
-        let known = snapshot.known.get(shard).copied().unwrap_or(0);
-        let request = Request::Snapshot { number, known, keys: keys.clone() };
+        let known = || snapshot.known.get(shard).copied().unwrap_or(0);
+        let as_of = open.version.map_or_else(|| AsOf::Slot(known()), AsOf::Time);
+        let request = Request::Snapshot { number, as_of, keys: keys.clone() };
         cx.send(self.leader_of(*shard, 0), Message::Request(request));
     }
 
@@ -104,7 +108,7 @@ impl<C: Control> Coordinator<C> {
     }
 
     /// A key has changed, and the program knows nothing yet: it begins anew, with what is known by now. If that
-    /// does not help, it reads like any other transaction.
+    /// does not help, or it has a timestamp already, it reads like any other transaction.
     fn begin_snapshot_anew(&mut self, txn: TxnId, refused: Vec<Key>, cx: &mut Cx<'_, C>) {
         let open = self.txns.get_mut(&txn).expect("it is open");
         let snapshot = open.snapshot.as_mut().expect("it reads one");
@@ -114,7 +118,7 @@ impl<C: Control> Coordinator<C> {
             self.snapshot_requests.remove(&number);
             keys.extend(others);
         }
-        if snapshot.begun == 1 {
+        if snapshot.begun == 1 && open.version.is_none() {
             snapshot.begun = 2;
             snapshot.known.clone_from(&self.known);
             return self.read_snapshot(txn, keys, cx);

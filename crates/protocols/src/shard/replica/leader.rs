@@ -16,6 +16,7 @@ use super::super::stamp::Stamp;
 use super::super::table::Table;
 use super::open::{Open, Standing};
 use super::resolve::Resolving;
+use super::snapshots::Waiting;
 use super::{ACKNOWLEDGED_AFTER, Replica, Timer};
 use crate::replicated_log::{Ballot, Chosen, Log, Machine};
 
@@ -60,6 +61,7 @@ pub(super) struct Leader<C> {
     /// Who is to be told that it is known how these ended.
     acknowledged: BTreeMap<NodeId, Vec<Version>>,
     pub(super) resolving: BTreeMap<Version, Resolving>,
+    pub(super) waiting: Waiting,
     /// Who leads other shards, as far as is known.
     pub(super) leaders: BTreeMap<u16, NodeId>,
     /// Below these times every transaction is over as far as other shards are concerned.
@@ -183,6 +185,7 @@ impl<C: Control> Shard<C> {
             confirming: VecDeque::new(),
             acknowledged: BTreeMap::new(),
             resolving: BTreeMap::new(),
+            waiting: Waiting::default(),
             leaders: BTreeMap::new(),
             over: BTreeMap::new(),
             tidied: cx.now(),
@@ -303,6 +306,7 @@ impl<C: Control> Shard<C> {
             return self.decide(txn, Decision::Abort, cx);
         }
         leader.refused.insert(txn, reason.clone());
+        leader.waiting.release(txn);
         let Some(open) = leader.open.remove(&txn) else { return };
         for to in open.waiting().chain(open.inspectors.iter().copied()) {
             let reason = reason.clone();
@@ -384,6 +388,7 @@ impl<C: Control> Shard<C> {
         }
         let leader = self.leader_mut();
         let resolving = leader.resolving.remove(&txn);
+        leader.waiting.release(txn);
         let open = leader.open.remove(&txn);
         let reply = || Message::Reply(Reply::Decided { txn, decision });
         if let Some(open) = open {

@@ -4,6 +4,7 @@ mod leader;
 mod open;
 mod requests;
 mod resolve;
+mod snapshots;
 #[cfg(test)]
 mod tests;
 
@@ -131,6 +132,7 @@ impl<C: Control> Replica<C> {
             return;
         }
         self.propose(cx);
+        self.shard.answer_snapshots(&mut self.log, cx);
         while self.shard.serves()
             && self.shard.has_room()
             && let Some((from, request)) = self.pending.pop_front()

@@ -1,14 +1,15 @@
 //! What a leader does about requests.
 
 use serried_actor::Context;
-use serried_model::{Key, NodeId, Version};
+use serried_model::{NodeId, Version};
 
 use super::super::control::{Control, Event};
-use super::super::message::{Decision, Found, Led, Message, Refusal, Reply, Request, Shot};
+use super::super::message::{Decision, Led, Message, Refusal, Reply, Request, Shot};
 use super::super::stamp::Stamp;
 use super::Replica;
 use super::leader::Shard;
 use super::open::{Open, Standing, Taken};
+use super::snapshots::Asked;
 use crate::replicated_log::Log;
 
 type Cx<'a, C> = Context<'a, Replica<C>>;
@@ -38,8 +39,8 @@ impl<C: Control> Shard<C> {
             Request::Shot(shot) => return self.on_shot(from, shot, cx).map(Request::Shot),
             Request::Move { txn, to } => self.on_move(from, txn, to, cx),
             Request::End { txn, decision } => self.on_end(from, txn, decision, cx),
-            Request::Snapshot { number, known, keys } => {
-                self.on_snapshot(from, number, known, &keys, log, cx);
+            Request::Snapshot { number, as_of, keys } => {
+                return self.on_snapshot(Asked { from, number, as_of, keys }, log, cx);
             }
             Request::Alive(txns) => {
                 let now = cx.now();
@@ -62,7 +63,7 @@ impl<C: Control> Shard<C> {
     }
 
     /// Whether a transaction begins after the window, and no clock is so far off that it never should.
-    fn is_ahead(&self, txn: Version, cx: &Cx<'_, C>) -> bool {
+    pub(super) fn is_ahead(&self, txn: Version, cx: &Cx<'_, C>) -> bool {
         txn.timestamp_us >= self.table.window().to_us && self.ahead_us(txn, cx) <= self.bound_us()
     }
 
@@ -173,38 +174,5 @@ impl<C: Control> Shard<C> {
     pub(super) fn discard(&mut self, txn: Version, cx: &mut Cx<'_, C>) {
         self.with_control(cx, |control, desk| control.discard(txn, desk));
         self.refuse(txn, Refusal::Conflict { keys: Vec::new(), after_us: 0 }, cx);
-    }
-
-    fn on_snapshot(
-        &mut self,
-        from: NodeId,
-        number: u64,
-        known: u64,
-        keys: &[Key],
-        log: &mut Log<Led>,
-        cx: &mut Cx<'_, C>,
-    ) {
-        cx.charge(keys.len());
-        let unchecked = self.mutation == Some(super::Mutation::SnapshotsUnchecked);
-        let found: Result<Vec<Found>, Key> = keys
-            .iter()
-            .map(|key| {
-                let leader = self.leader.as_ref().expect("a leader that serves");
-                let being_written = leader.control.is_being_written(key);
-                let newest = self.table.row(key, cx.store()).newest();
-                if (being_written || newest.since > known) && !unchecked {
-                    return Err(key.clone());
-                }
-                Ok(Found { version: newest.stamp.version(), value: newest.value.clone() })
-            })
-            .collect();
-        let known = self.known;
-        let has_changed = found.is_err();
-        let reply = Reply::Snapshot { number, known, found };
-        match has_changed {
-            // Whoever leads.
-            true => cx.send(from, Message::Reply(reply)),
-            false => self.reply_confirmed(from, reply, log, cx),
-        }
     }
 }

@@ -9,24 +9,26 @@ use serried_actor::{
 };
 use serried_model::{Key, NodeId, Value, Version, Write};
 
-use super::super::message::{Decision, Message, Reply, Request, Shot};
+use super::super::control::Control;
+use super::super::message::{AsOf, Decision, Found, Message, Reply, Request, Shot};
 use super::super::stamp::Stamp;
 use super::Replica;
+use crate::mvto::Versions;
 use crate::ncc::Queues;
 
 const CLIENT: NodeId = NodeId(NodeId::FIRST_COORDINATOR);
 /// What its clock says, in microseconds.
 const NOW_US: u64 = 10_000_000;
 
-struct Bench {
-    replica: Replica<Queues<false>>,
+struct Bench<C: Control> {
+    replica: Replica<C>,
     store: MemoryStore,
     random: Pcg64Mcg,
     log_position: u64,
 }
 
-impl Bench {
-    fn new() -> Bench {
+impl<C: Control> Bench<C> {
+    fn new() -> Bench<C> {
         let group = Group::new(1, Duration::from_millis(1)).with_partitions(2);
         let replica = Replica::new(NodeId(0), group, &Settings::default(), None);
         let (store, random) = (MemoryStore::default(), Pcg64Mcg::new(1));
@@ -37,7 +39,7 @@ impl Bench {
 
     fn act(
         &mut self,
-        act: impl FnOnce(&mut Replica<Queues<false>>, &mut Context<'_, Replica<Queues<false>>>),
+        act: impl FnOnce(&mut Replica<C>, &mut Context<'_, Replica<C>>),
     ) -> Vec<Reply> {
         let mut effects = Vec::new();
         let clock = ClockInterval { earliest_us: NOW_US, latest_us: NOW_US };
@@ -66,6 +68,12 @@ impl Bench {
         self.ask(Request::Shot(Shot { txn: txn(after_us), number: 1, reads, writes, participants }))
     }
 
+    /// Reads `x` for a transaction that began so many microseconds after now, and has no part.
+    fn glance(&mut self, after_us: u64) -> Vec<Reply> {
+        let keys = vec![Key::from("x")];
+        self.ask(Request::Snapshot { number: 7, as_of: AsOf::Time(txn(after_us)), keys })
+    }
+
     fn commit(&mut self, txn: Version, at: Stamp) -> Vec<Reply> {
         self.ask(Request::End { txn, decision: Decision::Commit(at) })
     }
@@ -81,7 +89,7 @@ fn stamp(us: u64, of: u64) -> Stamp {
 
 #[test]
 fn a_part_that_is_asked_to_move_before_it_is_settled_has_moved_when_that_is_said() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::<Queues<false>>::new();
     assert!(matches!(bench.write(1)[..], [Reply::Executed(_)]));
     assert_eq!(bench.write(2), [], "it waits for the first");
     let to = stamp(2 + Stamp::LANES, 2);
@@ -96,7 +104,7 @@ fn a_part_that_is_asked_to_move_before_it_is_settled_has_moved_when_that_is_said
 
 #[test]
 fn a_transaction_that_begins_with_a_version_under_which_another_has_committed_is_another() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::<Queues<false>>::new();
     bench.write(1);
     let at = stamp(1 + Stamp::LANES, 1);
     assert_eq!(bench.ask(Request::Move { txn: txn(1), to: at }), [Reply::Moved { txn: txn(1) }]);
@@ -108,7 +116,7 @@ fn a_transaction_that_begins_with_a_version_under_which_another_has_committed_is
 
 #[test]
 fn what_is_told_before_it_is_durable_does_not_say_what_is_known() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::<Queues<false>>::new();
     bench.write(1);
     bench.commit(txn(1), Stamp::assigned(txn(1)));
     let mut known = |number, participants: Option<Arc<[u16]>>| {
@@ -128,9 +136,45 @@ fn what_is_told_before_it_is_durable_does_not_say_what_is_known() {
 
 #[test]
 fn the_window_has_whoever_was_refused_by_it_so_that_the_next_leader_refuses_it_too() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::<Queues<false>>::new();
     let replies = bench.ask(Request::Inspect { txn: txn(1_000_000) });
     assert!(matches!(replies[..], [Reply::Refused { .. }]), "{replies:?}");
     let window = bench.replica.shard.window();
     assert!(window.to_us > txn(1_000_000).timestamp_us, "{window:?}");
+}
+
+fn found(replies: &[Reply]) -> Option<Version> {
+    match replies {
+        [Reply::Snapshot { number: 7, found: Ok(found), .. }] => match &found[..] {
+            [Found { version, .. }] => Some(*version),
+            found => panic!("{found:?}"),
+        },
+        _ => None,
+    }
+}
+
+#[test]
+fn a_reader_without_a_part_is_answered_once_whoever_has_written_what_it_reads_is_over() {
+    let mut bench = Bench::<Versions>::new();
+    bench.write(1);
+    for _ in 0..3 {
+        assert_eq!(bench.glance(2), [], "however often it asks");
+    }
+    let replies = bench.commit(txn(1), Stamp::assigned(txn(1)));
+    let answers: Vec<&Reply> =
+        replies.iter().filter(|reply| matches!(reply, Reply::Snapshot { .. })).collect();
+    assert_eq!(answers.len(), 1);
+    assert_eq!(found(&[answers[0].clone()]), Some(txn(1)));
+    bench.write(3);
+    assert_eq!(bench.glance(4), []);
+    let replies = bench.ask(Request::End { txn: txn(3), decision: Decision::Abort });
+    assert_eq!(found(&replies), Some(txn(1)), "{replies:?}");
+}
+
+#[test]
+fn a_reader_without_a_part_began_before_a_time_that_is_in_the_log() {
+    let mut bench = Bench::<Versions>::new();
+    let after_us = 1_000_000;
+    assert_eq!(found(&bench.glance(after_us)), Some(Version::INITIAL));
+    assert!(bench.replica.shard.window().to_us > txn(after_us).timestamp_us);
 }
