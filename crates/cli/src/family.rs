@@ -103,6 +103,11 @@ pub(crate) fn info(protocol: &str) -> Option<&'static ProtocolInfo> {
     serried_protocols::list().iter().find(|known| known.name == protocol)
 }
 
+/// Whether nothing can be checked of what a protocol does.
+pub(crate) fn promises_nothing(protocol: &str) -> bool {
+    info(protocol).is_some_and(|info| info.guarantee == Guarantee::Nothing)
+}
+
 /// The protocols that are compared if none are chosen.
 pub(crate) fn usual_protocols(clients: &Clients) -> Vec<String> {
     match clients.family() {

@@ -157,6 +157,10 @@ impl Load {
                 (workload.name(), serried_model::Family::Registers, Default::default())
             }
         };
+        let inspected = match family::promises_nothing(&self.protocol) {
+            true => Ok(None),
+            false => inspected,
+        };
         let of_history = self.recorded.judge(&self.protocol, loaded, self.history_file)?;
         let mut row = Row {
             protocol: self.protocol,

@@ -15,15 +15,18 @@ pub enum Guarantee {
     /// As if one operation came after the other in an order that respects causality, and in which a read
     /// comes after every write of its key that was complete when it began (001 §4.6.1).
     RegularSequential,
+    /// Nothing: transactions see of each other what they happen to see.
+    Nothing,
 }
 
 impl Guarantee {
     /// All of them.
-    pub const ALL: [Guarantee; 4] = [
+    pub const ALL: [Guarantee; 5] = [
         Guarantee::StrictSerializable,
         Guarantee::Serializable,
         Guarantee::Linearizable,
         Guarantee::RegularSequential,
+        Guarantee::Nothing,
     ];
 
     /// The one that is called `name`.
@@ -38,13 +41,16 @@ impl Guarantee {
             Guarantee::Serializable => "serializable",
             Guarantee::Linearizable => "linearizable",
             Guarantee::RegularSequential => "regular-sequential",
+            Guarantee::Nothing => "none",
         }
     }
 
     /// What can be asked of a keyspace that promises it.
     pub fn family(self) -> Family {
         match self {
-            Guarantee::StrictSerializable | Guarantee::Serializable => Family::Transactions,
+            Guarantee::StrictSerializable | Guarantee::Serializable | Guarantee::Nothing => {
+                Family::Transactions
+            }
             Guarantee::Linearizable | Guarantee::RegularSequential => Family::Registers,
         }
     }

@@ -13,6 +13,7 @@ pub mod mvto;
 pub mod mvtso;
 pub mod ncc;
 pub mod occ;
+pub mod plain;
 mod registry;
 pub mod replicated_log;
 pub mod shard;
@@ -20,4 +21,4 @@ pub mod tapir_cc;
 pub mod two_phase_locking;
 pub mod validation;
 
-pub use registry::{ProtocolInfo, UnknownProtocol, Visitor, list, of, visit};
+pub use registry::{ProtocolInfo, UnknownProtocol, Visitor, list, of, promising, visit};

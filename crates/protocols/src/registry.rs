@@ -57,6 +57,7 @@ registry! {
     crate::occ::Occ,
     crate::tapir_cc::TapirCc,
     crate::mvto::Mvto,
+    crate::plain::Plain,
     crate::abd::Abd,
     crate::epaxos::Epaxos,
     crate::gryff::Gryff,
@@ -72,6 +73,11 @@ pub fn list() -> &'static [ProtocolInfo] {
 /// Those with keyspaces of a family.
 pub fn of(family: Family) -> impl Iterator<Item = &'static ProtocolInfo> {
     PROTOCOLS.iter().filter(move |protocol| protocol.guarantee.family() == family)
+}
+
+/// Those of them that promise something, so that what they do can be judged.
+pub fn promising(family: Family) -> impl Iterator<Item = &'static ProtocolInfo> {
+    of(family).filter(|protocol| protocol.guarantee != Guarantee::Nothing)
 }
 
 /// There is no protocol of that name.

@@ -153,7 +153,7 @@ fn figure_3<P: Protocol<Message = Message>>() -> Option<String> {
     cluster.begin(Fault::ClockJump(client1, jump_us));
     cluster.begin(Fault::ClockJump(client2, -jump_us));
     cluster.set_interceptor(Box::new(move |passing| match passing.message {
-        Message::Request(Request::Shot(_))
+        Message::Request(Request::Shot(_) | Request::Snapshot { .. })
             if passing.from == client3 && passing.to.partition() == 1 =>
         {
             Fate::Delay(later)

@@ -8,7 +8,7 @@ use serried_actor::{Group, Protocol, Settings, Timestamp};
 use serried_model::{Family, Geography, Guarantee, Key, NodeId, Value, Write};
 use serried_protocols::ncc::{NccRw, Queues};
 use serried_protocols::shard::{Coordinator, Message, Mutation, Replica, Request};
-use serried_protocols::{Visitor, of, visit};
+use serried_protocols::{Visitor, promising, visit};
 use serried_session::Keyspace;
 use serried_sim::{Cluster, Configuration, Disk, Fate, Initial};
 
@@ -104,7 +104,7 @@ impl Visitor for Death {
 
 #[test]
 fn a_client_that_dies_after_any_of_its_messages_leaves_nothing_half_done_nor_in_the_way() {
-    for protocol in of(Family::Transactions) {
+    for protocol in promising(Family::Transactions) {
         for replicas in [1, 3] {
             for shape in [Shape::Interactive, Shape::OneShot] {
                 let die = |after| visit(protocol.name, Death { replicas, shape, after }).unwrap();

@@ -20,7 +20,7 @@ use serried_runtime::Durability;
 
 use crate::Ended;
 use crate::arguments::{partitions, protocols};
-use crate::family::{info, offers_rmws};
+use crate::family::{info, offers_rmws, promises_nothing};
 pub(crate) use client::TortureClient;
 use clients::Clients;
 use nodes::Nodes;
@@ -150,6 +150,10 @@ impl Torture {
                 fits,
                 "`{}` is a workload of {family}, and `{protocol}` has none: choose another --protocol or --workload",
                 kind.name()
+            );
+            anyhow::ensure!(
+                !promises_nothing(protocol),
+                "`{protocol}` promises nothing that could be broken: choose another --protocol"
             );
             return Ok(protocol);
         }

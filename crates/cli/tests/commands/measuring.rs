@@ -6,7 +6,11 @@ use crate::{Temporary, code, err, out, serried};
 
 /// One run in simulation, as JSON.
 fn simulated(arguments: &[&str]) -> Value {
-    let common = ["--geo", "lan", "--protocol", "morty", "--warm-up", "0", "--check", "--json"];
+    simulated_under("morty", arguments)
+}
+
+fn simulated_under(protocol: &str, arguments: &[&str]) -> Value {
+    let common = ["--geo", "lan", "--protocol", protocol, "--warm-up", "0", "--check", "--json"];
     let output = serried(&[&["sim"], arguments, &common].concat());
     assert_eq!(code(&output), 0, "{}", err(&output));
     serde_json::from_str(&out(&output)).expect("one line of JSON")
@@ -77,6 +81,16 @@ fn an_open_loop_reports_what_was_offered_done_and_dropped() {
     assert!((140..260).contains(&offered) && dropped == 0, "{offered} {dropped}");
     let (offered, dropped) = run("100000");
     assert!((19_000..21_000).contains(&offered) && dropped > 10_000, "{offered} {dropped}");
+}
+
+#[test]
+fn of_what_promises_nothing_nothing_is_checked() {
+    let arguments = ["f1", "--keys", "20", "--writes", "0.9", "--seconds", "0.05"];
+    let row = simulated_under("plain", &arguments);
+    assert_eq!(
+        (row["verdict"].as_str(), row["commit_rate"].as_f64()),
+        (Some("unchecked"), Some(1.0))
+    );
 }
 
 #[test]

@@ -9,8 +9,8 @@ use serried_parts::Map;
 use smallvec::SmallVec;
 
 use crate::shard::{
-    Access, Accesses, Control, Desk, Found, Item, Mutation, Part, Read, Rounds, Row, Shot, Stamp,
-    Validity,
+    Access, Accesses, AsOf, Control, Desk, Found, Glance, Item, Mutation, Part, Read, Rounds, Row,
+    Shot, Snapshots, Stamp, Validity,
 };
 
 /// What a transaction is checked by, and when it holds.
@@ -23,6 +23,8 @@ pub trait Rule: fmt::Debug + Send + Sized + 'static {
     const GUARANTEE: Guarantee;
     /// See [`Control::ROUNDS`].
     const ROUNDS: Rounds;
+    /// See [`Control::SNAPSHOTS`]. They are not checked.
+    const SNAPSHOTS: Snapshots = Snapshots::Never;
 
     /// Checks what a transaction has done to a key that these others are at, which are ready to commit.
     ///
@@ -149,6 +151,7 @@ impl<R: Rule> Control for Validation<R> {
     const SUMMARY: &'static str = R::SUMMARY;
     const GUARANTEE: Guarantee = R::GUARANTEE;
     const ROUNDS: Rounds = R::ROUNDS;
+    const SNAPSHOTS: Snapshots = R::SNAPSHOTS;
 
     fn new(_: Option<Mutation>) -> Self {
         Validation { txns: Map::default(), holders: Map::default(), rule: PhantomData }
@@ -177,6 +180,10 @@ impl<R: Rule> Control for Validation<R> {
 
     fn decided(&mut self, txn: Version, _: Option<Stamp>, _: &mut Desk<'_>) {
         self.end(txn);
+    }
+
+    fn glance(&mut self, key: &Key, _: AsOf, desk: &mut Desk<'_>) -> Glance {
+        Glance::Found(desk.newest(key))
     }
 
     /// What was checked is so still: each of these holds its keys, as it did at the leader that has checked it.

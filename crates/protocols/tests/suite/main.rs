@@ -26,7 +26,7 @@ use rand_pcg::Pcg64Mcg;
 use serried_actor::{Protocol, Settings, Timestamp};
 use serried_history::{History, Recorder, Verdict, check_serializable, check_strict_serializable};
 use serried_model::{Family, Geography, Guarantee, Version};
-use serried_protocols::{ProtocolInfo, Visitor, of, visit};
+use serried_protocols::{ProtocolInfo, Visitor, promising, visit};
 use serried_session::{Error, TransactOptions};
 use serried_sim::{Cluster, Configuration, Disk, Fault, Initial, Scheduled, Swarm};
 use serried_workload::tpcc::Scale;
@@ -248,10 +248,10 @@ impl Visitor for Suite {
     }
 }
 
-/// Those with transactions, or the one that was asked for.
+/// Those with transactions that promise something, or the one of them that was asked for.
 fn protocols() -> impl Iterator<Item = &'static ProtocolInfo> {
     let wanted = std::env::var("SERRIED_PROTOCOL").ok();
-    of(Family::Transactions)
+    promising(Family::Transactions)
         .filter(move |protocol| wanted.as_deref().is_none_or(|name| name == protocol.name))
 }
 

@@ -1,0 +1,47 @@
+//! Plain: transactions without any concurrency control, to measure what one costs.
+//!
+//! ```text
+//! client                            leaders of shards
+//!   | Shot(reads, writes), the last ---->|  at once; logs the part
+//!   |<----- Executed(values) ------------|  once the part is chosen
+//!   | End(Commit(at)) ------------------>|
+//!
+//!   | Snapshot(reads) ------------------>|  if it only reads
+//!   |<----- Snapshot(values) ------------|  what is committed
+//! ```
+//!
+//! Nothing is promised of what transactions see of each other. What remains is what all shards do ([`crate::shard`]):
+//! what one has written is durable when it has committed, all of it or nothing, and stays so whoever dies; of two
+//! writes of a key the one counts that has the later stamp, at every replica.
+
+#[cfg(test)]
+mod tests;
+
+use serried_model::{Guarantee, Version};
+
+use crate::shard::{Access, Rounds, Row, Sharded, Snapshots, Stamp, Validity};
+use crate::validation::{Holder, Rule, Validation};
+
+/// The protocol.
+pub type Plain = Sharded<Validation<Nothing>>;
+
+/// Nothing is checked.
+#[derive(Debug)]
+pub struct Nothing;
+
+impl Rule for Nothing {
+    const NAME: &'static str = "plain";
+    const SUMMARY: &'static str =
+        "no concurrency control: what the others cost is what they do more than this";
+    const GUARANTEE: Guarantee = Guarantee::Nothing;
+    const ROUNDS: Rounds = Rounds::Combined;
+    const SNAPSHOTS: Snapshots = Snapshots::OfKnown;
+
+    fn check(_: Version, _: &Access, _: &Row, _: &[Holder]) -> Result<(), u64> {
+        Ok(())
+    }
+
+    fn validity(txn: Version, latest: Stamp) -> Validity {
+        Validity { from: latest.next_of(txn), until: None }
+    }
+}
