@@ -107,7 +107,7 @@ fn who_has_no_part_reads_like_others_and_keeps_writes_off_that_would_come_before
     assert_eq!(found(&mut leader, 40, "x"), 30);
     leader.close(50);
     leader.commit(60, &[], &["x"]);
-    assert_eq!(leader.glance(40, "x"), Glance::Refused, "that is not kept");
+    assert_eq!(leader.glance(40, "x"), Glance::Refused { anew: false }, "that is not kept");
     assert_eq!(found(&mut leader, 55, "x"), 45);
 }
 

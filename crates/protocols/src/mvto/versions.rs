@@ -273,12 +273,14 @@ impl Control for Versions {
     }
 
     fn glance(&mut self, key: &Key, as_of: AsOf, desk: &mut Desk<'_>) -> Glance {
-        let AsOf::Time(txn) = as_of else { return Glance::Refused };
+        let AsOf::Time(txn) = as_of else { return Glance::Refused { anew: false } };
         let at = Stamp::assigned(txn);
         let Some(committed) = desk.row(key).versions().find(|version| version.stamp < at) else {
-            return Glance::Refused;
+            return Glance::Refused { anew: false };
         };
-        self.marks.mark(key, txn);
+        if self.mutation != Some(Mutation::SnapshotsUnchecked) {
+            self.marks.mark(key, txn);
+        }
         let open = self.keys.get(key).and_then(|open| open.before(txn));
         let (stamp, value) = match open {
             Some((writer, value)) if Stamp::assigned(*writer) > committed.stamp => {

@@ -387,12 +387,12 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
     }
 
     fn glance(&mut self, key: &Key, as_of: AsOf, desk: &mut Desk<'_>) -> Glance {
-        let AsOf::Slot(known) = as_of else { return Glance::Refused };
+        let AsOf::Slot(known) = as_of else { return Glance::Refused { anew: false } };
         let is_being_written = self.chains.get(key).is_some_and(Chain::is_being_written);
         let newest = desk.row(key).newest();
         let has_changed = is_being_written || newest.since > known;
         if has_changed && self.mutation != Some(Mutation::SnapshotsUnchecked) {
-            return Glance::Refused;
+            return Glance::Refused { anew: !is_being_written };
         }
         Glance::Found(Found { version: newest.stamp.version(), value: newest.value.clone() })
     }

@@ -40,8 +40,11 @@ pub enum Glance {
     Found(Found),
     /// Nothing before this transaction is over.
     Waits(Version),
-    /// Nothing that it could have: it has to be like others, or to begin anew.
-    Refused,
+    /// Nothing that it could have: it has to be like others, or to begin anew, where that may help.
+    Refused {
+        /// Whether it may.
+        anew: bool,
+    },
 }
 
 /// The concurrency control of one shard. It lives at the shard's leader, in memory, and begins anew with each

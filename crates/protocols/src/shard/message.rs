@@ -144,8 +144,8 @@ pub enum Reply {
         number: u64,
         /// What was committed in the slots below is known to the client now.
         known: u64,
-        /// What was found, in the order of the keys; or a key of which it can't have anything.
-        found: Result<Vec<Found>, Key>,
+        /// What was found, in the order of the keys.
+        found: Result<Vec<Found>, Unseen>,
     },
 }
 
@@ -173,6 +173,15 @@ pub struct Found {
     pub version: Version,
     /// Its value, or none where the key is absent.
     pub value: Option<Value>,
+}
+
+/// Why a read-only transaction that has no parts is refused.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Unseen {
+    /// A key of which it can't have anything.
+    pub key: Key,
+    /// Whether that may be another matter if it begins anew.
+    pub anew: bool,
 }
 
 /// Why a transaction is refused.

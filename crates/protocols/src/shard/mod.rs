@@ -81,7 +81,8 @@ pub enum Mutation {
     AnswersBeforeDurable,
     /// A transaction's end lets others go on before it is chosen, and the rows show it.
     ReleasesBeforeDurable,
-    /// A read-only transaction is answered whatever has been written since its client last knew.
+    /// A read-only transaction without parts is answered whatever has been written since its client last knew, and
+    /// keeps no write off.
     SnapshotsUnchecked,
     /// Responses leave when their requests are executed (003 §5.2).
     NoResponseTimingControl,

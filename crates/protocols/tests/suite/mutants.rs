@@ -144,6 +144,7 @@ broken_rule!(PreparedWritesIgnored, Timestamps, |txn, access, row, others| {
     Timestamps::check(txn, access, row, &not_writing(others))
 });
 broken_shards!(ReadsUnmarked, Versions, Some(shard::Mutation::ReadsUnmarked));
+broken_shards!(SnapshotsUnmarked, Versions, Some(shard::Mutation::SnapshotsUnchecked));
 broken_shards!(ReadsAnsweredAtOnce, Versions, Some(shard::Mutation::ReadsAnsweredAtOnce));
 broken_shards!(WaitingReadsUnlocked, Locking<true>, Some(shard::Mutation::ReadsUnlocked));
 broken_shards!(ReadsWithoutLock, Locking<false>, Some(shard::Mutation::ReadsUnlocked));
@@ -224,6 +225,7 @@ fn controls_that_validate_or_order_by_timestamps_are_caught_if_they_leave_out_a_
             rule_caught::<PreparedWritesIgnored, Timestamps>(Faults::Network),
         ),
         ("reads leave no mark", mvto_caught::<ReadsUnmarked>()),
+        ("reads without parts leave no mark", mvto_caught::<SnapshotsUnmarked>()),
         ("reads are answered before they are committed", mvto_caught::<ReadsAnsweredAtOnce>()),
     ];
     all_caught(&found);

@@ -6,7 +6,7 @@ use serried_actor::Context;
 use serried_model::{Key, NodeId, Outcome, Output, ReadValue, TxnId};
 
 use super::super::control::{Control, Snapshots};
-use super::super::message::{AsOf, Found, Message, Request};
+use super::super::message::{AsOf, Found, Message, Request, Unseen};
 use super::Coordinator;
 
 type Cx<'a, C> = Context<'a, Coordinator<C>>;
@@ -70,7 +70,7 @@ impl<C: Control> Coordinator<C> {
         &mut self,
         from: NodeId,
         (number, known): (u64, u64),
-        found: Result<Vec<Found>, Key>,
+        found: Result<Vec<Found>, Unseen>,
         cx: &mut Cx<'_, C>,
     ) {
         self.learn_known(from.partition(), known);
@@ -80,11 +80,11 @@ impl<C: Control> Coordinator<C> {
         let Some(snapshot) = &mut open.snapshot else { return };
         let Some((_, keys)) = snapshot.asked.remove(&number) else { return };
         match found {
-            Err(key) if snapshot.told => {
+            Err(Unseen { key, .. }) if snapshot.told => {
                 let conflicts = vec![key];
                 self.finish(txn, Outcome::Aborted { conflicts }, cx);
             }
-            Err(_) => self.begin_snapshot_anew(txn, keys, cx),
+            Err(Unseen { anew, .. }) => self.begin_snapshot_anew(txn, keys, anew, cx),
             Ok(found) => {
                 let value = |(key, found): (Key, Found)| ReadValue {
                     key,
@@ -107,9 +107,15 @@ impl<C: Control> Coordinator<C> {
         }
     }
 
-    /// A key has changed, and the program knows nothing yet: it begins anew, with what is known by now. If that
-    /// does not help, or it has a timestamp already, it reads like any other transaction.
-    fn begin_snapshot_anew(&mut self, txn: TxnId, refused: Vec<Key>, cx: &mut Cx<'_, C>) {
+    /// A key has changed, and the program knows nothing yet: it begins anew, with what is known by now, if that
+    /// may help. If it does not, it reads like any other transaction.
+    fn begin_snapshot_anew(
+        &mut self,
+        txn: TxnId,
+        refused: Vec<Key>,
+        anew: bool,
+        cx: &mut Cx<'_, C>,
+    ) {
         let open = self.txns.get_mut(&txn).expect("it is open");
         let snapshot = open.snapshot.as_mut().expect("it reads one");
         let mut keys = refused;
@@ -118,7 +124,7 @@ impl<C: Control> Coordinator<C> {
             self.snapshot_requests.remove(&number);
             keys.extend(others);
         }
-        if snapshot.begun == 1 && open.version.is_none() {
+        if anew && snapshot.begun == 1 {
             snapshot.begun = 2;
             snapshot.known.clone_from(&self.known);
             return self.read_snapshot(txn, keys, cx);

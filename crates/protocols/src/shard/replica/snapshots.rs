@@ -6,7 +6,7 @@ use serried_actor::Context;
 use serried_model::{Key, NodeId, Version};
 
 use super::super::control::{Control, Glance};
-use super::super::message::{AsOf, Led, Message, Reply, Request};
+use super::super::message::{AsOf, Led, Message, Reply, Request, Unseen};
 use super::leader::Shard;
 use super::{PENDING_AT_MOST, Replica};
 use crate::replicated_log::Log;
@@ -87,7 +87,7 @@ impl<C: Control> Shard<C> {
                 match control.glance(key, *as_of, desk) {
                     Glance::Found(version) => found.push(version),
                     Glance::Waits(of) => writer = Some(of),
-                    Glance::Refused => return Err(key.clone()),
+                    Glance::Refused { anew } => return Err(Unseen { key: key.clone(), anew }),
                 }
             }
             Ok(writer.ok_or(found))
@@ -100,8 +100,8 @@ impl<C: Control> Shard<C> {
                 self.reply_confirmed(*from, reply, log, cx);
             }
             // Whoever leads.
-            Err(key) => {
-                let reply = Reply::Snapshot { number, known, found: Err(key) };
+            Err(unseen) => {
+                let reply = Reply::Snapshot { number, known, found: Err(unseen) };
                 cx.send(*from, Message::Reply(reply));
             }
         }
