@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use serried_actor::Context;
 use serried_model::{Key, NodeId, Version};
 
-use super::super::control::{Control, Glance};
-use super::super::message::{AsOf, Led, Message, Reply, Request, Unseen};
+use super::super::control::{Control, Desk, Glance};
+use super::super::message::{AsOf, Found, Led, Message, Reply, Request, Unseen};
 use super::leader::Shard;
 use super::{PENDING_AT_MOST, Replica};
 use crate::replicated_log::Log;
@@ -60,6 +60,37 @@ impl Waiting {
     }
 }
 
+/// What comes of a look at all keys.
+enum Glanced {
+    Found(Vec<Found>),
+    Waits(Version),
+    Unseen(Unseen),
+}
+
+impl Glanced {
+    fn unseen(key: Option<&Key>, anew: bool) -> Glanced {
+        Glanced::Unseen(Unseen { key: key.cloned().unwrap_or_default(), anew })
+    }
+}
+
+/// Looks at all keys, unless one is refused: the control has to know of all that are read.
+fn glance_all(
+    control: &mut impl Control,
+    as_of: AsOf,
+    keys: &[Key],
+    desk: &mut Desk<'_>,
+) -> Glanced {
+    let (mut found, mut writer) = (Vec::with_capacity(keys.len()), None);
+    for key in keys {
+        match control.glance(key, as_of, desk) {
+            Glance::Found(version) => found.push(version),
+            Glance::Waits(of) => writer = Some(of),
+            Glance::Refused { anew } => return Glanced::unseen(Some(key), anew),
+        }
+    }
+    writer.map_or(Glanced::Found(found), Glanced::Waits)
+}
+
 impl<C: Control> Shard<C> {
     /// Answers what is asked, or notes what that waits for. It is returned if no transaction is what it waits for.
     pub(super) fn on_snapshot(
@@ -69,10 +100,12 @@ impl<C: Control> Shard<C> {
         cx: &mut Cx<'_, C>,
     ) -> Option<Request> {
         let Asked { from, number, as_of, keys } = &asked;
-        if let AsOf::Time(at) = *as_of
-            && self.is_ahead(at, cx)
-        {
-            // Whoever leads next takes nobody then who began before this.
+        // Whoever leads next takes nobody who began before the end of the window.
+        let beyond = match *as_of {
+            AsOf::Time(at) => (at.timestamp_us >= self.table.window().to_us).then_some(at),
+            AsOf::Slot(_) => None,
+        };
+        if let Some(at) = beyond.filter(|at| self.is_ahead(*at, cx)) {
             self.extend_window(at.timestamp_us, cx);
             return Some(asked.into());
         }
@@ -81,29 +114,18 @@ impl<C: Control> Shard<C> {
             return Some(asked.into());
         }
         cx.charge(keys.len());
-        let glanced = self.with_control(cx, |control, desk| {
-            let (mut found, mut writer) = (Vec::with_capacity(keys.len()), None);
-            for key in keys {
-                match control.glance(key, *as_of, desk) {
-                    Glance::Found(version) => found.push(version),
-                    Glance::Waits(of) => writer = Some(of),
-                    Glance::Refused { anew } => return Err(Unseen { key: key.clone(), anew }),
-                }
-            }
-            Ok(writer.ok_or(found))
-        });
-        let (number, known) = (*number, self.known);
+        let glanced = match beyond {
+            // Its client's clock is off.
+            Some(_) => Glanced::unseen(keys.first(), false),
+            None => self.with_control(cx, |control, desk| glance_all(control, *as_of, keys, desk)),
+        };
+        let (from, number, known) = (*from, *number, self.known);
+        let reply = |found| Reply::Snapshot { number, known, found };
         match glanced {
-            Ok(Ok(writer)) => self.leader_mut().waiting.insert(writer, asked),
-            Ok(Err(found)) => {
-                let reply = Reply::Snapshot { number, known, found: Ok(found) };
-                self.reply_confirmed(*from, reply, log, cx);
-            }
+            Glanced::Waits(writer) => self.leader_mut().waiting.insert(writer, asked),
+            Glanced::Found(found) => self.reply_confirmed(from, reply(Ok(found)), log, cx),
             // Whoever leads.
-            Err(unseen) => {
-                let reply = Reply::Snapshot { number, known, found: Err(unseen) };
-                cx.send(*from, Message::Reply(reply));
-            }
+            Glanced::Unseen(unseen) => cx.send(from, Message::Reply(reply(Err(unseen)))),
         }
         None
     }
@@ -113,7 +135,8 @@ impl<C: Control> Shard<C> {
         while self.has_room()
             && let Some(asked) = self.leader_mut().waiting.ready.pop_front()
         {
-            self.on_snapshot(asked, log, cx);
+            let waits = self.on_snapshot(asked, log, cx);
+            debug_assert_eq!(waits, None, "it has waited for that before");
         }
     }
 }

@@ -176,5 +176,12 @@ fn a_reader_without_a_part_began_before_a_time_that_is_in_the_log() {
     let mut bench = Bench::<Versions>::new();
     let after_us = 1_000_000;
     assert_eq!(found(&bench.glance(after_us)), Some(Version::INITIAL));
-    assert!(bench.replica.shard.window().to_us > txn(after_us).timestamp_us);
+    let window = bench.replica.shard.window();
+    assert!(window.to_us > txn(after_us).timestamp_us);
+    let bound_us = Settings::default().clock_bound_ms * 1000;
+    match &bench.glance(bound_us + after_us)[..] {
+        [Reply::Snapshot { found: Err(unseen), .. }] => assert!(!unseen.anew),
+        replies => panic!("its clock is off: {replies:?}"),
+    }
+    assert_eq!(bench.replica.shard.window(), window);
 }
