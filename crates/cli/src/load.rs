@@ -131,7 +131,9 @@ impl Load {
     /// behind, if anything is to be checked.
     pub(crate) async fn inspect(&self, place: &Place) -> Inspected {
         match (&self.recorded, place) {
-            (Recorded::Transactions(workload, Some(_)), Place::Keyspace(keyspace)) => {
+            (Recorded::Transactions(workload, Some(_)), Place::Keyspace(keyspace))
+                if !family::promises_nothing(&self.protocol) =>
+            {
                 let keyspace: Keyspace = keyspace.with_options(self.options);
                 inspect(&**workload, &keyspace, self.measurement.latest()).await
             }
@@ -156,10 +158,6 @@ impl Load {
             Recorded::Registers(workload, _) => {
                 (workload.name(), serried_model::Family::Registers, Default::default())
             }
-        };
-        let inspected = match family::promises_nothing(&self.protocol) {
-            true => Ok(None),
-            false => inspected,
         };
         let of_history = self.recorded.judge(&self.protocol, loaded, self.history_file)?;
         let mut row = Row {

@@ -36,7 +36,8 @@ impl Drop for Asking<'_> {
 
 impl Keyspace {
     /// Finds out how the transaction `txn` ended: for what failed with [`Error::Unknown`]. If it has
-    /// not ended and its client does nothing, it is ended now.
+    /// not ended and its client does nothing, it is ended now. One that has only read may leave nothing behind by
+    /// which it could be told from one that was aborted.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if too few replicas answer before the deadline.

@@ -3,10 +3,11 @@
 use serried_model::{Key, Version};
 use serried_parts::Map;
 
-/// Of how many keys that were read last this is known exactly, at least; of twice as many at most.
+/// How many keys are remembered, at least; twice as many at most.
 const KEYS: usize = 1 << 16;
 
-/// For each key a timestamp that is not before any at which it was read.
+/// For each key a timestamp that is not before any at which it was read. It may be after all, but not after those at
+/// which keys were read that are not remembered.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     recent: Generation,
@@ -48,7 +49,7 @@ mod tests {
     use crate::shard::bench::txn;
 
     #[test]
-    fn no_read_is_forgotten_and_of_the_last_keys_it_is_known_when_they_were_read() {
+    fn no_read_is_forgotten_and_those_of_keys_that_are_remembered_are_exact_if_they_are_later() {
         let mut marks = Marks::default();
         let key = |number: usize| Key::from(number.to_string().as_str());
         let us = |number: usize| 3 * KEYS as u64 - number as u64;

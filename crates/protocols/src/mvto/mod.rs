@@ -22,9 +22,10 @@
 //!   later timestamp. So what a read has found stays the last version before it, and the order of timestamps
 //!   explains what everybody has read. It need not be that of real time.
 //! - *Whoever only reads leaves a mark instead of a part*: its leader remembers, in memory, when each key was last
-//!   read so, exactly for the 65,536 keys that were read last and a bound for others (`Marks`), and refuses whoever
-//!   would write before that. A leader answers such a read only if it began before a time which is in the log,
-//!   before which the next leader takes nobody.
+//!   read so, or a later time where many other keys were read since (`Marks`), and refuses whoever would write before
+//!   that. A leader answers such a read only if it began before a time which is in the log, before which
+//!   the next leader takes nobody; and once it is sure to have led until then, so that who wrote before
+//!   the read, and has a part, was known to it, and who was taken for aborted is aborted in the log.
 //! - *Whoever waits has a later timestamp than whom it waits for*: no waiting ends where it began.
 //! - *Of all that is committed of a key, rows keep the latest versions*, without gaps, and when each was last read:
 //!   whoever would need one before these is refused, be it to read it, or to see whether it was read. Only
@@ -35,8 +36,7 @@
 //! Reads of transactions that were ready to commit are in their parts, and those of committed ones in the rows, so
 //! writes are refused for them as before. Other reads are forgotten: their transactions began before the new
 //! leader led, and whoever did so and is not ready is refused, so they never commit. Marks are forgotten too: all
-//! who might write before them are refused. What a former leader has answered it knew to be in the log, or not to
-//! come there.
+//! who might write before them are refused.
 //!
 //! A part may rest on a version whose writer had none, and which will not come to be, as that writer is refused
 //! too. Nobody was told that such a part is ready, or what was found: its transaction reads again. If the rows are
@@ -47,7 +47,8 @@
 //! # Where this differs from the textbook's
 //! - *Reads are refused* whose version is not kept; 003 has them never abort.
 //! - *Marks do not say which version was read*, so whoever would write an older one is refused as well.
-//! - *Timestamps are asynchrony-aware* (003 §5.3), as those of all shards here.
+//! - *Timestamps are asynchrony-aware* (003 §5.3), as those of all shards here; it is transactions with parts that
+//!   clients learn the delays from.
 
 mod marks;
 #[cfg(test)]

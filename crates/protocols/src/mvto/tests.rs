@@ -187,6 +187,7 @@ fn another_leader_holds_to_the_reads_and_writes_of_those_that_are_ready() {
     assert_eq!(leader.fail_over(), [settled(20)]);
     assert_eq!(leader.execute(&last(30, &[], &["x"])), refused(30, "x", 40));
     assert_eq!(leader.execute(&last(50, &["y"], &[])), [executed(50)]);
+    assert_eq!(leader.glance(60, "x"), Glance::Waits(txn(20)));
     assert_eq!(leader.end(20, Some(stamp(20))), [settled(40)]);
     assert_eq!(leader.found(40, &["x"]), Some(vec![20]));
     assert_eq!(leader.end(40, Some(stamp(40))), [settled(50)]);

@@ -31,11 +31,12 @@
 //!
 //! # Read-only transactions
 //! With [`Ncc`], one that announces that it only reads asks each shard for the newest version of its keys, and
-//! says up to which slot of the shard's log it knew what is committed when it began. The shard answers if the newest
-//! version of each key was committed below that slot, and nobody who is not over has written; else it refuses. Then the
-//! transaction begins anew, with what is known by then; and if that does not help either, or somebody is
-//! writing, it reads like any other. What was found was committed when the transaction began, and still the newest when it was read, so it was
-//! there together when it began: no timestamp, no safeguard, no commit message and nothing durable is needed.
+//! says up to which slot of the shard's log it knew what is committed when it began. The shard answers if the
+//! newest version of each key was committed below that slot, and nobody who is not over has written; else it
+//! refuses. Then the transaction begins anew, with what is known by then; and if that does not help either, or
+//! somebody is writing, it reads like any other. What was found was committed when the transaction began, and
+//! still the newest when it was read, so it was there together when it began: no timestamp, no safeguard, no
+//! commit message and nothing durable is needed.
 //! Writers that such a read comes before (`R -> W'`) began, at that key, after it; had anything that R
 //! has found been executed after W', transitively, then W' would have been over before R began, by D1 to D3. A shard of
 //! several replicas answers once it is sure to have led until then.

@@ -10,9 +10,10 @@
 //!   |<----- Snapshot(values) ------------|  what is committed
 //! ```
 //!
-//! Nothing is promised of what transactions see of each other. What remains is what all shards do ([`crate::shard`]):
-//! what one has written is durable when it has committed, all of it or nothing, and stays so whoever dies; of two
-//! writes of a key the one counts that has the later stamp, at every replica.
+//! Nothing is promised of what transactions see of each other, and nobody waits or is refused for another, but one
+//! that asks twice for a key and would find another version. What remains is what all shards do
+//! ([`crate::shard`]): parts, log, stamps, recovery. Of two writes of a key the one counts that has the later
+//! stamp, at every replica.
 
 #[cfg(test)]
 mod tests;

@@ -27,9 +27,10 @@ pub enum Rounds {
 pub enum Snapshots {
     /// None: they are like others.
     Never,
-    /// Those that find what was committed when they began, as far as their clients know (003 §5.5).
+    /// Those that find what was committed when they began, as far as their clients know (003 §5.5); if the control
+    /// looks at that.
     OfKnown,
-    /// All, at the moments of their timestamps.
+    /// All. They read at the moments of their timestamps, and are refused like others if they are late.
     AtTimestamps,
 }
 
@@ -40,9 +41,10 @@ pub enum Glance {
     Found(Found),
     /// Nothing before this transaction is over.
     Waits(Version),
-    /// Nothing that it could have: it has to be like others, or to begin anew, where that may help.
+    /// Nothing that it could have: it has to be like others, or to begin anew, where that may help. If it has a
+    /// timestamp, it is too late for what it would have read.
     Refused {
-        /// Whether it may.
+        /// Whether it may help.
         anew: bool,
     },
 }
@@ -94,7 +96,9 @@ pub trait Control: Debug + Send + Sized + 'static {
         unreachable!("the parts of {txn} hold until it ends")
     }
 
-    /// Reads a key for a transaction that has no parts. If that waits, it is asked again.
+    /// Reads a key for a transaction that has no parts. If any of its keys waits, it is asked for all of them again
+    /// once that may be over, but what it would overlook then has to be kept off from now on. A timestamp is
+    /// before the end of the [`Window`](super::Window).
     fn glance(&mut self, key: &Key, _as_of: AsOf, _desk: &mut Desk<'_>) -> Glance {
         unreachable!("whoever reads {key} has a part")
     }

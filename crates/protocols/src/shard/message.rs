@@ -49,7 +49,7 @@ pub enum Request {
     Snapshot {
         /// Names the request at the client.
         number: u64,
-        /// When.
+        /// Which versions it may have.
         as_of: AsOf,
         /// The keys.
         keys: Vec<Key>,
@@ -175,7 +175,7 @@ pub struct Found {
     pub value: Option<Value>,
 }
 
-/// Why a read-only transaction that has no parts is refused.
+/// Why a read-only transaction that has neither parts nor a timestamp is refused.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Unseen {
     /// A key of which it can't have anything.

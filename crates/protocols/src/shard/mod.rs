@@ -32,6 +32,10 @@
 //! - *What is read before the last shot may be lost* with its leader, and then the transaction is refused: it is
 //!   the last shot alone that makes durable what all have done at the shard. One entry instead of one for each
 //!   shot, and earlier shots wait for no follower (what 003 §5.6 leaves open).
+//! - *Who only reads may have no part*, where the control can do without ([`Snapshots`]): nothing of it is in the log,
+//!   and no message follows its answers. Such an answer is given once the leader is sure to have led until then, and if
+//!   it has a timestamp, only one before the end of the window. All that the control remembers of it dies with the
+//!   leader.
 //! - *A new leader serves once it has applied all that former ones can have had chosen*, and its control has been
 //!   given the parts of transactions that are not over.
 //! - *Rows say all of themselves*: what is prepared lies with each key, so that a state that was taken over key by
@@ -40,9 +44,9 @@
 //! # What is kept how long
 //! How a transaction ended is known for [`serried_actor::Settings::outcomes_ms`] at least, and until no shard can
 //! have a part of it that is not decided: leaders tell each other below which time all is over with them.
-//! Transactions that take longer than `truncation_lag_ms` may be refused. A leader has 65,536 transactions open at most
-//! (`OPEN_AT_MOST`) and lets 4096 requests wait (`PENDING_AT_MOST`); a client remembers 65,536 ends that were not
-//! acknowledged.
+//! Transactions that take longer than `truncation_lag_ms` may be refused. A leader has 65,536 transactions open at
+//! most (`OPEN_AT_MOST`) and lets 4096 requests wait for the log, and as many of those that only read for
+//! transactions (`PENDING_AT_MOST`); a client remembers 65,536 ends that were not acknowledged.
 
 mod accesses;
 #[cfg(test)]

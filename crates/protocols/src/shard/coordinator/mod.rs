@@ -51,7 +51,7 @@ pub struct Coordinator<C> {
     snapshots: u64,
     snapshot_requests: BTreeMap<u64, TxnId>,
     beats: bool,
-    /// How many have committed, were moved before, and have read like others because a key had changed.
+    /// How many have committed, were moved before, and have read like others because of what was written.
     committed: u64,
     moved: u64,
     fallen_back: u64,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serried_actor::Context;
-use serried_model::{Key, NodeId, Outcome, Output, ReadValue, TxnId};
+use serried_model::{Key, NodeId, Outcome, Output, ReadValue, TxnId, Version};
 
 use super::super::control::{Control, Snapshots};
 use super::super::message::{AsOf, Found, Message, Request, Unseen};
@@ -15,6 +15,8 @@ type Cx<'a, C> = Context<'a, Coordinator<C>>;
 /// written before its timestamp.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
+    /// Its timestamp, if it has one.
+    at: Option<Version>,
     /// What was committed in the slots of each shard below was known then.
     known: BTreeMap<u16, u64>,
     /// The requests under way: the shard, and the keys.
@@ -34,12 +36,14 @@ impl<C: Control> Coordinator<C> {
         for key in keys {
             by_shard.entry(self.group.partition_of(&key)).or_default().push(key);
         }
-        if C::SNAPSHOTS == Snapshots::AtTimestamps {
-            self.assign_version(txn, by_shard.keys().copied(), cx);
-        }
+        let at = match C::SNAPSHOTS {
+            Snapshots::AtTimestamps => Some(self.assign_version(txn, by_shard.keys().copied(), cx)),
+            Snapshots::OfKnown | Snapshots::Never => None,
+        };
         let Some(open) = self.txns.get_mut(&txn) else { return };
         let Some(snapshot) = &mut open.snapshot else { return };
-        if snapshot.begun == 0 {
+        snapshot.at = at;
+        if at.is_none() && snapshot.begun == 0 {
             snapshot.begun = 1;
             snapshot.known.clone_from(&self.known);
         }
@@ -57,11 +61,12 @@ impl<C: Control> Coordinator<C> {
     }
 
     pub(super) fn send_snapshot(&self, txn: TxnId, number: u64, cx: &mut Cx<'_, C>) {
-        let Some(open) = self.txns.get(&txn) else { return };
-        let Some(snapshot) = &open.snapshot else { return };
+        let Some(snapshot) = self.txns.get(&txn).and_then(|open| open.snapshot.as_ref()) else {
+            return;
+        };
         let Some((shard, keys)) = snapshot.asked.get(&number) else { return };
         let known = || snapshot.known.get(shard).copied().unwrap_or(0);
-        let as_of = open.version.map_or_else(|| AsOf::Slot(known()), AsOf::Time);
+        let as_of = snapshot.at.map_or_else(|| AsOf::Slot(known()), AsOf::Time);
         let request = Request::Snapshot { number, as_of, keys: keys.clone() };
         cx.send(self.leader_of(*shard, 0), Message::Request(request));
     }
@@ -93,9 +98,11 @@ impl<C: Control> Coordinator<C> {
                     stamp: 0,
                 };
                 snapshot.held.extend(keys.into_iter().zip(found).map(value));
+                open.repeated = 0;
                 if !snapshot.asked.is_empty() {
                     return;
                 }
+                cx.cancel_timer(super::Timer::Repeat(txn));
                 snapshot.told = true;
                 for value in core::mem::take(&mut snapshot.held) {
                     cx.output((txn, Output::Value(value)));

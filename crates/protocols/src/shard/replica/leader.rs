@@ -16,7 +16,7 @@ use super::super::stamp::Stamp;
 use super::super::table::Table;
 use super::open::{Open, Standing};
 use super::resolve::Resolving;
-use super::snapshots::Waiting;
+use super::snapshots::Parked;
 use super::{ACKNOWLEDGED_AFTER, Replica, Timer};
 use crate::replicated_log::{Ballot, Chosen, Log, Machine};
 
@@ -61,7 +61,7 @@ pub(super) struct Leader<C> {
     /// Who is to be told that it is known how these ended.
     acknowledged: BTreeMap<NodeId, Vec<Version>>,
     pub(super) resolving: BTreeMap<Version, Resolving>,
-    pub(super) waiting: Waiting,
+    pub(super) parked: Parked,
     /// Who leads other shards, as far as is known.
     pub(super) leaders: BTreeMap<u16, NodeId>,
     /// Below these times every transaction is over as far as other shards are concerned.
@@ -113,9 +113,13 @@ impl<C: Control> Shard<C> {
 
     /// Whether it can take more.
     pub(super) fn has_room(&self) -> bool {
-        self.leader
-            .as_ref()
-            .is_some_and(|leader| leader.unproposed.is_empty() && leader.open.len() < OPEN_AT_MOST)
+        let is_full = |leader: &Leader<C>| leader.open.len() >= OPEN_AT_MOST;
+        self.has_proposed_all() && !self.leader.as_ref().is_some_and(is_full)
+    }
+
+    /// Whether it serves, and all that its control takes for done is on its way into the log.
+    pub(super) fn has_proposed_all(&self) -> bool {
+        self.leader.as_ref().is_some_and(|leader| leader.unproposed.is_empty())
     }
 
     pub(super) fn window(&self) -> Window {
@@ -127,6 +131,7 @@ impl<C: Control> Shard<C> {
         each("remembered_transactions", self.table.remembered() as u64);
         if let Some(leader) = &self.leader {
             each("open", leader.open.len() as u64);
+            each("parked", leader.parked.len() as u64);
             each("shots_executed", leader.executed);
             each("shots_delayed", leader.delayed);
         }
@@ -185,7 +190,7 @@ impl<C: Control> Shard<C> {
             confirming: VecDeque::new(),
             acknowledged: BTreeMap::new(),
             resolving: BTreeMap::new(),
-            waiting: Waiting::default(),
+            parked: Parked::default(),
             leaders: BTreeMap::new(),
             over: BTreeMap::new(),
             tidied: cx.now(),
@@ -306,7 +311,7 @@ impl<C: Control> Shard<C> {
             return self.decide(txn, Decision::Abort, cx);
         }
         leader.refused.insert(txn, reason.clone());
-        leader.waiting.release(txn);
+        leader.parked.release(txn);
         let Some(open) = leader.open.remove(&txn) else { return };
         for to in open.waiting().chain(open.inspectors.iter().copied()) {
             let reason = reason.clone();
@@ -388,7 +393,7 @@ impl<C: Control> Shard<C> {
         }
         let leader = self.leader_mut();
         let resolving = leader.resolving.remove(&txn);
-        leader.waiting.release(txn);
+        leader.parked.release(txn);
         let open = leader.open.remove(&txn);
         let reply = || Message::Reply(Reply::Decided { txn, decision });
         if let Some(open) = open {

@@ -131,23 +131,22 @@ impl<C: Control> Replica<C> {
             }
             return;
         }
-        self.propose(cx);
-        self.shard.answer_snapshots(&mut self.log, cx);
-        while self.shard.serves()
-            && self.shard.has_room()
-            && let Some((from, request)) = self.pending.pop_front()
-        {
-            let Some(request) = self.shard.on_request(from, request, &mut self.log, cx) else {
-                continue;
-            };
-            let taken = self.shard.window();
-            self.pending.push_front((from, request));
+        loop {
             self.propose(cx);
-            if self.shard.window() == taken {
-                return; // Until what it waits for is chosen.
+            self.shard.answer_parked(&mut self.log, cx);
+            if !self.shard.has_room() {
+                return;
+            }
+            let Some((from, request)) = self.pending.pop_front() else { return };
+            let taken = self.shard.window();
+            if let Some(request) = self.shard.on_request(from, request, &mut self.log, cx) {
+                self.pending.push_front((from, request));
+                self.propose(cx);
+                if self.shard.window() == taken {
+                    return; // Until what it waits for is chosen.
+                }
             }
         }
-        self.propose(cx);
     }
 
     /// Puts into the log what has to be there; alone, it comes of it at once.

@@ -9,7 +9,7 @@ use super::super::stamp::Stamp;
 use super::Replica;
 use super::leader::Shard;
 use super::open::{Open, Standing, Taken};
-use super::snapshots::Asked;
+use super::snapshots::SnapshotRequest;
 use crate::replicated_log::Log;
 
 type Cx<'a, C> = Context<'a, Replica<C>>;
@@ -40,7 +40,7 @@ impl<C: Control> Shard<C> {
             Request::Move { txn, to } => self.on_move(from, txn, to, cx),
             Request::End { txn, decision } => self.on_end(from, txn, decision, cx),
             Request::Snapshot { number, as_of, keys } => {
-                return self.on_snapshot(Asked { from, number, as_of, keys }, log, cx);
+                return self.on_snapshot(SnapshotRequest { from, number, as_of, keys }, log, cx);
             }
             Request::Alive(txns) => {
                 let now = cx.now();
@@ -68,7 +68,7 @@ impl<C: Control> Shard<C> {
     }
 
     /// By how much it begins after now, in microseconds.
-    fn ahead_us(&self, txn: Version, cx: &Cx<'_, C>) -> i64 {
+    pub(super) fn ahead_us(&self, txn: Version, cx: &Cx<'_, C>) -> i64 {
         txn.timestamp_us as i64 - cx.clock().latest_us as i64
     }
 

@@ -6,70 +6,131 @@ use serried_actor::Context;
 use serried_model::{Key, NodeId, Version};
 
 use super::super::control::{Control, Desk, Glance};
-use super::super::message::{AsOf, Found, Led, Message, Reply, Request, Unseen};
+use super::super::message::{AsOf, Found, Led, Message, Refusal, Reply, Request, Unseen};
 use super::leader::Shard;
 use super::{PENDING_AT_MOST, Replica};
 use crate::replicated_log::Log;
 
 type Cx<'a, C> = Context<'a, Replica<C>>;
 
-/// Who asks for a snapshot.
+/// A [`Request::Snapshot`], and whose it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Asked {
+pub(super) struct SnapshotRequest {
     pub(super) from: NodeId,
-    /// Names the request at the client.
     pub(super) number: u64,
     pub(super) as_of: AsOf,
     pub(super) keys: Vec<Key>,
 }
 
-/// Requests that wait for transactions to end.
+/// Those that wait for transactions to end.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
-    by_writer: BTreeMap<Version, Vec<Asked>>,
-    /// How many these are.
-    len: usize,
+pub(super) struct Parked {
+    by_writer: BTreeMap<Version, Vec<SnapshotRequest>>,
     /// Those whose transactions have ended.
-    ready: VecDeque<Asked>,
-}
-
-impl From<Asked> for Request {
-    fn from(Asked { number, as_of, keys, .. }: Asked) -> Request {
-        Request::Snapshot { number, as_of, keys }
-    }
-}
-
-impl Waiting {
-    /// A request waits; where very many do it is forgotten, and comes again.
-    fn insert(&mut self, writer: Version, asked: Asked) {
-        if self.len >= PENDING_AT_MOST {
-            return;
-        }
-        let others = self.by_writer.entry(writer).or_default();
-        if !others.contains(&asked) {
-            others.push(asked);
-            self.len += 1;
-        }
-    }
-
-    /// A transaction is over.
-    pub(super) fn release(&mut self, writer: Version) {
-        let released = self.by_writer.remove(&writer).unwrap_or_default();
-        self.len -= released.len();
-        self.ready.extend(released);
-    }
+    ready: VecDeque<SnapshotRequest>,
+    /// How many there are of both.
+    len: usize,
 }
 
 /// What comes of a look at all keys.
 enum Glanced {
     Found(Vec<Found>),
     Waits(Version),
-    Unseen(Unseen),
+    Refused(Unseen),
 }
 
-impl Glanced {
-    fn unseen(key: Option<&Key>, anew: bool) -> Glanced {
-        Glanced::Unseen(Unseen { key: key.cloned().unwrap_or_default(), anew })
+impl From<SnapshotRequest> for Request {
+    fn from(request: SnapshotRequest) -> Request {
+        let SnapshotRequest { number, as_of, keys, .. } = request;
+        Request::Snapshot { number, as_of, keys }
+    }
+}
+
+impl Parked {
+    /// A request waits; where very many do it is forgotten, and comes again.
+    fn insert(&mut self, writer: Version, request: SnapshotRequest) {
+        if self.len >= PENDING_AT_MOST {
+            return;
+        }
+        let others = self.by_writer.entry(writer).or_default();
+        if !others.contains(&request) {
+            others.push(request);
+            self.len += 1;
+        }
+    }
+
+    /// A transaction is over.
+    pub(super) fn release(&mut self, writer: Version) {
+        self.ready.extend(self.by_writer.remove(&writer).into_iter().flatten());
+    }
+
+    fn pop(&mut self) -> Option<SnapshotRequest> {
+        let request = self.ready.pop_front()?;
+        self.len -= 1;
+        Some(request)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl<C: Control> Shard<C> {
+    /// Answers what is asked, or notes for whom that waits. It is returned if it waits for the log.
+    pub(super) fn on_snapshot(
+        &mut self,
+        request: SnapshotRequest,
+        log: &mut Log<Led>,
+        cx: &mut Cx<'_, C>,
+    ) -> Option<Request> {
+        let window = self.table.window();
+        if let AsOf::Time(txn) = request.as_of
+            && txn.timestamp_us >= window.to_us
+        {
+            if self.is_ahead(txn, cx) {
+                self.extend_window(txn.timestamp_us, cx);
+                return Some(request.into());
+            }
+            let reason = Refusal::ClockSkew { ahead_us: self.ahead_us(txn, cx) };
+            cx.send(request.from, Message::Reply(Reply::Refused { txn, reason }));
+            return None;
+        }
+        if !self.has_proposed_all() {
+            // What the control takes for over may not be in the log, nor come before what confirms this.
+            return Some(request.into());
+        }
+        let SnapshotRequest { from, number, as_of, ref keys } = request;
+        cx.charge(keys.len());
+        let glanced = self.with_control(cx, |control, desk| glance_all(control, as_of, keys, desk));
+        let known = self.known;
+        match (glanced, as_of) {
+            (Glanced::Waits(writer), _) => self.leader_mut().parked.insert(writer, request),
+            (Glanced::Found(found), _) => {
+                let reply = Reply::Snapshot { number, known, found: Ok(found) };
+                self.reply_confirmed(from, reply, log, cx);
+            }
+            // Nothing rests on a refusal, so it need not be sure who leads.
+            (Glanced::Refused(unseen), AsOf::Slot(_)) => {
+                let reply = Reply::Snapshot { number, known, found: Err(unseen) };
+                cx.send(from, Message::Reply(reply));
+            }
+            (Glanced::Refused(_), AsOf::Time(txn)) => {
+                // All versions are kept that one could read who is not late.
+                let reason = Refusal::Late { from_us: window.from_us };
+                cx.send(from, Message::Reply(Reply::Refused { txn, reason }));
+            }
+        }
+        None
+    }
+
+    /// Answers those who have waited for transactions that are over now.
+    pub(super) fn answer_parked(&mut self, log: &mut Log<Led>, cx: &mut Cx<'_, C>) {
+        while self.has_proposed_all()
+            && let Some(request) = self.leader_mut().parked.pop()
+        {
+            let waits = self.on_snapshot(request, log, cx);
+            debug_assert_eq!(waits, None, "it has waited for the log before");
+        }
     }
 }
 
@@ -85,58 +146,10 @@ fn glance_all(
         match control.glance(key, as_of, desk) {
             Glance::Found(version) => found.push(version),
             Glance::Waits(of) => writer = Some(of),
-            Glance::Refused { anew } => return Glanced::unseen(Some(key), anew),
+            Glance::Refused { anew } => {
+                return Glanced::Refused(Unseen { key: key.clone(), anew });
+            }
         }
     }
     writer.map_or(Glanced::Found(found), Glanced::Waits)
-}
-
-impl<C: Control> Shard<C> {
-    /// Answers what is asked, or notes what that waits for. It is returned if no transaction is what it waits for.
-    pub(super) fn on_snapshot(
-        &mut self,
-        asked: Asked,
-        log: &mut Log<Led>,
-        cx: &mut Cx<'_, C>,
-    ) -> Option<Request> {
-        let Asked { from, number, as_of, keys } = &asked;
-        // Whoever leads next takes nobody who began before the end of the window.
-        let beyond = match *as_of {
-            AsOf::Time(at) => (at.timestamp_us >= self.table.window().to_us).then_some(at),
-            AsOf::Slot(_) => None,
-        };
-        if let Some(at) = beyond.filter(|at| self.is_ahead(*at, cx)) {
-            self.extend_window(at.timestamp_us, cx);
-            return Some(asked.into());
-        }
-        if !self.has_room() {
-            // What the control takes for over may not be in the log.
-            return Some(asked.into());
-        }
-        cx.charge(keys.len());
-        let glanced = match beyond {
-            // Its client's clock is off.
-            Some(_) => Glanced::unseen(keys.first(), false),
-            None => self.with_control(cx, |control, desk| glance_all(control, *as_of, keys, desk)),
-        };
-        let (from, number, known) = (*from, *number, self.known);
-        let reply = |found| Reply::Snapshot { number, known, found };
-        match glanced {
-            Glanced::Waits(writer) => self.leader_mut().waiting.insert(writer, asked),
-            Glanced::Found(found) => self.reply_confirmed(from, reply(Ok(found)), log, cx),
-            // Whoever leads.
-            Glanced::Unseen(unseen) => cx.send(from, Message::Reply(reply(Err(unseen)))),
-        }
-        None
-    }
-
-    /// Answers those who have waited for transactions that are over now.
-    pub(super) fn answer_snapshots(&mut self, log: &mut Log<Led>, cx: &mut Cx<'_, C>) {
-        while self.has_room()
-            && let Some(asked) = self.leader_mut().waiting.ready.pop_front()
-        {
-            let waits = self.on_snapshot(asked, log, cx);
-            debug_assert_eq!(waits, None, "it has waited for that before");
-        }
-    }
 }

@@ -5,16 +5,20 @@ use std::sync::Arc;
 
 use rand_pcg::Pcg64Mcg;
 use serried_actor::{
-    Actor, ClockInterval, Context, Durable, Effect, Group, MemoryStore, Settings, Timestamp,
+    Actor, ClockInterval, Context, Durable, Effect, Group, MemoryStore, Recover, Settings,
+    Timestamp,
 };
 use serried_model::{Key, NodeId, Value, Version, Write};
 
 use super::super::control::Control;
-use super::super::message::{AsOf, Decision, Found, Message, Reply, Request, Shot};
+use super::super::message::{
+    AsOf, Decision, Found, Message, Record, Refusal, Reply, Request, Shot,
+};
 use super::super::stamp::Stamp;
-use super::Replica;
+use super::{Replica, Timer};
 use crate::mvto::Versions;
 use crate::ncc::Queues;
+use crate::replicated_log;
 
 const CLIENT: NodeId = NodeId(NodeId::FIRST_COORDINATOR);
 /// What its clock says, in microseconds.
@@ -24,17 +28,37 @@ struct Bench<C: Control> {
     replica: Replica<C>,
     store: MemoryStore,
     random: Pcg64Mcg,
-    log_position: u64,
+    records: Vec<Record>,
+    now: Timestamp,
 }
 
 impl<C: Control> Bench<C> {
+    /// One that leads.
     fn new() -> Bench<C> {
-        let group = Group::new(1, Duration::from_millis(1)).with_partitions(2);
-        let replica = Replica::new(NodeId(0), group, &Settings::default(), None);
-        let (store, random) = (MemoryStore::default(), Pcg64Mcg::new(1));
-        let mut bench = Bench { replica, store, random, log_position: 0 };
-        bench.act(|replica, cx| replica.on_start(cx));
+        let mut bench = Bench::stopped();
+        bench.start();
         bench
+    }
+
+    fn stopped() -> Bench<C> {
+        let (store, random) = (MemoryStore::default(), Pcg64Mcg::new(1));
+        let now = Timestamp(1);
+        Bench { replica: replica(), store, random, records: Vec::new(), now }
+    }
+
+    fn restart(&mut self) {
+        self.replica = replica();
+        for record in &self.records {
+            self.replica.replay(record.clone(), &mut self.store);
+        }
+        self.start();
+        self.now = self.now + Duration::from_secs(9);
+        let elect = Timer::Log(replicated_log::Timer::Elect);
+        self.act(|replica, cx| replica.on_timer(elect, cx));
+    }
+
+    fn start(&mut self) -> Vec<Reply> {
+        self.act(|replica, cx| replica.on_start(cx))
     }
 
     fn act(
@@ -43,17 +67,23 @@ impl<C: Control> Bench<C> {
     ) -> Vec<Reply> {
         let mut effects = Vec::new();
         let clock = ClockInterval { earliest_us: NOW_US, latest_us: NOW_US };
-        let durable = Durable { store: &mut self.store, log_position: self.log_position };
-        let (now, random) = (Timestamp(1), &mut self.random);
+        let log_position = self.records.len() as u64;
+        let durable = Durable { store: &mut self.store, log_position };
+        let (now, random) = (self.now, &mut self.random);
         let mut cx = Context::new(NodeId(0), now, clock, random, &mut effects, durable);
         act(&mut self.replica, &mut cx);
-        self.log_position = cx.log_position();
-        let reply = |effect| match effect {
-            Effect::Send { message: Message::Reply(reply), .. }
-            | Effect::SendBeforeDurable { message: Message::Reply(reply), .. } => Some(reply),
-            _ => None,
-        };
-        effects.into_iter().filter_map(reply).collect()
+        let mut replies = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::Send { message: Message::Reply(reply), .. }
+                | Effect::SendBeforeDurable { message: Message::Reply(reply), .. } => {
+                    replies.push(reply);
+                }
+                Effect::Append(record) => self.records.push(record),
+                _ => {}
+            }
+        }
+        replies
     }
 
     fn ask(&mut self, request: Request) -> Vec<Reply> {
@@ -77,6 +107,11 @@ impl<C: Control> Bench<C> {
     fn commit(&mut self, txn: Version, at: Stamp) -> Vec<Reply> {
         self.ask(Request::End { txn, decision: Decision::Commit(at) })
     }
+}
+
+fn replica<C: Control>() -> Replica<C> {
+    let group = Group::new(1, Duration::from_millis(1)).with_partitions(2);
+    Replica::new(NodeId(0), group, &Settings::default(), None)
 }
 
 fn txn(after_us: u64) -> Version {
@@ -179,9 +214,38 @@ fn a_reader_without_a_part_began_before_a_time_that_is_in_the_log() {
     let window = bench.replica.shard.window();
     assert!(window.to_us > txn(after_us).timestamp_us);
     let bound_us = Settings::default().clock_bound_ms * 1000;
-    match &bench.glance(bound_us + after_us)[..] {
-        [Reply::Snapshot { found: Err(unseen), .. }] => assert!(!unseen.anew),
-        replies => panic!("its clock is off: {replies:?}"),
-    }
+    let late = bound_us + after_us;
+    let reason = Refusal::ClockSkew { ahead_us: late as i64 };
+    assert_eq!(bench.glance(late), [Reply::Refused { txn: txn(late), reason }]);
     assert_eq!(bench.replica.shard.window(), window);
+}
+
+#[test]
+fn what_has_waited_for_a_leader_is_all_done_once_there_is_one() {
+    let mut bench = Bench::<Versions>::stopped();
+    let commit = |bench: &mut Bench<_>| bench.commit(txn(1), Stamp::assigned(txn(1)));
+    let waiting = [bench.write(1), bench.glance(2), commit(&mut bench), bench.write(3)];
+    assert_eq!(waiting.concat(), []);
+    match &bench.start()[..] {
+        [Reply::Executed(first), snapshot, Reply::Executed(last)] => {
+            assert_eq!((first.txn, last.txn), (txn(1), txn(3)));
+            assert_eq!(found(core::slice::from_ref(snapshot)), Some(txn(1)));
+        }
+        replies => panic!("{replies:?}"),
+    }
+}
+
+#[test]
+fn nobody_writes_before_what_a_reader_without_a_part_has_read_from_a_former_leader() {
+    let mut bench = Bench::<Versions>::new();
+    bench.write(1);
+    bench.commit(txn(1), Stamp::assigned(txn(1)));
+    assert_eq!(found(&bench.glance(3)), Some(txn(1)));
+    bench.restart();
+    let refused = bench.write(2);
+    assert!(
+        matches!(refused[..], [Reply::Refused { reason: Refusal::Late { .. }, .. }]),
+        "{refused:?}"
+    );
+    assert_eq!(found(&bench.glance(3)), Some(txn(1)));
 }
