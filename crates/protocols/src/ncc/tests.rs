@@ -4,7 +4,7 @@ use serried_model::Key;
 
 use super::Queues;
 use crate::shard::bench::{Bench, last, ready, shot, stamp, txn};
-use crate::shard::{Event, Refusal, Stamp, Validity};
+use crate::shard::{AsOf, Event, Glance, Refusal, Stamp, Validity};
 
 type Leader = Bench<Queues<false>>;
 
@@ -256,4 +256,16 @@ fn what_a_new_leaders_parts_have_read_is_not_overwritten_before_they_end() {
     assert_eq!(leader.execute(&last(20, &[], &["x"])), refused(20, "x"));
     assert_eq!(leader.execute(&last(60, &[], &["x"])), waits(60));
     assert_eq!(leader.end(50, Some(stamp(5))), [settled(60)]);
+}
+
+#[test]
+fn who_only_reads_begins_anew_if_it_did_not_know_of_a_version_but_not_beside_a_writer() {
+    let mut leader = Bench::<Queues<true>>::new();
+    leader.commit(10, &[], &["x"]);
+    let since = 2; // After its part and its end.
+    let found = leader.glance_as_of(AsOf::Slot(since), "x");
+    assert!(matches!(found, Glance::Found(found) if found.version == txn(10)));
+    assert_eq!(leader.glance_as_of(AsOf::Slot(since - 1), "x"), Glance::Refused { anew: true });
+    leader.execute(&last(20, &[], &["x"]));
+    assert_eq!(leader.glance_as_of(AsOf::Slot(since), "x"), Glance::Refused { anew: false });
 }

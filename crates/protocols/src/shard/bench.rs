@@ -87,7 +87,11 @@ impl<C: Control> Bench<C> {
 
     /// What there is of a key for a transaction that began then and has no parts.
     pub(crate) fn glance(&mut self, us: u64, key: &str) -> Glance {
-        let (key, as_of) = (Key::from(key), AsOf::Time(txn(us)));
+        self.glance_as_of(AsOf::Time(txn(us)), key)
+    }
+
+    pub(crate) fn glance_as_of(&mut self, as_of: AsOf, key: &str) -> Glance {
+        let key = Key::from(key);
         self.with(|control, desk| control.glance(&key, as_of, desk)).0
     }
 
