@@ -26,6 +26,7 @@ pub struct Context<'a, A: Actor> {
     durable: Durable<'a>,
     work: Work,
     observations: Option<&'a mut Vec<Observation>>,
+    rejected: Option<String>,
 }
 
 /// An actor's durable state, as its driver lends it for an event.
@@ -46,7 +47,17 @@ impl<'a, A: Actor> Context<'a, A> {
         effects: &'a mut Vec<Effect<A>>,
         durable: Durable<'a>,
     ) -> Self {
-        Context { id, now, clock, random, effects, durable, work: Work(0), observations: None }
+        Context {
+            id,
+            now,
+            clock,
+            random,
+            effects,
+            durable,
+            work: Work(0),
+            observations: None,
+            rejected: None,
+        }
     }
 
     /// For drivers: the same, watched: what is observed is added to `observations`.
@@ -149,6 +160,17 @@ impl<'a, A: Actor> Context<'a, A> {
         if let Some(observations) = &mut self.observations {
             observations.push(observation());
         }
+    }
+
+    /// The message is dropped, as no sound sender sends it: its bytes are damaged or forged. `why` names
+    /// the sender; a driver logs it.
+    pub fn reject(&mut self, why: impl FnOnce() -> String) {
+        self.rejected = Some(why());
+    }
+
+    /// For drivers: why the message was dropped, if it was.
+    pub fn take_rejected(&mut self) -> Option<String> {
+        self.rejected.take()
     }
 
     /// For drivers: what was charged.

@@ -63,6 +63,11 @@ impl Group {
         self.faults() + 1
     }
 
+    /// Whether `node` is a replica of one of its partitions.
+    pub fn contains(&self, node: NodeId) -> bool {
+        !node.is_coordinator() && node.member() < self.size() && node.partition() < self.partitions
+    }
+
     /// All members of a partition's group.
     pub fn all(&self) -> NodeSet {
         NodeSet::first(self.size())

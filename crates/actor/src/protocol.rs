@@ -4,7 +4,7 @@ use core::fmt::Debug;
 
 use serried_model::{Guarantee, NodeId, Operation, Output, TxnId, Value};
 
-use crate::{Context, Group, Settings, Store, Wire};
+use crate::{Context, Group, Settings, Standing, Store, Wire};
 
 /// A pure state machine that handles one event at a time.
 ///
@@ -65,6 +65,20 @@ pub trait Recover: Actor {
     /// no promise that the other made, which it does not know: it takes part in nothing in which the
     /// other may have. [`Actor::on_start`] follows.
     fn rejoin(&mut self, cx: &mut Context<'_, Self>);
+
+    /// The node is about to stop, and not to fail: what only this replica does is to be done by another one. Messages
+    /// still arrive until [`Recover::may_stop`], or until the node has waited for too long.
+    fn on_stop(&mut self, _cx: &mut Context<'_, Self>) {}
+
+    /// Whether the others can do without this replica at once.
+    fn may_stop(&self) -> bool {
+        true
+    }
+
+    /// How far it takes part: for those who are about to stop another replica.
+    fn standing(&self) -> Standing {
+        Standing::Full
+    }
 
     /// How a value that is there before the first transaction lies in the store.
     fn stored(value: &Value) -> Vec<u8> {

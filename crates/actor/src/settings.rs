@@ -30,6 +30,9 @@ pub struct Settings {
     /// Whether a request that a quorum can answer goes to no more replicas than that, and to the others
     /// only when one of those is slow (001 §4.5.1). Default: it goes to all.
     pub thrifty: bool,
+    /// For how long the leader of a partition is not heard of, two round trips not counted, before the other
+    /// replicas look for another one, in milliseconds. It beats four times as often. Default 200 ms.
+    pub election_timeout_ms: u64,
 }
 
 impl Default for Settings {
@@ -43,6 +46,7 @@ impl Default for Settings {
             clock_bound_ms: 2000,
             resident_keys: 4 << 20,
             thrifty: false,
+            election_timeout_ms: 200,
         }
     }
 }
@@ -51,5 +55,10 @@ impl Settings {
     /// [`Settings::recovery_after_ms`].
     pub fn recovery_after(&self) -> Duration {
         Duration::from_millis(self.recovery_after_ms)
+    }
+
+    /// [`Settings::election_timeout_ms`].
+    pub fn election_timeout(&self) -> Duration {
+        Duration::from_millis(self.election_timeout_ms)
     }
 }

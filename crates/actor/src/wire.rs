@@ -83,4 +83,14 @@ mod tests {
         assert!(<(u64, Option<String>)>::decode(&bytes).is_err());
         assert!(<(u64, Option<String>)>::decode(&bytes[..2]).is_err());
     }
+
+    #[test]
+    fn no_message_with_an_empty_key_is_understood() {
+        let mut bytes = Vec::new();
+        serried_model::Key::from("").encode(&mut bytes);
+        assert!(serried_model::Key::decode(&bytes).is_err());
+        let mut bytes = Vec::new();
+        serried_model::Value::from("").encode(&mut bytes);
+        assert!(serried_model::Value::decode(&bytes).is_ok());
+    }
 }

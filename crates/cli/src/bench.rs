@@ -101,8 +101,8 @@ impl Bench {
             let (address, keyspace) = (address.clone(), self.keyspace.clone());
             let cluster = Cluster::Existing { address, keyspace };
             let database = runtime.block_on(cluster.connect(None))?;
-            let known = database.keyspaces().iter().find(|info| info.name == self.keyspace);
-            let protocol = known.map_or(String::new(), |info| info.protocol.clone());
+            let known = database.keyspaces().into_iter().find(|info| info.name == self.keyspace);
+            let protocol = known.map_or(String::new(), |info| info.protocol);
             family::fits(&what, &protocol)?;
             drop(database);
             let run = (protocol.as_str(), self.load.clients.len() > 1);

@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use serried_history::{
-    Budget, History, RegisterHistory, check_linearizable, check_regular_sequential,
+    Budget, EventKind, History, RegisterHistory, check_linearizable, check_regular_sequential,
 };
 
 use crate::{Ended, judge};
@@ -82,24 +82,28 @@ impl Check {
         let registers = RegisterHistory::recognises(&first);
         let input = Cursor::new(first).chain(input);
         let context = || format!("can't read {name}");
-        let (ended, word, text) = match (registers, self.guarantee) {
+        let (judged, completed) = match (registers, self.guarantee) {
             (false, None | Some(Guarantee::Serializable)) => {
                 let history = History::read_json_lines(input).with_context(context)?;
                 let guarantee = serried_model::Guarantee::Serializable;
-                judge::judge_transactions(&history, guarantee, self.initial_before)
+                let judged = judge::judge_transactions(&history, guarantee, self.initial_before);
+                (judged, completed(&history))
             }
             (false, Some(Guarantee::StrictSerializable)) => {
                 let history = History::read_json_lines(input).with_context(context)?;
                 let guarantee = serried_model::Guarantee::StrictSerializable;
-                judge::judge_transactions(&history, guarantee, self.initial_before)
+                let judged = judge::judge_transactions(&history, guarantee, self.initial_before);
+                (judged, completed(&history))
             }
             (true, None | Some(Guarantee::Linearizable)) => {
                 let history = RegisterHistory::read_json_lines(input).with_context(context)?;
-                judge::describe_registers(check_linearizable(&history, &self.budget()))
+                let verdict = check_linearizable(&history, &self.budget());
+                (judge::describe_registers(verdict), completed_operations(&history))
             }
             (true, Some(Guarantee::RegularSequential)) => {
                 let history = RegisterHistory::read_json_lines(input).with_context(context)?;
-                judge::describe_registers(check_regular_sequential(&history, &self.budget()))
+                let verdict = check_regular_sequential(&history, &self.budget());
+                (judge::describe_registers(verdict), completed_operations(&history))
             }
             (true, Some(Guarantee::Serializable | Guarantee::StrictSerializable)) => anyhow::bail!(
                 "{name} is a history of registers: check it with --guarantee linearizable or \
@@ -109,6 +113,13 @@ impl Check {
                 "{name} is no history of registers: check it with --guarantee serializable or \
                  strict-serializable"
             ),
+        };
+        let (ended, word, text) = match judged {
+            (Ended::Well, ..) if !completed => {
+                let text = "it can't be told: nothing in the history has succeeded".to_string();
+                (Ended::Unknown, "unknown: nothing has succeeded".to_string(), text)
+            }
+            judged => judged,
         };
         if self.json {
             println!(
@@ -124,6 +135,16 @@ impl Check {
     fn budget(&self) -> Budget {
         Budget { states: self.states, ..Budget::default() }
     }
+}
+
+/// Whether anything was committed: there is nothing to be seen in a history of failures.
+fn completed(history: &History) -> bool {
+    history.events.iter().any(|event| event.kind == EventKind::Ok)
+}
+
+/// The same of registers.
+fn completed_operations(history: &RegisterHistory) -> bool {
+    history.events.iter().any(|event| event.kind == EventKind::Ok)
 }
 
 /// The first line that is not empty, with the empty ones before it: it tells what the history is of.

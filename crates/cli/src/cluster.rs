@@ -13,6 +13,7 @@ use serried_actor::Settings;
 use serried_model::Geography;
 use serried_runtime::{
     Durability, KeyspaceConfiguration, LocalCluster, LocalOptions, NodeConfiguration, NodeDisks,
+    Start,
 };
 
 /// The keyspace of clusters that are started for a benchmark.
@@ -51,7 +52,7 @@ impl Plan<'_> {
                 ..NodeConfiguration::new(node, vec![String::new(); self.nodes])
             };
             let path = folder.join(format!("node-{node}"));
-            disks.nodes.push(Arc::new(NodeDisks::open(path, &configuration, false)?));
+            disks.nodes.push(Arc::new(NodeDisks::open(path, &configuration, Start::Usual)?));
         }
         Ok(disks)
     }

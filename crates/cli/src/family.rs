@@ -61,7 +61,8 @@ impl Place {
 
     /// The keyspace of a database that is called `name`, whatever its family.
     pub(crate) async fn open(database: &Database, name: &str) -> anyhow::Result<Place> {
-        let known = database.keyspaces().iter().find(|info| info.name == name);
+        let keyspaces = database.keyspaces();
+        let known = keyspaces.iter().find(|info| info.name == name);
         Ok(match known.and_then(of_keyspace) {
             Some(Family::Registers) => Place::Registers(database.registers(name).await?),
             _ => Place::Keyspace(database.keyspace(name).await?),

@@ -43,7 +43,7 @@ pub(crate) fn judge_transactions(
     guarantee: Guarantee,
     loaded: Option<Version>,
 ) -> Judged {
-    let options = Options { initial_before: loaded };
+    let options = Options { initial_before: loaded, ..Options::default() };
     describe(match guarantee {
         Guarantee::Nothing => {
             let text = "nothing is promised, and nothing was checked".to_string();

@@ -56,7 +56,8 @@ pub(crate) fn run(windows: &Windows, address: &str) -> anyhow::Result<Ended> {
         let (node, forgotten, nothing) =
             (watched.node, watched.forgotten, watched.observed.is_empty());
         let keys = analysed(watched, named, windows.hottest, shown.clone());
-        let keyspace = database.keyspaces().iter().find(|found| found.name == windows.keyspace);
+        let keyspaces = database.keyspaces();
+        let keyspace = keyspaces.iter().find(|found| found.name == windows.keyspace);
         let protocol = keyspace.map_or("", |found| &*found.protocol);
         if nothing && !windows.sim.load.json {
             println!(

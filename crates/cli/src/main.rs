@@ -9,6 +9,7 @@ mod cost;
 mod costs;
 mod demo;
 mod family;
+mod faults;
 mod judge;
 mod live;
 mod load;

@@ -10,6 +10,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serried_runtime::NodeObserver;
 use tokio::net::TcpListener;
+use tokio::task::{JoinError, JoinSet};
 
 /// What Prometheus expects.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -17,10 +18,20 @@ const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 /// How long to wait after the operating system refused a connection.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Answers `GET /metrics` and `GET /healthz` for as long as it is polled.
+/// Answers `GET /metrics` and `GET /healthz` for as long as it is polled. What panics in answering panics here.
 pub(crate) async fn serve(listener: TcpListener, node: NodeObserver) -> Infallible {
+    let mut connections = JoinSet::new();
     loop {
-        let stream = match listener.accept().await {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(ended) = connections.join_next() => {
+                if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
+                    std::panic::resume_unwind(panic);
+                }
+                continue;
+            }
+        };
+        let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
                 tracing::warn!(%error, "can't accept a connection for metrics");
@@ -38,7 +49,7 @@ pub(crate) async fn serve(listener: TcpListener, node: NodeObserver) -> Infallib
         let connection = server
             .timer(TokioTimer::new())
             .serve_connection(TokioIo::new(stream), service_fn(respond));
-        tokio::spawn(async move {
+        connections.spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a request for metrics failed");
             }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use serried_runtime::{Durability, Node, NodeConfiguration, NodeDisks};
-use serried_storage::StorageError;
+use serried_runtime::{Durability, Node, NodeConfiguration, NodeDisks, Start};
+use serried_storage::{STORE_THREAD, StorageError};
 use tokio::net::TcpListener;
 
 use crate::{Ended, LogFormat, operations};
@@ -31,6 +31,7 @@ A configuration, of which all but node, listen and peers may be left out:
   name = \"accounts\"
   protocol = \"morty\"                  # or mvtso; registers: gryff, gryff-rsc, epaxos, multipaxos, abd
   partitions = 4                      # the key space is split by a hash of the key; default 1
+  id = \"accounts@0\"                 # only to take up again what was dropped last
   [limits]
   key_bytes = 8192
   value_bytes = 1048576
@@ -43,7 +44,24 @@ Examples:
 If a node's disk is lost, start it on an empty one with --rejoin, once. It then takes part in nothing
 that the lost one may have promised something about, until it has copied everything from the others.
 
-It stops on SIGTERM and SIGINT: it accepts nothing more, writes what waits, and exits with 0.")]
+A node whose data is damaged, or ends before what it had acknowledged, does not start. Nor does one with
+durability `buffered` whose machine went down without the node having been stopped: it may have lost the
+last that it had acknowledged. Both count as nodes whose disks were lost: start them on empty directories
+with --rejoin. With durability `sync` a power cut takes nothing, and the node just starts.
+
+After a power cut of all nodes with durability `buffered` there is nobody to rejoin. Start all of them with
+--accept-loss, once. Each goes on with what its disk has, up to the first damage, and says what it gave up.
+That gives up the promise of this database: transactions that were acknowledged in the last half minute or
+so may be gone or be there in part, what was read of them with it, and later ones may contradict them.
+Check your data. Do not use it while enough nodes are whole for the others to rejoin.
+
+Keyspaces are added, dropped and put into another order by restarting the nodes, one after the other,
+with other configurations. A keyspace is served once a majority of the nodes has it. One that a
+configuration does not have any more is dropped at that node; its data stays in the node's directory
+until somebody removes it. Once a majority has dropped it, a keyspace of that name begins empty.
+
+It stops on SIGTERM and SIGINT: it has other nodes lead the partitions that it leads, accepts nothing more,
+writes what waits, and exits with 0.")]
 pub(crate) struct Serve {
     /// The node's configuration
     #[arg(long, value_name = "FILE")]
@@ -57,6 +75,9 @@ pub(crate) struct Serve {
     /// Take the place of a node of this number whose disk was lost
     #[arg(long)]
     rejoin: bool,
+    /// Start with what is left of this node's data, although what it had acknowledged may be missing
+    #[arg(long, conflicts_with = "rejoin")]
+    accept_loss: bool,
     /// Answer GET /metrics, for Prometheus, and GET /healthz at this address
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
@@ -78,11 +99,11 @@ const ROOM_AGAIN: Duration = Duration::from_secs(1);
 async fn open_disks(
     path: &Path,
     configuration: &NodeConfiguration,
-    rejoin: bool,
+    start: Start,
 ) -> Result<NodeDisks, StorageError> {
     let mut told = false;
     loop {
-        match NodeDisks::open(path.to_path_buf(), configuration, rejoin) {
+        match NodeDisks::open(path.to_path_buf(), configuration, start) {
             Err(error) if error.is_full() => {
                 if !told {
                     tracing::error!(%error, "waits for room on the disk");
@@ -95,12 +116,34 @@ async fn open_disks(
     }
 }
 
+/// Has a panic in the store's own thread end the process: nobody waits for it, and without it the store takes
+/// nothing more after a while.
+fn end_with_the_store() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        usual(panic);
+        if std::thread::current().name() == Some(STORE_THREAD) {
+            tracing::error!(%panic, "stopped: the store's thread has panicked");
+            std::process::exit(1);
+        }
+    }));
+}
+
 impl Serve {
+    fn start(&self) -> Start {
+        match (self.rejoin, self.accept_loss) {
+            (true, _) => Start::Rejoin,
+            (false, true) => Start::AcceptLoss,
+            (false, false) => Start::Usual,
+        }
+    }
+
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
         let mut configuration = NodeConfiguration::read(&self.config)?;
         if let Some(durability) = self.durability {
             configuration.durability = durability;
         }
+        end_with_the_store();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let mut terminate =
@@ -117,8 +160,8 @@ impl Serve {
             let durability = configuration.durability;
             let (node, place) = if durability == Durability::Memory {
                 anyhow::ensure!(
-                    !self.rejoin,
-                    "--rejoin is for nodes that keep data; see --durability"
+                    self.start() == Start::Usual,
+                    "--rejoin and --accept-loss are for nodes that keep data; see --durability"
                 );
                 (Node::start(configuration).await?, "in memory only".to_string())
             } else {
@@ -126,7 +169,7 @@ impl Serve {
                 let path = self.data.clone().unwrap_or_else(usual);
                 let place = format!("in {}, {durability}", path.display());
                 let disks = tokio::select! {
-                    opened = open_disks(&path, &configuration, self.rejoin) => opened?,
+                    opened = open_disks(&path, &configuration, self.start()) => opened?,
                     _ = terminate.recv() => return Ok(Ended::Well),
                     interrupted = tokio::signal::ctrl_c() => {
                         return Ok(interrupted.map(|()| Ended::Well)?);
@@ -141,11 +184,15 @@ impl Serve {
                 }
                 println!("connect with: serried shell serried://{peers}");
             }
-            if let Some(listener) = operations {
-                tokio::spawn(operations::serve(listener, node.observer()));
-            }
+            let operations = async {
+                match operations {
+                    Some(listener) => operations::serve(listener, node.observer()).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 failed = node.stopped() => failed?,
+                never = operations => match never {},
                 _ = terminate.recv() => {}
                 interrupted = tokio::signal::ctrl_c() => interrupted?,
             }

@@ -14,6 +14,7 @@ use crate::Ended;
 use crate::arguments::{LoadArguments, WorkloadArguments, geographies, partitions};
 use crate::costs::CostArguments;
 use crate::family::{Clients, Place};
+use crate::faults::FaultArguments;
 use crate::load::{Inspected, Load};
 use crate::progress::Progress;
 use crate::table::{self, Row, Simulation};
@@ -26,6 +27,7 @@ Examples:
   serried sim f1 --geo lan --partitions 8 --replicas 1 --cores 1 --rate 50000
   serried sim tao --geo lan --rate 500 --clients 8
   serried sim bank --geo con --loss 0.01 --reordering 0.1 --check --seed 7
+  serried sim list-append --faults crashes,blackouts,partitions --check --seed 3
   serried sim ycsb --geo gryff-3 --clients 48 --conflicts 0.25 --thrifty
   serried sim tail-at-scale --geo gryff-5 --replicas 5 --clients 80 --sub-requests 100
   serried sim register --geo lan --loss 0.01 --check";
@@ -74,6 +76,8 @@ pub(crate) struct Sim {
     /// The share of messages that may be overtaken
     #[arg(long, default_value_t = 0.0)]
     reordering: f64,
+    #[command(flatten)]
+    pub(crate) faults: FaultArguments,
 }
 
 impl Sim {
@@ -171,8 +175,16 @@ impl Visitor for Run<'_> {
         let seed = sim.load.seed;
         let what = sim.workload.clients()?;
         let configuration = sim.configuration(geography, clients, &what)?;
-        let mut cluster = Cluster::<P>::new(configuration);
         let load = Load::new(&sim.load, (protocol, several), clients, what, Timestamp(0));
+        let lasts = load.measurement.window().stop.since(Timestamp(0));
+        let (configuration, plan) = sim.faults.apply_to(configuration, lasts);
+        let mut cluster = Cluster::<P>::new(configuration);
+        if let Some(plan) = &plan {
+            cluster.follow(plan);
+            for fault in plan.faults.iter().filter(|_| !sim.load.json) {
+                println!("{protocol}, {clients} clients: {fault}");
+            }
+        }
         for client in 0..clients {
             let task = load.client(client, &Place::simulated(&cluster, client));
             cluster.spawn(client, task);

@@ -18,6 +18,8 @@ Columns:
   lag, held   flushes of its logs that are under way or due; bytes of messages that wait for them
   log bytes   written to its logs since it started
   RTT         how long the question and its answer took
+  state       serves; or what it lacks: while a node is rejoining or catching up, stopping another one may
+              be one too many
 
 Examples:
   serried status serried://127.0.0.1:7400
@@ -76,10 +78,11 @@ impl Status {
 }
 
 fn state(reply: Option<&NodeReply>) -> String {
-    match reply.map(|reply| &reply.status.obstacle) {
-        None => "does not answer".to_string(),
-        Some(Some(obstacle)) => format!("read-only: {obstacle}"),
-        Some(None) => "serves".to_string(),
+    let Some(reply) = reply else { return "does not answer".to_string() };
+    match (reply.status.serves(), &reply.status.obstacle) {
+        (Ok(()), _) => "serves".to_string(),
+        (Err(reason), Some(_)) => format!("read-only: {reason}"),
+        (Err(reason), None) => reason,
     }
 }
 
@@ -117,6 +120,8 @@ fn as_json(node: usize, reply: Option<&NodeReply>, state: &str) -> Value {
         "cores": status.cores,
         "partitions": status.partitions,
         "read_only": status.obstacle,
+        "behind": status.behind,
+        "flush_under_way_s": status.flush_under_way.map(|lasting| lasting.as_secs_f64()),
         "flush_lag": status.flush_lag,
         "held_bytes": status.held_bytes,
         "waiting_bytes": status.waiting_bytes,

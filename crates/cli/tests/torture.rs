@@ -39,3 +39,11 @@ fn a_short_torture_of_registers_finds_their_history_linearizable() {
         assert!(out.contains("register: linearizable: "), "{out}");
     }
 }
+
+#[test]
+fn a_short_torture_of_disks_finds_damage_named_and_nothing_lost() {
+    let options = ["register", "--protocol", "abd", "--lose-disks", "--damage", "--all-at-once"];
+    let out = torture(&options, "operations done");
+    let summary = out.lines().find(|line| line.contains(" disks lost, ")).unwrap();
+    assert!(count(summary, " disks lost") + count(summary, " damaged,") > 0, "{summary}");
+}

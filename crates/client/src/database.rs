@@ -73,8 +73,8 @@ impl Database {
         self.client.registers(name)
     }
 
-    /// The cluster's keyspaces.
-    pub fn keyspaces(&self) -> &[KeyspaceInfo] {
+    /// The cluster's keyspaces, as far as they can be used: those that no majority of the nodes lacks.
+    pub fn keyspaces(&self) -> Vec<KeyspaceInfo> {
         self.client.keyspaces()
     }
 

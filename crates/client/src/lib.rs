@@ -56,7 +56,7 @@ mod url;
 pub use database::{Database, DatabaseStatistics};
 pub use serried_actor::Timestamp;
 pub use serried_model::{
-    Access, Accessed, Carstamp, Key, Limits, Modification, NodeId, Token, TooLarge, Value,
+    Access, Accessed, Carstamp, Key, Limits, Modification, NodeId, Token, TooLarge, Unfit, Value,
     ValueType, Version, Write, WrongType,
 };
 pub use serried_runtime::{

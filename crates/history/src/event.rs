@@ -107,7 +107,8 @@ pub struct Event {
     /// effect, it did so at that version or at a later time of the same coordinator.
     pub version: Option<Version>,
     /// For each read in `operations`, in order, the version of the write that it found;
-    /// [`Version::INITIAL`] where the key was absent. Empty if versions were not recorded.
+    /// [`Version::INITIAL`] where the key was absent and by whom it was deleted, if it was, is not known. Empty
+    /// if versions were not recorded.
     pub read_versions: Vec<Version>,
     /// Why it failed, or why its outcome is unknown.
     pub error: Option<String>,

@@ -52,6 +52,13 @@ impl<E> Log<E> {
         self.lock().count as usize
     }
 
+    pub(crate) fn kept(&self) -> Vec<E>
+    where
+        E: Clone,
+    {
+        self.lock().kept.clone()
+    }
+
     pub(crate) fn into_kept(self) -> Vec<E> {
         self.events.into_inner().unwrap_or_else(PoisonError::into_inner).kept
     }

@@ -107,6 +107,11 @@ impl Recorder {
         self.len() == 0
     }
 
+    /// What was recorded so far; nothing if it was written out.
+    pub fn history(&self) -> History {
+        History { events: self.events.kept() }
+    }
+
     /// Everything that was recorded; nothing if it was written out.
     pub fn into_history(self) -> History {
         History { events: self.events.into_kept() }

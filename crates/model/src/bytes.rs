@@ -4,14 +4,15 @@ use core::borrow::Borrow;
 use core::fmt;
 
 use hipstr::HipByt;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Declares a byte-string type: up to 23 bytes inline, longer ones shared by reference count, so
 /// that a clone is always cheap.
 macro_rules! byte_string {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
         #[serde(transparent)]
         pub struct $name(HipByt<'static>);
 
@@ -105,13 +106,25 @@ macro_rules! byte_string {
 }
 
 byte_string! {
-    /// A key: a byte string, compared bytewise.
+    /// A key: a byte string, compared bytewise. One that is empty is refused wherever it comes from: by the
+    /// session from a program, and here from a message, since no store can hold it.
     Key
 }
 
 byte_string! {
     /// A value: a byte string that the database does not interpret.
+    #[derive(Deserialize)]
     Value
+}
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Key, D::Error> {
+        let bytes = HipByt::deserialize(deserializer)?;
+        if bytes.is_empty() {
+            return Err(D::Error::custom("a key is empty"));
+        }
+        Ok(Key(bytes))
+    }
 }
 
 #[cfg(test)]

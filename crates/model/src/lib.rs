@@ -17,7 +17,7 @@ pub use bytes::{Key, Value};
 pub use geography::{Geography, UnknownGeography};
 pub use guarantee::{Family, Guarantee};
 pub use identity::{NodeId, TxnId};
-pub use limits::{Limits, TooLarge};
+pub use limits::{Limits, TooLarge, Unfit};
 pub use operation::{Accessed, Operation, Outcome, Output, ReadStamp, ReadValue, Write};
 pub use register::{Access, Carstamp, Change, Modification, Token, ValueType, WrongType};
 pub use version::Version;

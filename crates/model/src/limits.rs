@@ -47,33 +47,56 @@ impl fmt::Display for TooLarge {
 
 impl core::error::Error for TooLarge {}
 
+/// A key or a value can't be taken; nothing was sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Unfit {
+    /// The key has no bytes.
+    EmptyKey,
+    /// It is over its limit.
+    TooLarge(TooLarge),
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfit::EmptyKey => f.write_str("a key is empty: give it at least one byte"),
+            Unfit::TooLarge(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for Unfit {}
+
 impl Limits {
     /// Checks a key.
-    pub fn check_key(&self, key: &Key) -> Result<(), TooLarge> {
+    pub fn check_key(&self, key: &Key) -> Result<(), Unfit> {
+        if key.is_empty() {
+            return Err(Unfit::EmptyKey);
+        }
         Self::check("key", key, key.len(), self.key_bytes)
     }
 
     /// Checks a value that is about to be written to `key`.
-    pub fn check_value(&self, key: &Key, value: &Value) -> Result<(), TooLarge> {
+    pub fn check_value(&self, key: &Key, value: &Value) -> Result<(), Unfit> {
         self.check_value_bytes(key, value.len())
     }
 
     /// Checks a value of so many bytes.
-    pub fn check_value_bytes(&self, key: &Key, bytes: usize) -> Result<(), TooLarge> {
+    pub fn check_value_bytes(&self, key: &Key, bytes: usize) -> Result<(), Unfit> {
         Self::check("value", key, bytes, self.value_bytes)
     }
 
     /// Checks what a transaction has come to with `key`.
-    pub fn check_transaction(&self, key: &Key, bytes: usize) -> Result<(), TooLarge> {
+    pub fn check_transaction(&self, key: &Key, bytes: usize) -> Result<(), Unfit> {
         Self::check("transaction", key, bytes, self.transaction_bytes)
     }
 
-    fn check(what: &'static str, key: &Key, bytes: usize, limit: usize) -> Result<(), TooLarge> {
+    fn check(what: &'static str, key: &Key, bytes: usize, limit: usize) -> Result<(), Unfit> {
         if bytes <= limit {
             return Ok(());
         }
         let shown = &key.as_bytes()[..key.len().min(32)];
-        Err(TooLarge { what, key: Key::from(shown), bytes, limit })
+        Err(Unfit::TooLarge(TooLarge { what, key: Key::from(shown), bytes, limit }))
     }
 }
 
@@ -87,5 +110,11 @@ mod tests {
         assert!(limits.check_key(&Key::from("abc")).is_ok());
         let error = limits.check_key(&Key::from("abcd")).unwrap_err();
         assert_eq!(error.to_string(), "key too large at key `abcd`: 4 bytes, the limit is 3");
+    }
+
+    #[test]
+    fn an_empty_key_is_named_as_such() {
+        let error = Limits::default().check_key(&Key::default()).unwrap_err();
+        assert_eq!(error.to_string(), "a key is empty: give it at least one byte");
     }
 }

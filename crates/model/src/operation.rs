@@ -152,6 +152,11 @@ pub enum Outcome {
         /// By how much the clock is ahead of a replica's, in microseconds; negative if it is behind.
         ahead_us: i64,
     },
+    /// It did not and never will take effect: it has run for longer than a transaction may.
+    TooLong {
+        /// How long one may run, in milliseconds.
+        limit_ms: u64,
+    },
     /// What was asked for is too long ago to be known.
     Forgotten,
     /// The keyspace's protocol can't do what was asked for.

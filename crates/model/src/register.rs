@@ -20,7 +20,8 @@ pub enum Access {
 /// A read-modify-write. It is data: every replica that executes it on the same value gets the same.
 ///
 /// Integers are 64 bits wide and signed, and lie in values as decimal text, `-17`; a key that is absent
-/// counts as 0 for [`Modification::Add`], and as empty for [`Modification::Append`].
+/// counts as 0 for [`Modification::Add`], and as empty for [`Modification::Append`] and
+/// [`Modification::AppendWithin`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Modification {
     /// Adds to an integer, unless the sum would leave the bounds.
@@ -45,6 +46,13 @@ pub enum Modification {
     SetIfAbsent(Value),
     /// Replaces or deletes the value, whatever it is.
     Set(Option<Value>),
+    /// Adds bytes to the end, unless the value would become too long.
+    AppendWithin {
+        /// What is added.
+        suffix: Value,
+        /// The most bytes that the value may have then.
+        most_bytes: usize,
+    },
 }
 
 /// What a read-modify-write makes of a value.
@@ -62,6 +70,35 @@ impl Modification {
         Modification::Add { delta, least: i64::MIN, most: i64::MAX }
     }
 
+    /// The same where no value may be longer than so many bytes: what would make a longer one makes none.
+    /// The bound is a part of it, so that it comes to the same at every replica.
+    #[must_use]
+    pub fn within(self, value_bytes: usize) -> Modification {
+        match self {
+            Modification::Append(suffix) => {
+                Modification::AppendWithin { suffix, most_bytes: value_bytes }
+            }
+            Modification::AppendWithin { suffix, most_bytes } => {
+                Modification::AppendWithin { suffix, most_bytes: most_bytes.min(value_bytes) }
+            }
+            Modification::Add { delta, least, most } => {
+                // The greatest number of so many digits, and the least, whose sign is one of them.
+                let greatest = |digits: Option<usize>| {
+                    let digits = u32::try_from(digits.unwrap_or_default()).unwrap_or(u32::MAX);
+                    10i64.checked_pow(digits).map_or(i64::MAX, |power| power - 1)
+                };
+                let (first, last) = match value_bytes {
+                    0 => (1, 0),
+                    1.. if value_bytes >= i64::MIN.to_string().len() => (i64::MIN, i64::MAX),
+                    1.. => (-greatest(value_bytes.checked_sub(1)), greatest(Some(value_bytes))),
+                };
+                Modification::Add { delta, least: least.max(first), most: most.min(last) }
+            }
+            // What they write is a part of them.
+            other => other,
+        }
+    }
+
     /// What it makes of `found`.
     ///
     /// # Errors
@@ -73,9 +110,10 @@ impl Modification {
                 let sum = sum.filter(|sum| (least..=most).contains(&sum));
                 sum.map(|sum| Some(Value::from(sum.to_string())))
             }
-            Modification::Append(suffix) => {
-                let found = found.map_or(&[][..], Value::as_bytes);
-                Some(Some(Value::from([found, suffix.as_bytes()].concat())))
+            Modification::Append(suffix) => Some(Some(appended(found, suffix))),
+            Modification::AppendWithin { suffix, most_bytes } => {
+                let bytes = found.map_or(0, Value::len) + suffix.len();
+                (bytes <= *most_bytes).then(|| Some(appended(found, suffix)))
             }
             Modification::CompareAndSwap { expected, new } => {
                 (expected.as_ref() == found).then(|| new.clone())
@@ -91,11 +129,17 @@ impl Modification {
         let bytes = |value: &Option<Value>| value.as_ref().map_or(0, Value::len);
         match self {
             Modification::Add { .. } => 0,
-            Modification::Append(value) | Modification::SetIfAbsent(value) => value.len(),
+            Modification::Append(value)
+            | Modification::AppendWithin { suffix: value, .. }
+            | Modification::SetIfAbsent(value) => value.len(),
             Modification::CompareAndSwap { expected, new } => bytes(expected).max(bytes(new)),
             Modification::Set(value) => bytes(value),
         }
     }
+}
+
+fn appended(found: Option<&Value>, suffix: &Value) -> Value {
+    Value::from([found.map_or(&[][..], Value::as_bytes), suffix.as_bytes()].concat())
 }
 
 fn integer(value: &Value) -> Result<i64, WrongType> {
@@ -260,6 +304,28 @@ mod tests {
         assert_eq!(applied(&bounded, "2"), Change::None);
         assert_eq!(applied(&Modification::add(1), "9223372036854775807"), Change::None);
         assert_eq!(Modification::add(-7).apply(None), Ok(Change::To(value("-7"))));
+    }
+
+    #[test]
+    fn what_a_modification_makes_is_no_longer_than_values_may_be() {
+        let append = Modification::Append(Value::from("cd")).within(4);
+        assert_eq!(applied(&append, "ab"), Change::To(value("abcd")));
+        assert_eq!(applied(&append, "abc"), Change::None);
+        assert_eq!(applied(&append.within(3), "ab"), Change::None);
+        let add = |delta, bytes, found| applied(&Modification::add(delta).within(bytes), found);
+        assert_eq!(add(1, 3, "998"), Change::To(value("999")));
+        assert_eq!(add(1, 3, "999"), Change::None);
+        assert_eq!(add(-1, 3, "-98"), Change::To(value("-99")));
+        assert_eq!(add(-1, 3, "-99"), Change::None);
+        assert_eq!(add(0, 0, "0"), Change::None);
+        assert_eq!(add(-1, 1, "0"), Change::None);
+        assert_eq!(add(-1, 19, "-999999999999999999"), Change::None);
+        assert_eq!(add(1, 19, "9223372036854775806"), Change::To(value("9223372036854775807")));
+        let least = i64::MIN.to_string();
+        assert_eq!(
+            Modification::add(i64::MIN).within(20).apply(None),
+            Ok(Change::To(value(&least)))
+        );
     }
 
     #[test]

@@ -35,6 +35,11 @@ pub fn decode_cell<S: DeserializeOwned>(bytes: &[u8]) -> S {
     postcard::from_bytes(bytes).expect("the store returns what was put into it")
 }
 
+/// The same as it came in a message; none if that is damaged.
+pub fn decode_cell_of_another<S: DeserializeOwned>(bytes: &[u8]) -> Option<S> {
+    postcard::from_bytes(bytes).ok()
+}
+
 #[derive(Debug, Default)]
 struct Cell<S> {
     state: S,

@@ -1,10 +1,13 @@
 //! Asking the replicas of a partition for what a majority of them can answer.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use serried_actor::{Group, NodeSet};
 use serried_model::NodeId;
 
+/// How long to wait at most for a leader that is near.
+const ASK_ANOTHER_AT_MOST: Duration = Duration::from_millis(150);
 /// The longest wait before a request is repeated, but where a round trip takes longer.
 const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
 
@@ -16,20 +19,27 @@ pub struct Quorums {
     thrifty: bool,
     /// Who has let something wait since they last answered.
     slow: NodeSet,
+    /// The replicas that have lost their disks: the latest incarnation of each that was heard of, and the how
+    /// manieth such news that was.
+    replaced: BTreeMap<NodeId, (u64, u64)>,
+    news: u64,
 }
 
 /// A request to replicas of one partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asked {
+    partition: u16,
     to: NodeSet,
     replied: NodeSet,
     repeated: u32,
+    /// The latest news of replaced replicas when one of those who have replied was counted last.
+    news: u64,
 }
 
 impl Quorums {
     /// A participant's, for `group` as it knows it.
     pub fn new(group: Group, thrifty: bool) -> Quorums {
-        Quorums { group, thrifty, slow: NodeSet::EMPTY }
+        Quorums { group, thrifty, slow: NodeSet::EMPTY, replaced: BTreeMap::new(), news: 0 }
     }
 
     /// The replicas.
@@ -45,7 +55,7 @@ impl Quorums {
             true => self.nearest(partition, missing, replied),
             false => self.group.all().without(replied),
         };
-        Asked { to, replied, repeated: 0 }
+        Asked { partition, to, replied, repeated: 0, news: self.news }
     }
 
     /// The `n` nearest replicas of a partition besides some; those that are slow come last.
@@ -58,6 +68,8 @@ impl Quorums {
 
     /// Some of those asked should have answered: now all are asked who have not.
     pub fn ask_again(&mut self, asked: &mut Asked) {
+        asked.replied = self.counted(asked);
+        asked.news = self.news;
         self.are_slow(asked.waiting());
         asked.to = self.group.all();
         asked.repeated += 1;
@@ -78,12 +90,45 @@ impl Quorums {
     /// A replica has replied; whether that is its first reply.
     pub fn replied(&mut self, asked: &mut Asked, from: NodeId) -> bool {
         self.is_there(from);
+        asked.replied = self.counted(asked);
+        asked.news = self.news;
         asked.replied.insert(from)
     }
 
     /// Whether a majority has replied.
     pub fn have_replied(&self, asked: &Asked) -> bool {
-        asked.replied.len() >= self.group.majority()
+        self.counted(asked).len() >= self.group.majority()
+    }
+
+    /// A reply names the incarnations that its sender has heard of ([`crate::Incarnations::named`]). Whether the
+    /// reply counts: no later incarnation of its sender is known. What earlier incarnations than these have
+    /// replied to anything does not count any more.
+    pub fn hear(&mut self, from: NodeId, named: &[u64]) -> bool {
+        for (member, incarnation) in named.iter().enumerate().take(self.group.size()) {
+            let node = NodeId::replica(from.partition(), member);
+            if *incarnation > self.incarnation(node) {
+                self.news += 1;
+                self.replaced.insert(node, (*incarnation, self.news));
+            }
+        }
+        named.get(from.member()).copied().unwrap_or(0) >= self.incarnation(from)
+    }
+
+    /// The latest incarnation of a replica that was heard of.
+    fn incarnation(&self, node: NodeId) -> u64 {
+        self.replaced.get(&node).map_or(0, |(incarnation, _)| *incarnation)
+    }
+
+    /// Those who have replied and were not replaced since.
+    pub fn counted(&self, asked: &Asked) -> NodeSet {
+        if asked.news == self.news {
+            return asked.replied;
+        }
+        let members =
+            asked.replied.members().map(|member| NodeId::replica(asked.partition, member));
+        let is_replaced =
+            |node: &NodeId| self.replaced.get(node).is_some_and(|(_, news)| *news > asked.news);
+        members.filter(|node| !is_replaced(node)).collect()
     }
 
     /// How long to wait for the answer to a request that was repeated `times` times before repeating it
@@ -97,6 +142,14 @@ impl Quorums {
 /// handing it to another, if it was handed to `times` others before.
 pub fn patience_with_proxy(group: &Group, times: u32) -> Duration {
     doubled(4 * group.round_trip() + Duration::from_millis(50), times)
+}
+
+/// How long to wait for the leader of a partition to answer, before asking another replica of `group` who leads, if it
+/// was asked `times` times before. It does not grow as much as other waits: who asks too early, while a new leader is
+/// looked for, is not to lose as much time again.
+pub fn patience_with_leader(group: &Group, times: u32) -> Duration {
+    let first = patience_with_proxy(group, 0);
+    patience_with_proxy(group, times).min(ASK_ANOTHER_AT_MOST.max(2 * first))
 }
 
 fn doubled(first: Duration, times: u32) -> Duration {
@@ -136,6 +189,26 @@ mod tests {
         assert_eq!(quorums.ask(0, set(&[2])).waiting(), set(&[0, 4]), "1 is slow");
         assert!(quorums.replied(&mut asked, NodeId(1)) && quorums.have_replied(&asked));
         assert_eq!(quorums.ask(0, set(&[2])).waiting(), set(&[0, 1]));
+    }
+
+    #[test]
+    fn a_reply_of_a_replica_that_was_replaced_since_does_not_count() {
+        let mut quorums = Quorums::new(Group::new(3, Duration::ZERO).with_partitions(2), false);
+        let mut asked = quorums.ask(1, NodeSet::EMPTY);
+        let node = |member| NodeId::replica(1, member);
+        assert!(quorums.hear(node(0), &[]) && quorums.replied(&mut asked, node(0)));
+        // Replica 1 knows that 0 has lost its disk since.
+        assert!(quorums.hear(node(1), &[7, 0, 0]) && quorums.replied(&mut asked, node(1)));
+        assert!(!quorums.have_replied(&asked));
+        assert!(!quorums.hear(node(0), &[]), "what its predecessor said comes late");
+        assert!(quorums.hear(node(0), &[7, 0, 0]) && quorums.replied(&mut asked, node(0)));
+        assert!(quorums.have_replied(&asked));
+        // In another partition the same machine's replica has lost nothing.
+        assert!(quorums.hear(NodeId(0), &[]));
+        // A request that was complete is so no more once that is heard of before it is looked at.
+        assert!(quorums.hear(node(2), &[7, 8, 0]) && !quorums.have_replied(&asked));
+        quorums.ask_again(&mut asked);
+        assert_eq!(asked.waiting(), set(&[1, 2]));
     }
 
     #[test]

@@ -8,12 +8,14 @@ use crate::versions::near_the_end;
 /// The committed reads of one key, each from the version that it found up to the version of the
 /// reader. A write that falls strictly within one would have been missed by it.
 ///
-/// Committed reads never contain a committed write, so of all the reads of one version only the
-/// latest reader counts, and the stretches do not overlap: a write is checked against one of them.
+/// A stretch that lies within another says nothing more, and is not kept. So of all the reads of one version
+/// only the latest reader counts, and of two stretches the one that begins later ends later: a write is
+/// checked against one of them. Mostly they do not even overlap, as a committed read never contains a
+/// committed write; but of those who find a key deleted, some find the delete and some nothing at all.
 /// This is 000 Fig. 5's `committed_reads`, bounded by the number of versions instead of reads.
 #[derive(Clone, Debug, Default)]
 pub struct ReadMarks {
-    /// (version found, latest reader), ascending.
+    /// (version found, latest reader), ascending in both.
     marks: SmallVec<[(Version, Version); 1]>,
 }
 
@@ -22,9 +24,20 @@ impl ReadMarks {
     pub fn record(&mut self, found: Version, reader: Version) {
         debug_assert!(found < reader, "{reader} read {found}, from its own future");
         let position = near_the_end(&self.marks, |(version, _)| *version < found);
-        match self.marks.get_mut(position) {
-            Some((version, latest)) if *version == found => *latest = (*latest).max(reader),
-            _ => self.marks.insert(position, (found, reader)),
+        let within =
+            |(version, latest): &(Version, Version)| *version <= found && reader <= *latest;
+        let before = position.checked_sub(1).map(|before| &self.marks[before]);
+        if before.is_some_and(within) || self.marks.get(position).is_some_and(within) {
+            return;
+        }
+        let after = &self.marks[position..];
+        let covered = after.iter().take_while(|(_, latest)| *latest <= reader).count();
+        match covered {
+            0 => self.marks.insert(position, (found, reader)),
+            covered => {
+                self.marks[position] = (found, reader);
+                self.marks.drain(position + 1..position + covered);
+            }
         }
     }
 
@@ -68,5 +81,26 @@ mod tests {
         );
         marks.forget_before(version(20));
         assert!(marks.is_empty());
+    }
+
+    #[test]
+    fn a_write_is_missed_whichever_of_the_reads_that_overlap_missed_it() {
+        let reads = [(10, 20), (0, 30), (10, 40), (5, 12), (35, 38), (0, 5), (36, 50)];
+        // In all orders that are a rotation of this one, and back.
+        for turn in 0..2 * reads.len() {
+            let mut order = reads;
+            order.rotate_left(turn / 2);
+            if turn % 2 == 1 {
+                order.reverse();
+            }
+            let mut marks = ReadMarks::default();
+            for (done, (found, reader)) in order.into_iter().enumerate() {
+                marks.record(version(found), version(reader));
+                let missed = |at| order[..=done].iter().any(|(f, r)| *f < at && at < *r);
+                for at in 0..60 {
+                    assert_eq!(marks.would_miss(version(at)), missed(at), "{at} of {order:?}");
+                }
+            }
+        }
     }
 }

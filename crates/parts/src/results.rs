@@ -24,7 +24,7 @@ pub struct Results<F> {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Remembered<F> {
     client: NodeId,
-    /// It tries none again that is older.
+    /// Of those that are older none is executed any more: it tries them no more, or they were refused.
     settled_us: u64,
     /// By the times of their tokens.
     results: SmallVec<[(u64, F); 1]>,
@@ -48,14 +48,17 @@ impl<F> Default for Results<F> {
 }
 
 impl<F: Clone> Results<F> {
+    /// So many clients at most have an update refused by [`Results::refuse`] and no result.
+    const REFUSED_AT_MOST: usize = 1024;
+
     /// What is known of an update. Of the tokens of `settled`'s client, those below it are not tried again:
     /// what they came to is forgotten.
     pub fn recall_and_settle(&mut self, token: Version, settled: Version) -> Recalled<F> {
         if let Ok(at) = self.of(settled.coordinator) {
             let remembered = &mut self.remembered[at];
             remembered.settled_us = remembered.settled_us.max(settled.timestamp_us);
-            let settled_us = remembered.settled_us;
-            remembered.results.retain(|(us, _)| *us >= settled_us);
+            // Not those below what was refused: what they came to may still be asked for.
+            remembered.results.retain(|(us, _)| *us >= settled.timestamp_us);
         }
         self.recall(token)
     }
@@ -100,6 +103,34 @@ impl<F: Clone> Results<F> {
         }
     }
 
+    /// What updates that are older came to is not known any more, in microseconds since the Unix epoch.
+    pub fn forgotten_before_us(&self) -> u64 {
+        self.forgotten_before_us
+    }
+
+    /// Has an update count as forgotten for ever, and with it those that its client began before it and that were
+    /// not executed. False if nothing was done: something is known of the update, or too many are refused.
+    pub fn refuse(&mut self, token: Version) -> bool {
+        if !matches!(self.recall(token), Recalled::Nothing) {
+            return false;
+        }
+        let Some(settled_us) = token.timestamp_us.checked_add(1) else { return false };
+        let at = match self.of(token.coordinator) {
+            Ok(at) => at,
+            Err(at) => {
+                let without = |remembered: &&Remembered<F>| remembered.results.is_empty();
+                if self.remembered.iter().filter(without).count() >= Self::REFUSED_AT_MOST {
+                    return false;
+                }
+                let (client, results) = (token.coordinator, SmallVec::new());
+                self.remembered.insert(at, Remembered { client, settled_us: 0, results });
+                at
+            }
+        };
+        self.remembered[at].settled_us = settled_us;
+        true
+    }
+
     /// How many are remembered.
     pub fn len(&self) -> usize {
         self.remembered.iter().map(|remembered| remembered.results.len()).sum()
@@ -117,16 +148,21 @@ impl<F: Clone> Results<F> {
 }
 
 /// Which requests a replica has refused. It goes on refusing them: their clients were told that nothing
-/// comes of them.
+/// comes of them. So that it does after a restart as well, they lie in its log.
 #[derive(Debug, Default)]
 pub struct Refusals {
     /// Of each client the latest; earlier ones that come later are refused as well.
     latest: BTreeMap<NodeId, u64>,
+    /// The first record in the log that is needed, if there is one.
+    position: Option<u64>,
 }
 
 impl Refusals {
     /// So many clients are remembered.
     const CLIENTS: usize = 1 << 16;
+    /// How many records may follow the first that is needed before all are recorded anew, besides some for
+    /// each client.
+    const RECORDS_BEHIND: u64 = 1024;
 
     /// A request is refused.
     pub fn refuse(&mut self, client: NodeId, request: u64) {
@@ -135,6 +171,30 @@ impl Refusals {
         if self.latest.len() > Self::CLIENTS {
             self.latest.pop_first();
         }
+    }
+
+    /// One was recorded at `position` of the log.
+    pub fn recorded_at(&mut self, position: u64) {
+        self.position.get_or_insert(position);
+    }
+
+    /// All that are to be recorded at `position` of the log, if the records so far are not needed any more.
+    pub fn record_all_at(&mut self, position: u64) -> Option<Vec<(NodeId, u64)>> {
+        (!self.latest.is_empty()).then(|| {
+            self.position = Some(position);
+            self.latest.iter().map(|(client, request)| (*client, *request)).collect()
+        })
+    }
+
+    /// Whether they lie so far before `position` in the log that they should all be recorded anew.
+    pub fn are_far_before(&self, position: u64) -> bool {
+        let behind = Self::RECORDS_BEHIND + 4 * self.latest.len() as u64;
+        self.position.is_some_and(|at| at + behind < position)
+    }
+
+    /// From where on the log is needed, if otherwise it were from `position` on.
+    pub fn need_log_from(&self, position: u64) -> u64 {
+        self.position.map_or(position, |at| at.min(position))
     }
 
     /// Whether one is, if it comes again.
@@ -217,12 +277,53 @@ mod tests {
     }
 
     #[test]
+    fn an_update_that_is_refused_is_forgotten_for_ever_and_what_is_known_of_others_stays() {
+        let mut results = Results::default();
+        results.remember(token(10, 1), token(10, 1), 10, 50);
+        assert!(!results.refuse(token(10, 1)), "it was executed");
+        assert!(results.refuse(token(1000, 1)) && !results.refuse(token(1000, 1)));
+        assert_eq!(results.recall_and_settle(token(10, 1), token(10, 1)), Recalled::Result(10));
+        assert_eq!(results.recall(token(1000, 1)), Recalled::Forgotten);
+        assert_eq!(results.recall(token(1001, 1)), Recalled::Nothing);
+        assert_eq!(results.recall(token(11, 2)), Recalled::Nothing, "another client's");
+        // Long after, what it was refused by is given up.
+        for us in [900, 5000] {
+            results.remember(token(us, 2), token(us, 2), us, 50);
+        }
+        assert_eq!(results.recall(token(1000, 1)), Recalled::Forgotten);
+        assert!(!results.refuse(token(u64::MAX, 3)), "nothing is later");
+    }
+
+    #[test]
+    fn no_more_clients_are_refused_at_a_time_than_there_is_room_for() {
+        let mut results = Results::<u64>::default();
+        let most = Results::<u64>::REFUSED_AT_MOST as u64;
+        assert!((0..most).all(|client| results.refuse(token(100, client))));
+        assert!(!results.refuse(token(100, most)) && results.refuse(token(101, 0)));
+        assert_eq!(results.recall(token(100, most)), Recalled::Nothing);
+    }
+
+    #[test]
     fn what_was_refused_stays_refused() {
         let mut refusals = Refusals::default();
         refusals.refuse(NodeId(7), 3);
         refusals.refuse(NodeId(7), 2);
         assert!(refusals.have(NodeId(7), 3) && refusals.have(NodeId(7), 1));
         assert!(!refusals.have(NodeId(7), 4) && !refusals.have(NodeId(8), 1));
+    }
+
+    #[test]
+    fn refusals_need_the_log_from_the_first_record_on_until_all_are_recorded_anew() {
+        let mut refusals = Refusals::default();
+        assert_eq!((refusals.record_all_at(1), refusals.need_log_from(5)), (None, 5));
+        refusals.refuse(NodeId(7), 3);
+        refusals.recorded_at(10);
+        refusals.refuse(NodeId(8), 4);
+        refusals.recorded_at(20);
+        assert_eq!(refusals.need_log_from(3000), 10);
+        assert!(!refusals.are_far_before(1000) && refusals.are_far_before(2000));
+        assert_eq!(refusals.record_all_at(2000), Some(vec![(NodeId(7), 3), (NodeId(8), 4)]));
+        assert_eq!((refusals.need_log_from(3000), refusals.are_far_before(3000)), (2000, false));
     }
 
     #[test]

@@ -19,8 +19,11 @@ pub struct WriteId {
 }
 
 impl WriteId {
-    /// What every key holds before its first write.
+    /// What every key holds before its first write: nothing.
     pub const INITIAL: WriteId = WriteId { version: Version::INITIAL, tag: 0 };
+
+    /// What a key holds instead whose value was loaded before there were transactions.
+    pub const LOADED: WriteId = WriteId { version: Version::INITIAL, tag: 1 };
 }
 
 /// A committed write.
@@ -67,6 +70,11 @@ impl Versions {
         }
         self.ascending.insert(position, committed);
         true
+    }
+
+    /// All of them, in ascending order.
+    pub fn all(&self) -> &[Committed] {
+        &self.ascending
     }
 
     /// Those below `version`, in ascending order.

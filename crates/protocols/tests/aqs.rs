@@ -131,7 +131,7 @@ impl Actor for Coordinator {
         let txn = TxnId(match message {
             Message::Read1Reply { request, .. }
             | Message::Write1Reply { request, .. }
-            | Message::Applied { request } => request,
+            | Message::Applied { request, .. } => request,
             _ => return,
         });
         let Some(running) = self.operations.get_mut(&txn) else { return };

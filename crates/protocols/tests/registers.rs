@@ -5,6 +5,8 @@
 //! --test registers` goes through more, and `SERRIED_FIRST_SEED=17 SERRIED_SEEDS=1` through a single one;
 //! `SERRIED_PROTOCOL=abd` leaves out the other protocols.
 
+#[path = "registers/returning.rs"]
+mod returning;
 mod support;
 
 use std::sync::Arc;
@@ -64,6 +66,7 @@ impl Trial {
             thrifty: seed % 5 < 2,
             // Some take over what others are still at.
             recovery_after_ms: if seed % 6 == 5 { 2 } else { 1000 },
+            election_timeout_ms: if seed % 6 == 5 { 2 } else { 200 },
             ..Settings::default()
         };
         let configuration = Configuration {
@@ -84,6 +87,7 @@ impl Trial {
             lost_disks: self.crashes,
             deaths: self.crashes,
             jumps: if self.crashes { faults_last } else { Duration::ZERO },
+            ..Swarm::default()
         };
         let plan = swarm.plan(&configuration);
         let configuration = plan.apply_to(configuration);

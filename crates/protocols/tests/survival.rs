@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use serried_actor::{Protocol, Settings, Timestamp};
 use serried_model::{Family, Geography, NodeId, Value, Version};
+use serried_protocols::morty::{Message, Morty};
 use serried_protocols::{Visitor, promising, visit};
 use serried_session::{Ending, Error, Keyspace, TransactOptions};
 use serried_sim::{
-    Cluster, Configuration, CostModel, Disk, Fault, Initial, Reach, Scheduled, Side,
+    Cluster, Configuration, CostModel, Disk, Fate, Fault, Initial, Reach, Scheduled, Side,
 };
 
 const LIMIT: Timestamp = Timestamp(600_000_000_000);
@@ -30,6 +31,10 @@ fn configuration(partitions: u16) -> Configuration {
         },
         ..Configuration::default()
     }
+}
+
+fn ms(at: u64) -> Timestamp {
+    Timestamp(at * 1_000_000)
 }
 
 fn number(value: Option<Value>) -> u64 {
@@ -256,7 +261,7 @@ impl Visitor for ReplicaSkew {
 
 #[test]
 fn a_single_replica_whose_clock_is_far_off_stops_nobody() {
-    each_without_leaders(ReplicaSkew);
+    each(ReplicaSkew);
 }
 
 /// Everything old is read and written for long.
@@ -477,4 +482,53 @@ impl Visitor for LostDisk {
 #[test]
 fn a_machine_whose_disk_was_lost_is_replaced_by_one_that_can_be_relied_on() {
     each(LostDisk);
+}
+
+/// A client whose program is running again, since what it had read has changed, is cut off: the votes on what the
+/// first run had asked to commit are at the replicas, and whoever looks after it may find that it commits.
+#[test]
+fn what_a_run_has_asked_to_commit_is_not_said_to_have_had_no_effect_because_another_began() {
+    let mut cluster = Cluster::<Morty>::new(configuration(1));
+    let (cut, mut answers) = (cluster.client_id(1), 0);
+    cluster.set_interceptor(Box::new(move |passing| {
+        let concerned = passing.to == cut || passing.from == cut;
+        answers += u32::from(concerned && matches!(passing.message, Message::GetReply { .. }));
+        match passing.message {
+            _ if concerned && answers > 2 => Fate::Lose,
+            Message::PrepareReply { .. } if concerned => Fate::Lose,
+            _ => Fate::Pass,
+        }
+    }));
+    let options =
+        TransactOptions { deadline: Duration::from_secs(3), ..TransactOptions::default() };
+    let (older, younger) = (cluster.keyspace(0), cluster.keyspace(1).with_options(options));
+    cluster.spawn(0, async move {
+        older.sleep_until(ms(500)).await;
+        let clock = &older;
+        let program = |tx: serried_session::Transaction| async move {
+            tx.get("something").await?;
+            clock.sleep_until(ms(620)).await;
+            tx.put("read", "changed");
+            tx.get("else").await?; // So that the write is shown.
+            clock.sleep_until(ms(640)).await;
+            Ok(())
+        };
+        drop(older.transact(program).await);
+    });
+    let ending = std::sync::Arc::new(Mutex::new(None));
+    let ended = ending.clone();
+    cluster.spawn(1, async move {
+        younger.sleep_until(ms(550)).await;
+        let program = |tx: serried_session::Transaction| async move {
+            if tx.get("read").await?.is_some() {
+                tx.get("never answered").await?;
+            }
+            tx.put("effect", "there");
+            Ok(())
+        };
+        *ended.lock().unwrap() = Some(younger.transact(program).await.map(drop));
+    });
+    cluster.run_until_done(LIMIT).unwrap();
+    let ending = ending.lock().unwrap().take().expect("it has ended");
+    assert!(matches!(ending, Err(Error::Unknown { .. })), "{ending:?}");
 }

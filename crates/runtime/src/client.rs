@@ -1,8 +1,8 @@
 //! A client: connections to every replica of a cluster, and the coordinators of its transactions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
@@ -20,6 +20,7 @@ use crate::frame::Kind;
 use crate::handshake::{Hello, KeyspaceInfo};
 use crate::machine::Role;
 use crate::port::KeyspacePort;
+use crate::tables::Tables;
 use crate::{
     Catalogue, NodeReply, NodeStatistics, NodeStatus, Statistics, TransportOptions, distance,
 };
@@ -111,6 +112,16 @@ pub enum ConnectError {
         /// The names that there are.
         existing: Vec<String>,
     },
+    /// A majority of the nodes lacks the keyspace, or has others of that name.
+    #[error(
+        "keyspace `{name}` is not served: {found}; give all nodes the same one, and start them again"
+    )]
+    NotServed {
+        /// The name asked for.
+        name: String,
+        /// What the nodes have that answer.
+        found: String,
+    },
     /// The keyspace runs a protocol that this client does not have.
     #[error("keyspace `{name}` can't be used by this client: {reason}")]
     UnknownProtocol {
@@ -134,8 +145,8 @@ pub struct Client {
     view: View,
     group: Group,
     catalogue: Catalogue,
-    /// The keyspaces that have a coordinator.
-    opened: Mutex<BTreeSet<u16>>,
+    /// The keyspaces that have a coordinator, by their numbers: their places here.
+    opened: Mutex<BTreeMap<u64, u16>>,
     dialers: Dialing,
     _time: AbortOnDrop<()>,
 }
@@ -198,9 +209,13 @@ impl Client {
         &self.group
     }
 
-    /// The cluster's keyspaces.
-    pub fn keyspaces(&self) -> &[KeyspaceInfo] {
-        &self.view.keyspaces
+    /// The cluster's keyspaces, as far as they can be used: those that no majority of the nodes lacks.
+    pub fn keyspaces(&self) -> Vec<KeyspaceInfo> {
+        self.tables().all()
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.dialers.0.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The keyspace called `name`, for transactions. It keeps the client alive.
@@ -226,36 +241,35 @@ impl Client {
         name: &str,
         family: Family,
     ) -> Result<Arc<KeyspacePort>, ConnectError> {
-        let KeyspaceInfo { id, protocol, guarantee, partitions, settings, .. } = self.find(name)?;
+        let found = self.find(name)?;
+        let KeyspaceInfo { number, protocol, guarantee, partitions, settings, .. } = found;
         let entry = self
             .catalogue
-            .find(protocol)
+            .find(&protocol)
             .map_err(|reason| ConnectError::UnknownProtocol { name: name.to_string(), reason })?;
         if entry.guarantee.family() != family {
-            let (name, guarantee) = (name.to_string(), guarantee.clone());
+            let name = name.to_string();
             return Err(ConnectError::WrongKind { name, guarantee, wanted: family });
         }
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if opened.insert(*id) {
-            let role = {
+        let place = *opened.entry(number).or_insert_with(|| {
+            let (place, random) = {
                 let mut core = self.endpoint.lock();
                 let random = Random::from_rng(&mut core.random);
-                Role { id: self.endpoint.id, first_shard: core.shards.first(*id), random }
+                (core.shards.add(number, partitions), random)
             };
-            let group = self.group.clone().with_partitions(*partitions);
-            self.endpoint.install(*id, (entry.coordinator)(group, settings, role));
-        }
+            let role = Role { id: self.endpoint.id, keyspace: number, random };
+            let group = self.group.clone().with_partitions(partitions);
+            self.endpoint.install(place, (entry.coordinator)(group, &settings, role));
+            place
+        });
         drop(opened);
-        Ok(Arc::new(KeyspacePort::new(self.clone(), self.endpoint.clone(), *id)))
+        Ok(Arc::new(KeyspacePort::new(self.clone(), self.endpoint.clone(), place)))
     }
 
     /// What the cluster says of a keyspace.
-    pub(crate) fn find(&self, name: &str) -> Result<&KeyspaceInfo, ConnectError> {
-        let found = self.view.keyspaces.iter().find(|keyspace| keyspace.name == name);
-        found.ok_or_else(|| {
-            let names = self.view.keyspaces.iter().map(|keyspace| keyspace.name.clone());
-            ConnectError::UnknownKeyspace { name: name.to_string(), existing: names.collect() }
-        })
+    pub(crate) fn find(&self, name: &str) -> Result<KeyspaceInfo, ConnectError> {
+        self.tables().resolve(name).cloned()
     }
 
     /// What this client has counted so far.

@@ -9,10 +9,17 @@ use serried_actor::{NodeSet, Settings};
 use serried_model::{Geography, Limits, NodeId};
 use toml::Spanned;
 
+use crate::catalogue::Entry;
 use crate::durable::Durability;
-use crate::handshake::Place;
+use crate::generations::number;
+use crate::handshake::{KeyspaceInfo, Place};
 use crate::shards::Shards;
 use crate::{Catalogue, TransportOptions};
+
+/// How long a keyspace's name may be, in bytes.
+const MOST_NAME_BYTES: usize = 128;
+/// How many keyspaces there may be: a node describes all of them in one frame of the handshake.
+const MOST_KEYSPACES: usize = 512;
 
 /// What a node is told when it starts.
 ///
@@ -42,7 +49,7 @@ pub struct NodeConfiguration {
     pub site: Option<String>,
     /// The geography whose delays are emulated. Default: none.
     pub geography: Option<String>,
-    /// The keyspaces; all nodes of a cluster list the same ones in the same order. Default: one called
+    /// The keyspaces, in any order. One is served when a majority of the nodes lists it. Default: one called
     /// `default`, under `morty`.
     pub keyspaces: Vec<KeyspaceConfiguration>,
     /// How many cores serve the partitions, each with a thread of its own. Default: as many as there
@@ -65,6 +72,10 @@ pub struct NodeConfiguration {
 pub struct KeyspaceConfiguration {
     /// Its name.
     pub name: String,
+    /// Which of all keyspaces of that name it is, as `name@generation`. The nodes know that by themselves;
+    /// it is said to take up again what was dropped last, or where nodes do not agree.
+    #[serde(default)]
+    pub id: Option<String>,
     /// The protocol that it runs.
     #[serde(default = "default_protocol")]
     pub protocol: String,
@@ -85,10 +96,56 @@ impl KeyspaceConfiguration {
     pub fn new(name: impl Into<String>, protocol: impl Into<String>) -> Self {
         KeyspaceConfiguration {
             name: name.into(),
+            id: None,
             protocol: protocol.into(),
             partitions: 1,
             settings: Settings::default(),
         }
+    }
+
+    /// The generation that its id asks for.
+    pub(crate) fn generation(&self) -> Option<u32> {
+        let id = self.id.as_ref()?;
+        id.strip_prefix(&self.name)?.strip_prefix('@')?.parse().ok()
+    }
+
+    /// What a node says of it, whose partitions begin at the node's first shard.
+    pub(crate) fn describe(&self, cluster: &str, generation: u32, entry: &Entry) -> KeyspaceInfo {
+        KeyspaceInfo {
+            name: self.name.clone(),
+            generation,
+            number: number(cluster, &self.name, generation, &self.protocol, self.partitions),
+            first_shard: 0,
+            protocol: entry.name.to_string(),
+            guarantee: entry.guarantee.name().to_string(),
+            partitions: self.partitions,
+            settings: self.settings,
+        }
+    }
+
+    /// Why its name can't be that of a keyspace, and of a directory with its data.
+    fn judge_name(&self) -> Result<(), String> {
+        let name = &self.name;
+        if name.is_empty() {
+            return Err("a keyspace has an empty name: give it one".to_string());
+        }
+        let strange = |c: char| c.is_control() || "/\\@".contains(c);
+        let taken = ["lock", "identity.toml", "peers.toml"].contains(&name.as_str());
+        if name.len() > MOST_NAME_BYTES || name.starts_with('.') || name.contains(strange) || taken
+        {
+            return Err(format!(
+                "`{}` can't be the name of a keyspace: choose one of {MOST_NAME_BYTES} bytes at most, \
+                 without `/`, `\\`, `@` and control characters, that does not begin with a dot and is not \
+                 the name of a file in a data directory",
+                name.escape_debug()
+            ));
+        }
+        if let (Some(id), None) = (&self.id, self.generation()) {
+            return Err(format!(
+                "keyspace `{name}` can't have the id `{id}`: write `{name}@0`, say"
+            ));
+        }
+        Ok(())
     }
 
     /// The same with so many partitions.
@@ -259,6 +316,11 @@ impl NodeConfiguration {
         }
     }
 
+    /// Who the node is.
+    pub(crate) fn id(&self) -> NodeId {
+        NodeId::replica(0, self.node)
+    }
+
     /// How many partitions there are in all.
     pub(crate) fn shard_count(&self) -> usize {
         self.keyspaces.iter().map(|keyspace| usize::from(keyspace.partitions)).sum()
@@ -290,16 +352,13 @@ impl NodeConfiguration {
             );
             return Err((Part::Node, message));
         }
-        if self.keyspaces.is_empty() || self.keyspaces.len() > usize::from(u16::MAX) {
-            let message = "there must be a keyspace, and at most 65535".to_string();
+        if self.keyspaces.is_empty() || self.keyspaces.len() > MOST_KEYSPACES {
+            let message = format!("there must be a keyspace, and at most {MOST_KEYSPACES}");
             return Err((Part::Keyspace(0), message));
         }
         for (i, keyspace) in self.keyspaces.iter().enumerate() {
             let name = &keyspace.name;
-            if name.is_empty() {
-                let message = "a keyspace has an empty name: give it one".to_string();
-                return Err((Part::Keyspace(i), message));
-            }
+            keyspace.judge_name().map_err(|message| (Part::Keyspace(i), message))?;
             if self.keyspaces[..i].iter().any(|earlier| earlier.name == *name) {
                 let message = format!("there are two keyspaces `{name}`: rename one of them");
                 return Err((Part::Keyspace(i), message));

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::core::{Endpoint, Handled, encode};
 use crate::frame::{BadFrame, Frame, FrameReader, HEADER_BYTES, Kind, finish_frame};
+use crate::handshake::WELCOME_BYTES;
 use crate::links::LinkId;
 use crate::{TransportOptions, writer};
 
@@ -47,6 +48,13 @@ impl Connection {
         let (read, write) = stream.into_split();
         let reader = FrameReader::new(TransportOptions::LEAST_FRAME_BYTES);
         Ok(Connection { read, write, reader, early: Vec::new() })
+    }
+
+    /// The same for a side that is told more than that: what a node says of its keyspaces.
+    pub(crate) fn of_dialer(stream: TcpStream) -> io::Result<Connection> {
+        let mut connection = Connection::new(stream)?;
+        connection.reader.limit = WELCOME_BYTES;
+        Ok(connection)
     }
 
     /// A connection that was taken apart.
@@ -117,7 +125,11 @@ impl Connection {
             ended = read_loop(endpoint, from, link, &mut read, &mut reader) => ended,
             ended = &mut writer.0 => match ended {
                 Ok(Err(error)) => Ended::Lost(error),
-                _ => Ended::Closed,
+                Ok(Ok(_)) => Ended::Closed,
+                Err(ended) => match ended.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    Err(_) => Ended::Closed,
+                },
             },
         };
         endpoint.lock().lose(link);

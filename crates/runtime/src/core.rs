@@ -22,7 +22,8 @@ use crate::links::{LinkId, Links};
 use crate::machine::{Machine, Outbox};
 use crate::obstacles::Obstacles;
 use crate::out_buffer::{Messages, OutBuffer, Route};
-use crate::shards::Shards;
+use crate::shards::{Found, Shards, replica};
+use crate::status::Behind;
 use crate::watch::{WatchReply, Watcher};
 use crate::{NodeStatus, TransportOptions};
 
@@ -132,6 +133,11 @@ impl Endpoint {
         self.core.lock().expect("the endpoint stopped when one of its machines panicked")
     }
 
+    /// The same for those who only look, and may come when it has stopped.
+    pub(crate) fn look(&self) -> Option<MutexGuard<'_, Core>> {
+        self.core.lock().ok()
+    }
+
     /// Whether it still does anything.
     pub(crate) fn is_sound(&self) -> bool {
         !self.core.is_poisoned()
@@ -168,6 +174,21 @@ impl Endpoint {
         core.machines[slot] = Some(machine);
         core.run(slot, |machine, out| machine.start(moment, out));
         core.settle(moment);
+    }
+
+    /// Tells the machines that the node is about to stop.
+    pub(crate) fn prepare_to_stop(&self) {
+        let moment = self.clock.moment();
+        let mut core = self.lock();
+        for place in 0..core.machines.len() {
+            core.run(place, |machine, out| machine.prepare_to_stop(moment, out));
+        }
+        core.settle(moment);
+    }
+
+    /// Whether others can do without all machines at once.
+    pub(crate) fn may_stop(&self) -> bool {
+        self.lock().machines.iter().flatten().all(|machine| machine.may_stop())
     }
 
     /// Passes operations to a coordinator.
@@ -305,10 +326,14 @@ impl Core {
         for (route, message) in &mut messages {
             let sender = match from.is_coordinator() {
                 true => Some(from),
-                false => self.shards.replica(route.from, from.member()),
+                false => replica(route.from, from.member()),
             };
-            let sender = sender.ok_or_else(|| malformed(format!("no shard {}", route.from)))?;
-            self.on_message(sender, route, message, moment).map_err(malformed)?;
+            match sender {
+                Some(sender) => {
+                    self.on_message(sender, route, message, moment).map_err(malformed)?
+                }
+                None => self.refuse(from, route),
+            }
         }
         match messages.is_exhausted() {
             true => Ok(()),
@@ -324,9 +349,11 @@ impl Core {
         moment: Moment,
     ) -> Result<(), String> {
         self.links.counters.messages_received += 1;
-        let (keyspace, _) =
-            self.shards.find(route.to).ok_or_else(|| format!("no shard {}", route.to))?;
-        let place = if self.home.is_some() { route.to } else { keyspace };
+        let Some(Found { keyspace, shard }) = self.shards.locate(route) else {
+            self.refuse(from, route);
+            return Ok(());
+        };
+        let place = if self.home.is_some() { shard } else { keyspace };
         let handle = |machine: &mut dyn Machine, out: &mut Outbox<'_>| {
             machine.on_message(from, message, moment, out)
         };
@@ -338,6 +365,19 @@ impl Core {
             (None, None) => {}
         }
         Ok(())
+    }
+
+    /// A message is for a keyspace or a partition that is not here: its sender has another configuration, or
+    /// it is forged.
+    fn refuse(&mut self, from: NodeId, route: Route) {
+        let counters = &mut self.links.counters;
+        counters.messages_refused += 1;
+        // However many there are, the log stays short.
+        if counters.messages_refused.is_power_of_two() {
+            let (keyspace, partition) = (format!("{:016x}", route.keyspace), route.to);
+            let so_far = counters.messages_refused;
+            tracing::warn!(%from, keyspace, partition, so_far, "dropping messages for what is not here");
+        }
     }
 
     /// Takes what another core of this node, or this one, has sent: each message begins with its
@@ -367,6 +407,16 @@ impl Core {
     /// The machine of a shard, if it is here.
     pub(crate) fn machine(&self, shard: u16) -> Option<&dyn Machine> {
         self.machines.get(usize::from(shard))?.as_deref()
+    }
+
+    /// Which partitions do not take part fully, those of all machines together.
+    pub(crate) fn behind(&self, now: Timestamp) -> Option<Behind> {
+        let machines = self.machines.iter().flatten();
+        let behind = machines.filter_map(|machine| {
+            let (standing, since) = machine.standing();
+            Behind::of(standing, now.since(since))
+        });
+        behind.reduce(Behind::plus)
     }
 
     /// Whether any machine appends to a log.

@@ -1,6 +1,6 @@
 //! A client's connection to one address: opened, kept, and opened again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -10,17 +10,16 @@ use tokio::task::JoinSet;
 
 use crate::connection::Ended;
 use crate::core::Endpoint;
-use crate::handshake::{Hello, KeyspaceInfo, Met, Place, Welcome, dial};
+use crate::handshake::{Hello, Met, Place, Welcome, dial};
 use crate::links::{End, LinkOptions};
 use crate::redial::Redial;
-use crate::shards::Shards;
+use crate::tables::Tables;
 
 /// What a client knows of its cluster. The first node that answers says it; the others must agree.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct View {
     pub(crate) cluster: String,
     pub(crate) peers: Vec<String>,
-    pub(crate) keyspaces: Vec<KeyspaceInfo>,
     pub(crate) limits: Limits,
     /// Where the client is, if a geography is emulated.
     pub(crate) place: Option<Place>,
@@ -36,15 +35,9 @@ impl View {
         Ok(View {
             cluster: welcome.cluster.clone(),
             peers: welcome.peers.clone(),
-            keyspaces: welcome.keyspaces.clone(),
             limits: welcome.limits,
             place,
         })
-    }
-
-    /// The partitions of all keyspaces.
-    fn shards(&self) -> Shards {
-        Shards::new(self.keyspaces.iter().map(|keyspace| keyspace.partitions))
     }
 
     /// How `other` differs, if it does in anything that matters.
@@ -53,9 +46,7 @@ impl View {
             let (this, other) = (&self.cluster, &other.cluster);
             return Some(format!("it is of cluster `{other}`, another node of `{this}`"));
         }
-        let what = if self.keyspaces != other.keyspaces {
-            "keyspaces"
-        } else if self.peers.len() != other.peers.len() {
+        let what = if self.peers.len() != other.peers.len() {
             "number of nodes"
         } else if self.limits != other.limits {
             "limits"
@@ -89,6 +80,10 @@ pub(crate) struct Dialers {
     hello: Hello,
     /// What the cluster is, once somebody has said it.
     pub(crate) view: OnceLock<View>,
+    /// Which keyspaces the nodes have.
+    pub(crate) tables: Mutex<Tables>,
+    /// By member: the process that was met last.
+    processes: Mutex<BTreeMap<usize, u64>>,
     reports: UnboundedSender<Report>,
     tasks: Mutex<Tasks>,
 }
@@ -107,7 +102,16 @@ impl Dialers {
         reports: UnboundedSender<Report>,
     ) -> Arc<Dialers> {
         let tasks = Mutex::default();
-        Arc::new(Dialers { endpoint, hello, view: OnceLock::new(), reports, tasks })
+        let (tables, processes) = (Mutex::default(), Mutex::default());
+        Arc::new(Dialers {
+            endpoint,
+            hello,
+            view: OnceLock::new(),
+            tables,
+            processes,
+            reports,
+            tasks,
+        })
     }
 
     /// Dials a core at an address, unless that has been done.
@@ -118,6 +122,22 @@ impl Dialers {
             let (dialers, address) = (self.clone(), address.to_string());
             tasks.set.spawn(Dialer { dialers, address, hello, reported: false }.run());
         }
+    }
+
+    /// Notes what a node says of itself.
+    fn meet(&self, welcome: &Welcome) {
+        let member = welcome.node.member();
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.put(member, welcome.peers.len(), welcome.keyspaces.clone());
+        let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        processes.insert(member, welcome.incarnation);
+    }
+
+    /// Whether a node's process is the one that was met last.
+    fn is_met(&self, welcome: &Welcome) -> bool {
+        let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let met = processes.get(&welcome.node.member());
+        met.is_none_or(|incarnation| *incarnation == welcome.incarnation)
     }
 
     /// How many have been dialed.
@@ -216,15 +236,20 @@ impl Dialer {
         let endpoint = self.dialers.endpoint.clone();
         let link = {
             let mut core = endpoint.lock();
-            if core.shards.is_empty() {
-                core.shards = view.shards();
-            }
-            if self.hello.core == 0 {
-                core.links.set_cores(node.member(), usize::from(welcome.cores));
-            }
             let end = End::Core { member: node.member(), core: usize::from(self.hello.core) };
             if core.links.leads_to(end) {
-                return Joined::Duplicate;
+                return match self.dialers.is_met(&welcome) {
+                    true => Joined::Duplicate,
+                    false => Joined::Disagrees(format!(
+                        "another process than the one at another address calls itself {node}: give the \
+                         addresses of one cluster"
+                    )),
+                };
+            }
+            if self.hello.core == 0 {
+                let firsts = welcome.keyspaces.iter().map(|k| (k.number, k.first_shard));
+                core.links.set_cores(node.member(), usize::from(welcome.cores), firsts);
+                self.dialers.meet(&welcome);
             }
             core.links.counters.reconnects += u64::from(replica.is_some());
             core.links.open(LinkOptions {

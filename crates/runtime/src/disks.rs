@@ -1,15 +1,18 @@
 //! A node's partitions on a real disk.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serried_storage::{
-    Base, DataDirectory, Flush, Identity, KeyspaceIdentity, Start, StorageError,
+    Base, DataDirectory, Flush, Identity, KeyspaceIdentity, KeyspaceRecord, LogOptions, Run,
+    StorageError,
 };
 
 use crate::NodeConfiguration;
-use crate::durable::{Batch, Disks, Durability, Log, Opened, Provenance, Replay};
+use crate::durable::{Batch, Boot, Disks, Durability, Log, Opened, Provenance, Replay, Start};
+use crate::joining::identity;
 
 /// How much of all partitions' stores is kept in memory for reading, in bytes.
 const CACHE: u64 = 256 << 20;
@@ -17,53 +20,102 @@ const CACHE: u64 = 256 << 20;
 /// A node's data directory, locked while this lives.
 pub struct NodeDisks {
     directory: DataDirectory,
-    identity: Identity,
     durability: Durability,
     cache: u64,
+    start: Start,
+    logs: Arc<Logs>,
 }
 
 impl NodeDisks {
-    /// Opens a node's data directory, or makes it. With `rejoin` the node takes the place of one whose
-    /// disk was lost.
+    /// Opens a node's data directory, or makes it.
     ///
     /// # Errors
-    /// If it is in use, is another node's, or holds what the configuration can't be used with.
+    /// If it is in use, is another node's, holds what the configuration can't be used with, or may have
+    /// lost to a power cut what it had acknowledged.
     pub fn open(
         path: PathBuf,
         configuration: &NodeConfiguration,
-        rejoin: bool,
+        start: Start,
     ) -> Result<NodeDisks, StorageError> {
-        let keyspaces = configuration.keyspaces.iter().map(|keyspace| KeyspaceIdentity {
-            name: keyspace.name.clone(),
-            protocol: keyspace.protocol.clone(),
-            partitions: keyspace.partitions,
-        });
+        NodeDisks::open_on(Boot::current(), path, configuration, start)
+    }
+
+    /// The same on a machine that has been running since `boot`.
+    ///
+    /// # Errors
+    /// As [`NodeDisks::open`].
+    pub fn open_on(
+        boot: Boot,
+        path: PathBuf,
+        configuration: &NodeConfiguration,
+        start: Start,
+    ) -> Result<NodeDisks, StorageError> {
+        let keyspaces = configuration.keyspaces.iter().map(identity);
         let identity = Identity {
             cluster: configuration.cluster.clone(),
             node: configuration.node as u64,
             nodes: configuration.peers.len(),
             keyspaces: keyspaces.collect(),
         };
-        let start = if rejoin { Start::Rejoin } else { Start::Usual };
         let directory = DataDirectory::open(&path, &identity, start)?;
+        for (keyspace, place) in directory.dropped() {
+            let path = place.display();
+            tracing::warn!(keyspace, %path, "dropped a keyspace, as the configuration does not have it any more: its data stays there until you remove it");
+        }
+        let durability = configuration.durability;
+        let run = Run::begin(directory.path(), boot, durability, start)?;
         let partitions = identity.keyspaces.iter().map(|keyspace| u64::from(keyspace.partitions));
         let cache = CACHE / partitions.sum::<u64>().max(1);
-        let durability = configuration.durability;
-        Ok(NodeDisks { directory, identity, durability, cache })
+        let unopened = identity.keyspaces.iter();
+        let unopened =
+            unopened.map(|keyspace| (keyspace.name.clone(), (0..keyspace.partitions).collect()));
+        let logs = Arc::new(Logs { run, unopened: Mutex::new(unopened.collect()) });
+        Ok(NodeDisks { directory, durability, cache, start, logs })
+    }
+}
+
+/// Which logs are there: those of a keyspace that had all of them must be there when it is opened again.
+struct Logs {
+    run: Run,
+    /// The partitions of each keyspace whose logs have not been opened in this run.
+    unopened: Mutex<BTreeMap<String, BTreeSet<u16>>>,
+}
+
+impl Logs {
+    /// One of a keyspace's logs is there, whose present generation lies in `folder`.
+    fn opened(&self, keyspace: &str, folder: &str, partition: u16) -> Result<(), StorageError> {
+        let mut unopened = self.unopened.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(left) = unopened.get_mut(keyspace) else { return Ok(()) };
+        left.remove(&partition);
+        if left.is_empty() { self.run.note(folder) } else { Ok(()) }
     }
 }
 
 impl Disks for NodeDisks {
     fn open(&self, keyspace: &str, partition: u16) -> Result<Opened, String> {
+        self.logs.run.go_on().map_err(|error| error.to_string())?;
         let place = self.directory.partition(keyspace, partition);
+        if self.durability != Durability::Memory
+            && self.logs.run.knows(&self.directory.folder(keyspace))
+        {
+            Base::check(&place.join("base")).map_err(|error| error.to_string())?;
+        }
         let base = Base::open(&place.join("base"), self.durability, self.cache);
         let base = base.map_err(|error| error.to_string())?;
         let flush = base.flusher();
-        let identity = self.directory.log_identity(&self.identity, keyspace, partition);
+        let identity = self.directory.log_identity(keyspace, partition);
+        let folder = self.directory.folder(keyspace);
         let log = PartitionLog {
             path: place.join("log"),
-            identity,
-            durability: self.durability,
+            options: LogOptions {
+                existed: self.logs.run.knows(&folder),
+                accept_loss: self.start == Start::AcceptLoss,
+                ..LogOptions::new(identity, self.durability)
+            },
+            keyspace: keyspace.to_string(),
+            folder,
+            partition,
+            logs: self.logs.clone(),
             flush,
             shared: None,
             batch: serried_storage::Batch::starting_at(0),
@@ -73,12 +125,24 @@ impl Disks for NodeDisks {
         Ok(Opened { log, store, rejoins: self.directory.rejoins(keyspace) })
     }
 
+    fn close(&self) -> Result<(), String> {
+        self.logs.run.end().map_err(|error| error.to_string())
+    }
+
     fn provenance(&self) -> Option<Provenance> {
         Some(self.directory.provenance())
     }
 
     fn is_new(&self) -> bool {
         self.directory.is_new()
+    }
+
+    fn keyspaces(&self) -> Vec<KeyspaceRecord> {
+        self.directory.keyspaces()
+    }
+
+    fn settle(&self, keyspaces: &[(KeyspaceIdentity, u32)]) -> Result<(), String> {
+        self.directory.settle(keyspaces).map_err(|error| error.to_string())
     }
 
     fn meet(&self, member: usize, has: Provenance) -> Result<(), String> {
@@ -92,8 +156,11 @@ impl Disks for NodeDisks {
 /// A partition's log, as its core sees it.
 struct PartitionLog {
     path: PathBuf,
-    identity: u64,
-    durability: Durability,
+    options: LogOptions,
+    keyspace: String,
+    folder: String,
+    partition: u16,
+    logs: Arc<Logs>,
     flush: Flush,
     /// Set when it has been replayed.
     shared: Option<Arc<Mutex<Shared>>>,
@@ -115,21 +182,22 @@ struct Shared {
 impl Log for PartitionLog {
     fn replay(&mut self, each: &mut Replay<'_>) -> Result<u64, String> {
         let mut wrong = None;
-        let opened = serried_storage::Log::open(
-            &self.path,
-            self.identity,
-            self.durability,
-            &mut |position, record| {
-                if wrong.is_none() {
-                    wrong = each(position, record).err();
-                }
-            },
-        );
+        let mut show = |position, record: &[u8]| {
+            if wrong.is_none() {
+                wrong = each(position, record).err();
+            }
+        };
+        let opened = serried_storage::Log::open(&self.path, self.options, &mut show);
         let (log, replayed) = opened.map_err(|error| error.to_string())?;
+        let noted = self.logs.opened(&self.keyspace, &self.folder, self.partition);
+        noted.map_err(|error| error.to_string())?;
         if let Some(wrong) = wrong {
             return Err(format!("{}: {wrong}", self.path.display()));
         }
-        if replayed.torn > 0 {
+        if let Some(loss) = replayed.lost {
+            let (path, offset, what) = (loss.path.display(), loss.offset, loss.what);
+            tracing::warn!(%path, offset, what, "gave up what a log had from here on");
+        } else if replayed.torn > 0 {
             let (path, bytes) = (self.path.display(), replayed.torn);
             tracing::info!(%path, bytes, "cut off what was being written when the node stopped");
         }

@@ -3,7 +3,7 @@
 use std::io;
 
 use serried_actor::Store;
-pub use serried_storage::{Durability, Provenance};
+pub use serried_storage::{Boot, Durability, KeyspaceIdentity, KeyspaceRecord, Provenance, Start};
 
 /// Where a node keeps its partitions.
 pub trait Disks: Send + Sync + 'static {
@@ -23,11 +23,33 @@ pub trait Disks: Send + Sync + 'static {
         false
     }
 
+    /// The keyspaces that the node has and had.
+    fn keyspaces(&self) -> Vec<KeyspaceRecord> {
+        Vec::new()
+    }
+
+    /// Notes which keyspaces the node has from now on, with their generations, before any of their
+    /// partitions is opened.
+    ///
+    /// # Errors
+    /// If that can't be written.
+    fn settle(&self, _keyspaces: &[(KeyspaceIdentity, u32)]) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Notes which data node `member` has.
     ///
     /// # Errors
     /// If that node has lost data with which it had made promises, and what to do.
     fn meet(&self, _member: usize, _has: Provenance) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The node has stopped, and writes nothing more. When this returns the disk has everything.
+    ///
+    /// # Errors
+    /// What the disk said. The node then counts as one that was killed.
+    fn close(&self) -> Result<(), String> {
         Ok(())
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Flushing {
     next: u64,
     dirty: bool,
     flusher: Option<Waker>,
+    /// When the flush began that is under way.
+    began: Option<Instant>,
     /// Why nothing can be written, while that is so.
     pub(crate) obstacle: Option<String>,
     pub(crate) latency: Latency,
@@ -62,6 +64,7 @@ impl Flushing {
             next: 1,
             dirty: false,
             flusher: None,
+            began: None,
             obstacle: None,
             latency: Latency::default(),
         }
@@ -85,7 +88,20 @@ impl Flushing {
     pub(crate) fn begin(&mut self) -> u64 {
         self.dirty = false;
         self.next += 1;
+        self.began = Some(Instant::now());
         self.next - 1
+    }
+
+    /// For how long the flush has been under way that is.
+    pub(crate) fn under_way(&self) -> Option<Duration> {
+        self.began.map(|began| began.elapsed())
+    }
+
+    /// The flush has ended that was under way.
+    fn end(&mut self) {
+        if let Some(began) = self.began.take() {
+            self.latency.record(began.elapsed());
+        }
     }
 
     fn poll_requested(
@@ -129,7 +145,6 @@ pub(crate) async fn flush(endpoint: Arc<Endpoint>, sync: bool) {
         }
         let (number, mut batches) = endpoint.lock().begin_flush();
         let bytes: usize = batches.iter().map(|batch| batch.bytes()).sum();
-        let began = Instant::now();
         loop {
             let written;
             (batches, written) = write(batches, sync).await;
@@ -144,7 +159,7 @@ pub(crate) async fn flush(endpoint: Arc<Endpoint>, sync: bool) {
         let mut core = endpoint.lock();
         core.links.counters.log_flushes += 1;
         core.links.counters.log_bytes += bytes as u64;
-        core.flushing.latency.record(began.elapsed());
+        core.flushing.end();
         if core.flushing.obstacle.is_some() {
             tracing::info!(node = %endpoint.id, "the log can be written again");
             core.set_obstacle(None);

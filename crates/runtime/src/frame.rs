@@ -18,7 +18,7 @@ use tokio::net::tcp::OwnedReadHalf;
 /// The first two bytes of every frame.
 pub(crate) const MAGIC: u16 = 0x5e44;
 /// The version of the frames and of everything in them.
-pub(crate) const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 2;
 /// How long a frame's header is, in bytes.
 pub(crate) const HEADER_BYTES: usize = 12;
 /// The size of a reader's buffer while frames are small. Larger than what a read usually finds, so
@@ -129,6 +129,11 @@ impl FrameReader {
     /// A reader of frames with payloads up to `limit` bytes.
     pub(crate) fn new(limit: usize) -> FrameReader {
         FrameReader { buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, limit }
+    }
+
+    /// One that has read these bytes.
+    pub(crate) fn holding(bytes: &[u8], limit: usize) -> FrameReader {
+        FrameReader { buffer: bytes.to_vec(), start: 0, end: bytes.len(), limit }
     }
 
     /// Waits for bytes and takes as many as one read gives; 0 at the end of the connection.

@@ -11,12 +11,16 @@ use crate::connection::{Connection, Ended};
 use crate::core::{decode, encode};
 use crate::durable::Provenance;
 use crate::frame::{BadFrame, Kind};
+use crate::generations::Known;
 
 /// One-way delays below this are not emulated: a loopback connection takes about as long by itself,
 /// and timers are no finer.
 const LEAST_DELAY: Duration = Duration::from_micros(250);
 /// How many round trips are measured beside the handshake's own; the shortest counts.
 const PINGS: usize = 4;
+
+/// The longest [`Welcome`]: a node has so many keyspaces at most, and knows so many that were dropped.
+pub(crate) const WELCOME_BYTES: usize = 512 << 10;
 
 /// What the side that opens a connection says.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -53,21 +57,44 @@ pub(crate) struct Welcome {
     pub(crate) site: Option<String>,
     /// The geography whose delays are emulated, if any.
     pub(crate) geography: Option<String>,
-    /// The keyspaces, by id.
+    /// What tells its process from others of its number.
+    pub(crate) incarnation: u64,
+    /// Its keyspaces, in the order of its configuration.
     pub(crate) keyspaces: Vec<KeyspaceInfo>,
+    /// Those that it has dropped, with their last generations.
+    pub(crate) dropped: Vec<(String, u32)>,
     /// How large things may be.
     pub(crate) limits: Limits,
     /// The longest payload that it accepts, in bytes.
     pub(crate) frame_bytes: usize,
 }
 
+impl Welcome {
+    /// What the node knows of a keyspace's name.
+    pub(crate) fn known(&self, name: &str) -> Option<Known> {
+        let present = self.keyspaces.iter().find(|keyspace| keyspace.name == name);
+        let dropped = || self.dropped.iter().find(|(dropped, _)| dropped == name);
+        match present {
+            Some(keyspace) => Some(Known { generation: keyspace.generation, dropped: false }),
+            None => {
+                dropped().map(|(_, generation)| Known { generation: *generation, dropped: true })
+            }
+        }
+    }
+}
+
 /// A keyspace, as its cluster describes it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KeyspaceInfo {
-    /// Its number, which messages carry.
-    pub id: u16,
     /// Its name.
     pub name: String,
+    /// Which of all keyspaces of its name it is, from 0: one that is created after another was dropped is
+    /// the next.
+    pub generation: u32,
+    /// What messages of it carry.
+    pub number: u64,
+    /// Where its partitions begin among those of the node that says this.
+    pub(crate) first_shard: u16,
     /// The protocol that it runs.
     pub protocol: String,
     /// What it promises, by the guarantee's name.
@@ -76,6 +103,19 @@ pub struct KeyspaceInfo {
     pub partitions: u16,
     /// What its protocol is set to.
     pub settings: Settings,
+}
+
+impl KeyspaceInfo {
+    /// What it is known by: its name and its generation.
+    pub fn id(&self) -> String {
+        format!("{}@{}", self.name, self.generation)
+    }
+
+    /// It with all that its data depends on.
+    pub(crate) fn description(&self) -> String {
+        let s = if self.partitions == 1 { "" } else { "s" };
+        format!("{} ({}, {} partition{s})", self.id(), self.protocol, self.partitions)
+    }
 }
 
 /// A node that has been met.
@@ -88,7 +128,7 @@ pub(crate) struct Met {
 /// Opens a connection to `address` and introduces this side, then measures the round trip if asked.
 pub(crate) async fn dial(address: &str, hello: &Hello, measure: bool) -> Result<Met, Ended> {
     let stream = TcpStream::connect(address).await?;
-    let mut connection = Connection::new(stream)?;
+    let mut connection = Connection::of_dialer(stream)?;
     let sent = Instant::now();
     connection.send(Kind::Hello, &encode(hello)).await?;
     let welcome: Welcome = match connection.receive().await? {

@@ -40,8 +40,11 @@ mod distance;
 mod durable;
 mod flusher;
 mod frame;
+mod generations;
 mod handshake;
+mod hostile;
 mod internal;
+mod joining;
 mod links;
 mod local_cluster;
 mod machine;
@@ -58,6 +61,7 @@ mod server;
 mod shards;
 mod statistics;
 mod status;
+mod tables;
 mod timers;
 mod watch;
 mod watching;
@@ -67,11 +71,16 @@ pub use catalogue::Catalogue;
 pub use client::{Client, ConnectError, ConnectOptions};
 pub use configuration::{ConfigurationError, KeyspaceConfiguration, NodeConfiguration};
 pub use disks::NodeDisks;
-pub use durable::{Batch, Disks, Durability, Log, Opened, Provenance, Replay};
+pub use durable::{
+    Batch, Boot, Disks, Durability, KeyspaceIdentity, KeyspaceRecord, Log, Opened, Provenance,
+    Replay, Start,
+};
 pub use handshake::KeyspaceInfo;
+#[doc(hidden)]
+pub use hostile::{example_frames, read_hostile_frames};
 pub use local_cluster::{LocalCluster, LocalOptions};
 pub use node::{Node, NodeFailed, NodeHandle, NodeObserver, StartError};
 pub use options::TransportOptions;
 pub use statistics::{NodeStatistics, Statistics, process_cpu_time};
-pub use status::{NodeReply, NodeStatus};
+pub use status::{Behind, NodeReply, NodeStatus};
 pub use watching::{WatchError, WatchOptions, Watched, Watching};

@@ -7,7 +7,7 @@ use crate::durable::{Disks, Durability};
 use crate::node::listen;
 use crate::{
     Catalogue, ConfigurationError, KeyspaceConfiguration, Node, NodeConfiguration, NodeHandle,
-    NodeStatistics, StartError,
+    NodeStatistics, NodeStatus, StartError,
 };
 
 /// What a local cluster is like, besides its keyspaces.
@@ -108,6 +108,14 @@ impl LocalCluster {
         self.nodes[node].as_ref().ok_or_else(stopped)?.observer().health()
     }
 
+    /// How a node is doing.
+    ///
+    /// # Panics
+    /// If there is no such node, or it does not run.
+    pub fn status(&self, node: usize) -> NodeStatus {
+        self.nodes[node].as_ref().expect("a node that runs").status()
+    }
+
     /// Stops one node; nothing if it does not run. What it held in memory alone is gone.
     ///
     /// # Panics
@@ -156,7 +164,8 @@ impl LocalCluster {
     }
 
     fn stop_all(&mut self) {
-        self.nodes.iter_mut().filter_map(Option::take).for_each(NodeHandle::stop);
+        // There is nobody to take over.
+        self.nodes.iter_mut().filter_map(Option::take).for_each(NodeHandle::stop_at_once);
     }
 
     fn serve(&mut self, node: usize, listener: TcpListener) -> Result<(), StartError> {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use serried_actor::{
     Actor, Context, Coordinate, Durable, Effect, Malformed, MemoryStore, Protocol, Random, Recover,
-    Store, Timestamp, Wire,
+    Standing, Store, Timestamp, Wire,
 };
 use serried_model::{NodeId, Operation, Output, TxnId};
 use serried_session::Switchboard;
@@ -50,6 +50,12 @@ pub(crate) trait Machine: Send {
     /// When the next timer is due.
     fn next_timer(&mut self) -> Option<Timestamp>;
 
+    /// The endpoint is about to stop, and not to fail.
+    fn prepare_to_stop(&mut self, moment: Moment, out: &mut Outbox<'_>);
+
+    /// Whether others can do without it at once.
+    fn may_stop(&self) -> bool;
+
     /// What it has appended to its log since the last time.
     fn take_batch(&mut self) -> Option<Box<dyn Batch>>;
 
@@ -58,6 +64,9 @@ pub(crate) trait Machine: Send {
 
     /// What it shows of its state.
     fn gauges(&self) -> Vec<(&'static str, u64)>;
+
+    /// How far it takes part, and since when if that is not fully.
+    fn standing(&self) -> (Standing, Timestamp);
 
     /// Whether it appends to a log.
     fn is_durable(&self) -> bool;
@@ -76,15 +85,22 @@ pub(crate) struct Outbox<'a> {
 pub(crate) struct Role {
     /// Who it is.
     pub(crate) id: NodeId,
-    /// The first shard of its keyspace.
-    pub(crate) first_shard: u16,
+    /// The number of its keyspace.
+    pub(crate) keyspace: u64,
     pub(crate) random: Random,
 }
 
 /// A coordinator as a machine.
 pub(crate) fn coordinator<P: Protocol>(actor: P::Coordinator, role: Role) -> Box<dyn Machine> {
-    let driven = Driven::new(actor, role);
-    Box::new(Erased { driven, start: Actor::on_start, tell: deliver, operate: coordinate })
+    let driven = Driven::new(actor, |_| Standing::Full, role);
+    Box::new(Erased {
+        driven,
+        start: Actor::on_start,
+        stop: |_, _| {},
+        may_stop: |_| true,
+        tell: deliver,
+        operate: coordinate,
+    })
 }
 
 /// A replica as a machine, as it was when it last appended to its log, if it has one.
@@ -93,7 +109,7 @@ pub(crate) fn replica<P: Protocol>(
     role: Role,
     disk: Option<Opened>,
 ) -> Result<Box<dyn Machine>, String> {
-    let mut driven = Driven::new(actor, role);
+    let mut driven = Driven::new(actor, Recover::standing, role);
     let mut start: fn(&mut P::Replica, &mut Context<'_, P::Replica>) = Actor::on_start;
     if let Some(Opened { mut log, store, rejoins }) = disk {
         driven.store = store;
@@ -116,6 +132,8 @@ pub(crate) fn replica<P: Protocol>(
     Ok(Box::new(Erased::<P::Replica> {
         driven,
         start,
+        stop: Recover::on_stop,
+        may_stop: Recover::may_stop,
         tell: trace,
         operate: |_, txn, _, _| unreachable!("{txn:?} asks a replica: only clients have sessions"),
     }))
@@ -125,7 +143,7 @@ pub(crate) fn replica<P: Protocol>(
 struct Driven<A: Actor> {
     actor: A,
     id: NodeId,
-    first_shard: u16,
+    keyspace: u64,
     random: Random,
     timers: Timers<A::Timer>,
     effects: Vec<Effect<A>>,
@@ -136,17 +154,21 @@ struct Driven<A: Actor> {
     /// The flush that makes everything durable that it has appended.
     after: u64,
     counts: PartitionCounts,
+    /// How far it takes part.
+    standing: fn(&A) -> Standing,
+    /// When it last did so fully.
+    full_at: Timestamp,
     /// What it sent to itself.
     own: VecDeque<A::Message>,
 }
 
 impl<A: Actor> Driven<A> {
-    fn new(actor: A, role: Role) -> Self {
-        let Role { id, first_shard, random } = role;
+    fn new(actor: A, standing: fn(&A) -> Standing, role: Role) -> Self {
+        let Role { id, keyspace, random } = role;
         Driven {
             actor,
             id,
-            first_shard,
+            keyspace,
             random,
             timers: Timers::new(),
             effects: Vec::new(),
@@ -155,6 +177,8 @@ impl<A: Actor> Driven<A> {
             log_position: 0,
             after: 0,
             counts: PartitionCounts::default(),
+            standing,
+            full_at: Timestamp(0),
             own: VecDeque::new(),
         }
     }
@@ -174,6 +198,9 @@ impl<A: Actor> Driven<A> {
             self.handle(moment, out, |actor, cx| actor.on_message(id, message, cx));
             self.carry_out(moment, out, &tell);
         }
+        if (self.standing)(&self.actor) == Standing::Full {
+            self.full_at = moment.now;
+        }
     }
 
     fn handle(
@@ -190,6 +217,9 @@ impl<A: Actor> Driven<A> {
             cx = cx.watched(&mut watch.observations);
         }
         event(&mut self.actor, &mut cx);
+        if let Some(why) = cx.take_rejected() {
+            tracing::warn!(node = %self.id, why, "dropping a message");
+        }
         self.log_position = cx.log_position();
         if let Some(watch) = &mut out.watch {
             watch.take(self.id, now, out.links);
@@ -204,11 +234,11 @@ impl<A: Actor> Driven<A> {
         out: &mut Outbox<'_>,
         tell: &impl Fn(A::Output, &Outbox<'_>),
     ) {
-        let Driven { id, first_shard, .. } = *self;
+        let Driven { id, keyspace, .. } = *self;
         for effect in self.effects.drain(..) {
             let at_once = matches!(effect, Effect::SendBeforeDurable { .. });
             let after = if at_once { 0 } else { self.after };
-            let sending = Sending { from: id, first_shard, after };
+            let sending = Sending { from: id, keyspace, after };
             match effect {
                 Effect::Append(record) => {
                     out.links.counters.appends += 1;
@@ -268,6 +298,8 @@ impl<A: Actor> Driven<A> {
 struct Erased<A: Actor> {
     driven: Driven<A>,
     start: fn(&mut A, &mut Context<'_, A>),
+    stop: fn(&mut A, &mut Context<'_, A>),
+    may_stop: fn(&A) -> bool,
     tell: fn(A::Output, &Outbox<'_>),
     operate: fn(&mut A, TxnId, &mut Vec<Operation>, &mut Context<'_, A>),
 }
@@ -343,6 +375,15 @@ impl<A: Actor> Machine for Erased<A> {
         self.driven.timers.next()
     }
 
+    fn prepare_to_stop(&mut self, moment: Moment, out: &mut Outbox<'_>) {
+        let stop = self.stop;
+        self.driven.step(moment, out, self.tell, stop);
+    }
+
+    fn may_stop(&self) -> bool {
+        (self.may_stop)(&self.driven.actor)
+    }
+
     fn take_batch(&mut self) -> Option<Box<dyn Batch>> {
         self.driven.log.as_mut()?.take_batch()
     }
@@ -355,6 +396,10 @@ impl<A: Actor> Machine for Erased<A> {
         let mut gauges = Vec::new();
         self.driven.actor.gauges(&mut |name, value| gauges.push((name, value)));
         gauges
+    }
+
+    fn standing(&self) -> (Standing, Timestamp) {
+        ((self.driven.standing)(&self.driven.actor), self.driven.full_at)
     }
 
     fn is_durable(&self) -> bool {

@@ -2,15 +2,23 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use serried_model::NodeId;
+use tokio::net::TcpListener as AsyncListener;
+use tokio::runtime::Runtime;
 
 use crate::durable::Disks;
 use crate::pin::pin_to;
 use crate::server::{Server, Thread};
 use crate::{Catalogue, ConfigurationError, NodeConfiguration, NodeStatistics, NodeStatus};
+
+/// How long a node that is shut down waits for others to take over what it leads, and how often it looks.
+const HAND_OVER_AT_MOST: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -45,25 +53,39 @@ pub enum StartError {
         /// What is wrong, where, and what to do.
         reason: String,
     },
+    /// A keyspace is not what the configuration takes it for.
+    #[error("can't serve keyspace `{keyspace}`: {reason}")]
+    Keyspace {
+        /// The keyspace.
+        keyspace: String,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
     /// Another node refuses to have to do with it.
     #[error("another node turned this one away: {reason}")]
     Unwelcome {
         /// Why, and what to do.
         reason: String,
     },
+    /// A panic has ended it.
+    #[error(transparent)]
+    Failed(NodeFailed),
     /// The operating system did not give what the node needs.
     #[error("can't start ({0}): free some of the machine's resources and try again")]
     System(io::Error),
 }
 
-/// A running node's replicas met a state that must not be. It has stopped rather than serve from it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+/// A panic has ended a running node, in one of its replicas, in its log or in its store: it has stopped
+/// rather than go on without what has ended.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "{node} stopped because an invariant of its protocol was broken; the panic's message names it"
+    "{node} stopped, as a part of it has panicked: {cause}; start it again, and report this if its disk is sound"
 )]
 pub struct NodeFailed {
     /// The node.
     pub node: NodeId,
+    /// What the panic said.
+    pub cause: String,
 }
 
 /// Nodes are started here.
@@ -126,9 +148,6 @@ impl Node {
         let local_addr = listener.local_addr().map_err(StartError::System)?;
         listener.set_nonblocking(true).map_err(StartError::System)?;
         let (server, cores) = Server::new(configuration, place, catalogue, disks)?;
-        if server.is_new() {
-            ask_for_welcome(&server)?;
-        }
         let available = thread::available_parallelism().map_or(1, usize::from);
         let pins = cores.len() > 1 && available >= cores.len();
         let pins = server.configuration.pin.unwrap_or(pins);
@@ -143,14 +162,15 @@ impl Node {
                 if pins {
                     pin_to(core.core());
                 }
-                run(core, listener, &catalogue, &started);
+                run(core, listener, &catalogue, started);
             };
             let thread = thread::Builder::new().name(name).spawn(body);
             handle.threads.push(thread.map_err(StartError::System)?);
         }
         drop(started);
         for _ in 0..count {
-            let panicked = || StartError::System(io::Error::other("a node's thread panicked"));
+            // A thread that panics lets go of its end without a word.
+            let panicked = || handle.server.failure().map_or_else(ended_early, StartError::Failed);
             starts.recv().unwrap_or_else(|_| Err(panicked()))?;
         }
         let node = handle.server.id();
@@ -159,43 +179,45 @@ impl Node {
     }
 }
 
-/// Has a node that starts for the first time ask the others whether they have met it before.
-fn ask_for_welcome(server: &Server) -> Result<(), StartError> {
-    // On a thread of its own: this one may be a runtime's.
-    let ask = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map_err(StartError::System)?.block_on(server.ask_for_welcome())
-    };
-    let asked = thread::scope(|scope| scope.spawn(ask).join());
-    asked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+fn ended_early() -> StartError {
+    StartError::System(io::Error::other("a node's thread has ended"))
 }
 
-/// What a core's thread does.
+/// What a core's thread does. However it ends, the others hear of it.
 fn run(
     core: Thread,
     listener: Option<TcpListener>,
     catalogue: &Catalogue,
-    started: &mpsc::Sender<Result<(), StartError>>,
+    started: mpsc::Sender<Result<(), StartError>>,
 ) {
-    let prepare = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let _entered = runtime.enter();
-        let listener = listener.map(tokio::net::TcpListener::from_std).transpose()?;
-        drop(_entered);
-        Ok((runtime, listener))
-    };
-    match prepare() {
-        Ok((runtime, listener)) => {
-            let installed = core.install(catalogue);
-            let serves = installed.is_ok();
-            // The one who starts the node waits for it, or has given up and kills it.
-            let _ = started.send(installed);
-            if serves {
+    let (server, running) = (core.server().clone(), core.running());
+    let body = || {
+        let prepared = prepare(listener).map_err(StartError::System);
+        let prepared = prepared.and_then(|ready| core.install(catalogue).map(|()| ready));
+        // The one who starts the node waits for all cores, or has given up and kills it.
+        match prepared {
+            Ok((runtime, listener)) => {
+                let _ = started.send(Ok(()));
+                drop(started);
                 runtime.block_on(core.run(listener));
             }
+            Err(error) => drop(started.send(Err(error))),
         }
-        Err(error) => drop(started.send(Err(StartError::System(error)))),
+    };
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
+        server.fail(panic.as_ref());
     }
+    drop(running);
+}
+
+/// A runtime for a core's thread, and the listener in it.
+fn prepare(listener: Option<TcpListener>) -> io::Result<(Runtime, Option<AsyncListener>)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listener = {
+        let _entered = runtime.enter();
+        listener.map(AsyncListener::from_std).transpose()?
+    };
+    Ok((runtime, listener))
 }
 
 /// Says what can be done about an address that can't be listened on.
@@ -257,27 +279,44 @@ impl NodeHandle {
     /// Waits until the node no longer serves.
     ///
     /// # Errors
-    /// If it stopped because an invariant was broken.
+    /// If a panic has ended it.
     pub async fn stopped(&self) -> Result<(), NodeFailed> {
         let mut state = self.server.watch();
         // The sender lives as long as the server.
         let ended = state.wait_for(|state| state.running == 0 || state.failed.is_some()).await;
-        ended.ok().and_then(|state| state.failed).map_or(Ok(()), Err)
+        ended.ok().and_then(|state| state.failed.clone()).map_or(Ok(()), Err)
     }
 
-    /// Stops the node: it accepts nothing more, flushes its logs, writes what waits, and closes its
-    /// connections.
+    /// Stops the node: it hands over what it leads, for a second at most, accepts nothing more, flushes its logs,
+    /// writes what waits, and closes its connections.
     pub async fn shutdown(mut self) {
+        self.server.prepare_to_stop();
+        let until = Instant::now() + HAND_OVER_AT_MOST;
+        while !self.server.may_stop() && Instant::now() < until {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
         self.server.close();
         let mut state = self.server.watch();
         let _ = state.wait_for(|state| state.running == 0 || state.failed.is_some()).await;
         self.join();
+        self.server.close_disks();
     }
 
     /// The same, for those who have a thread to wait on.
-    pub(crate) fn stop(mut self) {
+    pub(crate) fn stop(self) {
+        self.server.prepare_to_stop();
+        let until = Instant::now() + HAND_OVER_AT_MOST;
+        while !self.server.may_stop() && Instant::now() < until {
+            thread::sleep(LOOK_AGAIN);
+        }
+        self.stop_at_once();
+    }
+
+    /// The same, but that nobody takes over what it leads.
+    pub(crate) fn stop_at_once(mut self) {
         self.server.close();
         self.join();
+        self.server.close_disks();
     }
 
     fn join(&mut self) {

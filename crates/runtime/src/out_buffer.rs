@@ -2,9 +2,10 @@
 
 use crate::frame::{HEADER_BYTES, Kind, finish_frame};
 
-/// A message of a batch begins with the receiver's and the sender's shard (2 bytes each) and its length
-/// (4 bytes). Clients have no shard: what they send and receive has their replica's in both places.
-pub(crate) const PREFIX_BYTES: usize = 8;
+/// A message of a batch begins with its keyspace's number (8 bytes), the receiver's and the sender's
+/// partition (2 bytes each) and its length (4 bytes). Clients have no partition: what they send and receive
+/// has their replica's in both places.
+pub(crate) const PREFIX_BYTES: usize = 16;
 /// Where a batch is this long, the next message begins another, so that its receiver can start.
 const BATCH_BYTES: usize = 256 << 10;
 /// A buffer that has grown beyond this gives half of it back whenever it was sent with less than a quarter in use.
@@ -19,10 +20,14 @@ pub(crate) struct OutBuffer {
     frames: Vec<(usize, Kind)>,
 }
 
-/// The shards of a message's receiver and sender.
+/// For whom a message is, and from whom.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Route {
+    /// The number of the keyspace.
+    pub(crate) keyspace: u64,
+    /// The receiver's partition.
     pub(crate) to: u16,
+    /// The sender's partition.
     pub(crate) from: u16,
 }
 
@@ -71,6 +76,7 @@ impl OutBuffer {
         }
         let payload = self.frames.last().map_or(0, |(start, _)| start + HEADER_BYTES);
         let message = self.bytes.len();
+        self.bytes.extend_from_slice(&route.keyspace.to_le_bytes());
         self.bytes.extend_from_slice(&route.to.to_le_bytes());
         self.bytes.extend_from_slice(&route.from.to_le_bytes());
         self.bytes.extend_from_slice(&[0; 4]);
@@ -84,7 +90,7 @@ impl OutBuffer {
             }
             return Err(TooLong { bytes: length });
         }
-        self.bytes[message + 4..message + PREFIX_BYTES]
+        self.bytes[message + PREFIX_BYTES - 4..message + PREFIX_BYTES]
             .copy_from_slice(&(length as u32).to_le_bytes());
         if self.bytes.len() - payload > limit {
             let end = self.bytes.len();
@@ -150,11 +156,12 @@ impl<'a> Iterator for Messages<'a> {
 
     fn next(&mut self) -> Option<(Route, &'a [u8])> {
         let (prefix, rest) = self.rest.split_first_chunk::<PREFIX_BYTES>()?;
-        let [to0, to1, from0, from1, length @ ..] = *prefix;
+        let (keyspace, ends) = prefix.split_first_chunk()?;
+        let [to0, to1, from0, from1, length @ ..] = *ends.first_chunk::<8>()?;
         let (to, from) = (u16::from_le_bytes([to0, to1]), u16::from_le_bytes([from0, from1]));
         let (message, rest) = rest.split_at_checked(u32::from_le_bytes(length) as usize)?;
         self.rest = rest;
-        Some((Route { to, from }, message))
+        Some((Route { keyspace: u64::from_le_bytes(*keyspace), to, from }, message))
     }
 }
 
@@ -162,7 +169,9 @@ impl<'a> Iterator for Messages<'a> {
 mod tests {
     use super::*;
 
-    /// A frame's kind and its messages with their receivers' shards.
+    const KEYSPACE: u64 = 0x0123_4567_89ab_cdef;
+
+    /// A frame's kind and its messages with their receivers' partitions.
     type Unpacked = (u8, Vec<(u16, Vec<u8>)>);
 
     fn unpack(bytes: &[u8]) -> Vec<Unpacked> {
@@ -172,7 +181,7 @@ mod tests {
             let length = u32::from_le_bytes([rest[4], rest[5], rest[6], rest[7]]) as usize;
             let mut messages = Messages::new(&rest[HEADER_BYTES..HEADER_BYTES + length]);
             let found = messages.by_ref().map(|(route, bytes)| {
-                assert_eq!(route.from, route.to + 1);
+                assert_eq!((route.keyspace, route.from), (KEYSPACE, route.to + 1));
                 (route.to, bytes.to_vec())
             });
             frames.push((rest[3], found.collect()));
@@ -188,7 +197,8 @@ mod tests {
     }
 
     fn push(buffer: &mut OutBuffer, to: u16, bytes: &[u8]) -> Result<usize, TooLong> {
-        buffer.push_message(Route { to, from: to + 1 }, 100, |out| out.extend_from_slice(bytes))
+        let route = Route { keyspace: KEYSPACE, to, from: to + 1 };
+        buffer.push_message(route, 100 + PREFIX_BYTES - 8, |out| out.extend_from_slice(bytes))
     }
 
     #[test]
@@ -213,12 +223,12 @@ mod tests {
     fn a_batch_is_split_before_it_passes_the_limit() {
         let mut buffer = OutBuffer::default();
         for byte in 0..3u8 {
-            assert_eq!(push(&mut buffer, 0, &[byte; 40]), Ok(40));
+            assert_eq!(push(&mut buffer, 0, &[byte; 36]), Ok(36));
         }
         let frames = unpack(buffer.finish());
         let lengths: Vec<usize> = frames.iter().map(|(_, messages)| messages.len()).collect();
         assert_eq!(lengths, [2, 1]);
-        assert_eq!(frames[1].1, [(0, vec![2; 40])]);
+        assert_eq!(frames[1].1, [(0, vec![2; 36])]);
     }
 
     #[test]
@@ -260,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_batch_that_is_cut_short_is_not_exhausted() {
-        let mut messages = Messages::new(&[0, 0, 0, 0, 5, 0, 0, 0, 1, 2]);
+        let mut messages = Messages::new(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1, 2]);
         assert_eq!(messages.next(), None);
         assert!(!messages.is_exhausted());
     }

@@ -1,5 +1,6 @@
 //! What the cores of a node share, and what each of their threads does.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +13,7 @@ use serried_actor::{Group, Random};
 use serried_model::NodeId;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::clock::Clock;
 use crate::connection::{Connection, Ended};
@@ -20,7 +21,8 @@ use crate::core::{Endpoint, decode, encode};
 use crate::durable::{Disks, Durability};
 use crate::flusher::Latency;
 use crate::frame::{BadFrame, FrameReader, Kind};
-use crate::handshake::{Hello, KeyspaceInfo, Place, Welcome, dial};
+use crate::handshake::{Hello, KeyspaceInfo, Place, Welcome};
+use crate::joining::Joining;
 use crate::links::{End, LinkOptions};
 use crate::machine::Role;
 use crate::metrics::{Exposed, Partition};
@@ -35,8 +37,6 @@ use crate::{
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to wait after the operating system refused a connection, for want of descriptors mostly.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long a node that starts for the first time waits for the others to answer.
-const WELCOME_TIMEOUT: Duration = Duration::from_millis(500);
 /// What replicas are told of the round trip where nothing is known; loopback or a local network.
 const NEAR: Duration = Duration::from_millis(1);
 
@@ -52,14 +52,12 @@ pub(crate) struct Server {
     connections: AtomicUsize,
     neighbours: Neighbours,
     disks: Option<Arc<dyn Disks>>,
-    /// Drawn when it was made.
-    incarnation: u64,
     started: Instant,
     state: watch::Sender<State>,
 }
 
 /// How a node is.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct State {
     /// Threads that have not ended.
     pub(crate) running: usize,
@@ -117,8 +115,28 @@ impl Server {
                 Group::nearest_first(replicas, geography.longest_round_trip(site))
             }
         };
+        let incarnation = random.next_u64();
+        let joining =
+            Joining { configuration: &configuration, place, disks: disks.as_deref(), incarnation };
+        let generations = joining.settle()?;
+        let site = joining.hello(0).site;
+        let mut keyspaces: Vec<_> = configuration
+            .keyspaces
+            .iter()
+            .zip(generations)
+            .map(|(keyspace, generation)| {
+                let entry = catalogue.find(&keyspace.protocol).expect("a checked configuration");
+                keyspace.describe(&configuration.cluster, generation, entry)
+            })
+            .collect();
         let shards =
-            Shards::new(configuration.keyspaces.iter().map(|keyspace| keyspace.partitions));
+            Shards::new(keyspaces.iter().map(|keyspace| (keyspace.number, keyspace.partitions)));
+        for (i, keyspace) in keyspaces.iter_mut().enumerate() {
+            keyspace.first_shard = shards.first(i as u16);
+        }
+        let records = disks.as_ref().map(|disks| disks.keyspaces()).unwrap_or_default();
+        let dropped = records.into_iter().filter(|record| record.dropped);
+        let dropped = dropped.map(|record| (record.identity.name, record.generation)).collect();
         let count = configuration.core_count();
         // What cores observe is compared, so their times are from one clock.
         let clock = Clock::start(configuration.transport.clock_uncertainty());
@@ -130,35 +148,23 @@ impl Server {
             {
                 let mut core = endpoint.lock();
                 core.shards = shards.clone();
-                core.links.set_cores(configuration.node, count);
+                core.links.set_cores(configuration.node, count, shards.firsts());
             }
             let (inbox, inbox_receiver) = mpsc::channel(internal::INBOX_BUFFERS);
             let (arrivals, arrivals_receiver) = mpsc::unbounded_channel();
             cores.push(Seat { endpoint: Arc::new(endpoint), inbox, arrivals });
             receivers.push((inbox_receiver, arrivals_receiver));
         }
-        let info = |(i, keyspace): (usize, &crate::KeyspaceConfiguration)| {
-            let entry = catalogue.find(&keyspace.protocol).expect("a checked configuration");
-            KeyspaceInfo {
-                id: i as u16,
-                name: keyspace.name.clone(),
-                protocol: entry.name.to_string(),
-                guarantee: entry.guarantee.name().to_string(),
-                partitions: keyspace.partitions,
-                settings: keyspace.settings,
-            }
-        };
         let welcome = Welcome {
             node: id,
             cluster: configuration.cluster.clone(),
             peers: configuration.peers.clone(),
             cores: count as u16,
-            site: match place {
-                Some(Place { geography, site }) => Some(geography.sites[site].to_string()),
-                None => configuration.site.clone(),
-            },
+            site: site.or(configuration.site.clone()),
+            incarnation,
             geography: configuration.geography.clone(),
-            keyspaces: configuration.keyspaces.iter().enumerate().map(info).collect(),
+            keyspaces,
+            dropped,
             limits: configuration.limits,
             frame_bytes: configuration.transport.frame_bytes,
         };
@@ -172,7 +178,6 @@ impl Server {
             connections: AtomicUsize::new(0),
             neighbours: Neighbours::default(),
             disks,
-            incarnation: random.next_u64(),
             started: Instant::now(),
             state: watch::Sender::new(State { running: count, ..State::default() }),
         });
@@ -206,6 +211,17 @@ impl Server {
         self.state.subscribe()
     }
 
+    /// Tells the partitions that the node is about to stop.
+    pub(crate) fn prepare_to_stop(&self) {
+        let sound = self.cores.iter().filter(|seat| seat.endpoint.is_sound());
+        sound.for_each(|seat| seat.endpoint.prepare_to_stop());
+    }
+
+    /// Whether others can do without its partitions at once.
+    pub(crate) fn may_stop(&self) -> bool {
+        self.cores.iter().all(|seat| !seat.endpoint.is_sound() || seat.endpoint.may_stop())
+    }
+
     /// Has every connection flushed and closed, and its threads end.
     pub(crate) fn close(&self) {
         self.cores.iter().for_each(|seat| seat.endpoint.close());
@@ -220,12 +236,14 @@ impl Server {
     pub(crate) fn status(&self) -> NodeStatus {
         let mut status = NodeStatus {
             version: env!("CARGO_PKG_VERSION").to_string(),
-            incarnation: self.incarnation,
+            incarnation: self.welcome.incarnation,
             uptime: self.started.elapsed(),
             durability: self.configuration.durability,
             cores: self.welcome.cores,
             partitions: self.shards.len() as u16,
             obstacle: None,
+            behind: None,
+            flush_under_way: None,
             flush_lag: 0,
             held_bytes: 0,
             waiting_bytes: 0,
@@ -237,8 +255,8 @@ impl Server {
                 process_id: std::process::id(),
             },
         };
-        for seat in self.cores.iter().filter(|seat| seat.endpoint.is_sound()) {
-            let core = seat.endpoint.lock();
+        let now = self.endpoint(0).clock.moment().now;
+        for core in self.cores.iter().filter_map(|seat| seat.endpoint.look()) {
             let statistics = &mut status.statistics;
             statistics.counters = statistics.counters.plus(&core.links.counters);
             statistics.connections += core.links.connections() as u64;
@@ -247,20 +265,26 @@ impl Server {
             status.waiting_bytes += waiting as u64;
             status.flush_lag = status.flush_lag.max(core.flushing.lag(core.links.flushed()));
             status.obstacle = status.obstacle.or_else(|| core.flushing.obstacle.clone());
+            status.flush_under_way = status.flush_under_way.max(core.flushing.under_way());
+            let behind = core.behind(now);
+            status.behind = match (status.behind, behind) {
+                (Some(one), Some(other)) => Some(one.plus(other)),
+                (one, other) => one.or(other),
+            };
         }
         status
     }
 
     /// Whether it serves; why not.
     pub(crate) fn health(&self) -> Result<(), String> {
-        let state = *self.state.borrow();
+        let state = self.state.borrow().clone();
         if let Some(failed) = state.failed {
             return Err(failed.to_string());
         }
         if state.running < self.cores.len() || self.endpoint(0).is_closed() {
             return Err(format!("{} is stopping", self.id()));
         }
-        self.status().obstacle.map_or(Ok(()), Err)
+        self.status().serves()
     }
 
     /// Its figures, in Prometheus' text format.
@@ -269,10 +293,7 @@ impl Server {
         let mut latency = Latency::default();
         let mut partitions = Vec::new();
         for (i, seat) in self.cores.iter().enumerate() {
-            if !seat.endpoint.is_sound() {
-                continue;
-            }
-            let core = seat.endpoint.lock();
+            let Some(core) = seat.endpoint.look() else { continue };
             latency = latency.plus(&core.flushing.latency);
             for shard in self.shards.of_core(i, self.cores.len()) {
                 let Some((keyspace, partition)) = self.shards.find(shard) else { continue };
@@ -291,48 +312,50 @@ impl Server {
 
     /// How a core of this node introduces itself to another node.
     pub(crate) fn hello(&self, core: usize) -> Hello {
-        Hello {
-            node: self.id(),
-            incarnation: self.incarnation,
-            core: core as u16,
-            cluster: Some(self.configuration.cluster.clone()),
-            site: self.welcome.site.clone().filter(|_| self.place.is_some()),
-            frame_bytes: self.configuration.transport.frame_bytes,
-            provenance: self.disks.as_ref().and_then(|disks| disks.provenance()),
-        }
+        let Server { configuration, place, .. } = self;
+        let (disks, incarnation) = (self.disks.as_deref(), self.welcome.incarnation);
+        Joining { configuration, place: *place, disks, incarnation }.hello(core)
     }
 
-    /// Whether it starts for the first time, and does not say that it takes the place of another.
-    pub(crate) fn is_new(&self) -> bool {
-        self.disks.as_ref().is_some_and(|disks| disks.is_new())
+    /// What of another node's keyspaces is not what it is here: they do not understand each other there.
+    pub(crate) fn differences(&self, other: &Welcome) -> Vec<String> {
+        let differs = |own: &&KeyspaceInfo| {
+            let other = other.keyspaces.iter().find(|other| other.name == own.name)?;
+            let (has, own_has) = (other.description(), own.description());
+            (other.number != own.number).then(|| format!("it has {has}, and this node {own_has}"))
+        };
+        self.welcome.keyspaces.iter().filter_map(|own| differs(&own)).collect()
     }
 
-    /// Asks the other nodes, as far as they answer, whether they have met one of its number with data that
-    /// it has not.
-    pub(crate) async fn ask_for_welcome(&self) -> Result<(), StartError> {
-        let hello = self.hello(0);
-        let mut asked = JoinSet::new();
-        for (member, address) in self.configuration.peers.iter().enumerate() {
-            if member != self.configuration.node {
-                let (address, hello) = (address.clone(), hello.clone());
-                let answer = async move { dial(&address, &hello, false).await.map(drop) };
-                asked.spawn(tokio::time::timeout(WELCOME_TIMEOUT, answer));
-            }
-        }
-        while let Some(answer) = asked.join_next().await {
-            if let Ok(Ok(Err(Ended::Rejected(reason)))) = answer {
-                return Err(StartError::Unwelcome { reason });
-            }
-        }
-        Ok(())
-    }
-
-    fn fail(&self) {
+    /// A panic has ended a part of it: the rest ends too, at once.
+    pub(crate) fn fail(&self, panic: &(dyn Any + Send)) {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        let cause = text.unwrap_or_else(|| "something has panicked".to_string());
         let node = self.id();
         self.state.send_modify(|state| {
-            state.failed = Some(NodeFailed { node });
             state.killed = true;
+            // What else panics does so for want of what ended first.
+            if state.failed.is_none() {
+                tracing::error!(%node, cause, "stopped: a panic has ended a part of it");
+                state.failed = Some(NodeFailed { node, cause });
+            }
         });
+    }
+
+    /// What has ended it, if a panic has.
+    pub(crate) fn failure(&self) -> Option<NodeFailed> {
+        self.state.borrow().failed.clone()
+    }
+
+    /// Once all threads have ended: has the disk take everything, unless something may be missing.
+    pub(crate) fn close_disks(&self) {
+        if self.state.borrow().failed.is_some() {
+            return;
+        }
+        if let Some(Err(error)) = self.disks.as_ref().map(|disks| disks.close()) {
+            tracing::warn!(node = %self.id(), error, "it counts as killed");
+        }
     }
 
     /// Who is there, and how far away it is meant to be.
@@ -440,13 +463,10 @@ impl Drop for Counted {
 }
 
 /// Notes the end of a thread.
-struct Running(Arc<Server>);
+pub(crate) struct Running(Arc<Server>);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if std::thread::panicking() || !self.0.cores.iter().all(|seat| seat.endpoint.is_sound()) {
-            self.0.fail();
-        }
         self.0.state.send_modify(|state| state.running -= 1);
     }
 }
@@ -457,10 +477,20 @@ impl Thread {
         self.core
     }
 
+    /// What it shares with the others.
+    pub(crate) fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    /// For as long as it runs.
+    pub(crate) fn running(&self) -> Running {
+        Running(self.server.clone())
+    }
+
     /// Installs the replicas of the partitions that this core serves, as they were when the node last
     /// stopped if it has a disk.
     pub(crate) fn install(&self, catalogue: &Catalogue) -> Result<(), StartError> {
-        let Server { configuration, shards, group, cores, .. } = &*self.server;
+        let Server { configuration, shards, group, cores, welcome, .. } = &*self.server;
         let endpoint = self.server.endpoint(self.core);
         for shard in shards.of_core(self.core, cores.len()) {
             let (number, partition) = shards.find(shard).expect("it is one of them");
@@ -468,7 +498,7 @@ impl Thread {
             let entry = catalogue.find(&keyspace.protocol).expect("a checked configuration");
             let role = Role {
                 id: NodeId::replica(partition, configuration.node),
-                first_shard: shards.first(number),
+                keyspace: welcome.keyspaces[usize::from(number)].number,
                 random: Random::from_rng(&mut endpoint.lock().random),
             };
             let group = group.clone().with_partitions(keyspace.partitions);
@@ -488,7 +518,6 @@ impl Thread {
     /// Serves until the node is closed or killed, or one of its machines panics; `listener` is for the
     /// core that accepts connections.
     pub(crate) async fn run(self, listener: Option<TcpListener>) {
-        let _running = Running(self.server.clone());
         let mut state = self.server.watch();
         tokio::select! {
             _ = state.wait_for(|state| state.killed) => {}
@@ -518,11 +547,10 @@ impl Thread {
             let take_in = internal::take_in(endpoint.clone(), inbox);
             tasks.spawn(until_closed(endpoint.clone(), take_in));
         }
-        while endpoint.is_sound() {
+        loop {
             tokio::select! {
                 () = endpoint.closed() => break,
-                // A task's panic shows at the top of the loop.
-                Some(_) = tasks.join_next() => {}
+                Some(ended) = tasks.join_next() => note(&server, ended),
                 Some(arrival) = arrivals.recv() => {
                     tasks.spawn(arrive(server.clone(), core, arrival));
                 }
@@ -538,14 +566,20 @@ impl Thread {
             }
         }
         drop(listener.take());
-        if endpoint.is_sound() {
-            let ended = async { while tasks.join_next().await.is_some() {} };
-            // Those that do not end in time are ended with the set.
-            let _ = tokio::time::timeout(FLUSH_TIMEOUT, ended).await;
-        }
-        if !endpoint.is_sound() {
-            tracing::error!(node = %server.id(), core, "stopped: an invariant was broken");
-        }
+        let ended = async {
+            while let Some(ended) = tasks.join_next().await {
+                note(&server, ended);
+            }
+        };
+        // Those that do not end in time are ended with the set.
+        let _ = tokio::time::timeout(FLUSH_TIMEOUT, ended).await;
+    }
+}
+
+/// A task of a core has ended: with a panic, it takes the node with it.
+fn note(server: &Server, ended: Result<(), JoinError>) {
+    if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
+        server.fail(panic.as_ref());
     }
 }
 

@@ -1,32 +1,54 @@
-//! The partitions of all keyspaces, numbered through.
+//! The keyspaces that an endpoint knows, and their partitions.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
+use foldhash::fast::FixedState;
 use serried_model::NodeId;
 
-/// Which partitions a cluster has. Each has a number among those of all keyspaces, its *shard*: those of
-/// the first keyspace come first. Messages carry shards, and a shard says which of a node's cores serves
-/// it.
+use crate::out_buffer::Route;
+
+/// The partitions of the keyspaces that an endpoint serves or uses, in an order of its own: a node's is that
+/// of its configuration, a client's that in which it began to use them. A partition's place in that order is
+/// its *shard*, which nobody else is told: messages carry the keyspace's number, which its id gives it, and
+/// the partition.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Shards {
     /// By shard: keyspace and partition.
     all: Vec<(u16, u16)>,
     /// By keyspace: its first shard.
     firsts: Vec<u16>,
+    /// By a keyspace's number: the keyspace.
+    keyspaces: HashMap<u64, u16, FixedState>,
+}
+
+/// Where a message is for, as its endpoint knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    pub(crate) keyspace: u16,
+    pub(crate) shard: u16,
 }
 
 impl Shards {
     /// The most that there may be.
     pub(crate) const MOST: usize = u16::MAX as usize;
 
-    /// The shards of keyspaces with so many partitions each.
-    pub(crate) fn new(partitions: impl IntoIterator<Item = u16>) -> Shards {
+    /// The shards of keyspaces with these numbers and so many partitions each.
+    pub(crate) fn new(keyspaces: impl IntoIterator<Item = (u64, u16)>) -> Shards {
         let mut shards = Shards::default();
-        for (keyspace, partitions) in partitions.into_iter().enumerate() {
-            shards.firsts.push(shards.all.len() as u16);
-            shards.all.extend((0..partitions).map(|partition| (keyspace as u16, partition)));
+        for (number, partitions) in keyspaces {
+            shards.add(number, partitions);
         }
         shards
+    }
+
+    /// Adds a keyspace that is not there yet, after the others.
+    pub(crate) fn add(&mut self, number: u64, partitions: u16) -> u16 {
+        let keyspace = self.firsts.len() as u16;
+        self.firsts.push(self.all.len() as u16);
+        self.all.extend((0..partitions).map(|partition| (keyspace, partition)));
+        self.keyspaces.insert(number, keyspace);
+        keyspace
     }
 
     /// How many there are.
@@ -34,9 +56,9 @@ impl Shards {
         self.all.len()
     }
 
-    /// Whether there is none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.all.is_empty()
+    /// The first shard of each keyspace, by the keyspace's number.
+    pub(crate) fn firsts(&self) -> impl Iterator<Item = (u64, u16)> {
+        self.keyspaces.iter().map(|(number, keyspace)| (*number, self.first(*keyspace)))
     }
 
     /// The first shard of a keyspace.
@@ -47,21 +69,27 @@ impl Shards {
         self.firsts[usize::from(keyspace)]
     }
 
-    /// The shards of a keyspace.
-    pub(crate) fn of_keyspace(&self, keyspace: u16) -> Option<Range<usize>> {
-        let from = usize::from(*self.firsts.get(usize::from(keyspace))?);
+    /// The shards of the keyspace with a number.
+    pub(crate) fn of_keyspace(&self, number: u64) -> Option<Range<usize>> {
+        let keyspace = *self.keyspaces.get(&number)?;
+        let from = usize::from(self.first(keyspace));
         let until = self.firsts.get(usize::from(keyspace) + 1).map(|next| usize::from(*next));
         Some(from..until.unwrap_or(self.all.len()))
+    }
+
+    /// Where a message is for, unless its keyspace is not known here or has no such partitions.
+    pub(crate) fn locate(&self, route: Route) -> Option<Found> {
+        let shards = self.of_keyspace(route.keyspace)?;
+        if usize::from(route.to.max(route.from)) >= shards.len() {
+            return None;
+        }
+        let shard = shards.start as u16 + route.to;
+        self.find(shard).map(|(keyspace, _)| Found { keyspace, shard })
     }
 
     /// A shard's keyspace and partition.
     pub(crate) fn find(&self, shard: u16) -> Option<(u16, u16)> {
         self.all.get(usize::from(shard)).copied()
-    }
-
-    /// The replica of a shard at node `member`.
-    pub(crate) fn replica(&self, shard: u16, member: usize) -> Option<NodeId> {
-        self.find(shard).map(|(_, partition)| NodeId::replica(partition, member))
     }
 
     /// Those that the `core`-th of `cores` serves.
@@ -70,9 +98,15 @@ impl Shards {
     }
 }
 
-/// Which of a node's `cores` serves a shard.
+/// Which of a node's `cores` serves a shard of its.
 pub(crate) fn core_of(shard: u16, cores: usize) -> usize {
     usize::from(shard) % cores
+}
+
+/// The replica of a partition at node `member`.
+pub(crate) fn replica(partition: u16, member: usize) -> Option<NodeId> {
+    let known = usize::from(partition) < NodeId::PARTITIONS && member < NodeId::MEMBERS;
+    known.then(|| NodeId::replica(partition, member))
 }
 
 #[cfg(test)]
@@ -81,10 +115,23 @@ mod tests {
 
     #[test]
     fn shards_go_through_all_keyspaces_and_round_the_cores() {
-        let shards = Shards::new([1, 3]);
+        let shards = Shards::new([(70, 1), (80, 3)]);
         assert_eq!((shards.first(1), shards.find(3), shards.find(4)), (1, Some((1, 2)), None));
-        assert_eq!(shards.replica(3, 2), Some(NodeId::replica(2, 2)));
         assert_eq!(shards.of_core(1, 2).collect::<Vec<_>>(), [1, 3]);
         assert_eq!(shards.of_core(0, 1).count(), shards.len());
+        assert_eq!((shards.of_keyspace(70), shards.of_keyspace(80)), (Some(0..1), Some(1..4)));
+    }
+
+    #[test]
+    fn a_message_is_for_the_keyspace_that_it_names_wherever_that_is() {
+        let route = |keyspace, to, from| Route { keyspace, to, from };
+        let one = Shards::new([(70, 1), (80, 3)]);
+        let other = Shards::new([(90, 2), (80, 3), (70, 1)]);
+        assert_eq!(one.locate(route(80, 2, 1)), Some(Found { keyspace: 1, shard: 3 }));
+        assert_eq!(other.locate(route(80, 2, 1)), Some(Found { keyspace: 1, shard: 4 }));
+        assert_eq!(other.locate(route(70, 0, 0)), Some(Found { keyspace: 2, shard: 5 }));
+        assert_eq!(one.locate(route(90, 0, 0)), None, "it has no such keyspace");
+        assert_eq!(one.locate(route(80, 3, 0)), None);
+        assert_eq!(one.locate(route(80, 0, 3)), None);
     }
 }

@@ -32,6 +32,8 @@ pub struct Statistics {
     pub reconnects: u64,
     /// Protocol messages that were dropped: no connection, or too much waiting on it.
     pub messages_dropped: u64,
+    /// Protocol messages received that were for a keyspace or a partition that is not here.
+    pub messages_refused: u64,
 }
 
 impl Statistics {
@@ -49,6 +51,7 @@ impl Statistics {
             log_bytes: self.log_bytes + other.log_bytes,
             reconnects: self.reconnects + other.reconnects,
             messages_dropped: self.messages_dropped + other.messages_dropped,
+            messages_refused: self.messages_refused + other.messages_refused,
         }
     }
 
@@ -66,6 +69,7 @@ impl Statistics {
             log_bytes: self.log_bytes - earlier.log_bytes,
             reconnects: self.reconnects - earlier.reconnects,
             messages_dropped: self.messages_dropped - earlier.messages_dropped,
+            messages_refused: self.messages_refused - earlier.messages_refused,
         }
     }
 }

@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serried_actor::Standing;
 
 use crate::{Durability, NodeStatistics};
+
+/// A flush that takes longer has stalled.
+const STALLED: Duration = Duration::from_secs(5);
 
 /// What a node says of itself.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -23,6 +27,10 @@ pub struct NodeStatus {
     pub partitions: u16,
     /// Why it can't write its logs and serves nothing, if that is so.
     pub obstacle: Option<String>,
+    /// What its partitions lack, if they do not take part fully.
+    pub behind: Option<Behind>,
+    /// For how long the longest flush of a log has been under way, if one is.
+    pub flush_under_way: Option<Duration>,
     /// How many flushes of logs are under way or due.
     pub flush_lag: u64,
     /// Bytes of messages that wait for flushes.
@@ -33,6 +41,72 @@ pub struct NodeStatus {
     pub statistics: NodeStatistics,
 }
 
+/// How far partitions have got that do not take part fully: while there are any, another node that stops may
+/// be one too many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Behind {
+    /// How many get what they have missed while they were away.
+    pub catching_up: u16,
+    /// How many take the place of what was on a lost disk, and do not have all of it.
+    pub rejoining: u16,
+    /// How many keys these have taken over so far.
+    pub keys: u64,
+    /// For how long the first of them has been at it.
+    pub lasting: Duration,
+}
+
+impl Behind {
+    /// A partition that has not taken part fully for so long; none if it does.
+    pub(crate) fn of(standing: Standing, lasting: Duration) -> Option<Behind> {
+        let (catching_up, rejoining, keys) = match standing {
+            Standing::Full => return None,
+            Standing::CatchingUp { keys } => (1, 0, keys),
+            Standing::Rejoining { keys } => (0, 1, keys),
+        };
+        Some(Behind { catching_up, rejoining, keys, lasting })
+    }
+
+    /// Both together.
+    pub(crate) fn plus(self, other: Behind) -> Behind {
+        Behind {
+            catching_up: self.catching_up + other.catching_up,
+            rejoining: self.rejoining + other.rejoining,
+            keys: self.keys + other.keys,
+            lasting: self.lasting.max(other.lasting),
+        }
+    }
+
+    /// In words, of a node with so many partitions.
+    fn text(self, partitions: u16) -> String {
+        let Behind { catching_up, rejoining, keys, lasting } = self;
+        let what = match rejoining {
+            0 => format!("catching up in {catching_up} of {partitions} partitions"),
+            _ => format!("rejoining in {rejoining} of {partitions} partitions"),
+        };
+        let seconds = lasting.as_secs();
+        format!("{what}, {keys} keys so far, for {seconds} s: keep the other nodes running")
+    }
+}
+
+impl NodeStatus {
+    /// Whether it serves all that it is there for.
+    ///
+    /// # Errors
+    /// Why it does not, and what to do.
+    pub fn serves(&self) -> Result<(), String> {
+        if let Some(obstacle) = &self.obstacle {
+            return Err(obstacle.clone());
+        }
+        if let Some(lasting) = self.flush_under_way.filter(|lasting| *lasting >= STALLED) {
+            let seconds = lasting.as_secs();
+            return Err(format!(
+                "a flush of a log has been under way for {seconds} s: see to the disk"
+            ));
+        }
+        self.behind.map_or(Ok(()), |behind| Err(behind.text(self.partitions)))
+    }
+}
+
 /// What a node has said of itself, and how long it took to.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NodeReply {
@@ -40,4 +114,56 @@ pub struct NodeReply {
     pub status: NodeStatus,
     /// How long a request and its answer took.
     pub round_trip: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use serried_model::NodeId;
+
+    use super::*;
+    use crate::Statistics;
+
+    fn status() -> NodeStatus {
+        NodeStatus {
+            version: "1.2.3".to_string(),
+            incarnation: 9,
+            uptime: Duration::from_secs(60),
+            durability: Durability::Sync,
+            cores: 2,
+            partitions: 8,
+            obstacle: None,
+            behind: None,
+            flush_under_way: Some(Duration::from_secs(1)),
+            flush_lag: 0,
+            held_bytes: 0,
+            waiting_bytes: 0,
+            statistics: NodeStatistics {
+                node: NodeId(1),
+                counters: Statistics::default(),
+                connections: 2,
+                process_cpu: Duration::ZERO,
+                process_id: 7,
+            },
+        }
+    }
+
+    #[test]
+    fn a_node_serves_if_it_can_flush_and_all_its_partitions_take_part() {
+        assert_eq!(status().serves(), Ok(()));
+        let stalled = NodeStatus { flush_under_way: Some(Duration::from_secs(7)), ..status() };
+        assert!(stalled.serves().unwrap_err().contains("under way for 7 s"));
+        let full = NodeStatus { obstacle: Some("the disk is full".to_string()), ..status() };
+        assert_eq!(full.serves().unwrap_err(), "the disk is full");
+        assert_eq!(Behind::of(Standing::Full, Duration::ZERO), None);
+        let of = |standing, seconds| Behind::of(standing, Duration::from_secs(seconds)).unwrap();
+        let away = of(Standing::CatchingUp { keys: 7 }, 3);
+        let lost = of(Standing::Rejoining { keys: 5 }, 2);
+        for (behind, words) in [
+            (away, "catching up in 1 of 8 partitions, 7 keys so far, for 3 s"),
+            (away.plus(lost), "rejoining in 1 of 8 partitions, 12 keys so far, for 3 s"),
+        ] {
+            let told = NodeStatus { behind: Some(behind), ..status() }.serves().unwrap_err();
+            assert!(told.starts_with(words), "{told}");
+        }
+    }
 }

@@ -40,7 +40,7 @@ const MOST_SENT: usize = 1 << 18;
 /// What a client wants to see of a keyspace.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct WatchRequest {
-    pub(crate) keyspace: u16,
+    pub(crate) keyspace: u64,
     /// The keys; if there are none, those that are written most.
     pub(crate) keys: Vec<Key>,
     /// How many keys are chosen if none are named.

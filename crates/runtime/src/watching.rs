@@ -103,7 +103,7 @@ impl Client {
         keyspace: &str,
         options: WatchOptions,
     ) -> Result<Watching, WatchError> {
-        let id = self.find(keyspace)?.id;
+        let id = self.find(keyspace)?.number;
         for attempt in 0..self.group().size() {
             let member = self.group().choice(0, attempt).member();
             let Some(mut watching) = Watching::ask(&self.endpoint, member, id, &options) else {
@@ -124,7 +124,7 @@ impl Watching {
     fn ask(
         endpoint: &Arc<Endpoint>,
         member: usize,
-        keyspace: u16,
+        keyspace: u64,
         options: &WatchOptions,
     ) -> Option<Watching> {
         let WatchOptions { ref keys, hottest, count, record } = *options;

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::error::Error as StdError;
 
-use serried_model::TooLarge;
+use serried_model::Unfit;
 
 /// What a transaction's program returns to give up: the application's own error, or one of the
 /// session's that `?` passed on.
@@ -14,8 +14,8 @@ pub struct Abort(pub(crate) Reason);
 pub(crate) enum Reason {
     /// The application's error.
     Application(Box<dyn StdError + Send + Sync>),
-    /// A key or value was over its limit.
-    TooLarge(TooLarge),
+    /// A key or value can't be taken.
+    Unfit(Unfit),
 }
 
 impl Abort {
@@ -24,8 +24,8 @@ impl Abort {
         Abort(Reason::Application(message.into().into()))
     }
 
-    pub(crate) fn too_large(error: TooLarge) -> Abort {
-        Abort(Reason::TooLarge(error))
+    pub(crate) fn unfit(error: Unfit) -> Abort {
+        Abort(Reason::Unfit(error))
     }
 }
 
@@ -39,7 +39,7 @@ impl fmt::Debug for Abort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Reason::Application(error) => fmt::Debug::fmt(error, f),
-            Reason::TooLarge(error) => fmt::Debug::fmt(error, f),
+            Reason::Unfit(error) => fmt::Debug::fmt(error, f),
         }
     }
 }
@@ -48,7 +48,7 @@ impl fmt::Display for Abort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Reason::Application(error) => fmt::Display::fmt(error, f),
-            Reason::TooLarge(error) => fmt::Display::fmt(error, f),
+            Reason::Unfit(error) => fmt::Display::fmt(error, f),
         }
     }
 }

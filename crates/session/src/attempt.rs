@@ -54,7 +54,7 @@ struct Run {
     reads: Vec<usize>,
     writes: Writes,
     bytes: usize,
-    too_large: Option<serried_model::TooLarge>,
+    unfit: Option<serried_model::Unfit>,
     /// What it wrote although it was to write nothing.
     forbidden: Option<Key>,
 }
@@ -171,7 +171,7 @@ impl Attempt {
         state.run.reads.clear();
         state.run.writes.clear();
         state.run.bytes = 0;
-        state.run.too_large = None;
+        state.run.unfit = None;
         state.run.forbidden = None;
         state.run.number = number;
         number
@@ -238,7 +238,7 @@ impl Attempt {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Value>, Abort>> {
         if let Err(error) = self.limits.check_key(key) {
-            return Poll::Ready(Err(Abort::too_large(error)));
+            return Poll::Ready(Err(Abort::unfit(error)));
         }
         let mut state = self.lock();
         let State { reads, run, requests, requested_in_re_executions, .. } = &mut *state;
@@ -273,7 +273,7 @@ impl Attempt {
     pub(crate) fn write(&self, number: u32, key: Key, value: Option<Value>) {
         let mut state = self.lock();
         let State { run, unannounced, .. } = &mut *state;
-        if number != run.number || run.too_large.is_some() {
+        if number != run.number || run.unfit.is_some() {
             return;
         }
         if self.only_reads {
@@ -292,7 +292,7 @@ impl Attempt {
                 unannounced.push(key.clone());
                 run.writes.insert(key, value);
             }
-            Err(error) => run.too_large = Some(error),
+            Err(error) => run.unfit = Some(error),
         }
     }
 
@@ -340,8 +340,8 @@ impl Attempt {
     }
 
     /// What was over a limit in the current run.
-    pub(crate) fn too_large(&self) -> Option<serried_model::TooLarge> {
-        self.lock().run.too_large.clone()
+    pub(crate) fn unfit(&self) -> Option<serried_model::Unfit> {
+        self.lock().run.unfit.clone()
     }
 
     /// What the current run of a program that is to write nothing has written.

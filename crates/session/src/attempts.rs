@@ -1,6 +1,7 @@
 //! The attempts of one transaction, and the time that they have together.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serried_actor::Timestamp;
 
@@ -14,6 +15,8 @@ pub(crate) struct Attempts<'a> {
     /// Which attempt this is, from 1.
     number: u32,
     limit: Timestamp,
+    /// Set if the last one was refused because it had run for longer than this.
+    too_long: Option<Duration>,
     /// Goes off at the deadline of them all.
     pub(crate) deadline: Alarm,
 }
@@ -22,7 +25,7 @@ impl<'a> Attempts<'a> {
     pub(crate) fn new(keyspace: &'a Keyspace) -> Attempts<'a> {
         let limit = keyspace.port.now() + keyspace.options.deadline;
         let deadline = Alarm::at(keyspace.port.clone(), limit);
-        Attempts { keyspace, number: 1, limit, deadline }
+        Attempts { keyspace, number: 1, limit, too_long: None, deadline }
     }
 
     /// Takes in how an attempt ended. After one that can be tried again it waits until the next may begin, and
@@ -34,24 +37,37 @@ impl<'a> Attempts<'a> {
             Ended::Committed(Err(Abort(Reason::Application(error)))) => {
                 return Err(Error::Application(error));
             }
-            Ended::Committed(Err(Abort(Reason::TooLarge(error)))) => return Err(error.into()),
-            Ended::Failed(Error::Deadline { deadline, .. }) => {
-                return Err(Error::Deadline { deadline, attempts });
-            }
+            Ended::Committed(Err(Abort(Reason::Unfit(error)))) => return Err(error.into()),
+            Ended::Failed(Error::Deadline { .. }) => return Err(self.overdue()),
             Ended::Failed(error) => return Err(error),
+            Ended::TooLong(limit) => {
+                self.too_long = Some(limit);
+                if attempts >= options.attempts {
+                    return Err(self.overdue());
+                }
+            }
             Ended::Aborted(keys) if attempts >= options.attempts => {
                 return Err(Error::Conflict { keys, attempts });
             }
-            Ended::Aborted(_) => {}
+            Ended::Aborted(_) => self.too_long = None,
         }
         let port = &self.keyspace.port;
         let resume = port.now() + options.backoff.wait(attempts, port.random());
         if resume >= self.limit {
-            return Err(Error::Deadline { deadline: options.deadline, attempts });
+            return Err(self.overdue());
         }
         self.keyspace.sleep_until(resume).await;
         self.number += 1;
         Ok(None)
+    }
+
+    /// What it means that there is no time for another attempt, or for this one to end.
+    fn overdue(&self) -> Error {
+        let (attempts, deadline) = (self.number, self.keyspace.options.deadline);
+        match self.too_long {
+            Some(limit) => Error::TooLong { limit, attempts },
+            None => Error::Deadline { deadline, attempts },
+        }
     }
 
     /// What there is to say of the last attempt, which has committed.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serried_model::{Key, Token, TooLarge, Version, WrongType};
+use serried_model::{Key, Token, TooLarge, Unfit, Version, WrongType};
 
 /// Why a transaction did not commit, or is not known to have.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +27,17 @@ pub enum Error {
     Deadline {
         /// The deadline that was set.
         deadline: Duration,
+        /// How many attempts were begun.
+        attempts: u32,
+    },
+    /// The transaction was refused, as it had run for longer than one may, and there was no time to try it again, or no
+    /// attempt left. Nothing took effect; have it do less, or raise the keyspace's `truncation_lag_ms`.
+    #[error(
+        "refused after running for longer than {limit:?}, in attempt {attempts}: have the transaction do less, or raise `truncation_lag_ms`"
+    )]
+    TooLong {
+        /// How long an attempt may run.
+        limit: Duration,
         /// How many attempts were begun.
         attempts: u32,
     },
@@ -112,6 +123,16 @@ pub enum Error {
         /// The version at which it was to be read.
         at: Version,
     },
+    /// The keyspace's protocol does not read the past.
+    #[error(
+        "what `{key}` held at {at} can't be read: the protocol of this keyspace has no reads of the past; choose another, or read it now"
+    )]
+    NoPast {
+        /// The key.
+        key: Key,
+        /// The version at which it was to be read.
+        at: Version,
+    },
     /// A program that was begun to read only has written. Nothing took effect; begin it with
     /// [`crate::Keyspace::transact`].
     #[error(
@@ -124,6 +145,18 @@ pub enum Error {
     /// Something was over its limit; nothing was sent.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
+    /// A key had no bytes; nothing was sent.
+    #[error("{}", Unfit::EmptyKey)]
+    EmptyKey,
+}
+
+impl From<Unfit> for Error {
+    fn from(unfit: Unfit) -> Error {
+        match unfit {
+            Unfit::EmptyKey => Error::EmptyKey,
+            Unfit::TooLarge(error) => Error::TooLarge(error),
+        }
+    }
 }
 
 impl Error {

@@ -4,6 +4,7 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serried_actor::Timestamp;
 use serried_model::{Key, Operation, Outcome, ReadValue, TxnId, Version, Write};
@@ -63,6 +64,8 @@ pub(crate) enum Ended<T> {
     Committed(Result<T, Abort>),
     /// It was aborted and can be tried again.
     Aborted(Vec<Key>),
+    /// It was refused, as it had run for longer than this, and can be tried again.
+    TooLong(Duration),
     /// It can't be tried again.
     Failed(Error),
 }
@@ -77,6 +80,9 @@ pub(crate) struct Execution<'a, P: Program> {
     pub(crate) written_at: Timestamp,
     /// What the last run wrote, if there was more than one.
     written: Vec<Write>,
+    /// A run has asked to commit writes. From then on they may take effect, whatever later runs do: that a
+    /// read has changed is no promise that what rests on it is abandoned.
+    may_take_effect: bool,
     phase: Phase<P::Value>,
     operations: Vec<Operation>,
 }
@@ -106,6 +112,7 @@ impl<'a, P: Program> Execution<'a, P> {
             re_executions: 0,
             written_at: Timestamp::default(),
             written: Vec::new(),
+            may_take_effect: false,
             phase: Phase::New,
             operations: Vec::new(),
         }
@@ -136,12 +143,13 @@ impl<'a, P: Program> Execution<'a, P> {
                 return Ran::Waits;
             }
         };
-        if let (Ok(_), Some(error)) = (&result, self.attempt.too_large()) {
-            result = Err(Abort::too_large(error));
+        if let (Ok(_), Some(error)) = (&result, self.attempt.unfit()) {
+            result = Err(Abort::unfit(error));
         }
-        if result.is_err() && !self.attempt.has_read() {
+        if result.is_err() && !self.attempt.has_read() && !self.may_take_effect {
             // An error is the program's answer to what it read, so it is passed on only if that was
-            // committed; having read nothing, it stands.
+            // committed; having read nothing, it stands. If an earlier run may take effect, the commit of
+            // this one, without writes, makes sure that it does not.
             return Ran::Ended(Ended::Committed(result));
         }
         let Some(commit) = self.attempt.commit(result.is_ok()) else { return Ran::Overtaken };
@@ -154,6 +162,7 @@ impl<'a, P: Program> Execution<'a, P> {
     /// Notes when what is written has last changed.
     fn note_writes(&mut self, commit: &Operation) {
         let Operation::Commit { writes, .. } = commit else { return };
+        self.may_take_effect |= !writes.is_empty();
         if self.re_executions == 0 || *writes != self.written {
             self.written_at = self.keyspace.port.now();
         }
@@ -189,6 +198,7 @@ impl<'a, P: Program> Execution<'a, P> {
             }
             (Outcome::Aborted { conflicts }, _) => Ended::Aborted(conflicts),
             (Outcome::ClockSkew { ahead_us }, _) => Ended::Failed(Error::ClockSkew { ahead_us }),
+            (Outcome::TooLong { limit_ms }, _) => Ended::TooLong(Duration::from_millis(limit_ms)),
             (Outcome::NotOffered, _) => unreachable!("every keyspace has its handle"),
             (Outcome::Unknown | Outcome::Forgotten, _) => {
                 let txn = self.attempt.version().expect("an attempt that ended had begun");
@@ -202,26 +212,24 @@ impl<'a, P: Program> Execution<'a, P> {
         self.keyspace.port.submit(txn, &mut self.operations);
     }
 
-    /// What it means that the deadline has passed now.
-    fn overdue(&self) -> Error {
+    /// What it means that the deadline has passed now; none if that can't be said yet.
+    fn overdue(&self) -> Option<Error> {
         let deadline = self.keyspace.options.deadline;
         let unavailable = |waiting_for: String| Error::Unavailable { deadline, waiting_for };
-        match &self.phase {
+        if self.may_take_effect {
+            // Its coordinator may have yet to be told of it, and has it take effect then.
+            let txn = self.attempt.version_or_wake()?;
+            return Some(Error::Unknown { txn, deadline });
+        }
+        Some(match &self.phase {
             Phase::New => unavailable("one of this client's open transactions to end".to_string()),
-            Phase::Committing(_, Ok(_)) if self.attempt.has_written() => {
-                match self.attempt.version() {
-                    Some(txn) => Error::Unknown { txn, deadline },
-                    None => unavailable("the transaction to begin".to_string()),
-                }
-            }
-            // Nothing can have taken effect.
             Phase::Committing(..) => unavailable("its reads to be confirmed".to_string()),
             Phase::Running(_) | Phase::Over => match self.attempt.unanswered_read() {
                 Some(key) => unavailable(format!("the value of `{key}`")),
                 // Attempts are counted by the caller.
                 None => Error::Deadline { deadline, attempts: 0 },
             },
-        }
+        })
     }
 
     /// Ends the attempt as far as this session is concerned.
@@ -252,10 +260,12 @@ impl<P: Program> Future for Execution<'_, P> {
             return Poll::Ready(Ended::Failed(Error::ReadOnly { reason }));
         }
         if matches!(this.phase, Phase::New) && !this.begin(cx) {
-            return match this.deadline.poll(cx) {
-                Poll::Ready(()) => Poll::Ready(Ended::Failed(this.overdue())),
-                Poll::Pending => Poll::Pending,
-            };
+            if this.deadline.poll(cx).is_ready()
+                && let Some(error) = this.overdue()
+            {
+                return Poll::Ready(Ended::Failed(error));
+            }
+            return Poll::Pending;
         }
         loop {
             while let Some(signals) = this.attempt.signals(cx.waker()) {
@@ -274,8 +284,9 @@ impl<P: Program> Future for Execution<'_, P> {
                 }
             }
         }
-        if this.deadline.poll(cx).is_ready() {
-            let error = this.overdue();
+        if this.deadline.poll(cx).is_ready()
+            && let Some(error) = this.overdue()
+        {
             this.over(true);
             return Poll::Ready(Ended::Failed(error));
         }

@@ -6,9 +6,10 @@ use core::pin::Pin;
 use core::sync::atomic::Ordering;
 use core::task::{Context, Poll};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serried_actor::Timestamp;
-use serried_model::{Key, Operation, Outcome, TooLarge, TxnId, Value, Write};
+use serried_model::{Key, Operation, Outcome, TxnId, Unfit, Value, Write};
 
 use crate::attempts::Attempts;
 use crate::execution::Ended;
@@ -23,8 +24,8 @@ impl Keyspace {
     /// [`Keyspace::transact`], and an aborted attempt is tried again as there.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] if a key, a value or the transaction, what it reads included, is over its limit;
-    /// nothing was sent then. As [`Keyspace::transact`].
+    /// [`Error::EmptyKey`] if a key is empty, [`Error::TooLarge`] if a key, a value or the transaction, what it
+    /// reads included, is over its limit; nothing was sent then. As [`Keyspace::transact`].
     pub fn one_shot<K: Into<Key>>(
         &self,
         reads: impl IntoIterator<Item = K>,
@@ -101,7 +102,7 @@ impl Keyspace {
         self.run_in(&mut attempts, Closure::new(program), only_reads).await
     }
 
-    fn check_one_shot(&self, reads: &[Key], writes: &[Write]) -> Result<(), TooLarge> {
+    fn check_one_shot(&self, reads: &[Key], writes: &[Write]) -> Result<(), Unfit> {
         let (limits, mut bytes) = (&self.limits, 0);
         for key in reads {
             limits.check_key(key)?;
@@ -144,6 +145,7 @@ impl Shot<'_> {
             Outcome::Committed => Ended::Committed(Ok(())),
             Outcome::Aborted { conflicts } => Ended::Aborted(conflicts),
             Outcome::ClockSkew { ahead_us } => Ended::Failed(Error::ClockSkew { ahead_us }),
+            Outcome::TooLong { limit_ms } => Ended::TooLong(Duration::from_millis(limit_ms)),
             Outcome::NotOffered => return None,
             Outcome::Unknown | Outcome::Forgotten => {
                 let txn = self.attempt.version().expect("an attempt that ended had begun");

@@ -56,14 +56,17 @@ impl Keyspace {
     /// together are a consistent snapshot.
     ///
     /// # Errors
-    /// [`Error::Forgotten`] if `at` is further in the past than the keyspace keeps history for;
-    /// [`Error::Unavailable`] if there is no answer before the deadline.
+    /// [`Error::NoPast`] if the keyspace's protocol does not read the past; [`Error::Forgotten`] if `at` is
+    /// further in the past than the keyspace keeps history for; [`Error::Unavailable`] if there is no answer
+    /// before the deadline.
     pub async fn get_at(&self, key: impl Into<Key>, at: Version) -> Result<Option<Value>, Error> {
         let key = key.into();
+        self.limits.check_key(&key)?;
         let (attempt, outcome) = self.ask(Operation::GetAt { key: key.clone(), at }).await;
         let what = || format!("the value of `{key}` at {at}");
         match outcome.ok_or_else(|| self.unavailable(what()))? {
             Outcome::Committed => Ok(attempt.answer()),
+            Outcome::NotOffered => Err(Error::NoPast { key: key.clone(), at }),
             _ => Err(Error::Forgotten { key: key.clone(), at }),
         }
     }

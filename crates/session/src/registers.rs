@@ -75,18 +75,24 @@ impl Registers {
         self.access(key.into(), Access::Write(None), None).await.map(drop)
     }
 
-    /// Atomically reads a key and makes something else of its value.
+    /// Atomically reads a key and makes something else of its value, no longer than values may be.
     ///
     /// # Errors
-    /// [`Error::WrongType`] if the value is none that this can be done with; as [`Registers::write`].
+    /// [`Error::WrongType`] if the value is none that this can be done with; [`Error::TooLarge`] if it can't
+    /// be appended to, and nothing was changed; as [`Registers::write`].
     pub async fn rmw(
         &self,
         key: impl Into<Key>,
         modification: Modification,
     ) -> Result<Modified, Error> {
-        let key = key.into();
+        let (key, limits) = (key.into(), self.keyspace.limits);
+        let modification = modification.within(limits.value_bytes);
         let modify = Access::Modify(modification.clone());
         let found = self.access(key.clone(), modify, None).await?.found;
+        if let Modification::AppendWithin { suffix, .. } = &modification {
+            let bytes = found.as_ref().map_or(0, Value::len) + suffix.len();
+            limits.check_value_bytes(&key, bytes)?;
+        }
         modified(key, &modification, found)
     }
 
@@ -105,7 +111,7 @@ impl Registers {
     }
 
     /// Adds to an integer, and returns the sum; a key that is absent counts as 0. `None`, and nothing is
-    /// changed, if the sum does not fit into 64 bits.
+    /// changed, if the sum does not fit into 64 bits, or into as many digits as values may have.
     ///
     /// # Errors
     /// As [`Registers::rmw`].
@@ -130,6 +136,10 @@ impl Registers {
     ) -> Result<Accessed, Error> {
         let limits = self.keyspace.limits;
         limits.check_key(&key)?;
+        let access = match access {
+            Access::Modify(modification) => Access::Modify(modification.within(limits.value_bytes)),
+            access => access,
+        };
         let bytes = match &access {
             Access::Read => 0,
             Access::Write(value) => value.as_ref().map_or(0, Value::len),

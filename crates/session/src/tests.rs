@@ -328,6 +328,80 @@ fn past_the_deadline_a_read_is_unavailable_and_a_commit_is_unknown() {
     assert_eq!(script.asked().last().unwrap(), "rollback");
 }
 
+/// Writes `b` if it finds that `a` is 1, and does what `otherwise` says if not.
+async fn write_if(
+    tx: crate::Transaction,
+    otherwise: impl AsyncFnOnce(&crate::Transaction) -> Result<(), Abort>,
+) -> Result<(), Abort> {
+    if text(tx.get("a").await?) == "1" {
+        tx.put("b", "w");
+        return Ok(());
+    }
+    otherwise(&tx).await
+}
+
+#[test]
+fn what_an_earlier_run_has_asked_to_commit_may_take_effect_whatever_the_later_ones_do() {
+    for (waits, after_rewind) in [(true, "get c"), (false, "commit [\"a\"] []")] {
+        let (script, keyspace) = Script::new();
+        let mut transaction = Box::pin(keyspace.transact(|tx| {
+            write_if(tx, async move |tx| match waits {
+                true => tx.get("c").await.map(drop),
+                false => Err(Insufficient(3).into()),
+            })
+        }));
+        assert!(poll(&mut transaction).is_pending());
+        script.tell(0, Output::Began(version(9)));
+        script.tell(0, Output::Value(read("a", 1, "1")));
+        assert!(poll(&mut transaction).is_pending());
+        assert_eq!(script.asked(), ["get a", "commit [\"a\"] [(\"b\", Some(\"w\"))]"]);
+        script.tell(0, Output::Rewind(read("a", 2, "2")));
+        assert!(poll(&mut transaction).is_pending());
+        assert_eq!(script.asked(), [after_rewind]);
+        script.advance(keyspace.options().deadline);
+        let Poll::Ready(Err(error)) = poll(&mut transaction) else { panic!() };
+        assert!(matches!(error, Error::Unknown { txn, .. } if txn == version(9)), "{error}");
+    }
+}
+
+#[test]
+fn an_error_that_rests_on_no_read_waits_until_no_earlier_run_can_take_effect() {
+    let (script, keyspace) = Script::new();
+    let runs = AtomicU32::new(0);
+    let mut transaction = Box::pin(keyspace.transact(|tx| {
+        let first = runs.fetch_add(1, Ordering::Relaxed) == 0;
+        async move {
+            if !first {
+                return Err(Abort::new("no"));
+            }
+            tx.get("a").await?;
+            tx.put("b", "w");
+            Ok(())
+        }
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("a", 1, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Rewind(read("a", 2, "2")));
+    assert!(poll(&mut transaction).is_pending(), "the first run may have committed");
+    assert_eq!(script.asked().last().unwrap(), "commit [] []");
+    script.tell(0, Output::Outcome(Outcome::Committed));
+    assert!(matches!(poll(&mut transaction), Poll::Ready(Err(Error::Application(_)))));
+}
+
+#[test]
+fn a_commit_that_its_coordinator_has_not_begun_at_the_deadline_waits_for_its_version() {
+    let (script, keyspace) = Script::new();
+    let mut transaction = Box::pin(keyspace.put("a", "1"));
+    assert!(poll(&mut transaction).is_pending());
+    script.advance(keyspace.options().deadline);
+    assert!(poll(&mut transaction).is_pending(), "it may take effect, and can't be named");
+    script.tell(0, Output::Began(version(9)));
+    let Poll::Ready(Err(error)) = poll(&mut transaction) else { panic!() };
+    assert!(matches!(error, Error::Unknown { txn, .. } if txn == version(9)), "{error}");
+}
+
 #[test]
 fn what_is_too_large_fails_before_anything_is_sent() {
     let (script, keyspace) = Script::new();
@@ -338,6 +412,22 @@ fn what_is_too_large_fails_before_anything_is_sent() {
     let Poll::Ready(Err(error)) = poll(&mut large_key) else { panic!() };
     assert!(matches!(error, Error::TooLarge(_)));
     assert_eq!(script.asked(), ["rollback", "rollback"]);
+}
+
+#[test]
+fn an_empty_key_is_refused_by_name_before_anything_is_sent() {
+    let (script, keyspace) = Script::new();
+    let is_named = |result: Poll<Result<(), Error>>| {
+        let Poll::Ready(Err(error)) = result else { panic!() };
+        assert!(matches!(error, Error::EmptyKey), "{error}");
+        assert_eq!(error.to_string(), "a key is empty: give it at least one byte");
+    };
+    is_named(poll(&mut Box::pin(async { keyspace.put("", "1").await.map(drop) })));
+    is_named(poll(&mut Box::pin(async { keyspace.delete("").await.map(drop) })));
+    is_named(poll(&mut Box::pin(async { keyspace.get("").await.map(drop) })));
+    is_named(poll(&mut Box::pin(async { keyspace.get_at("", version(1)).await.map(drop) })));
+    is_named(poll(&mut Box::pin(async { keyspace.one_shot([""], []).await.map(drop) })));
+    assert!(script.asked().iter().all(|asked| asked == "rollback"), "{:?}", script.asked());
 }
 
 #[test]

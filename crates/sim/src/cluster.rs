@@ -4,7 +4,9 @@ use core::future::Future;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serried_actor::{Actor, Context, Coordinate, Group, Observation, Protocol, Recover, Timestamp};
+use serried_actor::{
+    Actor, Context, Coordinate, Group, Observation, Protocol, Recover, Standing, Timestamp,
+};
 use serried_model::{NodeId, Operation, TxnId};
 use serried_session::{Keyspace, Registers};
 
@@ -63,6 +65,8 @@ pub struct Cluster<P: Protocol> {
     /// Machines that were started after that. Until something is durable there, whoever starts them again
     /// says so again.
     rejoined: BTreeSet<usize>,
+    /// Machines whose disk was lost, and which have not been seen to have made up for that.
+    replaced: BTreeSet<usize>,
 }
 
 struct Client<C: Coordinate> {
@@ -88,6 +92,10 @@ impl<A: Recover> Host<A> for ReplicaHost<'_, A::Output> {
     fn rejoin(&mut self, actor: &mut A, cx: &mut Context<'_, A>) {
         actor.rejoin(cx);
         actor.on_start(cx);
+    }
+
+    fn stop(&mut self, actor: &mut A, cx: &mut Context<'_, A>) {
+        actor.on_stop(cx);
     }
 
     fn output(&mut self, output: A::Output) {
@@ -124,6 +132,10 @@ impl<A: Coordinate> Host<A> for ClientHost<'_> {
 
     fn rejoin(&mut self, _: &mut A, _: &mut Context<'_, A>) {
         unreachable!("a client has no disk to lose")
+    }
+
+    fn stop(&mut self, _: &mut A, _: &mut Context<'_, A>) {
+        unreachable!("a client's machine does not say that it stops")
     }
 
     fn output(&mut self, (txn, output): A::Output) {
@@ -194,6 +206,7 @@ impl<P: Protocol> Cluster<P> {
             faults: Vec::new(),
             lost_disks: BTreeSet::new(),
             rejoined: BTreeSet::new(),
+            replaced: BTreeSet::new(),
         }
     }
 
@@ -231,6 +244,15 @@ impl<P: Protocol> Cluster<P> {
     /// Has `interceptor` see every message and decide on it, before the network does.
     pub fn set_interceptor(&mut self, interceptor: Interceptor<P::Message>) {
         self.world.interceptor = Some(interceptor);
+    }
+
+    /// Has a message arrive at `to` now that `from` has not sent. What nodes send to others that there are not is
+    /// lost from now on.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn forge(&mut self, from: NodeId, to: NodeId, message: P::Message) {
+        self.world.forge(from, to, message);
     }
 
     /// Handles everything that happens up to `end`, which is then the time.
@@ -290,6 +312,7 @@ impl<P: Protocol> Cluster<P> {
             undeliverable: counts.undeliverable,
             duplicated: counts.duplicated,
             reordered: counts.reordered,
+            rejected: counts.rejected,
             replica_busy: self.replicas.iter().map(Node::busy).collect(),
             replica_load: self.replicas.iter().map(Node::load).sum(),
             client_load: self.clients.iter().map(|client| client.node.load()).sum(),
@@ -320,6 +343,13 @@ impl<P: Protocol> Cluster<P> {
         found
     }
 
+    /// Whether a machine is up, and all its replicas take part in everything.
+    pub fn is_whole(&self, member: usize) -> bool {
+        let mut partitions = 0..self.configuration.partitions;
+        let is_full = |partition| self.replica_of(partition, member).standing() == Standing::Full;
+        self.is_up(member) && partitions.all(is_full)
+    }
+
     /// A client's coordinator, to assert invariants on.
     pub fn coordinator(&self, client: usize) -> &P::Coordinator {
         &self.clients[client].node.actor
@@ -346,6 +376,19 @@ impl<P: Protocol> Cluster<P> {
     /// If the disk does not keep records.
     pub fn crash(&mut self, member: usize) -> FaultId {
         self.begin(Fault::Crash(member))
+    }
+
+    /// Tells a machine's replicas that it is about to stop. It does once they [can do without
+    /// it](Cluster::may_stop), or when it crashes.
+    pub fn prepare_to_stop(&mut self, member: usize) {
+        for number in self.replicas_on(member) {
+            self.happen(number as u32, Occurrence::Job(Job::Stop));
+        }
+    }
+
+    /// Whether nothing is done by a machine's replicas alone.
+    pub fn may_stop(&self, member: usize) -> bool {
+        self.replicas_on(member).all(|number| self.replicas[number].actor.may_stop())
     }
 
     /// Starts a machine again, if it is down, from what it had made durable. Crashes that are
@@ -440,7 +483,12 @@ impl<P: Protocol> Cluster<P> {
             return;
         }
         entry.state = State::Active;
-        match entry.fault.clone() {
+        if let Fault::LostDisk(member) = entry.fault
+            && !self.can_do_without_the_disk_of(member)
+        {
+            self.faults[id.0].fault = Fault::Crash(member);
+        }
+        match self.faults[id.0].fault.clone() {
             Fault::Partition(reach) => self.world.network.disturb(id, &reach, None),
             Fault::Slow(reach, factor) => self.world.network.disturb(id, &reach, Some(factor)),
             Fault::Pause(node) => self.happen_to(node, Occurrence::Pause),
@@ -450,6 +498,15 @@ impl<P: Protocol> Cluster<P> {
             Fault::SlowDisk(member, factor) => self.slow_disk(member, factor),
             Fault::ClientDeath(client) => self.crash_client(client),
         }
+    }
+
+    /// Whether a majority is left of machines that have what they promised.
+    fn can_do_without_the_disk_of(&mut self, member: usize) -> bool {
+        let mut replaced = core::mem::take(&mut self.replaced);
+        replaced.retain(|other| self.lost_disks.contains(other) || !self.is_whole(*other));
+        self.replaced = replaced;
+        let others = self.replaced.iter().filter(|other| **other != member).count();
+        others < (self.configuration.replicas - 1) / 2
     }
 
     fn slow_disk(&mut self, member: usize, factor: u32) {
@@ -471,6 +528,7 @@ impl<P: Protocol> Cluster<P> {
         let is_blank = self.rejoined.remove(&member) && replicas.any(|r| !r.has_records());
         if disk_is_lost || is_blank {
             self.lost_disks.insert(member);
+            self.replaced.insert(member);
         }
     }
 
@@ -485,7 +543,7 @@ impl<P: Protocol> Cluster<P> {
         if disk_is_lost {
             self.rejoined.insert(member);
         }
-        for number in (member..self.replicas.len()).step_by(self.configuration.replicas) {
+        for number in self.replicas_on(member) {
             let group = group(&self.configuration, member);
             let id = self.world.id(number as u32);
             let actor = P::replica(id, group, &self.configuration.settings);
@@ -493,6 +551,11 @@ impl<P: Protocol> Cluster<P> {
             let job = if disk_is_lost { Job::Rejoin } else { Job::Start };
             self.happen(number as u32, Occurrence::Job(job));
         }
+    }
+
+    /// The numbers of the replicas on a machine.
+    fn replicas_on(&self, member: usize) -> impl Iterator<Item = usize> + use<P> {
+        (member..self.replicas.len()).step_by(self.configuration.replicas)
     }
 
     fn happen_to(&mut self, node: NodeId, occurrence: Occurrence<P::Message>) {

@@ -123,8 +123,15 @@ impl<R: Clone, M> Log<R, M> {
         self.durable = self.flushing.take().expect("a flush that ends was started");
     }
 
-    /// Loses what was not durable, and every held message.
-    pub(crate) fn crash(&mut self) {
+    /// How many records were appended and are not durable.
+    pub(crate) fn unflushed(&self) -> u64 {
+        self.appended - self.durable
+    }
+
+    /// Loses every held message, and what was not durable but for the first `kept` records of it: a
+    /// disk may have written those already.
+    pub(crate) fn crash(&mut self, kept: u64) {
+        self.durable += kept.min(self.unflushed());
         self.records.truncate((self.durable - self.first.min(self.durable)) as usize);
         self.appended = self.durable;
         self.flushing = None;
@@ -134,7 +141,7 @@ impl<R: Clone, M> Log<R, M> {
 
     /// Loses everything.
     pub(crate) fn lose(&mut self) {
-        self.crash();
+        self.crash(0);
         self.records.clear();
         (self.first, self.appended, self.durable) = (0, 0, 0);
     }
@@ -189,17 +196,21 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_keeps_what_was_durable_and_nothing_else() {
+    fn a_crash_keeps_what_was_durable_and_of_the_rest_the_first_that_were_written() {
         let mut log = Log::new(DISK);
         log.append(1);
         log.start_flush();
         log.append(2);
         log.end_flush();
+        log.append(3);
         log.hold(Receivers::One(NodeId(0)), 'a');
-        log.crash();
+        log.crash(1);
         assert_eq!(released(&mut log), "");
-        assert_eq!(log.records().collect::<Vec<_>>(), [&1]);
+        assert_eq!(log.records().collect::<Vec<_>>(), [&1, &2]);
         assert!(log.is_durable());
+        log.append(4);
+        log.crash(0);
+        assert_eq!(log.records().collect::<Vec<_>>(), [&1, &2]);
     }
 
     #[test]
@@ -216,7 +227,7 @@ mod tests {
         log.end_flush();
         assert!(log.trim_what_is_due());
         assert_eq!(log.records().collect::<Vec<_>>(), [&2, &3]);
-        log.crash();
+        log.crash(0);
         assert_eq!((log.records().collect::<Vec<_>>(), log.appended()), (vec![&2], 2));
     }
 }

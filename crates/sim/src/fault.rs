@@ -1,5 +1,7 @@
 //! Faults that come and go during a run.
 
+use core::fmt;
+
 use serried_actor::Timestamp;
 use serried_model::NodeId;
 
@@ -14,11 +16,12 @@ pub enum Fault {
     Slow(Reach, f64),
     /// The node handles and sends nothing, forgets nothing, and catches up at the end.
     Pause(NodeId),
-    /// The machine loses its memory, and what it had not made durable; at the end it starts again from
-    /// what it had. Needs [`crate::Disk::keep_records`].
+    /// The machine loses its memory, and what it had not made durable, but for some that the disk had written
+    /// already; at the end it starts again from what it had. Needs [`crate::Disk::keep_records`].
     Crash(usize),
     /// The machine is down as in a crash, and its disk is lost: at the end it starts as one that takes
-    /// the place of another.
+    /// the place of another. Only as many as a group can do without lose their disks: if others that did
+    /// have not made up for it yet, and one more would be too many, this is a [`Fault::Crash`].
     LostDisk(usize),
     /// The machine's disk takes so many times as long for everything.
     SlowDisk(usize, u32),
@@ -37,6 +40,13 @@ pub struct Scheduled {
     pub ends: Timestamp,
     /// What it is.
     pub fault: Fault,
+}
+
+impl fmt::Display for Scheduled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Scheduled { begins, ends, fault } = self;
+        write!(f, "{begins} to {ends}: {fault:?}")
+    }
 }
 
 /// Identifies a fault of a run, to end it.

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use rand::RngExt;
 use serried_actor::{Actor, Context, Durable, Effect, Observation, Random, Recover, Store};
 use serried_model::NodeId;
 
@@ -18,6 +19,8 @@ pub(crate) enum Job<M> {
     Start,
     /// Start in the place of one whose disk was lost.
     Rejoin,
+    /// Get ready to stop.
+    Stop,
     Message {
         from: NodeId,
         length: u32,
@@ -45,6 +48,9 @@ pub(crate) trait Host<A: Actor> {
 
     /// Has the actor start in the place of one whose disk was lost.
     fn rejoin(&mut self, actor: &mut A, cx: &mut Context<'_, A>);
+
+    /// Has the actor get ready to stop.
+    fn stop(&mut self, actor: &mut A, cx: &mut Context<'_, A>);
 
     /// Takes what the actor tells its driver.
     fn output(&mut self, output: A::Output);
@@ -210,6 +216,7 @@ impl<A: Actor> Node<A> {
         match job {
             Job::Start => self.actor.on_start(&mut cx),
             Job::Rejoin => host.rejoin(&mut self.actor, &mut cx),
+            Job::Stop => host.stop(&mut self.actor, &mut cx),
             Job::Message { from, length, message } => {
                 bytes = u64::from(length);
                 self.actor.on_message(from, message, &mut cx);
@@ -220,6 +227,10 @@ impl<A: Actor> Node<A> {
                 // Moved or cancelled while it waited for a core.
                 None => return self.buffers.push(effects),
             },
+        }
+        if let Some(why) = cx.take_rejected() {
+            assert!(world.forged, "{why}: nobody forges or damages messages here");
+            world.counts.rejected += 1;
         }
         let work = u64::from(cx.work().0);
         self.log_position = cx.log_position();
@@ -319,13 +330,17 @@ impl<A: Actor> Node<A> {
         self.log.slow_down(factor);
     }
 
-    /// Stops, and loses everything but what is durable.
+    /// Stops, and loses everything but what is durable, and half of the time some of the rest.
     pub(crate) fn crash(&mut self) {
+        let kept = match self.random.random_bool(0.5) {
+            true => self.random.random_range(0..=self.log.unflushed()),
+            false => 0,
+        };
         self.up = false;
         self.incarnation += 1;
         self.timers.clear();
         self.processor.clear();
-        self.log.crash();
+        self.log.crash(kept);
         self.log_position = self.log.appended();
         self.store.persist_before(self.log.durable());
         self.store.crash(&mut self.random);

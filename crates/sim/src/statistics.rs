@@ -104,6 +104,8 @@ pub struct Statistics {
     pub duplicated: u64,
     /// Messages that got an additional delay.
     pub reordered: u64,
+    /// Forged messages that nodes have rejected.
+    pub rejected: u64,
     /// For each replica, how long its cores were taken, all together.
     pub replica_busy: Vec<Duration>,
     /// What all replicas have done.

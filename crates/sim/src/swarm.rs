@@ -16,12 +16,21 @@ use crate::{Clocks, Configuration, Fault, NetworkFaults, Reach, Scheduled, Side}
 pub struct Swarm {
     /// How long it lasts; then everything heals.
     pub lasts: Duration,
-    /// Whether replicas may crash, at most a minority at a time. Needs [`crate::Disk::keep_records`].
+    /// Whether each kind of fault that there may be is there, whatever the seed.
+    pub always: bool,
+    /// Whether links may be cut or slow.
+    pub partitions: bool,
+    /// Whether replicas may crash, at most a minority at a time but for blackouts. Needs
+    /// [`crate::Disk::keep_records`].
     pub crashes: bool,
     /// Whether nodes may pause.
     pub pauses: bool,
-    /// Whether a replica's disk may be lost. Needs crashes.
+    /// Whether replicas' disks may be lost. Needs crashes.
     pub lost_disks: bool,
+    /// Whether a replica may be away for most of the time. Needs crashes.
+    pub absences: bool,
+    /// Whether all replicas may crash at once. Needs crashes.
+    pub blackouts: bool,
     /// Whether clients may die, at most half of them.
     pub deaths: bool,
     /// Whether clocks may jump, of whichever node, by up to so much.
@@ -29,13 +38,17 @@ pub struct Swarm {
 }
 
 impl Default for Swarm {
-    /// Ten seconds with pauses, and without crashes, deaths and jumps.
+    /// Ten seconds with partitions and pauses, and without crashes, deaths and jumps.
     fn default() -> Self {
         Swarm {
             lasts: Duration::from_secs(10),
+            always: false,
+            partitions: true,
             crashes: false,
             pauses: true,
             lost_disks: false,
+            absences: false,
+            blackouts: false,
             deaths: false,
             jumps: Duration::ZERO,
         }
@@ -71,18 +84,20 @@ impl Swarm {
             Plan { network, clocks, faults: Vec::new(), ends: Timestamp(0) + self.lasts };
         let shortest = round_trip.max(Duration::from_millis(1));
         let mut schedule = |random: &mut Random, most: u64, draw: &dyn Fn(&mut Random) -> Fault| {
-            if on(random) {
+            if self.strikes(random) {
                 for _ in 0..random.random_range(1..=most) {
                     let (begins, ends) = self.window(shortest, random);
                     plan.faults.push(Scheduled { begins, ends, fault: draw(random) });
                 }
             }
         };
-        schedule(random, 6, &|random| Fault::Partition(reach(configuration, random)));
-        schedule(random, 3, &|random| {
-            let factor = power(random, 2, 20) as f64;
-            Fault::Slow(reach(configuration, random), factor)
-        });
+        if self.partitions {
+            schedule(random, 6, &|random| Fault::Partition(reach(configuration, random)));
+            schedule(random, 3, &|random| {
+                let factor = power(random, 2, 20) as f64;
+                Fault::Slow(reach(configuration, random), factor)
+            });
+        }
         if self.pauses {
             schedule(random, 3, &|random| Fault::Pause(node(configuration, random)));
         }
@@ -105,10 +120,15 @@ impl Swarm {
                 Fault::SlowDisk(member(random), power(random, 2, 100) as u32)
             });
         }
-        if self.crashes && on(random) {
+        if self.crashes && self.strikes(random) {
             self.crash(configuration, shortest, random, &mut plan.faults);
         }
         plan
+    }
+
+    /// Whether there are faults of a kind.
+    fn strikes(&self, random: &mut Random) -> bool {
+        on(random) || self.always
     }
 
     /// A part of the time it lasts, of at least `shortest` where that fits.
@@ -119,7 +139,7 @@ impl Swarm {
         (Timestamp(begins), Timestamp((begins + length).min(lasts)))
     }
 
-    /// Crashes that never take more than a minority down at once.
+    /// Crashes that never take more than a minority down at once, unless all go down.
     fn crash(
         &self,
         configuration: &Configuration,
@@ -127,27 +147,50 @@ impl Swarm {
         random: &mut Random,
         faults: &mut Vec<Scheduled>,
     ) {
-        let most_down = (configuration.replicas - 1) / 2;
+        let replicas = configuration.replicas;
+        let most_down = (replicas - 1) / 2;
         let mut crashes: Vec<Scheduled> = Vec::new();
+        if self.absences && most_down > 0 && self.strikes(random) {
+            let (begins, ends) = self.most_of_the_time(random);
+            let fault = Fault::Crash(random.random_range(0..replicas));
+            crashes.push(Scheduled { begins, ends, fault });
+        }
         for _ in 0..random.random_range(1..=4) {
             let (begins, ends) = self.window(shortest, random);
-            let replica = random.random_range(0..configuration.replicas);
+            let replica = random.random_range(0..replicas);
             let overlapping =
                 crashes.iter().filter(|other| other.begins <= ends && begins <= other.ends);
             if overlapping.count() < most_down {
                 crashes.push(Scheduled { begins, ends, fault: Fault::Crash(replica) });
             }
         }
-        // One at most: another, before the first has been made good, could be one too many.
-        if self.lost_disks && on(random) {
-            let count = crashes.len();
-            if let Some(crash) = crashes.get_mut(random.random_range(0..count.max(1)))
-                && let Fault::Crash(member) = crash.fault
-            {
-                crash.fault = Fault::LostDisk(member);
+        if self.lost_disks && self.strikes(random) {
+            for crash in &mut crashes {
+                if let Fault::Crash(member) = crash.fault
+                    && self.strikes(random)
+                {
+                    crash.fault = Fault::LostDisk(member);
+                }
             }
         }
         faults.append(&mut crashes);
+        if self.blackouts && self.strikes(random) {
+            for _ in 0..random.random_range(1..=2) {
+                let begins = self.window(shortest, random).0;
+                for member in 0..replicas {
+                    let length = power(random, 1, self.lasts.as_nanos() as u64 / 4);
+                    let ends = Timestamp((begins.0 + length).min(self.lasts.as_nanos() as u64));
+                    faults.push(Scheduled { begins, ends, fault: Fault::Crash(member) });
+                }
+            }
+        }
+    }
+
+    /// From the first quarter to the last.
+    fn most_of_the_time(&self, random: &mut Random) -> (Timestamp, Timestamp) {
+        let quarter = self.lasts.as_nanos() as u64 / 4;
+        let begins = random.random_range(0..=quarter);
+        (Timestamp(begins), Timestamp(3 * quarter + random.random_range(0..=quarter)))
     }
 }
 
@@ -216,8 +259,8 @@ impl fmt::Display for Plan {
         write!(f, "jitter {jitter}, loss {loss}, duplication {duplication}, ")?;
         write!(f, "reordering {reordering} by up to {extra_delay:?}, ")?;
         write!(f, "skew {:?}, drift {} ppm", self.clocks.skew, self.clocks.drift_ppm)?;
-        for Scheduled { begins, ends, fault } in &self.faults {
-            write!(f, "; {begins} to {ends}: {fault:?}")?;
+        for scheduled in &self.faults {
+            write!(f, "; {scheduled}")?;
         }
         write!(f, "; healed at {}", self.ends)
     }
@@ -277,7 +320,8 @@ mod tests {
             plans(Swarm::default()).all(|plan| !plan.faults.iter().any(|fault| is_crash(&fault)))
         );
         let mut seen = 0;
-        for plan in plans(Swarm { crashes: true, ..Swarm::default() }) {
+        let swarm = Swarm { crashes: true, absences: true, ..Swarm::default() };
+        for plan in plans(swarm) {
             let crashes: Vec<&Scheduled> = plan.faults.iter().filter(is_crash).collect();
             seen += crashes.len();
             for (i, one) in crashes.iter().enumerate() {
@@ -287,6 +331,35 @@ mod tests {
             }
         }
         assert!(seen > 100, "{seen} crashes in 300 plans");
+    }
+
+    #[test]
+    fn all_replicas_crash_at_once_in_some_plans_on_request() {
+        let all_at_once = |plan: &Plan| {
+            plan.faults.iter().any(|first| {
+                let same = |other: &&Scheduled| {
+                    other.begins == first.begins && matches!(other.fault, Fault::Crash(_))
+                };
+                plan.faults.iter().filter(same).count() == 3
+            })
+        };
+        let crashes = Swarm { crashes: true, ..Swarm::default() };
+        assert!(!plans(crashes).any(|plan| all_at_once(&plan)));
+        let with = plans(Swarm { blackouts: true, ..crashes }).filter(all_at_once).count();
+        assert!((40..120).contains(&with), "{with} of 300 plans");
+    }
+
+    #[test]
+    fn a_replica_is_away_for_most_of_the_time_in_some_plans_on_request() {
+        let away = |plan: &Plan| {
+            plan.faults.iter().any(|Scheduled { begins, ends, fault }| {
+                let half = Duration::from_secs(5);
+                matches!(fault, Fault::Crash(_)) && ends.since(*begins) >= half
+            })
+        };
+        let swarm = Swarm { crashes: true, absences: true, ..Swarm::default() };
+        let with = plans(swarm).filter(away).count();
+        assert!((60..200).contains(&with), "{with} of 300 plans");
     }
 
     #[test]

@@ -101,6 +101,8 @@ pub(crate) struct World<M> {
     pub(crate) scheduler: Scheduler<Event<M>>,
     pub(crate) network: Network,
     pub(crate) hash: Hash,
+    /// Whether messages were forged: others may be sent to nodes then that there are not, or be rejected.
+    pub(crate) forged: bool,
     pub(crate) interceptor: Option<Interceptor<M>>,
     /// How many replicas there are, those of all partitions counted.
     pub(crate) replicas: u32,
@@ -126,6 +128,7 @@ pub(crate) struct Counts {
     pub(crate) undeliverable: u64,
     pub(crate) duplicated: u64,
     pub(crate) reordered: u64,
+    pub(crate) rejected: u64,
 }
 
 impl<M: Wire> World<M> {
@@ -135,6 +138,7 @@ impl<M: Wire> World<M> {
             scheduler: Scheduler::new(),
             network,
             hash: Hash::new(0),
+            forged: false,
             interceptor: None,
             replicas,
             members,
@@ -190,7 +194,19 @@ impl<M: Wire> World<M> {
         (self.scratch.len() as u32, digest.value())
     }
 
+    /// Has a message arrive now that its sender has not sent.
+    pub(crate) fn forge(&mut self, from: NodeId, to: NodeId, message: M) {
+        self.forged = true;
+        let (from, to) = (self.number(from), self.number(to));
+        let (length, digest) = self.measure(&message);
+        self.scheduler.schedule(self.now, Event::Message { from, to, length, digest, message });
+    }
+
     fn pass(&mut self, from: u32, receiver: NodeId, length: u32, digest: u64, message: M) {
+        if self.forged && self.find(receiver).is_none() {
+            self.counts.lost += 1;
+            return;
+        }
         let to = self.number(receiver);
         if let Some(left) = self.doomed.get_mut(&from) {
             let Some(fewer) = left.checked_sub(1) else { return };
@@ -249,6 +265,10 @@ impl<M: Wire> World<M> {
     /// # Panics
     /// If there is none.
     pub(crate) fn number(&self, node: NodeId) -> u32 {
+        self.find(node).unwrap_or_else(|| panic!("there is no node {node} in this cluster"))
+    }
+
+    fn find(&self, node: NodeId) -> Option<u32> {
         let number = match node.0.checked_sub(NodeId::FIRST_COORDINATOR) {
             None => {
                 let number = u64::from(node.partition()) * u64::from(self.members);
@@ -260,6 +280,6 @@ impl<M: Wire> World<M> {
             Some(client) => Some(client.saturating_add(u64::from(self.replicas)))
                 .filter(|number| *number < u64::from(self.nodes)),
         };
-        number.unwrap_or_else(|| panic!("there is no node {node} in this cluster")) as u32
+        number.map(|number| number as u32)
     }
 }

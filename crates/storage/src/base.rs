@@ -1,5 +1,7 @@
 //! The store of what is settled.
 
+use std::fs;
+use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -7,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use fjall::{PersistMode, Slice};
 use serried_actor::{MemoryStore, Store};
 
-use crate::engine::{Engine, Puts, find_room};
+use crate::disk::sync_directory;
+use crate::engine::{Engine, Puts, failed, find_room, missing};
 use crate::{Durability, StorageError};
 
 /// A replica's [`Store`]: in fjall, or in memory.
@@ -75,9 +78,21 @@ impl Base {
             cache,
             mode,
             unwritten: Mutex::default(),
-            engine: RwLock::new(Some(Engine::open(directory, cache, mode)?)),
+            engine: RwLock::new(Some(open_whole(directory, cache, mode)?)),
             writing: Mutex::default(),
         }))))
+    }
+
+    /// Makes sure that a store that is known to have been in `directory` is there: fjall begins one anew for
+    /// want of a file of its own.
+    ///
+    /// # Errors
+    /// [`StorageError::Store`] if it is not.
+    pub fn check(directory: &Path) -> Result<(), StorageError> {
+        missing(directory).map_or(Ok(()), |path| {
+            let what = format!("{} is missing", path.display());
+            Err(StorageError::Store { path: directory.to_path_buf(), what })
+        })
     }
 
     /// What makes it durable, in the way that it was opened for.
@@ -87,6 +102,23 @@ impl Base {
             Kind::Disk(disk) => Flush(Some(disk.clone())),
         }
     }
+}
+
+/// Opens a store, or makes one: in another place first, so that one that is there was made to its end. The
+/// end of a process in between would leave what looks like a damaged store.
+fn open_whole(directory: &Path, cache: u64, mode: PersistMode) -> Result<Engine, StorageError> {
+    if !directory.exists() {
+        let unfinished = directory.with_extension("unfinished");
+        match fs::remove_dir_all(&unfinished) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(StorageError::io(&unfinished)(error));
+            }
+            _ => drop(Engine::open(&unfinished, cache, mode)?),
+        }
+        fs::rename(&unfinished, directory).map_err(StorageError::io(directory))?;
+        sync_directory(directory).map_err(StorageError::io(directory))?;
+    }
+    Engine::open(directory, cache, mode)
 }
 
 impl Flush {
@@ -175,7 +207,7 @@ impl OnDisk {
 
     /// Stops the node: see [`Base`].
     fn stop<T>(&self, error: fjall::Error) -> T {
-        panic!("the store in {} can't be read: {error}", self.path.display())
+        panic!("{}", failed(&self.path, error))
     }
 
     fn get(&self, key: &[u8]) -> Option<Slice> {

@@ -4,22 +4,24 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
 use crate::StorageError;
 use crate::disk::sync_directory;
 use crate::engine::{ROOM, find_room};
+use crate::keyspaces::{KeyspaceIdentity, KeyspaceRecord, Records};
 
-/// The format of the directory; each that can't be read by the release before has the next number.
-const FORMAT: u32 = 1;
+/// The format of the directory; each that can't be read by the release before has the next number. In the
+/// first one keyspaces had no generations.
+pub(crate) const FORMAT: u32 = 2;
 const IDENTITY: &str = "identity.toml";
 const PEERS: &str = "peers.toml";
 const LOCK: &str = "lock";
 
 /// Whose a directory is.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// The cluster's name.
     pub cluster: String,
@@ -27,19 +29,8 @@ pub struct Identity {
     pub node: u64,
     /// How many nodes there are.
     pub nodes: usize,
-    /// Its keyspaces.
+    /// The keyspaces of its configuration.
     pub keyspaces: Vec<KeyspaceIdentity>,
-}
-
-/// What of a keyspace its data depends on.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct KeyspaceIdentity {
-    /// Its name.
-    pub name: String,
-    /// The protocol that it runs.
-    pub protocol: String,
-    /// How many partitions it has.
-    pub partitions: u16,
 }
 
 /// What lies in the file.
@@ -51,11 +42,13 @@ struct Contents {
     /// It was made to take the place of what was lost.
     #[serde(default)]
     rejoined: bool,
-    /// The keyspaces that were new to the cluster after that: of those nothing was lost.
-    #[serde(default)]
+    /// In the first format: the keyspaces that are [`KeyspaceRecord::later`].
+    #[serde(default, skip_serializing)]
     later: Vec<String>,
-    #[serde(flatten)]
-    identity: Identity,
+    cluster: String,
+    node: u64,
+    nodes: usize,
+    keyspaces: Vec<KeyspaceRecord>,
 }
 
 /// How a node means to start.
@@ -65,6 +58,8 @@ pub enum Start {
     Usual,
     /// In the place of one whose disk was lost: the directory must be empty.
     Rejoin,
+    /// As what is left of what it was, although what it had acknowledged may be missing: see [`crate`].
+    AcceptLoss,
 }
 
 /// Which data a node has, as it tells the others.
@@ -82,15 +77,19 @@ pub struct Provenance {
 pub struct DataDirectory {
     path: PathBuf,
     provenance: Provenance,
-    later: Vec<String>,
+    identity: Identity,
     is_new: bool,
+    keyspaces: Mutex<Records>,
+    /// Names of keyspaces that were dropped when it was opened, and where their data lies.
+    dropped: Vec<(String, PathBuf)>,
     /// Which data the other nodes had when they were met.
     peers: Mutex<BTreeMap<String, u64>>,
     _lock: File,
 }
 
 impl DataDirectory {
-    /// Opens the directory at `path`, or makes it.
+    /// Opens the directory at `path`, or makes it. Keyspaces that it has and the configuration has not are
+    /// dropped; those that are new to it come with [`DataDirectory::settle`].
     ///
     /// # Errors
     /// [`StorageError::Refused`] if it is in use, or is another node's, another cluster's or of a newer
@@ -113,19 +112,80 @@ impl DataDirectory {
         }
         let found = existing.map(|text| check(&file, &text, identity)).transpose()?;
         find_room(path)?;
-        let (provenance, later) = match found {
-            Some(found) if found.0.rejoined || start == Start::Usual => found,
+        let (provenance, mut records) = match found {
+            Some(found) if found.0.rejoined || start != Start::Rejoin => found,
             _ => {
                 let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
                 let incarnation = now.map_or(0, |now| now.as_micros() as u64);
                 let provenance = Provenance { incarnation, rejoined: start == Start::Rejoin };
-                write(&file, (provenance, &[]), identity)?;
-                (provenance, Vec::new())
+                write(&file, provenance, identity, &Records::default())?;
+                (provenance, Records::default())
             }
         };
-        let peers = Mutex::new(read_peers(&path.join(PEERS))?);
-        let (path, is_new) = (path.to_path_buf(), !holds_data);
-        Ok(DataDirectory { path, provenance, later, is_new, peers, _lock: lock })
+        let dropped = records.drop_others(&identity.keyspaces);
+        if !dropped.is_empty() {
+            write(&file, provenance, identity, &records)?;
+        }
+        let mut directory = DataDirectory {
+            path: path.to_path_buf(),
+            provenance,
+            identity: identity.clone(),
+            is_new: !holds_data,
+            keyspaces: Mutex::new(records),
+            dropped: Vec::new(),
+            peers: Mutex::new(read_peers(&path.join(PEERS))?),
+            _lock: lock,
+        };
+        let moved = dropped.iter().map(|name| (name.clone(), path.join(directory.folder(name))));
+        directory.dropped = moved.collect();
+        Ok(directory)
+    }
+
+    /// The keyspaces that it had when it was opened and the configuration has not, by name, and where their
+    /// data stays until somebody removes it.
+    pub fn dropped(&self) -> &[(String, PathBuf)] {
+        &self.dropped
+    }
+
+    /// The keyspaces that it has and had.
+    pub fn keyspaces(&self) -> Vec<KeyspaceRecord> {
+        self.records().0.clone()
+    }
+
+    /// Notes which keyspaces the node has from now on, with their generations. Of a keyspace that is new to
+    /// a directory which takes the place of a lost one nothing was lost, unless it is one of the first.
+    ///
+    /// # Errors
+    /// If the directory can't be written, or knows as many keyspaces as it may.
+    pub fn settle(&self, keyspaces: &[(KeyspaceIdentity, u32)]) -> Result<(), StorageError> {
+        let mut present = self.records();
+        let file = self.path.join(IDENTITY);
+        let mut records = present.clone();
+        let first = records.0.is_empty();
+        for (identity, generation) in keyspaces {
+            let known = records.find(&identity.name);
+            let later = match known {
+                // What it had of an earlier one that was not dropped here, it may have had of this one.
+                Some(known) if known.generation == *generation || !known.dropped => known.later,
+                _ => self.provenance.rejoined && !first,
+            };
+            let (identity, generation) = (identity.clone(), *generation);
+            let new = KeyspaceRecord { identity, generation, dropped: false, later };
+            records.put(new).map_err(|reason| StorageError::refused(&file, reason))?;
+        }
+        if records != *present {
+            write(&file, self.provenance, &self.identity, &records)?;
+            *present = records;
+        }
+        Ok(())
+    }
+
+    fn records(&self) -> MutexGuard<'_, Records> {
+        self.keyspaces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn generation(&self, keyspace: &str) -> u32 {
+        self.records().find(keyspace).map_or(0, |record| record.generation)
     }
 
     /// Whether it held no data when it was opened, and does not take the place of what was lost.
@@ -176,22 +236,35 @@ impl DataDirectory {
     /// Whether what a keyspace has here takes the place of what was lost. Where a partition has a log, it
     /// has come far enough to say for itself how far it has got with that.
     pub fn rejoins(&self, keyspace: &str) -> bool {
-        self.provenance.rejoined && !self.later.iter().any(|later| later == keyspace)
+        self.provenance.rejoined && !self.records().find(keyspace).is_some_and(|found| found.later)
+    }
+
+    /// The folder in which the present generation of a keyspace lies; each has one of its own.
+    pub fn folder(&self, keyspace: &str) -> String {
+        named(keyspace, self.generation(keyspace))
     }
 
     /// Where a partition's data lies.
     pub fn partition(&self, keyspace: &str, partition: u16) -> PathBuf {
-        self.path.join(keyspace).join(partition.to_string())
+        self.path.join(self.folder(keyspace)).join(partition.to_string())
     }
 
     /// A number for whose a partition's log is.
-    pub fn log_identity(&self, identity: &Identity, keyspace: &str, partition: u16) -> u64 {
-        let text = format!(
-            "{}/{}/{}/{keyspace}/{partition}",
-            identity.cluster, identity.node, self.provenance.incarnation
-        );
+    pub fn log_identity(&self, keyspace: &str, partition: u16) -> u64 {
+        let Identity { cluster, node, .. } = &self.identity;
+        let keyspace = self.folder(keyspace);
+        let incarnation = self.provenance.incarnation;
+        let text = format!("{cluster}/{node}/{incarnation}/{keyspace}/{partition}");
         let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         text.bytes().fold(0xcbf2_9ce4_8422_2325, fold)
+    }
+}
+
+/// The first keyspace of a name lies under the name, as in the first format.
+fn named(keyspace: &str, generation: u32) -> String {
+    match generation {
+        0 => keyspace.to_string(),
+        later => format!("{keyspace}@{later}"),
     }
 }
 
@@ -232,13 +305,13 @@ fn read_peers(file: &Path) -> Result<BTreeMap<String, u64>, StorageError> {
     })
 }
 
-/// Compares what a directory says with what the configuration does; returns which data it holds, and which
-/// keyspaces have come later.
+/// Compares what a directory says with what the configuration does; returns which data it holds, and of
+/// which keyspaces.
 fn check(
     file: &Path,
     text: &str,
     wanted: &Identity,
-) -> Result<(Provenance, Vec<String>), StorageError> {
+) -> Result<(Provenance, Records), StorageError> {
     let refused = |reason: String| Err(StorageError::refused(file, reason));
     #[derive(Deserialize)]
     struct Format {
@@ -260,7 +333,7 @@ fn check(
         }
     };
     let provenance = Provenance { incarnation: contents.incarnation, rejoined: contents.rejoined };
-    let found = contents.identity;
+    let found = &contents;
     if found.cluster != wanted.cluster {
         return refused(format!(
             "this is data of cluster `{}`, and the configuration is that of `{}`",
@@ -280,44 +353,30 @@ fn check(
             found.nodes, wanted.nodes
         ));
     }
-    for keyspace in &wanted.keyspaces {
-        let Some(old) = found.keyspaces.iter().find(|old| old.name == keyspace.name) else {
-            continue;
-        };
-        if old.partitions != keyspace.partitions {
-            return refused(format!(
-                "keyspace `{}` has {} partitions, and the configuration says {}; the number of \
-                 partitions of existing data can't be changed: load it into a new keyspace",
-                old.name, old.partitions, keyspace.partitions
-            ));
-        }
-        if old.protocol != keyspace.protocol {
-            return refused(format!(
-                "keyspace `{}` has run protocol `{}`, and the configuration says `{}`; the protocol of \
-                 existing data can't be changed: load it into a new keyspace",
-                old.name, old.protocol, keyspace.protocol
-            ));
-        }
+    let mut records = Records(contents.keyspaces);
+    for record in &mut records.0 {
+        record.later |= contents.later.contains(&record.identity.name);
     }
-    let (mut later, mut keyspaces) = (contents.later, found.keyspaces);
-    let is_new = |new: &&KeyspaceIdentity| keyspaces.iter().all(|old| old.name != new.name);
-    let new: Vec<KeyspaceIdentity> = wanted.keyspaces.iter().filter(is_new).cloned().collect();
-    if !new.is_empty() {
-        later.extend(new.iter().map(|new| new.name.clone()));
-        keyspaces.extend(new);
-        write(file, (provenance, &later), &Identity { keyspaces, ..wanted.clone() })?;
-    }
-    Ok((provenance, later))
+    records.check(&wanted.keyspaces, |reason| StorageError::refused(file, reason))?;
+    Ok((provenance, records))
 }
 
 fn write(
     file: &Path,
-    (has, later): (Provenance, &[String]),
+    Provenance { incarnation, rejoined }: Provenance,
     identity: &Identity,
+    records: &Records,
 ) -> Result<(), StorageError> {
-    let Provenance { incarnation, rejoined } = has;
-    let (later, identity) = (later.to_vec(), identity.clone());
-    let contents = Contents { format: FORMAT, incarnation, rejoined, later, identity };
+    let contents = Contents {
+        format: FORMAT,
+        incarnation,
+        rejoined,
+        later: Vec::new(),
+        cluster: identity.cluster.clone(),
+        node: identity.node,
+        nodes: identity.nodes,
+        keyspaces: records.0.clone(),
+    };
     let text = toml::to_string(&contents).expect("an identity can be written as TOML");
     replace(
         file,
@@ -326,7 +385,7 @@ fn write(
 }
 
 /// Replaces the file, or leaves it as it was.
-fn replace(file: &Path, text: &str) -> Result<(), StorageError> {
+pub(crate) fn replace(file: &Path, text: &str) -> Result<(), StorageError> {
     let temporary = file.with_extension("new");
     let replace = || {
         let mut new = File::create(&temporary)?;
@@ -335,5 +394,5 @@ fn replace(file: &Path, text: &str) -> Result<(), StorageError> {
         fs::rename(&temporary, file)?;
         sync_directory(file)
     };
-    replace().map_err(StorageError::io(file))
+    replace().map_err(StorageError::write(file, ROOM))
 }

@@ -58,7 +58,24 @@ impl Disk for RealDisk {
     }
 }
 
+/// Makes a directory and those that it lies in, durably, as far as they are not there.
+pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        create_directory(parent)?;
+    }
+    match fs::create_dir(path) {
+        // Another thread makes a neighbour of the same parent.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => made?,
+    }
+    sync_directory(path)
+}
+
 /// Makes the names in the directory of `path` durable.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::ops::Bound;
-use std::path::Path;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fjall::{
@@ -22,6 +23,8 @@ use crate::StorageError;
 /// What is to be written: values, and none for what is removed.
 pub(crate) type Puts = BTreeMap<Slice, Option<Slice>>;
 
+/// What fjall calls its thread for all that it does in the background.
+pub const STORE_THREAD: &str = "fjall:worker";
 /// A memtable is moved to a table when it has about so many bytes.
 const MEMTABLE: u64 = 32 << 20;
 /// How many writes fjall takes in one go.
@@ -56,7 +59,12 @@ impl Engine {
             let in_memtable = AtomicU64::new(items.tree.active_memtable().size());
             Ok(Engine { items, database, mode, in_memtable })
         };
-        open().map_err(|error| failed(path, error))
+        // Damage in some of its files it meets with a panic, which does not say where.
+        let opened = catch_unwind(open).map_err(|panic| {
+            let what = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+            StorageError::Store { path: path.to_path_buf(), what: what.replace('\n', ",") }
+        })?;
+        opened.map_err(|error| failed(path, error))
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> fjall::Result<Option<Slice>> {
@@ -120,6 +128,13 @@ impl Engine {
     }
 }
 
+/// What is not there of a store that was: each of fjall's own keyspaces, its list of them and ours, has a file
+/// that says which tables it has.
+pub(crate) fn missing(path: &Path) -> Option<PathBuf> {
+    let currents = ["0", "1"].map(|keyspace| path.join("keyspaces").join(keyspace).join("current"));
+    currents.into_iter().find(|current| !current.exists())
+}
+
 /// Whether there is room for it on the disk of `directory`, tried by setting so much aside: limits of the
 /// process and of its user count too.
 ///
@@ -137,15 +152,27 @@ pub(crate) fn find_room(directory: &Path) -> Result<(), StorageError> {
     }
 }
 
-fn failed(path: &Path, error: fjall::Error) -> StorageError {
+pub(crate) fn failed(path: &Path, error: fjall::Error) -> StorageError {
+    use io::ErrorKind::{AlreadyExists, InvalidData, InvalidInput, NotFound, UnexpectedEof};
     match error {
         fjall::Error::Io(source) | fjall::Error::Storage(LsmError::Io(source)) => {
-            StorageError::write(path, ROOM)(source)
+            match source.kind() {
+                // Its own files are missing, or not what they should be.
+                AlreadyExists | InvalidData | InvalidInput | NotFound | UnexpectedEof => {
+                    StorageError::Store { path: path.to_path_buf(), what: source.to_string() }
+                }
+                _ => StorageError::write(path, ROOM)(source),
+            }
         }
         // It failed in the background, and does not tell of what.
         fjall::Error::Poisoned if find_room(path).is_err_and(|error| error.is_full()) => {
             StorageError::Full { path: path.to_path_buf(), needed: ROOM }
         }
-        other => StorageError::io(path)(io::Error::other(other.to_string())),
+        fjall::Error::Poisoned => {
+            let what = "the store has failed in the background: restart the node";
+            StorageError::io(path)(io::Error::other(what))
+        }
+        fjall::Error::Locked => StorageError::io(path)(io::Error::other(error.to_string())),
+        damage => StorageError::Store { path: path.to_path_buf(), what: damage.to_string() },
     }
 }

@@ -24,13 +24,21 @@ pub enum StorageError {
         needed: u64,
     },
     /// What was written is not what is read.
-    #[error("{}: corrupt at offset {offset}: {what}; have this node start with an empty directory and --rejoin", path.display())]
+    #[error("{}: corrupt at offset {offset}: {what}; have this node start with an empty directory and --rejoin, or, where too few others are whole for that, with --accept-loss", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
         /// Where, in bytes from its beginning.
         offset: u64,
         /// What is wrong.
+        what: String,
+    },
+    /// What a store reads is not what it wrote. It does not tell in which of its files.
+    #[error("{}: the store in this directory is damaged: {what}; have this node start with an empty directory and --rejoin", path.display())]
+    Store {
+        /// The store's directory.
+        path: PathBuf,
+        /// What it says is wrong.
         what: String,
     },
     /// The directory is not for this node.

@@ -9,6 +9,26 @@
 //!
 //! Both lie in the node's [`DataDirectory`], which knows whose it is.
 //!
+//! # What can be told apart
+//!
+//! A crash tears the batch that is being written, and nobody has heard of that. Damage takes what was
+//! acknowledged. The two are told apart by what is noted beside each log once a batch is durable and before
+//! anybody hears of it (`note.rs`): what ends or is damaged before the noted end is damage, is reported by
+//! file and offset, and is never cut off.
+//!
+//! - **The end of the process**, in whichever way, loses nothing that was written: note and log are as they
+//!   were.
+//! - **A power cut, or the machine's crash**, is seen by the boot id that the directory notes when it is
+//!   opened, if the node had not been stopped (`run.rs`). With [`Durability::Buffered`] anything that was
+//!   written may be missing then, the note included, and the directory is refused: the node counts as one
+//!   whose disk was lost. With [`Durability::Sync`] everything that was acknowledged is on the disk, but the
+//!   note may be older than the log. So of what lies behind the noted end, a last batch that is not whole is
+//!   taken for torn, although it may have been acknowledged and damaged by the disk since. Damage before the
+//!   last batch, or before the noted end, is still found. A disk that says it has what it has not, or
+//!   damage in the very batch that was the last at a power cut: those go unnoticed.
+//! - **Loss can be accepted** ([`Start::AcceptLoss`]), where too few nodes are whole for the others to
+//!   rejoin: each log is then read up to the first damage, and what follows is given up.
+//!
 //! The log is our own because that is what makes commits cheap: one flush for all that a wake-up
 //! appended, where an engine makes one for each transaction. `candidates/` has the program that measured
 //! it, and its README the figures.
@@ -19,16 +39,28 @@ mod directory;
 mod disk;
 mod engine;
 mod error;
+mod hostile;
+mod keyspaces;
 mod log;
+mod note;
+mod opening;
+mod run;
 mod segment;
+mod tail;
 #[cfg(test)]
 mod tests;
 
 pub use base::{Base, Flush};
 pub use batch::Batch;
-pub use directory::{DataDirectory, Identity, KeyspaceIdentity, Provenance, Start};
+pub use directory::{DataDirectory, Identity, Provenance, Start};
+pub use engine::STORE_THREAD;
 pub use error::StorageError;
-pub use log::{Log, Replayed};
+#[doc(hidden)]
+pub use hostile::{example_segment, read_hostile_segment};
+pub use keyspaces::{KeyspaceIdentity, KeyspaceRecord};
+pub use log::{Log, LogOptions, Loss, Replayed};
+pub use run::{Boot, Run};
+pub use tail::acknowledged_tail;
 
 use serde::{Deserialize, Serialize};
 

@@ -4,14 +4,16 @@ use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 
-use crate::disk::{Disk, RealDisk};
+use crate::disk::{Disk, RealDisk, create_directory};
+use crate::note::{Note, Reach};
+use crate::opening::Opening;
 use crate::segment::{self, SEGMENT_HEADER};
 use crate::{Batch, Durability, StorageError};
 
 /// How long a segment is, unless a single batch is longer.
 const SEGMENT: u64 = 32 << 20;
 /// The name of a segment that was trimmed and waits to be used again.
-const SPARE: &str = "spare";
+pub(crate) const SPARE: &str = "spare";
 
 /// The writing end of a log. It is for one thread, which may be another than the one that fills
 /// [`Batch`]es.
@@ -28,23 +30,43 @@ pub struct Log {
     /// The position of the next record.
     position: u64,
     has_spare: bool,
-    /// While it is opened: the last segment that was read, and where its last batch ends.
-    read_up_to: Option<(PathBuf, u64)>,
+    /// Which of its records are known to be there; none in memory.
+    note: Option<Note>,
 }
 
 /// The segment that is written to.
 #[derive(Debug)]
-struct Last {
-    first: u64,
-    path: PathBuf,
-    file: File,
-    length: u64,
+pub(crate) struct Last {
+    pub(crate) first: u64,
+    pub(crate) path: PathBuf,
+    pub(crate) file: File,
+    pub(crate) length: u64,
     /// Where the next batch goes.
-    offset: u64,
+    pub(crate) offset: u64,
+}
+
+/// How a log is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogOptions {
+    /// Whose it is.
+    pub identity: u64,
+    /// What it takes for a batch to be durable.
+    pub durability: Durability,
+    /// It is known to have been there before: if it is not, it was lost.
+    pub existed: bool,
+    /// Where it is damaged, give up what follows instead of refusing it.
+    pub accept_loss: bool,
+}
+
+impl LogOptions {
+    /// Opens the log of `identity`, or begins it, and refuses one that is damaged.
+    pub fn new(identity: u64, durability: Durability) -> LogOptions {
+        LogOptions { identity, durability, existed: false, accept_loss: false }
+    }
 }
 
 /// What was found when a log was opened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Replayed {
     /// How many records.
     pub records: u64,
@@ -52,135 +74,67 @@ pub struct Replayed {
     pub bytes: u64,
     /// How many bytes, that were not zero, lay behind the last whole record: a crash has torn them.
     pub torn: u64,
+    /// What was wrong, if it was more than that: what followed was given up.
+    pub lost: Option<Loss>,
+}
+
+/// Damage from which on a log was given up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Loss {
+    /// The file.
+    pub path: PathBuf,
+    /// Where, in bytes from its beginning.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: String,
 }
 
 impl Log {
     /// Opens the log in `directory`, or begins one, and shows `each` record with its position, in order.
-    /// `identity` is whose it is.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`] if what lies before the last whole record is damaged, in whichever
-    /// way; [`StorageError::Refused`] if it is the log of somebody else or of a newer format.
+    /// [`StorageError::Corrupt`] if anything is damaged or missing that was ever acknowledged, unless
+    /// loss is accepted: see [`crate`] for what can't be told; [`StorageError::Refused`] if it is the log
+    /// of somebody else or of a newer format.
     pub fn open(
         directory: &Path,
-        identity: u64,
-        durability: Durability,
+        options: LogOptions,
         each: &mut dyn FnMut(u64, &[u8]),
     ) -> Result<(Log, Replayed), StorageError> {
-        Log::open_on(Box::new(RealDisk), SEGMENT, directory, identity, durability, each)
+        Log::open_on(Box::new(RealDisk), SEGMENT, directory, options, each)
     }
 
     pub(crate) fn open_on(
-        disk: Box<dyn Disk>,
+        mut disk: Box<dyn Disk>,
         segment_length: u64,
         directory: &Path,
-        identity: u64,
-        durability: Durability,
+        options: LogOptions,
         each: &mut dyn FnMut(u64, &[u8]),
     ) -> Result<(Log, Replayed), StorageError> {
-        let mut log = Log {
-            directory: directory.to_path_buf(),
+        let LogOptions { identity, durability, .. } = options;
+        let mut opening = Opening::new(disk.as_mut(), directory, options);
+        let note = match durability {
+            Durability::Memory => None,
+            Durability::Buffered | Durability::Sync => {
+                create_directory(directory).map_err(StorageError::io(directory))?;
+                Some(opening.read(each)?)
+            }
+        };
+        let Opening { replayed, full, last, position, has_spare, .. } = opening;
+        let directory = directory.to_path_buf();
+        let log = Log {
+            directory,
             identity,
             durability,
             disk,
             segment_length,
-            full: VecDeque::new(),
-            last: None,
-            position: 0,
-            has_spare: false,
-            read_up_to: None,
+            full,
+            last,
+            position,
+            has_spare,
+            note,
         };
-        let mut replayed = Replayed::default();
-        if durability == Durability::Memory {
-            return Ok((log, replayed));
-        }
-        fs::create_dir_all(directory).map_err(StorageError::io(directory))?;
-        let segments = log.segments()?;
-        let count = segments.len();
-        for (i, (first, path)) in segments.into_iter().enumerate() {
-            log.read(first, path, i + 1 == count, &mut replayed, each)?;
-        }
         Ok((log, replayed))
-    }
-
-    /// The segments in the directory, in order.
-    fn segments(&mut self) -> Result<Vec<(u64, PathBuf)>, StorageError> {
-        let mut segments = Vec::new();
-        for entry in fs::read_dir(&self.directory).map_err(StorageError::io(&self.directory))? {
-            let path = entry.map_err(StorageError::io(&self.directory))?.path();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            match name.strip_suffix(".log").and_then(|first| first.parse().ok()) {
-                Some(first) => segments.push((first, path)),
-                None => self.has_spare |= name == SPARE,
-            }
-        }
-        segments.sort();
-        Ok(segments)
-    }
-
-    fn read(
-        &mut self,
-        first: u64,
-        path: PathBuf,
-        is_last: bool,
-        replayed: &mut Replayed,
-        each: &mut dyn FnMut(u64, &[u8]),
-    ) -> Result<(), StorageError> {
-        let bytes = fs::read(&path).map_err(StorageError::io(&path))?;
-        let header = segment::read_header(&path, &bytes);
-        let ours = header
-            .as_ref()
-            .is_ok_and(|header| (header.identity, header.first) == (self.identity, first));
-        let others = header.as_ref().is_ok_and(|header| header.identity != self.identity);
-        let unused = || segment::find_batch(&bytes, 0, self.identity, first).is_none();
-        if is_last && !ours && !others && unused() {
-            // A crash came between its creation and its header: nothing was ever in it.
-            return fs::remove_file(&path).map_err(StorageError::io(&path));
-        }
-        let header = header?;
-        if others {
-            let reason = "this is the log of another node, keyspace or partition";
-            return Err(StorageError::refused(&path, reason));
-        }
-        if header.first != first {
-            let what = format!("it begins with record {}, not with that of its name", header.first);
-            return Err(StorageError::corrupt(&path, 16, what));
-        }
-        let identity = self.identity;
-        if let Some((previous, end)) = &self.read_up_to
-            && self.position != first
-        {
-            let what = format!("records {} to {first} are missing", self.position);
-            return Err(StorageError::corrupt(previous, *end, what));
-        }
-        let (end, position) =
-            segment::read_batches(&path, &bytes, identity, first, &mut |position, record| {
-                replayed.records += 1;
-                each(position, record);
-            })?;
-        replayed.bytes += end as u64;
-        let later = segment::find_batch(&bytes, end, identity, position + 1);
-        if let Some(later) = later {
-            let what = format!("a batch is damaged, and another follows at offset {later}");
-            return Err(StorageError::corrupt(&path, end as u64, what));
-        }
-        self.position = position;
-        self.read_up_to = Some((path.clone(), end as u64));
-        if !is_last {
-            self.full.push_back((first, path));
-            return Ok(());
-        }
-        replayed.torn = segment::torn(&bytes[end..], header.used, identity, position);
-        let file = OpenOptions::new().read(true).write(true).open(&path);
-        let file = file.map_err(StorageError::io(&path))?;
-        // A process that was killed may have left behind what the disk does not have yet, and what is
-        // replayed is acted on.
-        if self.durability == Durability::Sync {
-            self.disk.sync(&file).map_err(StorageError::io(&path))?;
-        }
-        let (length, offset) = (bytes.len() as u64, end as u64);
-        self.last = Some(Last { first, path, file, length, offset });
-        Ok(())
     }
 
     /// The position of the next record.
@@ -215,6 +169,11 @@ impl Log {
             let synced = self.disk.sync(&last.file);
             synced.map_err(StorageError::write(&last.path, length))?;
         }
+        // Nobody hears that it is durable before that is noted.
+        if let Some(note) = &mut self.note {
+            let reach = Reach { end: batch.next_position(), ..note.reach() };
+            note.write(self.disk.as_mut(), reach)?;
+        }
         last.offset += length;
         self.position = batch.next_position();
         Ok(self.position)
@@ -246,11 +205,16 @@ impl Log {
         Ok(())
     }
 
+    /// Where the log begins once its first segment is given up, if it has another.
+    fn second(&self) -> Option<u64> {
+        self.full.front()?;
+        let next = self.full.get(1).map(|(first, _)| *first);
+        next.or(self.last.as_ref().map(|last| last.first))
+    }
+
     /// Whether [`Log::trim`] would give anything up.
     pub fn releases(&self, position: u64) -> bool {
-        let next = self.full.get(1).map(|(first, _)| *first);
-        let end = next.or(self.last.as_ref().map(|last| last.first));
-        !self.full.is_empty() && end.is_some_and(|end| end <= position)
+        self.second().is_some_and(|second| second <= position)
     }
 
     /// Gives up the segments all of whose records lie before `position`.
@@ -258,23 +222,30 @@ impl Log {
     /// # Errors
     /// If they can't be removed.
     pub fn trim(&mut self, position: u64) -> Result<(), StorageError> {
-        while let Some((_, path)) = self.full.front() {
-            let next = self.full.get(1).map(|(first, _)| *first);
-            let end = next.or(self.last.as_ref().map(|last| last.first));
-            if end.is_none_or(|end| end > position) {
-                break;
+        while let Some(begin) = self.second().filter(|second| *second <= position) {
+            // What is to be missing is noted before it is.
+            if let Some(note) = &mut self.note {
+                note.write(self.disk.as_mut(), Reach { begin, ..note.reach() })?;
+                if self.durability == Durability::Sync {
+                    note.sync(self.disk.as_mut())?;
+                }
             }
-            let path = path.clone();
-            let spare = self.directory.join(SPARE);
-            let length = fs::metadata(&path).map_err(StorageError::io(&path))?.len();
-            if self.has_spare || length != self.segment_length {
-                self.disk.remove(&path).map_err(StorageError::io(&path))?;
-            } else {
-                self.disk.rename(&path, &spare).map_err(StorageError::io(&path))?;
-                self.has_spare = true;
-            }
-            self.full.pop_front();
+            self.give_up_first()?;
         }
+        Ok(())
+    }
+
+    fn give_up_first(&mut self) -> Result<(), StorageError> {
+        let Some((_, path)) = self.full.front() else { return Ok(()) };
+        let spare = self.directory.join(SPARE);
+        let length = fs::metadata(path).map_err(StorageError::io(path))?.len();
+        if self.has_spare || length != self.segment_length {
+            self.disk.remove(path).map_err(StorageError::io(path))?;
+        } else {
+            self.disk.rename(path, &spare).map_err(StorageError::io(path))?;
+            self.has_spare = true;
+        }
+        self.full.pop_front();
         Ok(())
     }
 

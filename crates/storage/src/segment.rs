@@ -107,7 +107,7 @@ fn read_batch_header(bytes: &[u8], identity: u64) -> Option<(usize, u64, u32)> {
 
 /// A whole batch at the beginning of `bytes`: its length, the position of its first record, their
 /// number.
-fn read_batch(bytes: &[u8], identity: u64) -> Option<(usize, u64, u32)> {
+pub(crate) fn read_batch(bytes: &[u8], identity: u64) -> Option<(usize, u64, u32)> {
     let (length, first, count) = read_batch_header(bytes, identity)?;
     let payload = bytes.get(BATCH_HEADER..length)?;
     (crc32fast::hash(payload) == number_4(bytes, 20)).then_some((length, first, count))

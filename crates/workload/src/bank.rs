@@ -11,9 +11,13 @@ use crate::workload::{Parameters, Plan, Run, Workload};
 
 /// What each account holds before its first transfer.
 const INITIAL: u64 = 100;
+/// The amount of a transfer after which the account from which it is holds what it held at first.
+const LEVEL: u64 = 0;
 
 /// Nine transactions in ten transfer between two accounts, as far as the first one's balance goes;
-/// the tenth reads all accounts, and must find the total unchanged.
+/// the tenth reads all accounts, and must find the total unchanged. An account that holds what it held
+/// at first is not stored: a transfer after which it does deletes its key. Every fourth transfer is of what makes
+/// that of the account from which it is.
 #[derive(Debug)]
 pub struct Bank {
     accounts: u64,
@@ -42,7 +46,8 @@ impl Workload for Bank {
         }
         let from = random.random_range(0..self.accounts);
         let to = (from + random.random_range(1..self.accounts)) % self.accounts;
-        let amount = random.random_range(1..=5);
+        let amount =
+            if random.random_range(0..4) == 0 { LEVEL } else { random.random_range(1..=5) };
         // Until it is known what the accounts hold, the write to the first stands for the amount.
         vec![
             read(from),
@@ -75,11 +80,20 @@ impl Workload for Bank {
                 })
                 .collect();
             if let Some(MicroOperation::Write { value: Some(amount), .. }) = plan.get(keys.len()) {
-                let amount = (*amount).min(Self::balance(&values[0]));
                 let (from, to) = (Self::balance(&values[0]), Self::balance(&values[1]));
+                let amount = match *amount {
+                    LEVEL => from.saturating_sub(INITIAL),
+                    amount => amount.min(from),
+                };
                 for (key, balance) in keys.iter().zip([from - amount, to + amount]) {
-                    transaction.put(number::key(*key, 8), number::value(balance, 8));
-                    done.push(MicroOperation::Write { key: *key, value: Some(balance) });
+                    let stored = Some(balance).filter(|balance| *balance != INITIAL);
+                    match stored {
+                        Some(balance) => {
+                            transaction.put(number::key(*key, 8), number::value(balance, 8));
+                        }
+                        None => transaction.delete(number::key(*key, 8)),
+                    }
+                    done.push(MicroOperation::Write { key: *key, value: stored });
                 }
             }
             Ok(done)

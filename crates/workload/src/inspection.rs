@@ -41,7 +41,7 @@ pub async fn inspect(
     keyspace: &Keyspace,
     latest: Version,
 ) -> Result<Option<String>, InspectionError> {
-    while keyspace.transact(|tx| async move { tx.get("").await }).await?.version <= latest {
+    while keyspace.transact(|tx| async move { tx.get("any").await }).await?.version <= latest {
         keyspace.sleep_until(keyspace.now() + PAUSE).await;
     }
     workload.inspect(keyspace).await

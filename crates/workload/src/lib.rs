@@ -6,6 +6,7 @@
 //! [`RegisterWorkload`] plans requests to registers, and [`RegisterClient`] is its client, with the same
 //! books too.
 
+mod audit;
 mod bank;
 mod closed_loop;
 mod counter;
@@ -24,6 +25,7 @@ pub mod tpcc;
 mod transactor;
 mod workload;
 
+pub use audit::{audit, check_nothing_is_lost, touched};
 pub use bank::Bank;
 pub use closed_loop::{ClosedLoop, preload};
 pub use counter::Counter;

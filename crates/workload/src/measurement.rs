@@ -268,9 +268,9 @@ impl Measurement {
                 of_kind.failed += 1;
                 counts.unknown += u64::from(matches!(error, Error::Unknown { .. }));
                 counts.attempts += match error {
-                    Error::Conflict { attempts, .. } | Error::Deadline { attempts, .. } => {
-                        u64::from(*attempts)
-                    }
+                    Error::Conflict { attempts, .. }
+                    | Error::TooLong { attempts, .. }
+                    | Error::Deadline { attempts, .. } => u64::from(*attempts),
                     _ => 1,
                 };
             }

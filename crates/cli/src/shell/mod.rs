@@ -27,8 +27,9 @@ help, quit";
 /// Talk to a running cluster: get, put, delete, and transactions of several statements.
 ///
 /// What can be said depends on the keyspace, one with transactions or one of registers, whose keys can be
-/// added to, appended to, compared and swapped: `help` lists it. A transaction that was begun with `begin` runs like any other: if something that it read changes
-/// before it commits, it is run again with the same statements, and the shell says what it reads now.
+/// added to, appended to, compared and swapped: `help` lists it. A transaction that was begun with `begin` is
+/// over when something that was read in it changes before it commits: what was typed since may rest on that. The
+/// shell says what it is now, nothing takes effect, and it is for you to begin again.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

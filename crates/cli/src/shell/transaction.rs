@@ -1,5 +1,6 @@
 //! Transactions of several statements, by hand.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -28,9 +29,8 @@ type Script = Arc<Mutex<Vec<Statement>>>;
 pub(super) struct Open {
     script: Script,
     grown: watch::Sender<usize>,
-    /// What `get`s found, by the number of their statement, again whenever the program is run again.
-    found: mpsc::UnboundedReceiver<(usize, Option<Value>)>,
-    shown: Vec<Option<Option<Value>>>,
+    /// What each `get` found, in the order of the statements.
+    found: mpsc::UnboundedReceiver<(Key, Option<Value>)>,
     pub(super) task: JoinHandle<Result<Committed<()>, Error>>,
 }
 
@@ -103,92 +103,96 @@ impl Session {
         let (finds, found) = mpsc::unbounded_channel();
         let keyspace = keyspace
             .with_options(TransactOptions { deadline: PATIENCE, ..TransactOptions::default() });
-        let statements = script.clone();
+        let (statements, seen) = (script.clone(), Seen::default());
         let task = tokio::spawn(async move {
             let program = |tx: Transaction| {
-                let (statements, growth) = (statements.clone(), growth.clone());
-                follow(tx, statements, growth, finds.clone())
+                let (statements, seen) = (statements.clone(), seen.clone());
+                follow(tx, statements, growth.clone(), seen, finds.clone())
             };
             keyspace.transact(program).await
         });
-        self.open = Some(Open { script, grown, found, shown: Vec::new(), task });
+        self.open = Some(Open { script, grown, found, task });
     }
 
     /// Adds a statement to the open transaction, and waits for what comes of it.
     async fn add(&mut self, statement: Statement) -> anyhow::Result<()> {
         let mut open = self.open.take().expect("only called while one is open");
-        let number = open.shown.len();
-        open.shown.push(None);
-        let waits_for = match &statement {
-            Statement::Get(_) => Some(number),
-            _ => None,
-        };
+        let reads = matches!(statement, Statement::Get(_));
         let commits = matches!(statement, Statement::Commit);
-        open.script.lock().expect("nobody panics with it").push(statement);
-        open.grown.send_replace(number + 1);
-        if waits_for.is_none() && !commits {
+        let length = {
+            let mut script = open.script.lock().expect("nobody panics with it");
+            script.push(statement);
+            script.len()
+        };
+        open.grown.send_replace(length);
+        if !reads && !commits && !open.task.is_finished() {
             self.open = Some(open);
             return Ok(());
         }
-        let ended = loop {
-            tokio::select! {
-                biased;
-                Some((number, value)) = open.found.recv() => {
-                    self.tell(&mut open, number, value);
-                    if waits_for == Some(number) {
-                        break None;
-                    }
-                }
-                ended = &mut open.task => break Some(ended),
+        let ended = tokio::select! {
+            biased;
+            Some((key, value)) = open.found.recv() => {
+                self.show(&key.to_string(), &value);
+                self.open = Some(open);
+                return Ok(());
             }
+            ended = &mut open.task => ended?,
         };
-        let Some(ended) = ended else {
-            self.open = Some(open);
-            return Ok(());
-        };
-        while let Ok((number, value)) = open.found.try_recv() {
-            self.tell(&mut open, number, value);
+        match ended {
+            Ok(committed) => self.report("committed", &committed.version.to_string()),
+            Err(error) => match error.application::<Changed>() {
+                Some(changed) => anyhow::bail!("{changed}"),
+                None => return Err(error.into()),
+            },
         }
-        let committed = ended??;
-        let times = committed.re_executions;
-        let note = if times > 0 { format!(", run again {times} times") } else { String::new() };
-        self.report("committed", &format!("{}{note}", committed.version));
         Ok(())
-    }
-
-    /// Shows what a `get` found, if that is new.
-    fn tell(&self, open: &mut Open, number: usize, value: Option<Value>) {
-        let key = match &open.script.lock().expect("nobody panics with it")[number] {
-            Statement::Get(key) => key.to_string(),
-            _ => unreachable!("only a `get` finds something"),
-        };
-        let changed = match &open.shown[number] {
-            Some(shown) if *shown == value => return,
-            Some(_) => true,
-            None => false,
-        };
-        if changed {
-            self.report("changed", &format!("{key} since it was read; it is now:"));
-        }
-        self.show(&key, &value);
-        open.shown[number] = Some(value);
     }
 }
 
-/// The program of a transaction by hand: it follows the script as it grows.
+/// What was typed may rest on something that is no longer so.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "`{key}` has changed since it was read, from {} to {}: the transaction is over and nothing of it took effect; begin again",
+    shown(.was),
+    shown(.is)
+)]
+struct Changed {
+    key: Key,
+    was: Option<Value>,
+    is: Option<Value>,
+}
+
+fn shown(value: &Option<Value>) -> String {
+    value.as_ref().map_or("absent".to_string(), |value| format!("`{value}`"))
+}
+
+/// What the `get`s have found whose values the user was shown, by the number of their statement.
+type Seen = Arc<Mutex<BTreeMap<usize, Option<Value>>>>;
+
+/// The program of a transaction by hand: it follows the script as it grows. Whenever it is run again it goes
+/// on only if all that the user was shown is still so.
 async fn follow(
     tx: Transaction,
     script: Script,
     mut growth: watch::Receiver<usize>,
-    found: mpsc::UnboundedSender<(usize, Option<Value>)>,
+    seen: Seen,
+    found: mpsc::UnboundedSender<(Key, Option<Value>)>,
 ) -> Result<(), Abort> {
     for number in 0.. {
         growth.wait_for(|length| *length > number).await?;
         let statement = script.lock().expect("nobody panics with it")[number].clone();
         match statement {
             Statement::Get(key) => {
-                let value = tx.get(key).await?;
-                let _ = found.send((number, value));
+                let is = tx.get(&key).await?;
+                let was = seen.lock().expect("nobody panics with it").get(&number).cloned();
+                match was {
+                    Some(was) if was != is => return Err(Changed { key, was, is }.into()),
+                    Some(_) => {}
+                    None => {
+                        seen.lock().expect("nobody panics with it").insert(number, is.clone());
+                        let _ = found.send((key, is));
+                    }
+                }
             }
             Statement::Put(key, value) => tx.put(key, value),
             Statement::Delete(key) => tx.delete(key),

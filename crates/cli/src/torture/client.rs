@@ -110,7 +110,8 @@ impl TortureClient {
             Place::Registers(registers) => {
                 let recorder = Arc::new(RegisterRecorder::writing_to(file));
                 let of_kind = |info: &&KeyspaceInfo| info.name == self.workload.name();
-                let protocol = database.keyspaces().iter().find(of_kind);
+                let keyspaces = database.keyspaces();
+                let protocol = keyspaces.iter().find(of_kind);
                 let protocol = protocol.map_or("", |info| &info.protocol);
                 let workload = Arc::new(SharedRegisters::new(protocol, self.begun_ms));
                 let epoch_ns = epoch_ns(place);

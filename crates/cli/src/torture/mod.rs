@@ -2,6 +2,7 @@
 
 mod client;
 mod clients;
+mod damage;
 mod lists;
 mod nodes;
 mod registers;
@@ -23,7 +24,7 @@ use crate::arguments::{partitions, protocols};
 use crate::family::{info, offers_rmws, promises_nothing};
 pub(crate) use client::TortureClient;
 use clients::Clients;
-use nodes::Nodes;
+use nodes::{Fate, Nodes};
 
 /// How often it is looked at what the processes do.
 const TICK: Duration = Duration::from_millis(20);
@@ -35,7 +36,8 @@ const HEAL_WITHIN: Duration = Duration::from_secs(60);
 ///
 /// It starts a cluster of node processes on free ports of loopback, and client processes that write down
 /// what they do as they do it. Then it kills nodes, never more at a time than the cluster survives, and
-/// clients, all with SIGKILL, and starts them again. In the end it lets everything heal, reads all there
+/// clients, all with SIGKILL, and starts them again. It can kill all nodes at once, have nodes lose their
+/// disks, and damage the end of their logs; the last two count as gone until they have rejoined. In the end it lets everything heal, reads all there
 /// is, and checks the history of all clients together: that it is what the protocol promises, that every
 /// acknowledged append is in the lists and the bank's total is unchanged; of registers, their history with
 /// what they hold in the end.
@@ -45,7 +47,8 @@ Examples:
   serried torture --seconds 600
   serried torture --seconds 600 --protocol ncc --workload bank
   serried torture --seconds 60 --nodes 5 --durability buffered --workload list-append --seed 7
-  serried torture --seconds 600 --workload register --thrifty")]
+  serried torture --seconds 600 --workload register --thrifty
+  serried torture --seconds 600 --all-at-once --lose-disks --damage")]
 pub(crate) struct Torture {
     /// For how long to kill, in seconds
     #[arg(long, default_value_t = 60)]
@@ -75,6 +78,16 @@ pub(crate) struct Torture {
     /// The longest time between two kills, in milliseconds; the shortest is a tenth of it
     #[arg(long, default_value_t = 3000)]
     kill_within_ms: u64,
+    /// Now and then, kill all nodes at once
+    #[arg(long)]
+    all_at_once: bool,
+    /// Now and then, take the disk of a node that is killed; it comes back with --rejoin
+    #[arg(long)]
+    lose_disks: bool,
+    /// Now and then, flip a bit in what a node that is killed has acknowledged last, or cut it off; it has to
+    /// notice, and comes back with --rejoin on an empty directory
+    #[arg(long)]
+    damage: bool,
     /// Where to keep data, logs and histories [default: a temporary directory, removed if all is well]
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<PathBuf>,
@@ -222,9 +235,11 @@ impl Torture {
         runtime.block_on(verdict::all_serve(nodes.addresses(), HEAL_WITHIN))?;
         nodes.watch()?;
         println!(
-            "{} s, {} nodes killed, {} clients killed, {} {}, {} unknown",
+            "{} s, {} nodes killed, {} disks lost, {} damaged, {} clients killed, {} {}, {} unknown",
             begun.elapsed().as_secs(),
             nodes.kills(),
+            nodes.lost(),
+            nodes.damaged(),
             clients.kills(),
             clients.progress()?.committed,
             self.workload.done(),
@@ -239,6 +254,15 @@ impl Torture {
             }
         );
         Ok(ended)
+    }
+
+    /// What becomes of the disk of a node that is killed.
+    fn fate(&self, random: &mut Pcg64Mcg) -> Fate {
+        match random.random_range(0..3) {
+            0 if self.lose_disks => Fate::Lost,
+            1 if self.damage => Fate::Damaged,
+            _ => Fate::Kept,
+        }
     }
 
     /// Kills nodes and clients until the time is up.
@@ -262,11 +286,11 @@ impl Torture {
             clients.watch()?;
             let now = Instant::now();
             if now >= next_kill {
-                if random.random_range(0..3) == 0 {
-                    clients.kill_one(random)?;
-                } else {
-                    let down_for = pause(random);
-                    nodes.kill_one(random, down_for)?;
+                let down_for = pause(random);
+                match random.random_range(0..6) {
+                    0 | 1 => clients.kill_one(random)?,
+                    2 if self.all_at_once => nodes.kill_all(down_for)?,
+                    _ => nodes.kill_one(self.fate(random), random, down_for)?,
                 }
                 next_kill = now + pause(random);
             }

@@ -1,6 +1,7 @@
 //! The node processes of a torture.
 
 use std::fs::OpenOptions;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,11 +11,17 @@ use anyhow::Context;
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 
+use super::damage::damage;
 use super::{TICK, Torture};
 
 /// Ports below those that the system gives to outgoing connections: one of theirs could be taken while
 /// its node is down.
 const PORTS: std::ops::Range<u16> = 10_000..32_000;
+
+/// A node whose log is damaged notices that within this time, or never.
+const NOTICED_WITHIN: Duration = Duration::from_secs(20);
+/// How long a node may take to tell of its health.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Truncation, trimming and recovery happen so often that kills meet them.
 const SETTINGS: &str =
@@ -24,16 +31,40 @@ pub(super) struct Nodes {
     program: PathBuf,
     folder: PathBuf,
     addresses: Vec<String>,
+    /// Where each tells of its health.
+    healths: Vec<String>,
     members: Vec<Member>,
     kills: u64,
+    lost: u64,
+    damaged: u64,
+}
+
+/// What becomes of the disk of a node that is killed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fate {
+    Kept,
+    Lost,
+    Damaged,
 }
 
 struct Member {
     /// None while it is down.
     process: Option<Child>,
-    /// Whether it has answered since it was started.
-    listens: bool,
-    down_until: Instant,
+    stage: Stage,
+}
+
+/// How far a node is from taking part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// It is started then, on a disk of which that has become.
+    Down(Instant, Fate),
+    /// It was started on a log that is damaged, and has to end until then.
+    Refuses(Instant),
+    /// It was started, and has not answered since.
+    Starts,
+    /// It does not have everything that it had before its disk was lost.
+    Rejoins,
+    TakesPart,
 }
 
 impl Nodes {
@@ -43,7 +74,8 @@ impl Nodes {
         random: &mut Pcg64Mcg,
     ) -> anyhow::Result<Nodes> {
         let program = std::env::current_exe().context("can't find this program's own file")?;
-        let addresses = free_addresses(torture.nodes, random)?;
+        let mut addresses = free_addresses(2 * torture.nodes, random)?;
+        let healths = addresses.split_off(torture.nodes);
         for (node, address) in addresses.iter().enumerate() {
             let mut configuration = format!(
                 "cluster = \"torture\"\nnode = {node}\nlisten = {address:?}\npeers = {addresses:?}\n\
@@ -64,10 +96,11 @@ impl Nodes {
             std::fs::write(&file, configuration)
                 .with_context(|| format!("can't write {}", file.display()))?;
         }
-        let down = |_| Member { process: None, listens: false, down_until: Instant::now() };
+        let down = |_| Member { process: None, stage: Stage::Down(Instant::now(), Fate::Kept) };
         let members = (0..torture.nodes).map(down).collect();
         let folder = folder.to_path_buf();
-        let mut nodes = Nodes { program, folder, addresses, members, kills: 0 };
+        let mut nodes =
+            Nodes { program, folder, addresses, healths, members, kills: 0, lost: 0, damaged: 0 };
         nodes.watch()?;
         Ok(nodes)
     }
@@ -81,65 +114,186 @@ impl Nodes {
         self.kills
     }
 
-    /// Starts those that have been down long enough.
+    /// How many disks were lost so far, those that were damaged not counted.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// How many were damaged so far.
+    pub(super) fn damaged(&self) -> u64 {
+        self.damaged
+    }
+
+    /// Starts those that have been down long enough, and sees how far the others are.
     ///
     /// # Errors
-    /// If one has ended by itself.
+    /// If one has ended by itself, or has not although its log is damaged.
     pub(super) fn watch(&mut self) -> anyhow::Result<()> {
         for node in 0..self.members.len() {
-            let member = &mut self.members[node];
-            match &mut member.process {
-                None if Instant::now() >= member.down_until => {
-                    member.process = Some(spawn(&self.program, &self.folder, node)?);
+            let ended = match &mut self.members[node].process {
+                Some(process) => process.try_wait()?,
+                None => None,
+            };
+            let log = log(&self.folder, node);
+            let stage = self.members[node].stage;
+            let next = match (stage, ended) {
+                (Stage::Refuses(_), Some(status)) => {
+                    let text = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
+                    let names_it = text.lines().last().is_some_and(|line| {
+                        line.contains("corrupt at offset") && line.contains("--rejoin")
+                    });
+                    anyhow::ensure!(
+                        !status.success() && names_it,
+                        "node {node} ended, {status}, and did not name the damage: see {log:?}"
+                    );
+                    self.start_anew(node)?
                 }
-                None => {}
-                Some(process) => {
-                    if let Some(status) = process.try_wait()? {
-                        let log = log(&self.folder, node);
-                        anyhow::bail!("node {node} ended by itself, {status}: see {log:?}");
+                (Stage::Refuses(until), None) => {
+                    anyhow::ensure!(
+                        Instant::now() < until,
+                        "node {node} did not notice that its log is damaged: see {log:?}"
+                    );
+                    stage
+                }
+                (_, Some(status)) => {
+                    anyhow::bail!("node {node} ended by itself, {status}: see {log:?}")
+                }
+                (Stage::Down(until, fate), None) if Instant::now() >= until => match fate {
+                    Fate::Kept => {
+                        self.spawn(node, &[])?;
+                        Stage::Starts
                     }
-                    member.listens = member.listens || listens(&self.addresses[node]);
-                }
-            }
+                    Fate::Lost => self.start_anew(node)?,
+                    Fate::Damaged => {
+                        self.spawn(node, &[])?;
+                        Stage::Refuses(Instant::now() + NOTICED_WITHIN)
+                    }
+                },
+                (Stage::Starts, None) if listens(&self.addresses[node]) => Stage::TakesPart,
+                (Stage::Rejoins, None) if serves(&self.healths[node]) => Stage::TakesPart,
+                _ => stage,
+            };
+            self.members[node].stage = next;
         }
         Ok(())
     }
 
-    /// Kills one that serves, unless that would be one too many; it stays down for so long.
+    /// Starts a node on an empty directory, in the place of what it was.
+    fn start_anew(&mut self, node: usize) -> anyhow::Result<Stage> {
+        let data = self.data(node);
+        std::fs::remove_dir_all(&data)
+            .with_context(|| format!("can't remove {}", data.display()))?;
+        self.spawn(node, &["--rejoin"])?;
+        Ok(Stage::Rejoins)
+    }
+
+    fn spawn(&mut self, node: usize, more: &[&str]) -> anyhow::Result<()> {
+        let log = log(&self.folder, node);
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .with_context(|| format!("can't write {}", log.display()))?;
+        let mut command = Command::new(&self.program);
+        command.arg("serve").arg("--quiet").args(more);
+        command.arg("--config").arg(self.folder.join(format!("node-{node}.toml")));
+        command.arg("--data").arg(self.data(node));
+        command.arg("--metrics").arg(&self.healths[node]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        self.members[node].process = Some(command.spawn().context("can't start a node")?);
+        Ok(())
+    }
+
+    fn data(&self, node: usize) -> PathBuf {
+        self.folder.join(format!("node-{node}"))
+    }
+
+    fn kill(&mut self, node: usize) -> anyhow::Result<()> {
+        if let Some(mut process) = self.members[node].process.take() {
+            process.kill().with_context(|| format!("can't kill node {node}"))?;
+            process.wait()?;
+            self.kills += 1;
+        }
+        Ok(())
+    }
+
+    /// Kills one that takes part, unless that would be one too many; it stays down for so long, and that
+    /// becomes of its disk.
     pub(super) fn kill_one(
         &mut self,
+        fate: Fate,
         random: &mut Pcg64Mcg,
         down_for: Duration,
     ) -> anyhow::Result<()> {
-        let down = self.members.iter().filter(|member| !member.listens).count();
+        let gone = self.members.iter().filter(|member| member.stage != Stage::TakesPart).count();
         let victim = random.random_range(0..self.members.len());
-        let member = &mut self.members[victim];
-        if down >= (self.addresses.len() - 1) / 2 || !member.listens {
+        if gone >= (self.addresses.len() - 1) / 2 || self.members[victim].stage != Stage::TakesPart
+        {
             return Ok(());
         }
-        if let Some(mut process) = member.process.take() {
-            process.kill().with_context(|| format!("can't kill node {victim}"))?;
-            process.wait()?;
-        }
-        *member = Member { process: None, listens: false, down_until: Instant::now() + down_for };
-        self.kills += 1;
+        self.kill(victim)?;
+        let fate = match fate {
+            Fate::Kept => Fate::Kept,
+            Fate::Lost => {
+                self.lost += 1;
+                Fate::Lost
+            }
+            Fate::Damaged => match damage(&self.data(victim), random)? {
+                Some(done) => {
+                    println!("node {victim}: {done}");
+                    self.damaged += 1;
+                    Fate::Damaged
+                }
+                None => Fate::Kept,
+            },
+        };
+        self.members[victim].stage = Stage::Down(Instant::now() + down_for, fate);
         Ok(())
     }
 
-    /// Starts all that are down, and waits until all listen.
+    /// Kills all that run, at once, unless some have not come back since the last time; they stay down for so
+    /// long. Those that were to lose something still do.
+    pub(super) fn kill_all(&mut self, down_for: Duration) -> anyhow::Result<()> {
+        let comes_back =
+            |member: &Member| matches!(member.stage, Stage::Starts | Stage::Down(_, Fate::Kept));
+        if self.members.iter().any(comes_back) {
+            return Ok(());
+        }
+        let until = Instant::now() + down_for;
+        for process in self.members.iter_mut().filter_map(|member| member.process.as_mut()) {
+            process.kill().context("can't kill a node")?;
+        }
+        for node in 0..self.members.len() {
+            self.kill(node)?;
+            self.members[node].stage = match self.members[node].stage {
+                Stage::Down(_, fate) => Stage::Down(until, fate),
+                Stage::Refuses(_) => Stage::Down(until, Fate::Damaged),
+                // It may not have got as far as to note that it rejoins.
+                Stage::Rejoins => Stage::Down(until, Fate::Lost),
+                Stage::Starts | Stage::TakesPart => Stage::Down(until, Fate::Kept),
+            };
+        }
+        Ok(())
+    }
+
+    /// Starts all that are down, and waits until all take part.
     pub(super) fn heal(&mut self, within: Duration) -> anyhow::Result<()> {
         let until = Instant::now() + within;
-        self.members.iter_mut().for_each(|member| member.down_until = Instant::now());
+        for member in &mut self.members {
+            if let Stage::Down(until, _) = &mut member.stage {
+                *until = Instant::now();
+            }
+        }
         loop {
             self.watch()?;
-            let Some(down) = self.members.iter().position(|member| !member.listens) else {
-                return Ok(());
-            };
-            let log = log(&self.folder, down);
+            let missing = |member: &Member| member.stage != Stage::TakesPart;
+            let Some(node) = self.members.iter().position(missing) else { return Ok(()) };
+            let log = log(&self.folder, node);
             anyhow::ensure!(
                 Instant::now() < until,
-                "node {down} does not serve {} s after it was started: see {log:?}",
-                within.as_secs()
+                "node {node} does not take part {} s after it was started ({:?}): see {log:?}",
+                within.as_secs(),
+                self.members[node].stage
             );
             std::thread::sleep(TICK);
         }
@@ -155,21 +309,6 @@ impl Drop for Nodes {
     }
 }
 
-fn spawn(program: &Path, folder: &Path, node: usize) -> anyhow::Result<Child> {
-    let log = log(folder, node);
-    let log = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(&log)
-        .with_context(|| format!("can't write {}", log.display()))?;
-    let mut command = Command::new(program);
-    command.arg("serve").arg("--quiet");
-    command.arg("--config").arg(folder.join(format!("node-{node}.toml")));
-    command.arg("--data").arg(folder.join(format!("node-{node}")));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    command.spawn().context("can't start a node")
-}
-
 fn log(folder: &Path, node: usize) -> PathBuf {
     folder.join(format!("node-{node}.log"))
 }
@@ -177,6 +316,19 @@ fn log(folder: &Path, node: usize) -> PathBuf {
 fn listens(address: &str) -> bool {
     let address = address.parse::<SocketAddr>();
     address.is_ok_and(|address| TcpStream::connect_timeout(&address, TICK).is_ok())
+}
+
+/// Whether a node says that it serves all that it is there for.
+fn serves(health: &str) -> bool {
+    let ask = || {
+        let mut stream = TcpStream::connect(health)?;
+        stream.set_read_timeout(Some(ANSWERED_WITHIN))?;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        std::io::Result::Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
 }
 
 fn free_addresses(count: usize, random: &mut Pcg64Mcg) -> anyhow::Result<Vec<String>> {

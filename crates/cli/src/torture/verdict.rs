@@ -76,12 +76,13 @@ pub(super) async fn all_serve(addresses: &[String], within: Duration) -> anyhow:
     let database = connect(&format!("serried://{}", addresses.join(",")), within).await?;
     loop {
         let replies = database.client().node_replies().await;
-        let serves = |reply: &Option<serried::NodeReply>| {
-            reply.as_ref().is_some_and(|reply| reply.status.obstacle.is_none())
+        let obstacle = |reply: &Option<serried::NodeReply>| match reply {
+            Some(reply) => reply.status.serves().err(),
+            None => Some("it does not answer".to_string()),
         };
-        let Some(node) = replies.iter().position(|reply| !serves(reply)) else { return Ok(()) };
-        let obstacle = replies[node].as_ref().and_then(|reply| reply.status.obstacle.clone());
-        let obstacle = obstacle.unwrap_or_else(|| "it does not answer".to_string());
+        let mut obstacles = replies.iter().map(obstacle).enumerate();
+        let found = obstacles.find_map(|(node, obstacle)| Some((node, obstacle?)));
+        let Some((node, obstacle)) = found else { return Ok(()) };
         anyhow::ensure!(Instant::now() < until, "node {node} does not serve: {obstacle}");
         tokio::time::sleep(TICK).await;
     }
@@ -89,7 +90,8 @@ pub(super) async fn all_serve(addresses: &[String], within: Duration) -> anyhow:
 
 /// What the keyspace of `kind` promises, if this build knows its protocol.
 pub(super) fn promised(database: &Database, kind: Kind) -> Option<Guarantee> {
-    let keyspace = database.keyspaces().iter().find(|keyspace| keyspace.name == kind.name())?;
+    let keyspaces = database.keyspaces();
+    let keyspace = keyspaces.iter().find(|keyspace| keyspace.name == kind.name())?;
     info(&keyspace.protocol).map(|info| info.guarantee)
 }
 

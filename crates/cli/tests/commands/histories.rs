@@ -156,3 +156,15 @@ fn check_judges_registers_by_the_guarantee_that_is_asked_for() {
     let output = serried(&["check", "--states", "2", "--json", file.path()]);
     assert_eq!(code(&output), 4, "{}", out(&output));
 }
+
+#[test]
+fn a_history_in_which_nothing_has_succeeded_is_no_pass() {
+    let failed = "{\"type\":\"invoke\",\"process\":0,\"time\":1,\"f\":\"write\",\"value\":[1,2]}\n\
+                  {\"type\":\"fail\",\"process\":0,\"time\":2,\"f\":\"write\",\"value\":[1,2]}\n";
+    for text in ["", "\n\n", failed] {
+        let history = Temporary::new("empty.jsonl", text);
+        let output = serried(&["check", history.path()]);
+        assert_eq!(code(&output), 4, "{text:?}: {}", out(&output));
+        assert!(out(&output).contains("nothing in the history has succeeded"), "{}", out(&output));
+    }
+}

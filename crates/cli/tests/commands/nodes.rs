@@ -124,3 +124,39 @@ fn a_node_exposes_metrics_and_health_logs_json_and_stops_when_told() {
         assert!(entry["level"].is_string(), "{line}");
     }
 }
+
+#[test]
+fn a_transaction_by_hand_is_over_when_what_was_read_in_it_changes() {
+    let keyspaces = [KeyspaceConfiguration::new("default", "morty")];
+    let cluster = LocalCluster::start(3, &keyspaces, LocalOptions::default()).unwrap();
+    let url = cluster.url();
+    // The second one appends to what it has read, as the first one does, which was begun before.
+    assert_eq!(code(&serried(&["shell", &url, "-e", "put list 1"])), 0);
+    let mut first = Command::new(env!("CARGO_BIN_EXE_serried"))
+        .args(["shell", &url])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut typed = first.stdin.take().unwrap();
+    let mut shown = BufReader::new(first.stdout.take().unwrap());
+    typed.write_all(b"begin\nget list\n").unwrap();
+    let mut line = String::new();
+    shown.read_line(&mut line).unwrap();
+    assert_eq!(line, "list = 1\n");
+    let second = serried(&["shell", &url, "-e", "begin; get list; put list 1,second; commit"]);
+    assert!(out(&second).contains("committed"), "{}", err(&second));
+    typed.write_all(b"put list 1,first\ncommit\nget list\n").unwrap();
+    drop(typed);
+    let mut rest = String::new();
+    shown.read_to_string(&mut rest).unwrap();
+    let output = first.wait_with_output().unwrap();
+    assert_eq!(code(&output), 1);
+    let said = err(&output);
+    assert!(
+        said.contains("`list` has changed since it was read, from `1` to `1,second`"),
+        "{said}"
+    );
+    assert!(rest.ends_with("list = 1,second\n") && !rest.contains("committed"), "{rest}");
+}

@@ -43,12 +43,25 @@ pub use violation::{
 };
 
 /// What the checker may assume beyond the history itself.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Versions at or below this one that no transaction of the history has were written before the
     /// history began. All reads of such data have to agree on one value per key. `None`: every
     /// version but [`Version::INITIAL`] has to be a transaction's of the history.
     pub initial_before: Option<Version>,
+    /// A read that finds nothing at [`Version::INITIAL`] may have found a delete whose version the database has
+    /// forgotten: the latest below its own version of those that were over before it began, or that are older
+    /// by more than this, in microseconds between their versions. `None`: the database forgets none, and it
+    /// found what was never there.
+    pub deletes_forgotten_after_us: Option<u64>,
+}
+
+impl Default for Options {
+    /// Nothing was there before, and deletes are remembered for as long as anybody is at work who was when
+    /// they were made.
+    fn default() -> Self {
+        Options { initial_before: None, deletes_forgotten_after_us: Some(u64::MAX) }
+    }
 }
 
 /// Decides whether the committed transactions of a history, and those of unknown outcome that they

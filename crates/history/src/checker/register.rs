@@ -21,6 +21,8 @@ enum Source {
     Initial,
     /// From this transaction.
     Writer(u32),
+    /// From one of several of unknown outcome, so that nothing follows from it.
+    Unclear,
 }
 
 /// A value that a transaction wrote at some point.
@@ -37,13 +39,31 @@ struct Register<'c, 'a> {
     accesses: &'c [Access],
     /// Filled when a read without a version needs it.
     values: Option<Values>,
+    /// Somebody found a value that was there before the history.
+    was_there: bool,
+    /// Filled when a read that found nothing needs it.
+    writers: Option<Vec<Writer>>,
+}
+
+/// A transaction that wrote to the register at a known version.
+#[derive(Clone, Copy)]
+struct Writer {
+    version: Version,
+    transaction: u32,
+    /// Or somebody found what it wrote.
+    is_committed: bool,
+    /// It deleted the register; if it did not commit, perhaps.
+    deletes: bool,
+    /// The last transaction up to this one that is known to have deleted the register.
+    latest_delete: Option<u32>,
 }
 
 /// Recovers one register: the versions of its writers order them, and the versions that were read
 /// tell from whom; where those were not recorded, values that are unique do as well.
 pub(super) fn recover(context: &Context<'_>, accesses: &[Access]) -> Result<KeyHistory, Problem> {
     let key = accesses[0].key;
-    let mut register = Register { context, key, accesses, values: None };
+    let mut register =
+        Register { context, key, accesses, values: None, was_there: false, writers: None };
     let mut observations = Vec::new();
     for accesses in accesses.chunk_by(|left, right| left.transaction == right.transaction) {
         if context.at(accesses[0].transaction).is_committed() {
@@ -51,6 +71,9 @@ pub(super) fn recover(context: &Context<'_>, accesses: &[Access]) -> Result<KeyH
         }
     }
 
+    register.was_there = observations
+        .iter()
+        .any(|read| read.version == Some(Version::INITIAL) && read.value.is_some());
     let mut sources = Vec::with_capacity(observations.len());
     let mut observed = Vec::new();
     for read in &observations {
@@ -70,8 +93,9 @@ pub(super) fn recover(context: &Context<'_>, accesses: &[Access]) -> Result<KeyH
     let mut places: Vec<(u32, u32)> =
         (1..).zip(&slots).map(|(place, slot)| (slot.transaction, place)).collect();
     places.sort_unstable();
-    let readers = observations.iter().zip(&sources).map(|(read, &source)| {
+    let readers = observations.iter().zip(&sources).filter_map(|(read, &source)| {
         let visible = match source {
+            Source::Unclear => return None,
             Source::Initial => 0,
             Source::Writer(writer) => {
                 let at = places
@@ -80,7 +104,7 @@ pub(super) fn recover(context: &Context<'_>, accesses: &[Access]) -> Result<KeyH
                 places[at].1
             }
         };
-        Reader { transaction: read.transaction, visible }
+        Some(Reader { transaction: read.transaction, visible })
     });
     Ok(KeyHistory {
         key,
@@ -137,10 +161,74 @@ impl Register<'_, '_> {
 
     fn source(&mut self, read: &Observation) -> Result<Source, Problem> {
         match read.version {
-            Some(Version::INITIAL) => Ok(Source::Initial),
+            Some(Version::INITIAL) => Ok(self.initial_or_forgotten(read)),
             Some(version) => self.source_by_version(read, version),
             None => self.source_by_value(read),
         }
+    }
+
+    /// A read that found nothing, at no version: nothing was ever there, or it was deleted so long ago that
+    /// the database has forgotten by whom. The latest such delete below the reader's own version is then taken
+    /// for the one that it found.
+    fn initial_or_forgotten(&mut self, read: &Observation) -> Source {
+        if read.value.is_some() || self.context.deletes_forgotten_after_us.is_none() {
+            return Source::Initial;
+        }
+        if self.writers.is_none() {
+            self.writers = Some(self.writers_in_order());
+        }
+        let (context, reader) = (self.context, self.context.at(read.transaction));
+        let writers = self.writers.as_deref().expect("they were put in order just now");
+        let end = writers
+            .partition_point(|writer| reader.version.is_none_or(|reader| writer.version < reader));
+        // Of these it may be forgotten what they did.
+        let mut old = writers[..end].iter().rev().filter(|writer| {
+            let transaction = context.at(writer.transaction);
+            transaction.is_over_before(reader) || context.is_forgotten(transaction, reader)
+        });
+        let mut perhaps = Vec::new();
+        let latest = old.find(|writer| {
+            let is_itself = writer.transaction == read.transaction;
+            if !writer.is_committed && writer.deletes && !is_itself {
+                perhaps.push(writer.transaction);
+            }
+            writer.is_committed && !is_itself
+        });
+        match (latest, &perhaps[..]) {
+            (Some(Writer { transaction, deletes: true, .. }), _) => Source::Writer(*transaction),
+            (None, _) if !self.was_there => Source::Initial,
+            (_, [writer]) => Source::Writer(*writer),
+            (_, [_, ..]) => Source::Unclear,
+            (None, []) => Source::Initial,
+            (Some(Writer { latest_delete, .. }), []) => {
+                latest_delete.map_or(Source::Initial, Source::Writer)
+            }
+        }
+    }
+
+    fn writers_in_order(&self) -> Vec<Writer> {
+        let mut writers = Vec::new();
+        for accesses in self.accesses.chunk_by(|left, right| left.transaction == right.transaction)
+        {
+            let transaction = accesses[0].transaction;
+            let writer = self.context.at(transaction);
+            if let (Some(version), Some(last), false) =
+                (writer.version, self.writes(transaction).last(), writer.is_failed())
+            {
+                let (is_committed, deletes) =
+                    (self.context.took_effect(transaction), last.is_none());
+                let latest_delete = None;
+                writers.push(Writer { version, transaction, is_committed, deletes, latest_delete });
+            }
+        }
+        writers.sort_unstable_by_key(|writer| (writer.version, writer.transaction));
+        let mut latest_delete = None;
+        for writer in &mut writers {
+            let deletes = writer.is_committed && writer.deletes;
+            latest_delete = Some(writer.transaction).filter(|_| deletes).or(latest_delete);
+            writer.latest_delete = latest_delete;
+        }
+        writers
     }
 
     fn source_by_version(&self, read: &Observation, version: Version) -> Result<Source, Problem> {

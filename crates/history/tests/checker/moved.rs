@@ -237,6 +237,14 @@ fn what_was_there_before_the_history_is_nobodys() {
         let script = Script::default().info_at(10, [write(1, 1), write(2, 1)]);
         script.ok_at(20, [found(1, 1), absent(2)], &[15, 0])
     };
-    assert!(script().verdict_with(Options { initial_before: Some(version(15)) }).holds());
-    assert!(!script().verdict_with(Options { initial_before: Some(version(14)) }).holds());
+    assert!(
+        script()
+            .verdict_with(Options { initial_before: Some(version(15)), ..Options::default() })
+            .holds()
+    );
+    assert!(
+        !script()
+            .verdict_with(Options { initial_before: Some(version(14)), ..Options::default() })
+            .holds()
+    );
 }

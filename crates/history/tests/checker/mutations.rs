@@ -1,12 +1,12 @@
 //! Random serial histories with one read made older than something that its transaction knows of.
 
 use serried_history::{
-    EventKind, History, MicroOperation, ReadResult, Verdict, ViolationKind, check_serializable,
+    EventKind, History, MicroOperation, ReadResult, Verdict, ViolationKind, check_serializable_with,
 };
 use serried_model::Version;
 
 use crate::serial::{Generator, Shape};
-use crate::support::Random;
+use crate::support::{REMEMBERING, Random};
 
 /// The first operation on each key, if it is a read and the same transaction writes the key later.
 fn updates(operations: &[MicroOperation]) -> Vec<usize> {
@@ -113,7 +113,7 @@ fn assert_all_rejected(
         let history = Generator::new(seed, shape).history();
         let Some(history) = mutate(&history, &mut Random::new(!seed)) else { continue };
         mutated += 1;
-        match check_serializable(&history) {
+        match check_serializable_with(&history, &REMEMBERING) {
             Verdict::Violation(violation) => {
                 assert!(allowed.contains(&violation.kind), "seed {seed}: {violation}");
                 let mut expected = 0..violation.transactions.len();

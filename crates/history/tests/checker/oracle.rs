@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serried_history::{
     EventKind, History, MicroOperation, ReadResult, Recorder, Verdict, ViolationKind,
-    check_serializable, check_strict_serializable,
+    check_serializable_with, check_strict_serializable_with,
 };
 use serried_model::Version;
 
-use crate::support::{Random, pending, version};
+use crate::support::{REMEMBERING, Random, pending, version};
 
 #[derive(Clone, Debug)]
 struct Transaction {
@@ -198,7 +198,7 @@ fn assert_agreement(lists: bool) {
         let transactions = transactions(&mut Random::new(seed), lists);
         let rest: Vec<&Transaction> = transactions.iter().collect();
         let expected = some_order_explains(&Store::default(), &rest, lists, Order::Any);
-        let verdict = check_serializable(&history(&transactions, lists));
+        let verdict = check_serializable_with(&history(&transactions, lists), &REMEMBERING);
         match (&verdict, expected) {
             (Verdict::Holds(_), true) => accepted += 1,
             (Verdict::Violation(_), false) => rejected += 1,
@@ -226,7 +226,7 @@ fn assert_strict_agreement(lists: bool) {
         let transactions = transactions_in_time(&mut Random::new(seed), lists);
         let rest: Vec<&Transaction> = transactions.iter().collect();
         let explained = |order| some_order_explains(&Store::default(), &rest, lists, order);
-        let verdict = check_strict_serializable(&history(&transactions, lists));
+        let verdict = check_strict_serializable_with(&history(&transactions, lists), &REMEMBERING);
         let kind = match &verdict {
             Verdict::Violation(violation) => Some(violation.kind),
             _ => None,
@@ -326,7 +326,7 @@ fn moved_transactions_are_accepted_if_and_only_if_some_order_of_some_of_them_exp
         });
         nobodys.sort_unstable();
         nobodys.dedup();
-        let verdict = check_strict_serializable(&history(&transactions, false));
+        let verdict = check_strict_serializable_with(&history(&transactions, false), &REMEMBERING);
         let kind = match &verdict {
             Verdict::Violation(violation) => Some(violation.kind),
             _ => None,

@@ -222,7 +222,7 @@ fn an_inversion_shows_even_where_it_can_not_be_told_whether_there_is_a_serial_or
 
 #[test]
 fn data_from_before_the_history_was_written_before_all_of_it() {
-    let options = Options { initial_before: Some(version(5)) };
+    let options = Options { initial_before: Some(version(5)), ..Options::default() };
     let script = || {
         let script = Script::default().ok_at(10, [found(1, 7), write(1, 8)], &[3]);
         script.ok_at(20, [found(1, 7)], &[3])

@@ -6,6 +6,10 @@ use serried_history::{
 };
 use serried_model::{NodeId, Version};
 
+/// For histories in which a read that finds nothing at no version has found what was never there.
+pub(crate) const REMEMBERING: Options =
+    Options { initial_before: None, deletes_forgotten_after_us: None };
+
 pub(crate) fn append(key: u64, element: u64) -> MicroOperation {
     MicroOperation::Append { key, element }
 }
@@ -94,6 +98,10 @@ impl Script {
     /// A transaction that never ended.
     pub(crate) fn open(self, operations: impl Into<Vec<MicroOperation>>) -> Self {
         self.push(EventKind::Invoke, operations.into(), None, vec![])
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.transactions.len()
     }
 
     pub(crate) fn history(self) -> History {

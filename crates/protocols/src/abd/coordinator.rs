@@ -182,12 +182,19 @@ impl Actor for Coordinator {
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         match message {
-            Message::Read1Reply { request, held } => self.on_held(TxnId(request), from, held, cx),
-            Message::Write1Reply { request, carstamp } => {
+            // Late: the sender has lost its disk since, and may not have what it says.
+            Message::Read1Reply { incarnations, .. }
+            | Message::Write1Reply { incarnations, .. }
+            | Message::Applied { incarnations, .. }
+                if !self.quorums.hear(from, &incarnations) => {}
+            Message::Read1Reply { request, held, .. } => {
+                self.on_held(TxnId(request), from, held, cx);
+            }
+            Message::Write1Reply { request, carstamp, .. } => {
                 let held = Stamped { value: None, carstamp };
                 self.on_held(TxnId(request), from, held, cx);
             }
-            Message::Applied { request } => self.on_applied(TxnId(request), from, cx),
+            Message::Applied { request, .. } => self.on_applied(TxnId(request), from, cx),
             // No replica sends a client anything else.
             _ => {}
         }

@@ -20,6 +20,8 @@ pub enum Message {
         request: u64,
         /// What it holds.
         held: Stamped,
+        /// The incarnations that the sender has heard of ([`serried_parts::Incarnations::named`]).
+        incarnations: Vec<u64>,
     },
     /// How late is what the replica holds for a key? The first phase of a write.
     Write1 {
@@ -34,6 +36,8 @@ pub enum Message {
         request: u64,
         /// The carstamp of what it holds.
         carstamp: Carstamp,
+        /// The incarnations that the sender has heard of ([`serried_parts::Incarnations::named`]).
+        incarnations: Vec<u64>,
     },
     /// Hold this, unless you hold something later: the second phase of both, Read2 and Write2.
     Apply {
@@ -48,11 +52,15 @@ pub enum Message {
     Applied {
         /// The operation.
         request: u64,
+        /// The incarnations that the sender has heard of ([`serried_parts::Incarnations::named`]).
+        incarnations: Vec<u64>,
     },
     /// Show what you hold after a key, to one that has lost all that it held.
     Scan {
         /// After this, or from the beginning.
         after: Option<Key>,
+        /// The sender's incarnation.
+        incarnation: u64,
     },
     /// This.
     Scanned {
@@ -62,6 +70,8 @@ pub enum Message {
         entries: Vec<(Key, Stamped)>,
         /// Whether there are more.
         more: bool,
+        /// The latest incarnation of the receiver that the sender has heard of.
+        incarnation: u64,
     },
 }
 
@@ -79,4 +89,6 @@ pub enum Record {
     Lost,
     /// It does again.
     Whole,
+    /// The latest incarnation of each member that it has heard of.
+    Incarnations(Vec<u64>),
 }

@@ -3,9 +3,9 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use serried_actor::{Actor, Context, Group, NodeSet, Recover, Settings, Store};
+use serried_actor::{Actor, Context, Group, NodeSet, Recover, Settings, Standing, Store};
 use serried_model::{Key, NodeId, Value};
-use serried_parts::{Cells, Stamped, decode_cell};
+use serried_parts::{Cells, Incarnations, Stamped, decode_cell};
 
 use super::{Message, Record, stored};
 
@@ -24,6 +24,7 @@ pub struct Replica {
     id: NodeId,
     group: Group,
     registers: Cells<Stamped>,
+    incarnations: Incarnations,
     /// Set while it does not know what its predecessor held.
     lost: Option<Lost>,
     storing: bool,
@@ -35,6 +36,8 @@ struct Lost {
     /// Where the scan of each goes on.
     after: BTreeMap<NodeId, Option<Key>>,
     whole: NodeSet,
+    /// How many keys it was shown.
+    keys: u64,
 }
 
 /// What a replica does by the clock.
@@ -52,7 +55,8 @@ impl Replica {
     /// An empty replica.
     pub fn new(id: NodeId, group: Group, settings: &Settings) -> Replica {
         let registers = Cells::new(settings.resident_keys);
-        Replica { id, group, registers, lost: None, storing: false }
+        let incarnations = Incarnations::new(group.size());
+        Replica { id, group, registers, incarnations, lost: None, storing: false }
     }
 
     fn apply(&mut self, key: Key, stamped: Stamped, cx: &mut Cx<'_>) {
@@ -90,10 +94,27 @@ impl Replica {
     }
 
     /// Gives up the records that are not needed.
-    fn trim(&self, cx: &mut Cx<'_>) {
+    fn trim(&mut self, cx: &mut Cx<'_>) {
         // That something is missing stands in one of them.
-        if self.lost.is_none() {
-            cx.trim_log(self.registers.needs_log_from().unwrap_or(cx.log_position()));
+        if self.lost.is_some() {
+            return;
+        }
+        let needed = self.registers.needs_log_from().unwrap_or(cx.log_position());
+        if self.incarnations.are_far_before(needed) {
+            self.record_incarnations(cx);
+        }
+        cx.trim_log(self.incarnations.need_log_from(needed));
+    }
+
+    fn set_incarnation(&mut self, of: NodeId, incarnation: u64, cx: &mut Cx<'_>) {
+        self.incarnations.set(of, incarnation);
+        self.record_incarnations(cx);
+    }
+
+    /// Writes them at the end of the log.
+    fn record_incarnations(&mut self, cx: &mut Cx<'_>) {
+        if let Some(of) = self.incarnations.record_at(cx.log_position()) {
+            cx.append(Record::Incarnations(of));
         }
     }
 
@@ -104,13 +125,17 @@ impl Replica {
             let other = NodeId::replica(self.id.partition(), member);
             if other != self.id && !lost.whole.contains(other) {
                 let after = lost.after.get(&other).cloned().flatten();
-                cx.send(other, Message::Scan { after });
+                let incarnation = self.incarnations.of(self.id);
+                cx.send(other, Message::Scan { after, incarnation });
             }
         }
         cx.set_timer(Timer::Scan, SCAN_AGAIN + 2 * self.group.round_trip());
     }
 
-    fn on_scan(&mut self, from: NodeId, after: Option<Key>, cx: &mut Cx<'_>) {
+    fn on_scan(&mut self, from: NodeId, after: Option<Key>, incarnation: u64, cx: &mut Cx<'_>) {
+        if incarnation > self.incarnations.of(from) {
+            self.set_incarnation(from, incarnation, cx);
+        }
         if self.lost.is_some() {
             return;
         }
@@ -126,7 +151,8 @@ impl Replica {
             }
         });
         cx.charge(entries.len());
-        cx.send(from, Message::Scanned { after, entries, more });
+        let incarnation = self.incarnations.of(from);
+        cx.send(from, Message::Scanned { after, entries, more, incarnation });
     }
 
     fn on_scanned(
@@ -134,23 +160,34 @@ impl Replica {
         from: NodeId,
         after: Option<Key>,
         entries: Vec<(Key, Stamped)>,
-        more: bool,
+        (more, incarnation): (bool, u64),
         cx: &mut Cx<'_>,
     ) {
         let Some(lost) = &self.lost else { return };
+        if incarnation > self.incarnations.of(self.id) {
+            // Its predecessor had a clock that was ahead: it begins anew.
+            self.set_incarnation(self.id, incarnation + 1, cx);
+            self.lost = Some(Lost::default());
+            return self.scan(cx);
+        }
+        if incarnation < self.incarnations.of(self.id) {
+            return; // Late: shown before it began anew.
+        }
         if lost.whole.contains(from) || lost.after.get(&from).cloned().flatten() != after {
             return; // Repeated.
         }
         cx.charge(entries.len());
-        let last = entries.last().map(|(key, _)| key.clone());
+        let (last, shown) = (entries.last().map(|(key, _)| key.clone()), entries.len() as u64);
         for (key, stamped) in entries {
             self.put(&key, stamped, cx.store());
         }
         let lost = self.lost.as_mut().expect("as before");
+        lost.keys += shown;
         if more {
             let after = last.or(after);
             lost.after.insert(from, after.clone());
-            return cx.send(from, Message::Scan { after });
+            let incarnation = self.incarnations.of(self.id);
+            return cx.send(from, Message::Scan { after, incarnation });
         }
         lost.whole.insert(from);
         if lost.whole.len() >= self.group.majority() {
@@ -169,6 +206,7 @@ impl Actor for Replica {
     type Output = ();
 
     fn on_start(&mut self, cx: &mut Cx<'_>) {
+        self.record_incarnations(cx);
         self.scan(cx);
         self.trim(cx);
     }
@@ -179,19 +217,25 @@ impl Actor for Replica {
             Message::Read1 { .. } | Message::Write1 { .. } if self.lost.is_some() => {}
             Message::Read1 { request, key } => {
                 let held = self.registers.get(&key, cx.store()).clone();
-                cx.send(from, Message::Read1Reply { request, held });
+                let incarnations = self.incarnations.named();
+                cx.send(from, Message::Read1Reply { request, held, incarnations });
             }
             Message::Write1 { request, key } => {
                 let carstamp = self.registers.get(&key, cx.store()).carstamp;
-                cx.send(from, Message::Write1Reply { request, carstamp });
+                let incarnations = self.incarnations.named();
+                cx.send(from, Message::Write1Reply { request, carstamp, incarnations });
             }
             Message::Apply { request, key, stamped } => {
                 self.apply(key, stamped, cx);
-                cx.send(from, Message::Applied { request });
+                // Before others know of its incarnation nothing that it says may count.
+                if self.lost.is_none() {
+                    let incarnations = self.incarnations.named();
+                    cx.send(from, Message::Applied { request, incarnations });
+                }
             }
-            Message::Scan { after } => self.on_scan(from, after, cx),
-            Message::Scanned { after, entries, more } => {
-                self.on_scanned(from, after, entries, more, cx);
+            Message::Scan { after, incarnation } => self.on_scan(from, after, incarnation, cx),
+            Message::Scanned { after, entries, more, incarnation } => {
+                self.on_scanned(from, after, entries, (more, incarnation), cx);
             }
             // No one sends a replica anything else.
             Message::Read1Reply { .. } | Message::Write1Reply { .. } | Message::Applied { .. } => {}
@@ -218,12 +262,19 @@ impl Recover for Replica {
             Record::Applied { key, stamped } => self.put(&key, stamped, store),
             Record::Lost => self.lost = Some(Lost::default()),
             Record::Whole => self.lost = None,
+            Record::Incarnations(of) => self.incarnations.replay(of),
         }
+    }
+
+    fn standing(&self) -> Standing {
+        self.lost.as_ref().map_or(Standing::Full, |lost| Standing::Rejoining { keys: lost.keys })
     }
 
     fn rejoin(&mut self, cx: &mut Cx<'_>) {
         self.lost = Some(Lost::default());
         cx.append(Record::Lost);
+        // Later than all before, unless a clock was off.
+        self.set_incarnation(self.id, cx.clock().latest_us, cx);
     }
 
     fn stored(value: &Value) -> Vec<u8> {

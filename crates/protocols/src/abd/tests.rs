@@ -13,7 +13,7 @@ use serried_model::{
 };
 use serried_parts::Stamped;
 
-use super::{Coordinator, Message, Replica};
+use super::{Coordinator, Message, Record, Replica};
 
 const CLIENTS: u64 = 2;
 
@@ -22,6 +22,8 @@ struct Net {
     replicas: Vec<Replica>,
     coordinators: Vec<Coordinator>,
     stores: [MemoryStore; 3],
+    /// What each has recorded.
+    logs: [Vec<Record>; 3],
     network: VecDeque<(NodeId, NodeId, Message)>,
     /// Messages to these replicas are lost.
     away: NodeSet,
@@ -51,6 +53,7 @@ impl Net {
             replicas: (0..3).map(replica).collect(),
             coordinators: (0..CLIENTS).map(coordinator).collect(),
             stores: Default::default(),
+            logs: Default::default(),
             network: VecDeque::new(),
             away: NodeSet::EMPTY,
             outputs: Vec::new(),
@@ -100,8 +103,10 @@ impl Net {
         let mut cx = Context::new(id, Timestamp(0), clock, &mut self.random, &mut effects, durable);
         act(&mut self.replicas[member], &mut cx);
         for effect in effects {
-            if let Effect::Send { to, message } = effect {
-                self.network.push_back((id, to, message));
+            match effect {
+                Effect::Send { to, message } => self.network.push_back((id, to, message)),
+                Effect::Append(record) => self.logs[member].push(record),
+                _ => {}
             }
         }
     }
@@ -298,4 +303,143 @@ fn read_modify_writes_are_refused_and_nothing_is_sent() {
     net.ask(0, 1, Access::Modify(Modification::add(1)), None);
     assert_eq!(net.ended(0), ["NotOffered"]);
     assert!(net.network.is_empty());
+}
+
+/// The replica `first` alone has applied a write when its disk is lost. It is replaced, and takes over what
+/// others hold. With the net come the messages of the write to the others, which are late.
+fn replaced_in_a_write(first: u64) -> (Net, Vec<(NodeId, NodeId, Message)>) {
+    let mut net = Net::new(false);
+    net.ask(0, 1, write("v"), None);
+    while net.placed().is_empty() {
+        net.step();
+    }
+    let applies = net.network.drain(..).filter(|(.., m)| matches!(m, Message::Apply { .. }));
+    let (now, late): (Vec<_>, Vec<_>) = applies.partition(|(_, to, _)| *to == NodeId(first));
+    net.network = now.into();
+    net.settle();
+    assert_eq!(net.ended(0), [] as [&str; 0], "one of three");
+    net.replace(first as usize);
+    net.settle();
+    (net, late)
+}
+
+#[test]
+fn what_a_replica_applied_before_its_disk_was_lost_does_not_count() {
+    for first in 0..3 {
+        let (mut net, late) = replaced_in_a_write(first);
+        // One more applies it, which is all who hold it.
+        let next = (first + 1) % 3;
+        net.network.extend(late.iter().filter(|(_, to, _)| *to == NodeId(next)).cloned());
+        net.settle();
+        assert_eq!(net.ended(0), [] as [&str; 0]);
+        // Asked again the new one applies it as well.
+        let again = super::coordinator::Repeat(TxnId(1));
+        net.away = set(&[(first + 2) % 3]);
+        net.client(0, |coordinator, cx| coordinator.on_timer(again, cx));
+        net.settle();
+        assert_eq!(net.ended(0), ["Committed"]);
+        net.away = set(&[next]);
+        net.ask(1, 2, Access::Read, None);
+        net.settle();
+        assert_eq!(net.ended(1), ["v", "Committed"]);
+    }
+}
+
+#[test]
+fn what_a_replica_said_before_its_disk_was_lost_does_not_count_if_it_comes_late() {
+    let mut net = Net::new(false);
+    net.ask(0, 1, write("v"), None);
+    while net.placed().is_empty() {
+        net.step();
+    }
+    net.network.retain(|(.., message)| matches!(message, Message::Apply { .. }));
+    net.away = set(&[1, 2]);
+    for _ in 0..3 {
+        net.step();
+    }
+    let late: Vec<_> = net.network.drain(..).collect();
+    assert!(matches!(late[..], [(NodeId(0), _, Message::Applied { .. })]));
+    net.away = NodeSet::EMPTY;
+    net.replace(0);
+    net.settle();
+    let again = super::coordinator::Repeat(TxnId(1));
+    net.away = set(&[0, 2]);
+    net.client(0, |coordinator, cx| coordinator.on_timer(again, cx));
+    net.settle();
+    net.network.extend(late);
+    net.settle();
+    assert_eq!(net.ended(0), [] as [&str; 0], "1 alone holds it");
+}
+
+#[test]
+fn a_replica_that_does_not_know_what_it_held_acknowledges_nothing() {
+    let mut net = Net::new(false);
+    net.away = set(&[1, 2]);
+    net.replace(0);
+    net.settle();
+    net.ask(0, 1, Access::Read, None);
+    let carstamp = Carstamp { timestamp: 1, ..Carstamp::INITIAL };
+    let stamped = Stamped { value: Some(Value::from("v")), carstamp };
+    let apply = Message::Apply { request: 99, key: Key::from("x"), stamped };
+    net.replica(0, |replica, cx| replica.on_message(client(0), apply, cx));
+    net.network.retain(|(_, to, _)| !net.away.contains(*to));
+    while net.network.iter().any(|(_, to, _)| !to.is_coordinator()) {
+        net.step();
+    }
+    assert!(net.network.is_empty(), "{:?}", net.network);
+}
+
+#[test]
+fn a_replica_whose_predecessor_had_a_clock_that_was_ahead_is_in_a_later_incarnation() {
+    let mut net = Net::new(false);
+    for member in [1, 2] {
+        let scan = Message::Scan { after: None, incarnation: 1000 };
+        net.replica(member, |replica, cx| replica.on_message(NodeId(0), scan, cx));
+    }
+    net.network.clear();
+    net.replace(0);
+    net.settle();
+    net.ask(0, 1, Access::Read, None);
+    net.step();
+    let named = net.network.iter().find_map(|(from, _, message)| match message {
+        Message::Read1Reply { incarnations, .. } if *from == NodeId(0) => Some(incarnations[0]),
+        _ => None,
+    });
+    assert_eq!(named, Some(1001));
+}
+
+#[test]
+fn a_replica_knows_after_a_restart_whose_disks_were_lost() {
+    let mut net = Net::new(false);
+    net.replace(0);
+    net.settle();
+    let group = Group::new(3, Duration::from_millis(1));
+    let mut restarted = Replica::new(NodeId(1), group, &Settings::default());
+    for record in net.logs[1].drain(..) {
+        restarted.replay(record, &mut net.stores[1]);
+    }
+    net.replicas[1] = restarted;
+    net.replica(1, |replica, cx| replica.on_start(cx));
+    let read = Message::Read1 { request: 99, key: Key::from("x") };
+    net.replica(1, |replica, cx| replica.on_message(client(0), read, cx));
+    let named = net.network.iter().find_map(|(.., message)| match message {
+        Message::Read1Reply { incarnations, .. } => Some(incarnations.clone()),
+        _ => None,
+    });
+    assert_eq!(named, Some(vec![5, 0, 0]), "by when the first replica's began");
+    assert!(net.logs[1].contains(&Record::Incarnations(vec![5, 0, 0])), "at the log's end again");
+}
+
+impl Net {
+    /// A replica starts in the place of one whose disk was lost.
+    fn replace(&mut self, member: usize) {
+        let group = Group::new(3, Duration::from_millis(1));
+        let id = NodeId(member as u64);
+        self.replicas[member] = Replica::new(id, group, &Settings::default());
+        self.stores[member] = MemoryStore::default();
+        self.replica(member, |replica, cx| {
+            replica.rejoin(cx);
+            replica.on_start(cx);
+        });
+    }
 }

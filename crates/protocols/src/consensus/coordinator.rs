@@ -9,10 +9,10 @@ use serried_model::{
 };
 use serried_parts::{Asked, Quorums, Stamped, Tokens, patience_with_proxy};
 
-use super::dependencies::Unsettled;
 use super::instance::Command;
 use super::message::{Answer, Found, Message, OperationId};
-use super::{Mutation, Rules};
+use super::unsettled::{Moment, Settled, Unsettled};
+use super::{Mutation, Rules, sound};
 
 /// After another replica has answered, so long goes by before the nearest is tried again.
 const NEAREST_AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -30,6 +30,17 @@ pub struct Coordinator {
     preferred: (usize, Timestamp),
     operations: BTreeMap<TxnId, Running>,
     unsettled: Unsettled,
+    counted: Counted,
+}
+
+/// How many operations there were so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    begun: u64,
+    /// Those that had to wait for what was read of other keys.
+    waited: u64,
+    /// Values that were given to a majority because a read has found few who hold them.
+    unsettled: u64,
 }
 
 /// An operation under way.
@@ -42,8 +53,9 @@ struct Running {
 
 #[derive(Debug)]
 enum Phase {
-    /// What others read has to be held by quorums of their own first.
-    Fencing(Vec<(Key, Carstamp)>, Option<Carstamp>),
+    /// Before anything is sent, majorities have to hold what the client had read of other keys when this
+    /// began. A write that is tried again may have its place already.
+    Waiting { begun: Moment, placed: Option<Carstamp> },
     /// A replica does it: which, from the nearest, and how often it was handed to one before.
     Handed { choice: usize, repeated: u32 },
     /// A write learns what replicas hold: the latest so far.
@@ -69,6 +81,7 @@ impl Coordinator {
             preferred: (0, Timestamp(0)),
             operations: BTreeMap::new(),
             unsettled: Unsettled::default(),
+            counted: Counted::default(),
         }
     }
 
@@ -92,31 +105,30 @@ impl Coordinator {
         }
         let settled = if reads { id } else { self.tokens.begin(id, cx.id(), cx.clock()) };
         let command = Command { token: id, settled, access, brings: Vec::new() };
-        let partition = self.quorums.group().partition_of(&key);
-        let besides = self.unsettled.besides(partition);
-        let quorums = &self.quorums;
-        for request in self.unsettled.fence(partition, |of| quorums.ask(of, NodeSet::EMPTY)) {
-            self.send_fence(request, cx);
-        }
-        let phase = Phase::Fencing(besides, placed);
+        let phase = Phase::Waiting { begun: self.unsettled.now(), placed };
         self.operations.insert(txn, Running { key, command, phase });
-        self.go_on(txn, cx);
+        self.counted.begun += 1;
+        if !self.go_on(txn, cx) {
+            self.counted.waited += 1;
+        }
     }
 
-    /// Begins an operation for which no fence is missing. A read need not wait for any: what it finds
-    /// can't have come of what its client does.
-    fn go_on(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
-        let Some(running) = self.operations.get_mut(&txn) else { return };
-        let Phase::Fencing(fences, placed) = &running.phase else { return };
-        let (reads, placed) = (running.command.access == Access::Read, *placed);
-        if !reads && self.unsettled.has_any(fences) {
-            return;
+    /// Sends the first messages of an operation if it has nothing to wait for any more; whether it has not.
+    fn go_on(&mut self, txn: TxnId, cx: &mut Cx<'_>) -> bool {
+        let Some(running) = self.operations.get_mut(&txn) else { return true };
+        let Phase::Waiting { begun, placed } = running.phase else { return true };
+        let as_printed = self.rules.break_by(Mutation::AsPrinted);
+        if !as_printed && self.unsettled.has_other(&running.key, begun) {
+            return false;
         }
-        let partition = self.quorums.group().partition_of(&running.key);
-        running.command.brings = self.unsettled.of(partition);
-        if self.rules.break_by(Mutation::DependencyClearedAtSend) {
-            self.unsettled.are_held(&running.command.brings);
-        }
+        let group = self.quorums.group();
+        let partition = group.partition_of(&running.key);
+        let is_brought = |key: &Key| match as_printed {
+            true => group.partition_of(key) == partition,
+            false => *key == running.key,
+        };
+        let brings = self.unsettled.all().filter(|(key, _)| is_brought(key));
+        running.command.brings = brings.map(|(key, held)| (key.clone(), held.clone())).collect();
         running.phase = match &running.command.access {
             Access::Write(value) if self.rules.have_registers() => {
                 let asked = self.quorums.ask(partition, NodeSet::EMPTY);
@@ -134,7 +146,12 @@ impl Coordinator {
                 Phase::Handed { choice, repeated: 0 }
             }
         };
+        if self.rules.break_by(Mutation::DependencyClearedAtSend) {
+            let brings = running.command.brings.clone();
+            self.unsettled.are_held(&brings, &self.quorums);
+        }
         self.send(txn, cx);
+        true
     }
 
     /// Asks what an operation asks in its present phase.
@@ -145,7 +162,7 @@ impl Coordinator {
         let (request, key) = (txn.0, running.key.clone());
         let brings = || running.command.brings.clone();
         let (to, message, patience) = match &running.phase {
-            Phase::Fencing(..) => return,
+            Phase::Waiting { .. } => return,
             Phase::Handed { choice, repeated } => {
                 let patience = patience_with_proxy(group, *repeated);
                 let to = [group.choice(partition, *choice)].into_iter().collect();
@@ -181,21 +198,18 @@ impl Coordinator {
         {
             self.preferred = (choice, cx.now() + NEAREST_AGAIN_AFTER);
         }
-        let is_held = !matches!(answer, Answer::Forgotten | Answer::ClockSkew { .. });
-        if is_held {
-            self.unsettled.are_held(&running.command.brings);
-        }
+        let brings = running.command.brings.clone();
         if let Answer::Unsettled(Found(stamped)) = &answer {
-            let key = running.key.clone();
-            self.unsettled.add(key, partition, stamped.clone());
+            self.settle(running.key.clone(), stamped.clone(), cx);
         }
+        let is_refused = matches!(answer, Answer::Forgotten | Answer::ClockSkew { .. });
         match answer {
             Answer::Done(found) | Answer::Unsettled(found) => self.finish(txn, found.into(), cx),
             Answer::Forgotten => self.end(txn, Outcome::Forgotten, cx),
             Answer::ClockSkew { ahead_us } => self.end(txn, Outcome::ClockSkew { ahead_us }, cx),
         }
-        if is_held {
-            self.release(cx);
+        if !is_refused {
+            self.are_held(&brings, cx);
         }
     }
 
@@ -216,11 +230,8 @@ impl Coordinator {
         let asked = self.quorums.ask(partition, NodeSet::EMPTY);
         running.phase = Phase::Writing { stamped, asked };
         let brings = core::mem::take(&mut running.command.brings);
-        self.unsettled.are_held(&brings);
         self.send(txn, cx);
-        if !brings.is_empty() {
-            self.release(cx);
-        }
+        self.are_held(&brings, cx);
     }
 
     fn on_applied(&mut self, request: u64, from: NodeId, cx: &mut Cx<'_>) {
@@ -230,28 +241,46 @@ impl Coordinator {
                 let accessed = Accessed { found: None, carstamp: stamped.carstamp };
                 self.finish(TxnId(request), accessed, cx);
             }
-        } else if let Some((fence, key, stamped)) = self.unsettled.fence_of(request)
-            && self.quorums.replied(&mut fence.asked, from)
-            && self.quorums.have_replied(&fence.asked)
+        } else if let Some((key, settling)) = self.unsettled.settling(request)
+            && self.quorums.replied(&mut settling.asked, from)
+            && self.quorums.have_replied(&settling.asked)
         {
-            let held = [(key.clone(), stamped.clone())];
-            cx.cancel_timer(Repeat(request));
-            self.unsettled.are_held(&held);
-            self.release(cx);
+            let held = [(key.clone(), settling.stamped().clone())];
+            self.are_held(&held, cx);
         }
     }
 
-    fn send_fence(&mut self, request: u64, cx: &mut Cx<'_>) {
-        let Some((fence, key, stamped)) = self.unsettled.fence_of(request) else { return };
-        let operation = OperationId { client: cx.id(), request };
-        let apply = Message::Apply { operation, key: key.clone(), stamped: stamped.clone() };
-        cx.broadcast(self.quorums.group().partition_of(key), fence.asked.waiting(), apply);
-        cx.set_timer(Repeat(request), self.quorums.patience(fence.asked.repeated()));
+    /// The client has read this, which few may hold: a majority is made to hold it.
+    fn settle(&mut self, key: Key, stamped: Stamped, cx: &mut Cx<'_>) {
+        self.counted.unsettled += 1;
+        if let Some(request) = self.unsettled.enter(key, stamped, &self.quorums) {
+            self.send_settling(request, cx);
+        }
     }
 
-    /// What was brought or fenced off is held: some may have waited for that.
-    fn release(&mut self, cx: &mut Cx<'_>) {
-        let waits = |(_, running): &(&TxnId, &Running)| matches!(running.phase, Phase::Fencing(..));
+    fn send_settling(&mut self, request: u64, cx: &mut Cx<'_>) {
+        if self.rules.break_by(Mutation::AsPrinted) {
+            return;
+        }
+        let Some((key, settling)) = self.unsettled.settling(request) else { return };
+        let operation = OperationId { client: cx.id(), request };
+        let (key, stamped) = (key.clone(), settling.stamped().clone());
+        let partition = self.quorums.group().partition_of(&key);
+        let apply = Message::Apply { operation, key, stamped };
+        cx.broadcast(partition, settling.asked.waiting(), apply);
+        cx.set_timer(Repeat(request), self.quorums.patience(settling.asked.repeated()));
+    }
+
+    /// A majority holds these: operations may have waited for that.
+    fn are_held(&mut self, held: &[(Key, Stamped)], cx: &mut Cx<'_>) {
+        let Settled { over, begun } = self.unsettled.are_held(held, &self.quorums);
+        over.iter().for_each(|request| cx.cancel_timer(Repeat(*request)));
+        begun.iter().for_each(|request| self.send_settling(*request, cx));
+        if over.is_empty() {
+            return;
+        }
+        let waits =
+            |(_, running): &(&TxnId, &Running)| matches!(running.phase, Phase::Waiting { .. });
         let waiting: Vec<TxnId> = self.operations.iter().filter(waits).map(|(t, _)| *t).collect();
         for txn in waiting {
             self.go_on(txn, cx);
@@ -276,7 +305,7 @@ impl Coordinator {
         let Some(running) = self.operations.get(&txn) else { return };
         // A write that has no place yet is nowhere, and neither is what was not begun.
         let nowhere = match running.phase {
-            Phase::Fencing(_, placed) => placed.is_none(),
+            Phase::Waiting { placed, .. } => placed.is_none(),
             Phase::Placing { .. } => true,
             Phase::Handed { .. } => running.command.access == Access::Read,
             Phase::Writing { .. } => false,
@@ -296,9 +325,15 @@ impl Actor for Coordinator {
     type Output = (TxnId, Output);
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
+        if !sound::to_client(from, &message, self.quorums.group()) {
+            return cx.reject(|| format!("{from} has sent a client what no replica sends one"));
+        }
         match message {
+            // Late: the sender has lost its disk since, and may not have what it says.
+            Message::Write1Reply { incarnations, .. } | Message::Applied { incarnations, .. }
+                if !self.quorums.hear(from, &incarnations) => {}
             Message::Reply { request, answer } => self.on_reply(TxnId(request), from, answer, cx),
-            Message::Write1Reply { request, carstamp } => {
+            Message::Write1Reply { request, carstamp, .. } => {
                 self.on_placed(TxnId(request), from, carstamp, cx);
             }
             Message::Applied { operation, .. } => self.on_applied(operation.request, from, cx),
@@ -318,15 +353,22 @@ impl Actor for Coordinator {
             Some(Phase::Placing { asked, .. } | Phase::Writing { asked, .. }) => {
                 self.quorums.ask_again(asked);
             }
-            Some(Phase::Fencing(..)) => {}
+            Some(Phase::Waiting { .. }) => {}
             None => {
-                if let Some((fence, ..)) = self.unsettled.fence_of(request) {
-                    self.quorums.ask_again(&mut fence.asked);
+                if let Some((_, settling)) = self.unsettled.settling(request) {
+                    self.quorums.ask_again(&mut settling.asked);
                 }
-                return self.send_fence(request, cx);
+                return self.send_settling(request, cx);
             }
         }
         self.send(TxnId(request), cx);
+    }
+
+    fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        let Counted { begun, waited, unsettled } = self.counted;
+        each("operations_begun", begun);
+        each("operations_that_waited", waited);
+        each("reads_unsettled", unsettled);
     }
 }
 

@@ -196,8 +196,6 @@ pub struct Instance {
     pub quorum: NodeSet,
     /// What its coordinator knew to come first when it began.
     pub initial: Dependencies,
-    /// This replica may have taken part in it before it lost its disk, and does not any more.
-    pub barred: bool,
     /// Where in this replica's log the last record of it lies, `u64::MAX` if there is none.
     #[serde(skip)]
     pub recorded: u64,
@@ -214,7 +212,6 @@ impl Instance {
             accepted: Ballot::default(),
             quorum: NodeSet::EMPTY,
             initial: Dependencies::none(members),
-            barred: false,
             recorded: u64::MAX,
         }
     }

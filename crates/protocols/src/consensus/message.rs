@@ -45,6 +45,8 @@ pub enum Message {
         operation: OperationId,
         /// What it holds.
         held: Stamped,
+        /// The incarnations that the sender has heard of ([`serried_parts::Incarnations::named`]).
+        incarnations: Vec<u64>,
     },
     /// How late is what the receiver holds for a key? The first phase of a write.
     Write1 {
@@ -61,6 +63,8 @@ pub enum Message {
         request: u64,
         /// The carstamp of what it holds.
         carstamp: Carstamp,
+        /// The incarnations that the sender has heard of ([`serried_parts::Incarnations::named`]).
+        incarnations: Vec<u64>,
     },
     /// Hold this, unless you hold something later: the second phase of both, Read2 and Write2.
     Apply {
@@ -77,6 +81,8 @@ pub enum Message {
         operation: OperationId,
         /// Of what: an operation that is begun again may have another held than before.
         carstamp: Carstamp,
+        /// The incarnations that the sender has heard of ([`serried_parts::Incarnations::named`]).
+        incarnations: Vec<u64>,
     },
     /// About an instance of a key.
     Instance {
@@ -84,6 +90,8 @@ pub enum Message {
         key: Key,
         /// The instance.
         id: InstanceId,
+        /// The sender's incarnation.
+        incarnation: u64,
         /// What of it.
         body: Box<Body>,
     },
@@ -109,6 +117,11 @@ pub enum Message {
         entries: Vec<Shown>,
         /// Whether there are more.
         more: bool,
+        /// The latest incarnation of the receiver that the sender has heard of.
+        incarnation: u64,
+    },
+    /// The sender can show nothing: it has lost its disk itself.
+    AlsoLost {
         /// The latest incarnation of the receiver that the sender has heard of.
         incarnation: u64,
     },
@@ -160,8 +173,6 @@ pub enum Body {
         attributes: Attributes,
         /// Those who can have it committed in one round trip.
         quorum: NodeSet,
-        /// The coordinator's incarnation.
-        incarnation: u64,
     },
     /// This is what a replica makes of it.
     PreAccepted {
@@ -275,4 +286,6 @@ pub enum Record {
     Lost,
     /// It does again.
     Whole,
+    /// It has refused requests for their clients' clocks, and goes on to: of each client up to a number.
+    Refused(Vec<(NodeId, u64)>),
 }

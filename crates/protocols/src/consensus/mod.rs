@@ -28,6 +28,15 @@
 //! - *Where there are registers, what was acknowledged is held by a majority*, durably.
 //! - *Where there are registers, a base is at least as late as all that was acknowledged before its command
 //!   began*: it is the latest that a majority held since.
+//! - *What counts was said by replicas that still have their disks.* All that a replica says names its
+//!   incarnation, or all incarnations that it has heard of. What a former one has said is dropped, and not counted
+//!   any more if it was counted for something that is not complete.
+//! - *A replica that has lost its disk takes part in nothing until all that its predecessor may have taken part
+//!   in is decided.* Till then it counts among the `f` that may fail; the others decide without it, as without
+//!   any that fails. It never reuses a number, a ballot or a vote of its predecessor: it has nothing to do with
+//!   what that was in. It needs the word of all others, since what it does not know of may be known to any one.
+//! - *A refusal is for ever*: a request that is refused for its client's clock is in the log, and is refused when
+//!   it comes again. (Not by a replica that has lost its disk since.)
 //!
 //! # Fast quorums
 //! EPaxos' have `f + ⌈f/2⌉` members. Gryff's have `2f`: who recovers an instance meets a majority, and has to
@@ -38,16 +47,39 @@
 //! in both cases. So those among the majority who had been asked have to be, with the coordinator, a
 //! majority themselves, as in 001 Algorithm 5, line 10. With three replicas the two are the same.
 
+//! # When a write is acknowledged
+//! A command has its place when it is executed: then all that it depends on, directly or not, is agreed on, so
+//! a command that begins later can't be among that. It comes after, as it depends on what was agreed on before
+//! it began. Nothing of this rests on sequence numbers. They only make all replicas execute the commands of a
+//! cycle in the same order.
+//!
+//! EPaxos acknowledges a write that does not read when it is agreed on, before it is executed (001 §4.3.1). Then
+//! its place does rest on sequence numbers: it may depend on something that is not agreed on yet and that comes
+//! to depend on a later command, and of the three in that cycle the later command must not come first. So it
+//! must have the greater sequence number.
+//!
+//! - *With three replicas* it has. What was agreed on is known, with its sequence number, to a majority; a
+//!   recovered command has attributes that a majority, its coordinator counted, has made; the two share a
+//!   replica, which either gave a greater number or had executed the earlier command, and then the two are in no
+//!   cycle. So a write is acknowledged when it is agreed on.
+//! - *With five or more* the fast quorum less its coordinator may be the minority of those whom a recovery
+//!   meets. These attributes can be neither taken nor rejected for their sequence number: that of a conflicting
+//!   command, too low or not, may have been raised in a second round, which proves nothing of what the fast
+//!   quorum knew. (The EPaxos report has a command go the fast way only if what it depends on is committed. That
+//!   costs a round where this costs nothing but waiting for what was under way.) So there a write is acknowledged
+//!   when it is executed, as a read is. Validation then needs to look at dependencies alone.
+
 mod coordinator;
-mod dependencies;
 mod instance;
 mod message;
 mod replica;
 mod rows;
+mod sound;
 mod space;
 mod state;
 #[cfg(test)]
 mod tests;
+mod unsettled;
 
 pub use coordinator::{Coordinator, Repeat};
 pub use instance::{
@@ -64,7 +96,7 @@ pub enum Variant {
     Epaxos,
     /// Read-modify-writes are; reads take a second round where few hold what they have found.
     Gryff,
-    /// The same, and reads take one round: clients bring what they have read along.
+    /// The same, and reads take one round: clients have a majority hold what they have read.
     GryffRsc,
 }
 
@@ -81,6 +113,9 @@ pub enum Mutation {
     PromisedTakenForAccepted,
     /// What a client has read is not brought along again once it was sent.
     DependencyClearedAtSend,
+    /// What a client has read is brought along with its next operations in the partition, whatever their keys
+    /// are, and nothing waits for it (001 Algorithm 8).
+    AsPrinted,
 }
 
 /// What protocol the participants run.

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use super::instance::{Dependencies, Instance, InstanceId, Kind};
 
-/// The instances of a key that are not forgotten: a row for each coordinator and kind, without great gaps.
+/// The instances of a key that are not forgotten: a row for each coordinator and kind. A number that lies far from the
+/// others takes no more memory than any: it may have been forged, or this replica was away for long.
 #[derive(Debug)]
 pub(super) struct Rows {
     members: usize,
@@ -12,11 +13,22 @@ pub(super) struct Rows {
     len: usize,
 }
 
+/// Instances with their numbers, in their order.
 #[derive(Clone, Debug, Default)]
-struct Row {
-    /// The number of the first.
-    first: u64,
-    instances: VecDeque<Option<Box<Instance>>>,
+struct Row(VecDeque<(u64, Box<Instance>)>);
+
+impl Row {
+    /// Where an instance is, or would be.
+    fn find(&self, number: u64) -> Result<usize, usize> {
+        let Some((first, _)) = self.0.front() else { return Err(0) };
+        let Some(at) = number.checked_sub(*first) else { return Err(0) };
+        // Here without gaps, as almost always.
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        match self.0.get(at) {
+            Some((found, _)) if *found == number => Ok(at),
+            _ => self.0.binary_search_by_key(&number, |(number, _)| *number),
+        }
+    }
 }
 
 impl Rows {
@@ -33,27 +45,19 @@ impl Rows {
     /// What is known of an instance.
     pub(super) fn get(&self, id: InstanceId) -> Option<&Instance> {
         let row = &self.rows[self.of(id)];
-        let at = usize::try_from(id.number.checked_sub(row.first)?).ok()?;
-        row.instances.get(at)?.as_deref()
+        Some(&row.0[row.find(id.number).ok()?].1)
     }
 
     /// The same, to change; there is one of which nothing is known, if there was none.
     pub(super) fn get_mut(&mut self, id: InstanceId) -> &mut Instance {
         let (members, at) = (self.members, self.of(id));
         let row = &mut self.rows[at];
-        if row.instances.is_empty() {
-            row.first = id.number;
-        }
-        while id.number < row.first {
-            row.instances.push_front(None);
-            row.first -= 1;
-        }
-        let at = (id.number - row.first) as usize;
-        if row.instances.len() <= at {
-            row.instances.resize(at + 1, None);
-        }
-        self.len += usize::from(row.instances[at].is_none());
-        row.instances[at].get_or_insert_with(|| Box::new(Instance::unknown(members)))
+        let at = row.find(id.number).unwrap_or_else(|at| {
+            row.0.insert(at, (id.number, Box::new(Instance::unknown(members))));
+            self.len += 1;
+            at
+        });
+        &mut row.0[at].1
     }
 
     /// Whether there is none.
@@ -67,9 +71,8 @@ impl Rows {
         self.rows.iter().enumerate().flat_map(move |(at, row)| {
             let kind = if at < members { Kind::Update } else { Kind::Read };
             let member = (at % members) as u8;
-            let numbered = (row.first..).zip(&row.instances);
-            numbered.filter_map(move |(number, instance)| {
-                Some((InstanceId { kind, member, number }, instance.as_deref()?))
+            row.0.iter().map(move |(number, instance)| {
+                (InstanceId { kind, member, number: *number }, &**instance)
             })
         })
     }
@@ -80,14 +83,13 @@ impl Rows {
             let kind = if at < self.members { Kind::Update } else { Kind::Read };
             let member = (at % self.members) as u8;
             let row = &mut self.rows[at];
-            while !row.instances.is_empty() {
-                let id = InstanceId { kind, member, number: row.first };
+            while let Some((number, _)) = row.0.front() {
+                let id = InstanceId { kind, member, number: *number };
                 if !covered.cover(id) || keep(id) {
                     break;
                 }
-                let removed = row.instances.pop_front().flatten();
-                self.len -= usize::from(removed.is_some());
-                row.first += 1;
+                row.0.pop_front();
+                self.len -= 1;
             }
         }
     }
@@ -108,10 +110,10 @@ mod tests {
             id(Kind::Read, 1, 2),
         ];
         for at in [1, 3, 0, 2, 1] {
-            rows.get_mut(ids[at]).barred = true;
+            rows.get_mut(ids[at]).recorded = 7;
         }
         assert_eq!(rows.iter().map(|(id, _)| id).collect::<Vec<_>>(), ids);
-        assert!(ids.iter().all(|id| rows.get(*id).is_some_and(|instance| instance.barred)));
+        assert!(ids.iter().all(|id| rows.get(*id).is_some_and(|instance| instance.recorded == 7)));
         for other in [id(Kind::Update, 0, 3), id(Kind::Update, 0, 5), id(Kind::Update, 0, 8)] {
             assert_eq!(rows.get(other), None);
         }
@@ -126,5 +128,18 @@ mod tests {
         assert!(rows.is_empty());
         rows.get_mut(ids[0]);
         assert!(!rows.is_empty() && rows.get(ids[0]).is_some());
+    }
+
+    #[test]
+    fn a_number_that_is_far_off_takes_no_more_memory_than_any() {
+        let mut rows = Rows::new(3);
+        let id = |number| InstanceId { kind: Kind::Update, member: 1, number };
+        for number in [1 << 40, 7, 1 << 60, 8] {
+            rows.get_mut(id(number)).recorded = number;
+        }
+        let found: Vec<u64> = rows.iter().map(|(_, known)| known.recorded).collect();
+        assert_eq!(found, [7, 8, 1 << 40, 1 << 60]);
+        assert!(rows.rows[1].0.capacity() < 64);
+        assert_eq!(rows.get(id(9)), None);
     }
 }

@@ -47,6 +47,16 @@ impl State {
         done
     }
 
+    /// Of the rows where nothing was done in some of the executed instances, the last in which something was.
+    pub(super) fn last_done(&self) -> &[InstanceId] {
+        &self.last_done
+    }
+
+    /// What older updates came to is not known any more, in microseconds since the Unix epoch.
+    pub(super) fn forgotten_before_us(&self) -> u64 {
+        self.results.forgotten_before_us()
+    }
+
     /// Something was done in an instance.
     pub(super) fn has_done_something(&mut self, id: InstanceId) {
         if let Some(last) = self.last_done.iter_mut().find(|last| last.is_in_row_of(id)) {
@@ -60,6 +70,16 @@ impl State {
             self.last_done.push(InstanceId { number: last, ..id });
             self.last_done.sort_unstable();
         }
+    }
+
+    /// Up to here all of the rows have been executed; `last` tells of a row the last that was executed at all.
+    pub(super) fn are_executed(
+        &mut self,
+        executed: &Dependencies,
+        last: impl Fn(InstanceId) -> u64,
+    ) {
+        self.executed = executed.clone();
+        self.last_done.retain(|done| done.number < last(*done));
     }
 
     /// Whether all updates that were done here are among those.

@@ -2,8 +2,9 @@
 //! [`consensus`](crate::consensus).
 //!
 //! Reads and writes are commands like read-modify-writes. A command is done once the replica that
-//! coordinates it has executed it; a write that does not read is done as soon as it is agreed on, and is
-//! told no carstamp then, as what comes before it need not be known yet.
+//! coordinates it has executed it. With three replicas a write that does not read is done as soon as it is
+//! agreed on, and is told no carstamp then, as what comes before it need not be known yet.
+//! [`consensus`](crate::consensus) says why not with more.
 
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId};

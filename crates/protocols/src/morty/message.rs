@@ -81,7 +81,8 @@ pub enum Message {
         /// What is proposed.
         decision: Proposal,
     },
-    /// The replica is in this view for the execution; if it is the one proposed in, it has accepted.
+    /// The replica is in this view for the transaction; if it is the one proposed in, it has accepted what
+    /// is named here. It counts for that alone.
     FinalizeReply {
         /// The transaction.
         version: Version,
@@ -89,6 +90,8 @@ pub enum Message {
         eid: u32,
         /// The replica's view.
         view: View,
+        /// What was proposed for the execution.
+        decision: Proposal,
     },
     /// Coordinator to all replicas: this is decided, durably.
     Decide {
@@ -193,11 +196,15 @@ pub enum Message {
     GetCommitted {
         /// The first.
         since: Version,
+        /// Tells the answer from those to what was asked before.
+        run: u64,
     },
     /// The answer, in several messages if they are many.
     Committed {
         /// The first that was asked for; above it, these are all up to the last.
         since: Version,
+        /// What was asked for.
+        run: u64,
         /// The transactions.
         versions: Vec<Version>,
         /// Whether there are more.
@@ -225,6 +232,8 @@ pub enum Message {
         after: Option<Key>,
         /// Only keys that were written at or above this, in microseconds of version time.
         since: u64,
+        /// Tells the answer from those to what was asked before.
+        run: u64,
     },
     /// The answer: keys with their versions.
     Scanned {
@@ -232,6 +241,8 @@ pub enum Message {
         after: Option<Key>,
         /// What was asked for.
         since: u64,
+        /// What was asked for.
+        run: u64,
         /// Each key, and what lies in the store for it; nothing if that has not changed since.
         entries: Vec<(Key, Option<Vec<u8>>)>,
         /// From which key on to ask for more, if there is more.
@@ -254,6 +265,20 @@ pub enum Message {
         request: u64,
         /// What was found.
         found: Past,
+    },
+    /// Replica to the others of its group: it has come in the place of one whose disk was lost, and asks how
+    /// far that one may have come.
+    Replaced {
+        /// Tells the answers from those to an earlier question.
+        question: u64,
+    },
+    /// The answer.
+    ReplacedReply {
+        /// Which question.
+        question: u64,
+        /// Neither the answering replica's clock nor what it has logged goes further, in microseconds of
+        /// version time.
+        reached: u64,
     },
 }
 
@@ -284,9 +309,14 @@ impl View {
     /// The view of a transaction's own coordinator.
     pub const OWN: View = View { round: 0, recoverer: NodeId(0) };
 
-    /// The next view of `recoverer`.
+    /// The next view of `recoverer`. No replica enters the last there is.
     pub fn next(self, recoverer: NodeId) -> View {
-        View { round: self.round + 1, recoverer }
+        View { round: self.round.saturating_add(1), recoverer }
+    }
+
+    /// Whether `node` may ask replicas to enter it, and propose in it.
+    pub fn is_of_recoverer(self, node: NodeId) -> bool {
+        self.recoverer == node && self.round > 0 && self.round < u32::MAX
     }
 }
 
@@ -513,9 +543,18 @@ pub enum Record {
         /// From which version on the past can be read at the earliest, whatever the setting says.
         readable_from: u64,
     },
-    /// It takes part in nothing below: it replaces a replica whose disk was lost.
+    /// It replaces a replica whose disk was lost, which may have come up to here: it takes part in nothing
+    /// until all below is settled.
     Floor {
         /// In microseconds of version time.
         floor: u64,
+    },
+    /// The same, and it is not known yet how far the other had come.
+    Replaces,
+    /// All that has committed below is in the store, and deletes there may be forgotten: what the log has
+    /// from there is not taken back.
+    Forgotten {
+        /// In microseconds of version time.
+        horizon: u64,
     },
 }

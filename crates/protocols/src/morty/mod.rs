@@ -9,7 +9,7 @@
 //!   | Prepare(ver, eid, reads, writes) ----------------------->|   checks; again when what was read is decided
 //!   |<------------------------------- PrepareReply(vote) ------|
 //!   | Finalize(ver, eid, view, decision) --------------------->|   only if the votes are no
-//!   |<------------------------------ FinalizeReply(view) ------|   durable decision (Table 1)
+//!   |<----------- FinalizeReply(ver, eid, view, decision) -----|   durable decision (Table 1)
 //!   | Decide(ver, eid, decision) ----------------------------->|
 //!   |<------------------------------ Acknowledge(vers) --------|   many at once, lazily
 //! ```
@@ -21,7 +21,23 @@
 //! - *Prepared means reserved.* From its vote to Commit until a decision, a replica votes for no
 //!   execution that would have been missed by, or would have missed, this one (Lemma A.2.3).
 //! - *Read validity.* A vote to Commit says that every read is a committed write, value and all.
-//! - *Votes are durable before they are sent,* and so are accepted decisions ([`Record`]).
+//! - *Votes are durable before they are sent,* and so are promises and accepted decisions ([`Record`]).
+//! - *A view is used once, for one proposal.* A recoverer's view is a promise in its own log before it
+//!   leaves. A FinalizeReply counts for the execution and the decision that it names, in its view. A
+//!   replica accepts one proposal in a recoverer's view.
+//! - *An AbandonFinal vote is a durable decision* (see below), so a coordinator aborts on one, and a
+//!   recoverer that hears of one abandons.
+//! - *No message ends a node.* What no sound sender sends is dropped, counted and reported with its sender
+//!   (`Context::reject`): a decision other than the one carried out, contents that no transaction has, a
+//!   proposal in another's view.
+//! - *What is settled has one owner.* All that is committed of a key is its `StoredVersions`, in memory and in
+//!   the store, and the store is only ever merged into. State below a watermark is replaced by what another
+//!   replica holds, and state above it merged (`replica/keys.rs`).
+//! - *A delete outlives what it deletes.* It is forgotten below a horizon only, and nothing older comes after
+//!   that: not from the log, which says where the horizon is; not by message, since nothing below the watermark
+//!   is open; and not from a replica that was away for longer, as that one takes over what others hold.
+//! - *A replica that has lost its disk takes part in nothing* until everything is settled in which its
+//!   predecessor may have had a part (`replica/rejoin.rs`).
 //!
 //! # Where this differs from the paper
 //! - *Values carry tags.* Where the paper compares values, this compares `(version, tag)`: each value
@@ -62,14 +78,50 @@
 //!   derived from the uncommitted writes: see `key_record.rs`.
 //! - *The coordinator waits for a missing vote* as long as the votes that it has took to arrive, and
 //!   only then goes the slow way: at worst that costs twice the best choice.
-//!
+//! - *Views are a transaction's, not an execution's.* Home's consensus on a transaction has one value: the
+//!   execution that commits, or none. Only the coordinator proposes in view 0, and there it proposes to
+//!   abandon the executions one after the other and at last, perhaps, to commit one. It proposes nothing
+//!   after that, nor does it commit what it has proposed to abandon. So of what a majority has accepted in
+//!   view 0 the highest execution decides: if it is a Commit, every majority has one that reports it, and no
+//!   later one exists. If it is an Abandon, every majority has one that reports all executions up to it as
+//!   abandoned. That is what Lemma A.2.1 needs for its step from view 0 to a later one. In later views there
+//!   is one proposal each, as in the paper.
+//! - *An abandoned execution is unprepared before its abandonment is durable*, as 000 §4.2 has it; step 8 of
+//!   001's Lemma A.2.3 has a server unprepare only when it receives a durable decision. What the lemma needs
+//!   is that of an execution that commits f + 1 replicas, which have voted for it, keep it prepared until
+//!   they learn that. They do. If its coordinator commits it, or has proposed to, the coordinator has never
+//!   proposed to abandon it. If a recoverer proposes to commit it for its votes, it has them from f + 1
+//!   replicas that had not accepted to abandon it and have promised a later view. In that they accept nothing
+//!   of the coordinator's any more, and what is accepted in later views unprepares nothing. A replica gives
+//!   what an execution had prepared to others only with the abandonment in its log before its vote for them,
+//!   so neither holds less after a restart.
+//! - *Promises and Finalizes are answered below a truncation for which the replica has stopped*, where in 001
+//!   §3.3.4 it answers nothing. There the truncation coordinator decides by what the `erecord`s say; here it
+//!   has every transaction recovered that a majority's snapshots list as undecided, and for that the replicas
+//!   have to answer. Nothing can commit that is not listed: to commit takes f + 1 votes, one of them by a
+//!   replica of that majority, from a Prepare that it took before it stopped. It lists what it has taken.
+//! - *Commits that are fetched from another replica come without their reads.* Who has voted on the execution
+//!   has its reads, and enters these. Lemma A.2.3 asks for f + 1 that reject what a committed read would miss,
+//!   and those that voted are f + 1.
+//! - *Why an AbandonFinal vote is durable.* It says that the execution and a committed one can't both be: one
+//!   of them missed the other's write, or it has read what has not committed and never will. In the latter
+//!   case no replica ever votes Commit. In the former f + 1 replicas keep the committed one prepared from
+//!   their votes on it on, or have it as committed. Of those none votes for this execution afterwards, and
+//!   none that had voted for it before has voted for the committed one, unless this execution was abandoned
+//!   there in between. So at most f can say that they have voted for it and have not abandoned it, whatever
+//!   majority is asked. It takes that no replica forgets what has committed while another may still vote as if
+//!   it had not: what is forgotten lies below the watermark, and must be judged alike by those who remember it.
 //! - *A transaction spans partitions*, each a replica group of its own, where the paper has one group.
 //!   Each votes on its part, and an execution commits if all do. To abandon one it takes the home
 //!   partition, which is in all of them.
 //! - *A replica's refusal concerns that replica.* A transaction is given up when a majority refuses it as
 //!   truncated or too far ahead: one clock may be wrong.
-//! - *Recovery and truncation* say what they add where they are: `replica/recovery.rs`,
-//!   `replica/truncation.rs`, `replica/catch_up.rs`.
+//! - *A delete is told as nothing at all* once it is settled, and a reader that has found nothing has not missed
+//!   a delete. Replicas forget deletes at different times, and have to agree on such readers all the same.
+//! - *A replica that is behind votes for nothing to be abandoned for good.* It has just come back, and what it
+//!   holds may have been deleted since, and forgotten by everybody else.
+//! - *Recovery and truncation* say what they add where they are: `replica/recovery/mod.rs`,
+//!   `replica/truncation.rs`, `replica/catch_up.rs`, `replica/rejoin.rs`.
 
 mod coordinator;
 mod digest;

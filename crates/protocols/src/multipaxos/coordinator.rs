@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serried_actor::{Actor, Context, Coordinate, Group, Settings};
 use serried_model::{Access, Accessed, NodeId, Operation, Outcome, Output, TxnId};
-use serried_parts::{Tokens, patience_with_proxy};
+use serried_parts::{Tokens, patience_with_leader};
 
 use super::message::{Answer, Message, Request};
 
@@ -45,7 +45,7 @@ impl Coordinator {
         let nearest = self.group.choice(partition, *repeated as usize);
         let to = *self.leaders.get(&partition).unwrap_or(&nearest);
         cx.send(to, Message::Request(request.clone()));
-        cx.set_timer(Repeat(txn), patience_with_proxy(&self.group, *repeated));
+        cx.set_timer(Repeat(txn), patience_with_leader(&self.group, *repeated));
     }
 
     fn end(&mut self, txn: TxnId, answer: Answer, cx: &mut Cx<'_>) {
@@ -71,9 +71,6 @@ impl Actor for Coordinator {
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         if let Message::Reply { request, answer } = message
-            && let Some(running) = self.operations.get(&TxnId(request))
-            // If it is only another replica that refuses it, one may do it all the same.
-            && (running.repeated == 0 || !matches!(answer, Answer::ClockSkew { .. }))
             && let Some(running) = self.operations.remove(&TxnId(request))
         {
             self.tokens.end(running.request.token);

@@ -1,10 +1,10 @@
 //! What updates do to a key.
 
 use serde::{Deserialize, Serialize};
-use serried_model::{Access, Carstamp, Change, Value, Version};
+use serried_model::{Access, Carstamp, Change, Value};
 use serried_parts::{Recalled, Results, Stamped};
 
-use super::message::{Answer, Update};
+use super::message::Update;
 
 /// All that a replica knows of a key: it is the same at all replicas that have applied the same.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -17,6 +17,17 @@ pub(super) struct Register {
     applied: u64,
     /// What updates came to.
     results: Results<Stamped>,
+}
+
+/// What came of an update.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Executed {
+    /// It was executed, now or before, and found this.
+    Done(Stamped),
+    /// It was not executed, and never will be.
+    Refused,
+    /// Whether it was executed, or will be, is not known.
+    Forgotten,
 }
 
 fn stamped(value: Option<Value>, changes: u64) -> Stamped {
@@ -39,27 +50,24 @@ impl Register {
         self.applied >= other.applied
     }
 
-    /// Whether it is known what an update came to.
-    pub(super) fn knows(&self, token: Version) -> bool {
-        matches!(self.results.recall(token), Recalled::Result(_))
-    }
-
     /// Executes the update in a slot; one that was executed before, in that slot or another, is not
-    /// executed again. Results are kept for `remembered_us` by the tokens' times: all replicas execute
-    /// updates in the same order, so that they remember the same.
-    pub(super) fn execute(&mut self, slot: u64, update: &Update, remembered_us: u64) -> Answer {
+    /// executed again. If the entry is a refusal, the update is executed in no later slot. Results are kept for
+    /// `remembered_us` by the tokens' times: all replicas execute updates in the same order, so that they
+    /// remember the same.
+    pub(super) fn execute(&mut self, slot: u64, update: &Update, remembered_us: u64) -> Executed {
         match self.results.recall_and_settle(update.token, update.settled) {
-            Recalled::Forgotten => return Answer::Forgotten,
-            Recalled::Result(stamped) => return Answer::Done(stamped),
+            Recalled::Forgotten => return Executed::Forgotten,
+            Recalled::Result(stamped) => return Executed::Done(stamped),
             Recalled::Nothing => {}
         }
         if slot < self.applied {
             // The state was taken over from another, and is as of a later slot.
-            return Answer::Forgotten;
+            return Executed::Forgotten;
         }
         self.applied = slot + 1;
         let (change, found) = match &update.access {
-            Access::Read => (Change::None, None),
+            Access::Read if self.results.refuse(update.token) => return Executed::Refused,
+            Access::Read => return Executed::Forgotten,
             Access::Write(value) => (Change::To(value.clone()), None),
             Access::Modify(modification) => {
                 let change = modification.apply(self.value.as_ref()).unwrap_or(Change::None);
@@ -72,14 +80,14 @@ impl Register {
         }
         let found = stamped(found, self.changes);
         self.results.remember(update.token, update.settled, found.clone(), remembered_us);
-        Answer::Done(found)
+        Executed::Done(found)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serried_model::{Key, Modification};
+    use serried_model::{Key, Modification, Version};
 
     fn add(us: u64) -> Update {
         let access = Access::Modify(Modification::add(1));
@@ -87,8 +95,8 @@ mod tests {
         Update { key: Key::from("x"), token: Version::at(us), settled, access }
     }
 
-    fn found(value: Option<&str>, changes: u64) -> Answer {
-        Answer::Done(stamped(value.map(Value::from), changes))
+    fn found(value: Option<&str>, changes: u64) -> Executed {
+        Executed::Done(stamped(value.map(Value::from), changes))
     }
 
     #[test]
@@ -99,9 +107,21 @@ mod tests {
         assert_eq!(register.execute(2, &add(100), 50), found(None, 1), "what it found then");
         assert_eq!(register.read().value, Some(Value::from("2")));
         register.execute(3, &add(145), 50);
-        assert_eq!(register.execute(4, &add(90), 50), Answer::Forgotten);
+        assert_eq!(register.execute(4, &add(90), 50), Executed::Forgotten);
         assert_eq!(register.execute(5, &add(100), 50), found(None, 1));
         assert_eq!((register.read().value, register.results.len()), (Some(Value::from("3")), 2));
+    }
+
+    #[test]
+    fn an_update_that_was_refused_is_executed_in_no_later_slot_and_one_that_was_executed_is_not_refused()
+     {
+        let refusal = |us| Update { access: Access::Read, ..add(us) };
+        let mut register = Register::default();
+        assert_eq!(register.execute(0, &add(100), 50), found(None, 1));
+        assert_eq!(register.execute(1, &refusal(100), 50), found(None, 1));
+        assert_eq!(register.execute(2, &refusal(900), 50), Executed::Refused);
+        assert_eq!(register.execute(3, &add(900), 50), Executed::Forgotten);
+        assert_eq!(register.execute(4, &add(901), 50), found(Some("1"), 2), "another one");
     }
 
     #[test]

@@ -3,13 +3,13 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use serried_actor::{Actor, Context, Group, Recover, Settings, Store};
+use serried_actor::{Actor, Context, Group, Recover, Settings, Standing, Store};
 use serried_model::{Access, Key, NodeId, Value};
-use serried_parts::{Cells, Refusals, decode_cell, encode_cell};
+use serried_parts::{Cells, decode_cell_of_another, encode_cell};
 
 use super::Mutation;
 use super::message::{Answer, Message, Record, Request, Update};
-use super::register::Register;
+use super::register::{Executed, Register};
 use crate::replicated_log::{self, Ballot, Chosen, Host, Log, Machine};
 
 /// How often what was applied is put into the store, and what is not needed any more trimmed.
@@ -34,7 +34,6 @@ pub struct Replica {
     /// The ballot in which it leads, as far as those that wait were told.
     leads: Option<Ballot>,
     clock_bound_us: i64,
-    refusals: Refusals,
     /// Where the durable log was at each of the last times that something was stored.
     positions: VecDeque<u64>,
     /// Until it is trimmed.
@@ -53,22 +52,19 @@ struct Registers {
     ballot: Option<Ballot>,
 }
 
-impl Registers {
-    /// Whether a client's update is under way, or what it came to is known.
-    fn knows(&mut self, client: &Client, store: &dyn Store) -> bool {
-        let Client { node, request } = client;
-        let same = |(_, other): &(u64, Client)| {
-            other.node == *node && other.request.number == request.number
-        };
-        self.waiting.iter().any(same) || self.cells.get(&request.key, store).knows(request.token)
-    }
-}
-
 /// A client that waits.
 #[derive(Debug)]
 struct Client {
     node: NodeId,
     request: Request,
+    /// By how much its update's token is later than now, if that is why it is refused.
+    ahead_us: Option<i64>,
+}
+
+impl Client {
+    fn new(node: NodeId, request: Request) -> Client {
+        Client { node, request, ahead_us: None }
+    }
 }
 
 /// What a replica does by the clock.
@@ -101,7 +97,7 @@ impl Host for Replica {
 impl Machine<Replica> for Registers {
     fn apply(&mut self, chosen: Chosen<'_, Update>, cx: &mut Cx<'_>) {
         let Chosen { slot, position, entry, led_in } = chosen;
-        let answer = entry.map(|update| {
+        let executed = entry.map(|update| {
             cx.charge(1);
             let register = self.cells.change(&update.key, position, cx.store());
             register.execute(slot, update, self.remembered_us)
@@ -112,10 +108,15 @@ impl Machine<Replica> for Registers {
         {
             return;
         }
-        let (_, Client { node, request }) = self.waiting.pop_front().expect("somebody waits");
+        let (_, client) = self.waiting.pop_front().expect("somebody waits");
+        let Client { node, request, ahead_us } = client;
         // What was proposed in this ballot is what was chosen, so this is the client's own.
-        let answer =
-            answer.unwrap_or_else(|| Answer::Done(self.cells.get(&request.key, cx.store()).read()));
+        let answer = match executed {
+            Some(Executed::Done(stamped)) => Answer::Done(stamped),
+            Some(Executed::Refused) => Answer::ClockSkew { ahead_us: ahead_us.unwrap_or(0) },
+            Some(Executed::Forgotten) => Answer::Forgotten,
+            None => Answer::Done(self.cells.get(&request.key, cx.store()).read()),
+        };
         cx.send(node, Message::Reply { request: request.number, answer });
     }
 
@@ -127,11 +128,12 @@ impl Machine<Replica> for Registers {
         self.cells.needs_log_from()
     }
 
-    fn take_over(&mut self, key: &Key, state: &[u8], store: &mut dyn Store) {
-        let register: Register = decode_cell(state);
+    fn take_over(&mut self, key: &Key, state: &[u8], store: &mut dyn Store) -> bool {
+        let Some(register) = decode_cell_of_another::<Register>(state) else { return false };
         if register.is_as_late_as(self.cells.get(key, store)) {
             self.cells.put(key, register, store);
         }
+        true
     }
 }
 
@@ -159,7 +161,6 @@ impl Replica {
             pending: VecDeque::new(),
             leads: None,
             clock_bound_us: settings.clock_bound_ms as i64 * 1000,
-            refusals: Refusals::default(),
             positions: VecDeque::new(),
             untrimmed: 0,
             mutation,
@@ -179,25 +180,22 @@ impl Replica {
         }
     }
 
-    /// Has a request put into the log; returns it if there is no room.
-    fn propose(&mut self, client: Client, cx: &mut Cx<'_>) -> Option<Client> {
-        let Client { node, request } = &client;
+    /// Has a request put into the log, or that it is refused; returns it if there is no room.
+    ///
+    /// A leader that refuses an update can't know whether the log has it already, or will have it once another leads:
+    /// the request may have come twice. So the order in the log decides, and the client is told once that is known.
+    fn propose(&mut self, mut client: Client, cx: &mut Cx<'_>) -> Option<Client> {
+        let request = &client.request;
         let entry = match &request.access {
             Access::Read => None,
             access => {
-                // What it was told before stands, whatever the clock says now.
-                let ahead_us = request.token.timestamp_us as i64 - cx.clock().latest_us as i64;
-                let refused = self.refusals.have(*node, request.number);
-                if (refused || ahead_us > self.clock_bound_us)
-                    && !self.registers.knows(&client, cx.store())
-                {
-                    self.refusals.refuse(*node, request.number);
-                    let answer = Answer::ClockSkew { ahead_us };
-                    cx.send(*node, Message::Reply { request: request.number, answer });
-                    return None;
-                }
-                let Request { token, settled, .. } = *request;
-                Some(Update { key: request.key.clone(), token, settled, access: access.clone() })
+                let token_us = i64::try_from(request.token.timestamp_us).unwrap_or(i64::MAX);
+                let ahead_us = token_us.saturating_sub(cx.clock().latest_us as i64);
+                client.ahead_us = (ahead_us > self.clock_bound_us).then_some(ahead_us);
+                let is_refused = client.ahead_us.is_some();
+                let access = if is_refused { Access::Read } else { access.clone() };
+                let (key, token, settled) = (request.key.clone(), request.token, request.settled);
+                Some(Update { key, token, settled, access })
             }
         };
         let Some(slot) = self.log.propose(entry, cx) else { return Some(client) };
@@ -223,8 +221,8 @@ impl Replica {
                 }
             }
             self.log.choose_alone(&mut self.registers, cx);
-        } else if let Some(leader) = self.log.leader() {
-            for Client { node, request } in self.pending.drain(..) {
+        } else if let Some(leader) = self.log.leader(cx.now()) {
+            for Client { node, request, .. } in self.pending.drain(..) {
                 cx.send_before_durable(leader, Message::Forward { client: node, request });
             }
         }
@@ -271,12 +269,12 @@ impl Actor for Replica {
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         cx.charge(1);
         match message {
-            Message::Request(request) => self.on_request(Client { node: from, request }, cx),
+            Message::Request(request) => self.on_request(Client::new(from, request), cx),
             // It would not do to send it back and forth.
             Message::Forward { .. }
-                if self.log.leader().is_some_and(|leader| leader != cx.id()) => {}
+                if self.log.leader(cx.now()).is_some_and(|leader| leader != cx.id()) => {}
             Message::Forward { client, request } => {
-                self.on_request(Client { node: client, request }, cx);
+                self.on_request(Client::new(client, request), cx);
             }
             Message::Log(message) => {
                 self.log.on_message(from, message, &mut self.registers, cx);
@@ -315,6 +313,19 @@ impl Recover for Replica {
         if self.mutation != Some(Mutation::RejoinsAtOnce) {
             self.log.rejoin(cx);
         }
+    }
+
+    fn on_stop(&mut self, cx: &mut Cx<'_>) {
+        self.log.stop(cx);
+        self.after_log(cx);
+    }
+
+    fn may_stop(&self) -> bool {
+        self.log.may_stop()
+    }
+
+    fn standing(&self) -> Standing {
+        self.log.standing()
     }
 
     fn stored(value: &Value) -> Vec<u8> {

@@ -1,5 +1,7 @@
 //! Replicas whose messages are moved by hand.
 
+mod refusals;
+
 use core::time::Duration;
 
 use rand_pcg::Pcg64Mcg;
@@ -122,7 +124,8 @@ fn a_replica_that_does_not_lead_passes_requests_on_but_those_that_were_passed_on
     };
     assert_eq!(ask(&mut follower, Message::Request(wanted.clone())), [], "nobody leads yet");
     let ballot = Ballot { round: 1, member: 2 };
-    let beat = replicated_log::Message::Beat { ballot, chosen: 0, base: 0, behind: false };
+    let beat =
+        replicated_log::Message::Beat { ballot, number: 1, chosen: 0, base: 0, behind: false };
     let told = sent(effects(&mut follower, NodeId(1), |replica, cx| {
         replica.on_message(NodeId(2), Message::Log(beat), cx);
     }));

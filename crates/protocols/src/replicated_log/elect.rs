@@ -12,11 +12,15 @@ use super::message::{Accepted, Ballot, Entries, Entry, Message, Record, Timer};
 
 /// The most that a promise shows, in bytes; a candidate that lacks more takes over the state instead.
 const SHOWN_BYTES: usize = 8 * OPEN_BYTES;
+/// After how long a promise is asked for again, round trips not counted.
+const PREPARE_AGAIN: Duration = Duration::from_millis(50);
 
 /// What a candidate has been promised.
 #[derive(Debug)]
 pub(super) struct Candidate<E> {
     promises: NodeSet,
+    /// The ballot whose leader has handed over, if one has.
+    after: Ballot,
     /// By member, where what was chosen is known to those that have promised.
     applied: Vec<Option<u64>>,
     /// By slot, what was accepted in the highest ballot.
@@ -33,46 +37,34 @@ impl<E: Entry> Candidate<E> {
 }
 
 impl<E: Entry> Log<E> {
-    /// Waits for a leader to be heard of; the lower members are less patient.
-    pub(super) fn wait_for_leader<H: Host<Entry = E>>(&self, cx: &mut Context<'_, H>) {
-        let since = cx.now().since(self.heard);
-        let left = self.patience().saturating_sub(since);
-        let own = self.beat() * self.id.member() as u32 + cx.jitter(self.beat());
-        cx.set_timer(H::timer(Timer::Elect), left + own);
-    }
-
-    pub(super) fn look_for_leader<H: Host<Entry = E>>(
-        &mut self,
-        machine: &mut impl Machine<H>,
-        cx: &mut Context<'_, H>,
-    ) {
-        match &self.role {
-            Role::Leader(_) => {}
-            Role::Candidate(candidate) => {
-                let missing = self.group.all().without(candidate.promises);
-                self.prepare(missing, cx);
-            }
-            Role::Follower => {
-                let heard = cx.now().since(self.heard) < self.patience();
-                if heard || self.is_behind() {
-                    return self.wait_for_leader(cx);
-                }
-                self.campaign(machine, cx);
-            }
-        }
-    }
-
     /// Means to lead, in a ballot higher than any that it has heard of.
     pub(super) fn campaign<H: Host<Entry = E>>(
         &mut self,
         machine: &mut impl Machine<H>,
         cx: &mut Context<'_, H>,
     ) {
+        self.campaign_after(Ballot::NONE, machine, cx);
+    }
+
+    /// The same; the leader of the ballot `after` has handed over. A replica whose node stops only gives up what it
+    /// leads.
+    pub(super) fn campaign_after<H: Host<Entry = E>>(
+        &mut self,
+        after: Ballot,
+        machine: &mut impl Machine<H>,
+        cx: &mut Context<'_, H>,
+    ) {
+        if self.stops {
+            self.role = Role::Follower;
+            self.heard = cx.now();
+            return self.wait_for_leader(cx);
+        }
         let ballot = self.seen.max(self.promised).next(self.id.member());
         self.promise(ballot);
         self.mark(cx);
         let mut candidate = Candidate {
             promises: [self.id].into_iter().collect(),
+            after,
             applied: vec![None; self.group.size()],
             found: BTreeMap::new(),
         };
@@ -81,22 +73,24 @@ impl<E: Entry> Log<E> {
             candidate.add(Accepted { slot, ballot: open.ballot, entry: open.entry.clone() });
         }
         self.role = Role::Candidate(candidate);
-        self.prepare(self.others(), cx);
+        self.prepare_again(cx);
         self.lead_if_promised(machine, cx);
     }
 
-    fn prepare<H: Host<Entry = E>>(&self, to: NodeSet, cx: &mut Context<'_, H>) {
-        let (ballot, from) = (self.promised, self.slots.applied());
-        self.broadcast(to, Message::Prepare { ballot, from }, cx);
-        let again = 2 * self.group.round_trip() + Duration::from_millis(50);
-        let again = cx.jitter(again);
+    /// Asks those for a promise who have not given one.
+    pub(super) fn prepare_again<H: Host<Entry = E>>(&self, cx: &mut Context<'_, H>) {
+        let Role::Candidate(candidate) = &self.role else { return };
+        let missing = self.group.all().without(candidate.promises);
+        let (ballot, from, after) = (self.promised, self.slots.applied(), candidate.after);
+        self.broadcast(missing, Message::Prepare { ballot, from, after }, cx);
+        let again = cx.jitter(2 * self.group.round_trip() + PREPARE_AGAIN);
         cx.set_timer(H::timer(Timer::Elect), again);
     }
 
     pub(super) fn on_prepare<H: Host<Entry = E>>(
         &mut self,
         from: NodeId,
-        ballot: Ballot,
+        (ballot, after): (Ballot, Ballot),
         slot: u64,
         cx: &mut Context<'_, H>,
     ) {
@@ -112,9 +106,10 @@ impl<E: Entry> Log<E> {
         let follows = match &self.role {
             Role::Leader(_) => true,
             Role::Candidate(_) => false,
-            Role::Follower => cx.now().since(self.heard) < self.patience(),
+            Role::Follower | Role::Canvasser(_) => self.hears_leader(cx.now()),
         };
-        if another && follows && self.promised > Ballot::NONE {
+        let handed_over = after > Ballot::NONE && after >= self.promised;
+        if another && follows && self.promised > Ballot::NONE && !handed_over {
             return; // Late or cut off: there is a leader.
         }
         let Some(accepted) = self.slots.show(slot, SHOWN_BYTES) else {
@@ -223,7 +218,7 @@ impl<E: Entry> Log<E> {
                 let soon = cx.jitter(self.beat());
                 cx.set_timer(H::timer(Timer::Elect), soon);
             }
-            Role::Follower => {}
+            Role::Follower | Role::Canvasser(_) => {}
         }
     }
 }

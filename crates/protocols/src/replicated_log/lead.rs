@@ -3,6 +3,8 @@
 use serried_actor::{Context, NodeSet, Timestamp};
 use serried_model::NodeId;
 
+use super::follower::{Follower, Reached};
+use super::hand_over::HandOver;
 use super::log::{Host, Log, Machine, OPEN_BYTES, OPEN_ENTRIES, Role};
 use super::message::{Ballot, Entry, Message, Record, Timer};
 use super::slots::size;
@@ -11,7 +13,7 @@ use super::slots::size;
 const SENT_AT_ONCE: usize = 256 << 10;
 
 /// How many entries one that a thrifty leader spares may lack before it is sent more.
-const SPARED_ENTRIES: u64 = 1024;
+pub(super) const SPARED_ENTRIES: u64 = 1024;
 
 /// A leader's view.
 #[derive(Debug)]
@@ -22,51 +24,43 @@ pub(super) struct Leader<E> {
     queue: Vec<Option<E>>,
     queued_bytes: usize,
     /// By member, itself included.
-    followers: Vec<Follower>,
+    pub(super) followers: Vec<Follower>,
+    /// How many times it has beaten.
+    beats: u64,
     last_beat: Option<Timestamp>,
     /// Somebody may be waiting, so that it looks often.
     busy: bool,
-}
-
-#[derive(Clone, Debug)]
-struct Follower {
-    /// What it has of the slots below counts.
-    matched: u64,
-    /// It was sent what lies below.
-    sent: u64,
-    /// What it had when it was last looked after.
-    matched_before: u64,
-    /// It has let the leader wait since it last answered.
-    slow: bool,
-    /// When it last answered.
-    heard: Timestamp,
+    /// Set while it has another one lead in its place, and proposes nothing.
+    pub(super) hand_over: Option<HandOver>,
 }
 
 impl<E: Entry> Leader<E> {
     /// That of members that know what was chosen below these slots, those of which that is known.
     pub(super) fn new(base: u64, applied: &[Option<u64>], now: Timestamp) -> Leader<E> {
-        let follower = |applied: &Option<u64>| Follower {
-            matched: applied.unwrap_or(0),
-            sent: applied.unwrap_or(0),
-            matched_before: 0,
-            slow: applied.is_none(),
-            heard: now,
-        };
-        let followers = applied.iter().map(follower).collect();
+        let followers = applied.iter().map(|applied| Follower::new(*applied, now)).collect();
         let (queue, queued_bytes) = (Vec::new(), 0);
-        Leader { base, queue, queued_bytes, followers, last_beat: None, busy: false }
+        let (beats, last_beat, busy, hand_over) = (0, None, false, None);
+        Leader { base, queue, queued_bytes, followers, beats, last_beat, busy, hand_over }
+    }
+
+    /// Whether something waits to be proposed.
+    pub(super) fn has_queued(&self) -> bool {
+        !self.queue.is_empty()
     }
 }
 
 impl<E: Entry> Log<E> {
     /// Proposes an entry, or that nothing be done, in the slot that is returned. None unless this replica
-    /// leads and has room.
+    /// leads, means to go on, and has room.
     pub fn propose<H: Host<Entry = E>>(
         &mut self,
         entry: Option<E>,
         cx: &mut Context<'_, H>,
     ) -> Option<u64> {
         let Role::Leader(leader) = &mut self.role else { return None };
+        if leader.hand_over.is_some() {
+            return None;
+        }
         let slot = self.slots.end() + leader.queue.len() as u64;
         let bytes = size(entry.as_ref());
         let open = self.slots.open_bytes() + leader.queued_bytes;
@@ -94,7 +88,7 @@ impl<E: Entry> Log<E> {
 
     /// Whether something waits to be proposed.
     pub fn has_queued(&self) -> bool {
-        matches!(&self.role, Role::Leader(leader) if !leader.queue.is_empty())
+        matches!(&self.role, Role::Leader(leader) if leader.has_queued())
     }
 
     /// A replica that is alone has nobody to wait for: what it has proposed is chosen, and applied, now. It is to
@@ -167,7 +161,7 @@ impl<E: Entry> Log<E> {
         &mut self,
         from: NodeId,
         ballot: Ballot,
-        matched: u64,
+        standing: Reached,
         machine: &mut impl Machine<H>,
         cx: &mut Context<'_, H>,
     ) {
@@ -176,19 +170,17 @@ impl<E: Entry> Log<E> {
             return;
         }
         let follower = &mut leader.followers[from.member()];
-        follower.heard = cx.now();
-        follower.slow = false;
-        if matched > follower.matched {
-            follower.matched = matched;
-            follower.sent = follower.sent.max(matched);
-            self.choose(machine, cx);
+        if !follower.answered(standing, leader.beats, cx.now()) {
+            return; // Its present run will say.
         }
+        self.choose(machine, cx);
         let Role::Leader(leader) = &self.role else { return };
         // A thrifty leader tells those that it spares with the beats.
         let lags = leader.followers[from.member()].sent + SPARED_ENTRIES < self.slots.end();
         if !self.thrifty || lags {
             self.feed(from.member(), cx);
         }
+        self.hand_over_on(cx);
     }
 
     /// Takes for chosen what a quorum has accepted.
@@ -240,7 +232,7 @@ impl<E: Entry> Log<E> {
         let (id, majority) = (self.id.member(), self.group.majority());
         let Role::Leader(leader) = &mut self.role else { return };
         let is_there = |(member, follower): (usize, &Follower)| {
-            member == id || now.since(follower.heard) < patience
+            member == id || now.since(follower.heard) < 2 * patience
         };
         let there = leader.followers.iter().enumerate().filter(|each| is_there(*each)).count();
         if there < majority {
@@ -273,6 +265,7 @@ impl<E: Entry> Log<E> {
         leader.busy |= open;
         if beats {
             leader.last_beat = Some(now);
+            leader.beats += 1;
             for member in self.others().members() {
                 self.send_beat(member, cx);
             }
@@ -304,7 +297,8 @@ impl<E: Entry> Log<E> {
         let follower = &leader.followers[member];
         let known = !follower.slow || follower.matched > 0;
         let behind = known && follower.matched < self.slots.first();
-        let (ballot, chosen, base) = (self.promised, self.told, leader.base);
-        self.send(self.node(member), Message::Beat { ballot, chosen, base, behind }, cx);
+        let (ballot, number, base) = (self.promised, leader.beats, leader.base);
+        let beat = Message::Beat { ballot, number, chosen: self.told, base, behind };
+        self.send(self.node(member), beat, cx);
     }
 }

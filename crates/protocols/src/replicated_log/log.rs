@@ -4,10 +4,12 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serried_actor::{Actor, Context, Group, NodeSet, Settings, Store, Timestamp};
+use serried_actor::{Actor, Context, Group, NodeSet, Settings, Standing, Store, Timestamp};
 use serried_model::{Key, NodeId};
 
+use super::canvass::Canvass;
 use super::elect::Candidate;
+use super::follower::Reached;
 use super::lead::Leader;
 use super::lost::Lost;
 use super::message::{Ballot, Entries, Entry, Message, Record, Timer};
@@ -53,8 +55,8 @@ pub trait Machine<H: Host> {
     fn needs_log_from(&self) -> Option<u64>;
 
     /// Takes over a key's state as it lies in another's store, unless its own is as of a later slot; it
-    /// has to be in the store then.
-    fn take_over(&mut self, key: &Key, state: &[u8], store: &mut dyn Store);
+    /// has to be in the store then. False if that is no state.
+    fn take_over(&mut self, key: &Key, state: &[u8], store: &mut dyn Store) -> bool;
 }
 
 /// An entry that was chosen.
@@ -76,7 +78,7 @@ pub struct Log<E> {
     pub(super) id: NodeId,
     pub(super) group: Group,
     pub(super) thrifty: bool,
-    recovery_after: Duration,
+    pub(super) election_timeout: Duration,
     /// How many have to have accepted an entry: a majority, but in a test that shows what comes of less.
     pub(super) quorum: usize,
     pub(super) promised: Ballot,
@@ -87,6 +89,8 @@ pub struct Log<E> {
     pub(super) matched: u64,
     /// All below are chosen.
     pub(super) told: u64,
+    /// The last beat that it has heard in the promised ballot.
+    beat_heard: u64,
     pub(super) role: Role<E>,
     /// When a leader was last heard of, or somebody promised a ballot.
     pub(super) heard: Timestamp,
@@ -100,6 +104,8 @@ pub struct Log<E> {
     pub(super) incarnation: u64,
     /// The last loss that each member has told of.
     pub(super) rejoined: BTreeMap<usize, u64>,
+    /// The node is about to stop.
+    pub(super) stops: bool,
     /// What was found in the durable log, by slot.
     replayed: BTreeMap<u64, (Ballot, Option<E>)>,
     /// Where the last mark is in the durable log.
@@ -109,6 +115,8 @@ pub struct Log<E> {
 #[derive(Debug)]
 pub(super) enum Role<E> {
     Follower,
+    /// Has not heard of a leader for long, and asks whether the others have.
+    Canvasser(Canvass),
     Candidate(Candidate<E>),
     Leader(Leader<E>),
 }
@@ -121,12 +129,13 @@ impl<E: Entry> Log<E> {
             quorum: group.majority(),
             group,
             thrifty: settings.thrifty,
-            recovery_after: settings.recovery_after(),
+            election_timeout: settings.election_timeout(),
             promised: Ballot::NONE,
             seen: Ballot::NONE,
             slots: Slots::new(settings.resident_keys),
             matched: 0,
             told: 0,
+            beat_heard: 0,
             role: Role::Follower,
             heard: Timestamp(0),
             lost: None,
@@ -134,6 +143,7 @@ impl<E: Entry> Log<E> {
             hold: None,
             incarnation: 0,
             rejoined: BTreeMap::new(),
+            stops: false,
             replayed: BTreeMap::new(),
             marked: 0,
         }
@@ -151,13 +161,15 @@ impl<E: Entry> Log<E> {
         matches!(self.role, Role::Leader(_)).then_some(self.promised)
     }
 
-    /// Who leads, as far as this replica knows.
-    pub fn leader(&self) -> Option<NodeId> {
+    /// Who leads, as far as this replica knows; none if that one was not heard of lately.
+    pub fn leader(&self, now: Timestamp) -> Option<NodeId> {
         let member = usize::from(self.promised.member);
         let known = self.promised > Ballot::NONE && self.lost.is_none();
         match &self.role {
             Role::Leader(_) => Some(self.id),
-            Role::Follower if known && member != self.id.member() => Some(self.node(member)),
+            Role::Follower if known && member != self.id.member() && self.hears_leader(now) => {
+                Some(self.node(member))
+            }
             _ => None,
         }
     }
@@ -175,6 +187,16 @@ impl<E: Entry> Log<E> {
     /// Whether it is the only replica.
     pub fn is_alone(&self) -> bool {
         self.group.size() == 1
+    }
+
+    /// How far it takes part.
+    pub fn standing(&self) -> Standing {
+        let keys = self.restore.as_ref().map_or(0, |restore| restore.keys);
+        match (&self.lost, &self.restore) {
+            (Some(_), _) => Standing::Rejoining { keys },
+            (None, Some(_)) => Standing::CatchingUp { keys },
+            (None, None) => Standing::Full,
+        }
     }
 
     /// Whether it can't take full part at present: it has lost its disk, or takes over a state.
@@ -209,16 +231,6 @@ impl<E: Entry> Log<E> {
         cx.broadcast(self.id.partition(), to, H::message(message));
     }
 
-    /// For how long at least a leader that was not heard of is still taken to lead.
-    pub(super) fn patience(&self) -> Duration {
-        self.recovery_after + 2 * self.group.round_trip()
-    }
-
-    /// How often a leader tells that it leads.
-    pub(super) fn beat(&self) -> Duration {
-        self.patience() / 6
-    }
-
     /// The node has started, maybe again.
     pub fn on_start<H: Host<Entry = E>>(
         &mut self,
@@ -247,7 +259,8 @@ impl<E: Entry> Log<E> {
         if self.lost.is_some() {
             self.ask_for_standing(cx);
         }
-        if self.promised == Ballot::NONE && self.id.member() == 0 && self.lost.is_none() {
+        let is_first = self.id.member() == self.preferred();
+        if self.promised == Ballot::NONE && is_first && self.lost.is_none() {
             self.campaign(machine, cx);
         } else {
             self.wait_for_leader(cx);
@@ -262,7 +275,7 @@ impl<E: Entry> Log<E> {
         machine: &mut impl Machine<H>,
         cx: &mut Context<'_, H>,
     ) {
-        if from.is_coordinator() || from.partition() != self.id.partition() {
+        if !self.is_sound(from, &message) {
             return;
         }
         match message {
@@ -272,13 +285,16 @@ impl<E: Entry> Log<E> {
             Message::Accept { ballot, first, chosen, entries } => {
                 self.on_accept(from, ballot, first, (chosen, entries), machine, cx);
             }
-            Message::Beat { ballot, chosen, base, behind } => {
-                self.on_beat(from, ballot, chosen, (base, behind), machine, cx);
+            Message::Beat { ballot, number, chosen, base, behind } => {
+                self.on_beat(from, (ballot, number), chosen, (base, behind), machine, cx);
             }
-            Message::Accepted { ballot, matched } => {
-                self.on_accepted(from, ballot, matched, machine, cx);
+            Message::Accepted { ballot, incarnation, beat, matched } => {
+                let standing = Reached { incarnation, beat, matched };
+                self.on_accepted(from, ballot, standing, machine, cx);
             }
-            Message::Prepare { ballot, from: slot } => self.on_prepare(from, ballot, slot, cx),
+            Message::Prepare { ballot, from: slot, after } => {
+                self.on_prepare(from, (ballot, after), slot, cx);
+            }
             Message::Promise { ballot, applied, accepted } => {
                 self.on_promise(from, ballot, (applied, accepted), machine, cx);
             }
@@ -289,6 +305,9 @@ impl<E: Entry> Log<E> {
                 let page = (incarnation, at, entries, more);
                 self.on_scanned(from, after, page, machine, cx);
             }
+            Message::Canvass { nonce } => self.on_canvass(from, nonce, cx),
+            Message::Willing { nonce } => self.is_willing(from, nonce, machine, cx),
+            Message::HandOver { ballot } => self.on_hand_over(ballot, machine, cx),
         }
     }
 
@@ -301,7 +320,10 @@ impl<E: Entry> Log<E> {
     ) {
         match timer {
             Timer::Flush => self.flush(machine, cx),
-            Timer::Lead => self.look_after_followers(cx),
+            Timer::Lead => {
+                self.look_after_followers(cx);
+                self.look_after_hand_over(cx);
+            }
             Timer::Elect => self.look_for_leader(machine, cx),
             Timer::Restore => self.restore_on(cx),
         }
@@ -353,6 +375,7 @@ impl<E: Entry> Log<E> {
         self.seen = self.seen.max(ballot);
         self.role = Role::Follower;
         self.matched = self.slots.applied();
+        self.beat_heard = 0;
     }
 
     /// A leader has been heard of: whether this replica follows it.
@@ -372,6 +395,9 @@ impl<E: Entry> Log<E> {
             self.mark(cx);
             self.wait_for_leader(cx);
         }
+        if matches!(self.role, Role::Canvasser(_)) {
+            self.role = Role::Follower;
+        }
         self.heard = cx.now();
         true
     }
@@ -390,8 +416,19 @@ impl<E: Entry> Log<E> {
         }
         self.accept(ballot, first, &entries, cx);
         self.told = self.told.max(chosen);
-        self.send(from, Message::Accepted { ballot, matched: self.matched }, cx);
+        self.tell_what_it_has(from, cx);
         self.apply(machine, cx);
+    }
+
+    /// Tells the leader of the promised ballot what this replica has of its entries.
+    pub(super) fn tell_what_it_has<H: Host<Entry = E>>(
+        &self,
+        leader: NodeId,
+        cx: &mut Context<'_, H>,
+    ) {
+        let (ballot, incarnation) = (self.promised, self.incarnation);
+        let (beat, matched) = (self.beat_heard, self.matched);
+        self.send(leader, Message::Accepted { ballot, incarnation, beat, matched }, cx);
     }
 
     /// Accepts entries, but those that it has and those that are too far ahead.
@@ -431,7 +468,7 @@ impl<E: Entry> Log<E> {
     fn on_beat<H: Host<Entry = E>>(
         &mut self,
         from: NodeId,
-        ballot: Ballot,
+        (ballot, number): (Ballot, u64),
         chosen: u64,
         (base, behind): (u64, bool),
         machine: &mut impl Machine<H>,
@@ -440,6 +477,7 @@ impl<E: Entry> Log<E> {
         if !self.follow(from, ballot, cx) {
             return;
         }
+        self.beat_heard = self.beat_heard.max(number);
         self.told = self.told.max(chosen);
         self.apply(machine, cx);
         if self.lost.is_some() && self.matched >= base {
@@ -449,7 +487,7 @@ impl<E: Entry> Log<E> {
         if behind && self.restore.is_none() {
             self.restore_from(from, cx);
         }
-        self.send(from, Message::Accepted { ballot, matched: self.matched }, cx);
+        self.tell_what_it_has(from, cx);
     }
 
     /// Hands to the machine what is known to be chosen.

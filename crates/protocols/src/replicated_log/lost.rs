@@ -59,7 +59,7 @@ impl<E: Entry> Log<E> {
         cx: &mut Context<'_, H>,
     ) {
         let repeated = self.rejoined.insert(from.member(), nonce) == Some(nonce);
-        if !repeated && !matches!(self.role, Role::Follower) {
+        if !repeated && matches!(self.role, Role::Leader(_) | Role::Candidate(_)) {
             self.campaign(machine, cx);
         }
         let promised = self.promised;

@@ -70,6 +70,8 @@ pub enum Message<E> {
     Beat {
         /// Its ballot.
         ballot: Ballot,
+        /// Which of its beats in that ballot this is, from 1.
+        number: u64,
         /// All slots below are chosen.
         chosen: u64,
         /// Everything that can have been chosen in a lower ballot is in a slot below.
@@ -82,6 +84,10 @@ pub enum Message<E> {
     Accepted {
         /// The leader's ballot.
         ballot: Ballot,
+        /// Tells the sender from what it was before a restart.
+        incarnation: u64,
+        /// The last beat of the leader that it has heard since it started.
+        beat: u64,
         /// The first slot of which that is not so.
         matched: u64,
     },
@@ -91,6 +97,8 @@ pub enum Message<E> {
         ballot: Ballot,
         /// It knows what was chosen below.
         from: u64,
+        /// The ballot of the leader that has told the candidate to lead, or none.
+        after: Ballot,
     },
     /// Promised (phase 1b).
     Promise {
@@ -141,6 +149,21 @@ pub enum Message<E> {
         entries: Vec<(Key, Value)>,
         /// Whether there are more.
         more: bool,
+    },
+    /// The sender has not heard of a leader for long: would the receiver promise it a ballot?
+    Canvass {
+        /// Tells this question from others.
+        nonce: u64,
+    },
+    /// It would, as it hears of no leader either.
+    Willing {
+        /// What was asked.
+        nonce: u64,
+    },
+    /// The sender, which leads, wants the receiver to lead in its place, and proposes nothing meanwhile.
+    HandOver {
+        /// The sender's ballot.
+        ballot: Ballot,
     },
 }
 

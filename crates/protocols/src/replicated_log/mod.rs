@@ -5,6 +5,13 @@
 //!   | Accept(b, first, chosen, entries) -------->|   appended to the durable log on both sides before
 //!   |<------------------- Accepted(b, matched) --|   it leaves; chosen once a majority has it
 //!
+//! one that hears of no leader                all others
+//!   | Canvass ---------------------------------->|
+//!   |<-------------------------------- Willing --|   those that hear of none either; with a majority it is a candidate
+//!
+//! leader that hands over                     the one that is to lead
+//!   | HandOver(b) ------------------------------>|   once it has all that was proposed in b; it is a candidate
+//!
 //! candidate                                  all others
 //!   | Prepare(b, from) ------------------------->|
 //!   |<--- Promise(b, applied, accepted) ---------|   from a majority, itself included: it proposes what was
@@ -28,6 +35,10 @@
 //!   leaves.
 //! - *Matched is a prefix*: `Accepted` tells of all slots below, not of single ones, so that lost, repeated and
 //!   reordered messages do no harm; a later one makes up for all before.
+//! - *Matched is of one run*: `Accepted` names the run of the follower that says it and the last beat which that run has
+//!   heard. A run that has heard a beat which was sent after another run was last heard of is the later one. The leader
+//!   then goes by what the later one has, though it be less, and counts nothing that the former one said: a
+//!   follower that has lost the end of its log is sent it again.
 //! - *Below `base` lies all that a lower ballot can have chosen*: the end of what a leader found when it was
 //!   elected.
 //! - *Found late is not chosen early*: what few have accepted can be found by a leader after the next one, and then
@@ -41,11 +52,30 @@
 //!   has known; so from then on it knows all that its predecessor's vote has helped to choose.
 //!
 //! # What it does in time
-//! A follower that has not heard of a leader for [`serried_actor::Settings::recovery_after_ms`] and two round
-//! trips becomes a candidate, the lower members earlier; one that has, ignores candidates. A leader that does not
-//! hear of a majority for as long gives up. In a new group member 0 is a candidate at once. A leader beats, tells
-//! followers once more what they have not accepted, and with `thrifty` set sends to the nearest `f` followers alone
-//! while none of them is slow; the others are told with the beats.
+//! No promise rests on time: what follows decides who leads when, and never what is chosen.
+//!
+//! A leader beats, four times in the time after which it is given up: [`serried_actor::Settings::election_timeout_ms`]
+//! and two round trips. A follower that has not heard of it for so long asks the others whether they have, and is
+//! a candidate if a majority has not (a *pre-vote*). So one that was cut off or paused takes no ballot, and
+//! the leader goes on in its own. Whoever hears of a leader ignores candidates; one that has missed three beats does
+//! not. A leader that does not hear of a majority for twice that time gives up. It also tells followers once more
+//! what they have not accepted, and with `thrifty` set sends to the nearest `f` followers alone while none of them is
+//! slow; the others are told with the beats.
+//!
+//! Member `p mod n` is preferred to lead partition `p`, so that leaders are spread. In a new group it is a candidate at
+//! once, and later it is the first to look for a leader. A leader that is another member hands over to it
+//! when it has kept up, in one run, for 25 times as long as a leader may be silent.
+//!
+//! A leader *hands over* by proposing nothing more, and sending the other all that it has; then the other is a
+//! candidate in a ballot of its own, as any other would be. It names the ballot of the leader that handed over, so
+//! that those who hear of that leader do not ignore it. Nothing else is different: the leader leads until it promises
+//! the higher ballot, and goes on to propose in its own if that does not come in time. A replica whose node is
+//! about to stop hands over, or tries one after the other, and takes no ballot any more.
+//!
+//! # What is not believed
+//! Messages that no replica can have sent are dropped (`sound.rs`): those of another member's ballot, of slots or ballots
+//! that are out of reach, promises that do not show what they have to. A replica that lies within these bounds is not
+//! guarded against.
 //!
 //! # Bounds
 //! A leader has 8192 entries and 4 MiB that are not chosen, at most (`OPEN_ENTRIES`, `OPEN_BYTES`), and an entry at
@@ -61,13 +91,17 @@
 //! Besides, it trims only what every replica has accepted, and else hands over the state as one message; and its
 //! leader sends to all followers or to none.
 
+mod canvass;
 mod elect;
+mod follower;
+mod hand_over;
 mod lead;
 mod log;
 mod lost;
 mod message;
 mod restore;
 mod slots;
+mod sound;
 #[cfg(test)]
 mod tests;
 

@@ -26,6 +26,8 @@ pub(super) struct Restore {
     begun: Option<(u64, u64)>,
     after: Option<Key>,
     asked: u32,
+    /// How many keys it was shown.
+    pub(super) keys: u64,
 }
 
 /// Somebody takes over the state, and will need the entries from where it begins.
@@ -48,7 +50,7 @@ impl<E: Entry> Log<E> {
         source: NodeId,
         cx: &mut Context<'_, H>,
     ) {
-        self.restore = Some(Restore { source, begun: None, after: None, asked: 0 });
+        self.restore = Some(Restore { source, begun: None, after: None, asked: 0, keys: 0 });
         self.scan(cx);
     }
 
@@ -116,12 +118,18 @@ impl<E: Entry> Log<E> {
             // After its restart the source may lack what it has shown before.
             Some(_) => return self.restore_from(from, cx),
         }
-        restore.asked = 0;
+        restore.keys += entries.len() as u64;
         cx.charge(entries.len());
         // A state that is empty was removed.
         for (key, state) in entries.iter().filter(|(_, state)| !state.is_empty()) {
-            machine.take_over(key, state.as_bytes(), cx.store());
+            if key.as_bytes().is_empty() {
+                return; // No key is called so.
+            }
+            if !machine.take_over(key, state.as_bytes(), cx.store()) {
+                return; // Damaged: it is asked for again.
+            }
         }
+        restore.asked = 0;
         if more && let Some((last, _)) = entries.last() {
             restore.after = Some(last.clone());
             return self.scan(cx);
@@ -136,9 +144,8 @@ impl<E: Entry> Log<E> {
             self.match_on();
             self.apply(machine, cx);
         }
-        if let (Role::Follower, Some(leader)) = (&self.role, self.leader()) {
-            let (ballot, matched) = (self.promised, self.matched);
-            self.send(leader, Message::Accepted { ballot, matched }, cx);
+        if let (Role::Follower, Some(leader)) = (&self.role, self.leader(cx.now())) {
+            self.tell_what_it_has(leader, cx);
         }
     }
 }

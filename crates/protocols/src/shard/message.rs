@@ -24,6 +24,25 @@ pub enum Message {
     Reply(Reply),
     /// About the log.
     Log(replicated_log::Message<Led>),
+    /// About what time it is, between the replicas of a shard.
+    Time(Time),
+}
+
+/// What replicas of a shard tell each other of their clocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Time {
+    /// What does your clock say?
+    Ask {
+        /// Names the question.
+        number: u64,
+    },
+    /// This.
+    Tell {
+        /// The question.
+        number: u64,
+        /// In microseconds since the Unix epoch.
+        us: u64,
+    },
 }
 
 /// What is wanted of a shard's leader.
@@ -147,6 +166,11 @@ pub enum Reply {
         /// What was found, in the order of the keys.
         found: Result<Vec<Found>, Unseen>,
     },
+    /// The sender leads no more: another replica of its shard does, or will.
+    Follow {
+        /// That one.
+        leader: NodeId,
+    },
 }
 
 /// A shot was executed, and nothing that it rests on can change any more.
@@ -209,6 +233,16 @@ pub enum Refusal {
         /// By how much it is ahead, in microseconds.
         ahead_us: i64,
     },
+    /// It has run for longer than a transaction may, and is not ready to commit.
+    TooLong {
+        /// How long one may run, in milliseconds.
+        limit_ms: u64,
+    },
+}
+
+impl Refusal {
+    /// A conflict of which no more is known.
+    pub(super) const CONFLICT: Refusal = Refusal::Conflict { keys: Vec::new(), after_us: 0 };
 }
 
 /// How a transaction ends.
@@ -284,6 +318,18 @@ pub struct Window {
     pub to_us: u64,
     /// How those ended that began before this need not be known any more.
     pub forget_us: u64,
+}
+
+impl Window {
+    /// What both say: nothing that one of them has said is taken back.
+    #[must_use]
+    pub fn and(self, other: Window) -> Window {
+        Window {
+            from_us: self.from_us.max(other.from_us),
+            to_us: self.to_us.max(other.to_us),
+            forget_us: self.forget_us.max(other.forget_us),
+        }
+    }
 }
 
 /// An entry, and in which ballot it was proposed for the first time.

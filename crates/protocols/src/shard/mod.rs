@@ -25,10 +25,18 @@
 //!   certain before any `Decide` is in a log, and the client tells its program at once (*asynchronous commit*).
 //! - *A refusal is for ever.* Who has no part yet can be refused, and that need not be durable: the leader remembers
 //!   it as long as it leads, and a later leader refuses all that began before it and has no part
-//!   ([`Entry::Lead`]). It knows which those are by their pre-assigned times: a leader takes only those that
+//!   ([`Entry::Lead`]). Who begins after the window is refused by an entry in the log, and told once that is chosen:
+//!   its shot may come again when the window reaches it, at this leader or another. It knows which those are by their pre-assigned times: a leader takes only those that
 //!   began before a time which is in the log ([`Window`]), on which a leader relies that no former one has taken
 //!   others. So a client whose transaction was refused can begin anew, and no message that is late or
 //!   repeated brings the old one back; nor does an entry of an earlier leader that only a third one finds ([`Led`]).
+//! - *One clock bounds nobody.* A leader goes by the clocks of a majority of its shard's replicas, which it asks what they
+//!   say. A window ends no later than these and the bound allow, whatever the leader's own clock says. So the next leader
+//!   can take transactions at once. A transaction is refused for its clock if a majority of clocks says so; if they
+//!   do not agree on it nothing is said. What a shard says of the time moves a client's transactions elsewhere by half the
+//!   bound at most.
+//! - *One that is alone says nothing early.* It takes for chosen what it has proposed, so all that it says waits until
+//!   that is durable.
 //! - *What is read before the last shot may be lost* with its leader, and then the transaction is refused: it is
 //!   the last shot alone that makes durable what all have done at the shard. One entry instead of one for each
 //!   shot, and earlier shots wait for no follower (what 003 §5.6 leaves open).
@@ -46,16 +54,25 @@
 //! have a part of it that is not decided: leaders tell each other below which time all is over with them.
 //! Transactions that take longer than `truncation_lag_ms` may be refused. A leader has 65,536 transactions open at
 //! most (`OPEN_AT_MOST`) and lets 4096 requests wait for the log, and as many of those that only read for
-//! transactions (`PENDING_AT_MOST`); a client remembers 65,536 ends that were not acknowledged.
+//! transactions (`PENDING_AT_MOST`): it handles none while something waits to be proposed. 65,536 answers wait to be
+//! confirmed (`CONFIRMING_AT_MOST`). It remembers 2^18 refusals (`REFUSED_AT_MOST`); if there are more it closes the
+//! window for the older half. 65,536 are refused in the log who begin after the window (`BARRED_AT_MOST`); others hear
+//! nothing. A client remembers 65,536 ends that were not acknowledged, and 64 runs of the times that it has given.
+//!
+//! # Messages that can't be meant
+//! They are dropped at the door (`sound`): no message ends a replica or a client.
 
 mod accesses;
 #[cfg(test)]
 pub(crate) mod bench;
 mod control;
 mod coordinator;
+#[cfg(test)]
+mod forger;
 mod message;
 mod replica;
 mod row;
+mod sound;
 mod stamp;
 mod table;
 mod verdict;
@@ -65,7 +82,7 @@ pub use control::{Control, Desk, Event, Glance, Rounds, Snapshots};
 pub use coordinator::Coordinator;
 pub use message::{
     AsOf, Decision, Entry, Executed, Found, Item, Led, Message, Part, Record, Refusal, Reply,
-    Request, Shot, Window, Written,
+    Request, Shot, Time, Window, Written,
 };
 pub use replica::Replica;
 pub use row::{Installed, Row};

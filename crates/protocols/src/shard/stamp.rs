@@ -39,7 +39,9 @@ impl Stamp {
         if self.txn == txn || self.us < first {
             return Stamp { us: self.us.max(first), txn };
         }
-        let us = first + (self.us - first + 1).next_multiple_of(Self::LANES);
+        let later = (self.us - first).saturating_add(1).checked_next_multiple_of(Self::LANES);
+        // No clock gets there.
+        let us = first.saturating_add(later.unwrap_or(u64::MAX));
         Stamp { us, txn }
     }
 
@@ -113,6 +115,8 @@ mod tests {
         assert_eq!(Stamp::INITIAL.next_of(txn(3)), Stamp::assigned(txn(3)));
         let late = Stamp { us: 7 + 64, txn: txn(5) };
         assert_eq!(late.next_of(txn(7)), Stamp { us: 7 + 96, txn: txn(7) });
+        let last = Stamp { us: u64::MAX, txn: txn(5) };
+        assert_eq!(last.next_of(txn(7)).us, u64::MAX);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serried_actor::Store;
 use serried_model::{Key, NodeId, Version};
-use serried_parts::{Cells, decode_cell};
+use serried_parts::{Cells, decode_cell, decode_cell_of_another};
 
 use super::message::{Decision, Entry, Item, Led, Part, Window};
 use super::row::{Cell, LastLead, Row, TxnRow, TxnState};
@@ -99,6 +99,11 @@ impl Table {
     /// Those that are ready to commit.
     pub(super) fn prepared(&self) -> &BTreeSet<Version> {
         &self.prepared
+    }
+
+    /// How many are known to be over that began then or later.
+    pub(super) fn decided_from(&self, us: u64) -> usize {
+        self.decided.range(Version::at(us)..).count()
     }
 
     /// How many are known to be over.
@@ -215,11 +220,7 @@ impl Table {
             return;
         }
         // Entries are made before others are applied.
-        let window = Window {
-            from_us: window.from_us.max(self.window.from_us),
-            to_us: window.to_us.max(self.window.to_us),
-            forget_us: window.forget_us.max(self.window.forget_us),
-        };
+        let window = window.and(self.window);
         *cell = Cell::Window(slot + 1, window, lead);
         (self.window, self.last_lead) = (window, lead);
         self.forget_below(window.forget_us, store);
@@ -295,27 +296,40 @@ impl Table {
         }
     }
 
-    /// Takes over what lies in another's store under a name, unless its own is as of a later slot.
-    pub(super) fn take_over(&mut self, name: &Key, state: &[u8], store: &mut dyn Store) {
-        let cell: Cell = decode_cell(state);
+    /// Takes over what lies in another's store under a name, unless its own is as of a later slot. False if that is not
+    /// the state of what is called so.
+    pub(super) fn take_over(&mut self, name: &Key, state: &[u8], store: &mut dyn Store) -> bool {
+        let Some(cell) = decode_cell_of_another::<Cell>(state) else { return false };
+        if !can_lie_under(name, &cell) {
+            return false;
+        }
         match (&cell, self.cells.get(name, store)) {
-            (Cell::Row(new), Cell::Row(old)) if !new.is_as_late_as(old) => return,
-            (Cell::Txn(new), Cell::Txn(old)) if new.applied < old.applied => return,
-            (Cell::Window(new, ..), Cell::Window(old, ..)) if new < old => return,
+            (Cell::Row(new), Cell::Row(old)) if !new.is_as_late_as(old) => return true,
+            (Cell::Txn(new), Cell::Txn(old)) if new.applied < old.applied => return true,
+            (Cell::Window(new, ..), Cell::Window(old, ..)) if new < old => return true,
             _ => {}
         }
-        match &cell {
-            Cell::Txn(row) => {
-                let txn = txn_of_name(name.as_bytes()).expect("the name of a transaction");
-                self.know(txn, &row.state);
-            }
-            Cell::Window(_, window, lead) => {
+        match (&cell, txn_of_name(name.as_bytes())) {
+            (Cell::Txn(row), Some(txn)) => self.know(txn, &row.state),
+            (Cell::Window(_, window, lead), _) => {
                 (self.window, self.last_lead) = (*window, *lead);
                 self.forget_below(window.forget_us, store);
             }
-            Cell::Row(_) | Cell::Nothing => {}
+            _ => {}
         }
         self.cells.put(name, cell, store);
+        true
+    }
+}
+
+fn can_lie_under(name: &Key, cell: &Cell) -> bool {
+    let of_txn = txn_of_name(name.as_bytes()).is_some();
+    let of_window = *name == name_of_window();
+    match cell {
+        Cell::Nothing => true,
+        Cell::Row(_) => !of_txn && !of_window,
+        Cell::Txn(_) => of_txn,
+        Cell::Window(..) => of_window,
     }
 }
 

@@ -30,14 +30,20 @@ impl Workload for Chase {
 
     fn run<'a>(&'a self, plan: &'a Plan, tx: Transaction, _: bool) -> Run<'a> {
         Box::pin(async move {
-            let [MicroOperation::Read { key, .. }, MicroOperation::Append { element, .. }] =
-                plan.operations()[..]
-            else {
-                unreachable!("that is what it plans")
-            };
             let list = |value: Option<Value>| -> Vec<u64> {
                 let bytes = value.map_or(Vec::new(), |value| value.as_bytes().to_vec());
                 bytes.chunks(8).map(|e| u64::from_be_bytes(e.try_into().unwrap())).collect()
+            };
+            let [MicroOperation::Read { key, .. }, MicroOperation::Append { element, .. }] =
+                plan.operations()[..]
+            else {
+                // An audit.
+                let mut found = Vec::new();
+                for key in plan.operations().iter().map(MicroOperation::key) {
+                    let result = ReadResult::List(list(tx.get(key.to_be_bytes()).await?));
+                    found.push(MicroOperation::Read { key, result });
+                }
+                return Ok(found);
             };
             let found = list(tx.get(key.to_be_bytes()).await?);
             let next = found.len() as u64 % 4;

@@ -12,217 +12,26 @@
 mod blind;
 mod chase;
 mod mutants;
+mod returning;
 #[path = "../support/mod.rs"]
 mod support;
+mod trial;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use blind::Blind;
-use chase::Chase;
-use rand::RngExt;
-use rand_pcg::Pcg64Mcg;
-use serried_actor::{Protocol, Settings, Timestamp};
-use serried_history::{History, Recorder, Verdict, check_serializable, check_strict_serializable};
-use serried_model::{Family, Geography, Guarantee, Version};
+use serried_actor::{Protocol, Timestamp};
+use serried_model::{Family, Geography};
 use serried_protocols::{ProtocolInfo, Visitor, promising, visit};
-use serried_session::{Error, TransactOptions};
-use serried_sim::{Cluster, Configuration, Disk, Fault, Initial, Scheduled, Swarm};
-use serried_workload::tpcc::Scale;
-use serried_workload::{ClosedLoop, Measurement, Parameters, Window, Workload, inspect, named};
+use serried_session::Error;
+use serried_sim::{Cluster, Configuration, Disk};
+use serried_workload::{ClosedLoop, Measurement, Parameters, Window, named};
 use support::seeds;
+use trial::{Faults, Trial};
 
 /// By then everything has to have finished.
 const LIMIT: Timestamp = Timestamp(120_000_000_000);
-
-struct Trial {
-    seed: u64,
-    workload: &'static str,
-    faults: Faults,
-}
-
-/// What may go wrong.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Faults {
-    /// The network, pauses and skew.
-    Network,
-    /// Replicas crash too, and forget what they had not flushed.
-    Crashes,
-    /// Disks are slow, and replicas crash one after the other, often and for a short time.
-    Disks,
-    /// Everything: clients die, clocks jump, disks are slow; with one partition or four, and with old
-    /// things truncated, fast.
-    All,
-}
-
-struct Outcome {
-    history: History,
-    hash: u64,
-    committed: u64,
-    /// The checker found fault with the history.
-    violation: Option<String>,
-    /// Anything else is wrong with the run.
-    wrong: Option<String>,
-}
-
-impl Trial {
-    fn run<P: Protocol>(&self) -> Outcome {
-        let (seed, all) = (self.seed, self.faults == Faults::All);
-        // How long faults last, in milliseconds; then there is as much time again without. The
-        // nearer the sites, the more happens in a second.
-        let (name, faults_last) = [("lan", 100), ("reg", 1000), ("con", 4000)][seed as usize % 3];
-        let geography = Geography::named(name).unwrap();
-        let faults_last = Duration::from_millis(faults_last);
-        let records = Disk {
-            append: Duration::from_micros(5),
-            flush: match self.faults {
-                Faults::Disks => faults_last / 100,
-                _ => Duration::from_micros(200),
-            },
-            keep_records: true,
-        };
-        let configuration = Configuration {
-            seed,
-            replicas: if seed % 8 == 7 { 5 } else { 3 },
-            partitions: if all && seed % 5 > 1 { 4 } else { 1 },
-            clients: 3 + seed as usize % 6,
-            geography,
-            disk: if self.faults == Faults::Network { Disk::MEMORY } else { records },
-            settings: if all { self.settings(faults_last) } else { Settings::default() },
-            hash_contents: true,
-            ..Configuration::default()
-        };
-        let parameters = Parameters {
-            keys: Some(3 + seed % 4),
-            theta: Some(0.5),
-            warehouses: Some(1 + seed / 3 % 2),
-            scale: Scale::SMALL,
-            ..Parameters::default()
-        };
-        let workload: Arc<dyn Workload> = match self.workload {
-            "chase" => Arc::new(Chase::default()),
-            "blind" => Arc::new(Blind::new(2 + seed % 3)),
-            name => named(name, &parameters).unwrap(),
-        };
-        let initial = {
-            let workload = workload.clone();
-            Initial::new(move |key| workload.initial_value(key))
-        };
-        let configuration = Configuration { initial: Some(initial), ..configuration };
-        let swarm = Swarm {
-            lasts: faults_last,
-            crashes: matches!(self.faults, Faults::Crashes | Faults::All),
-            pauses: true,
-            lost_disks: all,
-            deaths: all,
-            jumps: if all { faults_last } else { Duration::ZERO },
-        };
-        let plan = swarm.plan(&configuration);
-        let configuration = plan.apply_to(configuration);
-        let clients = configuration.clients;
-        let replicas = configuration.replicas;
-        let mut cluster = Cluster::<P>::new(configuration);
-        cluster.follow(&plan);
-        if self.faults == Faults::Disks {
-            let mut random = Pcg64Mcg::new(u128::from(seed));
-            let share = faults_last.as_nanos() as u64 / 50;
-            for turn in 0..50 {
-                let begins = turn * share + random.random_range(0..share / 2);
-                let ends = begins + random.random_range(1..share / 2);
-                cluster.schedule(Scheduled {
-                    begins: Timestamp(begins),
-                    ends: Timestamp(ends),
-                    fault: Fault::Crash(random.random_range(0..replicas)),
-                });
-            }
-        }
-        let window = Window::new(Timestamp(0), Duration::ZERO, faults_last * 2, Duration::ZERO);
-        let measurement = Arc::new(Measurement::new(window));
-        let recorder = Arc::new(Recorder::new());
-        // Some runs give transactions up early, so that there are some whose outcome is unknown.
-        let impatient = seed.is_multiple_of(4) && self.workload != "chase";
-        let deadline = Duration::from_millis(if impatient { 700 } else { 60_000 });
-        let options =
-            TransactOptions { deadline, attempts: u32::MAX, ..TransactOptions::default() };
-        for client in 0..clients {
-            let client_loop = ClosedLoop {
-                keyspace: cluster.keyspace(client).with_options(options),
-                workload: workload.clone(),
-                measurement: measurement.clone(),
-                recorder: Some(recorder.clone()),
-                client: client as u64,
-                seed,
-            };
-            cluster.spawn(client, client_loop.run());
-        }
-        support::trace(&mut cluster);
-        let stalled = cluster.run_until_done(LIMIT).err().map(|stalled| stalled.to_string());
-        let latest = measurement.latest();
-        let stalled =
-            stalled.or_else(|| look_at(&mut cluster, clients - 1, workload.clone(), latest).err());
-        let committed = measurement.committed_so_far();
-        let hash = cluster.event_hash();
-        drop(cluster);
-        let history = Arc::into_inner(recorder).expect("all clients are done").into_history();
-        let wrong = stalled.or(workload.check(&history).err());
-        let verdict = match P::GUARANTEE {
-            Guarantee::StrictSerializable => check_strict_serializable(&history),
-            _ => check_serializable(&history),
-        };
-        let (violation, unknown) = match verdict {
-            Verdict::Holds(_) => (None, None),
-            Verdict::Violation(violation) => (Some(violation.to_string()), None),
-            Verdict::Unknown { reason } => (None, Some(reason)),
-        };
-        Outcome { history, hash, committed, violation, wrong: wrong.or(unknown) }
-    }
-
-    /// What the protocol is set to, so that everything happens within the time that a trial takes.
-    fn settings(&self, faults_last: Duration) -> Settings {
-        let (seed, tenth) = (self.seed, (faults_last.as_millis() as u64 / 10).max(1));
-        // The inspection that follows a run of TPC-C reads much at once, and that takes long.
-        let lag = [2 * tenth, 5 * tenth, 10 * tenth][seed as usize / 3 % 3];
-        Settings {
-            truncation_every_ms: if seed.is_multiple_of(3) { 60_000 } else { tenth },
-            truncation_lag_ms: if self.workload == "tpcc" { lag.max(2000) } else { lag },
-            history_ms: if seed % 7 == 6 { 3 * tenth } else { 0 },
-            outcomes_ms: 2 * tenth,
-            recovery_after_ms: [tenth, 4 * tenth][seed as usize / 2 % 2],
-            resident_keys: if seed % 4 == 1 { 2 } else { 1000 },
-            ..Settings::default()
-        }
-    }
-
-    /// The command that runs this trial alone.
-    fn replay<P: Protocol>(&self) -> String {
-        format!(
-            "{} under {}; replay with SERRIED_FIRST_SEED={} SERRIED_SEEDS=1 cargo test -p serried-protocols --test suite",
-            P::NAME,
-            self.workload,
-            self.seed
-        )
-    }
-}
-
-/// Has a client look at the database that all have left behind, at which nothing is done any more.
-fn look_at<P: Protocol>(
-    cluster: &mut Cluster<P>,
-    client: usize,
-    workload: Arc<dyn Workload>,
-    latest: Version,
-) -> Result<(), String> {
-    let keyspace = cluster.keyspace(client);
-    let found = Arc::new(Mutex::new(None));
-    let inspected = found.clone();
-    cluster.spawn(client, async move {
-        *inspected.lock().unwrap() = Some(inspect(&*workload, &keyspace, latest).await);
-    });
-    let limit = cluster.now() + LIMIT.since(Timestamp(0));
-    cluster.run_until_done(limit).map_err(|stalled| stalled.to_string())?;
-    let found = found.lock().unwrap().take().expect("the inspection is done");
-    found.map(drop).map_err(|error| error.to_string())
-}
 
 struct Suite {
     workload: &'static str,

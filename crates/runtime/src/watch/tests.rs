@@ -31,7 +31,7 @@ fn open(links: &mut Links) -> LinkId {
 fn begin(watcher: &mut Watcher, link: LinkId, links: &mut Links, keys: &[&str]) {
     let keys = keys.iter().map(|key| Key::from(*key)).collect();
     let wanted = WatchRequest { keyspace: 1, keys, hottest: 1, count: SECOND, record: SECOND };
-    watcher.begin((link, 7), wanted, &Shards::new([1, 2, 1]), START, links);
+    watcher.begin((link, 7), wanted, &Shards::new([(0, 1), (1, 2), (2, 1)]), START, links);
 }
 
 fn observe(watcher: &mut Watcher, place: usize, what: Observation, links: &mut Links) {
@@ -91,9 +91,9 @@ fn one_client_watches_at_a_time_and_its_end_makes_room() {
 #[test]
 fn what_can_not_be_watched_is_refused() {
     let watcher = Watcher::default();
-    let shards = Shards::new([1]);
+    let shards = Shards::new([(7, 1)]);
     let wanted =
-        WatchRequest { keyspace: 0, keys: vec![], hottest: 1, count: SECOND, record: SECOND };
+        WatchRequest { keyspace: 7, keys: vec![], hottest: 1, count: SECOND, record: SECOND };
     assert_eq!(watcher.judge(&wanted, &shards), Ok(0..1));
     for wrong in [
         WatchRequest { keyspace: 1, ..wanted.clone() },

@@ -10,10 +10,12 @@ const HELLO: u8 = 1;
 const WELCOME: u8 = 2;
 const REJECT: u8 = 3;
 const BATCH: u8 = 4;
+const PING: u8 = 5;
+const PONG: u8 = 6;
 
 /// A frame as the format's description has it, made by other means than the runtime's own.
 fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![0x44, 0x5e, 1, kind];
+    let mut frame = vec![0x44, 0x5e, 2, kind];
     frame.extend((payload.len() as u32).to_le_bytes());
     let checksum = crc32fast::hash(&[&frame, payload].concat());
     frame.extend(checksum.to_le_bytes());
@@ -41,10 +43,10 @@ fn hello_of_node(node: u64, incarnation: u64) -> Vec<u8> {
     frame(HELLO, &postcard::to_allocvec(&hello).unwrap())
 }
 
-fn batch(shard: u16, message: &[u8]) -> Vec<u8> {
+fn batch(keyspace: u64, partition: u16, message: &[u8]) -> Vec<u8> {
     let length = (message.len() as u32).to_le_bytes();
-    let shard = shard.to_le_bytes();
-    frame(BATCH, &[&shard[..], &shard, &length, message].concat())
+    let (keyspace, partition) = (keyspace.to_le_bytes(), partition.to_le_bytes());
+    frame(BATCH, &[&keyspace[..], &partition, &partition, &length, message].concat())
 }
 
 /// Sends `bytes`; what the node answers until it closes the connection.
@@ -70,6 +72,7 @@ async fn a_bad_frame_ends_its_own_connection_and_no_other() {
         tokio::task::yield_now().await;
     }
 
+    let first = client.keyspaces()[0].number;
     let with = |at: usize, byte: u8| {
         let mut bytes = hello();
         bytes[at] = byte;
@@ -82,22 +85,21 @@ async fn a_bad_frame_ends_its_own_connection_and_no_other() {
         with(3, 99),
         with(8, hello()[8] ^ 1),
         wrong_length,
-        batch(0, b""),
+        batch(first, 0, b""),
         frame(HELLO, b"\xff"),
     ];
     for bytes in before_the_handshake {
         assert_eq!(answer(address, &bytes).await, b"", "{bytes:?}");
     }
     let after_the_handshake = [
-        batch(0, b"\xff\xff"),
-        batch(7, b""),
-        frame(BATCH, b"\0\0\0\0\xff\0\0\0"),
+        batch(first, 0, b"\xff\xff"),
+        frame(BATCH, &[&[0; 12][..], b"\xff\0\0\0"].concat()),
         hello(),
         b"not a frame".to_vec(),
     ];
     for bytes in after_the_handshake {
         let answer = answer(address, &[hello(), bytes].concat()).await;
-        assert!(answer.is_empty() || answer.starts_with(&[0x44, 0x5e, 1, 2]));
+        assert!(answer.is_empty() || answer.starts_with(&[0x44, 0x5e, 2, 2]));
     }
     keyspace.put("key", "other").await.unwrap();
     while cluster.statistics()[0].connections > connections {
@@ -105,6 +107,26 @@ async fn a_bad_frame_ends_its_own_connection_and_no_other() {
     }
     assert_eq!(cluster.statistics()[0].connections, connections);
     assert_eq!(client.statistics().reconnects, 0);
+}
+
+#[tokio::test]
+async fn a_message_for_what_is_not_there_is_dropped_and_counted_and_its_connection_goes_on() {
+    let cluster = start(1, None);
+    let client = connect(&cluster).await;
+    let keyspace = client.keyspaces()[0].number;
+    let mut stream = TcpStream::connect(&cluster.addresses()[0]).await.unwrap();
+    let forged =
+        [batch(keyspace ^ 1, 0, b"x"), batch(keyspace, 7, b"x"), batch(keyspace, u16::MAX, b"x")];
+    stream.write_all(&[hello(), forged.concat(), frame(PING, b"")].concat()).await.unwrap();
+    for kind in [WELCOME, PONG] {
+        let mut header = [0; 12];
+        stream.read_exact(&mut header).await.unwrap();
+        assert_eq!(header[3], kind);
+        let length = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
+        stream.read_exact(&mut vec![0; length]).await.unwrap();
+    }
+    assert_eq!(cluster.statistics()[0].counters.messages_refused, 3);
+    client.keyspace("first").unwrap().put("key", "value").await.unwrap();
 }
 
 #[tokio::test]

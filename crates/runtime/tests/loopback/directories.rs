@@ -1,12 +1,12 @@
 //! Data directories of nodes, opened as processes would open them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serried_runtime::{
-    Disks, Durability, KeyspaceConfiguration, LocalCluster, LocalOptions, NodeConfiguration,
-    NodeDisks, Opened, Provenance,
+    Boot, Disks, Durability, KeyspaceConfiguration, KeyspaceIdentity, KeyspaceRecord, LocalCluster,
+    LocalOptions, NodeConfiguration, NodeDisks, Opened, Provenance, Start,
 };
 
 /// A cluster whose nodes keep what they hold in directories, which are gone when the test is over.
@@ -17,6 +17,13 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// Waits until every node takes part in everything.
+    pub(crate) async fn until_all_serve(&self) {
+        while (0..3).any(|node| self.cluster.health(node).is_err()) {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Starts three nodes with two cores each.
     pub(crate) fn start(durability: Durability, keyspaces: &[KeyspaceConfiguration]) -> Kept {
         let folder = Folder::new();
@@ -27,10 +34,11 @@ impl Kept {
                 ..NodeConfiguration::new(node, vec![String::new(); 3])
             };
             let path = folder.0.join(format!("node-{node}"));
-            Arc::new(Directory { path, configuration, opened: Mutex::new(None) })
+            let boot = Mutex::new(Boot::current());
+            Arc::new(Directory { path, configuration, boot, opened: Mutex::new(None) })
         };
         let directories: Vec<Arc<Directory>> = (0..3).map(directory).collect();
-        directories.iter().for_each(|directory| directory.open(false));
+        directories.iter().for_each(|directory| directory.open(Start::Usual).unwrap());
         let disks = directories.iter().map(|directory| directory.clone() as Arc<dyn Disks>);
         let options = LocalOptions {
             durability,
@@ -50,24 +58,58 @@ impl Kept {
         }
     }
 
+    /// Stops a node in good order.
+    pub(crate) fn stop(&mut self, node: usize) {
+        self.cluster.stop_node(node);
+        *self.directories[node].opened.lock().unwrap() = None;
+    }
+
     /// Starts them again on their directories.
     pub(crate) fn restart(&mut self, nodes: &[usize]) {
-        for node in nodes {
-            self.directories[*node].open(false);
-            self.cluster.start_node(*node).unwrap();
-        }
+        nodes.iter().for_each(|node| self.begin(*node, Start::Usual));
+    }
+
+    /// Starts a node that does not run, in this way.
+    pub(crate) fn begin(&mut self, node: usize, start: Start) {
+        self.directories[node].open(start).unwrap();
+        self.cluster.start_node(node).unwrap();
+    }
+
+    /// Why a node does not start.
+    pub(crate) fn refused(&mut self, node: usize, start: Start) -> String {
+        let opened = self.directories[node].open(start);
+        let error = match opened {
+            Ok(()) => self.cluster.start_node(node).unwrap_err().to_string(),
+            Err(error) => error.to_string(),
+        };
+        *self.directories[node].opened.lock().unwrap() = None;
+        error
     }
 
     /// Starts a node that was killed on an empty directory, as if it had never been there, and in the
     /// place of its former self.
     pub(crate) fn replace(&mut self, node: usize) {
         std::fs::remove_dir_all(&self.directories[node].path).unwrap();
-        self.directories[node].open(false);
-        let error = self.cluster.start_node(node).unwrap_err().to_string();
+        let error = self.refused(node, Start::Usual);
         assert!(error.contains("start it on an empty directory with --rejoin"), "{error}");
-        *self.directories[node].opened.lock().unwrap() = None;
-        self.directories[node].open(true);
-        self.cluster.start_node(node).unwrap();
+        self.begin(node, Start::Rejoin);
+    }
+
+    /// The same where no other runs that could turn it away.
+    pub(crate) fn replace_alone(&mut self, node: usize) {
+        std::fs::remove_dir_all(&self.directories[node].path).unwrap();
+        self.begin(node, Start::Rejoin);
+    }
+
+    /// Where a node keeps its data.
+    pub(crate) fn path(&self, node: usize) -> &Path {
+        &self.directories[node].path
+    }
+
+    /// Has the machine be in another run of this name, from the next start on.
+    pub(crate) fn boot(&self, name: &str) {
+        let boot = |directory: &Arc<Directory>| *directory.boot.lock().unwrap() = Boot::named(name);
+        self.directories.iter().for_each(boot);
     }
 }
 
@@ -75,13 +117,16 @@ impl Kept {
 struct Directory {
     path: PathBuf,
     configuration: NodeConfiguration,
+    boot: Mutex<Boot>,
     opened: Mutex<Option<NodeDisks>>,
 }
 
 impl Directory {
-    fn open(&self, rejoin: bool) {
-        let disks = NodeDisks::open(self.path.clone(), &self.configuration, rejoin).unwrap();
-        *self.opened.lock().unwrap() = Some(disks);
+    fn open(&self, start: Start) -> Result<(), String> {
+        let (boot, path) = (self.boot.lock().unwrap().clone(), self.path.clone());
+        let disks = NodeDisks::open_on(boot, path, &self.configuration, start);
+        *self.opened.lock().unwrap() = Some(disks.map_err(|error| error.to_string())?);
+        Ok(())
     }
 }
 
@@ -97,12 +142,24 @@ impl Disks for Directory {
         self.opened.lock().unwrap().as_ref().expect(OPEN).provenance()
     }
 
+    fn keyspaces(&self) -> Vec<KeyspaceRecord> {
+        self.opened.lock().unwrap().as_ref().expect(OPEN).keyspaces()
+    }
+
+    fn settle(&self, keyspaces: &[(KeyspaceIdentity, u32)]) -> Result<(), String> {
+        self.opened.lock().unwrap().as_ref().expect(OPEN).settle(keyspaces)
+    }
+
     fn is_new(&self) -> bool {
         self.opened.lock().unwrap().as_ref().expect(OPEN).is_new()
     }
 
     fn meet(&self, member: usize, has: Provenance) -> Result<(), String> {
         self.opened.lock().unwrap().as_ref().expect(OPEN).meet(member, has)
+    }
+
+    fn close(&self) -> Result<(), String> {
+        self.opened.lock().unwrap().as_ref().expect(OPEN).close()
     }
 }
 

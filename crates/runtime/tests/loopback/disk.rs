@@ -7,6 +7,13 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use serried_actor::MemoryStore;
 use serried_runtime::{Batch, Disks, Log, Opened, Replay};
 
+/// What the disk does when it panics.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Panics {
+    Replaying,
+    Writing,
+}
+
 /// The disk of one node.
 #[derive(Default)]
 pub(crate) struct Disk {
@@ -22,6 +29,8 @@ struct State {
     full: bool,
     refused: usize,
     damaged: bool,
+    /// Where it panics.
+    panics: Option<Panics>,
 }
 
 impl Disk {
@@ -55,6 +64,10 @@ impl Disk {
         self.change(|state| state.refused)
     }
 
+    pub(crate) fn set_panics(&self, panics: Panics) {
+        self.change(|state| state.panics = Some(panics));
+    }
+
     pub(crate) fn damage(&self) {
         self.change(|state| state.damaged = true);
     }
@@ -76,7 +89,8 @@ struct MemoryLog {
 
 impl Log for MemoryLog {
     fn replay(&mut self, each: &mut Replay<'_>) -> Result<u64, String> {
-        let mut state = self.state.0.lock().unwrap();
+        let mut state = self.state.0.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(state.panics != Some(Panics::Replaying) || self.place.1 > 0, "panicked in reading");
         if state.damaged {
             return Err("log.0 is damaged at byte 7: restore it".to_string());
         }
@@ -112,7 +126,8 @@ struct MemoryBatch {
 impl Batch for MemoryBatch {
     fn write(&mut self, _: bool) -> io::Result<()> {
         let (state, changed) = &*self.state;
-        let mut state = state.lock().unwrap();
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(state.panics != Some(Panics::Writing), "panicked in writing");
         if state.full {
             state.refused += 1;
             return Err(io::ErrorKind::StorageFull.into());

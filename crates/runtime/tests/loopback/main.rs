@@ -3,11 +3,17 @@
 mod bad_frames;
 mod cluster;
 mod connecting;
+mod damage;
 mod directories;
 mod disk;
 mod durability;
+mod keyspaces;
+mod leaders;
+mod limits;
+mod panics;
 mod partitions;
 mod registers;
+mod standing;
 mod survival;
 mod toy;
 mod watching;

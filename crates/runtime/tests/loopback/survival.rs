@@ -8,7 +8,7 @@ use serried_actor::Settings;
 use serried_model::{Key, Value, Version};
 use serried_runtime::{
     Client, ConnectOptions, Disks, Durability, KeyspaceConfiguration, Node, NodeConfiguration,
-    NodeDisks,
+    NodeDisks, Start,
 };
 use serried_session::{Error, Keyspace, TransactOptions, Transaction};
 
@@ -237,6 +237,8 @@ async fn nodes_whose_disks_are_lost_one_after_the_other_rejoin_with_everything()
         write_all(&keyspace, latest).await;
         kept.replace(node);
         assert_eq!(read_all(&keyspace).await, Some(latest), "two are enough meanwhile");
+        // Until then it counts among those that are gone.
+        kept.until_all_serve().await;
         // The next one is not lost before this one has everything by itself.
         assert_eq!(held_alone(&mut kept, &keyspace, node).await, Some(latest), "n{node}");
         let other = (node + 1) % 3;
@@ -257,12 +259,12 @@ async fn a_node_that_is_killed_before_it_has_noted_that_it_rejoins_does_so_all_t
         durability: Durability::Buffered,
         ..NodeConfiguration::new(0, vec!["127.0.0.1:0".to_string(); 3])
     };
-    let open = |rejoin| NodeDisks::open(folder.0.clone(), &configuration, rejoin).unwrap();
-    let disks = open(true);
+    let open = |start| NodeDisks::open(folder.0.clone(), &configuration, start).unwrap();
+    let disks = open(Start::Rejoin);
     let mut opened = disks.open("flags", 0).unwrap();
     assert_eq!(opened.log.replay(&mut |_, _| Ok(())), Ok(0));
     drop((opened, disks));
-    let node = Node::start_on(configuration.clone(), Arc::new(open(false))).await.unwrap();
+    let node = Node::start_on(configuration.clone(), Arc::new(open(Start::Usual))).await.unwrap();
     let metrics = node.observer().metrics();
     let behind = |line: &&str| line.starts_with("serried_partition_catching_up");
     let line = metrics.lines().find(behind).unwrap_or_else(|| panic!("{metrics}"));

@@ -1,3 +1,6 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serried_actor::{MemoryStore, Store};
@@ -134,4 +137,105 @@ fn in_memory_nothing_is_written() {
     base.flusher().flush().unwrap();
     assert_eq!(base.get(b"key").as_deref(), Some(&b"value"[..]));
     assert!(!path.exists());
+}
+
+/// The files in `directory` and below.
+fn files(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { files(&path, found) } else { found.push(path) }
+    }
+    found.sort();
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        match path.is_dir() {
+            true => copy(&path, &target),
+            false => assert!(fs::copy(&path, target).is_ok()),
+        }
+    }
+}
+
+#[test]
+fn a_damaged_store_shows_nothing_wrong_and_says_where_it_is_and_what_to_do() {
+    let scratch = Scratch::new();
+    let sound = scratch.path().join("sound");
+    let mut base = Base::open(&sound, Durability::Buffered, 1 << 20).unwrap();
+    let flush = base.flusher();
+    for key in 0..200u16 {
+        base.put(&key.to_be_bytes(), Some(format!("the value of {key}").as_bytes()));
+    }
+    flush.flush().unwrap();
+    while flush.settle(1).unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    drop((base, flush));
+    let expected = all(&Base::open(&sound, Durability::Buffered, 1 << 20).unwrap(), 1 << 20);
+    assert_eq!(expected.len(), 200);
+    let (mut found, mut noticed) = (Vec::new(), 0);
+    files(&sound, &mut found);
+    // What is in the journal is not relied upon: the log has it too.
+    let relied = |path: &&PathBuf| path.extension().is_none_or(|end| end != "jnl");
+    for file in found.iter().filter(relied) {
+        let bytes = fs::read(file).unwrap();
+        let mut contents = vec![None, Some(Vec::new())];
+        if file.parent().is_some_and(|parent| parent.ends_with("tables")) {
+            for at in (0..bytes.len()).step_by(1 + bytes.len() / 60) {
+                let mut flipped = bytes.clone();
+                flipped[at] ^= 0x20;
+                contents.push(Some(flipped));
+            }
+        }
+        for (i, contents) in contents.into_iter().enumerate() {
+            let damaged = scratch.path().join("damaged");
+            drop(fs::remove_dir_all(&damaged));
+            copy(&sound, &damaged);
+            let name = file.strip_prefix(&sound).unwrap();
+            match contents {
+                Some(contents) => fs::write(damaged.join(name), contents).unwrap(),
+                None => fs::remove_file(damaged.join(name)).unwrap(),
+            }
+            let open = || {
+                Base::check(&damaged)?;
+                Base::open(&damaged, Durability::Buffered, 1 << 20)
+            };
+            let read = || match open() {
+                Ok(base) => Ok(all(&base, 1 << 20)),
+                Err(error) => Err(error.to_string()),
+            };
+            let place = format!("{}, {i}", name.display());
+            let told = match std::panic::catch_unwind(read) {
+                Ok(Ok(read)) => {
+                    assert_eq!(read, expected, "{place}");
+                    continue;
+                }
+                Ok(Err(error)) => error,
+                Err(panic) => panic.downcast_ref::<String>().cloned().unwrap_or_default(),
+            };
+            noticed += 1;
+            let says = told.contains(damaged.to_str().unwrap()) && told.contains("--rejoin");
+            assert!(says, "{place}: {told}");
+        }
+    }
+    assert!(noticed > 30, "{noticed}");
+}
+
+#[test]
+fn a_store_whose_making_was_interrupted_is_made_anew() {
+    let scratch = Scratch::new();
+    let (place, unfinished) = (scratch.path().join("base"), scratch.path().join("base.unfinished"));
+    drop(Base::open(&unfinished, Durability::Sync, 1 << 20).unwrap());
+    // Some of fjall's own files are not there yet.
+    fs::remove_file(unfinished.join("keyspaces/0/current")).unwrap();
+    let mut base = Base::open(&place, Durability::Sync, 1 << 20).unwrap();
+    base.put(b"key", Some(b"value"));
+    base.flusher().flush().unwrap();
+    drop(base);
+    let base = Base::open(&place, Durability::Sync, 1 << 20).unwrap();
+    assert_eq!(base.get(b"key").as_deref(), Some(&b"value"[..]));
+    assert!(!unfinished.exists());
 }

@@ -1,6 +1,7 @@
 use std::fs;
 
 use super::Scratch;
+use crate::directory::FORMAT;
 use crate::{DataDirectory, Identity, KeyspaceIdentity, Provenance, Start, StorageError};
 
 fn keyspace(name: &str, protocol: &str, partitions: u16) -> KeyspaceIdentity {
@@ -10,6 +11,14 @@ fn keyspace(name: &str, protocol: &str, partitions: u16) -> KeyspaceIdentity {
 fn identity() -> Identity {
     let keyspaces = vec![keyspace("accounts", "morty", 4)];
     Identity { cluster: "blue".to_string(), node: 1, nodes: 3, keyspaces }
+}
+
+/// The directory, with the keyspaces of its configuration as they are if nothing was dropped.
+fn settled(scratch: &Scratch, identity: &Identity, start: Start) -> DataDirectory {
+    let directory = DataDirectory::open(scratch.path(), identity, start).unwrap();
+    let first = |keyspace: &KeyspaceIdentity| (keyspace.clone(), 0);
+    directory.settle(&identity.keyspaces.iter().map(first).collect::<Vec<_>>()).unwrap();
+    directory
 }
 
 #[track_caller]
@@ -38,13 +47,14 @@ fn a_directory_is_its_nodes_alone() {
 fn what_existing_data_can_not_follow_is_refused_with_the_reason() {
     let scratch = Scratch::new();
     let open = |identity: &Identity| DataDirectory::open(scratch.path(), identity, Start::Usual);
-    drop(open(&identity()).unwrap());
+    drop(settled(&scratch, &identity(), Start::Usual));
     let with = |keyspaces: Vec<KeyspaceIdentity>| Identity { keyspaces, ..identity() };
     refused(open(&Identity { nodes: 5, ..identity() }), &["3 replicas", "has 5"]);
     refused(open(&with(vec![keyspace("accounts", "morty", 8)])), &["`accounts` has 4", "says 8"]);
     refused(open(&with(vec![keyspace("accounts", "mvtso", 4)])), &["`morty`", "`mvtso`"]);
-    // A new keyspace is welcome, and one that is left out is remembered.
-    drop(open(&with(vec![keyspace("carts", "morty", 1)])).unwrap());
+    // A new keyspace is welcome.
+    let more = vec![keyspace("carts", "morty", 1), keyspace("accounts", "morty", 4)];
+    drop(settled(&scratch, &with(more), Start::Usual));
     refused(open(&with(vec![keyspace("accounts", "morty", 8)])), &["`accounts` has 4"]);
     refused(open(&with(vec![keyspace("carts", "morty", 2)])), &["`carts` has 1"]);
 }
@@ -56,8 +66,8 @@ fn a_newer_format_and_a_damaged_file_are_told_apart() {
     drop(open().unwrap());
     let file = scratch.path().join("identity.toml");
     let text = fs::read_to_string(&file).unwrap();
-    fs::write(&file, text.replace("format = 1", "format = 2")).unwrap();
-    refused(open(), &["format 2", "newer release"]);
+    fs::write(&file, text.replace(&format!("format = {FORMAT}"), "format = 99")).unwrap();
+    refused(open(), &["format 99", "newer release"]);
     fs::write(&file, &text[..text.len() / 2]).unwrap();
     let error = open().map(drop).unwrap_err();
     assert!(matches!(error, StorageError::Corrupt { .. }), "{error}");
@@ -84,9 +94,9 @@ fn of_a_keyspace_that_came_later_nothing_was_lost() {
     let scratch = Scratch::new();
     let keyspaces = vec![keyspace("carts", "morty", 1), keyspace("accounts", "morty", 4)];
     let more = Identity { keyspaces, ..identity() };
-    drop(DataDirectory::open(scratch.path(), &identity(), Start::Rejoin).unwrap());
-    for identity in [more, identity()] {
-        let directory = DataDirectory::open(scratch.path(), &identity, Start::Usual).unwrap();
+    drop(settled(&scratch, &identity(), Start::Rejoin));
+    for identity in [more.clone(), more] {
+        let directory = settled(&scratch, &identity, Start::Usual);
         assert!(directory.rejoins("accounts") && !directory.rejoins("carts"));
     }
 }
@@ -121,4 +131,57 @@ fn a_node_that_has_lost_data_with_which_it_was_met_is_told_apart() {
         "its old disk is not its own any more: {error}"
     );
     directory.meet(2, has(7, true)).unwrap();
+}
+
+#[test]
+fn what_is_dropped_and_created_again_has_a_place_and_an_identity_of_its_own() {
+    let scratch = Scratch::new();
+    let with = |keyspaces: Vec<KeyspaceIdentity>| Identity { keyspaces, ..identity() };
+    let accounts = || with(vec![keyspace("accounts", "morty", 4)]);
+    let first = settled(&scratch, &accounts(), Start::Usual);
+    let (place, log) = (first.partition("accounts", 1), first.log_identity("accounts", 1));
+    drop(first);
+    let other = settled(&scratch, &with(vec![keyspace("carts", "morty", 1)]), Start::Usual);
+    assert_eq!(other.dropped(), [("accounts".to_string(), scratch.path().join("accounts"))]);
+    drop(other);
+    // It may differ in all that the data of the one before depended on.
+    let again = with(vec![keyspace("accounts", "mvtso", 2)]);
+    let directory = DataDirectory::open(scratch.path(), &again, Start::Usual).unwrap();
+    let known = directory.keyspaces();
+    assert!(known.iter().all(|record| record.dropped && record.generation == 0), "{known:?}");
+    directory.settle(&[(again.keyspaces[0].clone(), 1)]).unwrap();
+    let (later_place, later_log) =
+        (directory.partition("accounts", 1), directory.log_identity("accounts", 1));
+    assert_ne!((&later_place, later_log), (&place, log));
+    drop(directory);
+    let directory = DataDirectory::open(scratch.path(), &again, Start::Usual).unwrap();
+    assert_eq!(directory.partition("accounts", 1), later_place);
+    assert!(directory.dropped().is_empty());
+}
+
+#[test]
+fn a_directory_of_the_first_format_holds_what_it_held() {
+    let scratch = Scratch::new();
+    let text = r#"format = 1
+incarnation = 5
+rejoined = true
+later = ["carts"]
+cluster = "blue"
+node = 1
+nodes = 3
+[[keyspaces]]
+name = "accounts"
+protocol = "morty"
+partitions = 4
+[[keyspaces]]
+name = "carts"
+protocol = "morty"
+partitions = 1
+"#;
+    fs::create_dir_all(scratch.path()).unwrap();
+    fs::write(scratch.path().join("identity.toml"), text).unwrap();
+    let keyspaces = vec![keyspace("accounts", "morty", 4), keyspace("carts", "morty", 1)];
+    let directory = settled(&scratch, &Identity { keyspaces, ..identity() }, Start::Usual);
+    assert!(directory.rejoins("accounts") && !directory.rejoins("carts"));
+    assert_eq!(directory.partition("carts", 0), scratch.path().join("carts").join("0"));
 }

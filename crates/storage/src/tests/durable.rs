@@ -8,7 +8,7 @@ use serried_actor::Store;
 
 use super::Scratch;
 use crate::disk::{Disk, RealDisk};
-use crate::{Base, Batch, Durability, Log, StorageError};
+use crate::{Base, Batch, Durability, Log, LogOptions, StorageError};
 
 const SEGMENT: u64 = 200;
 
@@ -40,7 +40,7 @@ impl Disk for NeverSynced {
 
 fn open(path: &Path, durability: Durability) -> Result<Log, StorageError> {
     let disk = Box::new(NeverSynced(RealDisk));
-    Ok(Log::open_on(disk, SEGMENT, path, 7, durability, &mut |_, _| {})?.0)
+    Ok(Log::open_on(disk, SEGMENT, path, LogOptions::new(7, durability), &mut |_, _| {})?.0)
 }
 
 fn write(log: &mut Log) {

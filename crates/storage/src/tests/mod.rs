@@ -3,7 +3,9 @@
 mod base;
 mod directory;
 mod durable;
+mod end;
 mod log;
+mod run;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use serried_actor::{Recover, Store};
-use serried_model::{Key, Value};
+use serried_actor::{Recover, Standing, Store};
+use serried_model::{Key, NodeId, Value};
 use serried_parts::encode_cell;
 
 use super::lost::Lost;
@@ -59,7 +59,24 @@ impl Replica {
         let needed = [self.spaces.need_log_from(), self.cells.needs_log_from()];
         let needed = needed.into_iter().flatten().min();
         let needed = self.keep_incarnations(needed.unwrap_or(cx.log_position()), cx);
-        cx.trim_log(needed);
+        if self.refusals.are_far_before(needed) {
+            self.record_refusals(cx);
+        }
+        cx.trim_log(self.refusals.need_log_from(needed));
+    }
+
+    /// Refuses a request, for ever: its client is told that nothing comes of it.
+    pub(super) fn refuse(&mut self, client: NodeId, request: u64, cx: &mut Cx<'_>) {
+        self.refusals.refuse(client, request);
+        self.refusals.recorded_at(cx.log_position());
+        cx.append(Record::Refused(vec![(client, request)]));
+    }
+
+    /// Writes all refusals at the end of the log.
+    pub(super) fn record_refusals(&mut self, cx: &mut Cx<'_>) {
+        if let Some(refused) = self.refusals.record_all_at(cx.log_position()) {
+            cx.append(Record::Refused(refused));
+        }
     }
 }
 
@@ -82,7 +99,14 @@ impl Recover for Replica {
             Record::Incarnations(of) => self.incarnations.replay(of),
             Record::Lost => self.lost = Some(Lost::default()),
             Record::Whole => self.lost = None,
+            Record::Refused(refused) => {
+                refused.into_iter().for_each(|(client, of)| self.refusals.refuse(client, of));
+            }
         }
+    }
+
+    fn standing(&self) -> Standing {
+        self.lost.as_ref().map_or(Standing::Full, |lost| Standing::Rejoining { keys: lost.keys })
     }
 
     fn rejoin(&mut self, cx: &mut Cx<'_>) {

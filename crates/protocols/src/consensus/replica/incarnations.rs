@@ -1,39 +1,16 @@
-//! Telling replicas from those whose places they took.
+//! Telling replicas from those whose places they took ([`serried_parts::Incarnations`]).
 //!
-//! A replica that has lost its disk numbers its instances after all that others have seen of its
-//! predecessor's. What its predecessor had sent and nobody has seen yet must not come to light then: it
-//! would be about an instance that is another now. So each begins instances in an incarnation of its own,
-//! which all others know before it begins any; they take nothing of an earlier one.
+//! A replica that has lost its disk may number its instances as its predecessor has, and lead recoveries in
+//! the same ballots. And others may have counted what its predecessor said. So all that a replica sends about
+//! instances names its incarnation. Who hears of a later one takes nothing of an earlier one from then on, but
+//! that something was agreed on, and counts nothing that an earlier one has said for what is not agreed on yet.
 
-use serried_model::NodeId;
+use serried_actor::NodeSet;
+use serried_model::{Key, NodeId};
 
+use super::lead::Phase;
 use super::{Cx, Replica};
 use crate::consensus::message::Record;
-
-/// How many records may follow the last of these in the log before it is written anew.
-const RECORDS_BEHIND: u64 = 1024;
-
-/// Of each member the latest incarnation that a replica has heard of; 0 if none has lost its disk.
-#[derive(Debug)]
-pub(super) struct Incarnations {
-    of: Vec<u64>,
-    /// Where they lie in the log, if there are any.
-    position: Option<u64>,
-}
-
-impl Incarnations {
-    pub(super) fn new(members: usize) -> Incarnations {
-        Incarnations { of: vec![0; members], position: None }
-    }
-
-    pub(super) fn of(&self, node: NodeId) -> u64 {
-        if node.is_coordinator() { 0 } else { self.of[node.member()] }
-    }
-
-    pub(super) fn replay(&mut self, of: Vec<u64>) {
-        self.of = of;
-    }
-}
 
 impl Replica {
     /// Whether what a replica has sent is not from before it lost its disk. A later incarnation is noted.
@@ -41,28 +18,58 @@ impl Replica {
         let known = self.incarnations.of(from);
         if incarnation > known && !from.is_coordinator() {
             self.set_incarnation(from, incarnation, cx);
+            self.count_nothing_of(from);
         }
         incarnation >= known
     }
 
     pub(super) fn set_incarnation(&mut self, of: NodeId, incarnation: u64, cx: &mut Cx<'_>) {
-        self.incarnations.of[of.member()] = incarnation;
+        self.incarnations.set(of, incarnation);
         self.record_incarnations(cx);
     }
 
     /// Writes them at the end of the log.
     pub(super) fn record_incarnations(&mut self, cx: &mut Cx<'_>) {
-        if self.incarnations.of.iter().any(|incarnation| *incarnation > 0) {
-            self.incarnations.position = Some(cx.log_position());
-            cx.append(Record::Incarnations(self.incarnations.of.clone()));
+        self.quorums.hear(self.id, &self.incarnations.named());
+        if let Some(of) = self.incarnations.record_at(cx.log_position()) {
+            cx.append(Record::Incarnations(of));
         }
     }
 
     /// From where on the log is needed, if otherwise it were from `needed` on.
     pub(super) fn keep_incarnations(&mut self, needed: u64, cx: &mut Cx<'_>) -> u64 {
-        if self.incarnations.position.is_some_and(|at| at + RECORDS_BEHIND < needed) {
+        if self.incarnations.are_far_before(needed) {
             self.record_incarnations(cx);
         }
-        self.incarnations.position.map_or(needed, |at| at.min(needed))
+        self.incarnations.need_log_from(needed)
+    }
+
+    /// A replica has lost its disk. What it has said counts no more; it will be asked again.
+    fn count_nothing_of(&mut self, replaced: NodeId) {
+        let member = replaced.member() as u8;
+        let set: NodeSet = [replaced].into_iter().collect();
+        self.count_no_holding_of(set);
+        let keys: Vec<Key> = self.spaces.sorted();
+        for key in keys {
+            let mut given_up = Vec::new();
+            for (id, lead) in self.active_leads(&key) {
+                match &mut lead.phase {
+                    Phase::PreAccepting(replies) => drop(replies.remove(&member)),
+                    Phase::Preparing(replies) => drop(replies.remove(&member)),
+                    // What may have been decided was told by others than are there now.
+                    Phase::Validating(_, asked, _) if asked.contains(replaced) => {
+                        given_up.push(*id)
+                    }
+                    Phase::Validating(..) => {}
+                    // Those who were asked are counted by incarnation.
+                    Phase::Accepting(_) => {}
+                    Phase::Executing(executed) => *executed = executed.without(set),
+                }
+            }
+            for id in given_up {
+                self.active_leads(&key).remove(&id);
+                self.leave(&key, id);
+            }
+        }
     }
 }

@@ -11,6 +11,10 @@ use crate::consensus::instance::{Attributes, Ballot, Command, Instance, Instance
 use crate::consensus::message::{Answer, Body, Conflict, Found};
 use crate::consensus::{Mutation, Variant};
 
+/// With at most so many replicas all that begins after a commit gets a later sequence number: a write has its
+/// place when it is agreed on (see [`consensus`](crate::consensus), "When a write is acknowledged").
+const SEQUENCED: usize = 3;
+
 /// An instance that this replica is having agreed on.
 #[derive(Debug)]
 pub(super) struct Lead {
@@ -94,8 +98,7 @@ impl Replica {
         let instance = self.active(key, cx.store()).space.get_mut(id);
         let Some(command) = instance.command.clone() else { return };
         let (attributes, quorum) = (instance.attributes.clone(), instance.quorum);
-        let incarnation = self.incarnations.of(self.id);
-        let body = Body::PreAccept { command, attributes, quorum, incarnation };
+        let body = Body::PreAccept { command, attributes, quorum };
         self.broadcast(to, key, id, body, cx);
     }
 
@@ -266,6 +269,20 @@ impl Replica {
         }
     }
 
+    /// Whether something else was agreed on, as far as is known here. A sound replica never says so.
+    pub(super) fn contradicts(
+        &self,
+        key: &Key,
+        id: InstanceId,
+        (command, attributes): (&Option<Command>, &Attributes),
+    ) -> bool {
+        let known = self.spaces.get(key).and_then(|active| active.space.get(id));
+        known.is_some_and(|known| {
+            known.status == Status::Committed
+                && (known.command != *command || known.attributes != *attributes)
+        })
+    }
+
     /// It is agreed on. Those in `to` are told.
     pub(super) fn commit(
         &mut self,
@@ -282,7 +299,6 @@ impl Replica {
             return;
         }
         instance.status = Status::Committed;
-        instance.barred = false;
         instance.command = command.clone();
         instance.attributes = attributes.clone();
         self.take_in(command.as_ref(), cx);
@@ -303,9 +319,10 @@ impl Replica {
                     let ballot = Ballot { number: 0, member: self.member() };
                     self.begin(key, id, (ballot, Phase::Executing(NodeSet::EMPTY)), cx);
                 }
-                // It is certain to take effect, and finds nothing.
+                // It is certain to take effect, before all that begins from now on, and finds nothing.
                 Some(Command { access: Access::Write(_), token, .. })
-                    if self.is_young(token.timestamp_us, cx) =>
+                    if self.group().size() <= SEQUENCED
+                        && self.is_young(token.timestamp_us, cx) =>
                 {
                     self.active(key, cx.store()).clients.remove(&id);
                     self.answer(operation, Answer::Done(Found::default()), cx);
@@ -374,8 +391,7 @@ impl Replica {
                 let waiting = all.without(of(replies.keys().copied().collect()));
                 self.quorums.are_slow(instance.quorum.without(me).without(all.without(waiting)));
                 let (Some(command), attributes) = known else { return };
-                let (quorum, incarnation) = (instance.quorum, self.incarnations.of(self.id));
-                (waiting, Body::PreAccept { command, attributes, quorum, incarnation })
+                (waiting, Body::PreAccept { command, attributes, quorum: instance.quorum })
             }
             Phase::Preparing(replies) => {
                 (all.without(of(replies.keys().copied().collect())), Body::Prepare { ballot })
@@ -401,5 +417,19 @@ impl Replica {
         if let Some(lead) = self.lead(key, id) {
             lead.due = due;
         }
+    }
+
+    /// How many have said what is waited for in an instance that is led here.
+    #[cfg(test)]
+    pub(in crate::consensus) fn said(&mut self, key: &Key, id: InstanceId) -> usize {
+        let asked = match self.lead(key, id).map(|lead| &lead.phase) {
+            Some(Phase::PreAccepting(replies)) => return replies.len(),
+            Some(Phase::Preparing(replies)) => return replies.len(),
+            Some(Phase::Validating(.., replies)) => return replies.len(),
+            Some(Phase::Executing(executed)) => return executed.len(),
+            Some(Phase::Accepting(asked)) => *asked,
+            None => return 0,
+        };
+        self.quorums.counted(&asked).len()
     }
 }

@@ -1,23 +1,37 @@
 //! Taking the place of a replica whose disk was lost.
 //!
-//! What the predecessor had promised is not known, so this one takes part in no instance that was begun
-//! before: each such is known to its coordinator at least, unless that is lost as well. It asks all others
-//! for what they have, key by key. What is committed it takes over; in what is not it is barred; and its own
-//! instances are numbered after all that anybody has seen of its predecessor's. One that is known to nobody
-//! can't have been committed: that takes a majority; and if it is heard of later it counts for nothing, see
-//! [`super::incarnations`].
+//! What the predecessor had promised, accepted and held is not known. So the new replica takes part in nothing
+//! until all that its predecessor may have taken part in is decided: by others, as if it were not there.
+//!
+//! It asks all others for what they have, key by key. Each first notes the new incarnation, durably, and counts
+//! nothing of the predecessor from then on ([`super::incarnations`]). So what is agreed on with the help of the
+//! predecessor was agreed on before, and the one that has counted shows it. If that one has lost its disk as
+//! well, others in its quorum have shown what they had promised and accepted: what is agreed on can be told from
+//! that as from any minority's failure, and who recovers it needs neither of the two.
+//!
+//! What is shown is of three kinds. What is agreed on or executed is taken over. What is not agreed on is waited
+//! for: the others end it, this replica inquires, and it is whole when all of that has been decided. What
+//! nobody shows was agreed on nowhere; if it is heard of later it counts for nothing. The new replica's own
+//! instances are numbered after all that was shown of its predecessor's.
+//!
+//! If another has lost its disk too, it has nothing to show. It may have counted its predecessor's quorum after
+//! some of that quorum had shown what they had; so when it says that it is lost, all are asked anew. Of the
+//! replicas that are lost at a time there are a minority at most, those that are down included.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serried_actor::NodeSet;
 use serried_model::{Key, NodeId};
 
 use super::{Cx, Replica, Timer};
 use crate::consensus::instance::{Instance, InstanceId, Status};
-use crate::consensus::message::{Message, Record, Shown};
+use crate::consensus::message::{Body, Message, Record, Shown};
+use crate::consensus::space::Space;
 
 /// How many bytes of the store a reply to a scan is made of, about.
 const SCANNED_AT_ONCE: usize = 64 << 10;
+/// How many instances are inquired about at once.
+const INQUIRED_AT_ONCE: usize = 256;
 
 /// How far it has got in taking over what others have.
 #[derive(Debug, Default)]
@@ -26,19 +40,35 @@ pub(super) struct Lost {
     after: BTreeMap<NodeId, Option<Key>>,
     /// Those who have shown all.
     whole: NodeSet,
+    /// Those who have nothing to show.
+    also_lost: NodeSet,
+    /// What was shown and was not agreed on. It is bounded by what is open at the others.
+    undecided: BTreeSet<(Key, InstanceId)>,
+    /// How many keys it was shown.
+    pub(super) keys: u64,
 }
 
 impl Replica {
-    /// Asks all others for what they have, those who have not shown it yet.
+    /// Asks all others for what they have, those who have not shown it yet, and about what is undecided.
     pub(super) fn scan(&mut self, cx: &mut Cx<'_>) {
         let Some(lost) = &self.lost else { return };
+        let incarnation = self.incarnations.of(self.id);
         for member in self.others().without(lost.whole).members() {
             let other = self.node(member);
             let after = lost.after.get(&other).cloned().flatten();
-            let incarnation = self.incarnations.of(self.id);
             cx.send(other, Message::Scan { after, incarnation });
         }
-        cx.set_timer(Timer::Scan, self.quorums.patience(4));
+        for (key, id) in lost.undecided.iter().take(INQUIRED_AT_ONCE) {
+            self.broadcast(self.others(), key, *id, Body::Inquire, cx);
+        }
+        cx.set_timer(Timer::Scan, self.quorums.patience(3));
+    }
+
+    /// Begins anew in a later incarnation: what was shown so far may not be enough.
+    fn begin_anew(&mut self, incarnation: u64, also_lost: NodeSet, cx: &mut Cx<'_>) {
+        self.set_incarnation(self.id, incarnation, cx);
+        self.lost = Some(Lost { also_lost, ..Lost::default() });
+        self.scan(cx);
     }
 
     pub(super) fn on_scan(
@@ -51,10 +81,7 @@ impl Replica {
         self.is_current(from, incarnation, cx);
         let incarnation = self.incarnations.of(from);
         if self.lost.is_some() {
-            // It has nothing to show that others have not.
-            let entries = Vec::new();
-            let scanned = Message::Scanned { after, entries, more: false, incarnation };
-            return cx.send(from, scanned);
+            return cx.send(from, Message::AlsoLost { incarnation });
         }
         if after.is_none() {
             // What its predecessor had acknowledged is held by then; it is found in the store.
@@ -87,6 +114,19 @@ impl Replica {
         cx.send(from, Message::Scanned { after, entries, more, incarnation });
     }
 
+    pub(super) fn on_also_lost(&mut self, from: NodeId, incarnation: u64, cx: &mut Cx<'_>) {
+        let mine = self.incarnations.of(self.id);
+        let Some(lost) = &mut self.lost else { return };
+        if incarnation < mine {
+            return; // Late.
+        }
+        let mut also_lost = lost.also_lost;
+        let is_new = also_lost.insert(from) && !lost.whole.contains(from);
+        if is_new || incarnation > mine {
+            self.begin_anew(incarnation + 1, also_lost, cx);
+        }
+    }
+
     pub(super) fn on_scanned(
         &mut self,
         from: NodeId,
@@ -95,58 +135,93 @@ impl Replica {
         (more, incarnation): (bool, u64),
         cx: &mut Cx<'_>,
     ) {
-        if incarnation > self.incarnations.of(self.id) && self.lost.is_some() {
-            // Its predecessor had a clock that was ahead: it begins anew.
-            self.set_incarnation(self.id, incarnation + 1, cx);
-            self.lost = Some(Lost::default());
-            return self.scan(cx);
-        }
+        let mine = self.incarnations.of(self.id);
         let Some(lost) = &self.lost else { return };
-        if lost.whole.contains(from) || lost.after.get(&from).cloned().flatten() != after {
-            return; // Repeated.
+        if incarnation > mine {
+            // Its predecessor had a clock that was ahead.
+            let also_lost = lost.also_lost;
+            return self.begin_anew(incarnation + 1, also_lost, cx);
+        }
+        let repeated =
+            lost.whole.contains(from) || lost.after.get(&from).cloned().flatten() != after;
+        if repeated || incarnation < mine {
+            return; // Late.
         }
         cx.charge(entries.len());
-        let last = entries.last().map(|shown| shown.key.clone());
+        let (last, shown) = (entries.last().map(|shown| shown.key.clone()), entries.len() as u64);
+        let mut all_is_known = true;
         for Shown { key, state, instances } in entries {
-            self.take_over(&key, state, cx);
+            all_is_known &= self.take_over(&key, state, cx);
             for (id, theirs) in instances {
-                self.bar(&key, id, theirs, cx);
+                self.be_shown(from, &key, id, theirs, cx);
             }
             self.execute(&key, cx);
         }
+        if !all_is_known {
+            return; // It is asked again.
+        }
         let lost = self.lost.as_mut().expect("as before");
+        lost.keys += shown;
         if more {
             let after = last.or(after);
             lost.after.insert(from, after.clone());
-            let incarnation = self.incarnations.of(self.id);
             return cx.send(from, Message::Scan { after, incarnation });
         }
         lost.whole.insert(from);
-        if self.others().without(self.lost.as_ref().expect("as before").whole).is_empty() {
-            self.lost = None;
-            cx.append(Record::Whole);
-            cx.cancel_timer(Timer::Scan);
-            self.store_soon(cx);
-        }
     }
 
-    /// Takes over what another knows of an instance; takes part in it no more unless it is committed.
-    fn bar(&mut self, key: &Key, id: InstanceId, theirs: Instance, cx: &mut Cx<'_>) {
+    /// Takes over what another knows of an instance, or waits until it is decided.
+    fn be_shown(
+        &mut self,
+        from: NodeId,
+        key: &Key,
+        id: InstanceId,
+        theirs: Instance,
+        cx: &mut Cx<'_>,
+    ) {
         let active = self.active(key, cx.store());
-        if active.space.is_executed(id) {
-            return;
-        }
-        if theirs.status == Status::Committed {
+        // Its own instances are numbered after all that others come after.
+        active.space.hear_of_all(&theirs.attributes.dependencies);
+        if theirs.status == Status::Committed && !active.space.is_executed(id) {
+            if self.contradicts(key, id, (&theirs.command, &theirs.attributes)) {
+                let what =
+                    format_args!("that {id:?} of `{key}` was agreed on twice, and differently");
+                return self.reject(from, what, cx);
+            }
             let agreed = (theirs.command, theirs.attributes);
             return self.commit(key, id, agreed, NodeSet::EMPTY, cx);
         }
-        // An instance of this replica's own has taken its number, whatever is done in it.
-        active.space.hear_of(id);
-        let instance = active.space.get_mut(id);
-        if instance.status < Status::Committed {
-            instance.barred = true;
-            instance.command = instance.command.take().or(theirs.command);
-            self.record(key, id, cx);
+        if !self.is_decided(key, id) {
+            self.watch(key, id);
+            let lost = self.lost.as_mut().expect("it is shown what others have");
+            lost.undecided.insert((key.clone(), id));
         }
+    }
+
+    fn is_decided(&self, key: &Key, id: InstanceId) -> bool {
+        let is_open = |space: &Space| {
+            let agreed = space.get(id).is_some_and(|known| known.status == Status::Committed);
+            !agreed && !space.is_executed(id)
+        };
+        // A key that is not active has nothing open: an instance that is waited for would be.
+        !self.spaces.get(key).is_some_and(|active| is_open(&active.space))
+    }
+
+    /// Takes part in everything if it has taken over what all others have and all of that is decided.
+    pub(super) fn is_whole(&mut self, cx: &mut Cx<'_>) {
+        let Some(mut lost) = self.lost.take() else { return };
+        while let Some((key, id)) = lost.undecided.first()
+            && self.is_decided(key, *id)
+        {
+            lost.undecided.pop_first();
+        }
+        let missing = self.others().without(lost.whole).without(lost.also_lost);
+        if !missing.is_empty() || !lost.undecided.is_empty() {
+            self.lost = Some(lost);
+            return;
+        }
+        cx.append(Record::Whole);
+        cx.cancel_timer(Timer::Scan);
+        self.store_soon(cx);
     }
 }

@@ -15,15 +15,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serried_actor::{Actor, Context, Group, NodeSet, Settings, Store, Timestamp};
 use serried_model::{Access, Key, NodeId};
-use serried_parts::{Cells, Quorums, Recalled, Refusals, Stamped};
+use serried_parts::{Cells, Incarnations, Quorums, Recalled, Refusals, Stamped};
 
 use super::Rules;
 use super::instance::{Command, Dependencies, InstanceId};
 use super::message::{Answer, Body, Message, OperationId, Record};
+use super::sound::Sound;
 use super::space::Space;
 use super::state::State;
 use active::{Active, ActiveKeys};
-use incarnations::Incarnations;
 use lost::Lost;
 use registers::Reading;
 
@@ -52,6 +52,8 @@ pub struct Replica {
     lost: Option<Lost>,
     /// When the log was trimmed last.
     trimmed: Timestamp,
+    /// How many messages were dropped that no sound sender sends.
+    rejected: u64,
 }
 
 /// A client that waits.
@@ -106,11 +108,23 @@ impl Replica {
             incarnations,
             lost: None,
             trimmed: Timestamp(0),
+            rejected: 0,
         }
     }
 
     fn group(&self) -> &Group {
         self.quorums.group()
+    }
+
+    fn sound(&self) -> Sound<'_> {
+        let (group, partition) = (self.quorums.group(), self.id.partition());
+        Sound { group, partition, registers: self.rules.have_registers() }
+    }
+
+    /// A message is dropped that no sound sender sends.
+    fn reject(&mut self, from: NodeId, what: impl core::fmt::Display, cx: &mut Cx<'_>) {
+        self.rejected += 1;
+        cx.reject(|| format!("{from} has sent {what}"));
     }
 
     fn member(&self) -> u8 {
@@ -162,11 +176,15 @@ impl Replica {
 
     fn send(&self, to: u8, key: &Key, id: InstanceId, body: Body, cx: &mut Cx<'_>) {
         let (key, body) = (key.clone(), Box::new(body));
-        cx.send(self.node(usize::from(to)), Message::Instance { key, id, body });
+        let incarnation = self.incarnations.of(self.id);
+        let message = Message::Instance { key, id, incarnation, body };
+        cx.send(self.node(usize::from(to)), message);
     }
 
     fn broadcast(&self, to: NodeSet, key: &Key, id: InstanceId, body: Body, cx: &mut Cx<'_>) {
-        let message = Message::Instance { key: key.clone(), id, body: Box::new(body) };
+        let (key, body) = (key.clone(), Box::new(body));
+        let incarnation = self.incarnations.of(self.id);
+        let message = Message::Instance { key, id, incarnation, body };
         cx.broadcast(self.id.partition(), to, message);
     }
 
@@ -199,14 +217,25 @@ impl Replica {
                 let OperationId { client, request } = operation;
                 let ahead_us = command.token.timestamp_us as i64 - cx.clock().latest_us as i64;
                 let bound_us = self.settings.clock_bound_ms as i64 * 1000;
-                if ahead_us > bound_us || self.refusals.have(client, request) {
-                    self.refusals.refuse(client, request);
+                let was_refused = self.refusals.have(client, request);
+                if (was_refused || ahead_us > bound_us) && !self.is_under_way(&key, &command) {
+                    if !was_refused {
+                        self.refuse(client, request, cx);
+                    }
                     return self.answer(operation, Answer::ClockSkew { ahead_us }, cx);
                 }
             }
         }
         self.open.insert(operation);
         self.propose(&key, Client { operation, command, answer: None }, cx);
+    }
+
+    /// Whether an update was heard of before and may take effect: it can't be refused any more.
+    fn is_under_way(&self, key: &Key, command: &Command) -> bool {
+        let same = |known: &Command| known.token == command.token;
+        let active = self.spaces.get(key);
+        let mut known = active.into_iter().flat_map(|active| active.space.iter());
+        known.any(|(_, instance)| instance.command.as_ref().is_some_and(same))
     }
 
     /// Executes what can be executed of a key.
@@ -248,7 +277,8 @@ impl Replica {
                 }
                 active.space.set_executed(id);
             }
-            state.executed = active.space.executed().clone();
+            let space = &active.space;
+            state.are_executed(space.executed(), |row| space.last_executed(row));
             cx.charge(1);
             for id in executed {
                 self.tell_executed(self.node(usize::from(id.member)), key, id, cx);
@@ -260,9 +290,9 @@ impl Replica {
         }
     }
 
-    /// Tells who waits for that that this replica has executed an instance.
+    /// Tells the replica that waits for it that this one has executed an instance.
     fn tell_executed(&self, to: NodeId, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
-        if self.rules.have_registers() {
+        if self.rules.have_registers() && self.lost.is_none() {
             self.send(to.member() as u8, key, id, Body::Executed, cx);
         }
     }
@@ -288,11 +318,15 @@ impl Replica {
         from: NodeId,
         key: &Key,
         id: InstanceId,
-        body: Body,
+        (incarnation, body): (u64, Body),
         cx: &mut Cx<'_>,
     ) {
         self.quorums.is_there(from);
-        let is_lost = self.lost.is_some();
+        // What was agreed on stays so, whoever tells. All else its sender may not know any more.
+        let agreed = matches!(body, Body::Commit { .. });
+        if !agreed && (!self.is_current(from, incarnation, cx) || self.lost.is_some()) {
+            return;
+        }
         let active = self.active(key, cx.store());
         if active.space.is_executed(id) && active.space.get(id).is_none() {
             match body {
@@ -310,13 +344,8 @@ impl Replica {
             return;
         }
         let (node, from) = (from, from.member() as u8);
-        let barred = is_lost || active.space.get(id).is_some_and(|i| i.barred);
-        if barred && !matches!(body, Body::Commit { .. }) {
-            return;
-        }
         match body {
-            Body::PreAccept { incarnation, .. } if !self.is_current(node, incarnation, cx) => {}
-            Body::PreAccept { command, attributes, quorum, .. } => {
+            Body::PreAccept { command, attributes, quorum } => {
                 self.on_pre_accept(from, key, id, (command, attributes, quorum), cx);
             }
             Body::PreAccepted { attributes } => self.on_pre_accepted(from, key, id, attributes, cx),
@@ -328,6 +357,11 @@ impl Replica {
             Body::Inquire => self.on_inquire(from, key, id, cx),
             Body::Commit { command, attributes } => {
                 let again = self.active(key, cx.store()).space.is_executed(id);
+                if self.contradicts(key, id, (&command, &attributes)) {
+                    let what =
+                        format_args!("that {id:?} of `{key}` was agreed on twice, and differently");
+                    return self.reject(node, what, cx);
+                }
                 self.commit(key, id, (command, attributes), NodeSet::EMPTY, cx);
                 if again {
                     self.tell_executed(node, key, id, cx);
@@ -356,6 +390,7 @@ impl Actor for Replica {
 
     fn on_start(&mut self, cx: &mut Cx<'_>) {
         self.record_incarnations(cx);
+        self.record_refusals(cx);
         for key in self.spaces.sorted() {
             // Where they lie in the log is not known; they are put at its end.
             let active = self.spaces.get(&key).expect("as before");
@@ -372,6 +407,9 @@ impl Actor for Replica {
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         cx.charge(1);
+        if !self.sound().to_replica(from, &message) {
+            return self.reject(from, "what no sound sender sends", cx);
+        }
         match message {
             // What it holds and has promised it does not know.
             Message::Request { .. } | Message::Read1 { .. } | Message::Write1 { .. }
@@ -382,7 +420,10 @@ impl Actor for Replica {
             Message::Read1 { operation, key, held, brings } => {
                 self.on_read1(from, operation, key, &held, &brings, cx);
             }
-            Message::Read1Reply { operation, held } => {
+            // Late: the sender has lost its disk since, and may not hold that.
+            Message::Read1Reply { incarnations, .. } | Message::Applied { incarnations, .. }
+                if !self.quorums.hear(from, &incarnations) => {}
+            Message::Read1Reply { operation, held, .. } => {
                 self.on_read1_reply(from, operation, held, cx);
             }
             Message::Write1 { request, key, brings } => {
@@ -390,24 +431,31 @@ impl Actor for Replica {
             }
             Message::Apply { operation, key, stamped } => {
                 self.hold(&key, &stamped, cx);
-                let carstamp = stamped.carstamp;
-                cx.send(from, Message::Applied { operation, carstamp });
+                // Before others know of its incarnation nothing that it says may count.
+                if self.lost.is_none() {
+                    let carstamp = stamped.carstamp;
+                    let incarnations = self.incarnations.named();
+                    cx.send(from, Message::Applied { operation, carstamp, incarnations });
+                }
             }
-            Message::Applied { operation, carstamp } => {
+            Message::Applied { operation, carstamp, .. } => {
                 self.on_applied(from, operation, carstamp, cx);
             }
-            Message::Instance { key, id, body } => {
-                self.on_instance(from, &key, id, *body, cx);
+            Message::Instance { key, id, incarnation, body } => {
+                self.on_instance(from, &key, id, (incarnation, *body), cx);
                 self.forget(&key);
             }
             Message::Scan { after, incarnation } => self.on_scan(from, after, incarnation, cx),
             Message::Scanned { after, entries, more, incarnation } => {
                 self.on_scanned(from, after, entries, (more, incarnation), cx);
             }
-            Message::TakeOver { key, state } => self.take_over(&key, *state, cx),
-            // No one sends a replica that.
-            Message::Reply { .. } | Message::Write1Reply { .. } => {}
+            Message::AlsoLost { incarnation } => self.on_also_lost(from, incarnation, cx),
+            Message::TakeOver { key, state } => drop(self.take_over(&key, *state, cx)),
+            Message::Reply { .. } | Message::Write1Reply { .. } => {
+                unreachable!("it was looked whether a replica is sent that")
+            }
         }
+        self.is_whole(cx);
         self.look_later(cx);
     }
 
@@ -426,5 +474,7 @@ impl Actor for Replica {
         each("unstored_keys", self.cells.unstored() as u64);
         each("active_keys", self.spaces.len() as u64);
         each("operations", self.open.len() as u64);
+        each("rejected", self.rejected);
+        each("catching_up", u64::from(self.lost.is_some()));
     }
 }

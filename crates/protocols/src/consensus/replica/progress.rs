@@ -7,6 +7,7 @@
 
 use serried_model::{Key, NodeId};
 
+use super::active::Active;
 use super::{Cx, Replica};
 use crate::consensus::State;
 use crate::consensus::instance::{InstanceId, Status};
@@ -32,7 +33,10 @@ impl Replica {
         }
     }
 
+    /// Another waits for an instance. If it is not agreed on, this replica sees to it that it will be.
     pub(super) fn on_inquire(&mut self, from: u8, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
+        self.active(key, cx.store());
+        self.watch(key, id);
         let known = self.active(key, cx.store()).space.get(id);
         if let Some(known) = known.filter(|known| known.status == Status::Committed) {
             let (command, attributes) = (known.command.clone(), known.attributes.clone());
@@ -46,43 +50,53 @@ impl Replica {
         cx.send(to, Message::TakeOver { key: key.clone(), state });
     }
 
-    /// Takes over what another replica has of a key, if that has executed all updates that this one has.
-    /// Reads, and instances in which nothing is done, leave no trace: it may have executed others of
-    /// those.
-    pub(super) fn take_over(&mut self, key: &Key, mut state: State, cx: &mut Cx<'_>) {
+    /// Takes over what another replica has of a key; whether all that it has executed is known here now.
+    ///
+    /// Of two replicas one has done all updates that the other has: none is done before what it depends on,
+    /// and of two that interfere one depends on the other, or both are done at once. Reads, and instances in
+    /// which nothing is done, leave no trace: each may have executed some that the other has not. So the state
+    /// of the one that has done more stands for all that both have executed.
+    pub(super) fn take_over(&mut self, key: &Key, state: State, cx: &mut Cx<'_>) -> bool {
         if self.rules.have_registers() {
             self.hold(key, &state.held, cx);
         }
         if state.executed.updates.is_empty() {
-            return; // It has executed nothing.
+            return true; // It has executed nothing.
         }
         let mine = self.cells.get(key, cx.store()).clone();
         let active = self.active(key, cx.store());
         active.space.hear_of_all(&state.executed);
         let behind = !state.executed.are_within(active.space.executed());
-        if !behind || !mine.has_done_no_update_beyond(&state.executed) {
-            return self.forget(key);
+        let theirs_is_later = mine.has_done_no_update_beyond(&state.executed);
+        let is_later = theirs_is_later || state.has_done_no_update_beyond(&mine.executed);
+        if !behind || !is_later {
+            self.forget(key);
+            return !behind;
         }
         active.space.skip_to(&state.executed);
-        active.leads.retain(|id, _| !state.executed.cover(*id));
+        let Active { space, leads, clients, .. } = active;
+        leads.retain(|id, _| space.get(*id).is_some());
         let mut waiting = Vec::new();
-        active.clients.retain(|id, client| {
-            let covered = state.executed.cover(*id);
-            if covered {
+        clients.retain(|id, client| {
+            let known = space.get(*id).is_some();
+            if !known {
                 waiting.push((**client).clone());
             }
-            !covered
+            known
         });
         let executed = active.space.executed().clone();
+        let (mut later, other) =
+            if theirs_is_later { (state, &mine) } else { (mine.clone(), &state) };
         if self.rules.have_registers() {
-            state.held = mine.held.clone();
+            later.held = mine.held.clone();
         }
-        state.join(&mine, executed);
-        self.cells.put(key, state, cx.store());
+        later.join(other, executed);
+        self.cells.put(key, later, cx.store());
         // What they came to is remembered, or nothing was done in their place, or they read.
         for client in waiting {
             self.propose(key, client, cx);
         }
         self.execute(key, cx);
+        true
     }
 }

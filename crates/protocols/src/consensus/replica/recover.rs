@@ -77,10 +77,7 @@ impl Replica {
     fn end(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
         let Some(active) = self.spaces.get(key) else { return };
         let known = active.space.get(id).filter(|known| known.status < Status::Committed);
-        let Some(known) = known.filter(|_| !active.leads.contains_key(&id)) else { return };
-        if known.barred {
-            self.inquire(key, id, cx);
-        } else {
+        if known.is_some() && !active.leads.contains_key(&id) {
             self.recover(key, id, cx);
             self.leave(key, id);
         }
@@ -127,7 +124,7 @@ impl Replica {
             .is_some_and(|lead| lead.ballot < ballot && !matches!(lead.phase, Phase::Executing(_)))
     }
 
-    fn active_leads(&mut self, key: &Key) -> &mut BTreeMap<InstanceId, Box<Lead>> {
+    pub(super) fn active_leads(&mut self, key: &Key) -> &mut BTreeMap<InstanceId, Box<Lead>> {
         &mut self.spaces.get_mut(key).expect("it is led").leads
     }
 

@@ -113,7 +113,8 @@ impl Replica {
         self.hold_all(brings, cx);
         self.hold(&key, held, cx);
         let held = self.cells.get(&key, cx.store()).held.clone();
-        cx.send(from, Message::Read1Reply { operation, held });
+        let incarnations = self.incarnations.named();
+        cx.send(from, Message::Read1Reply { operation, held, incarnations });
     }
 
     pub(super) fn on_read1_reply(
@@ -155,6 +156,13 @@ impl Replica {
         }
     }
 
+    /// A replica has lost its disk: it need not hold what it has said that it holds.
+    pub(super) fn count_no_holding_of(&mut self, replaced: NodeSet) {
+        for reading in self.reads.values_mut() {
+            reading.holders = reading.holders.without(replaced);
+        }
+    }
+
     /// Answers a read if enough is known, or has a quorum hold what it has found.
     fn go_on_reading(&mut self, operation: OperationId, cx: &mut Cx<'_>) {
         let Some(reading) = self.reads.get_mut(&operation) else { return };
@@ -190,6 +198,7 @@ impl Replica {
     ) {
         self.hold_all(brings, cx);
         let carstamp = self.cells.get(&key, cx.store()).held.carstamp;
-        cx.send(from, Message::Write1Reply { request, carstamp });
+        let incarnations = self.incarnations.named();
+        cx.send(from, Message::Write1Reply { request, carstamp, incarnations });
     }
 }

@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use serried_model::Token;
+use serried_model::{Key, Token, Version};
 
-use super::super::{Answer, Message, Status};
+use super::super::{Answer, Command, Message, Status};
 use super::net::{X, client, update};
 use super::*;
 
@@ -85,5 +85,71 @@ fn a_replica_whose_clock_is_off_does_not_end_what_another_may_do() {
         net.heal();
         net.pass(Duration::from_secs(30));
         assert_eq!(net.ended(0, 1), "- Committed", "{variant:?}");
+    }
+}
+
+/// A request of a client whose clock is ahead by so much of the time that begins now.
+fn request_ahead(request: u64, ahead: Duration, net: &Net) -> Message {
+    let timestamp_us = net.clock_us() + ahead.as_micros() as u64;
+    let token = Version { timestamp_us, coordinator: client(0) };
+    let command = Command { token, settled: token, access: append("a"), brings: Vec::new() };
+    Message::Request { request, key: Key::from(X), command }
+}
+
+#[test]
+fn what_was_refused_for_its_clients_clock_is_refused_for_ever() {
+    for variant in BOTH {
+        let mut net = Net::new(variant, 3);
+        let request = request_ahead(7, Duration::from_secs(20), &net);
+        net.hand(client(0), NodeId(0), request.clone());
+        let refused = |net: &mut Net| {
+            let skew = |answer: &Answer| matches!(answer, Answer::ClockSkew { .. });
+            let told = net.hold("0>c0 Reply");
+            let is_skew = |message: &Message| matches!(message, Message::Reply { request: 7, answer } if skew(answer));
+            told.len() == 1 && is_skew(&told[0].2) && net.count("0>* *") == 0
+        };
+        assert!(refused(&mut net), "{variant:?}");
+        // It is delivered again when the clock has come so far, and after a restart, and long after that.
+        net.pass(Duration::from_secs(60));
+        net.hand(client(0), NodeId(0), request.clone());
+        assert!(refused(&mut net), "{variant:?}");
+        net.crash(0);
+        net.restart(0);
+        net.settle();
+        net.hand(client(0), NodeId(0), request.clone());
+        assert!(refused(&mut net), "{variant:?}, after a restart");
+        for txn in 1..=1500 {
+            net.ask(0, txn + 100, add(1));
+            net.settle();
+            net.pass(Duration::from_millis(1));
+        }
+        net.pass(Duration::from_secs(1));
+        assert!(net.log_length(0) < 10, "{}", net.log_length(0));
+        net.crash(0);
+        net.restart(0);
+        net.settle();
+        net.hand(client(0), NodeId(0), request);
+        assert!(refused(&mut net), "{variant:?}, after its record was given up");
+        assert_eq!(net.value(0), "1500", "{variant:?}");
+    }
+}
+
+#[test]
+fn what_is_under_way_is_not_refused_when_it_comes_again_and_the_clock_was_set_back() {
+    for variant in BOTH {
+        let mut net = Net::new(variant, 3);
+        let request = request_ahead(7, Duration::from_secs(1), &net);
+        net.hand(client(0), NodeId(0), request.clone());
+        net.deliver("0>1 PreAccept");
+        net.lose(&["*>* *"]);
+        net.crash(0);
+        // To those who start now it is too far ahead.
+        net.settings.clock_bound_ms = 0;
+        net.restart(0);
+        net.settle();
+        net.hand(client(0), NodeId(0), request);
+        assert_eq!(net.count("0>c0 Reply"), 0, "{variant:?}");
+        net.pass(Duration::from_secs(30));
+        assert_eq!(net.values(), ["a"; 3], "{variant:?}");
     }
 }

@@ -5,8 +5,10 @@ mod dependency;
 mod duplicates;
 mod forgetting;
 mod net;
+mod places;
 mod reads;
 mod recovery;
+mod replaced;
 mod survival;
 mod thrift;
 

@@ -83,6 +83,7 @@ fn kind(message: &Message) -> &'static str {
         Message::Applied { .. } => "Applied",
         Message::Scan { .. } => "Scan",
         Message::Scanned { .. } => "Scanned",
+        Message::AlsoLost { .. } => "AlsoLost",
         Message::TakeOver { .. } => "TakeOver",
         Message::Instance { body, .. } => match **body {
             Body::PreAccept { .. } => "PreAccept",
@@ -174,6 +175,11 @@ impl Net {
         ClockInterval { earliest_us: us, latest_us: us }
     }
 
+    /// What all clocks read, in microseconds.
+    pub(super) fn clock_us(&self) -> u64 {
+        self.clock().latest_us
+    }
+
     fn post(&mut self, from: NodeId, to: NodeId, message: Message) {
         if !self.cut.contains(&(from, to)) {
             self.network.push_back((from, to, message));
@@ -191,6 +197,7 @@ impl Net {
         let durable = Durable { store: &mut node.store, log_position: node.appended };
         let mut cx = Context::new(id, now, clock, &mut self.random, &mut effects, durable);
         act(&mut node.replica, &mut cx);
+        assert_eq!(cx.take_rejected(), None, "nobody forges messages here");
         let mut sent = Vec::new();
         for effect in effects {
             match effect {
@@ -235,6 +242,7 @@ impl Net {
         let mut cx =
             Context::new(client(number), now, clock, &mut self.random, &mut effects, durable);
         act(&mut it.coordinator, &mut cx);
+        assert_eq!(cx.take_rejected(), None, "nobody forges messages here");
         let mut sent = Vec::new();
         for effect in effects {
             match effect {
@@ -371,6 +379,17 @@ impl Net {
             self.receive(envelope);
         }
         panic!("messages beget messages: {:?}", self.waiting());
+    }
+
+    /// Delivers all messages but those that a line tells of, which stay under way.
+    pub(super) fn settle_but(&mut self, line: &str) {
+        let mut held = Vec::new();
+        loop {
+            held.extend(self.hold(line));
+            let Some(envelope) = self.network.pop_front() else { break };
+            self.receive(envelope);
+        }
+        self.put_back(held);
     }
 
     /// Messages to and from these replicas are lost.
@@ -535,6 +554,14 @@ impl Net {
         known.cloned().unwrap_or_else(|| panic!("{member} knew nothing of {id:?}"))
     }
 
+    /// How many have said to a replica what it waits for in an instance of the key that it leads.
+    pub(super) fn count_said(&mut self, member: u64, id: InstanceId) -> usize {
+        let mut said = 0;
+        let key = Key::from(X);
+        self.replica(NodeId(member), |replica, _| said = replica.said(&key, id));
+        said
+    }
+
     /// Has a client of a replica's do something that changes nothing, so that the replica makes up for
     /// what it has missed.
     pub(super) fn touch(&mut self, number: u64) {
@@ -552,6 +579,17 @@ impl Net {
             }
         };
         self.nodes[&NodeId(member)].replica.gauges(each);
+        found.expect("a gauge")
+    }
+
+    /// A gauge of a client.
+    pub(super) fn coordinator_gauge(&self, number: u64, name: &str) -> u64 {
+        let mut found = None;
+        self.clients[number as usize].coordinator.gauges(&mut |other, value| {
+            if other == name {
+                found = Some(value);
+            }
+        });
         found.expect("a gauge")
     }
 

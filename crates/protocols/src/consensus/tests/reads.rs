@@ -64,7 +64,11 @@ fn a_late_word_that_something_older_is_held_does_not_count_for_what_was_found_si
     let operation = OperationId { client: client(0), request: 1 };
     for member in [2, 3, 4] {
         let carstamp = stamped("v", 3).carstamp;
-        net.hand(NodeId(member), NodeId(0), Message::Applied { operation, carstamp });
+        net.hand(
+            NodeId(member),
+            NodeId(0),
+            Message::Applied { operation, carstamp, incarnations: Vec::new() },
+        );
     }
     assert_eq!(net.count("0>c0 Reply"), 0);
     net.script(&["0>4 Apply", "4>0 Applied", "0>c0 Reply"]);

@@ -32,7 +32,7 @@ fn what_a_replica_is_shown_and_can_not_take_over_changes_nothing_in_epaxos() {
     net.hand(NodeId(2), NodeId(0), of_2);
     let Instance { command, attributes, .. } = net.instance(2, update(2, 1));
     let body = Box::new(Body::Commit { command, attributes });
-    let commit = Message::Instance { key: Key::from(X), id: update(2, 1), body };
+    let commit = Message::Instance { key: Key::from(X), id: update(2, 1), incarnation: 0, body };
     net.hand(NodeId(2), NodeId(0), commit);
     net.pass(Duration::from_secs(30));
     assert_eq!(net.value(0), "u");
@@ -143,7 +143,7 @@ fn a_replica_takes_part_in_nothing_before_it_knows_what_others_have() {
 }
 
 #[test]
-fn a_replica_that_is_whole_again_takes_no_part_in_what_was_begun_before() {
+fn a_replaced_replica_takes_no_part_before_all_that_was_begun_before_is_decided() {
     let mut net = Net::new(Variant::Gryff, 3);
     net.ask(0, 1, append("a"));
     net.script(&["c0>0 Request", "0>2 PreAccept", "0>1 PreAccept"]);
@@ -151,12 +151,14 @@ fn a_replica_that_is_whole_again_takes_no_part_in_what_was_begun_before() {
     net.crash(2);
     net.replace(2);
     net.settle();
-    assert!(net.instance(2, update(0, 1)).barred);
+    assert_eq!(net.gauge(2, "catching_up"), 1, "that is not decided");
     net.recover(0);
     net.lose(&["*>1 *", "1>* *"]);
     net.settle();
     assert_eq!(net.instance(0, update(0, 1)).status, Status::PreAccepted);
-    // It takes part in what is begun from here on, and has its own numbers.
+    // The others decide it. The new one takes part in what is begun then, and has its own numbers.
+    net.pass(Duration::from_secs(30));
+    assert_eq!(net.gauge(2, "catching_up"), 0);
     net.ask(2, 1, append("b"));
     net.pass(Duration::from_secs(30));
     assert!(net.ended(2, 1).ends_with("Committed") && net.ended(0, 1).ends_with("Committed"));
@@ -175,7 +177,7 @@ fn a_replica_does_not_use_the_numbers_of_its_predecessor_again() {
         net.lose(&["*>* *"]);
         net.crash(0);
         net.replace(0);
-        net.settle();
+        net.pass(Duration::from_secs(30));
         net.ask(0, 3, append("c"));
         net.deliver("c0>0 Request");
         assert!(net.instances(0).contains_key(&update(0, 3)), "{variant:?}");
@@ -269,7 +271,7 @@ fn what_was_promised_and_accepted_is_known_after_a_crash() {
             attributes: before.attributes.clone(),
         };
         let (key, id) = (Key::from(X), update(0, 1));
-        let accept = Message::Instance { key, id, body: Box::new(body) };
+        let accept = Message::Instance { key, id, incarnation: 0, body: Box::new(body) };
         net.hand(NodeId(0), NodeId(1), accept);
         assert_eq!((net.count("1>0 Refused"), net.count("1>0 Accepted")), (1, 0));
         let after = net.instance(1, update(0, 1));
@@ -291,8 +293,12 @@ fn a_replica_that_does_not_know_what_it_had_promised_answers_nobody() {
         net.ask(2, 1, append("c"));
         net.deliver("c2>2 Request");
         let body = Body::Prepare { ballot: Ballot { number: 7, member: 1 } };
-        let prepare =
-            Message::Instance { key: Key::from(X), id: update(1, 9), body: Box::new(body) };
+        let prepare = Message::Instance {
+            key: Key::from(X),
+            id: update(1, 9),
+            incarnation: 0,
+            body: Box::new(body),
+        };
         net.hand(NodeId(1), NodeId(2), prepare);
         if variant == Variant::Gryff {
             net.ask(0, 3, Access::Read);
@@ -315,12 +321,17 @@ fn a_number_in_which_nothing_is_done_is_not_used_again_either() {
         command: None,
         attributes: Attributes::of_no_op(3),
     };
-    let accept = Message::Instance { key: Key::from(X), id: update(0, 1), body: Box::new(body) };
+    let accept = Message::Instance {
+        key: Key::from(X),
+        id: update(0, 1),
+        incarnation: 0,
+        body: Box::new(body),
+    };
     net.hand(NodeId(1), NodeId(2), accept);
     net.network.clear();
     net.crash(0);
     net.replace(0);
-    net.settle();
+    net.pass(Duration::from_secs(30));
     net.ask(0, 1, append("a"));
     net.deliver("c0>0 Request");
     assert_eq!(net.instance(0, update(0, 2)).status, Status::PreAccepted);

@@ -11,6 +11,9 @@ use super::{Coordinator, FAST_PATH_AT_LEAST};
 use crate::morty::message::{Contents, Message, Proposal, Read, TaggedWrite, Vote};
 use crate::morty::votes::{Tally, Votes};
 
+/// So many keys over which an execution was voted down are told.
+const CONFLICTS_AT_MOST: usize = 64;
+
 /// See the module's description.
 #[derive(Debug)]
 pub(super) struct Attempt {
@@ -87,7 +90,9 @@ impl Attempt {
         if self.participants.iter().all(|part| part.votes.count() >= majority) {
             self.majority_after.get_or_insert(now.since(self.prepared_at));
         }
-        self.conflicts.extend(conflict.filter(|key| !self.conflicts.contains(key)));
+        let new =
+            |key: &Key| self.conflicts.len() < CONFLICTS_AT_MOST && !self.conflicts.contains(key);
+        self.conflicts.extend(conflict.filter(new));
     }
 
     /// What the votes of all participants come to: to commit, all must.

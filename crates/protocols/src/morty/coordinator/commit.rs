@@ -197,8 +197,8 @@ impl Coordinator {
         &mut self,
         from: NodeId,
         version: Version,
-        eid: u32,
         view: View,
+        (eid, accepted): (u32, Proposal),
         cx: &mut Cx,
     ) {
         if view != OWN_VIEW {
@@ -207,7 +207,7 @@ impl Coordinator {
         }
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         match &mut transaction.phase {
-            Phase::Finalizing(attempt, proposal) if attempt.eid == eid => {
+            Phase::Finalizing(attempt, proposal) if (attempt.eid, *proposal) == (eid, accepted) => {
                 let Some(part) = attempt.participant(from) else { return };
                 part.accepted.insert(from);
                 match proposal {
@@ -222,7 +222,7 @@ impl Coordinator {
             }
             // It was told to while the program was running: it has abandoned those before.
             Phase::Preparing(attempt) | Phase::Finalizing(attempt, _)
-                if attempt.eid == eid.saturating_add(1) =>
+                if accepted == Proposal::Abandon && attempt.eid == eid.saturating_add(1) =>
             {
                 if let Some(part) = attempt.participant(from) {
                     part.abandoned.insert(from);

@@ -89,7 +89,10 @@ impl Coordinator {
     ) {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let Some(read) = transaction.reads.get_mut(&new.key) else { return };
-        assert!(write.version < version, "{version} was given {write:?}, from its own future");
+        if write.version >= version {
+            let from_future = format_args!("{version} was given {write:?}, from its own future");
+            return cx.reject(|| from_future.to_string());
+        }
         let Some(found) = read.found else {
             (read.found, read.stamp) = (Some(write), read.stamp + 1);
             new.stamp = read.stamp;

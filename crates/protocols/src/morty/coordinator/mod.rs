@@ -155,6 +155,9 @@ impl Actor for Coordinator {
     type Output = (TxnId, Output);
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
+        if !self.group.contains(from) {
+            return cx.reject(|| format!("{from} has sent what only replicas send"));
+        }
         match message {
             Message::GetReply { version, key, write, value, instead_of } => {
                 self.heard_of(from, cx.now());
@@ -165,8 +168,8 @@ impl Actor for Coordinator {
                 self.heard_of(from, cx.now());
                 self.on_prepare_reply(from, version, eid, vote, conflict, cx);
             }
-            Message::FinalizeReply { version, eid, view } => {
-                self.on_finalize_reply(from, version, eid, view, cx);
+            Message::FinalizeReply { version, eid, view, decision } => {
+                self.on_finalize_reply(from, version, view, (eid, decision), cx);
             }
             Message::Acknowledge { versions } => self.on_acknowledge(from, versions),
             Message::Refused { version, refusal } => self.on_refused(from, version, refusal, cx),

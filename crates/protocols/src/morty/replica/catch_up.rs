@@ -4,14 +4,26 @@
 //! known here are fetched. A replica that was away for longer than the others remember copies, from
 //! another's store, the keys that were written since, and does that again until what is missing is
 //! remembered.
+//!
+//! # What is copied
+//! - *A page holds a range of keys, complete below a watermark:* that of whoever sent it, who is itself not
+//!   copying and takes part (`rejoin`). What is copied is complete below the watermark of the first page. A
+//!   page that comes later may be ahead of that; one that is not as far says that the peer is not what it was,
+//!   and the copy begins anew.
+//! - *A key that is not in the page is not there:* the peer may have forgotten that it was deleted. So what is
+//!   here below the watermark is replaced, in the store page by page, in memory and for the log at the end.
+//! - *Meanwhile* nothing is settled, no reads are answered, and nobody is told what is here.
+//!
+//! Each list and each copy is a *run* with a number of its own: an answer to an earlier one may be older than
+//! it looks.
 
 use core::time::Duration;
 use std::sync::Arc;
 
 use serried_model::{Key, NodeId, Version};
-use serried_parts::Committed;
+use serried_parts::{Committed, decode_versions};
 
-use super::{Cx, Replica, Timer, keys};
+use super::{Cx, Replica, Timer};
 use crate::morty::digest::Digest;
 use crate::morty::message::{Contents, Holds, Message, TaggedWrite};
 
@@ -22,6 +34,8 @@ const FETCHED_AT_ONCE: usize = 256;
 const SCANNED_AT_ONCE: usize = 256 << 10;
 /// A peer that has not answered for so long is asked again, or another one is.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// A peer is asked so often before another one is.
+const ASKED_AT_MOST: usize = 3;
 
 /// What this replica is missing.
 #[derive(Debug)]
@@ -29,6 +43,8 @@ pub(super) struct CatchUp {
     peer: NodeId,
     /// How often nothing has come of it.
     tried: usize,
+    /// Tells the answers from those to what was asked before.
+    run: u64,
     doing: Doing,
 }
 
@@ -65,23 +81,24 @@ impl Replica {
     pub(super) fn catch_up_from(&mut self, peer: NodeId, cx: &mut Cx) -> bool {
         let begins = self.catch_up.is_none() && peer != self.id;
         if begins {
-            let doing = Doing::List(self.truncation.watermark());
-            self.catch_up = Some(CatchUp { peer, tried: 0, doing });
+            let doing = Doing::List(self.progress.watermark());
+            self.catch_up = Some(CatchUp { peer, tried: 0, run: cx.draw(), doing });
             self.ask_peer(cx);
         }
         begins
     }
 
     fn ask_peer(&mut self, cx: &mut Cx) {
-        let Some(CatchUp { peer, doing, .. }) = &self.catch_up else { return };
+        let Some(CatchUp { peer, doing, run, .. }) = &self.catch_up else { return };
+        let run = *run;
         let message = match doing {
-            Doing::List(since) => Message::GetCommitted { since: *since },
+            Doing::List(since) => Message::GetCommitted { since: *since, run },
             Doing::Fetch { missing, .. } => {
                 let versions = missing.iter().copied().take(FETCHED_AT_ONCE).collect();
                 Message::Fetch { versions }
             }
             Doing::Scan { after, since, .. } => {
-                Message::Scan { after: after.clone(), since: *since }
+                Message::Scan { after: after.clone(), since: *since, run }
             }
         };
         cx.send(*peer, message);
@@ -90,48 +107,62 @@ impl Replica {
 
     /// There was no answer.
     pub(super) fn go_on_catching_up(&mut self, cx: &mut Cx) {
-        let Some(mut catch_up) = self.catch_up.take() else { return };
+        let Some(catch_up) = &mut self.catch_up else { return };
         catch_up.tried += 1;
-        if catch_up.tried.is_multiple_of(3) {
-            // Another may do better, from the beginning.
-            catch_up.peer = self.peer(self.id.member() + 1 + catch_up.tried / 3);
-            catch_up.doing = Doing::List(self.truncation.watermark());
+        if catch_up.tried.is_multiple_of(ASKED_AT_MOST) {
+            self.begin_anew(cx);
+        } else {
+            self.ask_peer(cx);
         }
-        self.catch_up = Some(catch_up);
+    }
+
+    /// Another peer may do better, from the beginning.
+    fn begin_anew(&mut self, cx: &mut Cx) {
+        let Some(CatchUp { tried, .. }) = self.catch_up else { return };
+        let tried = tried.next_multiple_of(ASKED_AT_MOST).max(ASKED_AT_MOST);
+        let peer = self.peer(self.id.member() + 1 + tried / ASKED_AT_MOST);
+        let doing = Doing::List(self.progress.watermark());
+        self.catch_up = Some(CatchUp { peer, tried, run: cx.draw(), doing });
         self.ask_peer(cx);
     }
 
-    pub(super) fn on_get_committed(&mut self, from: NodeId, since: Version, cx: &mut Cx) {
+    /// Whether what is in the store is partly another replica's.
+    pub(super) fn is_copying(&self) -> bool {
+        matches!(self.catch_up, Some(CatchUp { doing: Doing::Scan { .. }, .. }))
+    }
+
+    pub(super) fn on_get_committed(&mut self, from: NodeId, since: Version, run: u64, cx: &mut Cx) {
+        if self.is_copying() {
+            return; // What it knows has gaps.
+        }
         let reaches = since >= self.remembers_from();
         let (versions, more) = match reaches {
             true => self.settled.list(since, LISTED_AT_ONCE),
             false => (Vec::new(), false),
         };
-        cx.send(from, Message::Committed { since, versions, more, reaches });
+        cx.send(from, Message::Committed { since, run, versions, more, reaches });
     }
 
     /// It can list all that has committed from here on.
     fn remembers_from(&self) -> Version {
-        self.truncation.horizon()
+        self.progress.horizon()
     }
 
     pub(super) fn on_committed(
         &mut self,
-        from: NodeId,
+        (from, run): (NodeId, u64),
         since: Version,
         versions: Vec<Version>,
         (more, reaches): (bool, bool),
         cx: &mut Cx,
     ) {
-        let watermark = self.truncation.watermark();
+        let watermark = self.progress.watermark();
         let Some(catch_up) = &mut self.catch_up else { return };
-        if from != catch_up.peer || catch_up.doing != Doing::List(since) {
+        if (from, run) != (catch_up.peer, catch_up.run) || catch_up.doing != Doing::List(since) {
             return;
         }
         if !reaches {
-            let since = watermark.timestamp_us;
-            catch_up.doing = Doing::Scan { after: None, since, began_at: None };
-            self.ask_peer(cx);
+            self.start_copy(cx);
             return;
         }
         let next = versions.last().filter(|_| more).copied();
@@ -143,18 +174,36 @@ impl Replica {
         self.fetch_more(cx);
     }
 
+    /// Copies what was written since the watermark: everything below has to be in the store for that.
+    fn start_copy(&mut self, cx: &mut Cx) {
+        self.settle_everything(cx);
+        self.behind = true;
+        let since = self.progress.watermark().timestamp_us;
+        let catch_up = self.catch_up.as_mut().expect("a list that does not reach back");
+        catch_up.doing = Doing::Scan { after: None, since, began_at: None };
+        self.ask_peer(cx);
+    }
+
     /// Fetches what is still missing, then goes on with the list.
     fn fetch_more(&mut self, cx: &mut Cx) {
-        let watermark = self.truncation.watermark();
+        self.is_fetching();
         let Some(catch_up) = &mut self.catch_up else { return };
-        let Doing::Fetch { missing, next } = &mut catch_up.doing else { return };
-        missing.retain(|version| *version >= watermark && self.settled.get(*version).is_none());
+        let Doing::Fetch { missing, next } = &catch_up.doing else { return };
         if missing.is_empty() {
             let Some(last) = *next else { return self.end_catch_up(cx) };
             let coordinator = NodeId(last.coordinator.0 + 1);
             catch_up.doing = Doing::List(Version { coordinator, ..last });
         }
         self.ask_peer(cx);
+    }
+
+    /// Whom it is fetching something from, and how much is still missing.
+    fn is_fetching(&mut self) -> Option<(NodeId, usize)> {
+        let watermark = self.progress.watermark();
+        let catch_up = self.catch_up.as_mut()?;
+        let Doing::Fetch { missing, .. } = &mut catch_up.doing else { return None };
+        missing.retain(|version| *version >= watermark && self.settled.get(*version).is_none());
+        Some((catch_up.peer, missing.len()))
     }
 
     /// This replica has all that its peer had when it was asked.
@@ -172,7 +221,8 @@ impl Replica {
             let mut contents = Contents::default();
             contents.participants.push(self.id.partition());
             for key in keys {
-                // What was overwritten and forgotten is not there any more.
+                // What was overwritten and forgotten is not there any more. What was forgotten before it came
+                // here is not even among the keys, and the past can't be read here from before that.
                 let record = self.keys.load(key, cx.store());
                 let Some(committed) = record.committed.get(version) else {
                     complete = false;
@@ -183,17 +233,22 @@ impl Replica {
             }
             executions.push((version, eid, Arc::new(contents)));
         }
-        let readable_from = if complete { 0 } else { self.readable_from() };
+        let readable_from = match complete {
+            true => self.progress.lacks_before(),
+            false => self.readable_from(),
+        };
         cx.send(from, Message::Fetched { executions, readable_from });
     }
 
     pub(super) fn on_fetched(
         &mut self,
+        from: NodeId,
         executions: Vec<(Version, u32, Arc<Contents>)>,
         readable_from: u64,
         cx: &mut Cx,
     ) {
         self.raise_readable_from(readable_from, cx);
+        let (before, nothing) = (self.is_fetching(), executions.is_empty());
         for (version, eid, contents) in executions {
             if self.settlement(version).is_none() {
                 // If it voted on the execution it knows of its reads too.
@@ -202,33 +257,51 @@ impl Replica {
                 self.commit(version, eid, voted_on.unwrap_or(contents), logged, cx);
             }
         }
-        self.fetch_more(cx);
+        match (before, self.is_fetching()) {
+            // It is an answer to somebody else's question, or to an earlier one.
+            (Some((peer, _)), _) if peer != from => {}
+            (Some((_, before)), Some((_, left))) if left < before => self.fetch_more(cx),
+            // The peer had listed them, and has forgotten them since.
+            (Some(_), Some(_)) if nothing => self.begin_anew(cx),
+            _ => {}
+        }
     }
 
-    pub(super) fn on_scan(&mut self, from: NodeId, after: Option<Key>, since: u64, cx: &mut Cx) {
+    pub(super) fn on_scan(
+        &mut self,
+        from: NodeId,
+        after: Option<Key>,
+        since: u64,
+        run: u64,
+        cx: &mut Cx,
+    ) {
+        if self.is_copying() {
+            return; // What it has is complete below no watermark.
+        }
         self.settle_everything(cx);
         let (mut entries, mut last) = (Vec::new(), None);
         let start = after.as_ref().map(|key| key.as_bytes());
         let more = cx.store().scan(start, SCANNED_AT_ONCE, &mut |key, bytes| {
             let written = |c: &Committed| c.id.version.timestamp_us >= since;
-            let changed = since == 0 || bytes.is_empty() || keys::decode(bytes).iter().any(written);
+            let changed =
+                since == 0 || bytes.is_empty() || decode_versions(bytes).iter().any(written);
             entries.push((Key::from(key), changed.then(|| bytes.to_vec())));
             last = Some(Key::from(key));
         });
-        let (watermark, digest) = self.truncation.finished();
+        let (watermark, digest) = self.progress.finished();
         let holds = Holds { watermark, digest, readable_from: self.readable_from() };
         let next = last.filter(|_| more);
-        cx.send(from, Message::Scanned { after, since, entries, next, holds });
+        cx.send(from, Message::Scanned { after, since, run, entries, next, holds });
     }
 
     /// From which version on the past can be read here, in microseconds.
     fn readable_from(&self) -> u64 {
-        self.truncation.readable_from(self.settings.history_ms).timestamp_us
+        self.progress.readable_from().timestamp_us
     }
 
     pub(super) fn on_scanned(
         &mut self,
-        from: NodeId,
+        (from, run): (NodeId, u64),
         (after, since): (Option<Key>, u64),
         entries: Vec<(Key, Option<Vec<u8>>)>,
         next: Option<Key>,
@@ -239,52 +312,37 @@ impl Replica {
         let Doing::Scan { after: asked, since: wanted, began_at } = &mut catch_up.doing else {
             return;
         };
-        if from != catch_up.peer || (&*asked, *wanted) != (&after, since) {
+        if (from, run) != (catch_up.peer, catch_up.run) || (&*asked, *wanted) != (&after, since) {
             return;
         }
         let (upto, digest) = *began_at.get_or_insert((holds.watermark, holds.digest));
+        if holds.watermark < upto || upto < self.progress.watermark().timestamp_us {
+            self.begin_anew(cx);
+            return;
+        }
         *asked = next.clone();
         catch_up.tried = 0;
         self.raise_readable_from(holds.readable_from, cx);
         for key in deleted(after, &next, &entries, cx) {
-            self.keys.forget_stored(&key, Version::at(upto));
-            cx.store().put(key.as_bytes(), None);
+            self.keys.replace(&key, Version::at(upto), Vec::new(), cx.store());
         }
+        self.copied += entries.len() as u64;
         for (key, bytes) in entries {
             if let Some(bytes) = bytes {
-                self.keys.copy(&key, &bytes, Version::at(upto), cx.store());
+                let others = decode_versions(&bytes);
+                self.keys.replace(&key, Version::at(upto), others, cx.store());
             }
         }
         if next.is_some() {
             self.ask_peer(cx);
             return;
         }
-        if upto > self.truncation.watermark().timestamp_us {
+        if upto > self.progress.watermark().timestamp_us {
             self.raise_watermark(upto, digest, true, cx);
         }
         let catch_up = self.catch_up.as_mut().expect("it is there");
-        catch_up.doing = Doing::List(self.truncation.watermark());
+        catch_up.doing = Doing::List(self.progress.watermark());
         self.ask_peer(cx);
-    }
-
-    /// Whether a message is about what this replica takes no part in, as its predecessor may have.
-    pub(super) fn is_not_to_take_part(&mut self, message: &Message) -> bool {
-        if self.truncation.watermark().timestamp_us >= self.floor {
-            self.floor = 0;
-            return false;
-        }
-        match message {
-            Message::Get { version, .. }
-            | Message::Put { version, .. }
-            | Message::Prepare { version, .. }
-            | Message::Finalize { version, .. }
-            | Message::PaxosPrepare { version, .. }
-            | Message::Inquire { version } => version.timestamp_us < self.floor,
-            // What it says of a truncation is of all that is below, the floor's other side included.
-            Message::Truncate { .. } | Message::TruncationPaxosPrepare { .. } => true,
-            Message::ProposeMerge { upto, .. } => *upto <= self.floor,
-            _ => false,
-        }
     }
 }
 

@@ -1,68 +1,22 @@
-//! Decisions: those that are proposed, and those that are carried out (000 §4.2, "Finalize" and "Decide").
+//! Decisions, and what carrying them out takes (000 §4.2, "Decide").
 
 use core::time::Duration;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serried_actor::{Observation, Timestamp};
+use serried_actor::Observation;
 use serried_model::{Key, NodeId, Version};
 use serried_parts::WriteId;
 use smallvec::SmallVec;
 
 use super::{Cx, End, Execution, Places, Replica, Timer, observe_writes};
-use crate::morty::message::{
-    Accepted, Contents, Decision, Message, Proposal, Record, Settlement, View,
-};
+use crate::morty::message::{Contents, Decision, Message, Record, Settlement};
 
 /// Acknowledgements are sent when there are so many, or after [`ACKNOWLEDGE_AFTER`].
 const ACKNOWLEDGE_AT: usize = 16;
 const ACKNOWLEDGE_AFTER: Duration = Duration::from_millis(20);
 
 impl Replica {
-    pub(super) fn on_finalize(
-        &mut self,
-        from: NodeId,
-        (version, eid, view): (Version, u32, View),
-        decision: Proposal,
-        cx: &mut Cx,
-    ) {
-        if let Some(settlement) = self.settlement(version) {
-            // Late, or repeated after an answer was lost: it was decided as it had been accepted.
-            cx.send(from, Message::Settled { version, settlement });
-            return;
-        }
-        if self.is_too_far_ahead(version, cx) && !self.transactions.contains_key(&version) {
-            return;
-        }
-        let undecided = self.open(version, cx.now());
-        let current = undecided.view;
-        if current <= view {
-            let accepted = Accepted { view, eid, decision };
-            self.accept(version, accepted);
-            self.append(Record::Accepted { version, accepted }, cx);
-        }
-        let view = current.max(view);
-        cx.send(from, Message::FinalizeReply { version, eid, view });
-    }
-
-    pub(super) fn accept(&mut self, version: Version, accepted: Accepted) {
-        let Accepted { view, eid, decision } = accepted;
-        let undecided = self.open(version, Timestamp::default());
-        undecided.view = view;
-        // Links are not ordered: what concerns an earlier execution may come late.
-        undecided.accepted = undecided.accepted.max(Some(accepted));
-        if decision == Proposal::Commit || view > View::OWN {
-            return;
-        }
-        undecided.abandoned_before = undecided.abandoned_before.max(eid.saturating_add(1));
-        // It is never to commit, and no more in anybody's way.
-        if undecided.execution.as_ref().is_some_and(|execution| execution.eid <= eid) {
-            self.unprepare(version);
-            let undecided = self.transactions.get_mut(&version).expect("a transaction abandoned");
-            undecided.execution = None;
-        }
-    }
-
     pub(super) fn on_decide(
         &mut self,
         from: NodeId,
@@ -71,30 +25,22 @@ impl Replica {
         contents: Option<Arc<Contents>>,
         cx: &mut Cx,
     ) {
-        let commits = match decision {
-            Decision::Abandon => {
-                let concerned = match self.transactions.get(&version) {
-                    Some(undecided) => !undecided.is_superseded(),
-                    None => !self.is_too_far_ahead(version, cx), // It was never let in.
-                };
-                if concerned && self.settlement(version).is_none() {
-                    let decision = Proposal::Abandon;
-                    self.open(version, cx.now());
-                    self.accept(version, Accepted { view: View::OWN, eid, decision });
-                }
-                return;
-            }
-            Decision::Commit => true,
-            Decision::Abort => false,
-        };
-        match self.settlement(version) {
+        let own = self.id.partition();
+        if contents.as_ref().is_some_and(|contents| !self.is_sound(version, own, contents)) {
+            let what = format_args!("a decision that {version} commits what no transaction can do");
+            return self.reject(from, what, cx);
+        }
+        match (decision, self.settlement(version)) {
+            (Decision::Abandon, _) => return self.on_abandoned(from, version, eid, cx),
             // Nothing is left to be done. What aborted here may have committed elsewhere.
-            Some(Settlement::Forgotten) => {}
-            Some(settlement) => {
-                let committed = matches!(settlement, Settlement::Committed { .. });
-                assert_eq!(committed, commits, "{version} was decided twice, and differently");
+            (_, Some(Settlement::Forgotten)) => {}
+            (Decision::Commit, Some(Settlement::Committed { eid: other })) if other == eid => {}
+            (Decision::Abort, Some(Settlement::Aborted)) => {}
+            (Decision::Commit | Decision::Abort, Some(settlement)) => {
+                let what = format_args!("{decision:?} of {version} ({eid}), but {settlement:?}");
+                return self.reject(from, what, cx);
             }
-            None if commits => {
+            (Decision::Commit, None) => {
                 let voted_on = self.voted_on(version, eid);
                 let logged = voted_on.is_some();
                 // Unheard of: without an acknowledgement the coordinator will say more.
@@ -102,9 +48,10 @@ impl Replica {
                 self.commit(version, eid, contents, logged, cx);
             }
             // It was never let in.
-            None if self.is_too_far_ahead(version, cx)
-                && !self.transactions.contains_key(&version) => {}
-            None => self.abort(version, cx),
+            (Decision::Abort, None)
+                if self.is_too_far_ahead(version, cx)
+                    && !self.transactions.contains_key(&version) => {}
+            (Decision::Abort, None) => self.abort(version, cx),
         }
         self.acknowledge(from, version, cx);
     }

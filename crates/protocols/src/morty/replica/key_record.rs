@@ -3,20 +3,16 @@
 use core::cmp::Ordering;
 
 use serried_model::{Key, Value, Version};
-use serried_parts::{Committed, ReadMarks, Versions, WriteId};
+use serried_parts::{Committed, ReadMarks, StoredVersions, WriteId};
 use smallvec::SmallVec;
 
 /// One key's `vrecord`.
 #[derive(Debug, Default)]
 pub(in crate::morty) struct KeyRecord {
     /// `committed_writes`.
-    pub committed: Versions,
+    pub committed: StoredVersions,
     /// `committed_reads`.
     pub committed_reads: ReadMarks,
-    /// `committed` holds what lies in the store.
-    pub loaded: bool,
-    /// What was committed below, in microseconds, has been put into the store last.
-    pub stored: u64,
     /// It was used since it was last considered to go.
     pub used: bool,
     /// What is not committed; most keys have nothing.
@@ -80,6 +76,15 @@ pub(super) enum Missed {
 impl KeyRecord {
     fn active(&mut self) -> &mut Active {
         self.active.get_or_insert_default()
+    }
+
+    /// The write with the largest version below `reader`'s, committed or not. A delete below `settled` is
+    /// as good as nothing at all, and is called that: others may have forgotten it already.
+    pub(super) fn find_for(&self, reader: Version, settled: Version) -> (WriteId, Option<Value>) {
+        match self.find(reader) {
+            (write, None) if write.version < settled => (WriteId::INITIAL, None),
+            found => found,
+        }
     }
 
     /// The write with the largest version below `reader`'s, committed or not.
@@ -267,10 +272,16 @@ impl KeyRecord {
         self.tidy(|active| active.prepared_reads.retain(|read| read.reader != reader));
     }
 
-    /// Whether `reader`, which found `found`, missed a write (check 1).
+    /// Whether `reader`, which found `found`, missed a write (check 1). Who found nothing has not missed a
+    /// delete: it would have found nothing either way.
     pub(super) fn missed_by(&self, reader: Version, found: WriteId) -> Option<Missed> {
+        let latest = self.committed.latest_before(reader);
+        let found = match latest {
+            Some(delete) if found == WriteId::INITIAL && delete.value.is_none() => delete.id,
+            _ => found,
+        };
         let between = |version: Version| version > found.version;
-        if self.committed.latest_before(reader).is_some_and(|write| between(write.id.version)) {
+        if latest.is_some_and(|write| between(write.id.version)) {
             Some(Missed::Committed)
         } else if self.uncommitted_before(reader).is_some_and(|write| between(write.id.version)) {
             Some(Missed::Uncommitted)

@@ -1,8 +1,23 @@
 //! The keys of a replica: those in use are in memory, the others in its store.
+//!
+//! All that is committed of a key belongs to its [`StoredVersions`]; nothing else writes the store. This module
+//! says to it what is settled, forgotten or copied:
+//!
+//! - *Settled.* Below the truncation's watermark nothing is added any more. What was committed there is put
+//!   into the store bit by bit, always as it is at the watermark of that moment ([`Keys::settle`]).
+//! - *Stored.* Below [`Keys::stored`] all that was committed is in the store, and may leave memory.
+//! - *Forgotten.* Below a horizon that is in the log ([`Record::Forgotten`]) deletes are forgotten. What the
+//!   log still has from there is not taken back ([`Keys::forget_memory`]), and no message adds to it, as
+//!   nothing below the watermark is open. A replica that was away for longer copies what this one holds.
+//! - *Copied.* What is copied from another replica is complete below that one's watermark. It takes the place
+//!   of what is below here, and is merged with what is above ([`Keys::replace`]); what was in memory alone
+//!   goes when the copy is complete.
+//!
+//! [`Record::Forgotten`]: crate::morty::message::Record::Forgotten
 
 use serried_actor::Store;
-use serried_model::{Key, Value, Version};
-use serried_parts::{Committed, Place, Pool, WriteId};
+use serried_model::{Key, Version};
+use serried_parts::{Committed, Place, Pool, StoredVersions};
 
 use super::key_record::KeyRecord;
 
@@ -51,14 +66,8 @@ impl Keys {
     /// The same, with what lies in the store.
     pub(super) fn loaded(&mut self, key: &Key, store: &dyn Store) -> Place {
         let place = self.place(key);
-        let record = self.at(place).1;
-        if !core::mem::replace(&mut record.loaded, true)
-            && let Some(bytes) = store.get(key.as_bytes())
-        {
-            decode(&bytes).into_iter().for_each(|committed| {
-                record.committed.insert(committed);
-            });
-        }
+        let (key, record) = self.records.at_place(place);
+        record.committed.load(key, store);
         place
     }
 
@@ -88,22 +97,6 @@ impl Keys {
         self.stored = version;
     }
 
-    /// Settles `keys`, but for those that have been settled at `watermark` already.
-    pub(super) fn settle_all(
-        &mut self,
-        keys: &[Key],
-        watermark: Version,
-        readable_from: Version,
-        store: &mut dyn Store,
-    ) {
-        for key in keys {
-            let record = self.load(key, store);
-            if record.stored != watermark.timestamp_us {
-                record.settle(key, watermark, readable_from, store);
-            }
-        }
-    }
-
     /// Puts what a key held at `watermark` into the store, and forgets what nobody may read any more.
     pub(super) fn settle(
         &mut self,
@@ -112,44 +105,34 @@ impl Keys {
         readable_from: Version,
         store: &mut dyn Store,
     ) {
-        self.load(key, store).settle(key, watermark, readable_from, store);
+        let record = self.touch(key);
+        record.committed.settle(key, watermark, readable_from, store);
+        record.committed_reads.forget_before(watermark);
     }
 
-    /// Takes over what another replica's store holds for a key, where everything below `settled` is
-    /// settled.
-    pub(super) fn copy(
+    /// Takes over what another replica holds for a key, which is complete below `watermark`.
+    pub(super) fn replace(
         &mut self,
         key: &Key,
-        bytes: &[u8],
-        settled: Version,
+        watermark: Version,
+        others: Vec<Committed>,
         store: &mut dyn Store,
     ) {
-        if let Some(record) = self.records.get_mut(key) {
-            for committed in decode(bytes) {
-                record.committed.insert(committed);
-            }
-            record.committed.forget_before(settled);
-        }
-        store.put(key.as_bytes(), Some(bytes).filter(|bytes| !bytes.is_empty()));
-    }
-
-    /// Another replica's store holds nothing for a key, where everything below `settled` is settled.
-    pub(super) fn forget_stored(&mut self, key: &Key, settled: Version) {
-        if let Some(record) = self.records.get_mut(key) {
-            record.committed.forget_all_before(settled);
+        match self.records.get_mut(key) {
+            Some(record) => record.committed.replace(key, watermark, others, store),
+            None => StoredVersions::default().replace(key, watermark, others, store),
         }
     }
 
-    /// Removes a key whose last write was a delete that everybody knows of.
-    pub(super) fn forget_deleted(&mut self, key: &Key, known: Version, store: &mut dyn Store) {
-        let record = self.load(key, store);
-        let [only] = record.committed.before(known) else { return };
-        if only.value.is_none() {
-            let version = only.id.version;
-            record.committed.forget(version);
-            if record.committed.is_empty() {
-                store.put(key.as_bytes(), None);
-            }
+    /// Removes a key whose last write below `horizon` was a delete: the log says that it may be forgotten.
+    pub(super) fn forget_delete(&mut self, key: &Key, horizon: Version, store: &mut dyn Store) {
+        self.touch(key).committed.forget_delete(key, horizon, store);
+    }
+
+    /// Forgets what memory holds of a key below `version`: the store has it, or what has taken its place.
+    pub(super) fn forget_memory(&mut self, key: &Key, version: Version) {
+        if let Some(record) = self.records.get_mut(key) {
+            record.committed.forget_memory(version);
         }
     }
 
@@ -169,46 +152,12 @@ impl Keys {
     }
 }
 
-impl KeyRecord {
-    fn settle(
-        &mut self,
-        key: &Key,
-        watermark: Version,
-        readable_from: Version,
-        store: &mut dyn Store,
-    ) {
-        self.stored = watermark.timestamp_us;
-        self.committed.forget_before(readable_from);
-        self.committed_reads.forget_before(watermark);
-        let settled = self.committed.before(watermark);
-        store.put(key.as_bytes(), Some(&encode(settled)));
-    }
-}
-
-/// How the versions of a key lie in the store.
-pub(super) fn encode(versions: &[Committed]) -> Vec<u8> {
-    let versions: Vec<(WriteId, &Option<Value>)> =
-        versions.iter().map(|committed| (committed.id, &committed.value)).collect();
-    postcard::to_allocvec(&versions).expect("nothing in it can fail to be encoded")
-}
-
-/// The reverse of [`encode`]; nothing of nothing.
-///
-/// # Panics
-/// If it is not what [`encode`] returned: a driver checks what it reads.
-pub(super) fn decode(bytes: &[u8]) -> Vec<Committed> {
-    if bytes.is_empty() {
-        return Vec::new();
-    }
-    let versions: Vec<(WriteId, Option<Value>)> =
-        postcard::from_bytes(bytes).expect("the store returns what was put into it");
-    versions.into_iter().map(|(id, value)| Committed { id, value }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serried_actor::MemoryStore;
+    use serried_model::Value;
+    use serried_parts::WriteId;
 
     fn commit(keys: &mut Keys, key: &Key, at: u64, value: Option<&str>) {
         let id = WriteId { version: Version::at(at), tag: 1 };
@@ -251,9 +200,9 @@ mod tests {
         commit(&mut keys, &key, 2, None);
         keys.settle(&key, Version::at(5), Version::at(5), &mut store);
         assert!(store.get(b"key").is_some());
-        keys.forget_deleted(&key, Version::at(2), &mut store);
+        keys.forget_delete(&key, Version::at(2), &mut store);
         assert!(store.get(b"key").is_some(), "not everybody knows yet");
-        keys.forget_deleted(&key, Version::at(3), &mut store);
+        keys.forget_delete(&key, Version::at(3), &mut store);
         assert_eq!(store.get(b"key"), None);
         assert!(keys.get(&key).unwrap().committed.is_empty());
     }

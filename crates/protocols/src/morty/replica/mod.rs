@@ -1,11 +1,16 @@
 //! The server side: validates executions against each other (000 §4.2), finishes what dead clients have
 //! left (§4.3), and truncates what is old (001 §3.3.4).
 
+mod accept;
 mod catch_up;
 mod decide;
 mod key_record;
 mod keys;
+mod log_marks;
+mod merge;
+mod progress;
 mod recovery;
+mod rejoin;
 mod settle;
 mod settled;
 mod truncation;
@@ -15,9 +20,11 @@ mod watch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serried_actor::{Actor, Context, Group, Observation, Recover, Settings, Store, Timestamp};
+use serried_actor::{
+    Actor, Context, Group, Observation, Recover, Settings, Standing, Store, Timestamp,
+};
 use serried_model::{Key, NodeId, Value, Version};
-use serried_parts::{Committed, Map, Place, WriteId};
+use serried_parts::{Committed, Map, Place, WriteId, encode_versions};
 use smallvec::SmallVec;
 
 use self::catch_up::CatchUp;
@@ -25,7 +32,11 @@ use self::catch_up::CatchUp;
 use self::key_record::KeyRecord;
 use self::key_record::Notice;
 use self::keys::Keys;
+use self::log_marks::LogMarks;
+use self::merge::Merge;
+use self::progress::Progress;
 use self::recovery::Recovery;
+use self::rejoin::Floor;
 use self::settle::Settling;
 use self::settled::Settled;
 use self::truncation::Truncation;
@@ -52,17 +63,26 @@ pub struct Replica {
     watch: Watch,
     recoveries: BTreeMap<Version, Recovery>,
     truncation: Truncation,
+    /// The truncation that it coordinates.
+    merge: Option<Merge>,
+    /// How far what is old is settled.
+    progress: Progress,
+    log_marks: LogMarks,
     settling: Settling,
     catch_up: Option<CatchUp>,
+    /// How many keys it has copied from others since it started.
+    copied: u64,
     /// Its state may be older than it should be to be read from: it has just come back.
     behind: bool,
-    /// It takes part in nothing below: its predecessor, whose disk was lost, may have.
-    floor: u64,
+    /// It takes part in nothing yet: its predecessor, whose disk was lost, may have.
+    floor: Floor,
     /// Decisions carried out and not acknowledged yet, by coordinator.
     acknowledgements: BTreeMap<NodeId, Vec<Version>>,
     acknowledge_set: bool,
     /// Reads to be told that they would now find something else; empty between events.
     notices: Vec<Notice>,
+    /// How many messages were dropped that no sound sender sends.
+    rejected: u64,
 }
 
 /// A transaction in progress. Of its executions only the latest that was prepared is kept: a Prepare
@@ -151,6 +171,8 @@ pub enum Timer {
     Settle,
     /// Go on catching up.
     CatchUp,
+    /// Ask again how far the predecessor had come.
+    Floor,
 }
 
 type Cx<'a> = Context<'a, Replica>;
@@ -168,14 +190,19 @@ impl Replica {
             waiting: BTreeMap::new(),
             watch: Watch::default(),
             recoveries: BTreeMap::new(),
-            truncation: Truncation::new(settings, group.partitions()),
+            truncation: Truncation::new(settings),
+            merge: None,
+            progress: Progress::new(settings, id.partition(), group.partitions()),
+            log_marks: LogMarks::default(),
             settling: Settling::default(),
             catch_up: None,
+            copied: 0,
             behind: false,
-            floor: 0,
+            floor: Floor::None,
             acknowledgements: BTreeMap::new(),
             acknowledge_set: false,
             notices: Vec::new(),
+            rejected: 0,
             group,
         }
     }
@@ -183,9 +210,9 @@ impl Replica {
     /// How the transaction ended, as far as this replica knows and remembers.
     fn settlement(&self, version: Version) -> Option<Settlement> {
         self.remembered(version).or_else(|| {
-            if version >= self.truncation.watermark() {
+            if version >= self.progress.watermark() {
                 None
-            } else if version >= self.truncation.horizon() {
+            } else if version >= self.progress.horizon() {
                 Some(Settlement::Aborted) // What committed, it knows of.
             } else {
                 Some(Settlement::Forgotten)
@@ -227,6 +254,55 @@ impl Replica {
         version.timestamp_us > cx.clock().latest_us.saturating_add(bound_us)
     }
 
+    /// Whether a message comes from somebody who may send it. Replicas talk about truncations, and about what
+    /// they lack, within their partition, and about watermarks within their machine; a recoverer may be any.
+    fn may_send(&self, from: NodeId, message: &Message) -> bool {
+        match message {
+            Message::Truncate { .. }
+            | Message::TruncationPaxosPrepare { .. }
+            | Message::ProposeMerge { .. }
+            | Message::ProposeMergeReply { .. }
+            | Message::TruncationFinished { .. }
+            | Message::GetCommitted { .. }
+            | Message::Committed { .. }
+            | Message::Fetch { .. }
+            | Message::Fetched { .. }
+            | Message::Scan { .. }
+            | Message::Scanned { .. }
+            | Message::Replaced { .. }
+            | Message::ReplacedReply { .. } => {
+                self.group.contains(from) && from.partition() == self.id.partition()
+            }
+            Message::Watermark { .. } => {
+                self.group.contains(from) && from.member() == self.id.member()
+            }
+            Message::PaxosPrepare { .. }
+            | Message::PaxosPrepareReply { .. }
+            | Message::FinalizeReply { .. }
+            | Message::Settled { .. } => self.group.contains(from),
+            _ => true,
+        }
+    }
+
+    /// Whether these can be what a transaction reads and writes in `partition`: no sound coordinator sends
+    /// anything else, and nothing else is let in.
+    fn is_sound(&self, version: Version, partition: u16, contents: &Contents) -> bool {
+        let (participants, most) = (&contents.participants, self.group.partitions());
+        participants.len() <= usize::from(most)
+            && participants.contains(&partition)
+            && participants.iter().enumerate().all(|(i, participant)| {
+                *participant < most && !participants[..i].contains(participant)
+            })
+            // Nobody reads from its own future.
+            && contents.reads.iter().all(|read| read.write.version < version)
+    }
+
+    /// A message is dropped that no sound sender sends.
+    fn reject(&mut self, from: NodeId, what: impl core::fmt::Display, cx: &mut Cx) {
+        self.rejected += 1;
+        cx.reject(|| format!("{from} has sent {what}"));
+    }
+
     fn refuse(&self, version: Version, refusal: Refusal, cx: &mut Cx) {
         cx.send(version.coordinator, Message::Refused { version, refusal });
     }
@@ -243,7 +319,7 @@ impl Replica {
 
     /// Makes a record durable, and remembers how far versions in the log go.
     fn append(&mut self, record: Record, cx: &mut Cx) {
-        self.truncation.note(&record);
+        self.log_marks.note(&record);
         cx.append(record);
     }
 
@@ -253,7 +329,7 @@ impl Replica {
         }
         let place = self.keys.loaded(&key, cx.store());
         let (_, record) = self.keys.at(place);
-        let (write, value) = record.find(version);
+        let (write, value) = record.find_for(version, self.progress.watermark());
         let found = write.version;
         cx.observe(|| Observation::Read { key: key.clone(), reader: version, found });
         if self.options.re_execution && record.add_read(version, write) {
@@ -289,9 +365,9 @@ impl Replica {
     }
 
     fn on_get_at(&mut self, from: NodeId, request: u64, key: Key, at: Version, cx: &mut Cx) {
-        let found = if at > self.truncation.watermark() {
+        let found = if at > self.progress.watermark() {
             Past::NotSettled
-        } else if at < self.truncation.readable_from(self.settings.history_ms) {
+        } else if at < self.progress.readable_from() {
             Past::Forgotten
         } else {
             match self.keys.load(&key, cx.store()).committed.latest_before(at) {
@@ -303,9 +379,9 @@ impl Replica {
     }
 
     /// Tells those reads that would now find something else. Without re-execution there is nothing
-    /// that they could do about it.
+    /// that they could do about it; and what a replica that is behind would tell may be long deleted.
     fn notify(&mut self, cx: &mut Cx) {
-        if !self.options.re_execution {
+        if !self.options.re_execution || self.behind {
             self.notices.clear();
         }
         for Notice { reader, key, write, value, instead_of } in self.notices.drain(..) {
@@ -353,10 +429,14 @@ impl Actor for Replica {
         if self.behind {
             self.start_catch_up(cx);
         }
+        self.ask_for_the_floor(cx);
     }
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
-        if self.floor > 0 && self.is_not_to_take_part(&message) {
+        if !self.may_send(from, &message) {
+            return self.reject(from, "what it is not to send", cx);
+        }
+        if !self.takes_part() && self.is_for_those_who_take_part(&message) {
             return;
         }
         match message {
@@ -380,8 +460,8 @@ impl Actor for Replica {
             Message::PaxosPrepareReply { version, view, known } => {
                 self.on_paxos_prepare_reply(from, version, view, known, cx);
             }
-            Message::FinalizeReply { version, eid, view } => {
-                self.on_finalize_reply(from, version, eid, view, cx);
+            Message::FinalizeReply { version, eid, view, decision } => {
+                self.on_finalize_reply(from, version, view, (eid, decision), cx);
             }
             Message::Settled { version, settlement } => {
                 self.on_settled(from, version, settlement, cx);
@@ -401,18 +481,28 @@ impl Actor for Replica {
             Message::TruncationFinished { upto, merged } => {
                 self.on_truncation_finished(from, upto, merged, cx);
             }
-            Message::Watermark { upto } => self.truncation.heard_of(from.partition(), upto),
-            Message::GetCommitted { since } => self.on_get_committed(from, since, cx),
-            Message::Committed { since, versions, more, reaches } => {
-                self.on_committed(from, since, versions, (more, reaches), cx);
+            Message::Watermark { upto } => self.progress.heard_of(from.partition(), upto),
+            Message::GetCommitted { since, run } => self.on_get_committed(from, since, run, cx),
+            Message::Committed { since, run, versions, more, reaches } => {
+                self.on_committed((from, run), since, versions, (more, reaches), cx);
             }
             Message::Fetch { versions } => self.on_fetch(from, versions, cx),
-            Message::Fetched { executions, readable_from } => {
-                self.on_fetched(executions, readable_from, cx);
+            Message::Fetched { mut executions, readable_from } => {
+                let own = self.id.partition();
+                let before = executions.len();
+                executions.retain(|(version, _, contents)| self.is_sound(*version, own, contents));
+                if executions.len() < before {
+                    self.reject(from, "executions that can't be", cx);
+                }
+                self.on_fetched(from, executions, readable_from, cx);
             }
-            Message::Scan { after, since } => self.on_scan(from, after, since, cx),
-            Message::Scanned { after, since, entries, next, holds } => {
-                self.on_scanned(from, (after, since), entries, next, holds, cx);
+            Message::Scan { after, since, run } => self.on_scan(from, after, since, run, cx),
+            Message::Scanned { after, since, run, entries, next, holds } => {
+                self.on_scanned((from, run), (after, since), entries, next, holds, cx);
+            }
+            Message::Replaced { question } => self.on_replaced(from, question, cx),
+            Message::ReplacedReply { question, reached } => {
+                self.on_replaced_reply(from, question, reached, cx);
             }
             Message::GetAt { request, key, at } => self.on_get_at(from, request, key, at, cx),
             // For coordinators.
@@ -446,6 +536,7 @@ impl Actor for Replica {
             Timer::Truncation => self.truncate(cx),
             Timer::Settle => self.settle(cx),
             Timer::CatchUp => self.go_on_catching_up(cx),
+            Timer::Floor => self.ask_for_the_floor(cx),
         }
     }
 
@@ -454,14 +545,16 @@ impl Actor for Replica {
         each("remembered_transactions", self.settled.len() as u64);
         each("recoveries_in_progress", self.recoveries.len() as u64);
         each("resident_keys", self.keys.resident() as u64);
-        each("truncated_below_us", self.truncation.watermark().timestamp_us);
-        each("catching_up", u64::from(self.catch_up.is_some() || self.behind));
+        each("truncated_below_us", self.progress.watermark().timestamp_us);
+        let catching_up = self.catch_up.is_some() || self.behind || !self.takes_part();
+        each("catching_up", u64::from(catching_up));
+        each("rejected_messages", self.rejected);
     }
 }
 
 impl Recover for Replica {
     fn replay(&mut self, record: Record, store: &mut dyn Store) {
-        self.truncation.note(&record);
+        self.log_marks.note(&record);
         self.behind = true;
         match record {
             Record::Voted { version, eid, next_tag, vote, contents } => {
@@ -480,9 +573,10 @@ impl Recover for Replica {
             Record::Accepted { version, accepted } => self.accept(version, accepted),
             Record::Committed { version, eid, contents } => {
                 // Those who waited for it have their next record in the log, or are asked again.
-                if let Some(contents) = contents.or_else(|| self.voted_on(version, eid)) {
-                    self.carry_out(version, End::Committed(eid, &contents));
-                }
+                match contents.or_else(|| self.voted_on(version, eid)) {
+                    Some(contents) => self.carry_out(version, End::Committed(eid, &contents)),
+                    None => self.carry_out(version, End::Unknown),
+                };
             }
             Record::Aborted { version } => drop(self.carry_out(version, End::Aborted)),
             Record::Stopped { upto } => self.truncation.stop(upto),
@@ -492,19 +586,32 @@ impl Recover for Replica {
             Record::Truncated { upto, horizon, digest, copied, readable_from } => {
                 self.replay_truncated((upto, horizon, readable_from), digest, copied);
             }
-            Record::Floor { floor } => self.floor = floor,
+            Record::Floor { floor } => self.floor = Floor::At(floor),
+            Record::Replaces => self.floor = Floor::unknown(),
+            Record::Forgotten { horizon } => self.rely_on_the_store(Version::at(horizon)),
         }
         assert!(self.notices.is_empty(), "nobody's reads survive a crash, so nobody is told");
     }
 
     fn stored(value: &Value) -> Vec<u8> {
-        keys::encode(&[Committed { id: WriteId::INITIAL, value: Some(value.clone()) }])
+        encode_versions(&[Committed { id: WriteId::LOADED, value: Some(value.clone()) }])
+    }
+
+    fn standing(&self) -> Standing {
+        let keys = self.copied;
+        match (self.takes_part(), self.behind) {
+            (false, _) => Standing::Rejoining { keys },
+            (true, true) => Standing::CatchingUp { keys },
+            (true, false) => Standing::Full,
+        }
     }
 
     fn rejoin(&mut self, cx: &mut Cx<'_>) {
+        if self.group.size() == 1 {
+            return; // There is nobody who has counted what it said, nor anybody who has the data.
+        }
         self.behind = true;
-        let bound_us = 2 * self.settings.clock_bound_ms * 1000;
-        self.floor = cx.clock().latest_us + bound_us;
-        self.append(Record::Floor { floor: self.floor }, cx);
+        self.floor = Floor::unknown();
+        self.append(Record::Replaces, cx);
     }
 }

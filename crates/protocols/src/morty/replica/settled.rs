@@ -109,6 +109,20 @@ impl Settled {
         (keys, next.max(from))
     }
 
+    /// The first that is remembered.
+    pub(super) fn first(&self) -> Option<Version> {
+        self.entries.first_key_value().map(|(version, _)| *version)
+    }
+
+    /// Of those below `version` it is not known any more that they have aborted.
+    pub(super) fn doubt_before(&mut self, version: Version) {
+        let aborted = self.entries.range(..version).filter(|(_, entry)| entry.eid.is_none());
+        let aborted: Vec<Version> = aborted.map(|(version, _)| *version).collect();
+        for version in aborted {
+            self.entries.remove(&version);
+        }
+    }
+
     /// Forgets all below `version`.
     pub(super) fn forget_before(&mut self, version: Version) {
         while let Some(entry) = self.entries.first_entry().filter(|entry| *entry.key() < version) {

@@ -16,10 +16,17 @@
 //! The paper's `merged_erecord` travels as a digest, since all replicas have nearly always the same; one
 //! that differs fetches what it lacks from another (`catch_up`).
 //!
-//! Behind the watermark what was settled is put into the store (`settle`).
+//! Here is what a replica does for others' truncations, and how its own watermark is raised. Steps 3, 5 and 7
+//! are the coordinator's (`merge`); how far all that has come is `progress`, and the log of which nothing is
+//! wanted any more `log_marks`. Behind the watermark what was settled is put into the store (`settle`).
+//!
+//! Where the paper's replica answers `Truncated` to everything below a truncation for which it has stopped,
+//! this one still promises and accepts: step 3 has what is undecided there decided by recovery, which takes
+//! that. It votes on nothing new. What commits below after its snapshot had a majority's votes before they
+//! stopped, so it is among the undecided in one of any majority's snapshots.
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 
 use serried_actor::Settings;
 use serried_model::{NodeId, Version};
@@ -34,30 +41,14 @@ use crate::morty::message::{Message, Record, Snapshot, View};
 pub(super) struct Truncation {
     pub(super) every_us: u64,
     lag_us: u64,
-    outcomes_us: u64,
     /// It votes on nothing below.
     stopped: u64,
-    /// Everything below is settled.
-    watermark: u64,
-    /// What has committed below the watermark.
-    digest: Digest,
-    /// It remembers how transactions ended from here on.
-    horizon: u64,
-    /// Reads of the past are answered from here on.
-    readable_from: u64,
-    /// The watermarks of the other partitions' replicas on this machine.
-    elsewhere: Vec<u64>,
     /// What it has promised and accepted, by truncation.
     instances: BTreeMap<u64, Instance>,
-    /// The truncation that it coordinates.
-    merge: Option<Merge>,
     /// What it is to have below a truncation, and does not yet.
     pub(super) target: Option<(u64, Digest)>,
     /// For how many rounds it has waited for the truncation that it has stopped for.
     waited: u32,
-    /// Positions of the log, and how far the versions go of all that lies before.
-    marks: VecDeque<(u64, u64)>,
-    logged_up_to: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,40 +57,15 @@ struct Instance {
     accepted: Option<(View, Digest)>,
 }
 
-/// A truncation that this replica coordinates.
-#[derive(Debug)]
-struct Merge {
-    upto: u64,
-    view: View,
-    snapshots: BTreeMap<usize, Snapshot>,
-    /// What remains to be decided.
-    undecided: Option<BTreeSet<Version>>,
-    /// Of whom it has got all that they have committed.
-    listed: BTreeSet<usize>,
-    /// Whom it has asked for that, since it has their snapshot.
-    asked: Option<usize>,
-    proposed: Option<Digest>,
-    accepted: BTreeSet<usize>,
-}
-
 impl Truncation {
-    pub(super) fn new(settings: &Settings, partitions: u16) -> Truncation {
+    pub(super) fn new(settings: &Settings) -> Truncation {
         Truncation {
             every_us: settings.truncation_every_ms.max(1) * 1000,
             lag_us: settings.truncation_lag_ms * 1000,
-            outcomes_us: settings.outcomes_ms * 1000,
             stopped: 0,
-            watermark: 0,
-            digest: Digest::default(),
-            horizon: 0,
-            readable_from: 0,
-            elsewhere: vec![0; usize::from(partitions)],
             instances: BTreeMap::new(),
-            merge: None,
             target: None,
             waited: 0,
-            marks: VecDeque::new(),
-            logged_up_to: 0,
         }
     }
 
@@ -108,67 +74,20 @@ impl Truncation {
         Version::at(self.stopped)
     }
 
-    /// Everything below is settled.
-    pub(super) fn watermark(&self) -> Version {
-        Version::at(self.watermark)
-    }
-
-    /// The same, in microseconds, with what has committed below.
-    pub(super) fn finished(&self) -> (u64, Digest) {
-        (self.watermark, self.digest)
-    }
-
-    /// It remembers how transactions ended from here on.
-    pub(super) fn horizon(&self) -> Version {
-        Version::at(self.horizon)
-    }
-
-    /// Reads of the past are answered from here on.
-    pub(super) fn readable_from(&self, history_ms: u64) -> Version {
-        Version::at(self.readable_from.max(self.watermark.saturating_sub(history_ms * 1000)))
-    }
-
     pub(super) fn stop(&mut self, upto: u64) {
         self.stopped = self.stopped.max(upto);
     }
 
+    /// The truncations up to `upto` are over.
+    fn finish(&mut self, upto: u64) {
+        self.stop(upto);
+        self.instances = self.instances.split_off(&(upto + 1));
+        self.waited = 0;
+        self.target.take_if(|(target, _)| *target <= upto);
+    }
+
     pub(super) fn promise(&mut self, upto: u64, view: View, accepted: Option<(View, Digest)>) {
         self.instances.insert(upto, Instance { view, accepted });
-    }
-
-    /// A replica of another partition on this machine has come so far.
-    pub(super) fn heard_of(&mut self, partition: u16, watermark: u64) {
-        let known = &mut self.elsewhere[usize::from(partition)];
-        *known = watermark.max(*known);
-    }
-
-    /// Notes how far the versions go in what is logged.
-    pub(super) fn note(&mut self, record: &Record) {
-        let version = match record {
-            Record::Voted { version, .. }
-            | Record::Confirmed { version, .. }
-            | Record::Promised { version, .. }
-            | Record::Accepted { version, .. }
-            | Record::Committed { version, .. }
-            | Record::Aborted { version } => version.timestamp_us,
-            Record::Stopped { upto }
-            | Record::Merging { upto, .. }
-            | Record::Truncated { upto, .. } => *upto,
-            Record::Floor { floor } => *floor,
-        };
-        self.logged_up_to = self.logged_up_to.max(version);
-    }
-
-    /// The position up to which nothing in the log is above `horizon`.
-    pub(super) fn settled_log(&mut self, horizon: u64) -> Option<u64> {
-        let mut position = None;
-        while let Some((before, highest)) = self.marks.front()
-            && *highest < horizon
-        {
-            position = Some(*before);
-            self.marks.pop_front();
-        }
-        position
     }
 }
 
@@ -180,7 +99,7 @@ impl Replica {
 
     /// What has committed below `upto`, ever, as far as this replica knows.
     pub(super) fn committed_below(&self, upto: u64) -> Digest {
-        let (watermark, digest) = self.truncation.finished();
+        let (watermark, digest) = self.progress.finished();
         self.settled.digest(digest, Version::at(watermark), Version::at(upto))
     }
 
@@ -188,17 +107,17 @@ impl Replica {
     pub(super) fn truncate(&mut self, cx: &mut Cx) {
         let Truncation { every_us, lag_us, .. } = self.truncation;
         cx.set_timer(Timer::Truncation, Duration::from_micros(every_us));
-        let mark = (cx.log_position(), self.truncation.logged_up_to);
-        self.truncation.marks.push_back(mark);
-        if self.floor > 0 || self.truncation.target.is_some() {
+        self.log_marks.mark(cx.log_position());
+        if !self.takes_part() || self.truncation.target.is_some() {
             // It lacks something, and this may be the peer that has it.
             self.start_catch_up(cx);
         }
-        if self.floor > self.truncation.watermark {
+        if !self.takes_part() {
             return;
         }
         let due = cx.clock().midpoint_us().saturating_sub(lag_us) / every_us * every_us;
-        if self.truncation.watermark < self.truncation.stopped {
+        let (watermark, _) = self.progress.finished();
+        if watermark < self.truncation.stopped {
             self.truncation.waited += 1;
             let (upto, round) = (self.truncation.stopped, self.truncation.waited);
             if self.is_coordinator_of(upto, round) {
@@ -206,23 +125,12 @@ impl Replica {
             } else {
                 self.send_snapshot(upto, View::OWN, self.coordinator_of(upto, 0), cx);
             }
-        } else if due > self.truncation.watermark {
+        } else if due > watermark {
             self.stop_voting(due, cx);
             self.truncation.waited = 0;
             self.send_snapshot(due, View::OWN, self.coordinator_of(due, 0), cx);
         }
         self.settle(cx);
-    }
-
-    /// Truncations take turns, and so do the rounds of one.
-    fn coordinator_of(&self, upto: u64, round: u32) -> NodeId {
-        let turn = (upto / self.truncation.every_us).wrapping_add(u64::from(round));
-        let member = turn % self.group.size() as u64;
-        NodeId::replica(self.id.partition(), member as usize)
-    }
-
-    fn is_coordinator_of(&self, upto: u64, round: u32) -> bool {
-        self.coordinator_of(upto, round) == self.id
     }
 
     /// Votes on nothing below any more.
@@ -253,16 +161,9 @@ impl Replica {
         cx.send(to, Message::Truncate { upto, view, snapshot });
     }
 
-    /// Has the replicas enter a view of a truncation (step 7).
-    fn enter_view(&mut self, upto: u64, view: View, cx: &mut Cx) {
-        self.truncation.merge = Some(Merge::new(upto, view));
-        let partition = self.id.partition();
-        cx.broadcast(partition, self.group.all(), Message::TruncationPaxosPrepare { upto, view });
-    }
-
     /// Whether a truncation is over here; whoever asks about it is told.
-    fn has_finished(&self, from: NodeId, upto: u64, cx: &mut Cx) -> bool {
-        let (watermark, merged) = self.truncation.finished();
+    pub(super) fn has_finished(&self, from: NodeId, upto: u64, cx: &mut Cx) -> bool {
+        let (watermark, merged) = self.progress.finished();
         if upto <= watermark {
             cx.send(from, Message::TruncationFinished { upto: watermark, merged });
         }
@@ -297,102 +198,6 @@ impl Replica {
         self.send_snapshot(upto, view, from, cx);
     }
 
-    /// Collects what replicas have (step 3).
-    pub(super) fn on_truncate(
-        &mut self,
-        from: NodeId,
-        upto: u64,
-        view: View,
-        snapshot: Snapshot,
-        cx: &mut Cx,
-    ) {
-        if self.has_finished(from, upto, cx) {
-            return;
-        }
-        let own_view = view == View::OWN && self.is_coordinator_of(upto, 0);
-        let merge = &mut self.truncation.merge;
-        if own_view && merge.as_ref().is_none_or(|merge| merge.upto < upto) {
-            *merge = Some(Merge::new(upto, view));
-        }
-        let Some(merge) = merge.as_mut().filter(|merge| (merge.upto, merge.view) == (upto, view))
-        else {
-            return;
-        };
-        if merge.undecided.is_none() {
-            merge.snapshots.insert(from.member(), snapshot);
-        }
-        self.merge(cx);
-    }
-
-    /// Goes on with the truncation that this replica coordinates.
-    pub(super) fn merge(&mut self, cx: &mut Cx) {
-        let majority = self.group.majority();
-        let Some(merge) = &mut self.truncation.merge else { return };
-        let (upto, view) = (merge.upto, merge.view);
-        if merge.proposed.is_some() || merge.snapshots.len() < majority {
-            return;
-        }
-        let accepted = merge.snapshots.values().filter_map(|snapshot| snapshot.accepted);
-        let accepted = accepted.max_by_key(|(view, _)| *view).map(|(_, merged)| merged);
-        if accepted.is_none() && !self.everything_is_decided(upto, cx) {
-            return;
-        }
-        let merged = accepted.unwrap_or_else(|| self.committed_below(upto));
-        let merge = self.truncation.merge.as_mut().expect("it is there");
-        merge.proposed = Some(merged);
-        let partition = self.id.partition();
-        cx.broadcast(partition, self.group.all(), Message::ProposeMerge { upto, view, merged });
-    }
-
-    /// Has everything decided that a majority has below `upto`; whether it is, and this replica knows
-    /// of all that has committed.
-    fn everything_is_decided(&mut self, upto: u64, cx: &mut Cx) -> bool {
-        let merge = self.truncation.merge.as_mut().expect("a truncation that it coordinates");
-        let first_time = merge.undecided.is_none();
-        let snapshots = merge.snapshots.values();
-        let all = || snapshots.flat_map(|snapshot| snapshot.undecided.iter().copied()).collect();
-        let mut undecided: BTreeSet<Version> = merge.undecided.take().unwrap_or_else(all);
-        undecided.retain(|version| self.settlement(*version).is_none());
-        if first_time {
-            for version in &undecided {
-                self.recover(*version, None, cx);
-            }
-        }
-        let own = self.committed_below(upto);
-        let merge = self.truncation.merge.as_mut().expect("a truncation that it coordinates");
-        let complete = undecided.is_empty();
-        merge.undecided = Some(undecided);
-        let differs = |(member, snapshot): (&usize, &Snapshot)| {
-            (snapshot.committed != own && !merge.listed.contains(member)).then_some(*member)
-        };
-        let Some(member) = merge.snapshots.iter().find_map(differs) else { return complete };
-        if member == self.id.member() {
-            merge.listed.insert(member); // What it has got since.
-            return self.everything_is_decided(upto, cx);
-        }
-        let peer = NodeId::replica(self.id.partition(), member);
-        if complete && self.catch_up_from(peer, cx) {
-            let merge = self.truncation.merge.as_mut().expect("a truncation that it coordinates");
-            merge.asked = Some(member);
-        }
-        false
-    }
-
-    /// This replica has got all that another had committed.
-    pub(super) fn has_caught_up_with(&mut self, peer: NodeId, cx: &mut Cx) {
-        if let Some(merge) = &mut self.truncation.merge {
-            // A list that was begun before the peer's snapshot may lack what is in it.
-            if merge.asked == Some(peer.member()) {
-                merge.listed.insert(peer.member());
-            }
-            merge.asked = None;
-            self.merge(cx);
-        }
-        if let Some((upto, merged)) = self.truncation.target {
-            self.on_truncation_finished(peer, upto, merged, cx);
-        }
-    }
-
     /// Accepts a merge (step 4).
     pub(super) fn on_propose_merge(
         &mut self,
@@ -416,31 +221,6 @@ impl Replica {
         cx.send(from, Message::ProposeMergeReply { upto, view });
     }
 
-    /// Makes the merge known once it is durable (step 5), or tries a later view (step 7).
-    pub(super) fn on_propose_merge_reply(
-        &mut self,
-        from: NodeId,
-        upto: u64,
-        view: View,
-        cx: &mut Cx,
-    ) {
-        let majority = self.group.majority();
-        let Some(merge) = &mut self.truncation.merge else { return };
-        if merge.upto != upto || view < merge.view {
-            return;
-        }
-        if view > merge.view {
-            self.truncation.merge = None; // Its own next turn comes.
-            return;
-        }
-        let Some(merged) = merge.proposed else { return };
-        merge.accepted.insert(from.member());
-        if merge.accepted.len() == majority {
-            let partition = self.id.partition();
-            cx.broadcast(partition, self.group.all(), Message::TruncationFinished { upto, merged });
-        }
-    }
-
     /// Raises the watermark, if everything that has committed below is here (step 6).
     pub(super) fn on_truncation_finished(
         &mut self,
@@ -449,7 +229,7 @@ impl Replica {
         merged: Digest,
         cx: &mut Cx,
     ) {
-        if upto <= self.truncation.watermark {
+        if Version::at(upto) <= self.progress.watermark() {
             return;
         }
         if self.committed_below(upto) != merged {
@@ -466,14 +246,7 @@ impl Replica {
     pub(super) fn raise_watermark(&mut self, upto: u64, digest: Digest, copied: bool, cx: &mut Cx) {
         let waiters = self.pass_watermark(upto, digest, copied);
         self.notify(cx);
-        let machine = self.truncation.elsewhere.iter().enumerate();
-        let elsewhere = machine.filter(|(p, _)| *p != usize::from(self.id.partition()));
-        let lowest = elsewhere.map(|(_, watermark)| *watermark).min().unwrap_or(u64::MAX);
-        let horizon = lowest.min(upto.saturating_sub(self.truncation.outcomes_us));
-        self.truncation.horizon = horizon.max(self.truncation.horizon);
-        if copied {
-            self.truncation.horizon = upto;
-        }
+        self.progress.raise_horizon(copied);
         self.log_truncation(copied, cx);
         for partition in 0..self.group.partitions() {
             if partition != self.id.partition() {
@@ -506,27 +279,18 @@ impl Replica {
         }
         let later = self.waiting.split_off(&Version::at(upto));
         waiters.extend(core::mem::replace(&mut self.waiting, later).into_values().flatten());
-        let truncation = &mut self.truncation;
-        truncation.stop(upto);
-        truncation.watermark = upto;
-        truncation.digest = digest;
-        truncation.instances = truncation.instances.split_off(&(upto + 1));
-        truncation.waited = 0;
-        if truncation.merge.as_ref().is_some_and(|merge| merge.upto <= upto) {
-            truncation.merge = None;
-        }
-        if truncation.target.is_some_and(|(target, _)| target <= upto) {
-            truncation.target = None;
-        }
+        self.truncation.finish(upto);
+        self.progress.raise(upto, digest, copied);
+        self.merge.take_if(|merge| merge.is_for(upto));
+        self.floor.pass(upto);
         if copied {
-            truncation.readable_from = truncation.readable_from.max(upto);
+            self.rely_on_the_store(Version::at(upto));
         }
         waiters
     }
 
     fn log_truncation(&mut self, copied: bool, cx: &mut Cx) {
-        let Truncation { watermark: upto, horizon, digest, readable_from, .. } = self.truncation;
-        self.append(Record::Truncated { upto, horizon, digest, copied, readable_from }, cx);
+        self.append(self.progress.record(copied), cx);
     }
 
     pub(super) fn replay_truncated(
@@ -536,32 +300,15 @@ impl Replica {
         copied: bool,
     ) {
         self.pass_watermark(upto, digest, copied);
-        self.truncation.horizon = horizon;
-        self.truncation.readable_from = readable_from;
+        self.progress.replay(horizon, readable_from);
         self.notices.clear();
     }
 
     /// What comes from another replica lacks what was overwritten before `from`, in microseconds, so
     /// that the past can't be read here either from before.
     pub(super) fn raise_readable_from(&mut self, from: u64, cx: &mut Cx) {
-        if from > self.truncation.readable_from {
-            self.truncation.readable_from = from;
+        if self.progress.lack(from) {
             self.log_truncation(false, cx);
-        }
-    }
-}
-
-impl Merge {
-    fn new(upto: u64, view: View) -> Merge {
-        Merge {
-            upto,
-            view,
-            snapshots: BTreeMap::new(),
-            undecided: None,
-            listed: BTreeSet::new(),
-            asked: None,
-            proposed: None,
-            accepted: BTreeSet::new(),
         }
     }
 }

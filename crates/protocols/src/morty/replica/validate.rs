@@ -11,7 +11,9 @@ use smallvec::SmallVec;
 use super::key_record::{Missed, Notice};
 use super::{Cx, Execution, Places, Replica};
 use crate::morty::Mutation;
-use crate::morty::message::{Contents, Message, Record, Refusal, Settlement, Vote};
+use crate::morty::message::{
+    Accepted, Contents, Message, Proposal, Record, Refusal, Settlement, View, Vote,
+};
 
 /// So many are searched one by one.
 const FEW_READS: usize = 16;
@@ -45,8 +47,9 @@ impl Replica {
         if !self.admits(version, true, cx) {
             return;
         }
-        if contents.reads.iter().any(|read| read.write.version >= version) {
-            return; // Nobody reads from its own future; this is no coordinator of ours.
+        if !self.is_sound(version, self.id.partition(), &contents) {
+            let what = format_args!("a Prepare of {version} with what no transaction can do");
+            return self.reject(version.coordinator, what, cx);
         }
         let undecided = self.open(version, cx.now());
         undecided.heard = cx.now();
@@ -85,10 +88,33 @@ impl Replica {
         let (eid, contents) = (execution.eid, execution.contents.clone());
         let validated = self.validate(version, &contents, cx);
         self.notify(cx);
-        let Some((vote, conflict)) = validated else { return };
+        let Some((vote, conflict)) = validated else {
+            return self.log_abandonment(version, eid, cx);
+        };
+        let vote = match vote {
+            Vote::AbandonFinal if self.may_lack_something() => Vote::AbandonTentative,
+            vote => vote,
+        };
         self.prepare(version, vote, conflict.clone());
         self.append(Record::Voted { version, eid, next_tag, vote, contents }, cx);
         self.send_vote(version, Message::PrepareReply { version, eid, vote, conflict }, cx);
+    }
+
+    /// Whether this replica may hold one part of what another has settled and not the other: it is catching
+    /// up. What it can't find may have been overwritten or deleted since, after somebody had read it and
+    /// committed, so it votes for nothing to be abandoned for good. Asked again later, it may.
+    fn may_lack_something(&self) -> bool {
+        self.behind || self.catch_up.is_some()
+    }
+
+    /// The execution waits. What those before it had prepared is free already, and may be given to others:
+    /// that they are abandoned has to be known after a restart.
+    fn log_abandonment(&mut self, version: Version, eid: u32, cx: &mut Cx) {
+        if let Some(before) = eid.checked_sub(1) {
+            let (view, decision) = (View::OWN, Proposal::Abandon);
+            let accepted = Accepted { view, eid: before, decision };
+            self.append(Record::Accepted { version, accepted }, cx);
+        }
     }
 
     /// Sends a vote, once it is durable.
@@ -229,7 +255,10 @@ impl Replica {
                 misses.extend(record.missed_by(version, read.write).map(|missed| (i, missed)));
             }
             let valid = match record.committed.get(writer) {
-                _ if writer == Version::INITIAL => true,
+                // What was loaded may have been deleted, and that forgotten: then nothing is left.
+                _ if writer == Version::INITIAL => {
+                    read.write != WriteId::LOADED || !record.committed.is_empty()
+                }
                 Some(committed) => committed.id == read.write || !check,
                 None => match self.settlement(writer) {
                     Some(Settlement::Committed { .. }) => !check,
@@ -270,7 +299,7 @@ impl Replica {
         let (eid, contents) = (execution.eid, execution.contents.clone());
         let (vote, conflict) = self.validate_sources(version, &contents, None, cx);
         self.notify(cx);
-        if vote == Vote::Provisional {
+        if vote == Vote::Provisional || vote == Vote::AbandonFinal && self.may_lack_something() {
             return;
         }
         self.settle_vote(version, eid, vote, conflict.clone());

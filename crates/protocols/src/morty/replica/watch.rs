@@ -9,7 +9,7 @@ use serried_model::Version;
 use super::{Cx, Replica, Timer};
 
 /// No more transactions than these are recovered at the same time; the others wait.
-const RECOVERIES_AT_MOST: usize = 1024;
+pub(super) const RECOVERIES_AT_MOST: usize = 1024;
 
 /// The transactions that are open, in about the order in which they are due to be looked at.
 #[derive(Debug, Default)]
@@ -67,7 +67,8 @@ impl Replica {
     /// How long this replica waits for a transaction of which nothing is heard.
     fn patience_for(&self, version: Version) -> Duration {
         let after = self.settings.recovery_after();
-        let turn = (self.id.member() as u64 + version.timestamp_us) % self.group.size() as u64;
+        let turn =
+            version.timestamp_us.wrapping_add(self.id.member() as u64) % self.group.size() as u64;
         after + after / 4 * turn as u32
     }
 
@@ -114,7 +115,9 @@ impl Replica {
             if self.recoveries.contains_key(&version) {
                 continue;
             }
-            if due <= now && self.recoveries.len() < RECOVERIES_AT_MOST {
+            // Who replaces a lost disk does not know which views its predecessor has used.
+            let may_recover = self.takes_part() && self.recoveries.len() < RECOVERIES_AT_MOST;
+            if due <= now && may_recover {
                 self.recover(version, None, cx);
             } else {
                 self.watch.add(version, due.max(now + self.watch_every()));

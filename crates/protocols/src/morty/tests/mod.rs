@@ -3,9 +3,14 @@
 mod by_hand;
 mod commit;
 mod execution;
+mod forged;
 mod history;
+mod partitions;
 mod recovery;
+mod returning;
 mod truncation;
+mod views;
+mod world;
 
 use core::time::Duration;
 use std::collections::btree_map::Entry;

@@ -149,13 +149,14 @@ fn whoever_waits_for_something_that_was_copied_as_committed_commits() {
     assert_eq!(name(&votes[0].1), "PrepareReply 0 Provisional");
     let mut merged = Digest::default();
     merged.add(writer, 0);
-    for member in [1, 0] {
-        net.tell(NodeId(1), member, Message::TruncationFinished { upto: UPTO, merged });
-    }
+    let finished = Message::TruncationFinished { upto: UPTO, merged };
+    net.tell(NodeId(1), 1, finished.clone());
+    let asked = net.tell(NodeId(1), 0, finished);
     assert_eq!((truncated_below(&net, 0), truncated_below(&net, 1)), (0, UPTO));
     // n1 can't list any more what n0 lacks, so n0 copies n1's store.
+    let [(_, Message::GetCommitted { run, .. })] = asked[..] else { panic!("{asked:?}") };
     let (since, versions) = (Version::INITIAL, Vec::new());
-    let list = Message::Committed { since, versions, more: false, reaches: false };
+    let list = Message::Committed { since, run, versions, more: false, reaches: false };
     net.network.push_back((NodeId(1), NodeId(0), list));
     let lines = net.trace();
     assert!(lines.contains(&"n0 -> c0 PrepareReply 0 Commit".to_string()), "{lines:?}");

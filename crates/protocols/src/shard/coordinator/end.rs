@@ -64,6 +64,16 @@ impl<C: Control> Coordinator<C> {
         }
     }
 
+    /// Tells the new leader of a shard what the former one has not confirmed.
+    pub(super) fn tell_new_leader(&self, leader: NodeId, cx: &mut Cx<'_, C>) {
+        for (txn, ending) in &self.ending {
+            if ending.missing.contains(&leader.partition()) {
+                let request = Request::End { txn: *txn, decision: ending.decision };
+                cx.send(leader, Message::Request(request));
+            }
+        }
+    }
+
     /// Tells shards again that have not answered.
     pub(super) fn tell_again(&mut self, cx: &mut Cx<'_, C>) {
         let (now, after) = (cx.now(), self.tell_again_after());

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serried_actor::Context;
 use serried_model::{Outcome, Output, TxnId, Version};
-use serried_parts::patience_with_proxy;
+use serried_parts::patience_with_leader;
 
 use super::super::control::Control;
 use super::super::message::{Decision, Message, Refusal, Request};
@@ -48,7 +48,7 @@ impl<C: Control> Coordinator<C> {
             let request = Request::Resolve { txn: inquiry.version };
             cx.send(self.leader_of(shard, 0), Message::Request(request));
         }
-        cx.set_timer(Timer::Repeat(txn), patience_with_proxy(&self.group, inquiry.repeated));
+        cx.set_timer(Timer::Repeat(txn), patience_with_leader(&self.group, inquiry.repeated));
     }
 
     /// A shard has decided.

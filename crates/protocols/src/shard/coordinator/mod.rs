@@ -1,27 +1,32 @@
 //! The client side: it coordinates one client's transactions.
 
 mod end;
+mod follow;
 mod inquiry;
 mod prepare;
 mod snapshot;
 #[cfg(test)]
 mod tests;
 mod txn;
+mod versions;
 
 use core::marker::PhantomData;
 use std::collections::BTreeMap;
 
 use serried_actor::{Actor, Context, Coordinate, Group, Settings};
 use serried_model::{Key, NodeId, Operation, Outcome, Output, TxnId, Version};
-use serried_parts::patience_with_proxy;
+use serried_parts::patience_with_leader;
+use smallvec::SmallVec;
 
 use super::control::{Control, Snapshots};
 use super::message::{Decision, Message, Reply, Request};
+use super::sound;
 use super::stamp::Stamp;
 use end::Ending;
 use inquiry::Inquiry;
 use snapshot::Snapshot;
 use txn::{Phase, Txn};
+use versions::Versions;
 
 /// How often a transaction whose program does not wait for it any more asks its shards; then they find out by
 /// themselves.
@@ -38,16 +43,15 @@ pub struct Coordinator<C> {
     inquiries: BTreeMap<TxnId, Inquiry>,
     /// Those that something was asked for, while a batch is handed over.
     batch: Vec<TxnId>,
-    /// Who has answered last, by shard: it leads.
+    /// Whom to ask, by shard: who has answered last, or another one if that one does not any more.
     leaders: BTreeMap<u16, NodeId>,
+    /// Who has answered last, by shard.
+    answered: BTreeMap<u16, NodeId>,
     /// How much later a shot is executed than it is sent, by the clocks of both, in microseconds (003 §5.3).
     delays_us: BTreeMap<u16, i64>,
     /// What was committed in the slots of each shard below is known.
     known: BTreeMap<u16, u64>,
-    /// The last stamp's time of this client's, in microseconds.
-    last_us: u64,
-    /// No transaction that begins earlier is taken everywhere, in microseconds.
-    from_us: u64,
+    versions: Versions,
     snapshots: u64,
     snapshot_requests: BTreeMap<u64, TxnId>,
     beats: bool,
@@ -83,10 +87,10 @@ impl<C: Control> Coordinator<C> {
             inquiries: BTreeMap::new(),
             batch: Vec::new(),
             leaders: BTreeMap::new(),
+            answered: BTreeMap::new(),
             delays_us: BTreeMap::new(),
             known: BTreeMap::new(),
-            last_us: 0,
-            from_us: 0,
+            versions: Versions::new(settings.clock_bound_ms),
             snapshots: 0,
             snapshot_requests: BTreeMap::new(),
             beats: false,
@@ -110,17 +114,11 @@ impl<C: Control> Coordinator<C> {
 
     /// A time from then on that no other transaction of this client has, nor may be given while it is open (see
     /// [`Stamp::next_of`]).
-    fn next_us(&mut self, from_us: u64) -> u64 {
-        let mut us = from_us.max(self.last_us + 1);
-        let lane = |us: u64| us % Stamp::LANES;
-        let is_taken =
-            |us: u64| self.by_version.keys().any(|open| lane(open.timestamp_us) == lane(us));
-        if self.by_version.len() < Stamp::LANES as usize {
-            while is_taken(us) {
-                us += 1;
-            }
-        }
-        self.last_us = us;
+    fn next_us(&mut self, first_us: u64, now_us: u64) -> u64 {
+        let open =
+            |lane: u64| self.by_version.keys().any(|open| open.timestamp_us % Stamp::LANES == lane);
+        let us = self.versions.free_lane_from(first_us, now_us, open);
+        self.versions.give(us);
         us
     }
 
@@ -134,9 +132,12 @@ impl<C: Control> Coordinator<C> {
         if let Some(version) = self.txns[&txn].version {
             return version;
         }
-        let delay_us = shards.filter_map(|shard| self.delays_us.get(&shard)).copied().max();
-        let now_us = cx.clock().midpoint_us().saturating_add_signed(delay_us.unwrap_or(0));
-        let timestamp_us = self.next_us(now_us.max(self.from_us));
+        let shards: SmallVec<[u16; 4]> = shards.collect();
+        let delay_us = shards.iter().filter_map(|shard| self.delays_us.get(shard)).copied().max();
+        let now_us = cx.clock().midpoint_us();
+        let then_us = now_us.saturating_add_signed(delay_us.unwrap_or(0));
+        let first_us = self.versions.first_us(then_us, |shard| shards.contains(&shard));
+        let timestamp_us = self.next_us(first_us, now_us);
         let version = Version { timestamp_us, coordinator: cx.id() };
         self.by_version.insert(version, txn);
         self.txns.get_mut(&txn).expect("it is open").version = Some(version);
@@ -149,7 +150,7 @@ impl<C: Control> Coordinator<C> {
 
     fn repeat_later(&mut self, txn: TxnId, cx: &mut Cx<'_, C>) {
         let Some(open) = self.txns.get(&txn) else { return };
-        cx.set_timer(Timer::Repeat(txn), patience_with_proxy(&self.group, open.repeated));
+        cx.set_timer(Timer::Repeat(txn), patience_with_leader(&self.group, open.repeated));
     }
 
     /// A transaction is over for its program, and needs nothing of its shards.
@@ -164,7 +165,8 @@ impl<C: Control> Coordinator<C> {
             self.committed += 1;
             if open.version.is_none() {
                 // Nothing was sent that would need it.
-                let timestamp_us = self.next_us(cx.clock().midpoint_us());
+                let now_us = cx.clock().midpoint_us();
+                let timestamp_us = self.next_us(now_us, now_us);
                 let version = Version { timestamp_us, coordinator: cx.id() };
                 cx.output((txn, Output::Began(version)));
             }
@@ -180,7 +182,7 @@ impl<C: Control> Coordinator<C> {
     fn commit(&mut self, txn: TxnId, at: Stamp, cx: &mut Cx<'_, C>) {
         let Some(version) = self.txns.get(&txn).and_then(|open| open.version) else { return };
         if at.txn == version {
-            self.last_us = self.last_us.max(at.us);
+            self.versions.commit(at.us);
             cx.output((txn, Output::Began(at.version())));
         }
         if let Some(open) = self.finish(txn, Outcome::Committed, cx) {
@@ -197,7 +199,10 @@ impl<C: Control> Coordinator<C> {
     }
 
     fn on_reply(&mut self, from: NodeId, reply: Reply, cx: &mut Cx<'_, C>) {
-        self.leaders.insert(from.partition(), from);
+        if let Reply::Follow { leader } = reply {
+            return self.on_follow(from, leader, cx);
+        }
+        let is_new = self.is_led_by(from);
         match reply {
             Reply::Executed(executed) => self.on_executed(from, executed, cx),
             Reply::Refused { txn, reason } => self.on_refused(from, txn, reason, cx),
@@ -208,6 +213,10 @@ impl<C: Control> Coordinator<C> {
             Reply::Snapshot { number, known, found } => {
                 self.on_snapshot(from, (number, known), found, cx);
             }
+            Reply::Follow { .. } => {} // That was done.
+        }
+        if is_new {
+            self.follow(from, cx);
         }
     }
 
@@ -292,8 +301,8 @@ impl<C: Control> Actor for Coordinator<C> {
     type Output = (TxnId, Output);
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_, C>) {
-        if let Message::Reply(reply) = message
-            && !from.is_coordinator()
+        if sound::to_client(from, &message, &self.group)
+            && let Message::Reply(reply) = message
         {
             self.on_reply(from, reply, cx);
         }

@@ -1,5 +1,6 @@
 //! Shots, and how a transaction gets from its last shots to its end (003 Algorithm 5.1).
 
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -152,6 +153,10 @@ impl<C: Control> Coordinator<C> {
         self.learn_known(shard, known);
         let Some(&txn) = self.by_version.get(&version) else { return };
         let open = self.txns.get_mut(&txn).expect("it is open");
+        let Some(Asked { shot, .. }) = open.asked.get(&(shard, number)) else { return };
+        if found.len() != shot.reads.len() || validity.is_some() != shot.participants.is_some() {
+            return; // That is no answer to it.
+        }
         let Some(Asked { shot, sent_us }) = open.asked.remove(&(shard, number)) else { return };
         open.repeated = 0;
         let bound_us = self.settings.clock_bound_ms as i64 * 1000;
@@ -182,7 +187,7 @@ impl<C: Control> Coordinator<C> {
     fn check(&mut self, txn: TxnId, version: Version, cx: &mut Cx<'_, C>) {
         let open = self.txns.get_mut(&txn).expect("it is open");
         let parts: Option<Vec<_>> = open.shards.values().map(|part| part.validity).collect();
-        let parts = parts.unwrap_or_else(|| panic!("transaction {version} lacks a part"));
+        let Some(parts) = parts else { panic!("transaction {version} lacks a part") };
         match verdict(version, parts.iter().copied()) {
             Verdict::Commit(at) => self.commit(txn, at, cx),
             Verdict::Move(to) => {
@@ -205,7 +210,9 @@ impl<C: Control> Coordinator<C> {
         let Some(&txn) = self.by_version.get(&version) else { return };
         let open = self.txns.get_mut(&txn).expect("it is open");
         let Phase::Moving(to, moved) = &mut open.phase else { return };
-        moved.insert(from.partition());
+        if open.shards.contains_key(&from.partition()) {
+            moved.insert(from.partition());
+        }
         if moved.len() == open.shards.len() {
             let to = *to;
             self.commit(txn, to, cx);
@@ -219,19 +226,26 @@ impl<C: Control> Coordinator<C> {
         reason: Refusal,
         cx: &mut Cx<'_, C>,
     ) {
-        self.inquiry_refused(from.partition(), version, &reason, cx);
+        let shard = from.partition();
+        self.inquiry_refused(shard, version, &reason, cx);
         let Some(&txn) = self.by_version.get(&version) else { return };
+        let limit_ms = self.settings.truncation_lag_ms;
+        let has_run = cx.now().since(self.txns[&txn].began);
         let outcome = match reason {
             Refusal::Conflict { keys, after_us } => {
-                self.from_us = self.from_us.max(after_us + 1);
+                self.versions.take_from(shard, after_us + 1);
                 Outcome::Aborted { conflicts: keys }
             }
+            Refusal::TooLong { limit_ms } => Outcome::TooLong { limit_ms },
+            Refusal::Late { .. } if has_run >= Duration::from_millis(limit_ms) => {
+                Outcome::TooLong { limit_ms }
+            }
             Refusal::Late { from_us } => {
-                self.from_us = self.from_us.max(from_us);
+                self.versions.take_from(shard, from_us);
                 Outcome::Aborted { conflicts: Vec::new() }
             }
             Refusal::Forgotten { from_us } => {
-                self.from_us = self.from_us.max(from_us);
+                self.versions.take_from(shard, from_us);
                 if self.txns[&txn].is_preparing() {
                     // Others may have committed it.
                     self.finish(txn, Outcome::Unknown, cx);
@@ -262,6 +276,8 @@ impl<C: Control> Coordinator<C> {
         let Some(&txn) = self.by_version.get(&version) else { return };
         let open = &self.txns[&txn];
         match decision {
+            // Nobody can have found parts that it has not asked for.
+            Decision::Commit(_) if !open.is_preparing() => {}
             Decision::Commit(at) => {
                 let unread = open.asked.values().any(|asked| !asked.shot.reads.is_empty());
                 if !unread {

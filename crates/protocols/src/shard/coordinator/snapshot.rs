@@ -79,10 +79,16 @@ impl<C: Control> Coordinator<C> {
         cx: &mut Cx<'_, C>,
     ) {
         self.learn_known(from.partition(), known);
-        let Some(txn) = self.snapshot_requests.remove(&number) else { return };
+        let Some(&txn) = self.snapshot_requests.get(&number) else { return };
         let Some(open) = self.txns.get_mut(&txn) else { return };
         let one_shot = open.one_shot;
         let Some(snapshot) = &mut open.snapshot else { return };
+        let Some((shard, keys)) = snapshot.asked.get(&number) else { return };
+        let fits = found.as_ref().map_or(true, |found| found.len() == keys.len());
+        if *shard != from.partition() || !fits {
+            return; // That is no answer to it.
+        }
+        self.snapshot_requests.remove(&number);
         let Some((_, keys)) = snapshot.asked.remove(&number) else { return };
         match found {
             Err(Unseen { key, .. }) if snapshot.told => {

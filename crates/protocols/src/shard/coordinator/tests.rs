@@ -1,35 +1,52 @@
 //! A client's part, to which operations are handed one by one.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use rand_pcg::Pcg64Mcg;
 use serried_actor::{
-    ClockInterval, Context, Coordinate, Durable, Effect, Group, MemoryStore, Settings, Timestamp,
+    Actor, ClockInterval, Context, Coordinate, Durable, Effect, Group, MemoryStore, Settings,
+    Timestamp,
 };
-use serried_model::{Key, NodeId, Operation, Output, TxnId, Version};
+use serried_model::{Key, NodeId, Operation, Outcome, Output, TxnId, Version, Write};
 
+use super::super::control::Control;
+use super::super::forger::{Forger, NOW_US};
+use super::super::message::{Message, Refusal, Reply};
 use super::super::stamp::Stamp;
-use super::Coordinator;
+use super::{Coordinator, Timer};
+use crate::mvto::Versions;
 use crate::ncc::Queues;
+use crate::two_phase_locking::Locking;
 
-const NOW_US: u64 = 10_000_000;
-
-/// The version that a transaction is given for what it does so many microseconds after now.
-fn version_of(
-    coordinator: &mut Coordinator<Queues<true>>,
-    (txn, after_us): (u64, u64),
-    operations: Vec<Operation>,
-) -> Version {
+/// Lets a coordinator do something so many microseconds after now.
+fn act<C: Control>(
+    coordinator: &mut Coordinator<C>,
+    after_us: u64,
+    act: impl FnOnce(&mut Coordinator<C>, &mut Context<'_, Coordinator<C>>),
+) -> Vec<Effect<Coordinator<C>>> {
     let (mut effects, mut store) = (Vec::new(), MemoryStore::default());
     let now_us = NOW_US + after_us;
     let clock = ClockInterval { earliest_us: now_us, latest_us: now_us };
     let durable = Durable { store: &mut store, log_position: 0 };
     let (id, mut random) = (NodeId(NodeId::FIRST_COORDINATOR), Pcg64Mcg::new(1));
     let mut cx = Context::new(id, Timestamp(1), clock, &mut random, &mut effects, durable);
-    for operation in operations {
-        coordinator.on_operation(TxnId(txn), operation, &mut cx);
-    }
-    coordinator.on_batch_end(&mut cx);
+    act(coordinator, &mut cx);
+    effects
+}
+
+/// The version that a transaction is given for what it does so many microseconds after now.
+fn version_of<C: Control>(
+    coordinator: &mut Coordinator<C>,
+    (txn, after_us): (u64, u64),
+    operations: Vec<Operation>,
+) -> Version {
+    let effects = act(coordinator, after_us, |coordinator, cx| {
+        for operation in operations {
+            coordinator.on_operation(TxnId(txn), operation, cx);
+        }
+        coordinator.on_batch_end(cx);
+    });
     let began = |effect: &Effect<_>| match effect {
         Effect::Output((of, Output::Began(version))) if *of == TxnId(txn) => Some(*version),
         _ => None,
@@ -40,7 +57,7 @@ fn version_of(
 #[test]
 fn who_only_reads_is_not_given_a_version_that_an_open_transaction_can_commit_under() {
     let group = Group::new(1, Duration::from_millis(1));
-    let mut coordinator = Coordinator::new(group, &Settings::default());
+    let mut coordinator = Coordinator::<Queues<true>>::new(group, &Settings::default());
     let begin = |only_reads| Operation::Begin { only_reads };
     let get = Operation::Get { key: Key::from("x") };
     let open = version_of(&mut coordinator, (1, 0), vec![begin(false), get]);
@@ -51,4 +68,83 @@ fn who_only_reads_is_not_given_a_version_that_an_open_transaction_can_commit_und
         assert!(read.timestamp_us >= NOW_US + us);
         assert_ne!((read.timestamp_us - open.timestamp_us) % Stamp::LANES, 0);
     }
+}
+
+#[test]
+fn what_one_shard_says_of_the_time_keeps_a_client_from_no_other() {
+    let group = Group::new(1, Duration::from_millis(1)).with_partitions(2);
+    let key = |shard| {
+        let mut keys = (0_u64..).map(|key| Key::from(key.to_be_bytes()));
+        keys.find(|key| group.partition_of(key) == shard).unwrap()
+    };
+    let mut coordinator = Coordinator::<Queues<false>>::new(group.clone(), &Settings::default());
+    let put = |shard| {
+        let write = Write { key: key(shard), value: None };
+        let one_shot = Operation::OneShot { reads: Vec::new(), writes: vec![write] };
+        vec![Operation::Begin { only_reads: false }, one_shot]
+    };
+    let from_us = NOW_US + 30_000_000;
+    let txn = version_of(&mut coordinator, (1, 0), put(0));
+    let refused = Reply::Refused { txn, reason: Refusal::Late { from_us } };
+    act(&mut coordinator, 1, |coordinator, cx| {
+        coordinator.on_message(NodeId::replica(0, 0), Message::Reply(refused), cx);
+    });
+    let there = version_of(&mut coordinator, (2, 2), put(0)).timestamp_us;
+    assert!((from_us..from_us + 100).contains(&there), "{there}");
+    let here = version_of(&mut coordinator, (3, 3), put(1)).timestamp_us;
+    assert!((NOW_US + 3..NOW_US + 100).contains(&here), "{here}");
+    let again = version_of(&mut coordinator, (4, 4), put(0)).timestamp_us;
+    assert!(again > there);
+}
+
+fn forge_for<C: Control>() {
+    for seed in 0..60 {
+        let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
+        let mut coordinator = Coordinator::<C>::new(group, &Settings::default());
+        let mut forger = Forger(Pcg64Mcg::new(seed));
+        let (mut open, mut asked) = (0, BTreeSet::new());
+        for step in 0..600 {
+            // Its first versions are those that messages are about.
+            let effects = act(&mut coordinator, step / 100, |coordinator, cx| {
+                let keys = [Key::from("x"), Key::from("y")];
+                match forger.below(6) {
+                    0 => {
+                        open += 1;
+                        let (txn, only_reads) = (TxnId(open), forger.below(2) == 0);
+                        coordinator.on_operation(txn, Operation::Begin { only_reads }, cx);
+                        let key = keys[forger.below(2) as usize].clone();
+                        coordinator.on_operation(txn, Operation::Get { key }, cx);
+                        coordinator.on_batch_end(cx);
+                    }
+                    1 => {
+                        let txn = TxnId(forger.below(open + 1));
+                        let commit = Operation::Commit { reads: Vec::new(), writes: Vec::new() };
+                        asked.insert(txn);
+                        coordinator.on_operation(txn, commit, cx);
+                    }
+                    2 => coordinator.on_timer(Timer::Repeat(TxnId(forger.below(open + 1))), cx),
+                    _ => {
+                        let from = forger.sender();
+                        let message = match forger.below(8) {
+                            0 => forger.message(),
+                            _ => Message::Reply(forger.reply()),
+                        };
+                        coordinator.on_message(from, message, cx);
+                    }
+                }
+            });
+            for effect in effects {
+                if let Effect::Output((txn, Output::Outcome(Outcome::Committed))) = effect {
+                    assert!(asked.contains(&txn), "it was not asked to commit {txn:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_message_ends_a_client() {
+    forge_for::<Queues<true>>();
+    forge_for::<Versions>();
+    forge_for::<Locking<true>>();
 }

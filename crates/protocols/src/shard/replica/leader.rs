@@ -14,17 +14,18 @@ use super::super::message::{
 };
 use super::super::stamp::Stamp;
 use super::super::table::Table;
+use super::clocks::Clocks;
 use super::open::{Open, Standing};
+use super::refusals::Barred;
 use super::resolve::Resolving;
 use super::snapshots::Parked;
 use super::{ACKNOWLEDGED_AFTER, Replica, Timer};
 use crate::replicated_log::{Ballot, Chosen, Log, Machine};
 
-/// How many transactions may be open at a leader; others have to wait.
-const OPEN_AT_MOST: usize = 1 << 16;
-/// For how long transactions are taken in advance, by the time at which they begin: so long may one have to wait
-/// that begins after a pause.
-const WINDOW_US: u64 = 200_000;
+/// How many transactions may be open at a leader. Shots of others are forgotten, and come again.
+pub(super) const OPEN_AT_MOST: usize = 1 << 16;
+/// How many answers may wait for what confirms that this replica leads; others are forgotten, and asked for again.
+const CONFIRMING_AT_MOST: usize = 1 << 16;
 
 /// A shard at one of its replicas.
 #[derive(Debug)]
@@ -34,6 +35,7 @@ pub(super) struct Shard<C> {
     pub(super) settings: Settings,
     pub(super) mutation: Option<Mutation>,
     pub(super) table: Table,
+    pub(super) clocks: Clocks,
     /// The slots below are applied, as far as this knows.
     pub(super) known: u64,
     /// The ballot in which it leads.
@@ -52,10 +54,15 @@ pub(super) struct Leader<C> {
     /// Those that are refused, and why.
     pub(super) refused: BTreeMap<Version, Refusal>,
     pub(super) events: Vec<Event>,
-    /// What has to be put into the log.
-    unproposed: VecDeque<Entry>,
+    /// Those that are about to be refused in the log.
+    pub(super) barred: BTreeMap<Version, Barred>,
+    /// How many there are of these, and of those in the log that begin after the window.
+    pub(super) ahead: usize,
+    /// What has to be put into the log: nothing but what a single message has led to, as no other is handled before it
+    /// is there. For each open transaction that is a part and an end at most.
+    pub(super) unproposed: VecDeque<Entry>,
     /// The window that was proposed last.
-    proposed: Window,
+    pub(super) proposed: Window,
     /// What is answered once a slot is chosen.
     confirming: VecDeque<(u64, NodeId, Reply)>,
     /// Who is to be told that it is known how these ended.
@@ -81,12 +88,14 @@ impl<C: Control> Shard<C> {
         settings: &Settings,
         mutation: Option<Mutation>,
     ) -> Shard<C> {
+        let members = group.size();
         Shard {
             id,
             group,
             settings: *settings,
             mutation,
             table: Table::new(settings.resident_keys, C::MULTI_VERSION),
+            clocks: Clocks::new(members, id.member()),
             known: 0,
             ballot: None,
             first: None,
@@ -111,12 +120,6 @@ impl<C: Control> Shard<C> {
         self.leader.is_some()
     }
 
-    /// Whether it can take more.
-    pub(super) fn has_room(&self) -> bool {
-        let is_full = |leader: &Leader<C>| leader.open.len() >= OPEN_AT_MOST;
-        self.has_proposed_all() && !self.leader.as_ref().is_some_and(is_full)
-    }
-
     /// Whether it serves, and all that its control takes for done is on its way into the log.
     pub(super) fn has_proposed_all(&self) -> bool {
         self.leader.as_ref().is_some_and(|leader| leader.unproposed.is_empty())
@@ -131,6 +134,8 @@ impl<C: Control> Shard<C> {
         each("remembered_transactions", self.table.remembered() as u64);
         if let Some(leader) = &self.leader {
             each("open", leader.open.len() as u64);
+            each("refused", leader.refused.len() as u64);
+            each("unproposed", leader.unproposed.len() as u64);
             each("parked", leader.parked.len() as u64);
             each("shots_executed", leader.executed);
             each("shots_delayed", leader.delayed);
@@ -143,39 +148,20 @@ impl<C: Control> Shard<C> {
         self.leader = None;
         self.first = None;
         if ballot.is_some() {
-            let lead = ballot.map(|by| Led { by, entry: Entry::Lead });
-            self.first = log.propose(lead, cx);
-            assert!(self.first.is_some(), "a leader that has just begun has room");
+            self.ask_clocks(cx);
         }
+        self.begin(log, cx);
     }
 
-    /// The window in which a transaction can begin that does so now or then.
-    fn window_at(&self, us: u64, cx: &Cx<'_, C>) -> Window {
-        let before = self.table.window();
-        let now_us = cx.clock().midpoint_us();
-        let lag_us = self.settings.truncation_lag_ms * 1000;
-        let to_us = before.to_us.max(us.max(now_us) + WINDOW_US);
-        let from_us = before.from_us.max(now_us.saturating_sub(lag_us).min(to_us));
-        Window { from_us, to_us, forget_us: before.forget_us }
-    }
-
-    /// Has the window reach so far.
-    pub(super) fn extend_window(&mut self, us: u64, cx: &mut Cx<'_, C>) {
-        let window = self.window_at(us, cx);
-        let Some(leader) = &mut self.leader else { return };
-        if leader.proposed.to_us <= us {
-            leader.proposed = window;
-            leader.unproposed.push_back(Entry::Window(window));
+    /// Puts into the log that it leads, unless it has. There may be no room before what former leaders have left is
+    /// chosen.
+    pub(super) fn begin(&mut self, log: &mut Log<Led>, cx: &mut Cx<'_, C>) {
+        if let Some(by) = self.ballot
+            && self.first.is_none()
+            && !self.serves()
+        {
+            self.first = log.propose(Some(Led { by, entry: Entry::Lead }), cx);
         }
-    }
-
-    /// How those ended that began before this need not be known any more.
-    pub(super) fn forget(&mut self, forget_us: u64, cx: &mut Cx<'_, C>) {
-        let window = self.window_at(0, cx);
-        let Some(leader) = &mut self.leader else { return };
-        let to_us = leader.proposed.to_us.max(window.to_us);
-        leader.proposed = Window { to_us, forget_us: forget_us.max(window.forget_us), ..window };
-        leader.unproposed.push_back(Entry::Window(leader.proposed));
     }
 
     /// All that former leaders have put into the log is applied.
@@ -184,6 +170,8 @@ impl<C: Control> Shard<C> {
             control: C::new(self.mutation),
             open: BTreeMap::new(),
             refused: BTreeMap::new(),
+            barred: BTreeMap::new(),
+            ahead: 0,
             events: Vec::new(),
             unproposed: VecDeque::new(),
             proposed: self.table.window(),
@@ -207,6 +195,8 @@ impl<C: Control> Shard<C> {
             leader.open.insert(txn, Open::inherited(cx.now(), participants, validity, keys));
         }
         self.leader = Some(leader);
+        self.count_barred();
+        self.ask_clocks(cx);
         cx.set_timer(Timer::Watch, self.watch_every());
     }
 
@@ -302,31 +292,6 @@ impl<C: Control> Shard<C> {
         }
     }
 
-    /// A transaction will never commit; the concurrency control has nothing to do with it any more.
-    pub(super) fn refuse(&mut self, txn: Version, reason: Refusal, cx: &mut Cx<'_, C>) {
-        let leader = self.leader_mut();
-        let standing = leader.open.get(&txn).map(|open| open.standing);
-        if standing.is_some_and(|standing| standing != Standing::Executing) {
-            // Nobody was told that it is ready, but a later leader may find its part.
-            return self.decide(txn, Decision::Abort, cx);
-        }
-        leader.refused.insert(txn, reason.clone());
-        leader.parked.release(txn);
-        let Some(open) = leader.open.remove(&txn) else { return };
-        for to in open.waiting().chain(open.inspectors.iter().copied()) {
-            let reason = reason.clone();
-            cx.send_before_durable(to, Message::Reply(Reply::Refused { txn, reason }));
-        }
-        for to in open.enders {
-            self.acknowledge_soon(to, txn, cx);
-        }
-    }
-
-    /// Why a transaction is refused, if it is.
-    pub(super) fn refusal(&self, txn: Version) -> Option<Refusal> {
-        self.leader.as_ref().and_then(|leader| leader.refused.get(&txn).cloned())
-    }
-
     /// Answers what can be answered of a transaction.
     pub(super) fn answer(&mut self, txn: Version, cx: &mut Cx<'_, C>) {
         while let Some(shot) =
@@ -344,12 +309,12 @@ impl<C: Control> Shard<C> {
             });
             open.answered(number, executed.clone());
             let Some(executed) = executed else { continue };
-            let reply = Message::Reply(Reply::Executed(executed));
+            let reply = Reply::Executed(executed);
             if shot.is_last {
-                cx.send(shot.client, reply);
+                cx.send(shot.client, Message::Reply(reply));
             } else {
                 // It promises nothing yet.
-                cx.send_before_durable(shot.client, reply);
+                self.say(shot.client, reply, cx);
             }
         }
         let leader = self.leader_mut();
@@ -387,6 +352,9 @@ impl<C: Control> Shard<C> {
 
     /// A transaction is over, and the rows show it.
     fn decided(&mut self, txn: Version, decision: Decision, cx: &mut Cx<'_, C>) {
+        if self.tell_barred(txn, cx) {
+            return;
+        }
         if self.mutation != Some(Mutation::ReleasesBeforeDurable) {
             let at = committed(decision);
             self.with_control(cx, |control, desk| control.decided(txn, at, desk));
@@ -440,16 +408,11 @@ impl<C: Control> Shard<C> {
         // What it tells of may not be durable here yet.
         if log.is_alone() {
             cx.send(to, Message::Reply(reply));
+        } else if self.leader_mut().confirming.len() >= CONFIRMING_AT_MOST {
+            // It is asked for again.
         } else if let Some(slot) = log.confirm(cx) {
             self.leader_mut().confirming.push_back((slot, to, reply));
         }
-    }
-
-    /// Refusals of transactions that would be late are not needed.
-    pub(super) fn forget_refused(&mut self) {
-        let from_us = self.table.window().from_us;
-        let leader = self.leader_mut();
-        leader.refused = leader.refused.split_off(&Version::at(from_us));
     }
 
     pub(super) fn send_to_shard(&mut self, shard: u16, request: Request, cx: &mut Cx<'_, C>) {
@@ -519,7 +482,7 @@ impl<C: Control> Machine<Replica<C>> for Shard<C> {
         self.table.cells().needs_log_from()
     }
 
-    fn take_over(&mut self, key: &Key, state: &[u8], store: &mut dyn Store) {
-        self.table.take_over(key, state, store);
+    fn take_over(&mut self, key: &Key, state: &[u8], store: &mut dyn Store) -> bool {
+        self.table.take_over(key, state, store)
     }
 }

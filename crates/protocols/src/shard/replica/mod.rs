@@ -1,17 +1,21 @@
 //! The server side: a replica of one shard.
 
+mod clocks;
 mod leader;
 mod open;
+mod redirect;
+mod refusals;
 mod requests;
 mod resolve;
 mod snapshots;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use serried_actor::{Actor, Context, Group, Recover, Settings, Store};
+use serried_actor::{Actor, Context, Group, Recover, Settings, Standing, Store};
 use serried_model::{NodeId, Value};
 use serried_parts::encode_cell;
 
@@ -19,6 +23,7 @@ use super::Mutation;
 use super::control::Control;
 use super::message::{Led, Message, Record, Reply, Request};
 use super::row::{Cell, Row};
+use super::sound;
 use crate::replicated_log::{self, Ballot, Host, Log};
 use leader::Shard;
 
@@ -100,8 +105,9 @@ impl<C: Control> Replica<C> {
     }
 
     fn on_request(&mut self, from: NodeId, request: Request, cx: &mut Cx<'_, C>) {
-        // Whoever waits comes first.
-        if !self.pending.is_empty() || !self.shard.serves() {
+        // Whoever waits comes first. But who is not over must not be taken for silent while others wait.
+        let waits = !self.pending.is_empty() && !matches!(request, Request::Alive(_));
+        if waits || !self.shard.has_proposed_all() {
             return self.wait(from, request);
         }
         if let Some(request) = self.shard.on_request(from, request, &mut self.log, cx) {
@@ -121,20 +127,24 @@ impl<C: Control> Replica<C> {
         let leads = self.log.leads();
         if leads != self.leads {
             self.leads = leads;
+            if let (None, Some(leader)) = (leads, self.log.leader(cx.now())) {
+                self.shard.redirect(leader, cx);
+            }
             self.shard.lead(leads, &mut self.log, cx);
         }
         if leads.is_none() {
-            if let Some(leader) = self.log.leader() {
+            if let Some(leader) = self.log.leader(cx.now()) {
                 for (from, request) in self.pending.drain(..) {
                     cx.send_before_durable(leader, Message::Forward { from, request });
                 }
             }
             return;
         }
+        self.shard.begin(&mut self.log, cx);
         loop {
             self.propose(cx);
             self.shard.answer_parked(&mut self.log, cx);
-            if !self.shard.has_room() {
+            if !self.shard.has_proposed_all() {
                 return;
             }
             let Some((from, request)) = self.pending.pop_front() else { return };
@@ -195,14 +205,18 @@ impl<C: Control> Actor for Replica<C> {
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_, C>) {
         cx.charge(1);
+        if !sound::to_replica(from, &message, self.shard.id.partition(), &self.shard.group) {
+            return;
+        }
         match message {
             Message::Request(request) => self.on_request(from, request, cx),
             // It would not do to send it back and forth.
             Message::Forward { .. }
-                if self.log.leader().is_some_and(|leader| leader != cx.id()) => {}
+                if self.log.leader(cx.now()).is_some_and(|leader| leader != cx.id()) => {}
             Message::Forward { from, request } => self.on_request(from, request, cx),
             Message::Reply(reply) => self.on_reply(from, reply, cx),
             Message::Log(message) => self.log.on_message(from, message, &mut self.shard, cx),
+            Message::Time(time) => self.shard.on_time(from, time, cx),
         }
         self.after(cx);
     }
@@ -245,6 +259,19 @@ impl<C: Control> Recover for Replica<C> {
 
     fn rejoin(&mut self, cx: &mut Cx<'_, C>) {
         self.log.rejoin(cx);
+    }
+
+    fn on_stop(&mut self, cx: &mut Cx<'_, C>) {
+        self.log.stop(cx);
+        self.after(cx);
+    }
+
+    fn may_stop(&self) -> bool {
+        self.log.may_stop()
+    }
+
+    fn standing(&self) -> Standing {
+        self.log.standing()
     }
 
     fn stored(value: &Value) -> Vec<u8> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serried_actor::Timestamp;
-use serried_model::{Key, NodeId, Version};
+use serried_model::{Key, NodeId};
 use smallvec::SmallVec;
 
 use super::super::message::{Executed, Shot};
@@ -96,6 +96,14 @@ impl Open {
         Open { standing, participants: Some(participants), validity, keys, ..Open::new(now) }
     }
 
+    /// The clients that have something to do with it, some of them more than once.
+    pub(super) fn concerned(&self) -> impl Iterator<Item = NodeId> {
+        let clients = self.shots.iter().map(|shot| shot.client);
+        let others = self.enders.iter().chain(&self.inspectors).copied();
+        let all = clients.chain(others).chain(self.mover.map(|(mover, _)| mover));
+        all.filter(|node| node.is_coordinator())
+    }
+
     /// Whether its part is ready, and will be the same until it ends, unless it is asked for another moment.
     pub(super) fn is_ready(&self) -> bool {
         self.standing == Standing::Prepared && self.settled
@@ -157,12 +165,9 @@ impl Open {
         self.shots.iter().filter(|shot| shot.answered.is_none()).map(|shot| shot.client)
     }
 
-    /// Which shard is its backup coordinator.
-    pub(super) fn backup(&self, txn: Version) -> u16 {
-        let participants = self.participants.as_ref();
-        *participants
-            .and_then(|participants| participants.first())
-            .unwrap_or_else(|| panic!("transaction {txn} has no participants"))
+    /// Which shard is its backup coordinator, once that is known.
+    pub(super) fn backup(&self) -> Option<u16> {
+        self.participants.as_ref().and_then(|participants| participants.first().copied())
     }
 }
 

@@ -4,12 +4,13 @@ use serried_actor::Context;
 use serried_model::{NodeId, Version};
 
 use super::super::control::{Control, Event};
-use super::super::message::{Decision, Led, Message, Refusal, Reply, Request, Shot};
+use super::super::message::{Decision, Led, Message, Refusal, Reply, Request, Shot, Window};
 use super::super::stamp::Stamp;
 use super::Replica;
-use super::leader::Shard;
+use super::leader::{OPEN_AT_MOST, Shard};
 use super::open::{Open, Standing, Taken};
 use super::snapshots::SnapshotRequest;
+use super::windows::Admission;
 use crate::replicated_log::Log;
 
 type Cx<'a, C> = Context<'a, Replica<C>>;
@@ -35,6 +36,20 @@ impl<C: Control> Shard<C> {
         log: &mut Log<Led>,
         cx: &mut Cx<'_, C>,
     ) -> Option<Request> {
+        if let Request::Inspect { txn } | Request::Resolve { txn } = request
+            && self.is_unknown(txn)
+        {
+            // It is about to be refused, and it is for the window to see to it that it stays so.
+            match self.admission(txn, cx) {
+                Admission::Taken | Admission::Late => {}
+                Admission::Waits => return Some(request),
+                Admission::Unclear => return None,
+                Admission::Skewed { ahead_us } => {
+                    self.bar(txn, Refusal::ClockSkew { ahead_us }, from, cx);
+                    return None;
+                }
+            }
+        }
         match request {
             Request::Shot(shot) => return self.on_shot(from, shot, cx).map(Request::Shot),
             Request::Move { txn, to } => self.on_move(from, txn, to, cx),
@@ -48,11 +63,6 @@ impl<C: Control> Shard<C> {
                     self.leader_mut().open.entry(txn).and_modify(|open| open.heard = now);
                 }
             }
-            // What is refused has to be in the window, so that it stays refused.
-            Request::Inspect { txn } | Request::Resolve { txn } if self.is_ahead(txn, cx) => {
-                self.extend_window(txn.timestamp_us, cx);
-                return Some(request);
-            }
             Request::Inspect { txn } => self.on_inspect(from, txn, cx),
             Request::Resolve { txn } => self.on_resolve(from, txn, cx),
             Request::Over { below_us } => {
@@ -62,52 +72,43 @@ impl<C: Control> Shard<C> {
         None
     }
 
-    /// Whether a transaction begins after the window, and no clock is so far off that it never should.
-    pub(super) fn is_ahead(&self, txn: Version, cx: &Cx<'_, C>) -> bool {
-        txn.timestamp_us >= self.table.window().to_us && self.ahead_us(txn, cx) <= self.bound_us()
-    }
-
-    /// By how much it begins after now, in microseconds.
-    pub(super) fn ahead_us(&self, txn: Version, cx: &Cx<'_, C>) -> i64 {
-        txn.timestamp_us as i64 - cx.clock().latest_us as i64
-    }
-
-    fn bound_us(&self) -> i64 {
-        self.settings.clock_bound_ms as i64 * 1000
+    /// Whether nothing is known of a transaction, nor of one that has committed under its version.
+    fn is_unknown(&mut self, txn: Version) -> bool {
+        self.table.decision_of_version(txn).is_none()
+            && self.refusal(txn).is_none()
+            && !self.leader_mut().open.contains_key(&txn)
     }
 
     fn on_shot(&mut self, client: NodeId, shot: Shot, cx: &mut Cx<'_, C>) -> Option<Shot> {
         let txn = shot.txn;
-        let reply = |reply: Reply| Message::Reply(reply);
         if let Some(decision) = self.table.decision(txn) {
-            cx.send(client, reply(Reply::Decided { txn, decision }));
+            cx.send(client, Message::Reply(Reply::Decided { txn, decision }));
             return None;
         }
         if let Some(reason) = self.refusal(txn) {
-            cx.send_before_durable(client, reply(Reply::Refused { txn, reason }));
+            self.say(client, Reply::Refused { txn, reason }, cx);
             return None;
         }
-        let (now, clock_us) = (cx.now(), cx.clock().midpoint_us());
+        let now = cx.now();
         if !self.leader_mut().open.contains_key(&txn) {
-            let window = self.table.window();
-            let late = txn.timestamp_us < window.from_us;
-            if self.is_ahead(txn, cx) {
-                self.extend_window(txn.timestamp_us, cx);
-                return Some(shot);
+            match self.admission(txn, cx) {
+                Admission::Taken if self.leader_mut().open.len() >= OPEN_AT_MOST => return None,
+                Admission::Taken => drop(self.leader_mut().open.insert(txn, Open::new(now))),
+                Admission::Waits => return Some(shot),
+                Admission::Unclear => return None,
+                Admission::Late => {
+                    let reason = self.late(txn);
+                    self.say(client, Reply::Refused { txn, reason }, cx);
+                    return None;
+                }
+                Admission::Skewed { ahead_us } => {
+                    self.bar(txn, Refusal::ClockSkew { ahead_us }, client, cx);
+                    return None;
+                }
             }
-            if late || txn.timestamp_us >= window.to_us {
-                let forgotten = txn.timestamp_us < window.forget_us;
-                let from_us = window.from_us;
-                let reason = match late {
-                    true if forgotten => Refusal::Forgotten { from_us },
-                    true => Refusal::Late { from_us },
-                    false => Refusal::ClockSkew { ahead_us: self.ahead_us(txn, cx) },
-                };
-                cx.send_before_durable(client, reply(Reply::Refused { txn, reason }));
-                return None;
-            }
-            self.leader_mut().open.insert(txn, Open::new(now));
         }
+        let clock_us = self.time(cx).map(|time| time.earliest_us);
+        let clock_us = clock_us.unwrap_or_else(|| cx.clock().midpoint_us());
         let open = self.leader_mut().open.get_mut(&txn).expect("it is open");
         open.heard = now;
         match open.take(client, &shot, clock_us) {
@@ -120,9 +121,20 @@ impl<C: Control> Shard<C> {
             }
             Taken::Inherited => self.answer(txn, cx),
             Taken::Known => {}
-            Taken::Answered(executed) => cx.send(client, reply(Reply::Executed(executed))),
+            Taken::Answered(executed) => {
+                cx.send(client, Message::Reply(Reply::Executed(executed)));
+            }
         }
         None
+    }
+
+    /// Why a transaction is refused that began before the window.
+    pub(super) fn late(&self, txn: Version) -> Refusal {
+        let Window { from_us, forget_us, .. } = self.table.window();
+        match txn.timestamp_us < forget_us {
+            true => Refusal::Forgotten { from_us },
+            false => Refusal::Late { from_us },
+        }
     }
 
     /// Counts shots that other transactions keep from being answered.
@@ -151,10 +163,12 @@ impl<C: Control> Shard<C> {
     fn on_end(&mut self, from: NodeId, txn: Version, decision: Decision, cx: &mut Cx<'_, C>) {
         let leader = self.leader_mut();
         let Some(open) = leader.open.get_mut(&txn) else {
-            let known = self.table.decision(txn).is_some() || self.refusal(txn).is_some();
-            if !known && decision == Decision::Abort {
-                let reason = Refusal::Conflict { keys: Vec::new(), after_us: 0 };
-                self.refuse(txn, reason, cx);
+            // It is not to begin here. Others that began before or after the window, and do begin, come to the same end:
+            // somebody has refused them for ever, or they were given up before anything was ready to commit.
+            let Window { from_us, to_us, .. } = self.table.window();
+            let within = (from_us..to_us).contains(&txn.timestamp_us);
+            if within && decision == Decision::Abort && self.is_unknown(txn) {
+                self.refuse(txn, Refusal::CONFLICT, cx);
             }
             return self.acknowledge_soon(from, txn, cx);
         };
@@ -162,17 +176,18 @@ impl<C: Control> Shard<C> {
             open.enders.push(from);
         }
         match open.standing {
-            Standing::Executing => {
-                assert!(decision == Decision::Abort, "transaction {txn} is not ready to commit");
-                self.discard(txn, cx);
+            Standing::Executing if decision == Decision::Abort => {
+                self.discard(txn, Refusal::CONFLICT, cx);
             }
+            // Nobody knows of a part that would commit.
+            Standing::Executing => {}
             _ => self.decide(txn, decision, cx),
         }
     }
 
     /// Refuses a transaction that is not ready to commit and never will be.
-    pub(super) fn discard(&mut self, txn: Version, cx: &mut Cx<'_, C>) {
+    pub(super) fn discard(&mut self, txn: Version, reason: Refusal, cx: &mut Cx<'_, C>) {
         self.with_control(cx, |control, desk| control.discard(txn, desk));
-        self.refuse(txn, Refusal::Conflict { keys: Vec::new(), after_us: 0 }, cx);
+        self.refuse(txn, reason, cx);
     }
 }

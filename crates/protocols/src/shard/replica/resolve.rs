@@ -1,5 +1,6 @@
 //! Ending the transactions of clients that have failed (003 §5.6).
 
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::super::message::{Decision, Message, Refusal, Reply, Request};
 use super::super::stamp::{Stamp, Validity};
 use super::super::verdict::{Verdict, verdict};
 use super::leader::Shard;
-use super::open::Standing;
+use super::open::{Open, Standing};
 use super::{Replica, Timer};
 
 type Cx<'a, C> = Context<'a, Replica<C>>;
@@ -33,35 +34,23 @@ impl<C: Control> Shard<C> {
         if let Some(decision) = self.table.decision(txn) {
             return cx.send(from, Message::Reply(Reply::Decided { txn, decision }));
         }
-        match self.leader_mut().open.get_mut(&txn) {
-            Some(open) if open.standing != Standing::Executing => {
-                if !open.inspectors.contains(&from) {
-                    open.inspectors.push(from);
-                }
-                self.answer(txn, cx);
+        if let Some(open) = self.leader_mut().open.get_mut(&txn) {
+            if open.standing == Standing::Executing {
+                self.discard(txn, Refusal::CONFLICT, cx);
+                return self.tell_refused(from, txn, cx);
             }
-            Some(_) => {
-                self.discard(txn, cx);
-                self.tell_refused(from, txn, cx);
+            if !open.inspectors.contains(&from) {
+                open.inspectors.push(from);
             }
-            None => {
-                let window = self.table.window();
-                if txn.timestamp_us < window.forget_us {
-                    let reason = Refusal::Forgotten { from_us: window.from_us };
-                    return cx.send(from, Message::Reply(Reply::Refused { txn, reason }));
-                }
-                if self.refusal(txn).is_none() {
-                    let reason = Refusal::Conflict { keys: Vec::new(), after_us: 0 };
-                    self.refuse(txn, reason, cx);
-                }
-                self.tell_refused(from, txn, cx);
-            }
+            return self.answer(txn, cx);
         }
-    }
-
-    fn tell_refused(&self, to: NodeId, txn: Version, cx: &mut Cx<'_, C>) {
-        if let Some(reason) = self.refusal(txn) {
-            cx.send(to, Message::Reply(Reply::Refused { txn, reason }));
+        if self.refusal(txn).is_some() {
+            self.tell_refused(from, txn, cx);
+        } else if txn.timestamp_us < self.table.window().from_us {
+            let reason = self.late(txn);
+            cx.send(from, Message::Reply(Reply::Refused { txn, reason }));
+        } else {
+            self.bar(txn, Refusal::CONFLICT, from, cx);
         }
     }
 
@@ -152,33 +141,47 @@ impl<C: Control> Shard<C> {
         self.leader_mut().leaders.insert(shard, from);
         match reply {
             Reply::Prepared { txn, validity } => {
-                if let Some(resolving) = self.leader_mut().resolving.get_mut(&txn) {
+                if let Some(resolving) = self.resolving_with(txn, shard) {
                     resolving.ready.insert(shard, validity);
                     self.resolve_on(txn, cx);
                 }
             }
             Reply::Moved { txn } => {
-                if let Some(resolving) = self.leader_mut().resolving.get_mut(&txn) {
+                if let Some(resolving) = self.resolving_with(txn, shard) {
                     resolving.moved.insert(shard);
                     self.resolve_on(txn, cx);
                 }
             }
             Reply::Refused { txn, reason } => {
-                let is_open = self.leader_mut().open.contains_key(&txn);
-                let forgotten = matches!(reason, Refusal::Forgotten { .. });
-                assert!(!is_open || !forgotten, "transaction {txn} is open, and was forgotten");
-                self.end(txn, Decision::Abort, cx);
+                // Nobody forgets how one has ended that is open here, so that can't be meant.
+                if !matches!(reason, Refusal::Forgotten { .. }) {
+                    self.end(txn, Decision::Abort, cx);
+                }
             }
             Reply::Decided { txn, decision } => self.end(txn, decision, cx),
-            Reply::Executed(_) | Reply::Ended(_) | Reply::Snapshot { .. } => {}
+            // Those are for clients.
+            Reply::Executed(_)
+            | Reply::Ended(_)
+            | Reply::Snapshot { .. }
+            | Reply::Follow { .. } => {}
         }
+    }
+
+    /// A transaction that is resolved here, and has a part in that shard.
+    fn resolving_with(&mut self, txn: Version, shard: u16) -> Option<&mut Resolving> {
+        let resolving = self.leader_mut().resolving.get_mut(&txn);
+        resolving.filter(|resolving| resolving.participants.contains(&shard))
     }
 
     /// Has a part that is ready hold at another moment, or aborts its transaction: whoever asks again must not be
     /// told otherwise. Whether it holds then already.
     pub(super) fn reposition(&mut self, txn: Version, to: Stamp, cx: &mut Cx<'_, C>) -> bool {
-        if self.leader_mut().open[&txn].validity.holds_at(to) {
+        let Some(open) = self.leader_mut().open.get(&txn) else { return false };
+        if open.validity.holds_at(to) {
             return true;
+        }
+        if to < open.validity.from {
+            return false; // Nobody who knows when it holds asks for that.
         }
         if !self.with_control(cx, |control, desk| control.reposition(txn, to, desk)) {
             self.decide(txn, Decision::Abort, cx);
@@ -189,7 +192,7 @@ impl<C: Control> Shard<C> {
     fn end(&mut self, txn: Version, decision: Decision, cx: &mut Cx<'_, C>) {
         let Some(open) = self.leader_mut().open.get(&txn) else { return };
         match open.standing {
-            Standing::Executing => self.discard(txn, cx),
+            Standing::Executing => self.discard(txn, Refusal::CONFLICT, cx),
             _ => self.decide(txn, decision, cx),
         }
     }
@@ -213,26 +216,31 @@ impl<C: Control> Shard<C> {
         if !self.serves() {
             return;
         }
+        self.ask_clocks(cx);
+        self.count_barred();
         let (now, patience) = (cx.now(), self.settings.recovery_after());
-        let longest = core::time::Duration::from_millis(self.settings.truncation_lag_ms);
+        let limit_ms = self.settings.truncation_lag_ms;
+        let longest = Duration::from_millis(limit_ms);
         let own = self.id.partition();
-        let silent: Vec<(Version, Standing)> = self
+        let runs_too_long =
+            |open: &Open| open.standing == Standing::Executing && now.since(open.began) >= longest;
+        let overdue: Vec<(Version, Standing, bool)> = self
             .leader_mut()
             .open
             .iter()
-            .filter(|(_, open)| {
-                let too_long = now.since(open.began) >= longest;
-                now.since(open.heard) >= patience
-                    || (too_long && open.standing == Standing::Executing)
-            })
-            .map(|(txn, open)| (*txn, open.standing))
+            .filter(|(_, open)| now.since(open.heard) >= patience || runs_too_long(open))
+            .map(|(txn, open)| (*txn, open.standing, runs_too_long(open)))
             .collect();
-        for (txn, standing) in silent {
+        for (txn, standing, too_long) in overdue {
             match standing {
-                Standing::Executing => self.discard(txn, cx),
+                Standing::Executing if too_long => {
+                    self.discard(txn, Refusal::TooLong { limit_ms }, cx);
+                }
+                Standing::Executing => self.discard(txn, Refusal::CONFLICT, cx),
                 Standing::Ending => {}
                 Standing::Preparing(_) | Standing::Prepared => {
-                    let backup = self.leader_mut().open[&txn].backup(txn);
+                    let open = self.leader_mut().open.get(&txn);
+                    let Some(backup) = open.and_then(Open::backup) else { continue };
                     if backup == own {
                         self.resolve(txn, cx);
                     } else {
@@ -248,8 +256,10 @@ impl<C: Control> Shard<C> {
 
     /// Tells the other shards below which time all is over here, and forgets what all have said so of.
     fn tidy(&mut self, cx: &mut Cx<'_, C>) {
-        let every = core::time::Duration::from_millis(self.settings.truncation_every_ms);
-        let (now, now_us) = (cx.now(), cx.clock().midpoint_us());
+        let every = Duration::from_millis(self.settings.truncation_every_ms);
+        let now = cx.now();
+        // What the log can't take now is not to pile up.
+        let Some(time) = self.time(cx).filter(|_| self.has_proposed_all()) else { return };
         let own = self.id.partition();
         let from_us = self.table.window().from_us;
         let leader = self.leader_mut();
@@ -270,7 +280,8 @@ impl<C: Control> Shard<C> {
         for shard in (0..shards).filter(|shard| *shard != own) {
             self.send_to_shard(shard, Request::Over { below_us }, cx);
         }
-        let kept_us = now_us.saturating_sub(self.settings.outcomes_ms * 1000);
+        let kept_us =
+            time.earliest_us.saturating_sub(self.settings.outcomes_ms.saturating_mul(1000));
         let over = &self.leader_mut().over;
         let all_over = match over.len() == usize::from(shards) {
             true => over.values().copied().min().unwrap_or(0),

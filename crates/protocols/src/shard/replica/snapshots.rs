@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use serried_actor::Context;
 use serried_model::{Key, NodeId, Version};
 
-use super::super::control::{Control, Desk, Glance};
+use super::super::control::{Control, Desk, Glance, Snapshots};
 use super::super::message::{AsOf, Found, Led, Message, Refusal, Reply, Request, Unseen};
 use super::leader::Shard;
+use super::windows::Admission;
 use super::{PENDING_AT_MOST, Replica};
 use crate::replicated_log::Log;
 
@@ -83,17 +84,24 @@ impl<C: Control> Shard<C> {
         log: &mut Log<Led>,
         cx: &mut Cx<'_, C>,
     ) -> Option<Request> {
+        match (C::SNAPSHOTS, request.as_of) {
+            (Snapshots::OfKnown, AsOf::Slot(_)) | (Snapshots::AtTimestamps, AsOf::Time(_)) => {}
+            _ => return None, // No client asks for that.
+        }
         let window = self.table.window();
-        if let AsOf::Time(txn) = request.as_of
-            && txn.timestamp_us >= window.to_us
-        {
-            if self.is_ahead(txn, cx) {
-                self.extend_window(txn.timestamp_us, cx);
-                return Some(request.into());
+        if let AsOf::Time(txn) = request.as_of {
+            match self.admission(txn, cx) {
+                // It may be early enough for what is kept.
+                Admission::Taken | Admission::Late => {}
+                Admission::Waits => return Some(request.into()),
+                Admission::Unclear => return None,
+                Admission::Skewed { ahead_us } => {
+                    // It takes effect nowhere, whoever answers it.
+                    let reason = Refusal::ClockSkew { ahead_us };
+                    cx.send(request.from, Message::Reply(Reply::Refused { txn, reason }));
+                    return None;
+                }
             }
-            let reason = Refusal::ClockSkew { ahead_us: self.ahead_us(txn, cx) };
-            cx.send(request.from, Message::Reply(Reply::Refused { txn, reason }));
-            return None;
         }
         if !self.has_proposed_all() {
             // What the control takes for over may not be in the log, nor come before what confirms this.

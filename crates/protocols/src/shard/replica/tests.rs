@@ -1,5 +1,8 @@
 //! A shard's only replica, to which messages are handed one by one.
 
+mod forged;
+mod trio;
+
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -11,6 +14,7 @@ use serried_actor::{
 use serried_model::{Key, NodeId, Value, Version, Write};
 
 use super::super::control::Control;
+use super::super::forger::NOW_US;
 use super::super::message::{
     AsOf, Decision, Found, Message, Record, Refusal, Reply, Request, Shot,
 };
@@ -21,8 +25,6 @@ use crate::ncc::Queues;
 use crate::replicated_log;
 
 const CLIENT: NodeId = NodeId(NodeId::FIRST_COORDINATOR);
-/// What its clock says, in microseconds.
-const NOW_US: u64 = 10_000_000;
 
 struct Bench<C: Control> {
     replica: Replica<C>,
@@ -30,6 +32,10 @@ struct Bench<C: Control> {
     random: Pcg64Mcg,
     records: Vec<Record>,
     now: Timestamp,
+    /// What its clock says, in microseconds.
+    clock_us: u64,
+    /// The replies to the last event that left before what was appended is durable.
+    early: Vec<Reply>,
 }
 
 impl<C: Control> Bench<C> {
@@ -43,7 +49,8 @@ impl<C: Control> Bench<C> {
     fn stopped() -> Bench<C> {
         let (store, random) = (MemoryStore::default(), Pcg64Mcg::new(1));
         let now = Timestamp(1);
-        Bench { replica: replica(), store, random, records: Vec::new(), now }
+        let (records, early, clock_us) = (Vec::new(), Vec::new(), NOW_US);
+        Bench { replica: replica(), store, random, records, now, clock_us, early }
     }
 
     fn restart(&mut self) {
@@ -66,17 +73,19 @@ impl<C: Control> Bench<C> {
         act: impl FnOnce(&mut Replica<C>, &mut Context<'_, Replica<C>>),
     ) -> Vec<Reply> {
         let mut effects = Vec::new();
-        let clock = ClockInterval { earliest_us: NOW_US, latest_us: NOW_US };
+        let clock = ClockInterval { earliest_us: self.clock_us, latest_us: self.clock_us };
         let log_position = self.records.len() as u64;
         let durable = Durable { store: &mut self.store, log_position };
         let (now, random) = (self.now, &mut self.random);
         let mut cx = Context::new(NodeId(0), now, clock, random, &mut effects, durable);
         act(&mut self.replica, &mut cx);
         let mut replies = Vec::new();
+        self.early.clear();
         for effect in effects {
             match effect {
-                Effect::Send { message: Message::Reply(reply), .. }
-                | Effect::SendBeforeDurable { message: Message::Reply(reply), .. } => {
+                Effect::Send { message: Message::Reply(reply), .. } => replies.push(reply),
+                Effect::SendBeforeDurable { message: Message::Reply(reply), .. } => {
+                    self.early.push(reply.clone());
                     replies.push(reply);
                 }
                 Effect::Append(record) => self.records.push(record),
@@ -102,6 +111,19 @@ impl<C: Control> Bench<C> {
     fn glance(&mut self, after_us: u64) -> Vec<Reply> {
         let keys = vec![Key::from("x")];
         self.ask(Request::Snapshot { number: 7, as_of: AsOf::Time(txn(after_us)), keys })
+    }
+
+    /// Some time passes, after which it looks after what is overdue.
+    fn wait(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.clock_us += time.as_micros() as u64;
+        self.act(|replica, cx| replica.on_timer(Timer::Watch, cx));
+    }
+
+    fn gauge(&self, wanted: &str) -> u64 {
+        let mut found = None;
+        self.replica.gauges(&mut |name, value| found = found.or((name == wanted).then_some(value)));
+        found.expect("a gauge of that name")
     }
 
     fn commit(&mut self, txn: Version, at: Stamp) -> Vec<Reply> {
@@ -248,4 +270,152 @@ fn nobody_writes_before_what_a_reader_without_a_part_has_read_from_a_former_lead
         "{refused:?}"
     );
     assert_eq!(found(&bench.glance(3)), Some(txn(1)));
+}
+
+/// Who begins so long after now is ahead by a little more than clocks may differ.
+fn too_far_ahead_us() -> u64 {
+    Settings::default().clock_bound_ms * 1000 + 1000
+}
+
+#[track_caller]
+fn assert_refused_for_its_clock(replies: &[Reply]) {
+    let [Reply::Refused { reason: Refusal::ClockSkew { ahead_us }, .. }] = replies else {
+        panic!("{replies:?}");
+    };
+    assert_eq!(*ahead_us, too_far_ahead_us() as i64);
+}
+
+#[track_caller]
+fn assert_never_taken(bench: &mut Bench<Queues<false>>, after_us: u64) {
+    let replies = bench.write(after_us);
+    let refused = matches!(
+        replies[..],
+        [Reply::Refused { .. } | Reply::Decided { decision: Decision::Abort, .. }]
+    );
+    assert!(refused, "{replies:?}");
+}
+
+#[test]
+fn who_was_refused_for_its_clock_is_never_taken_though_its_shot_comes_again_in_time() {
+    let mut bench = Bench::<Queues<false>>::new();
+    let after_us = too_far_ahead_us();
+    assert_refused_for_its_clock(&bench.write(after_us));
+    assert_eq!(bench.early, [], "it is told once that is durable");
+    bench.wait(Duration::from_millis(2));
+    assert_never_taken(&mut bench, after_us);
+    bench.restart();
+    assert_never_taken(&mut bench, after_us);
+    bench.wait(Duration::from_secs(60));
+    let replies = bench.ask(Request::Resolve { txn: txn(after_us) });
+    assert!(!matches!(replies[..], [Reply::Prepared { .. }]), "{replies:?}");
+    assert_eq!(bench.gauge("open"), 0);
+}
+
+#[test]
+fn who_was_refused_to_its_backup_coordinator_is_refused_by_the_next_leader_however_far_ahead() {
+    for after_us in [1000, too_far_ahead_us(), 1 << 50] {
+        let mut bench = Bench::<Queues<false>>::new();
+        let replies = bench.ask(Request::Inspect { txn: txn(after_us) });
+        assert!(matches!(replies[..], [Reply::Refused { .. }]), "{replies:?}");
+        bench.restart();
+        bench.wait(Duration::from_millis(2));
+        assert_never_taken(&mut bench, after_us);
+    }
+}
+
+#[test]
+fn an_end_that_nobody_has_waited_for_refuses_nobody_beyond_the_window() {
+    let mut bench = Bench::<Queues<false>>::new();
+    let after_us = too_far_ahead_us();
+    bench.ask(Request::End { txn: txn(after_us), decision: Decision::Abort });
+    assert_eq!(bench.gauge("refused"), 0, "the next leader would not know of it");
+    bench.ask(Request::Inspect { txn: txn(1) });
+    assert_eq!(bench.gauge("refused"), 1);
+}
+
+#[test]
+fn what_a_replica_alone_says_waits_for_what_it_rests_on_to_be_durable() {
+    let mut bench = Bench::<crate::two_phase_locking::Locking<false>>::new();
+    assert!(matches!(bench.write(1)[..], [Reply::Executed(_)]));
+    // After a pause, so that the window has to reach further.
+    bench.clock_us += 300_000;
+    let durable = bench.records.len();
+    let replies = bench.write(300_000);
+    assert!(matches!(replies[..], [Reply::Refused { .. }]), "{replies:?}");
+    let shot = Shot {
+        txn: txn(600_000),
+        number: 1,
+        reads: vec![Key::from("y")],
+        writes: Vec::new(),
+        participants: None,
+    };
+    assert!(bench.records.len() > durable && bench.early.is_empty(), "{:?}", bench.early);
+    let replies = bench.ask(Request::Shot(shot));
+    assert!(matches!(replies[..], [Reply::Executed(_)]), "{replies:?}");
+    assert_eq!(bench.early, []);
+}
+
+#[test]
+fn no_more_transactions_are_open_than_may_be_and_those_that_are_end_all_the_same() {
+    let mut bench = Bench::<Queues<false>>::new();
+    let read = |us| {
+        let reads = vec![Key::from(u64::to_string(&us).as_str())];
+        let (writes, participants) = (Vec::new(), None);
+        Request::Shot(Shot { txn: txn(us), number: 1, reads, writes, participants })
+    };
+    let most = super::leader::OPEN_AT_MOST as u64;
+    for us in 1..=most + 100 {
+        bench.ask(read(us));
+    }
+    assert_eq!(bench.gauge("open"), most);
+    bench.ask(Request::End { txn: txn(1), decision: Decision::Abort });
+    assert_eq!(bench.gauge("open"), most - 1);
+    assert!(matches!(bench.ask(read(most + 1))[..], [Reply::Executed(_)]), "it comes again");
+    assert_eq!(bench.gauge("open"), most);
+}
+
+#[test]
+fn no_more_refusals_are_remembered_than_may_be_and_those_that_are_not_are_late() {
+    let mut bench = Bench::<Queues<false>>::new();
+    let most = super::refusals::REFUSED_AT_MOST as u64;
+    bench.write(most + 150);
+    for us in 1..=most + 100 {
+        bench.ask(Request::End { txn: txn(us), decision: Decision::Abort });
+        assert!(bench.gauge("refused") <= most);
+    }
+    assert!(bench.gauge("refused") > 100);
+    for us in [1, most / 2 - 1, most / 2 + 2, most + 100] {
+        let replies = bench.write(us);
+        assert!(matches!(replies[..], [Reply::Refused { .. }]), "{us}: {replies:?}");
+    }
+    bench.ask(Request::End { txn: txn(most + 150), decision: Decision::Abort });
+    assert!(matches!(bench.write(most + 200)[..], [Reply::Executed(_)]));
+}
+
+#[test]
+fn who_runs_for_longer_than_a_transaction_may_is_told_so() {
+    let mut bench = Bench::<Queues<false>>::new();
+    let read = |number| {
+        let (reads, writes) = (vec![Key::from("x")], Vec::new());
+        Request::Shot(Shot { txn: txn(1), number, reads, writes, participants: None })
+    };
+    bench.ask(read(1));
+    let limit_ms = Settings::default().truncation_lag_ms;
+    for _ in 0..limit_ms / 500 {
+        bench.ask(Request::Alive(vec![txn(1)]));
+        bench.wait(Duration::from_millis(500));
+    }
+    let reason = Refusal::TooLong { limit_ms };
+    assert_eq!(bench.ask(read(2)), [Reply::Refused { txn: txn(1), reason }]);
+}
+
+#[test]
+fn a_window_ends_no_later_than_the_clock_and_the_bound_allow() {
+    let bound_us = Settings::default().clock_bound_ms * 1000;
+    for after_us in [1, bound_us / 2, bound_us] {
+        let mut bench = Bench::<Queues<false>>::new();
+        assert!(matches!(bench.write(after_us)[..], [Reply::Executed(_)]));
+        let to_us = bench.replica.shard.window().to_us;
+        assert!((NOW_US + after_us + 1..=NOW_US + bound_us + 1).contains(&to_us), "{to_us}");
+    }
 }

@@ -1,5 +1,9 @@
 //! Logs with the messages between them moved by hand.
 
+mod forged;
+mod leaders;
+mod runs;
+
 use core::time::Duration;
 use std::collections::VecDeque;
 
@@ -10,7 +14,7 @@ use serried_actor::{
     Timestamp,
 };
 use serried_model::{Key, NodeId};
-use serried_parts::{Cells, decode_cell};
+use serried_parts::{Cells, decode_cell_of_another};
 
 use super::{Ballot, Chosen, Entry, Host, Log, Machine, Message, Record, Timer};
 
@@ -84,11 +88,12 @@ impl Machine<Bare> for Sums {
         self.0.needs_log_from()
     }
 
-    fn take_over(&mut self, key: &Key, state: &[u8], store: &mut dyn Store) {
-        let state: (u64, u64) = decode_cell(state);
+    fn take_over(&mut self, key: &Key, state: &[u8], store: &mut dyn Store) -> bool {
+        let Some(state) = decode_cell_of_another::<(u64, u64)>(state) else { return false };
         if state.0 >= self.0.get(key, store).0 {
             self.0.put(key, state, store);
         }
+        true
     }
 }
 
@@ -162,7 +167,9 @@ impl Net {
         node.log_position = cx.log_position();
         for effect in effects {
             match effect {
-                Effect::Send { to, message } => self.network.push_back((id, to, message)),
+                Effect::Send { to, message } | Effect::SendBeforeDurable { to, message } => {
+                    self.network.push_back((id, to, message))
+                }
                 Effect::Broadcast { to, message, .. } => {
                     let each = to.members().map(|to| (id, NodeId(to as u64), message.clone()));
                     self.network.extend(each);
@@ -242,6 +249,14 @@ impl Net {
         self.act(member, |log, sums, cx| log.on_start(sums, cx));
     }
 
+    /// The same, but that the last records of what it had made durable are gone.
+    fn restart_without_last(&mut self, member: usize, records: usize) {
+        let node = &mut self.nodes[member];
+        node.records.truncate(node.records.len() - records);
+        node.log_position -= records as u64;
+        self.restart(member);
+    }
+
     /// The disk of a replica is lost, and another takes its place.
     fn lose(&mut self, member: usize) {
         self.nodes[member] = node(member as u64, &self.settings);
@@ -251,101 +266,6 @@ impl Net {
             log.on_start(sums, cx);
         });
     }
-}
-
-#[test]
-fn the_first_member_leads_a_new_group_and_what_a_majority_accepts_is_applied() {
-    let mut net = Net::new();
-    assert!(net.leads(0) && !net.leads(1) && !net.leads(2));
-    net.away = set(&[2]);
-    net.propose(0, 7);
-    net.settle();
-    assert_eq!([net.sums(0), net.sums(1), net.sums(2)], [7, 0, 0], "one beat is to come");
-    net.away = NodeSet::EMPTY;
-    net.beat(0);
-    net.beat(0);
-    assert_eq!([net.sums(0), net.sums(1), net.sums(2)], [7, 7, 7]);
-}
-
-#[test]
-fn what_was_chosen_is_kept_when_the_leader_changes_and_what_was_not_may_be_lost() {
-    let mut net = Net::new();
-    net.away = set(&[2]);
-    net.propose(0, 7);
-    net.settle();
-    net.away = set(&[1, 2]);
-    net.propose(0, 100);
-    net.settle();
-    assert_eq!(net.sums(0), 7, "nobody else has the second");
-    net.away = set(&[0]);
-    net.elect(2);
-    assert!(net.leads(2), "with the promise of 1, which has the first");
-    net.propose(2, 1);
-    net.settle();
-    assert_eq!(net.sums(2), 8);
-    net.away = NodeSet::EMPTY;
-    net.beat(2);
-    net.beat(2);
-    assert!(!net.leads(0));
-    assert_eq!([net.sums(0), net.sums(1), net.sums(2)], [8, 8, 8]);
-}
-
-#[test]
-fn a_machine_can_take_out_what_few_have_accepted_before_another_leader() {
-    let mut net = Net::new();
-    net.away = set(&[1, 2]);
-    net.propose(0, 100);
-    net.propose(0, FLEETING);
-    net.settle();
-    net.away = set(&[0]);
-    net.elect(2);
-    net.propose(2, 7);
-    net.settle();
-    net.away = NodeSet::EMPTY;
-    net.beat(2);
-    net.beat(2);
-    // The first leader has the entry of the second, and still its own behind that.
-    net.away = set(&[1]);
-    net.nodes[2].log.seen = Ballot { round: 9, member: 0 };
-    net.act(2, |log, sums, cx| log.campaign(sums, cx));
-    net.settle();
-    assert!(net.leads(2));
-    net.propose(2, 30);
-    net.settle();
-    net.away = NodeSet::EMPTY;
-    net.beat(2);
-    net.beat(2);
-    assert_eq!([net.sums(0), net.sums(1), net.sums(2)], [37, 37, 37]);
-}
-
-#[test]
-fn nobody_leads_without_a_majority_and_a_leader_without_one_gives_up() {
-    let mut net = Net::new();
-    net.away = set(&[0, 1]);
-    net.elect(2);
-    assert!(!net.leads(2));
-    for _ in 0..8 {
-        net.beat(0);
-    }
-    assert!(!net.leads(0));
-}
-
-#[test]
-fn whoever_hears_of_a_leader_promises_nothing_to_another_and_the_leader_outbids_that_one() {
-    let mut net = Net::new();
-    let before = net.nodes[0].log.promised;
-    (0..5).for_each(|_| net.beat(0));
-    // The beats to 2 were lost, say.
-    net.nodes[2].log.heard = Timestamp(0);
-    net.timer(2, Timer::Elect);
-    net.settle();
-    assert!(!net.leads(2) && net.leads(0));
-    net.beat(0);
-    net.propose(0, 7);
-    net.settle();
-    net.beat(0);
-    assert!(net.leads(0) && net.nodes[0].log.promised > before);
-    assert_eq!(net.sums(2), 7);
 }
 
 #[test]
@@ -370,157 +290,6 @@ fn accepted_tells_of_a_prefix_however_messages_are_lost_repeated_and_reordered()
     assert_eq!(told(accept(3, &[4])), (0, records + 1));
     assert_eq!(told(accept(0, &[1])), (4, records + 2));
     assert_eq!(told(accept(1, &[2, 3])), (4, records + 2), "repeated, and nothing is appended");
-}
-
-#[test]
-fn a_leader_that_was_deposed_is_refused() {
-    let mut net = Net::new();
-    net.away = set(&[0]);
-    net.elect(1);
-    assert!(net.leads(1));
-    net.away = set(&[1]);
-    net.propose(0, 7);
-    net.settle();
-    assert_eq!(net.sums(0), 0, "2 has promised 1");
-    net.away = NodeSet::EMPTY;
-    net.beat(1);
-    assert!(net.leads(1) != net.leads(0));
-}
-
-#[test]
-fn a_restart_loses_nothing_that_was_accepted() {
-    let mut net = Net::new();
-    net.away = set(&[2]);
-    net.propose(0, 7);
-    net.settle();
-    net.restart(0);
-    net.restart(1);
-    let promised = net.nodes[1].log.promised;
-    assert_eq!(promised, Ballot { round: 1, member: 0 });
-    net.away = set(&[0]);
-    net.elect(1);
-    assert!(net.leads(1), "2 is there");
-    assert_eq!(net.sums(1), 7);
-}
-
-#[test]
-fn a_follower_that_restarts_still_has_what_a_leader_counts_on_and_takes_more() {
-    let mut net = Net::new();
-    net.propose(0, 7);
-    net.settle();
-    net.beat(0);
-    net.away = set(&[0]);
-    net.elect(1);
-    net.propose(1, 8);
-    net.settle();
-    // What was accepted in the first ballot was chosen, which no record of an entry says.
-    net.restart(2);
-    net.propose(1, 9);
-    net.settle();
-    net.beat(1);
-    net.beat(1);
-    assert_eq!([net.sums(1), net.sums(2)], [24, 24]);
-}
-
-#[test]
-fn what_was_stored_and_trimmed_is_not_applied_again() {
-    let mut net = Net::new();
-    for round in 0..3 {
-        for number in 0..20 {
-            net.propose(0, number);
-        }
-        net.settle();
-        net.beat(0);
-        net.act(1, |_, sums, cx| sums.0.store_some(3 + round, cx.store()));
-        net.act(1, |log, sums, cx| log.trim(sums, cx));
-        net.restart(1);
-        net.settle();
-        net.beat(0);
-        let sum = (round as u64 + 1) * 190;
-        assert_eq!([net.sums(0), net.sums(1)], [sum, sum]);
-    }
-}
-
-#[test]
-fn a_replica_that_lost_its_disk_does_not_help_to_forget_what_its_predecessor_has_accepted() {
-    let mut net = Net::new();
-    net.away = set(&[2]);
-    net.propose(0, 7);
-    net.settle();
-    assert_eq!(net.sums(0), 7, "with the help of 1");
-    // 0 is cut off before 2 hears of it.
-    net.away = set(&[0]);
-    net.lose(1);
-    net.settle();
-    net.elect(2);
-    net.elect(1);
-    assert!(!net.leads(1) && !net.leads(2), "1 does not know what it has helped to choose");
-    net.away = NodeSet::EMPTY;
-    net.timer(1, Timer::Restore);
-    net.settle();
-    for member in [0, 2, 0, 2] {
-        net.elect(member);
-        net.beat(member);
-    }
-    assert!(!net.nodes[1].log.is_behind());
-    net.away = set(&[0]);
-    net.elect(1);
-    net.elect(2);
-    assert!(net.leads(1) || net.leads(2));
-    assert_eq!(net.sums(if net.leads(1) { 1 } else { 2 }), 7);
-}
-
-#[test]
-fn a_leader_goes_on_in_a_higher_ballot_once_another_has_lost_its_disk() {
-    let mut net = Net::new();
-    let before = net.nodes[0].log.promised;
-    net.propose(0, 7);
-    net.settle();
-    net.lose(1);
-    net.settle();
-    let after = net.nodes[0].log.promised;
-    // In one since nothing counts that 1 has said before, and in another since 1 follows none up to that.
-    assert!(net.leads(0) && after.round > before.round + 1);
-    net.beat(0);
-    net.beat(0);
-    assert!(net.leads(0) && net.nodes[0].log.promised == after);
-    assert!(!net.nodes[1].log.is_behind());
-    assert_eq!(net.sums(1), 7);
-}
-
-#[test]
-fn memory_and_log_stay_small_while_one_is_dead_and_it_takes_over_the_state_later() {
-    let settings = Settings { resident_keys: 50, ..Settings::default() };
-    let mut net = Net::led(settings);
-    net.away = set(&[2]);
-    let mut sum = 0;
-    for number in 0..2000 {
-        net.propose(0, number);
-        sum += number;
-        net.settle();
-        if number % 10 == 0 {
-            net.beat(0);
-            for member in [0, 1] {
-                net.act(member, |_, sums, cx| sums.0.store_some(100, cx.store()));
-                net.act(member, |log, sums, cx| log.trim(sums, cx));
-                let node = &net.nodes[member];
-                assert!(node.log.kept() <= 60, "{}", node.log.kept());
-                assert!(node.records.len() < 40, "{}", node.records.len());
-            }
-        }
-    }
-    net.away = NodeSet::EMPTY;
-    for _ in 0..4 {
-        net.beat(0);
-    }
-    assert_eq!([net.sums(0), net.sums(1), net.sums(2)], [sum; 3]);
-    net.restart(2);
-    assert_eq!(net.sums(2), sum);
-    net.propose(0, 1);
-    net.settle();
-    net.beat(0);
-    net.beat(0);
-    assert_eq!(net.sums(2), sum + 1);
 }
 
 #[test]

@@ -1,0 +1,79 @@
+//! What goes wrong in a simulation.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serried_sim::{Configuration, Disk, Plan, Swarm};
+
+/// What a write to a simulated disk takes, and a flush, where replicas can crash.
+const DISK: Disk = Disk {
+    append: Duration::from_micros(5),
+    flush: Duration::from_micros(200),
+    keep_records: true,
+};
+
+/// The options of a simulation that have to do with faults.
+#[derive(Args)]
+pub(crate) struct FaultArguments {
+    /// Which faults there are, at times that the seed chooses, until the last quarter of the run
+    ///
+    /// Several are separated by commas. With `crashes`, `blackouts`, `absences` and `lost-disks` a write has to
+    /// be on a simulated disk before it is acknowledged, and a crash loses what was not.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "KINDS")]
+    faults: Vec<FaultKind>,
+}
+
+/// A kind of fault.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FaultKind {
+    /// Links between nodes are cut or slow, in one direction or both.
+    Partitions,
+    /// Nodes stop for a while and then go on.
+    Pauses,
+    /// Replicas crash and come back, a minority at a time.
+    Crashes,
+    /// All replicas crash at once.
+    Blackouts,
+    /// A replica is down for most of the time.
+    Absences,
+    /// Replicas that crash lose their disks, as if they were damaged or replaced.
+    LostDisks,
+    /// Clocks jump by up to 3 seconds.
+    ClockJumps,
+    /// All of these.
+    All,
+}
+
+impl FaultArguments {
+    /// The configuration with what faults need, and the faults of a run that lasts for so long; no plan if there
+    /// are none.
+    pub(crate) fn apply_to(
+        &self,
+        configuration: Configuration,
+        lasts: Duration,
+    ) -> (Configuration, Option<Plan>) {
+        if self.faults.is_empty() {
+            return (configuration, None);
+        }
+        let has = |kind| self.faults.contains(&kind) || self.faults.contains(&FaultKind::All);
+        let (blackouts, absences, lost_disks) =
+            (has(FaultKind::Blackouts), has(FaultKind::Absences), has(FaultKind::LostDisks));
+        let crashes = has(FaultKind::Crashes) || blackouts || absences || lost_disks;
+        let swarm = Swarm {
+            lasts: lasts * 3 / 4,
+            always: true,
+            partitions: has(FaultKind::Partitions),
+            crashes,
+            pauses: has(FaultKind::Pauses),
+            lost_disks,
+            absences,
+            blackouts,
+            deaths: false,
+            jumps: if has(FaultKind::ClockJumps) { Duration::from_secs(3) } else { Duration::ZERO },
+        };
+        let disk = if crashes { DISK } else { configuration.disk };
+        let configuration = Configuration { disk, ..configuration };
+        let plan = swarm.plan(&configuration);
+        (configuration, Some(plan))
+    }
+}

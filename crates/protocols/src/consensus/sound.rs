@@ -1,0 +1,244 @@
+//! What a participant can be sent. A message that is damaged or forged is dropped where it arrives, before anything
+//! is made of it: no message ends a node.
+//!
+//! What is checked here is what the code behind relies on: that members exist, that rows have one number for each
+//! member, that sums do not overflow, and that a command is one that the variant agrees on. A sound sender keeps to
+//! all of it. How far ahead of what is known here a number lies is not checked: a replica that was away for long is
+//! told such numbers, and an instance takes the same memory whatever its number is.
+
+use serried_actor::{Group, NodeSet};
+use serried_model::{Access, Carstamp, Key, NodeId};
+use serried_parts::Stamped;
+
+use super::instance::{
+    Attributes, Ballot, Command, Dependencies, Instance, InstanceId, Numbers, Status,
+};
+use super::message::{Answer, Body, Found, Message, Shown};
+use super::state::State;
+
+/// No clock says so much, in microseconds since the Unix epoch, and nothing is counted so far. What is added to a
+/// number below it does not overflow.
+const NEVER: u64 = 1 << 62;
+
+/// What the participants of a partition can say.
+#[derive(Debug)]
+pub(super) struct Sound<'a> {
+    pub(super) group: &'a Group,
+    pub(super) partition: u16,
+    /// Whether reads and writes go to registers, so that only read-modify-writes are agreed on.
+    pub(super) registers: bool,
+}
+
+impl Sound<'_> {
+    /// Whether a replica of the partition can be sent this.
+    pub(super) fn to_replica(&self, from: NodeId, message: &Message) -> bool {
+        let is_member = self.is_member(from);
+        match message {
+            Message::Request { key, command, .. } => {
+                from.is_coordinator() && is_key(key) && self.request(command)
+            }
+            Message::Write1 { key, brings, .. } => {
+                from.is_coordinator() && is_key(key) && are_brought(brings)
+            }
+            Message::Apply { key, stamped: held, .. } => {
+                (is_member || from.is_coordinator()) && is_key(key) && stamped(held)
+            }
+            Message::Read1 { key, held, brings, .. } => {
+                is_member && is_key(key) && stamped(held) && are_brought(brings)
+            }
+            Message::Read1Reply { held, incarnations, .. } => {
+                is_member && stamped(held) && self.incarnations(incarnations)
+            }
+            Message::Applied { carstamp: of, incarnations, .. } => {
+                is_member && carstamp(of) && self.incarnations(incarnations)
+            }
+            Message::Instance { key, id, incarnation, body } => {
+                is_member
+                    && is_key(key)
+                    && self.id(id)
+                    && *incarnation < NEVER
+                    && self.body(from, id, body)
+            }
+            Message::TakeOver { key, state } => is_member && is_key(key) && self.state(state),
+            // Who only looks need not be a member: its incarnation is not noted.
+            Message::Scan { incarnation, .. } => {
+                (is_member || from.is_coordinator()) && *incarnation < NEVER
+            }
+            Message::AlsoLost { incarnation } => is_member && *incarnation < NEVER,
+            Message::Scanned { entries, incarnation, .. } => {
+                is_member && *incarnation < NEVER && entries.iter().all(|shown| self.shown(shown))
+            }
+            // These are for clients.
+            Message::Reply { .. } | Message::Write1Reply { .. } => false,
+        }
+    }
+
+    fn is_member(&self, node: NodeId) -> bool {
+        !node.is_coordinator()
+            && node.partition() == self.partition
+            && node.member() < self.group.size()
+    }
+
+    fn incarnations(&self, named: &[u64]) -> bool {
+        let are_all = named.is_empty() || named.len() == self.group.size();
+        are_all && named.iter().all(|incarnation| *incarnation < NEVER)
+    }
+
+    fn id(&self, id: &InstanceId) -> bool {
+        usize::from(id.member) < self.group.size() && 0 < id.number && id.number < NEVER
+    }
+
+    fn ballot(&self, ballot: &Ballot) -> bool {
+        usize::from(ballot.member) < self.group.size() && ballot.number < NEVER
+    }
+
+    fn quorum(&self, quorum: NodeSet) -> bool {
+        quorum.without(self.group.all()).is_empty()
+    }
+
+    fn dependencies(&self, dependencies: &Dependencies) -> bool {
+        let row = |numbers: &Numbers| {
+            numbers.len() == self.group.size() && numbers.iter().all(|number| *number < NEVER)
+        };
+        row(&dependencies.updates) && row(&dependencies.reads)
+    }
+
+    fn attributes(&self, attributes: &Attributes) -> bool {
+        attributes.sequence < NEVER
+            && self.dependencies(&attributes.dependencies)
+            && attributes.base.as_ref().is_none_or(stamped)
+    }
+
+    /// Whether a client can want this.
+    fn request(&self, command: &Command) -> bool {
+        // Its writes go to registers, where there are any.
+        let is_meant = !(self.registers && matches!(command.access, Access::Write(_)));
+        is_meant && is_young(command)
+    }
+
+    /// Whether this can be a command of an instance.
+    fn command(&self, id: &InstanceId, command: &Command) -> bool {
+        let is_agreed_on = !self.registers || matches!(command.access, Access::Modify(_));
+        is_agreed_on && command.kind() == id.kind && is_young(command)
+    }
+
+    /// Whether something can be agreed on: where there are registers, a command has a base.
+    fn agreed(&self, id: &InstanceId, command: Option<&Command>, attributes: &Attributes) -> bool {
+        let is_command = command.is_none_or(|command| {
+            self.command(id, command) && attributes.base.is_some() == self.registers
+        });
+        is_command && self.attributes(attributes)
+    }
+
+    fn body(&self, from: NodeId, id: &InstanceId, body: &Body) -> bool {
+        match body {
+            Body::PreAccept { command, attributes, quorum } => {
+                from.member() == usize::from(id.member)
+                    && self.agreed(id, Some(command), attributes)
+                    && self.quorum(*quorum)
+            }
+            Body::PreAccepted { attributes } => {
+                attributes.base.is_some() == self.registers && self.attributes(attributes)
+            }
+            Body::Accept { ballot, command, attributes } => {
+                self.ballot(ballot) && self.agreed(id, command.as_ref(), attributes)
+            }
+            Body::Commit { command, attributes } => self.agreed(id, command.as_ref(), attributes),
+            Body::Executed | Body::Inquire => true,
+            Body::Accepted { ballot }
+            | Body::Prepare { ballot }
+            | Body::Refused { promised: ballot } => self.ballot(ballot),
+            Body::Prepared { ballot, instance } => {
+                self.ballot(ballot) && self.instance(id, instance)
+            }
+            Body::Validate { ballot, command, attributes } => {
+                self.ballot(ballot) && self.agreed(id, Some(command), attributes)
+            }
+            Body::Validated { ballot, conflicts } => {
+                self.ballot(ballot) && conflicts.iter().all(|conflict| self.id(&conflict.id))
+            }
+        }
+    }
+
+    fn instance(&self, id: &InstanceId, instance: &Instance) -> bool {
+        let Instance { command, attributes, promised, accepted, quorum, initial, .. } = instance;
+        let is_agreed = match instance.status {
+            // Its attributes are not known.
+            Status::Known => {
+                command.as_ref().is_none_or(|command| self.command(id, command))
+                    && self.attributes(attributes)
+            }
+            Status::PreAccepted => {
+                command.is_some() && self.agreed(id, command.as_ref(), attributes)
+            }
+            Status::Accepted | Status::Committed => self.agreed(id, command.as_ref(), attributes),
+        };
+        is_agreed
+            && self.ballot(promised)
+            && self.ballot(accepted)
+            && self.quorum(*quorum)
+            && self.dependencies(initial)
+    }
+
+    fn state(&self, state: &State) -> bool {
+        let is_of_group = match state.executed.updates.is_empty() {
+            true => state.executed.reads.is_empty() && state.last_done().is_empty(),
+            false => self.dependencies(&state.executed),
+        };
+        // In a row in which nothing was done yet the last is 0.
+        let is_row =
+            |id: &InstanceId| usize::from(id.member) < self.group.size() && id.number < NEVER;
+        is_of_group
+            && stamped(&state.held)
+            && stamped(&state.previous)
+            && state.last_done().iter().all(is_row)
+            && state.forgotten_before_us() < NEVER
+    }
+
+    fn shown(&self, shown: &Shown) -> bool {
+        let instance =
+            |(id, instance): &(InstanceId, Instance)| self.id(id) && self.instance(id, instance);
+        is_key(&shown.key) && self.state(&shown.state) && shown.instances.iter().all(instance)
+    }
+}
+
+/// Whether a client can be sent this.
+pub(super) fn to_client(from: NodeId, message: &Message, group: &Group) -> bool {
+    let is_said = match message {
+        Message::Reply {
+            answer: Answer::Done(Found(held)) | Answer::Unsettled(Found(held)),
+            ..
+        } => stamped(held),
+        Message::Reply { answer: Answer::Forgotten, .. } => true,
+        Message::Reply { answer: Answer::ClockSkew { ahead_us }, .. } => {
+            ahead_us.unsigned_abs() < NEVER
+        }
+        Message::Write1Reply { carstamp: of, .. } | Message::Applied { carstamp: of, .. } => {
+            carstamp(of)
+        }
+        _ => false,
+    };
+    is_said && group.contains(from)
+}
+
+/// An empty key is refused where it is asked for.
+fn is_key(key: &Key) -> bool {
+    !key.is_empty()
+}
+
+fn is_young(command: &Command) -> bool {
+    let Command { token, settled, brings, .. } = command;
+    token.timestamp_us < NEVER && settled.timestamp_us < NEVER && are_brought(brings)
+}
+
+fn are_brought(brings: &[(Key, Stamped)]) -> bool {
+    brings.iter().all(|(key, held)| is_key(key) && stamped(held))
+}
+
+fn stamped(stamped: &Stamped) -> bool {
+    carstamp(&stamped.carstamp)
+}
+
+fn carstamp(carstamp: &Carstamp) -> bool {
+    carstamp.timestamp < NEVER && carstamp.rmwc < NEVER
+}

@@ -1,0 +1,205 @@
+//! What a client has read and what a majority may not hold yet (001 §4.6.2).
+//!
+//! Each such value is given to a majority in the background. [`gryff`](crate::gryff) says why operations on
+//! other keys wait for that.
+//!
+//! # Bounds
+//! There are at most two values for each key: the one that is being given to a majority, and the latest that
+//! was read since. There are at most as many keys as the client has had operations under way at once: as
+//! long as a value is here, what begins on another key waits and reads nothing, so all other keys that are
+//! here were read by operations that were under way when the oldest value was read.
+
+use std::collections::BTreeMap;
+
+use serried_model::Key;
+use serried_parts::{Asked, Quorums, Stamped};
+
+/// How many values had been entered when something happened: what was entered before comes first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) struct Moment(u64);
+
+/// The values that one client has read and that it does not know a majority to hold.
+#[derive(Debug, Default)]
+pub(super) struct Unsettled {
+    values: BTreeMap<Key, Unheld>,
+    now: Moment,
+    requests: u64,
+}
+
+/// The values of one key.
+#[derive(Debug)]
+struct Unheld {
+    settling: Settling,
+    /// Later than that.
+    next: Option<Entered>,
+}
+
+/// A value, and when the first was read that a majority holds if it holds this one.
+#[derive(Debug)]
+struct Entered {
+    stamped: Stamped,
+    since: Moment,
+}
+
+/// A value that is being given to a majority.
+#[derive(Debug)]
+pub(super) struct Settling {
+    /// Names the request.
+    pub(super) request: u64,
+    pub(super) asked: Asked,
+    entered: Entered,
+}
+
+impl Settling {
+    /// What is to be held.
+    pub(super) fn stamped(&self) -> &Stamped {
+        &self.entered.stamped
+    }
+}
+
+/// What comes of it that a majority holds something.
+#[derive(PartialEq, Eq, Debug, Default)]
+pub(super) struct Settled {
+    /// Requests that need no more answers.
+    pub(super) over: Vec<u64>,
+    /// Requests to be sent now.
+    pub(super) begun: Vec<u64>,
+}
+
+impl Unsettled {
+    /// Now.
+    pub(super) fn now(&self) -> Moment {
+        self.now
+    }
+
+    /// The client has read this, and it is not known that a majority holds it. Returns the request that has
+    /// to be sent, unless an earlier one has to end first.
+    pub(super) fn enter(&mut self, key: Key, stamped: Stamped, quorums: &Quorums) -> Option<u64> {
+        let since = self.now;
+        self.now.0 += 1;
+        let Some(unheld) = self.values.get_mut(&key) else {
+            let settling = settling(&mut self.requests, &key, Entered { stamped, since }, quorums);
+            let request = settling.request;
+            self.values.insert(key, Unheld { settling, next: None });
+            return Some(request);
+        };
+        if stamped.carstamp <= unheld.settling.stamped().carstamp {
+            return None; // A majority that holds the later one is enough.
+        }
+        let next = unheld.next.get_or_insert_with(|| Entered { stamped: stamped.clone(), since });
+        if next.stamped.carstamp < stamped.carstamp {
+            next.stamped = stamped;
+        }
+        None
+    }
+
+    /// Whether there is a value of another key that was entered before a moment.
+    pub(super) fn has_other(&self, key: &Key, before: Moment) -> bool {
+        let is_other = |(other, unheld): (&Key, &Unheld)| {
+            other != key && unheld.settling.entered.since < before
+        };
+        self.values.iter().any(is_other)
+    }
+
+    /// The latest value of a key.
+    pub(super) fn of(&self, key: &Key) -> Option<&Stamped> {
+        let unheld = self.values.get(key)?;
+        Some(unheld.next.as_ref().map_or(unheld.settling.stamped(), |next| &next.stamped))
+    }
+
+    /// The latest values of all keys.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&Key, &Stamped)> {
+        self.values.keys().filter_map(|key| Some((key, self.of(key)?)))
+    }
+
+    /// A majority holds these.
+    pub(super) fn are_held(&mut self, held: &[(Key, Stamped)], quorums: &Quorums) -> Settled {
+        let mut settled = Settled::default();
+        for (key, stamped) in held {
+            let Some(unheld) = self.values.get_mut(key) else { continue };
+            if stamped.carstamp < unheld.settling.stamped().carstamp {
+                continue;
+            }
+            settled.over.push(unheld.settling.request);
+            let next = unheld.next.take();
+            match next.filter(|next| stamped.carstamp < next.stamped.carstamp) {
+                Some(next) => {
+                    unheld.settling = settling(&mut self.requests, key, next, quorums);
+                    settled.begun.push(unheld.settling.request);
+                }
+                None => drop(self.values.remove(key)),
+            }
+        }
+        settled
+    }
+
+    /// The value that a request is about, if that is not over.
+    pub(super) fn settling(&mut self, request: u64) -> Option<(&Key, &mut Settling)> {
+        let mut all = self.values.iter_mut().map(|(key, unheld)| (key, &mut unheld.settling));
+        all.find(|(_, settling)| settling.request == request)
+    }
+}
+
+/// A new request to have a value held by a majority of its key's replicas.
+fn settling(requests: &mut u64, key: &Key, entered: Entered, quorums: &Quorums) -> Settling {
+    // Counted down, so that no operation has the same number.
+    *requests += 1;
+    let request = u64::MAX - *requests;
+    let asked = quorums.ask(quorums.group().partition_of(key), serried_actor::NodeSet::EMPTY);
+    Settling { request, asked, entered }
+}
+
+#[cfg(test)]
+mod tests {
+    use serried_actor::Group;
+    use serried_model::{Carstamp, NodeId, Value};
+
+    use super::*;
+
+    fn quorums() -> Quorums {
+        Quorums::new(Group::new(3, core::time::Duration::ZERO), false)
+    }
+
+    fn stamped(timestamp: u64) -> Stamped {
+        let carstamp = Carstamp { timestamp, writer: NodeId(0), rmwc: 0 };
+        Stamped { value: Some(Value::from("v")), carstamp }
+    }
+
+    fn key(name: &str) -> Key {
+        Key::from(name)
+    }
+
+    #[test]
+    fn what_was_entered_before_an_operation_began_is_in_its_way_until_it_or_a_later_one_is_held() {
+        let (mut unsettled, quorums) = (Unsettled::default(), quorums());
+        let before = unsettled.now();
+        unsettled.enter(key("x"), stamped(5), &quorums).expect("a request");
+        let after = unsettled.now();
+        assert!(!unsettled.has_other(&key("y"), before) && unsettled.has_other(&key("y"), after));
+        assert!(!unsettled.has_other(&key("x"), after));
+        assert!(unsettled.are_held(&[(key("x"), stamped(4))], &quorums) == Settled::default());
+        assert!(unsettled.has_other(&key("y"), after));
+        assert_eq!(unsettled.are_held(&[(key("x"), stamped(6))], &quorums).over.len(), 1);
+        assert!(!unsettled.has_other(&key("y"), after) && unsettled.of(&key("x")).is_none());
+    }
+
+    #[test]
+    fn of_each_key_two_values_are_kept_however_many_are_read() {
+        let (mut unsettled, quorums) = (Unsettled::default(), quorums());
+        let first = unsettled.enter(key("x"), stamped(5), &quorums).expect("a request");
+        for timestamp in [4, 6, 9, 8] {
+            assert_eq!(unsettled.enter(key("x"), stamped(timestamp), &quorums), None);
+        }
+        let after = unsettled.now();
+        assert_eq!(unsettled.of(&key("x")), Some(&stamped(9)));
+        assert_eq!(unsettled.settling(first).map(|(_, s)| s.stamped().clone()), Some(stamped(5)));
+        let settled = unsettled.are_held(&[(key("x"), stamped(5))], &quorums);
+        assert_eq!((settled.over, settled.begun.len()), (vec![first], 1));
+        let second = settled.begun[0];
+        assert_eq!(unsettled.settling(second).map(|(_, s)| s.stamped().clone()), Some(stamped(9)));
+        // 6 was entered before: who began after that has waited for 9 since.
+        assert!(unsettled.has_other(&key("y"), after));
+        assert_eq!(unsettled.are_held(&[(key("x"), stamped(9))], &quorums).over, [second]);
+        assert_eq!(unsettled.all().count(), 0);
+    }
+}

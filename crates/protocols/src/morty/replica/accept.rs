@@ -1,0 +1,133 @@
+//! What a replica promises to those who propose a decision, and accepts from them (000 §4.2, "Finalize",
+//! and §4.3): its part of the consensus on a transaction.
+
+use serried_actor::Timestamp;
+use serried_model::{NodeId, Version};
+
+use super::{Cx, Replica};
+use crate::morty::message::{Accepted, Known, Message, Proposal, Record, View};
+
+impl Replica {
+    /// A recoverer asks this replica to enter a view of its own, and for what it knows.
+    pub(super) fn on_paxos_prepare(
+        &mut self,
+        from: NodeId,
+        version: Version,
+        view: View,
+        cx: &mut Cx,
+    ) {
+        if !view.is_of_recoverer(from) {
+            let what = format_args!("PaxosPrepare of {version} in {view:?}, another's view");
+            return self.reject(from, what, cx);
+        }
+        if let Some(settlement) = self.settlement(version) {
+            let known = Known { settlement: Some(settlement), ..Known::default() };
+            let known = Some(Box::new(known));
+            cx.send(from, Message::PaxosPrepareReply { version, view, known });
+            return;
+        }
+        if self.is_too_far_ahead(version, cx) && !self.transactions.contains_key(&version) {
+            return;
+        }
+        // What was read may have been decided while this replica was away.
+        self.confirm(version, cx);
+        let undecided = self.open(version, cx.now());
+        if undecided.view > view {
+            let view = undecided.view;
+            cx.send(from, Message::PaxosPrepareReply { version, view, known: None });
+            return;
+        }
+        let promises = undecided.view < view;
+        undecided.view = view;
+        let execution = undecided.execution.as_ref();
+        let known = Known {
+            settlement: None,
+            accepted: undecided.accepted,
+            abandoned_before: undecided.abandoned_before,
+            execution: execution.map(|e| (e.eid, e.vote, e.contents.clone())),
+        };
+        if promises {
+            self.append(Record::Promised { version, view }, cx);
+        }
+        let known = Some(Box::new(known));
+        cx.send(from, Message::PaxosPrepareReply { version, view, known });
+    }
+
+    /// A coordinator or a recoverer proposes a decision.
+    pub(super) fn on_finalize(
+        &mut self,
+        from: NodeId,
+        (version, eid, view): (Version, u32, View),
+        decision: Proposal,
+        cx: &mut Cx,
+    ) {
+        let own = view == View::OWN && from == version.coordinator;
+        if !own && !view.is_of_recoverer(from) {
+            let what = format_args!("Finalize of {version} in {view:?}, another's view");
+            return self.reject(from, what, cx);
+        }
+        if let Some(settlement) = self.settlement(version) {
+            // Late, or repeated after an answer was lost: it was decided as it had been accepted.
+            cx.send(from, Message::Settled { version, settlement });
+            return;
+        }
+        if self.is_too_far_ahead(version, cx) && !self.transactions.contains_key(&version) {
+            return;
+        }
+        let undecided = self.open(version, cx.now());
+        let current = undecided.view;
+        let accepted = Accepted { view, eid, decision };
+        let other = |last: Accepted| !own && last.view == view && last != accepted;
+        if undecided.accepted.is_some_and(other) {
+            let what = format_args!("a second proposal on {version} in {view:?}: {decision:?}");
+            return self.reject(from, what, cx);
+        }
+        if current <= view {
+            self.accept_durably(version, accepted, cx);
+        }
+        let view = current.max(view);
+        cx.send(from, Message::FinalizeReply { version, eid, view, decision });
+    }
+
+    /// Its coordinator says that an execution is abandoned, and wants no answer. It is no end of the
+    /// transaction, and is accepted like a proposal: what it frees may be given to others only if this
+    /// replica knows of it after a restart, too.
+    pub(super) fn on_abandoned(&mut self, from: NodeId, version: Version, eid: u32, cx: &mut Cx) {
+        let open = match self.transactions.get(&version) {
+            Some(undecided) => !undecided.is_superseded(),
+            None => !self.is_too_far_ahead(version, cx), // It was never let in.
+        };
+        if from != version.coordinator || !open || self.settlement(version).is_some() {
+            return;
+        }
+        self.open(version, cx.now());
+        let accepted = Accepted { view: View::OWN, eid, decision: Proposal::Abandon };
+        self.accept_durably(version, accepted, cx);
+    }
+
+    fn accept_durably(&mut self, version: Version, accepted: Accepted, cx: &mut Cx) {
+        self.accept(version, accepted);
+        self.append(Record::Accepted { version, accepted }, cx);
+    }
+
+    /// Takes in what was accepted. To abandon an execution in its coordinator's own view frees at once
+    /// what the execution had prepared here: `morty/mod.rs` says why that is sound.
+    pub(super) fn accept(&mut self, version: Version, accepted: Accepted) {
+        let Accepted { view, eid, decision } = accepted;
+        let undecided = self.open(version, Timestamp::default());
+        undecided.view = view;
+        // Links are not ordered: what concerns an earlier execution may come late.
+        undecided.accepted = undecided.accepted.max(Some(accepted));
+        if decision == Proposal::Commit || view > View::OWN {
+            return;
+        }
+        undecided.abandoned_before = undecided.abandoned_before.max(eid.saturating_add(1));
+        // It is never to commit, and no more in anybody's way.
+        if undecided.execution.as_ref().is_some_and(|execution| execution.eid <= eid) {
+            self.unprepare(version);
+            if let Some(undecided) = self.transactions.get_mut(&version) {
+                undecided.execution = None;
+            }
+        }
+    }
+}

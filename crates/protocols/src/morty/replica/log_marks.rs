@@ -1,0 +1,80 @@
+//! How much of the log is still wanted.
+
+use std::collections::VecDeque;
+
+use crate::morty::message::Record;
+
+/// Positions of the log, and how far versions go in what lies before. The log can be given up to a position
+/// before which no record is about anything at or above the horizon: what is below is in the store.
+#[derive(Debug, Default)]
+pub(super) struct LogMarks {
+    /// Ascending in both.
+    marks: VecDeque<(u64, u64)>,
+    /// No version in the log goes further, in microseconds.
+    reaches: u64,
+}
+
+impl LogMarks {
+    /// A record is in the log.
+    pub(super) fn note(&mut self, record: &Record) {
+        let version_us = match record {
+            Record::Voted { version, .. }
+            | Record::Confirmed { version, .. }
+            | Record::Promised { version, .. }
+            | Record::Accepted { version, .. }
+            | Record::Committed { version, .. }
+            | Record::Aborted { version } => version.timestamp_us,
+            Record::Stopped { upto }
+            | Record::Merging { upto, .. }
+            | Record::Truncated { upto, .. } => *upto,
+            Record::Floor { floor } => *floor,
+            Record::Forgotten { horizon } => *horizon,
+            Record::Replaces => 0, // The log is not trimmed while this holds.
+        };
+        self.reaches = self.reaches.max(version_us);
+    }
+
+    /// No version in the log goes further, in microseconds.
+    pub(super) fn reaches(&self) -> u64 {
+        self.reaches
+    }
+
+    /// The log ends here now.
+    pub(super) fn mark(&mut self, position: u64) {
+        if self.marks.back().is_none_or(|(last, _)| *last < position) {
+            self.marks.push_back((position, self.reaches));
+        }
+    }
+
+    /// The position before which there is nothing at `horizon` or above, if there is one that is new.
+    pub(super) fn pass(&mut self, horizon: u64) -> Option<u64> {
+        let mut position = None;
+        while let Some((before, highest)) = self.marks.front()
+            && *highest < horizon
+        {
+            position = Some(*before);
+            self.marks.pop_front();
+        }
+        position
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serried_model::Version;
+
+    #[test]
+    fn the_log_is_given_up_to_where_nothing_before_is_as_young_as_the_horizon() {
+        let mut marks = LogMarks::default();
+        for (position, version_us) in [(1, 5), (1, 9), (3, 7), (4, 20)] {
+            marks.note(&Record::Aborted { version: Version::at(version_us) });
+            marks.mark(position);
+        }
+        assert_eq!(
+            [5, 6, 10, 10, 21].map(|horizon| marks.pass(horizon)),
+            [None, Some(1), Some(3), None, Some(4)]
+        );
+        assert_eq!(marks.reaches(), 20);
+    }
+}

@@ -1,0 +1,274 @@
+//! One partition's part in a recovery: an instance of consensus, as its proposer has it in one view.
+//!
+//! It has three steps: the replicas are asked until their answers allow a choice ([`Instance::choose`]),
+//! the choice is proposed, and once a majority has accepted it, it is decided. What was proposed never
+//! changes in a view, and an acceptance counts only if it names what was proposed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serried_actor::NodeSet;
+use serried_model::NodeId;
+
+use crate::morty::message::{Contents, Known, Proposal, Settlement, View, Vote};
+
+#[derive(Debug, Default)]
+pub(super) struct Instance {
+    /// What replicas have said, by member.
+    known: BTreeMap<usize, Known>,
+    proposed: Option<Proposed>,
+    /// Who has accepted it.
+    accepted: NodeSet,
+}
+
+/// What the replicas of a partition are to accept.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Proposed {
+    /// This execution commits here, as far as this partition is concerned.
+    Commit(u32, Arc<Contents>),
+    /// This execution does not, and none before it.
+    Abandon(u32),
+}
+
+/// What the answers of a partition allow.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Choice {
+    /// Not enough is known.
+    Open,
+    /// It depends on what was read, which is undecided.
+    Unresolved,
+    /// To commit this execution.
+    Commit(u32, Arc<Contents>),
+    /// To commit none, or not this one.
+    Abandon,
+}
+
+impl Proposed {
+    pub(super) fn eid(&self) -> u32 {
+        match self {
+            Proposed::Commit(eid, _) | Proposed::Abandon(eid) => *eid,
+        }
+    }
+
+    pub(super) fn decision(&self) -> Proposal {
+        match self {
+            Proposed::Commit(..) => Proposal::Commit,
+            Proposed::Abandon(_) => Proposal::Abandon,
+        }
+    }
+}
+
+impl Instance {
+    /// A replica has answered. It may have learned more since it answered first.
+    pub(super) fn learn(&mut self, member: usize, known: Known) {
+        self.known.insert(member, known);
+    }
+
+    /// A replica has accepted; whether that is news, and about what was proposed.
+    pub(super) fn accept(&mut self, replica: NodeId, eid: u32, decision: Proposal) -> bool {
+        let proposed = self.proposed.as_ref().map(|it| (it.eid(), it.decision()));
+        proposed == Some((eid, decision)) && self.accepted.insert(replica)
+    }
+
+    pub(super) fn propose(&mut self, proposed: Proposed) {
+        assert!(self.proposed.is_none(), "{proposed:?} after {:?} in one view", self.proposed);
+        self.proposed = Some(proposed);
+    }
+
+    pub(super) fn proposed(&self) -> Option<&Proposed> {
+        self.proposed.as_ref()
+    }
+
+    /// Who has accepted what is proposed.
+    pub(super) fn accepted(&self) -> NodeSet {
+        self.accepted
+    }
+
+    /// What a majority has accepted.
+    pub(super) fn decided(&self, majority: usize) -> Option<&Proposed> {
+        self.proposed.as_ref().filter(|_| self.accepted.len() >= majority)
+    }
+
+    /// What those have said that remember the transaction.
+    pub(super) fn answers(&self) -> impl Iterator<Item = &Known> {
+        self.known.values().filter(|known| known.settlement != Some(Settlement::Forgotten))
+    }
+
+    /// Some have forgotten the transaction.
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.known.values().any(|known| known.settlement == Some(Settlement::Forgotten))
+    }
+
+    /// One says that the transaction has come to nothing.
+    pub(super) fn is_aborted(&self) -> bool {
+        self.answers().any(|known| known.settlement == Some(Settlement::Aborted))
+    }
+
+    /// One says that the transaction has committed: which, and as what execution.
+    pub(super) fn committed(&self) -> Option<(usize, u32)> {
+        self.known.iter().find_map(|(member, known)| match known.settlement {
+            Some(Settlement::Committed { eid }) => Some((*member, eid)),
+            _ => None,
+        })
+    }
+
+    /// The homes that executions of the transaction name.
+    pub(super) fn homes(&self) -> impl Iterator<Item = u16> {
+        let executions = self.answers().filter_map(|known| known.execution.as_ref());
+        executions.map(|(.., contents)| contents.participants[0])
+    }
+
+    /// What an execution reads and writes here.
+    pub(super) fn contents(&self, eid: u32) -> Option<Arc<Contents>> {
+        self.answers().find_map(|known| match &known.execution {
+            Some((other, _, contents)) if *other == eid => Some(contents.clone()),
+            _ => None,
+        })
+    }
+
+    /// What the answers allow, for the execution that home has chosen, or at home for whichever comes
+    /// last (000 §4.3). `careless` is a mutation: what was accepted does not matter.
+    pub(super) fn choose(&self, chosen: Option<u32>, majority: usize, careless: bool) -> Choice {
+        if self.answers().count() < majority {
+            return Choice::Open;
+        }
+        // (i) The decision that was accepted in the highest view. In the coordinator's own view one to
+        // abandon is no end: it may have gone on with the next execution. One to commit is.
+        let accepted = self.answers().filter_map(|known| known.accepted).max();
+        match accepted.filter(|_| !careless) {
+            Some(accepted) if accepted.decision == Proposal::Commit => {
+                return self.to_commit(accepted.eid);
+            }
+            Some(accepted) if accepted.view > View::OWN => return Choice::Abandon,
+            _ => {}
+        }
+        // (ii) What the votes come to by Table 1.
+        let executions = || self.answers().filter_map(|known| known.execution.as_ref());
+        let Some(eid) = chosen.or(executions().map(|(eid, ..)| *eid).max()) else {
+            return Choice::Abandon;
+        };
+        if self.answers().any(|known| known.abandoned_before > eid) {
+            return Choice::Abandon;
+        }
+        let votes = |vote| {
+            let same = |(other, voted, _): &&(u32, Option<Vote>, Arc<Contents>)| {
+                *other == eid && *voted == Some(vote)
+            };
+            executions().filter(same).count()
+        };
+        let (commit, provisional) = (votes(Vote::Commit), votes(Vote::Provisional));
+        match commit + provisional >= majority {
+            // The coordinator may have aborted it on this vote alone.
+            _ if votes(Vote::AbandonFinal) > 0 => Choice::Abandon,
+            false => Choice::Abandon,
+            true if commit == 0 => Choice::Unresolved,
+            true => self.to_commit(eid),
+        }
+    }
+
+    /// Whoever proposes to commit knows what: a majority has voted on the execution, so of any majority
+    /// one has its contents.
+    fn to_commit(&self, eid: u32) -> Choice {
+        self.contents(eid).map_or(Choice::Open, |contents| Choice::Commit(eid, contents))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::morty::message::Accepted;
+    use Vote::{AbandonFinal as F, AbandonTentative as T, Commit as C, Provisional as P};
+
+    /// What the answers of some of five replicas come to, three of which are a majority.
+    fn choice(chosen: Option<u32>, answers: &[Known]) -> String {
+        let mut instance = Instance::default();
+        for (member, known) in answers.iter().enumerate() {
+            instance.learn(member, known.clone());
+        }
+        match instance.choose(chosen, 3, false) {
+            Choice::Commit(eid, _) => format!("Commit {eid}"),
+            other => format!("{other:?}"),
+        }
+    }
+
+    fn voted(eid: u32, vote: Vote) -> Known {
+        let contents =
+            Arc::new(Contents { participants: [0].into_iter().collect(), ..Contents::default() });
+        let execution = Some((eid, Some(vote), contents));
+        Known { execution, abandoned_before: eid, ..Known::default() }
+    }
+
+    fn accepted(round: u32, eid: u32, decision: Proposal) -> Known {
+        let view = View { round, recoverer: NodeId(0) };
+        let accepted = Some(Accepted { view, eid, decision });
+        let abandoned_before = match decision {
+            Proposal::Abandon if round == 0 => eid + 1,
+            _ => eid,
+        };
+        Known { accepted, abandoned_before, ..voted(eid, C) }
+    }
+
+    #[test]
+    fn votes_that_nothing_was_accepted_after_decide_by_table_1() {
+        for (votes, expected) in [
+            (&[C, C][..], "Open"),
+            (&[C, C, C], "Commit 0"),
+            (&[C, P, P], "Commit 0"),
+            (&[P, P, P], "Unresolved"),
+            (&[C, C, T], "Abandon"),
+            (&[P, P, T], "Abandon"),
+            (&[C, C, C, T], "Commit 0"),
+            (&[C, C, C, F], "Abandon"),
+            (&[P, P, P, F], "Abandon"),
+        ] {
+            let answers: Vec<Known> = votes.iter().map(|vote| voted(0, *vote)).collect();
+            assert_eq!(choice(None, &answers), expected, "{votes:?}");
+            assert_eq!(choice(Some(0), &answers), expected, "{votes:?}");
+        }
+        assert_eq!(
+            choice(None, &[(); 3].map(|()| Known::default())),
+            "Abandon",
+            "nobody knows of it"
+        );
+    }
+
+    #[test]
+    fn an_execution_that_one_has_abandoned_is_not_chosen() {
+        let abandoned = accepted(0, 0, Proposal::Abandon);
+        assert_eq!(
+            choice(None, &[voted(0, C), voted(0, C), voted(0, C), abandoned.clone()]),
+            "Abandon"
+        );
+        // The next one is prepared where nobody counts votes on the one before.
+        assert_eq!(choice(None, &[voted(0, C), voted(0, C), voted(1, C)]), "Abandon");
+        assert_eq!(
+            choice(Some(0), &[voted(0, C), voted(0, C), voted(0, C), voted(1, C)]),
+            "Abandon"
+        );
+        assert_eq!(choice(None, &[abandoned, voted(1, C), voted(1, C), voted(1, C)]), "Commit 1");
+    }
+
+    #[test]
+    fn what_was_accepted_in_the_highest_view_stands() {
+        let none = Known::default();
+        let [commit, abandon] = [Proposal::Commit, Proposal::Abandon];
+        assert_eq!(choice(None, &[voted(0, T), voted(0, T), accepted(0, 0, commit)]), "Commit 0");
+        assert_eq!(
+            choice(None, &[accepted(1, 0, commit), accepted(2, 0, abandon), voted(0, C)]),
+            "Abandon"
+        );
+        assert_eq!(
+            choice(None, &[accepted(2, 0, commit), accepted(1, 0, abandon), voted(0, C)]),
+            "Commit 0"
+        );
+        // What is to be committed is known before that is proposed.
+        let unknown = Known { execution: None, ..accepted(1, 0, commit) };
+        assert_eq!(choice(None, &[unknown, none.clone(), none]), "Open");
+    }
+
+    #[test]
+    fn whoever_has_forgotten_the_transaction_counts_for_nothing() {
+        let forgotten = Known { settlement: Some(Settlement::Forgotten), ..voted(0, C) };
+        assert_eq!(choice(None, &[voted(0, C), voted(0, C), forgotten]), "Open");
+    }
+}

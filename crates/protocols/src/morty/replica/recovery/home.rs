@@ -1,0 +1,39 @@
+//! The first half of a recovery: the home partition chooses which execution may commit, if any.
+
+use super::choose::{Choice, Proposed};
+use super::{Action, Recovery, Stage};
+
+impl Recovery {
+    /// Goes as far as what home's replicas have said allows.
+    pub(super) fn go_on_at_home(&mut self, actions: &mut Vec<Action>) {
+        let (home, majority) = (self.home, self.majority);
+        let instance = self.instances.entry(home).or_default();
+        if instance.proposed().is_none() {
+            let other = instance.homes().find(|other| *other != home);
+            if let Some(other) = other {
+                return self.go_home(other, actions);
+            }
+            match instance.choose(None, majority, self.careless) {
+                Choice::Open | Choice::Unresolved => return,
+                Choice::Commit(eid, contents) => instance.propose(Proposed::Commit(eid, contents)),
+                Choice::Abandon => instance.propose(Proposed::Abandon(u32::MAX)),
+            }
+            actions.push(Action::Propose(home));
+        }
+        match instance.decided(majority).cloned() {
+            None => {}
+            Some(Proposed::Abandon(_)) => self.end([(home, None)].into(), 0, actions),
+            Some(Proposed::Commit(eid, contents)) => self.ask_others(eid, contents, actions),
+        }
+    }
+
+    /// The home is another than was thought.
+    fn go_home(&mut self, home: u16, actions: &mut Vec<Action>) {
+        if self.instances.contains_key(&home) {
+            return; // It has named another home itself: these are no executions of ours.
+        }
+        self.home = home;
+        self.stage = Stage::Home;
+        self.ask(home, actions);
+    }
+}

@@ -1,0 +1,67 @@
+//! The second half of a recovery: whether the execution that home has chosen commits in each of the
+//! other partitions that take part in it.
+
+use std::sync::Arc;
+
+use super::choose::{Choice, Instance, Proposed};
+use super::{Action, Recovery, Stage};
+use crate::morty::message::Contents;
+
+impl Recovery {
+    /// Home has chosen this execution.
+    pub(super) fn ask_others(
+        &mut self,
+        eid: u32,
+        contents: Arc<Contents>,
+        actions: &mut Vec<Action>,
+    ) {
+        for partition in &contents.participants[1..] {
+            self.ask(*partition, actions);
+        }
+        self.stage = Stage::Others(eid, contents);
+        self.go_on_at_others(actions);
+    }
+
+    /// Goes as far as what the other participants' replicas have said allows.
+    pub(super) fn go_on_at_others(&mut self, actions: &mut Vec<Action>) {
+        let Stage::Others(eid, home_contents) = &self.stage else { return };
+        let (eid, home_contents) = (*eid, home_contents.clone());
+        let participants = &home_contents.participants;
+        let mut ends: Vec<(u16, Option<Arc<Contents>>)> =
+            vec![(self.home, Some(home_contents.clone()))];
+        for partition in &participants[1..] {
+            let instance = self.instances.entry(*partition).or_default();
+            if instance.proposed().is_none() && instance.begin(eid, self.majority, self.careless) {
+                actions.push(Action::Propose(*partition));
+            }
+            match instance.decided(self.majority) {
+                None => {}
+                Some(Proposed::Commit(_, contents)) => {
+                    ends.push((*partition, Some(contents.clone())))
+                }
+                // It commits nowhere, whatever the others say.
+                Some(Proposed::Abandon(_)) => {
+                    let nothing = participants.iter().map(|partition| (*partition, None));
+                    return self.end(nothing.collect(), eid, actions);
+                }
+            }
+        }
+        if ends.len() == participants.len() {
+            self.end(ends.into_iter().collect(), eid, actions);
+        }
+    }
+}
+
+impl Instance {
+    /// Makes the proposal that the answers allow, if they allow one.
+    fn begin(&mut self, chosen: u32, majority: usize, careless: bool) -> bool {
+        match self.choose(Some(chosen), majority, careless) {
+            Choice::Open | Choice::Unresolved => return false,
+            Choice::Commit(eid, contents) if eid == chosen => {
+                self.propose(Proposed::Commit(eid, contents));
+            }
+            Choice::Commit(..) | Choice::Abandon => self.propose(Proposed::Abandon(chosen)),
+        }
+        true
+    }
+}

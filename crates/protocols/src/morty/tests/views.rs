@@ -1,0 +1,400 @@
+//! Views, promises and acceptances: who may propose what, and what counts for what (000 §4.2, §4.3).
+
+use std::sync::Arc;
+
+use super::by_hand::{contents, decide, finalize, prepare, version};
+use super::*;
+use crate::morty::message::Contents;
+
+/// Two partitions on three machines, without clients: what is sent to these is dropped.
+struct Machines {
+    group: Group,
+    replicas: BTreeMap<NodeId, (Replica, Vec<Record>, MemoryStore)>,
+    network: Vec<Envelope>,
+    random: Random,
+    now: u64,
+}
+
+fn of(partition: u16, member: usize) -> NodeId {
+    NodeId::replica(partition, member)
+}
+
+/// What a transaction writes in one of two partitions.
+fn part(key: &str) -> Arc<Contents> {
+    let own = contents(&[], &[(key, "1")]);
+    Arc::new(Contents { participants: [0, 1].into_iter().collect(), ..(*own).clone() })
+}
+
+impl Machines {
+    fn new() -> Machines {
+        let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
+        let mut machines = Machines {
+            group,
+            replicas: BTreeMap::new(),
+            network: Vec::new(),
+            random: rand_pcg(),
+            now: 1_000_000,
+        };
+        for id in (0..2).flat_map(|partition| (0..3).map(move |member| of(partition, member))) {
+            let replica = machines.fresh(id);
+            machines.replicas.insert(id, (replica, Vec::new(), MemoryStore::default()));
+        }
+        machines
+    }
+
+    fn fresh(&self, id: NodeId) -> Replica {
+        Replica::new(id, self.group.clone(), &Settings::default(), Options::default())
+    }
+
+    fn act(&mut self, id: NodeId, does: impl FnOnce(&mut Replica, &mut Context<'_, Replica>)) {
+        self.now += 1;
+        let (us, mut effects) = (self.now, Vec::new());
+        let clock = ClockInterval { earliest_us: us, latest_us: us };
+        let (replica, log, store) = self.replicas.get_mut(&id).unwrap();
+        let durable = Durable { store, log_position: log.len() as u64 };
+        let (now, random) = (Timestamp(us * 1000), &mut self.random);
+        does(replica, &mut Context::new(id, now, clock, random, &mut effects, durable));
+        for effect in effects {
+            match effect {
+                Effect::Send { to, message } | Effect::SendBeforeDurable { to, message } => {
+                    self.network.push((id, to, message));
+                }
+                Effect::Broadcast { partition, to, message } => {
+                    let to = to.members().map(|to| (id, of(partition, to), message.clone()));
+                    self.network.extend(to);
+                }
+                Effect::Append(record) => log.push(record),
+                _ => {}
+            }
+        }
+        self.network.retain(|(_, to, _)| !to.is_coordinator());
+    }
+
+    /// A machine loses power and comes back.
+    fn restart(&mut self, member: usize) {
+        for partition in 0..2 {
+            let id = of(partition, member);
+            let mut replica = self.fresh(id);
+            let (_, log, store) = self.replicas.get_mut(&id).unwrap();
+            log.iter().for_each(|record| replica.replay(record.clone(), store));
+            self.replicas.get_mut(&id).unwrap().0 = replica;
+            self.act(id, Replica::on_start);
+        }
+    }
+
+    fn tell(&mut self, from: NodeId, to: NodeId, message: Message) {
+        self.act(to, |replica, cx| replica.on_message(from, message, cx));
+    }
+
+    fn take(&mut self, wanted: impl Fn(&Envelope) -> bool) -> Vec<Envelope> {
+        self.network.extract_if(.., |envelope| wanted(envelope)).collect()
+    }
+
+    /// Delivers what is wanted, and what comes of it.
+    fn deliver(&mut self, wanted: impl Fn(&Envelope) -> bool) {
+        loop {
+            let these = self.take(&wanted);
+            if these.is_empty() {
+                return;
+            }
+            these.into_iter().for_each(|(from, to, message)| self.tell(from, to, message));
+        }
+    }
+
+    /// What a replica has committed for a key last.
+    fn committed(&self, id: NodeId, key: &str) -> Option<Value> {
+        let record = self.replicas[&id].0.record(&Key::from(key))?;
+        record.committed.latest()?.value.clone()
+    }
+}
+
+fn is_asking((.., message): &Envelope) -> bool {
+    matches!(message, Message::PaxosPrepare { .. } | Message::PaxosPrepareReply { .. })
+}
+
+/// What is proposed, to whom does not matter.
+fn proposals(envelopes: &[Envelope]) -> Vec<(View, u32, Proposal)> {
+    let proposal = |(.., message): &Envelope| match message {
+        Message::Finalize { view, eid, decision, .. } => Some((*view, *eid, *decision)),
+        _ => None,
+    };
+    let mut proposals: Vec<_> = envelopes.iter().filter_map(proposal).collect();
+    proposals.dedup();
+    proposals
+}
+
+/// At home, partition 0, two have voted to commit; in partition 1, where the recoverer is, all three. The first
+/// time it hears of one vote at home, then its machine restarts, and the second time it hears of two.
+#[test]
+fn a_recoverer_that_restarts_does_not_propose_again_in_the_same_view() {
+    let (mut machines, client, txn) = (Machines::new(), coordinator_id(0), version(900_000, 0));
+    for to in [of(0, 0), of(0, 1)] {
+        machines.tell(client, to, prepare(txn, 0, &part("a")));
+    }
+    (0..3).for_each(|member| machines.tell(client, of(1, member), prepare(txn, 0, &part("b"))));
+    let mut proposed = Vec::new();
+    for silent in [of(0, 1), of(0, 2)] {
+        machines.tell(client, of(1, 0), Message::Inquire { version: txn });
+        machines.take(|(_, to, _)| *to == silent);
+        machines.deliver(is_asking);
+        proposed.push(machines.take(|(.., message)| matches!(message, Message::Finalize { .. })));
+        machines.network.clear();
+        machines.restart(0);
+        machines.network.clear();
+    }
+    let [first, second] = [proposals(&proposed[0]), proposals(&proposed[1])];
+    assert_eq!((first[0].2, second[0].2), (Proposal::Abandon, Proposal::Commit), "as they knew");
+    assert!(first[0].0 < second[0].0, "{first:?} and {second:?}");
+    // What was proposed first arrives last, and changes nothing.
+    machines.restart(0);
+    machines.network.clear();
+    for (from, to, message) in proposed.into_iter().rev().flatten() {
+        machines.tell(from, to, message);
+    }
+    machines.network.clear();
+    machines.tell(client, of(0, 1), Message::Inquire { version: txn });
+    machines.deliver(|_| true);
+    for member in 0..3 {
+        let found = [(0, "a"), (1, "b")].map(|(p, key)| machines.committed(of(p, member), key));
+        assert_eq!(found, [Some(Value::from("1")), Some(Value::from("1"))], "on machine {member}");
+    }
+}
+
+/// The replica's answer to a Finalize.
+fn answer(said: &[(NodeId, Message)]) -> Option<(View, u32, Proposal)> {
+    match said {
+        [(_, Message::FinalizeReply { view, eid, decision, .. })] => Some((*view, *eid, *decision)),
+        [] => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn nothing_is_accepted_below_the_promised_view_after_a_restart_neither() {
+    let (client, recoverer, txn) = (coordinator_id(0), NodeId(1), version(500, 0));
+    let (commit, view) = (finalize(txn, 0, Proposal::Commit), View::OWN.next(recoverer));
+    for restarts in [false, true] {
+        let mut net = morty(1);
+        net.tell(client, 0, prepare(txn, 0, &contents(&[], &[("x", "1")])));
+        net.tell(recoverer, 0, Message::PaxosPrepare { version: txn, view });
+        if restarts {
+            net.restart(0);
+            net.network.clear();
+        }
+        let said = net.tell(client, 0, commit.clone());
+        assert_eq!(answer(&said).map(|(view, ..)| view), Some(view), "restarts: {restarts}");
+        let said = net.tell(
+            NodeId(2),
+            0,
+            Message::PaxosPrepare { version: txn, view: view.next(NodeId(2)) },
+        );
+        let [(_, Message::PaxosPrepareReply { known: Some(known), .. })] = &said[..] else {
+            panic!("{said:?}")
+        };
+        assert_eq!(known.accepted, None, "restarts: {restarts}");
+    }
+}
+
+#[test]
+fn a_view_is_its_recoverers_and_one_thing_is_proposed_in_it() {
+    let (recoverer, txn) = (NodeId(1), version(500, 0));
+    let view = View::OWN.next(recoverer);
+    let finalize = |view, decision| Message::Finalize { version: txn, eid: 0, view, decision };
+    let mut net = morty(1);
+    for (from, view) in [(NodeId(2), view), (recoverer, View::OWN), (coordinator_id(1), View::OWN)]
+    {
+        let said = net.tell(from, 0, finalize(view, Proposal::Commit));
+        assert_eq!(said, [], "{from} proposes in another's view");
+    }
+    assert_eq!(net.tell(NodeId(2), 0, Message::PaxosPrepare { version: txn, view }), []);
+    let last = View { round: u32::MAX, recoverer };
+    assert_eq!(net.tell(recoverer, 0, Message::PaxosPrepare { version: txn, view: last }), []);
+    let accepted = (view, 0, Proposal::Abandon);
+    for _ in 0..2 {
+        let said = net.tell(recoverer, 0, finalize(view, Proposal::Abandon));
+        assert_eq!(answer(&said), Some(accepted));
+        assert_eq!(net.tell(recoverer, 0, finalize(view, Proposal::Commit)), [], "in one view");
+    }
+}
+
+#[test]
+fn an_acceptance_counts_for_what_it_names_and_for_nothing_else() {
+    let (client, txn) = (coordinator_id(0), version(500, 0));
+    let mut net = morty(1);
+    for member in 0..2 {
+        net.tell(client, member, prepare(txn, 0, &contents(&[], &[("x", "1")])));
+    }
+    net.network.push_back((client, NodeId(0), Message::Inquire { version: txn }));
+    net.held = [NodeId(1), NodeId(2)].into_iter().collect();
+    net.settle();
+    let view = View::OWN.next(NodeId(0));
+    net.network.clear();
+    let known = |execution| {
+        let known = crate::morty::message::Known { execution, ..Default::default() };
+        Message::PaxosPrepareReply { version: txn, view, known: Some(Box::new(known)) }
+    };
+    let voted = Some((0, Some(Vote::Commit), contents(&[], &[("x", "1")])));
+    let said = net.tell(NodeId(1), 0, known(voted));
+    assert!(!said.is_empty(), "it proposes to commit");
+    let reply = |view, eid, decision| Message::FinalizeReply { version: txn, eid, view, decision };
+    for (from, eid, decision) in [
+        (NodeId(1), 0, Proposal::Abandon),
+        (NodeId(1), 1, Proposal::Commit),
+        (coordinator_id(0), 0, Proposal::Commit),
+        (NodeId(9), 0, Proposal::Commit),
+        (of(7, 1), 0, Proposal::Commit),
+    ] {
+        let said = net.tell(from, 0, reply(view, eid, decision));
+        assert_eq!(said, [], "{from} has accepted {eid} {decision:?}");
+        let said = net.tell(from, 0, reply(View::OWN, 0, Proposal::Commit));
+        assert_eq!(said, [], "{from} has accepted in another view");
+    }
+    assert_eq!(net.tell(NodeId(0), 0, reply(view, 0, Proposal::Commit)), [], "no majority");
+    let said = net.tell(NodeId(1), 0, reply(view, 0, Proposal::Commit));
+    let decided = said.iter().filter(|(_, message)| name(message) == "Decide 0 Commit");
+    assert_eq!(decided.count(), 3, "{said:?}");
+}
+
+/// A replica is asked what it knows in a view of `NodeId(2)`: which executions are abandoned there.
+fn abandoned_before(net: &mut Net, member: usize, txn: Version) -> u32 {
+    let view = View::OWN.next(NodeId(2));
+    let said = net.tell(NodeId(2), member, Message::PaxosPrepare { version: txn, view });
+    match &said[..] {
+        [(_, Message::PaxosPrepareReply { known: Some(known), .. })] => known.abandoned_before,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What an abandoned execution had prepared is given to others, so that it is abandoned has to be as durable
+/// as their votes.
+#[test]
+fn an_execution_that_was_abandoned_is_abandoned_after_a_restart() {
+    let (client, txn, other) = (coordinator_id(0), version(500, 0), version(400, 1));
+    let reads = contents(&[("x", Version::INITIAL)], &[("y", "1")]);
+    let abandon =
+        Message::Decide { version: txn, eid: 0, decision: Decision::Abandon, contents: None };
+    // The next execution has read from somebody undecided; without provisional votes it waits.
+    let waits = contents(&[("z", version(300, 2))], &[("y", "2")]);
+    let waiting = Options { provisional_votes: false, ..Options::default() };
+    for (options, abandons) in [
+        (Options::default(), abandon),
+        (Options::default(), finalize(txn, 0, Proposal::Abandon)),
+        (waiting, prepare(txn, 1, &waits)),
+    ] {
+        let mut net = Net::new(options, 1);
+        net.tell(client, 0, prepare(txn, 0, &reads));
+        net.tell(client, 0, abandons.clone());
+        // An older transaction writes what the abandoned execution has read.
+        let vote = net.tell(coordinator_id(1), 0, prepare(other, 0, &contents(&[], &[("x", "1")])));
+        let lines: Vec<_> = vote.iter().map(|(_, message)| name(message)).collect();
+        assert_eq!(lines, ["PrepareReply 0 Commit"]);
+        net.restart(0);
+        net.network.clear();
+        assert_eq!(abandoned_before(&mut net, 0, txn), 1, "after {}", name(&abandons));
+    }
+}
+
+/// Table 1 lets a coordinator abort on one such vote alone.
+#[test]
+fn a_recoverer_that_hears_of_a_vote_to_abandon_for_good_abandons() {
+    let (client, txn, later) = (coordinator_id(0), version(500, 0), version(400, 1));
+    let mut net = morty(1);
+    let write = contents(&[], &[("x", "1")]);
+    net.tell(coordinator_id(1), 2, decide(later, 0, Decision::Commit, &write));
+    let reads = contents(&[("x", Version::INITIAL)], &[("y", "1")]);
+    let votes: Vec<_> =
+        (0..3).flat_map(|member| net.tell(client, member, prepare(txn, 0, &reads))).collect();
+    let final_votes =
+        votes.iter().filter(|(_, message)| name(message) == "PrepareReply 0 AbandonFinal");
+    assert_eq!(final_votes.count(), 1, "{votes:?}");
+    // With n0 two of three have voted to commit; it is slow.
+    net.held.insert(NodeId(0));
+    net.network.push_back((client, NodeId(2), Message::Inquire { version: txn }));
+    net.settle();
+    for replica in &net.replicas[1..] {
+        assert!(replica.record(&Key::from("y")).is_none_or(|record| record.committed.is_empty()));
+        assert_eq!(replica.undecided(), 0);
+    }
+}
+
+/// Of what it misses two have voted to commit and one knows that it did. A coordinator aborts on that one's vote
+/// alone, so whoever recovers the transaction has to, with whichever majority, after whatever restarts.
+#[test]
+fn a_vote_to_abandon_for_good_is_a_durable_decision() {
+    let (client, txn, missed) = (coordinator_id(0), version(500, 0), version(400, 1));
+    let write = contents(&[], &[("x", "1")]);
+    let reads = contents(&[("x", Version::INITIAL)], &[("y", "1")]);
+    for (silent, restarts) in (0..3).flat_map(|silent| [(silent, false), (silent, true)]) {
+        let mut net = morty(2);
+        for member in 0..2 {
+            net.tell(coordinator_id(1), member, prepare(missed, 0, &write));
+        }
+        net.tell(coordinator_id(1), 0, decide(missed, 0, Decision::Commit, &write));
+        let vote = |net: &mut Net, member| {
+            let said = net.tell(client, member, prepare(txn, 0, &reads));
+            said.iter().find_map(|(_, message)| match message {
+                Message::PrepareReply { vote, .. } => Some(*vote),
+                _ => None,
+            })
+        };
+        let votes = [Vote::AbandonFinal, Vote::AbandonTentative, Vote::Commit].map(Some);
+        assert_eq!([0, 1, 2].map(|member| vote(&mut net, member)), votes);
+        if restarts {
+            (0..3).for_each(|member| net.restart(member));
+            net.network.clear();
+            assert_eq!([0, 1, 2].map(|member| vote(&mut net, member)), votes, "after a restart");
+        }
+        net.held.insert(NodeId(silent));
+        let asked = NodeId((silent + 1) % 3);
+        net.network.push_back((client, asked, Message::Inquire { version: txn }));
+        net.settle();
+        let found = committed(&net, asked.member(), "y");
+        assert_eq!(found, None, "without n{silent}, restarts: {restarts}");
+        assert_eq!(net.replicas[asked.member()].undecided(), usize::from(asked == NodeId(1)));
+    }
+}
+
+/// A replica that catches up has one part of what others have settled, and not the other.
+#[test]
+fn a_replica_votes_for_nothing_to_be_abandoned_for_good_while_it_is_catching_up() {
+    let (client, writer, txn) = (coordinator_id(0), version(400, 1), version(500, 0));
+    let reads = contents(&[("x", writer)], &[("y", "1")]);
+    let nothing = contents(&[], &[]);
+    let votes = |said: Vec<(NodeId, Message)>| -> Vec<String> {
+        let votes = said.iter().map(|(_, message)| name(message));
+        votes.filter(|line| line.starts_with("PrepareReply")).collect()
+    };
+    for provisional in [false, true] {
+        let mut net = morty(2);
+        // Something that it is behind by after a restart.
+        net.tell(coordinator_id(2), 0, prepare(version(300, 2), 0, &nothing));
+        if provisional {
+            assert_eq!(
+                votes(net.tell(client, 0, prepare(txn, 0, &reads))),
+                ["PrepareReply 0 Provisional"]
+            );
+        }
+        net.restart(0);
+        let catching_up: Vec<_> = net.network.drain(..).collect();
+        // The writer has committed, and what was read of it is not there.
+        let decided = decide(writer, 0, Decision::Commit, &nothing);
+        assert_eq!(votes(net.tell(coordinator_id(1), 0, decided)), [] as [&str; 0]);
+        let vote = match provisional {
+            true => "PrepareReply 0 Provisional",
+            false => "PrepareReply 0 AbandonTentative",
+        };
+        assert_eq!(votes(net.tell(client, 0, prepare(txn, 0, &reads))), [vote]);
+        net.network.extend(catching_up);
+        net.settle();
+        assert_eq!(net.gauge(0, "catching_up"), 0);
+        let again = votes(net.tell(client, 0, prepare(txn, 0, &reads)));
+        let last = if provisional { "PrepareReply 0 AbandonFinal" } else { vote };
+        assert_eq!(again.last().unwrap(), last, "provisional: {provisional}");
+    }
+}
+
+/// What `member` has committed for `key`, last.
+fn committed(net: &Net, member: usize, key: &str) -> Option<Value> {
+    let record = net.replicas[member].record(&Key::from(key))?;
+    record.committed.latest()?.value.clone()
+}

@@ -1,0 +1,159 @@
+//! Replicas whose logs can be trimmed, with messages that are taken, lost and delivered one by one.
+
+use std::sync::Arc;
+
+use super::by_hand::{decide, prepare, version};
+use super::*;
+use crate::morty::Digest;
+use crate::morty::message::Contents;
+
+/// One replica with a log that can be trimmed.
+pub(super) struct Node {
+    pub(super) group: Group,
+    pub(super) replica: Replica,
+    pub(super) log: Vec<Record>,
+    pub(super) trimmed: u64,
+    pub(super) store: MemoryStore,
+}
+
+pub(super) struct World {
+    pub(super) nodes: BTreeMap<NodeId, Node>,
+    pub(super) network: Vec<Envelope>,
+    pub(super) random: Random,
+    pub(super) now: u64,
+}
+
+impl World {
+    pub(super) fn new(partitions: u16) -> World {
+        let group = Group::new(3, Duration::from_millis(1)).with_partitions(partitions);
+        let mut nodes = BTreeMap::new();
+        for partition in 0..partitions {
+            for member in 0..3 {
+                let id = NodeId::replica(partition, member);
+                let replica =
+                    Replica::new(id, group.clone(), &Settings::default(), Options::default());
+                let (log, store) = (Vec::new(), MemoryStore::default());
+                nodes.insert(id, Node { group: group.clone(), replica, log, trimmed: 0, store });
+            }
+        }
+        World { nodes, network: Vec::new(), random: rand_pcg(), now: 1_000_000 }
+    }
+
+    pub(super) fn act(
+        &mut self,
+        id: NodeId,
+        does: impl FnOnce(&mut Replica, &mut Context<'_, Replica>),
+    ) {
+        self.now += 1;
+        let us = self.now;
+        let clock = ClockInterval { earliest_us: us, latest_us: us };
+        let node = self.nodes.get_mut(&id).unwrap();
+        let mut effects = Vec::new();
+        let log_position = node.trimmed + node.log.len() as u64;
+        let durable = Durable { store: &mut node.store, log_position };
+        let mut cx =
+            Context::new(id, Timestamp(us * 1000), clock, &mut self.random, &mut effects, durable);
+        does(&mut node.replica, &mut cx);
+        for effect in effects {
+            match effect {
+                Effect::Send { to, message } | Effect::SendBeforeDurable { to, message } => {
+                    self.network.push((id, to, message));
+                }
+                Effect::Broadcast { partition, to, message } => {
+                    for to in to.members() {
+                        self.network.push((id, NodeId::replica(partition, to), message.clone()));
+                    }
+                }
+                Effect::Append(record) => node.log.push(record),
+                Effect::TrimLog(position) => {
+                    let count = position.saturating_sub(node.trimmed) as usize;
+                    node.log.drain(..count.min(node.log.len()));
+                    node.trimmed = node.trimmed.max(position);
+                }
+                Effect::SetTimer { .. } | Effect::CancelTimer(_) | Effect::Output(()) => {}
+            }
+        }
+    }
+
+    pub(super) fn restart(&mut self, id: NodeId) {
+        let node = self.nodes.get_mut(&id).unwrap();
+        node.replica =
+            Replica::new(id, node.group.clone(), &Settings::default(), Options::default());
+        for record in node.log.clone() {
+            node.replica.replay(record, &mut node.store);
+        }
+        self.act(id, Replica::on_start);
+    }
+
+    pub(super) fn deliver(&mut self, (from, to, message): Envelope) {
+        if to.is_coordinator() {
+            return;
+        }
+        self.act(to, |replica, cx| replica.on_message(from, message, cx));
+    }
+
+    /// Tells a replica, and returns what it says.
+    pub(super) fn tell(&mut self, from: NodeId, to: NodeId, message: Message) -> Vec<Envelope> {
+        let before = core::mem::take(&mut self.network);
+        self.deliver((from, to, message));
+        core::mem::replace(&mut self.network, before)
+    }
+
+    /// Takes the messages out of the network of which this holds.
+    pub(super) fn take(&mut self, wanted: impl Fn(&Envelope) -> bool) -> Vec<Envelope> {
+        let (taken, left) = core::mem::take(&mut self.network).into_iter().partition(wanted);
+        self.network = left;
+        taken
+    }
+
+    /// Delivers those of which this holds, and what comes of them, until there are none.
+    pub(super) fn settle(&mut self, wanted: impl Fn(&Envelope) -> bool) {
+        loop {
+            let these = self.take(&wanted);
+            if these.is_empty() {
+                return;
+            }
+            these.into_iter().for_each(|envelope| self.deliver(envelope));
+        }
+    }
+
+    pub(super) fn timer(&mut self, id: NodeId, timer: ReplicaTimer) {
+        self.act(id, |replica, cx| replica.on_timer(timer, cx));
+    }
+
+    /// Below this everything is settled, as others say, and what that leaves to be done is done.
+    pub(super) fn settle_below(&mut self, id: NodeId, upto: u64, merged: Digest) {
+        self.tell(NodeId(2), id, Message::TruncationFinished { upto, merged });
+        for _ in 0..50 {
+            self.timer(id, ReplicaTimer::Settle);
+        }
+        self.network.clear();
+    }
+
+    /// A transaction is prepared and committed at these members.
+    pub(super) fn commit(&mut self, members: &[usize], txn: Version, what: &Arc<Contents>) {
+        for member in members {
+            let id = NodeId::replica(0, *member);
+            self.tell(txn.coordinator, id, prepare(txn, 0, what));
+            self.tell(txn.coordinator, id, decide(txn, 0, Decision::Commit, what));
+        }
+    }
+
+    pub(super) fn read(&mut self, id: NodeId, key: &str) -> Option<Value> {
+        let reader = version(self.now, 9);
+        let answers =
+            self.tell(coordinator_id(9), id, Message::Get { version: reader, key: Key::from(key) });
+        match &answers[..] {
+            [(_, _, Message::GetReply { value, .. })] => value.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+pub(super) fn votes(answers: &[Envelope]) -> Vec<Vote> {
+    let vote = |(_, _, message): &Envelope| match message {
+        Message::PrepareReply { vote, .. } => Some(*vote),
+        _ => None,
+    };
+    answers.iter().filter_map(vote).collect()
+}

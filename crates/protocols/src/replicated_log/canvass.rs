@@ -1,0 +1,133 @@
+//! How a replica notices that nobody leads. It asks the others before it takes a ballot, so that one that was cut
+//! off or paused disturbs no leader.
+
+use core::time::Duration;
+
+use serried_actor::{Context, NodeSet, Timestamp};
+use serried_model::NodeId;
+
+use super::log::{Host, Log, Machine, Role};
+use super::message::{Entry, Message, Timer};
+
+/// A beat is this part of the time after which a leader that was not heard of is given up.
+const BEATS_IN_PATIENCE: u32 = 4;
+/// The shortest time after which a leader is given up, round trips not counted.
+const LEAST_PATIENCE: Duration = Duration::from_millis(1);
+/// By how much longer than the one before it each further member waits, before it asks the others.
+const APART: Duration = Duration::from_millis(5);
+/// After how long the others are asked again, round trips not counted.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Who would promise a ballot.
+#[derive(Debug)]
+pub(super) struct Canvass {
+    /// Tells this question from earlier ones.
+    nonce: u64,
+    willing: NodeSet,
+}
+
+impl<E: Entry> Log<E> {
+    /// For how long a leader that was not heard of is still taken to lead.
+    pub(super) fn patience(&self) -> Duration {
+        self.election_timeout.max(LEAST_PATIENCE) + 2 * self.group.round_trip()
+    }
+
+    /// How often a leader tells that it leads.
+    pub(super) fn beat(&self) -> Duration {
+        self.patience() / BEATS_IN_PATIENCE
+    }
+
+    /// Whether a leader was heard of lately. A replica doubts its leader one beat before it looks for another one,
+    /// so that the first to look finds the others willing.
+    pub(super) fn hears_leader(&self, now: Timestamp) -> bool {
+        now.since(self.heard) < self.patience() - self.beat()
+    }
+
+    /// The member that leads if all are well: another one in each partition, in turn.
+    pub(super) fn preferred(&self) -> usize {
+        usize::from(self.id.partition()) % self.group.size()
+    }
+
+    /// Waits for a leader to be heard of. The preferred member is the least patient, then those that follow it.
+    pub(super) fn wait_for_leader<H: Host<Entry = E>>(&self, cx: &mut Context<'_, H>) {
+        let since = cx.now().since(self.heard);
+        let left = self.patience().saturating_sub(since);
+        let size = self.group.size();
+        let rank = (self.id.member() + size - self.preferred()) % size;
+        let apart = (APART + self.group.round_trip()).min(self.beat());
+        let own = apart * rank as u32 + cx.jitter(apart);
+        cx.set_timer(H::timer(Timer::Elect), left + own);
+    }
+
+    pub(super) fn look_for_leader<H: Host<Entry = E>>(
+        &mut self,
+        machine: &mut impl Machine<H>,
+        cx: &mut Context<'_, H>,
+    ) {
+        match &self.role {
+            Role::Leader(_) => {}
+            Role::Candidate(_) => self.prepare_again(cx),
+            Role::Follower | Role::Canvasser(_) => {
+                let heard = cx.now().since(self.heard) < self.patience();
+                if heard || self.is_behind() || self.stops {
+                    self.role = Role::Follower;
+                    return self.wait_for_leader(cx);
+                }
+                self.canvass(machine, cx);
+            }
+        }
+    }
+
+    /// Asks the others whether they would promise this replica a ballot.
+    fn canvass<H: Host<Entry = E>>(
+        &mut self,
+        machine: &mut impl Machine<H>,
+        cx: &mut Context<'_, H>,
+    ) {
+        let nonce = cx.draw();
+        self.role = Role::Canvasser(Canvass { nonce, willing: NodeSet::EMPTY });
+        // Nothing that is not durable is said.
+        for member in self.others().members() {
+            cx.send_before_durable(self.node(member), H::message(Message::Canvass { nonce }));
+        }
+        let again = cx.jitter(ASK_AGAIN) + 2 * self.group.round_trip();
+        cx.set_timer(H::timer(Timer::Elect), again);
+        self.is_willing(self.id, nonce, machine, cx);
+    }
+
+    /// Another looks for a leader.
+    pub(super) fn on_canvass<H: Host<Entry = E>>(
+        &mut self,
+        from: NodeId,
+        nonce: u64,
+        cx: &mut Context<'_, H>,
+    ) {
+        if self.lost.is_some() {
+            return; // It would promise nothing.
+        }
+        match &self.role {
+            Role::Leader(_) => self.send_beat(from.member(), cx),
+            Role::Follower if self.hears_leader(cx.now()) => {}
+            _ => cx.send_before_durable(from, H::message(Message::Willing { nonce })),
+        }
+    }
+
+    /// Takes a ballot, once a majority would promise it.
+    pub(super) fn is_willing<H: Host<Entry = E>>(
+        &mut self,
+        from: NodeId,
+        nonce: u64,
+        machine: &mut impl Machine<H>,
+        cx: &mut Context<'_, H>,
+    ) {
+        let majority = self.group.majority();
+        let Role::Canvasser(canvass) = &mut self.role else { return };
+        if canvass.nonce != nonce {
+            return; // It may have heard of a leader since.
+        }
+        canvass.willing.insert(from);
+        if canvass.willing.len() >= majority {
+            self.campaign(machine, cx);
+        }
+    }
+}

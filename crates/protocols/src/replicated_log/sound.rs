@@ -1,0 +1,70 @@
+//! What no replica says. A message that is damaged or forged is dropped where it arrives; it must neither end the node
+//! nor have it take up memory without a bound.
+
+use serried_model::NodeId;
+
+use super::log::{Log, OPEN_ENTRIES};
+use super::message::{Accepted, Ballot, Entry, Message};
+
+/// No log has as many slots, and no leader as many predecessors.
+const NEVER: u64 = 1 << 48;
+
+impl<E: Entry> Log<E> {
+    /// Whether a replica can have sent a message.
+    pub(super) fn is_sound(&self, from: NodeId, message: &Message<E>) -> bool {
+        let is_other = from != self.id && self.is_member(from);
+        is_other && self.can_be_said(from, message)
+    }
+
+    fn is_member(&self, node: NodeId) -> bool {
+        !node.is_coordinator()
+            && node.partition() == self.id.partition()
+            && node.member() < self.group.size()
+    }
+
+    fn can_be_said(&self, from: NodeId, message: &Message<E>) -> bool {
+        let is_ballot = |ballot: &Ballot| {
+            ballot.round < NEVER && usize::from(ballot.member) < self.group.size()
+        };
+        let is_own =
+            |ballot: &Ballot| is_ballot(ballot) && usize::from(ballot.member) == from.member();
+        match message {
+            Message::Accept { ballot, first, chosen, entries } => {
+                is_own(ballot) && *first < NEVER - entries.len() as u64 && *chosen < NEVER
+            }
+            Message::Beat { ballot, chosen, base, .. } => {
+                is_own(ballot) && *chosen < NEVER && *base < NEVER
+            }
+            Message::Accepted { ballot, matched, .. } => {
+                is_ballot(ballot) && *matched <= self.slots.end()
+            }
+            Message::Prepare { ballot, from, after } => {
+                is_own(ballot) && *from < NEVER && is_ballot(after)
+            }
+            Message::Promise { ballot, applied, accepted } => {
+                is_ballot(ballot) && can_be_shown(self.slots.applied(), *applied, accepted)
+            }
+            Message::HandOver { ballot } => is_own(ballot),
+            Message::Behind { ballot } => is_ballot(ballot),
+            Message::Refused { promised } | Message::Standing { promised, .. } => {
+                is_ballot(promised)
+            }
+            Message::Scanned { at, .. } => *at < NEVER,
+            Message::Rejoin { .. }
+            | Message::Scan { .. }
+            | Message::Canvass { .. }
+            | Message::Willing { .. } => true,
+        }
+    }
+}
+
+/// Whether a replica that has applied all below `applied` can show this from slot `first` on: slots in their order, all
+/// that it has applied among them, and not many more than it shows.
+fn can_be_shown<E>(first: u64, applied: u64, accepted: &[Accepted<E>]) -> bool {
+    let rises = accepted.windows(2).all(|pair| pair[0].slot < pair[1].slot);
+    let begins = accepted.first().is_none_or(|accepted| accepted.slot >= first);
+    let shown = accepted.iter().filter(|accepted| accepted.slot < applied).count() as u64;
+    let most = applied.max(first).saturating_add(accepted.len() as u64 + 2 * OPEN_ENTRIES);
+    let ends = accepted.last().is_none_or(|accepted| accepted.slot < most);
+    applied < NEVER && rises && begins && ends && shown == applied.saturating_sub(first)
+}

@@ -1,0 +1,206 @@
+//! The times that a client gives its transactions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::stamp::Stamp;
+
+/// How many runs of times are remembered; if there are more, the two earliest become one.
+const RUNS_AT_MOST: usize = 64;
+
+/// The times that this client has given, and from which on shards take its transactions, in microseconds since the Unix
+/// epoch.
+///
+/// No time is given twice. Times rise, but for one thing: those that were given too far ahead of the clock, as a shard
+/// whose clock is off had asked for them, or the client's own clock was ahead for a while, hold back no others.
+#[derive(Debug)]
+pub(super) struct Versions {
+    /// The times given, as runs from a first to a last one: those between may have been given. Runs are farther from
+    /// each other than `near_us`.
+    runs: BTreeMap<u64, u64>,
+    /// When the last transactions committed, which may have been moved there; no more than there are lanes.
+    committed: BTreeSet<u64>,
+    /// Where others before these did, at the latest: no time up to here is given any more.
+    settled_us: u64,
+    /// From when on each shard takes transactions, as it has said.
+    from_us: BTreeMap<u16, u64>,
+    /// A transaction that begins so much later than now is taken by every shard whose clock is right.
+    near_us: u64,
+}
+
+impl Versions {
+    /// None yet, of a client whose clock and shards' may differ by so much.
+    pub(super) fn new(clock_bound_ms: u64) -> Versions {
+        let near_us = clock_bound_ms.saturating_mul(1000) / 2;
+        Versions {
+            runs: BTreeMap::new(),
+            committed: BTreeSet::new(),
+            settled_us: 0,
+            from_us: BTreeMap::new(),
+            near_us,
+        }
+    }
+
+    /// A shard takes no transaction of this client that begins earlier.
+    pub(super) fn take_from(&mut self, shard: u16, from_us: u64) {
+        let before = self.from_us.entry(shard).or_default();
+        *before = from_us.max(*before);
+    }
+
+    /// From when on a transaction may begin that goes to these shards first. Others count that are nearly as early as the
+    /// clock, as it may go there later. One that is far ahead is nobody's matter but of those who go there.
+    pub(super) fn first_us(&self, now_us: u64, mut goes_to: impl FnMut(u16) -> bool) -> u64 {
+        let near_us = now_us.saturating_add(self.near_us);
+        let counts = |(shard, us): &(&u16, &u64)| **us <= near_us || goes_to(**shard);
+        let from_us = self.from_us.iter().filter(counts).map(|(_, us)| *us).max();
+        now_us.max(from_us.unwrap_or(0))
+    }
+
+    /// The first time that was not given, from `first_us` on; later than all that were given and are not far ahead of the
+    /// clock, which says `now_us`.
+    pub(super) fn free_from(&self, first_us: u64, now_us: u64) -> u64 {
+        let first_us = first_us.max(self.settled_us.saturating_add(1));
+        let (mut us, near_us) = (first_us, now_us.saturating_add(self.near_us));
+        for (first, last) in &self.runs {
+            if *last >= us && (*first <= us || *last <= near_us) {
+                us = last.saturating_add(1);
+            }
+        }
+        us
+    }
+
+    /// The same, and that no transaction can be moved from there to where another has committed: to move keeps the lane
+    /// ([`Stamp::next_of`]). Nor is it in a lane of those that are open, if these leave one.
+    pub(super) fn free_lane_from(
+        &self,
+        first_us: u64,
+        now_us: u64,
+        is_open: impl Fn(u64) -> bool,
+    ) -> u64 {
+        let lane = |us: u64| us % Stamp::LANES;
+        let is_ahead = |us: u64| self.committed.range(us..).any(|at| lane(*at) == lane(us));
+        let mut us = self.free_from(first_us, now_us);
+        for _ in 0..Stamp::LANES {
+            if !is_ahead(us) && !is_open(lane(us)) {
+                return us;
+            }
+            us = self.free_from(us.saturating_add(1), now_us);
+        }
+        // Behind all that have committed only those that are open count.
+        let last = self.committed.last().copied().unwrap_or(0);
+        us = self.free_from(us.max(last.saturating_add(1)), now_us);
+        for _ in 0..Stamp::LANES {
+            if !is_open(lane(us)) {
+                break;
+            }
+            us = self.free_from(us.saturating_add(1), now_us);
+        }
+        us
+    }
+
+    /// A transaction has committed at this time.
+    pub(super) fn commit(&mut self, us: u64) {
+        self.give(us);
+        self.committed.insert(us);
+        if self.committed.len() > Stamp::LANES as usize {
+            self.settled_us = self.settled_us.max(self.committed.pop_first().unwrap_or(0));
+        }
+    }
+
+    /// This time is given.
+    pub(super) fn give(&mut self, us: u64) {
+        let (mut first, mut last) = (us, us);
+        let reach_us = last.saturating_add(self.near_us);
+        while let Some((begins, ends)) = self.runs.range(..=reach_us).next_back()
+            && ends.saturating_add(self.near_us) >= us
+        {
+            let (begins, ends) = (*begins, *ends);
+            self.runs.remove(&begins);
+            (first, last) = (first.min(begins), last.max(ends));
+        }
+        self.runs.insert(first, last);
+        while self.runs.len() > RUNS_AT_MOST {
+            let (first, _) = self.runs.pop_first().expect("there are many");
+            let (_, last) = self.runs.pop_first().expect("there are many");
+            self.runs.insert(first, last);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUND_MS: u64 = 2000;
+    const NOW: u64 = 50_000_000;
+    const FAR: u64 = NOW + 30_000_000;
+
+    fn next(versions: &mut Versions, first_us: u64, now_us: u64) -> u64 {
+        let us = versions.free_from(first_us, now_us);
+        versions.give(us);
+        us
+    }
+
+    #[test]
+    fn times_rise_and_none_is_given_twice() {
+        let mut versions = Versions::new(BOUND_MS);
+        assert_eq!(next(&mut versions, NOW, NOW), NOW);
+        assert_eq!(next(&mut versions, NOW, NOW), NOW + 1);
+        assert_eq!(next(&mut versions, NOW + 900_000, NOW), NOW + 900_000);
+        assert_eq!(next(&mut versions, NOW, NOW), NOW + 900_001, "it is not far ahead");
+        assert_eq!(next(&mut versions, NOW + 5_000_000, NOW + 5_000_000), NOW + 5_000_000);
+        assert_eq!(versions.runs.len(), 2);
+    }
+
+    #[test]
+    fn what_was_given_far_ahead_holds_back_no_others_and_is_not_given_again() {
+        let mut versions = Versions::new(BOUND_MS);
+        assert_eq!(next(&mut versions, FAR, NOW), FAR);
+        assert_eq!(next(&mut versions, NOW, NOW), NOW);
+        assert_eq!(next(&mut versions, FAR, NOW), FAR + 1);
+        assert_eq!(next(&mut versions, FAR - 5, FAR - 5), FAR + 2, "its time has come");
+        assert_eq!(next(&mut versions, NOW, NOW), NOW + 1);
+    }
+
+    #[test]
+    fn no_transaction_begins_in_the_lane_of_one_that_has_committed_later_than_it_begins() {
+        let mut versions = Versions::new(BOUND_MS);
+        versions.commit(FAR);
+        for _ in 0..100 {
+            let us = versions.free_lane_from(NOW, NOW, |_| false);
+            assert!(us < NOW + 200 && us % Stamp::LANES != FAR % Stamp::LANES, "{us}");
+            versions.give(us);
+        }
+        for later in 0..100 {
+            versions.commit(FAR + 7 * later);
+        }
+        let us = versions.free_lane_from(NOW, NOW, |lane| lane != 3);
+        assert!(us > FAR && us % Stamp::LANES == 3, "{us}");
+    }
+
+    #[test]
+    fn a_shard_that_takes_none_but_later_ones_is_nobodys_matter_who_does_not_go_there() {
+        let mut versions = Versions::new(BOUND_MS);
+        versions.take_from(0, FAR);
+        versions.take_from(1, NOW + 200_000);
+        versions.take_from(0, NOW);
+        assert_eq!(versions.first_us(NOW, |shard| shard == 0), FAR);
+        assert_eq!(versions.first_us(NOW, |shard| shard == 1), NOW + 200_000);
+        assert_eq!(versions.first_us(NOW, |shard| shard == 2), NOW + 200_000);
+        assert_eq!(versions.first_us(NOW + 300_000, |_| false), NOW + 300_000);
+    }
+
+    #[test]
+    fn no_time_is_given_twice_however_the_clock_jumps() {
+        let mut versions = Versions::new(BOUND_MS);
+        let mut given = std::collections::BTreeSet::new();
+        let mut state = 7_u64;
+        for _ in 0..5000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let now_us = (state >> 33) % 600 * 700_000;
+            assert!(given.insert(next(&mut versions, now_us, now_us)));
+            assert!(versions.runs.len() <= RUNS_AT_MOST);
+        }
+        versions.give(u64::MAX);
+        versions.give(u64::MAX);
+    }
+}

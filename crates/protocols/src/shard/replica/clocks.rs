@@ -1,0 +1,119 @@
+//! What time it is, by the clocks of a majority of a shard's replicas: one whose clock is off decides nothing.
+
+use serried_actor::Timestamp;
+
+/// What this replica knows of the clocks of its shard's replicas.
+///
+/// A reading is taken on by this replica's monotonic clock, so that one which is old by minutes is still good, and a
+/// jump of this replica's own wall clock moves one reading only.
+#[derive(Debug)]
+pub(super) struct Clocks {
+    own: usize,
+    /// The last question: its number, and when it was asked.
+    asked: Option<(u64, Timestamp)>,
+    /// By member: what its clock said, in microseconds since the Unix epoch, and when.
+    readings: Vec<Option<(u64, Timestamp)>>,
+}
+
+/// The time, in microseconds since the Unix epoch. Each of a majority of the clocks says that it is `earliest_us` or later,
+/// and each of a majority that it is `latest_us` or earlier. If all clocks are known the two are the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Span {
+    pub(super) earliest_us: u64,
+    pub(super) latest_us: u64,
+}
+
+impl Clocks {
+    /// Those of so many members, of which this replica is `own`.
+    pub(super) fn new(members: usize, own: usize) -> Clocks {
+        Clocks { own, asked: None, readings: vec![None; members] }
+    }
+
+    /// The others are asked what their clocks say.
+    pub(super) fn ask(&mut self, number: u64, now: Timestamp) {
+        self.asked = Some((number, now));
+    }
+
+    /// When the others were last asked.
+    pub(super) fn asked_at(&self) -> Option<Timestamp> {
+        self.asked.map(|(_, at)| at)
+    }
+
+    /// A member answers. What is not an answer to the last question is passed over: it may be old.
+    pub(super) fn hear(&mut self, member: usize, number: u64, us: u64, now: Timestamp) {
+        let Some((_, asked_at)) = self.asked.filter(|(asked, _)| *asked == number) else { return };
+        if member == self.own {
+            return;
+        }
+        let Some(reading) = self.readings.get_mut(member) else { return };
+        // The clock was read about half way between question and answer.
+        let since_us = now.since(asked_at).as_micros() as u64 / 2;
+        *reading = Some((us.saturating_add(since_us), now));
+    }
+
+    /// The time, if the clocks of a majority are known. This replica's own says `own_us`.
+    pub(super) fn time(&self, own_us: u64, now: Timestamp) -> Option<Span> {
+        let majority = self.readings.len() / 2 + 1;
+        let others = self.readings.iter().flatten();
+        let carried =
+            |(us, at): &(u64, Timestamp)| us.saturating_add(now.since(*at).as_micros() as u64);
+        let mut times: Vec<u64> = others.map(carried).chain([own_us]).collect();
+        times.sort_unstable();
+        let earliest_us = *times.get(times.len().checked_sub(majority)?)?;
+        Some(Span { earliest_us, latest_us: times[majority - 1] })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASKED: Timestamp = Timestamp(1_000_000);
+    const HEARD: Timestamp = Timestamp(3_000_000);
+
+    fn clocks(members: usize, readings: &[u64]) -> Clocks {
+        let mut clocks = Clocks::new(members, 0);
+        clocks.ask(7, ASKED);
+        for (member, us) in (1..).zip(readings) {
+            clocks.hear(member, 7, *us, HEARD);
+        }
+        clocks
+    }
+
+    fn span(members: usize, own_us: u64, readings: &[u64]) -> Option<(u64, u64)> {
+        let time = clocks(members, readings).time(own_us, HEARD);
+        time.map(|Span { earliest_us, latest_us }| (earliest_us, latest_us))
+    }
+
+    #[test]
+    fn one_clock_that_is_off_moves_the_time_neither_forward_nor_back() {
+        for off in [5, 900_000] {
+            assert_eq!(span(3, off, &[9_000, 9_000]), Some((10_000, 10_000)));
+            assert_eq!(span(3, 10_000, &[off, 9_000]), Some((10_000, 10_000)));
+        }
+        assert_eq!(span(5, 7, &[9_000, 9_000, 900_000]), Some((10_000, 10_000)));
+        assert_eq!(span(1, 900_000, &[]), Some((900_000, 900_000)));
+    }
+
+    #[test]
+    fn two_clocks_of_three_that_disagree_say_between_what_the_time_is() {
+        assert_eq!(span(3, 900_000, &[9_000]), Some((10_000, 900_000)));
+        assert_eq!(span(3, 5, &[9_000]), Some((5, 10_000)));
+        assert_eq!(span(3, 5, &[]), None);
+    }
+
+    #[test]
+    fn a_reading_ages_by_the_monotonic_clock_and_only_the_last_question_is_answered() {
+        let mut clocks = clocks(3, &[9_000, 9_000]);
+        let later = Timestamp(HEARD.0 + 60_000_000_000);
+        assert_eq!(clocks.time(5, later).map(|span| span.earliest_us), Some(60_010_000));
+        clocks.ask(8, later);
+        clocks.hear(1, 7, 1, later);
+        clocks.hear(0, 8, 1, later);
+        clocks.hear(63, 8, 1, later);
+        assert_eq!(clocks.time(5, later).map(|span| span.earliest_us), Some(60_010_000));
+        clocks.hear(1, 8, u64::MAX, later);
+        clocks.hear(2, 8, u64::MAX, later);
+        assert_eq!(clocks.time(5, later).map(|span| span.earliest_us), Some(u64::MAX));
+    }
+}

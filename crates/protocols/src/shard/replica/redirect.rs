@@ -1,0 +1,28 @@
+//! What a leader tells its clients when another one leads in its place.
+
+use std::collections::BTreeSet;
+
+use serried_actor::Context;
+use serried_model::NodeId;
+
+use super::super::control::Control;
+use super::super::message::{Message, Reply};
+use super::Replica;
+use super::leader::Shard;
+
+type Cx<'a, C> = Context<'a, Replica<C>>;
+
+impl<C: Control> Shard<C> {
+    /// Tells those who have something under way here who leads now, so that they need not find out by waiting.
+    pub(super) fn redirect(&mut self, leader: NodeId, cx: &mut Cx<'_, C>) {
+        if !self.serves() {
+            return;
+        }
+        self.acknowledge(cx);
+        let open = self.leader_mut().open.values();
+        let clients: BTreeSet<NodeId> = open.flat_map(|open| open.concerned()).collect();
+        for client in clients {
+            cx.send_before_durable(client, Message::Reply(Reply::Follow { leader }));
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! One run of the suite: a workload under faults, and then a look at what the database holds, whichever replica
+//! is down.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rand::RngExt;
+use rand_pcg::Pcg64Mcg;
+use serried_actor::{Protocol, Settings, Timestamp};
+use serried_history::{
+    History, Options, Recorder, Verdict, check_serializable_with, check_strict_serializable_with,
+};
+use serried_model::{Geography, Guarantee, Version};
+use serried_session::TransactOptions;
+use serried_sim::{Cluster, Configuration, Disk, Fault, Initial, Plan, Scheduled, Swarm};
+use serried_workload::tpcc::Scale;
+use serried_workload::{
+    ClosedLoop, Measurement, Parameters, Window, Workload, audit, check_nothing_is_lost, inspect,
+    named, touched,
+};
+
+use crate::blind::Blind;
+use crate::chase::Chase;
+use crate::{LIMIT, support};
+
+pub(crate) struct Trial {
+    pub(crate) seed: u64,
+    pub(crate) workload: &'static str,
+    pub(crate) faults: Faults,
+}
+
+/// What may go wrong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Faults {
+    /// The network, pauses and skew.
+    Network,
+    /// Replicas crash too, one by one, all at once, or for long, and lose what they had not flushed.
+    Crashes,
+    /// Disks are slow, and replicas crash one after the other, often and for a short time.
+    Disks,
+    /// Everything: disks are lost, clients die, clocks jump, beyond their bound too, disks are slow; with one
+    /// partition or four, and with old things truncated, fast.
+    All,
+}
+
+pub(crate) struct Outcome {
+    pub(crate) history: History,
+    pub(crate) hash: u64,
+    pub(crate) committed: u64,
+    /// The checker found fault with the history, or something that was acknowledged is lost.
+    pub(crate) violation: Option<String>,
+    /// Anything else is wrong with the run.
+    pub(crate) wrong: Option<String>,
+}
+
+impl Trial {
+    pub(crate) fn run<P: Protocol>(&self) -> Outcome {
+        let (name, faults_last) = self.place();
+        let (configuration, plan) = self.configuration(Geography::named(name).unwrap());
+        let workload = self.workload();
+        let initial = {
+            let workload = workload.clone();
+            Initial::new(move |key| workload.initial_value(key))
+        };
+        let configuration = Configuration { initial: Some(initial), ..configuration };
+        let Configuration { clients, settings, .. } = configuration;
+        // Versions are the serial order of protocols that are not strict, so that it is certain which delete was
+        // found. Others forget deletes only when they are as old as that.
+        let deletes_forgotten_after_us = match P::GUARANTEE {
+            Guarantee::StrictSerializable => {
+                Some(1000 * (settings.truncation_lag_ms + settings.outcomes_ms))
+            }
+            _ => Some(0),
+        };
+        let mut cluster = Cluster::<P>::new(configuration);
+        cluster.follow(&plan);
+        if self.faults == Faults::Disks {
+            self.crash_often(&mut cluster);
+        }
+        let window = Window::new(Timestamp(0), Duration::ZERO, faults_last * 2, Duration::ZERO);
+        let measurement = Arc::new(Measurement::new(window));
+        let recorder = Arc::new(Recorder::new());
+        // Some runs give transactions up early, so that there are some whose outcome is unknown.
+        let impatient = self.seed.is_multiple_of(4) && self.workload != "chase";
+        let deadline = Duration::from_millis(if impatient { 700 } else { 60_000 });
+        let options =
+            TransactOptions { deadline, attempts: u32::MAX, ..TransactOptions::default() };
+        for client in 0..clients {
+            let client_loop = ClosedLoop {
+                keyspace: cluster.keyspace(client).with_options(options),
+                workload: workload.clone(),
+                measurement: measurement.clone(),
+                recorder: Some(recorder.clone()),
+                client: client as u64,
+                seed: self.seed,
+            };
+            cluster.spawn(client, client_loop.run());
+        }
+        support::trace(&mut cluster);
+        let stalled = cluster.run_until_done(LIMIT).err().map(|stalled| stalled.to_string());
+        let (audited, latest) = (recorder.len(), measurement.latest());
+        let stalled = stalled.or_else(|| match self.workload {
+            "tpcc" => look_at(&mut cluster, workload.clone(), latest).err(),
+            _ => self.audit(&mut cluster, &workload, &recorder, latest).err(),
+        });
+        let committed = measurement.committed_so_far();
+        let hash = cluster.event_hash();
+        drop(cluster);
+        let history = Arc::into_inner(recorder).expect("all clients are done").into_history();
+        let wrong = stalled.or(workload.check(&history).err());
+        let options = Options { deletes_forgotten_after_us, ..Options::default() };
+        let verdict = match P::GUARANTEE {
+            Guarantee::StrictSerializable => check_strict_serializable_with(&history, &options),
+            _ => check_serializable_with(&history, &options),
+        };
+        let (violation, unknown) = match verdict {
+            Verdict::Holds(_) => (check_nothing_is_lost(&history, audited).err(), None),
+            Verdict::Violation(violation) => (Some(violation.to_string()), None),
+            Verdict::Unknown { reason } => (None, Some(reason)),
+        };
+        Outcome { history, hash, committed, violation, wrong: wrong.or(unknown) }
+    }
+
+    /// Where the sites are, and how long faults last; then there is as much time again without. The nearer the
+    /// sites, the more happens in a second.
+    fn place(&self) -> (&'static str, Duration) {
+        let (name, ms) = [("lan", 100), ("reg", 1000), ("con", 4000)][self.seed as usize % 3];
+        (name, Duration::from_millis(ms))
+    }
+
+    fn configuration(&self, geography: Geography) -> (Configuration, Plan) {
+        let (seed, all, faults_last) = (self.seed, self.faults == Faults::All, self.place().1);
+        let records = Disk {
+            append: Duration::from_micros(5),
+            flush: match self.faults {
+                Faults::Disks => faults_last / 100,
+                _ => Duration::from_micros(200),
+            },
+            keep_records: true,
+        };
+        let mut configuration = Configuration {
+            seed,
+            replicas: [3, 3, 3, 3, 3, 1, 3, 5][seed as usize % 8],
+            partitions: if all && seed % 5 > 1 { 4 } else { 1 },
+            clients: 3 + seed as usize % 6,
+            geography,
+            disk: if self.faults == Faults::Network { Disk::MEMORY } else { records },
+            settings: if all { self.settings() } else { Settings::default() },
+            hash_contents: true,
+            ..Configuration::default()
+        };
+        let swarm = Swarm {
+            lasts: faults_last,
+            crashes: matches!(self.faults, Faults::Crashes | Faults::All),
+            pauses: true,
+            lost_disks: all,
+            absences: true,
+            blackouts: true,
+            deaths: all,
+            jumps: if all { faults_last } else { Duration::ZERO },
+            ..Swarm::default()
+        };
+        let plan = swarm.plan(&configuration);
+        if all && seed % 2 == 1 {
+            // Within it clocks differ if they don't jump; and as much as that passes while a trial takes.
+            let differ = 2 * plan.clocks.skew.as_millis() as u64;
+            configuration.settings.clock_bound_ms = differ + 100;
+        }
+        let configuration = plan.apply_to(configuration);
+        (configuration, plan)
+    }
+
+    fn workload(&self) -> Arc<dyn Workload> {
+        let parameters = Parameters {
+            keys: Some(3 + self.seed % 4),
+            theta: Some(0.5),
+            warehouses: Some(1 + self.seed / 3 % 2),
+            scale: Scale::SMALL,
+            ..Parameters::default()
+        };
+        match self.workload {
+            "chase" => Arc::new(Chase::default()),
+            "blind" => Arc::new(Blind::new(2 + self.seed % 3)),
+            name => named(name, &parameters).unwrap(),
+        }
+    }
+
+    /// What the protocol is set to, so that everything happens within the time that a trial takes.
+    fn settings(&self) -> Settings {
+        let (seed, tenth) = (self.seed, (self.place().1.as_millis() as u64 / 10).max(1));
+        // The inspection that follows a run of TPC-C reads much at once, and that takes long.
+        let lag = [2 * tenth, tenth, 5 * tenth, 10 * tenth][seed as usize / 3 % 4];
+        Settings {
+            truncation_every_ms: match (seed % 3, lag == tenth) {
+                (0, _) => 60_000,
+                (_, true) => (tenth / 2).max(1),
+                (_, false) => tenth,
+            },
+            truncation_lag_ms: if self.workload == "tpcc" { lag.max(2000) } else { lag },
+            history_ms: if seed % 7 == 6 { 3 * tenth } else { 0 },
+            outcomes_ms: lag.min(2 * tenth),
+            recovery_after_ms: [tenth, 4 * tenth][seed as usize / 2 % 2],
+            election_timeout_ms: [tenth, 4 * tenth][seed as usize / 2 % 2],
+            resident_keys: if seed % 4 == 1 { 2 } else { 1000 },
+            ..Settings::default()
+        }
+    }
+
+    /// Has replicas crash one after the other, as long as faults last.
+    fn crash_often<P: Protocol>(&self, cluster: &mut Cluster<P>) {
+        let (faults_last, replicas) = (self.place().1, cluster.configuration().replicas);
+        let mut random = Pcg64Mcg::new(u128::from(self.seed));
+        let share = faults_last.as_nanos() as u64 / 50;
+        for turn in 0..50 {
+            let begins = turn * share + random.random_range(0..share / 2);
+            let ends = begins + random.random_range(1..share / 2);
+            cluster.schedule(Scheduled {
+                begins: Timestamp(begins),
+                ends: Timestamp(ends),
+                fault: Fault::Crash(random.random_range(0..replicas)),
+            });
+        }
+    }
+
+    /// Has everything read that was ever written, when all faults are over: with each replica down in turn, if
+    /// a majority is left, and after a power cut.
+    fn audit<P: Protocol>(
+        &self,
+        cluster: &mut Cluster<P>,
+        workload: &Arc<dyn Workload>,
+        recorder: &Arc<Recorder>,
+        latest: Version,
+    ) -> Result<(), String> {
+        let keys = touched(&recorder.history());
+        let Configuration { settings, replicas, clients, disk, .. } = *cluster.configuration();
+        if !self.seed.is_multiple_of(3) {
+            // What is old is forgotten.
+            let truncations = Duration::from_millis(12 * settings.truncation_every_ms);
+            let lag = settings.truncation_lag_ms + settings.outcomes_ms;
+            cluster.run_until(cluster.now() + truncations + Duration::from_millis(lag));
+        }
+        let one_by_one = (0..replicas).filter(|_| replicas > 2).map(|member| vec![member]);
+        for down in one_by_one.chain([Vec::new()]) {
+            if disk.keep_records {
+                wait_until_whole(cluster)?;
+                let all: Vec<usize> = (0..replicas).collect();
+                for member in if down.is_empty() { &all } else { &down } {
+                    cluster.crash(*member);
+                }
+                if down.is_empty() {
+                    all.iter().for_each(|member| cluster.restart(*member));
+                }
+            }
+            // Those who die are among the first half. Each client has another replica nearest.
+            for client in clients / 2..clients {
+                let keyspace = cluster.keyspace(client);
+                let (workload, recorder, keys) = (workload.clone(), recorder.clone(), keys.clone());
+                cluster.spawn(client, async move {
+                    audit(&keyspace, workload, recorder, client as u64, &keys, latest).await;
+                });
+            }
+            let limit = cluster.now() + LIMIT.since(Timestamp(0));
+            let done = cluster.run_until_done(limit);
+            done.map_err(|stalled| format!("{stalled}, with {down:?} down"))?;
+            down.iter().for_each(|member| cluster.restart(*member));
+        }
+        Ok(())
+    }
+
+    /// The command that runs this trial alone.
+    pub(crate) fn replay<P: Protocol>(&self) -> String {
+        format!(
+            "{} under {}; replay with SERRIED_FIRST_SEED={} SERRIED_SEEDS=1 cargo test -p serried-protocols --test suite",
+            P::NAME,
+            self.workload,
+            self.seed
+        )
+    }
+}
+
+/// For how many truncations a replica may wait that replaces a lost disk.
+const TRUNCATIONS: u64 = 5;
+
+/// Waits until every replica has what it lacks.
+fn wait_until_whole<P: Protocol>(cluster: &mut Cluster<P>) -> Result<(), String> {
+    let Configuration { replicas, settings, .. } = *cluster.configuration();
+    let truncations = Duration::from_millis(TRUNCATIONS * settings.truncation_every_ms);
+    let limit = cluster.now() + LIMIT.since(Timestamp(0)) + truncations;
+    while let Some(member) = (0..replicas).find(|member| !cluster.is_whole(*member)) {
+        let now = cluster.now();
+        if now >= limit {
+            return Err(format!("n{member} has not caught up at {now}"));
+        }
+        cluster.run_until(now + Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Has a client look at the database that all have left behind, at which nothing is done any more.
+fn look_at<P: Protocol>(
+    cluster: &mut Cluster<P>,
+    workload: Arc<dyn Workload>,
+    latest: Version,
+) -> Result<(), String> {
+    let client = cluster.configuration().clients - 1;
+    let keyspace = cluster.keyspace(client);
+    let found = Arc::new(Mutex::new(None));
+    let inspected = found.clone();
+    cluster.spawn(client, async move {
+        *inspected.lock().unwrap() = Some(inspect(&*workload, &keyspace, latest).await);
+    });
+    let limit = cluster.now() + LIMIT.since(Timestamp(0));
+    cluster.run_until_done(limit).map_err(|stalled| stalled.to_string())?;
+    let found = found.lock().unwrap().take().expect("the inspection is done");
+    found.map(drop).map_err(|error| error.to_string())
+}

@@ -1,0 +1,123 @@
+//! Which keyspaces each node of a cluster has, as a client has been told.
+
+use std::collections::BTreeMap;
+
+use crate::ConnectError;
+use crate::handshake::KeyspaceInfo;
+
+/// The keyspaces of each node that has answered, as it said last. A name stands for what a majority means by
+/// it.
+#[derive(Debug, Default)]
+pub(crate) struct Tables {
+    /// How many nodes there are.
+    nodes: usize,
+    by_member: BTreeMap<usize, Vec<KeyspaceInfo>>,
+}
+
+impl Tables {
+    /// Node `member` of so many has these.
+    pub(crate) fn put(&mut self, member: usize, nodes: usize, keyspaces: Vec<KeyspaceInfo>) {
+        self.nodes = nodes;
+        self.by_member.insert(member, keyspaces);
+    }
+
+    /// All that can be used, in the order of the first node that has them.
+    pub(crate) fn all(&self) -> Vec<KeyspaceInfo> {
+        self.names().iter().filter_map(|name| self.resolve(name).ok()).cloned().collect()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for keyspace in self.by_member.values().flatten() {
+            if !names.contains(&keyspace.name) {
+                names.push(keyspace.name.clone());
+            }
+        }
+        names
+    }
+
+    /// What `name` stands for. Nodes that have not answered yet may have it.
+    ///
+    /// # Errors
+    /// If no node has one of that name, or so many have none or another that no majority can have it.
+    pub(crate) fn resolve(&self, name: &str) -> Result<&KeyspaceInfo, ConnectError> {
+        let on = |keyspaces: &'_ Vec<KeyspaceInfo>| keyspaces.iter().position(|k| k.name == name);
+        let having: Vec<&KeyspaceInfo> =
+            self.by_member.values().filter_map(|all| on(all).map(|i| &all[i])).collect();
+        let count =
+            |found: &KeyspaceInfo| having.iter().filter(|k| k.number == found.number).count();
+        let Some(best) = having.iter().max_by_key(|k| (count(k), k.generation)) else {
+            let existing = self.names();
+            return Err(ConnectError::UnknownKeyspace { name: name.to_string(), existing });
+        };
+        let lacking = self.by_member.len() - count(best);
+        if self.nodes - lacking > self.nodes / 2 {
+            return Ok(best);
+        }
+        let says = |(member, all): (&usize, &Vec<KeyspaceInfo>)| match on(all) {
+            Some(i) => format!("n{member} has {}", all[i].description()),
+            None => format!("n{member} has none"),
+        };
+        let found: Vec<String> = self.by_member.iter().map(says).collect();
+        Err(ConnectError::NotServed { name: name.to_string(), found: found.join(", ") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serried_actor::Settings;
+
+    fn keyspace(name: &str, generation: u32) -> KeyspaceInfo {
+        KeyspaceInfo {
+            name: name.to_string(),
+            generation,
+            number: crate::generations::number("c", name, generation, "morty", 1),
+            first_shard: 0,
+            protocol: "morty".to_string(),
+            guarantee: "serializable".to_string(),
+            partitions: 1,
+            settings: Settings::default(),
+        }
+    }
+
+    fn tables(all: &[&[(&str, u32)]]) -> Tables {
+        let mut tables = Tables::default();
+        for (member, keyspaces) in all.iter().enumerate() {
+            let keyspaces = keyspaces.iter().map(|(name, g)| keyspace(name, *g)).collect();
+            tables.put(member, 3, keyspaces);
+        }
+        tables
+    }
+
+    #[test]
+    fn a_name_stands_for_what_a_majority_means_by_it() {
+        let tables = tables(&[&[("a", 0)], &[("b", 0), ("a", 1)], &[("a", 1), ("b", 0)]]);
+        assert_eq!(tables.resolve("a").unwrap().generation, 1);
+        assert_eq!(tables.resolve("b").unwrap().generation, 0);
+        assert_eq!(tables.all().len(), 2);
+    }
+
+    #[test]
+    fn what_a_majority_lacks_is_refused_by_name_with_what_there_is() {
+        let tables = tables(&[&[("a", 0), ("b", 0)], &[("b", 0)], &[("b", 0)]]);
+        let error = tables.resolve("a").unwrap_err().to_string();
+        assert!(error.contains("`a`") && error.contains("n0 has a@0"), "{error}");
+        assert!(error.contains("n1 has none, n2 has none"), "{error}");
+        assert_eq!(tables.all().len(), 1);
+    }
+
+    #[test]
+    fn where_each_node_means_another_none_is_used() {
+        let tables = tables(&[&[("a", 0)], &[("a", 1)], &[("a", 2)]]);
+        let error = tables.resolve("a").unwrap_err().to_string();
+        assert!(error.contains("n0 has a@0") && error.contains("n2 has a@2"), "{error}");
+    }
+
+    #[test]
+    fn nodes_that_have_not_answered_may_have_it() {
+        let tables = tables(&[&[("a", 0)]]);
+        assert!(tables.resolve("a").is_ok());
+        assert!(tables.resolve("c").is_err());
+    }
+}

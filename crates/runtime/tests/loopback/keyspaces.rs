@@ -1,0 +1,236 @@
+//! Keyspaces that come, go and change places while a cluster runs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serried_model::Value;
+use serried_runtime::{
+    Client, ConnectError, ConnectOptions, Durability, KeyspaceConfiguration, Node,
+    NodeConfiguration, NodeDisks, NodeHandle, Start, StartError,
+};
+use serried_session::{Error, TransactOptions};
+
+use crate::directories::Folder;
+use crate::free_address;
+
+/// Three nodes with data directories, each with a configuration of its own.
+struct Rolling {
+    folder: Folder,
+    peers: Vec<String>,
+    nodes: Vec<Option<NodeHandle>>,
+}
+
+impl Rolling {
+    /// Three nodes that have these.
+    async fn start(keyspaces: &[KeyspaceConfiguration]) -> Rolling {
+        let peers = (0..3).map(|_| free_address()).collect();
+        let mut rolling = Rolling { folder: Folder::new(), peers, nodes: vec![None, None, None] };
+        for node in 0..3 {
+            rolling.restart(node, keyspaces).await.unwrap();
+        }
+        rolling
+    }
+
+    fn directory(&self, node: usize) -> PathBuf {
+        self.folder.0.join(format!("node-{node}"))
+    }
+
+    async fn stop(&mut self, node: usize) {
+        if let Some(running) = self.nodes[node].take() {
+            running.shutdown().await;
+        }
+    }
+
+    /// Has a node stop and start with other keyspaces.
+    async fn restart(
+        &mut self,
+        node: usize,
+        keyspaces: &[KeyspaceConfiguration],
+    ) -> Result<(), StartError> {
+        self.begin(node, keyspaces, false).await
+    }
+
+    async fn begin(
+        &mut self,
+        node: usize,
+        keyspaces: &[KeyspaceConfiguration],
+        rejoin: bool,
+    ) -> Result<(), StartError> {
+        self.stop(node).await;
+        let configuration = NodeConfiguration {
+            keyspaces: keyspaces.to_vec(),
+            durability: Durability::Buffered,
+            cores: Some(2),
+            pin: Some(false),
+            ..NodeConfiguration::new(node, self.peers.clone())
+        };
+        let start = if rejoin { Start::Rejoin } else { Start::Usual };
+        let disks = NodeDisks::open(self.directory(node), &configuration, start).unwrap();
+        self.nodes[node] = Some(Node::start_on(configuration, Arc::new(disks)).await?);
+        Ok(())
+    }
+
+    async fn restart_all(&mut self, keyspaces: &[KeyspaceConfiguration]) {
+        for node in [2, 1, 0] {
+            self.restart(node, keyspaces).await.unwrap();
+        }
+    }
+
+    async fn client(&self) -> Arc<Client> {
+        Client::connect(ConnectOptions::new(self.peers.clone())).await.unwrap()
+    }
+
+    async fn get(&self, keyspace: &str, key: &str) -> Result<Option<Value>, ConnectError> {
+        Ok(get(&self.client().await, keyspace, key).await)
+    }
+}
+
+fn named(name: &str) -> KeyspaceConfiguration {
+    KeyspaceConfiguration::new(name, "morty")
+}
+
+fn patient() -> TransactOptions {
+    TransactOptions { deadline: Duration::from_secs(20), ..TransactOptions::default() }
+}
+
+async fn get(client: &Arc<Client>, keyspace: &str, key: &str) -> Option<Value> {
+    client.keyspace(keyspace).unwrap().with_options(patient()).get(key.to_string()).await.unwrap()
+}
+
+async fn put(client: &Arc<Client>, keyspace: &str, key: &str, value: &str) {
+    let keyspace = client.keyspace(keyspace).unwrap().with_options(patient());
+    // A node that goes may leave open how this ends.
+    while let Err(error) = keyspace.put(key.to_string(), value.to_string()).await {
+        assert!(matches!(error, Error::Unknown { .. } | Error::Unavailable { .. }), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_keyspace_holds_stays_its_own_wherever_the_keyspace_is_in_the_files() {
+    let mut rolling = Rolling::start(&[named("a"), named("b").with_partitions(3)]).await;
+    let client = rolling.client().await;
+    put(&client, "a", "key", "of a").await;
+    put(&client, "b", "key", "of b").await;
+    let later = [named("b").with_partitions(3), named("added").with_partitions(2), named("a")];
+    for (i, node) in [2, 1, 0].into_iter().enumerate() {
+        rolling.restart(node, &later).await.unwrap();
+        // By the one that has been there all the time, and by one that comes now.
+        for client in [&client, &rolling.client().await] {
+            let round = format!("round {i}");
+            put(client, "a", &round, "of a").await;
+            put(client, "b", &round, "of b").await;
+            assert_eq!(get(client, "a", "key").await, Some(Value::from("of a")), "{round}");
+            assert_eq!(get(client, "b", "key").await, Some(Value::from("of b")), "{round}");
+        }
+    }
+    assert_eq!(rolling.get("added", "key").await.unwrap(), None);
+    for round in ["round 0", "round 1", "round 2"] {
+        assert_eq!(get(&client, "a", round).await, Some(Value::from("of a")));
+        assert_eq!(get(&client, "b", round).await, Some(Value::from("of b")));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_majority_lacks_is_refused_by_name_until_they_have_it() {
+    let mut rolling = Rolling::start(&[named("a")]).await;
+    rolling.restart(0, &[named("new"), named("a")]).await.unwrap();
+    let client = rolling.client().await;
+    let error = client.keyspace("new").err().unwrap();
+    assert!(matches!(error, ConnectError::NotServed { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("`new`") && text.contains("n0 has new@0"), "{text}");
+    rolling.restart(1, &[named("a"), named("new")]).await.unwrap();
+    assert_eq!(rolling.get("new", "key").await.unwrap(), None);
+    // The client that was refused learns of it when it is connected again.
+    while client.keyspace("new").is_err() {
+        tokio::task::yield_now().await;
+    }
+    put(&client, "new", "key", "value").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_keyspace_that_is_dropped_and_created_again_is_empty_on_every_node() {
+    let mut rolling = Rolling::start(&[named("kept"), named("again")]).await;
+    let client = rolling.client().await;
+    put(&client, "again", "key", "old").await;
+    put(&client, "kept", "key", "kept").await;
+    rolling.restart_all(&[named("kept")]).await;
+    assert!(rolling.client().await.keyspace("again").is_err());
+    // It may even be another kind of keyspace now.
+    rolling.restart_all(&[named("again").with_partitions(2), named("kept")]).await;
+    let client = rolling.client().await;
+    let id = |name: &str| {
+        let all = client.keyspaces();
+        all.iter().find(|keyspace| keyspace.name == name).unwrap().id()
+    };
+    assert_eq!((id("again"), id("kept")), ("again@1".to_string(), "kept@0".to_string()));
+    assert_eq!(get(&client, "again", "key").await, None);
+    put(&client, "again", "key", "new").await;
+    // A node whose disk is lost learns from the others which one it is.
+    rolling.stop(0).await;
+    std::fs::remove_dir_all(rolling.directory(0)).unwrap();
+    let both = [named("kept"), named("again").with_partitions(2)];
+    rolling.begin(0, &both, true).await.unwrap();
+    let identity = std::fs::read_to_string(rolling.directory(0).join("identity.toml")).unwrap();
+    assert!(identity.contains("generation = 1"), "{identity}");
+    let client = rolling.client().await;
+    assert_eq!(get(&client, "again", "key").await, Some(Value::from("new")));
+    assert_eq!(get(&client, "kept", "key").await, Some(Value::from("kept")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_was_away_while_a_keyspace_was_dropped_takes_part_in_the_new_one() {
+    let mut rolling = Rolling::start(&[named("a")]).await;
+    put(&rolling.client().await, "a", "key", "old").await;
+    rolling.stop(2).await;
+    for keyspaces in [&[named("other")], &[named("a")]] {
+        for node in [0, 1] {
+            rolling.restart(node, keyspaces).await.unwrap();
+        }
+    }
+    put(&rolling.client().await, "a", "other key", "new").await;
+    rolling.restart(2, &[named("a")]).await.unwrap();
+    rolling.stop(0).await;
+    let client = rolling.client().await;
+    assert_eq!(client.keyspaces()[0].id(), "a@1");
+    assert_eq!(get(&client, "a", "key").await, None);
+    assert_eq!(get(&client, "a", "other key").await, Some(Value::from("new")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_node_alone_has_dropped_goes_on_without_it_and_can_be_taken_up_again() {
+    let mut rolling = Rolling::start(&[named("a"), named("b")]).await;
+    put(&rolling.client().await, "a", "key", "value").await;
+    rolling.restart(0, &[named("b")]).await.unwrap();
+    rolling.restart(0, &[named("a"), named("b")]).await.unwrap();
+    // The others have not dropped it, and do not because they start again.
+    rolling.restart(1, &[named("a"), named("b")]).await.unwrap();
+    let client = rolling.client().await;
+    assert_eq!(client.keyspaces()[0].id(), "a@0");
+    assert_eq!(get(&client, "a", "key").await, Some(Value::from("value")));
+    // It has begun a new one meanwhile, so the old one is not to be had any more by its id.
+    let wanted = |id: &str| KeyspaceConfiguration { id: Some(id.to_string()), ..named("a") };
+    let error = rolling.restart(0, &[wanted("a@0"), named("b")]).await.unwrap_err().to_string();
+    assert!(error.contains("this node has had `a@1` since"), "{error}");
+    // On a node that has only dropped it, it is.
+    rolling.restart(0, &[named("b")]).await.unwrap();
+    rolling.restart(1, &[named("b")]).await.unwrap();
+    rolling.restart(1, &[wanted("a@0"), named("b")]).await.unwrap();
+    assert_eq!(rolling.get("a", "key").await.unwrap(), Some(Value::from("value")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_stands_for_something_else_on_another_node_is_refused_at_the_start() {
+    let mut rolling = Rolling::start(&[named("a")]).await;
+    for node in [0, 1] {
+        rolling.restart(node, &[named("a"), named("new").with_partitions(2)]).await.unwrap();
+    }
+    for other in [named("new"), KeyspaceConfiguration::new("new", "mvtso").with_partitions(2)] {
+        let error = rolling.restart(2, &[other, named("a")]).await.unwrap_err().to_string();
+        assert!(error.contains("keyspace `new`"), "{error}");
+        assert!(error.contains("new@0 (morty, 2 partitions)"), "{error}");
+    }
+    rolling.restart(2, &[named("a"), named("new").with_partitions(2)]).await.unwrap();
+    put(&rolling.client().await, "new", "key", "value").await;
+}

@@ -1,0 +1,89 @@
+//! A part of a node that panics takes the node with it, and says why.
+
+use std::sync::Arc;
+
+use serried_runtime::{
+    Disks, Durability, KeyspaceConfiguration, LocalCluster, LocalOptions, Node, NodeConfiguration,
+    NodeHandle,
+};
+
+use crate::disk::{Disk, Panics};
+use crate::toy::POISON;
+use crate::{catalogue, connect, connect_to, keyspaces};
+
+/// A cluster of one node with two cores, which share the partitions.
+fn start(durability: Durability) -> (LocalCluster, Arc<Disk>) {
+    let disk: Arc<Disk> = Arc::default();
+    let options = LocalOptions {
+        cores: Some(2),
+        durability,
+        disks: vec![disk.clone() as Arc<dyn Disks>],
+        ..LocalOptions::default()
+    };
+    let keyspaces = keyspaces().map(|keyspace| keyspace.with_partitions(3));
+    (LocalCluster::start_with(1, &keyspaces, options, catalogue()).unwrap(), disk)
+}
+
+/// Waits until the node of a cluster says what has ended it.
+async fn cause_of_end(cluster: &LocalCluster) -> String {
+    loop {
+        match cluster.health(0) {
+            Ok(()) => tokio::task::yield_now().await,
+            Err(reason) => return reason,
+        }
+    }
+}
+
+async fn started(cores: usize) -> NodeHandle {
+    let configuration = NodeConfiguration {
+        keyspaces: vec![KeyspaceConfiguration::new("first", "toy").with_partitions(4)],
+        cores: Some(cores),
+        ..NodeConfiguration::new(0, vec!["127.0.0.1:0".to_string()])
+    };
+    Node::start_with(configuration, &catalogue()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_replica_that_panics_ends_all_cores_of_its_node_with_its_cause() {
+    for cores in [1, 3] {
+        let node = started(cores).await;
+        let client = connect_to(vec![node.local_addr().to_string()]).await.unwrap();
+        let keyspace = client.keyspace("first").unwrap();
+        let read = tokio::spawn(async move { keyspace.get(POISON).await });
+        let failed = node.stopped().await.unwrap_err();
+        assert_eq!(failed.node.to_string(), "n0");
+        assert!(failed.cause.contains("asked for the poisoned key"), "{}", failed.cause);
+        let reason = node.observer().health().unwrap_err();
+        assert_eq!(reason, failed.to_string());
+        let observer = node.observer();
+        node.shutdown().await;
+        assert!(observer.metrics().contains("serried_build_info"), "it can still be looked at");
+        read.abort();
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_panics_when_it_is_written_ends_its_node() {
+    for durability in [Durability::Sync, Durability::Buffered] {
+        let (cluster, disk) = start(durability);
+        let keyspace = connect(&cluster).await.keyspace("first").unwrap();
+        keyspace.put("key", "before").await.unwrap();
+        disk.set_panics(Panics::Writing);
+        let put = tokio::spawn(async move { keyspace.put("key", "after").await });
+        let cause = cause_of_end(&cluster).await;
+        assert!(
+            cause.starts_with("n0 stopped") && cause.contains("panicked in writing"),
+            "{cause}"
+        );
+        put.abort();
+    }
+}
+
+#[test]
+fn a_node_that_panics_while_it_starts_does_not_start_and_says_why() {
+    let (mut cluster, disk) = start(Durability::Buffered);
+    cluster.stop_node(0);
+    disk.set_panics(Panics::Replaying);
+    let error = cluster.start_node(0).unwrap_err().to_string();
+    assert!(error.contains("panicked in reading"), "{error}");
+}

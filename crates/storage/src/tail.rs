@@ -1,0 +1,45 @@
+//! Where a log's acknowledged end lies, for those who damage it to see whether that is noticed.
+
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::StorageError;
+use crate::note::Note;
+use crate::segment::{self, SEGMENT_HEADER};
+
+/// The segment and the bytes of the last batch that is known to be in the log in `directory`: whoever waited
+/// for it may have been told. None if there is none.
+///
+/// # Errors
+/// If the log can't be read.
+pub fn acknowledged_tail(directory: &Path) -> Result<Option<(PathBuf, Range<u64>)>, StorageError> {
+    let mut segments = Vec::new();
+    for entry in fs::read_dir(directory).map_err(StorageError::io(directory))? {
+        let path = entry.map_err(StorageError::io(directory))?.path();
+        if path.extension().is_some_and(|extension| extension == "log") {
+            segments.push(path);
+        }
+    }
+    segments.sort();
+    for path in segments.into_iter().rev() {
+        let bytes = fs::read(&path).map_err(StorageError::io(&path))?;
+        // A crash may have come before it was used.
+        let Ok(header) = segment::read_header(&path, &bytes) else { continue };
+        let Some(note) = Note::open(directory, header.identity)? else { return Ok(None) };
+        let (mut offset, mut position, mut last) = (SEGMENT_HEADER, header.first, None);
+        while let Some((length, first, count)) =
+            segment::read_batch(&bytes[offset..], header.identity)
+        {
+            if first != position || first >= note.reach().end {
+                break;
+            }
+            last = Some(offset as u64..(offset + length) as u64);
+            (position, offset) = (position + u64::from(count), offset + length);
+        }
+        if let Some(last) = last {
+            return Ok(Some((path, last)));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,257 @@
+//! What a database holds when nothing happens any more, against what was acknowledged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serried_history::{Event, EventKind, History, MicroOperation, ReadResult, Recorder};
+use serried_model::Version;
+use serried_session::Keyspace;
+
+use crate::Window;
+use crate::transactor::Transactor;
+use crate::{Arrival, Measurement, Plan, Workload};
+
+/// How long to wait for this client's clock to come nearer to others'.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Has `process` read `keys` in one transaction, which is recorded, until one of these has committed at a
+/// version after `latest`. Nothing else may be going on.
+///
+/// Serializable transactions of a client whose clock is behind others' may read what was there before the
+/// others' last ones, so that only one with a later version than all has to find what they wrote.
+pub async fn audit(
+    keyspace: &Keyspace,
+    workload: Arc<dyn Workload>,
+    recorder: Arc<Recorder>,
+    process: u64,
+    keys: &BTreeSet<u64>,
+    latest: Version,
+) {
+    let read = |key: &u64| MicroOperation::Read { key: *key, result: ReadResult::Pending };
+    let plan = Plan::from(keys.iter().map(read).collect::<Vec<_>>());
+    let now = keyspace.now();
+    let window = Window { from: now, until: now, stop: now };
+    loop {
+        // Entered into books of its own, which tell its version.
+        let measurement = Arc::new(Measurement::new(window));
+        let transactor = Transactor {
+            keyspace: keyspace.clone(),
+            workload: workload.clone(),
+            measurement: measurement.clone(),
+            recorder: Some(recorder.clone()),
+        };
+        let ended = transactor.transact(process, &plan, keyspace.now()).await;
+        if ended == Arrival::Done && measurement.latest() > latest {
+            return;
+        }
+        keyspace.sleep_until(keyspace.now() + PAUSE).await;
+    }
+}
+
+/// The keys that a history's transactions have to do with.
+pub fn touched(history: &History) -> BTreeSet<u64> {
+    history.events.iter().flat_map(|event| &event.operations).map(MicroOperation::key).collect()
+}
+
+/// Whether all that was acknowledged in a history is in what its last transactions have found: those after
+/// the first `audited` events, which only read, if their versions are later than all before.
+///
+/// # Errors
+/// Which key lacks what, and of whom.
+pub fn check_nothing_is_lost(history: &History, audited: usize) -> Result<(), String> {
+    let (before, audits) = history.events.split_at(audited);
+    let acknowledged = Acknowledged::of(before);
+    let latest = before.iter().filter_map(|event| event.version).max();
+    let counts = |event: &&Event| event.kind == EventKind::Ok && event.version > latest;
+    for event in audits.iter().filter(counts) {
+        let reads = event.operations.iter().filter_map(|operation| match operation {
+            MicroOperation::Read { key, result } => Some((*key, result)),
+            _ => None,
+        });
+        for (number, (key, found)) in reads.enumerate() {
+            let version = event.read_versions.get(number).copied();
+            let missing = match found {
+                ReadResult::List(list) => acknowledged.missing_in_list(key, list),
+                ReadResult::Register(value) => acknowledged.missing(key, *value, version),
+                ReadResult::Pending => None,
+            };
+            if let Some(missing) = missing {
+                let Event { process, index, .. } = event;
+                return Err(format!(
+                    "lost: process {process} read key {key} at op {index}, when all was over, and {missing}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What was acknowledged, by key.
+#[derive(Default)]
+struct Acknowledged {
+    /// Elements of lists, each with the index of the event that acknowledged it.
+    appended: BTreeMap<u64, Vec<(u64, u64)>>,
+    /// The latest write to a register, and its event.
+    written: BTreeMap<u64, (Version, Option<u64>, u64)>,
+    /// The latest version at which somebody may have deleted a register.
+    deleted: BTreeMap<u64, Version>,
+}
+
+impl Acknowledged {
+    fn of(events: &[Event]) -> Acknowledged {
+        let mut acknowledged = Acknowledged::default();
+        for event in events {
+            for operation in &event.operations {
+                acknowledged.add(event, operation);
+            }
+        }
+        acknowledged
+    }
+
+    fn add(&mut self, event: &Event, operation: &MicroOperation) {
+        if let MicroOperation::Write { key, value: None } = operation
+            && event.kind != EventKind::Fail
+        {
+            let latest = self.deleted.entry(*key).or_default();
+            *latest = event.version.map_or(*latest, |version| version.max(*latest));
+        }
+        if event.kind != EventKind::Ok {
+            return;
+        }
+        match operation {
+            MicroOperation::Append { key, element } => {
+                self.appended.entry(*key).or_default().push((*element, event.index));
+            }
+            MicroOperation::Write { key, value } => {
+                let version = event.version.unwrap_or(Version::INITIAL);
+                let latest = self.written.entry(*key).or_insert((version, *value, event.index));
+                if version >= latest.0 {
+                    *latest = (version, *value, event.index);
+                }
+            }
+            MicroOperation::Read { .. } => {}
+        }
+    }
+
+    fn missing_in_list(&self, key: u64, list: &[u64]) -> Option<String> {
+        let appended = self.appended.get(&key)?;
+        let (element, index) = appended.iter().find(|(element, _)| !list.contains(element))?;
+        Some(format!("did not find {element}, whose append was acknowledged at op {index}"))
+    }
+
+    fn missing(&self, key: u64, found: Option<u64>, at: Option<Version>) -> Option<String> {
+        let (version, value, index) = self.written.get(&key)?;
+        let at = at?;
+        // Which delete it was may have been forgotten.
+        let deleted = self.deleted.get(&key).is_some_and(|deleted| deleted >= version);
+        let is_forgotten = found.is_none() && at == Version::INITIAL && deleted;
+        let is_there = at > *version || at == *version && found == *value;
+        let text = || {
+            format!(
+                "found {found:?} of {at}; {value:?} of {version} was acknowledged at op {index}"
+            )
+        };
+        (!(is_there || is_forgotten)).then(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(us: u64) -> Version {
+        Version::at(us)
+    }
+
+    fn recorded(
+        events: Vec<(EventKind, MicroOperation, Option<u64>, Vec<Version>)>,
+    ) -> (History, usize) {
+        let (recorder, audited) = (Recorder::new(), 2 * (events.len() - 1));
+        for (kind, operation, version, read_versions) in events {
+            recorder.invoke(0, 0, Vec::new());
+            let version = version.map(at);
+            recorder.complete(0, 0, kind, vec![operation], version, read_versions, None);
+        }
+        (recorder.into_history(), audited)
+    }
+
+    fn write(value: Option<u64>) -> MicroOperation {
+        MicroOperation::Write { key: 1, value }
+    }
+
+    fn append(element: u64) -> MicroOperation {
+        MicroOperation::Append { key: 1, element }
+    }
+
+    fn found(value: Option<u64>) -> MicroOperation {
+        MicroOperation::Read { key: 1, result: ReadResult::Register(value) }
+    }
+
+    fn list(elements: &[u64]) -> MicroOperation {
+        MicroOperation::Read { key: 1, result: ReadResult::List(elements.to_vec()) }
+    }
+
+    fn check(
+        before: &[(EventKind, MicroOperation, u64)],
+        last: (MicroOperation, u64),
+    ) -> Result<(), String> {
+        let event = |(kind, operation, version): &(EventKind, MicroOperation, u64)| match version {
+            0 => (*kind, operation.clone(), None, Vec::new()),
+            version => (*kind, operation.clone(), Some(*version), Vec::new()),
+        };
+        let mut events: Vec<_> = before.iter().map(event).collect();
+        events.push((EventKind::Ok, last.0, Some(1000), vec![at(last.1)]));
+        let (history, audited) = recorded(events);
+        check_nothing_is_lost(&history, audited)
+    }
+
+    use EventKind::{Fail, Info, Ok as Done};
+
+    #[test]
+    fn the_latest_write_that_was_acknowledged_has_to_be_found() {
+        let writes = [(Done, write(Some(5)), 10), (Done, write(Some(4)), 9)];
+        assert_eq!(check(&writes, (found(Some(5)), 10)), Ok(()));
+        assert!(check(&writes, (found(Some(4)), 9)).is_err());
+        assert!(check(&writes, (found(None), 0)).is_err());
+    }
+
+    #[test]
+    fn what_is_found_may_be_later_and_of_somebody_who_does_not_know() {
+        let writes = [(Done, write(Some(5)), 10), (Info, write(Some(6)), 20)];
+        assert_eq!(check(&writes, (found(Some(6)), 20)), Ok(()));
+        assert_eq!(check(&writes, (found(Some(5)), 10)), Ok(()));
+    }
+
+    #[test]
+    fn what_was_deleted_stays_deleted_and_its_version_may_be_forgotten() {
+        let writes = [(Done, write(Some(5)), 10), (Done, write(None), 20)];
+        assert_eq!(check(&writes, (found(None), 20)), Ok(()));
+        assert_eq!(check(&writes, (found(None), 0)), Ok(()));
+        assert!(check(&writes, (found(Some(5)), 10)).is_err());
+        let written_again = [writes[0].clone(), writes[1].clone(), (Done, write(Some(6)), 30)];
+        assert!(check(&written_again, (found(None), 0)).is_err());
+        assert!(check(&written_again, (found(None), 20)).is_err());
+    }
+
+    #[test]
+    fn a_delete_of_unknown_outcome_may_have_come_after_what_was_acknowledged_or_before() {
+        let writes = |at| [(Done, write(Some(5)), 10), (Info, write(None), at)];
+        assert_eq!(check(&writes(20), (found(None), 0)), Ok(()));
+        assert!(check(&writes(5), (found(None), 0)).is_err());
+    }
+
+    #[test]
+    fn a_delete_that_failed_explains_nothing() {
+        let writes = [(Done, write(Some(5)), 10), (Fail, write(None), 0)];
+        assert!(check(&writes, (found(None), 0)).is_err());
+    }
+
+    #[test]
+    fn every_append_that_was_acknowledged_has_to_be_found() {
+        let appends = [(Done, append(1), 10), (Info, append(2), 20), (Done, append(3), 30)];
+        assert_eq!(check(&appends, (list(&[1, 3]), 30)), Ok(()));
+        assert_eq!(check(&appends, (list(&[1, 2, 3]), 30)), Ok(()));
+        assert!(check(&appends, (list(&[1, 2]), 20)).is_err());
+    }
+}
