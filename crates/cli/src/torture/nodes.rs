@@ -1,7 +1,7 @@
 //! The node processes of a torture.
 
 use std::fs::OpenOptions;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -181,8 +181,11 @@ impl Nodes {
     /// Starts a node on an empty directory, in the place of what it was.
     fn start_anew(&mut self, node: usize) -> anyhow::Result<Stage> {
         let data = self.data(node);
-        std::fs::remove_dir_all(&data)
-            .with_context(|| format!("can't remove {}", data.display()))?;
+        match std::fs::remove_dir_all(&data) {
+            // It was killed before it had made one.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            removed => removed.with_context(|| format!("can't remove {}", data.display()))?,
+        }
         self.spawn(node, &["--rejoin"])?;
         Ok(Stage::Rejoins)
     }
