@@ -1,6 +1,6 @@
 //! The times that a client gives its transactions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::super::stamp::Stamp;
 
@@ -17,10 +17,8 @@ pub(super) struct Versions {
     /// The times given, as runs from a first to a last one: those between may have been given. Runs are farther from
     /// each other than `near_us`.
     runs: BTreeMap<u64, u64>,
-    /// When the last transactions committed, which may have been moved there; no more than there are lanes.
-    committed: BTreeSet<u64>,
-    /// Where others before these did, at the latest: no time up to here is given any more.
-    settled_us: u64,
+    /// The latest time at which a transaction took effect, or may have, in each lane; it may have been moved there.
+    taken_us: [u64; Stamp::LANES as usize],
     /// From when on each shard takes transactions, as it has said.
     from_us: BTreeMap<u16, u64>,
     /// A transaction that begins so much later than now is taken by every shard whose clock is right.
@@ -33,8 +31,7 @@ impl Versions {
         let near_us = clock_bound_ms.saturating_mul(1000) / 2;
         Versions {
             runs: BTreeMap::new(),
-            committed: BTreeSet::new(),
-            settled_us: 0,
+            taken_us: [0; Stamp::LANES as usize],
             from_us: BTreeMap::new(),
             near_us,
         }
@@ -58,7 +55,6 @@ impl Versions {
     /// The first time that was not given, from `first_us` on; later than all that were given and are not far ahead of the
     /// clock, which says `now_us`.
     pub(super) fn free_from(&self, first_us: u64, now_us: u64) -> u64 {
-        let first_us = first_us.max(self.settled_us.saturating_add(1));
         let (mut us, near_us) = (first_us, now_us.saturating_add(self.near_us));
         for (first, last) in &self.runs {
             if *last >= us && (*first <= us || *last <= near_us) {
@@ -68,7 +64,7 @@ impl Versions {
         us
     }
 
-    /// The same, and that no transaction can be moved from there to where another has committed: to move keeps the lane
+    /// The same, and that no transaction can be moved from there to where another took effect: to move keeps the lane
     /// ([`Stamp::next_of`]). Nor is it in a lane of those that are open, if these leave one.
     pub(super) fn free_lane_from(
         &self,
@@ -77,7 +73,7 @@ impl Versions {
         is_open: impl Fn(u64) -> bool,
     ) -> u64 {
         let lane = |us: u64| us % Stamp::LANES;
-        let is_ahead = |us: u64| self.committed.range(us..).any(|at| lane(*at) == lane(us));
+        let is_ahead = |us: u64| self.taken_us[lane(us) as usize] >= us;
         let mut us = self.free_from(first_us, now_us);
         for _ in 0..Stamp::LANES {
             if !is_ahead(us) && !is_open(lane(us)) {
@@ -85,8 +81,8 @@ impl Versions {
             }
             us = self.free_from(us.saturating_add(1), now_us);
         }
-        // Behind all that have committed only those that are open count.
-        let last = self.committed.last().copied().unwrap_or(0);
+        // Behind all that took effect only those that are open count.
+        let last = self.taken_us.iter().copied().max().unwrap_or(0);
         us = self.free_from(us.max(last.saturating_add(1)), now_us);
         for _ in 0..Stamp::LANES {
             if !is_open(lane(us)) {
@@ -97,13 +93,11 @@ impl Versions {
         us
     }
 
-    /// A transaction has committed at this time.
-    pub(super) fn commit(&mut self, us: u64) {
+    /// A transaction took effect at this time, or may have.
+    pub(super) fn take(&mut self, us: u64) {
         self.give(us);
-        self.committed.insert(us);
-        if self.committed.len() > Stamp::LANES as usize {
-            self.settled_us = self.settled_us.max(self.committed.pop_first().unwrap_or(0));
-        }
+        let taken_us = &mut self.taken_us[(us % Stamp::LANES) as usize];
+        *taken_us = us.max(*taken_us);
     }
 
     /// This time is given.
@@ -162,16 +156,16 @@ mod tests {
     }
 
     #[test]
-    fn no_transaction_begins_in_the_lane_of_one_that_has_committed_later_than_it_begins() {
+    fn no_transaction_begins_in_the_lane_of_one_that_took_effect_later_than_it_begins() {
         let mut versions = Versions::new(BOUND_MS);
-        versions.commit(FAR);
+        versions.take(FAR);
         for _ in 0..100 {
             let us = versions.free_lane_from(NOW, NOW, |_| false);
             assert!(us < NOW + 200 && us % Stamp::LANES != FAR % Stamp::LANES, "{us}");
             versions.give(us);
         }
         for later in 0..100 {
-            versions.commit(FAR + 7 * later);
+            versions.take(FAR + 7 * later);
         }
         let us = versions.free_lane_from(NOW, NOW, |lane| lane != 3);
         assert!(us > FAR && us % Stamp::LANES == 3, "{us}");
