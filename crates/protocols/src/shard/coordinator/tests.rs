@@ -99,7 +99,7 @@ fn nothing_can_be_moved_to_where_a_transaction_began_that_committed_as_of_what_i
     assert!(effects.iter().any(committed));
     for txn in 2..Stamp::LANES {
         let write = Write { key: Key::from("y"), value: None };
-        let open = version_of(&mut coordinator, (txn, txn), one_shot(vec![], vec![write]));
+        let open = version_of(&mut coordinator, (txn, 0), one_shot(vec![], vec![write]));
         assert!(open < read, "{open}");
         assert_ne!(open.timestamp_us % Stamp::LANES, read.timestamp_us % Stamp::LANES, "{open}");
     }
