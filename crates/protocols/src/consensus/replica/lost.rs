@@ -16,7 +16,8 @@
 //!
 //! If another has lost its disk too, it has nothing to show. It may have counted its predecessor's quorum after
 //! some of that quorum had shown what they had; so when it says that it is lost, all are asked anew. Of the
-//! replicas that are lost at a time there are a minority at most, those that are down included.
+//! replicas that are lost at a time there are a minority at most, those that are down included. If more say
+//! that they are lost, what was acknowledged may be nowhere any more, so none of them takes part again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -215,8 +216,10 @@ impl Replica {
         {
             lost.undecided.pop_first();
         }
-        let missing = self.others().without(lost.whole).without(lost.also_lost);
-        if !missing.is_empty() || !lost.undecided.is_empty() {
+        let also_lost = lost.also_lost.without(lost.whole);
+        let missing = self.others().without(lost.whole).without(also_lost);
+        let too_many_are_lost = also_lost.len() + 1 > self.group().faults();
+        if too_many_are_lost || !missing.is_empty() || !lost.undecided.is_empty() {
             self.lost = Some(lost);
             return;
         }
