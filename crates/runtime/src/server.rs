@@ -395,8 +395,20 @@ impl Server {
                 hello.node
             ));
         }
-        if let (Some(disks), Some(has)) = (&self.disks, hello.provenance) {
-            disks.meet(hello.node.member(), has)?;
+        let own = self.disks.as_ref().and_then(|disks| disks.provenance());
+        match (own, hello.provenance) {
+            _ if hello.node.is_coordinator() => {}
+            (Some(_), None) => {
+                return Err(format!("{} {FORGETS}, and {node} does not", hello.node));
+            }
+            (None, Some(_)) => {
+                return Err(format!("{node} {FORGETS}, and {} does not", hello.node));
+            }
+            (None, None) => {}
+            (Some(_), Some(has)) => {
+                let disks = self.disks.as_ref().expect("they are known by their data");
+                disks.meet(hello.node.member(), has)?;
+            }
         }
         let most = self.configuration.transport.connections;
         if self.connections.load(Ordering::Relaxed) > most {
@@ -408,6 +420,10 @@ impl Server {
         Ok(place.delay_to(other))
     }
 }
+
+/// What is wrong with a node that has no disk among others that have.
+const FORGETS: &str =
+    "forgets everything when it ends (durability memory): start all with the same durability";
 
 /// Which process passes for each of the other nodes, while it has connections here.
 #[derive(Default)]

@@ -1,9 +1,11 @@
 //! What a node makes of bytes that are not as they should be.
 
 use serried_model::NodeId;
+use serried_runtime::{Durability, KeyspaceConfiguration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::directories::Kept;
 use crate::{connect, start};
 
 const HELLO: u8 = 1;
@@ -135,6 +137,14 @@ async fn a_client_that_calls_itself_a_node_is_turned_away() {
     let answer = answer(&cluster.addresses()[0], &hello_of_node(5, 1)).await;
     let text = String::from_utf8_lossy(&answer);
     assert!(text.contains("n5 is not another node of cluster `serried`"), "{text}");
+}
+
+#[tokio::test]
+async fn a_node_that_forgets_everything_is_turned_away_by_those_that_keep_it() {
+    let kept = Kept::start(Durability::Buffered, &[KeyspaceConfiguration::new("x", "morty")]);
+    let answer = answer(&kept.cluster.addresses()[0], &hello_of_node(1, 7)).await;
+    let text = String::from_utf8_lossy(&answer);
+    assert!(text.contains("n1 forgets everything when it ends (durability memory)"), "{text}");
 }
 
 #[tokio::test]
