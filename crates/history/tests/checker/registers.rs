@@ -1,4 +1,4 @@
-use serried_history::{Options, Verdict, ViolationKind, check_serializable};
+use serried_history::{Options, ViolationKind};
 
 use crate::support::{Script, absent, delete, found, version, violation, write};
 
@@ -11,78 +11,6 @@ fn a_serial_history_of_registers_is_accepted() {
         .ok_at(30, [found(1, 7), delete(1)], &[20])
         .ok_at(40, [absent(1)], &[30])
         .assert_serializable();
-}
-
-/// One after the other.
-fn in_turn(script: Script) -> Verdict {
-    let count = script.len() as u64;
-    let spans: Vec<(u64, u64)> = (0..count).map(|at| (2 * at, 2 * at + 1)).collect();
-    check_serializable(&script.history_at(&spans))
-}
-
-fn forgetful(script: Script) -> Verdict {
-    script.verdict_with(Options { deletes_forgotten_after_us: Some(5), ..Options::default() })
-}
-
-#[test]
-fn a_read_that_finds_nothing_may_have_found_a_delete_that_the_database_has_forgotten() {
-    let script = Script::default()
-        .ok_at(10, [write(1, 5)], &[])
-        .ok_at(20, [found(1, 5), delete(1)], &[10])
-        .ok_at(30, [absent(1), write(2, 6)], &[0])
-        .ok_at(40, [absent(1), found(2, 6), write(1, 7)], &[0, 30])
-        .ok_at(50, [found(1, 7)], &[40]);
-    assert!(in_turn(script.clone()).holds(), "{}", in_turn(script));
-    assert!(forgetful(script.clone()).holds(), "{}", forgetful(script));
-    // They all overlap, and it was not long ago.
-    assert!(!script.verdict().holds());
-}
-
-#[test]
-fn a_read_that_finds_nothing_may_have_found_a_delete_of_unknown_outcome() {
-    let before = |deletes: Script| in_turn(deletes.ok_at(30, [absent(1)], &[0]));
-    let written = Script::default().ok_at(10, [write(1, 5)], &[]).info_at(20, [delete(1)]);
-    assert!(before(written).holds());
-    // The key was there before the history, as somebody has seen.
-    let was_there = Script::default().ok_at(10, [found(1, 5)], &[0]);
-    assert!(before(was_there.clone().info_at(20, [delete(1)])).holds());
-    assert!(!before(was_there.fail_at(20, [delete(1)])).holds());
-    // Somebody has found it before it was forgotten.
-    let found = Script::default().info_at(10, [delete(1)]).ok_at(20, [absent(1)], &[10]);
-    assert!(before(found).holds());
-}
-
-#[test]
-fn a_read_that_finds_nothing_where_nothing_was_deleted_has_missed_what_was_written() {
-    let script = Script::default().ok_at(10, [write(1, 5), write(2, 5)], &[]).ok_at(
-        20,
-        [absent(1), found(2, 5)],
-        &[0, 10],
-    );
-    let violation = violation(forgetful(script));
-    assert_eq!(violation.kind, ViolationKind::SingleAntiDependency);
-}
-
-#[test]
-fn a_read_that_finds_a_forgotten_delete_has_missed_what_was_written_after_it() {
-    let script = Script::default()
-        .ok_at(10, [write(1, 5)], &[])
-        .ok_at(20, [delete(1)], &[])
-        .ok_at(30, [write(1, 6), write(2, 6)], &[])
-        .ok_at(40, [absent(1), found(2, 6)], &[0, 30]);
-    assert!(!in_turn(script.clone()).holds());
-    let violation = violation(forgetful(script));
-    assert_eq!(violation.kind, ViolationKind::SingleAntiDependency);
-}
-
-#[test]
-fn a_value_that_comes_back_after_its_delete_is_rejected() {
-    let script = Script::default()
-        .ok_at(10, [write(1, 5)], &[])
-        .ok_at(20, [found(1, 5), delete(1), write(2, 6)], &[10])
-        .ok_at(30, [found(1, 5), found(2, 6)], &[10, 20]);
-    let violation = violation(forgetful(script));
-    assert_eq!(violation.kind, ViolationKind::SingleAntiDependency);
 }
 
 #[test]

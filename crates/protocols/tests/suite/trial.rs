@@ -8,7 +8,8 @@ use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use serried_actor::{Protocol, Settings, Timestamp};
 use serried_history::{
-    History, Options, Recorder, Verdict, check_serializable_with, check_strict_serializable_with,
+    Deletes, History, Options, Recorder, Verdict, check_serializable_with,
+    check_strict_serializable_with,
 };
 use serried_model::{Geography, Guarantee, Version};
 use serried_session::TransactOptions;
@@ -63,14 +64,11 @@ impl Trial {
             Initial::new(move |key| workload.initial_value(key))
         };
         let configuration = Configuration { initial: Some(initial), ..configuration };
-        let Configuration { clients, settings, .. } = configuration;
-        // Versions are the serial order of protocols that are not strict, so that it is certain which delete was
-        // found. Others forget deletes only when they are as old as that.
-        let deletes_forgotten_after_us = match P::GUARANTEE {
-            Guarantee::StrictSerializable => {
-                Some(1000 * (settings.truncation_lag_ms + settings.outcomes_ms))
-            }
-            _ => Some(0),
+        let clients = configuration.clients;
+        // Those that are strict keep the version of every delete.
+        let deletes = match P::GUARANTEE {
+            Guarantee::StrictSerializable => Deletes::Remembered,
+            _ => Deletes::EitherWay,
         };
         let mut cluster = Cluster::<P>::new(configuration);
         cluster.follow(&plan);
@@ -108,7 +106,7 @@ impl Trial {
         drop(cluster);
         let history = Arc::into_inner(recorder).expect("all clients are done").into_history();
         let wrong = stalled.or(workload.check(&history).err());
-        let options = Options { deletes_forgotten_after_us, ..Options::default() };
+        let options = Options { deletes, ..Options::default() };
         let verdict = match P::GUARANTEE {
             Guarantee::StrictSerializable => check_strict_serializable_with(&history, &options),
             _ => check_serializable_with(&history, &options),
