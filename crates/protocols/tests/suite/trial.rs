@@ -1,6 +1,7 @@
 //! One run of the suite: a workload under faults, and then a look at what the database holds, whichever replica
 //! is down.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,12 +13,13 @@ use serried_history::{
     check_strict_serializable_with,
 };
 use serried_model::{Geography, Guarantee, Version};
+use serried_protocols::morty::Morty;
 use serried_session::TransactOptions;
 use serried_sim::{Cluster, Configuration, Disk, Fault, Initial, Plan, Scheduled, Swarm};
 use serried_workload::tpcc::Scale;
 use serried_workload::{
-    ClosedLoop, Measurement, Parameters, Window, Workload, audit, check_nothing_is_lost, inspect,
-    named, touched,
+    AUDIT_PATIENCE, ClosedLoop, Measurement, Parameters, Window, Workload, audit,
+    check_nothing_is_lost, inspect, named, touched,
 };
 
 use crate::blind::Blind;
@@ -97,10 +99,8 @@ impl Trial {
         support::trace(&mut cluster);
         let stalled = cluster.run_until_done(LIMIT).err().map(|stalled| stalled.to_string());
         let (audited, latest) = (recorder.len(), measurement.latest());
-        let stalled = stalled.or_else(|| match self.workload {
-            "tpcc" => look_at(&mut cluster, workload.clone(), latest).err(),
-            _ => self.audit(&mut cluster, &workload, &recorder, latest).err(),
-        });
+        let stalled =
+            stalled.or_else(|| self.look(&mut cluster, &workload, &recorder, latest).err());
         let committed = measurement.committed_so_far();
         let hash = cluster.event_hash();
         drop(cluster);
@@ -220,9 +220,9 @@ impl Trial {
         }
     }
 
-    /// Has everything read that was ever written, when all faults are over: with each replica down in turn, if
-    /// a majority is left, and after a power cut.
-    fn audit<P: Protocol>(
+    /// Looks at what the database holds when all faults are over: with each replica down in turn, if a majority
+    /// is left, and after a power cut.
+    fn look<P: Protocol>(
         &self,
         cluster: &mut Cluster<P>,
         workload: &Arc<dyn Workload>,
@@ -230,7 +230,7 @@ impl Trial {
         latest: Version,
     ) -> Result<(), String> {
         let keys = touched(&recorder.history());
-        let Configuration { settings, replicas, clients, disk, .. } = *cluster.configuration();
+        let Configuration { settings, replicas, disk, .. } = *cluster.configuration();
         if !self.seed.is_multiple_of(3) {
             // What is old is forgotten.
             let truncations = Duration::from_millis(12 * settings.truncation_every_ms);
@@ -249,17 +249,11 @@ impl Trial {
                     all.iter().for_each(|member| cluster.restart(*member));
                 }
             }
-            // Those who die are among the first half. Each client has another replica nearest.
-            for client in clients / 2..clients {
-                let keyspace = cluster.keyspace(client);
-                let (workload, recorder, keys) = (workload.clone(), recorder.clone(), keys.clone());
-                cluster.spawn(client, async move {
-                    audit(&keyspace, workload, recorder, client as u64, &keys, latest).await;
-                });
-            }
-            let limit = cluster.now() + LIMIT.since(Timestamp(0));
-            let done = cluster.run_until_done(limit);
-            done.map_err(|stalled| format!("{stalled}, with {down:?} down"))?;
+            let looked = match self.workload {
+                "tpcc" => inspect_all(cluster, workload.clone(), latest),
+                _ => audit_all(cluster, workload, recorder, &keys, latest),
+            };
+            looked.map_err(|wrong| format!("{wrong}, with {down:?} down"))?;
             down.iter().for_each(|member| cluster.restart(*member));
         }
         Ok(())
@@ -294,8 +288,35 @@ fn wait_until_whole<P: Protocol>(cluster: &mut Cluster<P>) -> Result<(), String>
     Ok(())
 }
 
-/// Has a client look at the database that all have left behind, at which nothing is done any more.
-fn look_at<P: Protocol>(
+/// Has clients read everything that was ever written.
+fn audit_all<P: Protocol>(
+    cluster: &mut Cluster<P>,
+    workload: &Arc<dyn Workload>,
+    recorder: &Arc<Recorder>,
+    keys: &BTreeSet<u64>,
+    latest: Version,
+) -> Result<(), String> {
+    let clients = cluster.configuration().clients;
+    let unanswered = Arc::new(Mutex::new(None));
+    // Those who die are among the first half. Each client has another replica nearest.
+    for client in clients / 2..clients {
+        let (keyspace, unanswered) = (cluster.keyspace(client), unanswered.clone());
+        let (workload, recorder, keys) = (workload.clone(), recorder.clone(), keys.clone());
+        cluster.spawn(client, async move {
+            let process = client as u64;
+            let audited = audit(&keyspace, workload, recorder, process, &keys, latest).await;
+            if let Err(error) = audited {
+                *unanswered.lock().unwrap() = Some(error.to_string());
+            }
+        });
+    }
+    let limit = cluster.now() + LIMIT.since(Timestamp(0));
+    cluster.run_until_done(limit).map_err(|stalled| stalled.to_string())?;
+    unanswered.lock().unwrap().take().map_or(Ok(()), Err)
+}
+
+/// Has a client inspect the whole database.
+fn inspect_all<P: Protocol>(
     cluster: &mut Cluster<P>,
     workload: Arc<dyn Workload>,
     latest: Version,
@@ -311,4 +332,20 @@ fn look_at<P: Protocol>(
     cluster.run_until_done(limit).map_err(|stalled| stalled.to_string())?;
     let found = found.lock().unwrap().take().expect("the inspection is done");
     found.map(drop).map_err(|error| error.to_string())
+}
+
+#[test]
+fn an_audit_gives_up_when_nobody_answers() {
+    let records = Disk { keep_records: true, ..Disk::MEMORY };
+    let configuration = Configuration { disk: records, clients: 2, ..Configuration::default() };
+    let mut cluster = Cluster::<Morty>::new(configuration);
+    for member in 0..cluster.configuration().replicas {
+        cluster.crash(member);
+    }
+    let workload = named("bank", &Parameters::default()).unwrap();
+    let (recorder, keys) = (Arc::new(Recorder::new()), BTreeSet::from([1, 2]));
+    let wrong = audit_all(&mut cluster, &workload, &recorder, &keys, Version::INITIAL).unwrap_err();
+    assert!(wrong.starts_with("process 1 did not read 2 keys at a version after"), "{wrong}");
+    let took = cluster.now().since(Timestamp(0));
+    assert!(took >= AUDIT_PATIENCE && took < AUDIT_PATIENCE + Duration::from_secs(20), "{took:?}");
 }
