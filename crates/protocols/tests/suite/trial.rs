@@ -24,12 +24,14 @@ use serried_workload::{
 
 use crate::blind::Blind;
 use crate::chase::Chase;
+use crate::choices::Choices;
 use crate::{LIMIT, support};
 
 pub(crate) struct Trial {
     pub(crate) seed: u64,
     pub(crate) workload: &'static str,
     pub(crate) faults: Faults,
+    pub(crate) choices: Choices,
 }
 
 /// What may go wrong.
@@ -57,6 +59,10 @@ pub(crate) struct Outcome {
 }
 
 impl Trial {
+    pub(crate) fn new(seed: u64, workload: &'static str, faults: Faults) -> Trial {
+        Trial { seed, workload, faults, choices: Choices::drawn(seed) }
+    }
+
     pub(crate) fn run<P: Protocol>(&self) -> Outcome {
         let (name, faults_last) = self.place();
         let (configuration, plan) = self.configuration(Geography::named(name).unwrap());
@@ -81,7 +87,7 @@ impl Trial {
         let measurement = Arc::new(Measurement::new(window));
         let recorder = Arc::new(Recorder::new());
         // Some runs give transactions up early, so that there are some whose outcome is unknown.
-        let impatient = self.seed.is_multiple_of(4) && self.workload != "chase";
+        let impatient = self.choices.impatient && self.workload != "chase";
         let deadline = Duration::from_millis(if impatient { 700 } else { 60_000 });
         let options =
             TransactOptions { deadline, attempts: u32::MAX, ..TransactOptions::default() };
@@ -122,12 +128,13 @@ impl Trial {
     /// Where the sites are, and how long faults last; then there is as much time again without. The nearer the
     /// sites, the more happens in a second.
     fn place(&self) -> (&'static str, Duration) {
-        let (name, ms) = [("lan", 100), ("reg", 1000), ("con", 4000)][self.seed as usize % 3];
+        let (name, ms) = [("lan", 100), ("reg", 1000), ("con", 4000)][self.choices.place];
         (name, Duration::from_millis(ms))
     }
 
     fn configuration(&self, geography: Geography) -> (Configuration, Plan) {
-        let (seed, all, faults_last) = (self.seed, self.faults == Faults::All, self.place().1);
+        let (all, faults_last) = (self.faults == Faults::All, self.place().1);
+        let choices = self.choices;
         let records = Disk {
             append: Duration::from_micros(5),
             flush: match self.faults {
@@ -137,10 +144,10 @@ impl Trial {
             keep_records: true,
         };
         let mut configuration = Configuration {
-            seed,
-            replicas: [3, 3, 3, 3, 3, 1, 3, 5][seed as usize % 8],
-            partitions: if all && seed % 5 > 1 { 4 } else { 1 },
-            clients: 3 + seed as usize % 6,
+            seed: self.seed,
+            replicas: choices.replicas,
+            partitions: if all && choices.partitioned { 4 } else { 1 },
+            clients: choices.clients,
             geography,
             disk: if self.faults == Faults::Network { Disk::MEMORY } else { records },
             settings: if all { self.settings() } else { Settings::default() },
@@ -159,7 +166,7 @@ impl Trial {
             ..Swarm::default()
         };
         let plan = swarm.plan(&configuration);
-        if all && seed % 2 == 1 {
+        if all && choices.bounds_clocks {
             // Within it clocks differ if they don't jump; and as much as that passes while a trial takes.
             let differ = 2 * plan.clocks.skew.as_millis() as u64;
             configuration.settings.clock_bound_ms = differ + 100;
@@ -170,36 +177,36 @@ impl Trial {
 
     fn workload(&self) -> Arc<dyn Workload> {
         let parameters = Parameters {
-            keys: Some(3 + self.seed % 4),
+            keys: Some(self.choices.keys),
             theta: Some(0.5),
-            warehouses: Some(1 + self.seed / 3 % 2),
+            warehouses: Some(self.choices.warehouses),
             scale: Scale::SMALL,
             ..Parameters::default()
         };
         match self.workload {
             "chase" => Arc::new(Chase::default()),
-            "blind" => Arc::new(Blind::new(2 + self.seed % 3)),
+            "blind" => Arc::new(Blind::new(self.choices.blind_keys)),
             name => named(name, &parameters).unwrap(),
         }
     }
 
     /// What the protocol is set to, so that everything happens within the time that a trial takes.
     fn settings(&self) -> Settings {
-        let (seed, tenth) = (self.seed, (self.place().1.as_millis() as u64 / 10).max(1));
+        let (choices, tenth) = (self.choices, (self.place().1.as_millis() as u64 / 10).max(1));
         // The inspection that follows a run of TPC-C reads much at once, and that takes long.
-        let lag = [2 * tenth, tenth, 5 * tenth, 10 * tenth][seed as usize / 3 % 4];
+        let lag = [2 * tenth, tenth, 5 * tenth, 10 * tenth][choices.lag];
         Settings {
-            truncation_every_ms: match (seed % 3, lag == tenth) {
-                (0, _) => 60_000,
+            truncation_every_ms: match (choices.truncates, lag == tenth) {
+                (false, _) => 60_000,
                 (_, true) => (tenth / 2).max(1),
                 (_, false) => tenth,
             },
             truncation_lag_ms: if self.workload == "tpcc" { lag.max(2000) } else { lag },
-            history_ms: if seed % 7 == 6 { 3 * tenth } else { 0 },
+            history_ms: if choices.has_history { 3 * tenth } else { 0 },
             outcomes_ms: lag.min(2 * tenth),
-            recovery_after_ms: [tenth, 4 * tenth][seed as usize / 2 % 2],
-            election_timeout_ms: [tenth, 4 * tenth][seed as usize / 2 % 2],
-            resident_keys: if seed % 4 == 1 { 2 } else { 1000 },
+            recovery_after_ms: [tenth, 4 * tenth][choices.recovery],
+            election_timeout_ms: [tenth, 4 * tenth][choices.election],
+            resident_keys: if choices.evicts { 2 } else { 1000 },
             ..Settings::default()
         }
     }
@@ -231,7 +238,7 @@ impl Trial {
     ) -> Result<(), String> {
         let keys = touched(&recorder.history());
         let Configuration { settings, replicas, disk, .. } = *cluster.configuration();
-        if !self.seed.is_multiple_of(3) {
+        if self.choices.waits && self.choices.truncates {
             // What is old is forgotten.
             let truncations = Duration::from_millis(12 * settings.truncation_every_ms);
             let lag = settings.truncation_lag_ms + settings.outcomes_ms;
