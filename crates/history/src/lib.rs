@@ -42,8 +42,8 @@ mod recorder;
 mod register;
 
 pub use checker::{
-    Conflict, ConflictKind, Installed, Options, RealTime, Summary, TransactionGuarantee, Verdict,
-    Violation, ViolationKind, Witness, check_serializable, check_serializable_with,
+    Conflict, ConflictKind, Deletes, Installed, Options, RealTime, Summary, TransactionGuarantee,
+    Verdict, Violation, ViolationKind, Witness, check_serializable, check_serializable_with,
     check_strict_serializable, check_strict_serializable_with,
 };
 pub use event::{Event, EventKind, History, MicroOperation, ReadResult};

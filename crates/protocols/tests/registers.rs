@@ -12,6 +12,8 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use serried_actor::{Group, Protocol, Settings, Timestamp};
 use serried_history::{
     Budget, RegisterHistory, RegisterRecorder, RegisterVerdict, check_linearizable,
@@ -37,6 +39,47 @@ struct Trial {
     sites: Option<(usize, &'static str)>,
 }
 
+/// What is different from one trial to another, besides its faults. Each is one of few, so that all
+/// combinations occur.
+struct Choices {
+    /// Where the sites are. The nearer they are, the more happens in a second.
+    place: &'static str,
+    replicas: usize,
+    partitioned: bool,
+    clients: usize,
+    keys: u64,
+    /// Whether the registers are added to.
+    adds: bool,
+    /// Whether few keys are in memory.
+    evicts: bool,
+    thrifty: bool,
+    recovers_soon: bool,
+    elects_soon: bool,
+    /// Whether clients give operations up early.
+    impatient: bool,
+}
+
+impl Choices {
+    /// Each is drawn for itself.
+    fn drawn(seed: u64) -> Choices {
+        let random = &mut Pcg64Mcg::seed_from_u64(seed);
+        let mut below = |bound: usize| random.random_range(0..bound);
+        Choices {
+            place: ["lan", "reg", "con"][below(3)],
+            replicas: [3, 3, 3, 3, 3, 5, 5, 7][below(8)],
+            partitioned: below(7) == 3,
+            clients: 3 + below(6),
+            keys: 1 + below(4) as u64,
+            adds: below(2) == 0,
+            evicts: below(4) == 1,
+            thrifty: below(5) < 2,
+            recovers_soon: below(6) == 5,
+            elects_soon: below(6) == 5,
+            impatient: below(4) == 0,
+        }
+    }
+}
+
 struct Outcome {
     history: RegisterHistory,
     hash: u64,
@@ -46,10 +89,8 @@ struct Outcome {
 impl Trial {
     fn run<P: Protocol>(&self) -> Outcome {
         let seed = self.seed;
-        // The nearer the sites, the more happens in a second.
-        let name = ["lan", "reg", "con"][seed as usize % 3];
-        let replicas = [3, 3, 3, 5, 3, 5, 7, 3][seed as usize % 8];
-        let (replicas, name) = self.sites.unwrap_or((replicas, name));
+        let choices = Choices::drawn(seed);
+        let (replicas, name) = self.sites.unwrap_or((choices.replicas, choices.place));
         let faults_last = Duration::from_millis(match name {
             "lan" => 100,
             "reg" => 1000,
@@ -62,18 +103,18 @@ impl Trial {
             keep_records: true,
         };
         let settings = Settings {
-            resident_keys: if seed % 4 == 1 { 2 } else { 1000 },
-            thrifty: seed % 5 < 2,
+            resident_keys: if choices.evicts { 2 } else { 1000 },
+            thrifty: choices.thrifty,
             // Some take over what others are still at.
-            recovery_after_ms: if seed % 6 == 5 { 2 } else { 1000 },
-            election_timeout_ms: if seed % 6 == 5 { 2 } else { 200 },
+            recovery_after_ms: if choices.recovers_soon { 2 } else { 1000 },
+            election_timeout_ms: if choices.elects_soon { 2 } else { 200 },
             ..Settings::default()
         };
         let configuration = Configuration {
             seed,
             replicas,
-            partitions: if seed % 7 == 3 { 4 } else { 1 },
-            clients: 3 + seed as usize % 6,
+            partitions: if choices.partitioned { 4 } else { 1 },
+            clients: choices.clients,
             geography: Geography::named(name).unwrap(),
             disk: if self.crashes { disk } else { Disk::MEMORY },
             settings,
@@ -96,19 +137,13 @@ impl Trial {
         cluster.follow(&plan);
         let recorder = Arc::new(RegisterRecorder::new());
         // Some runs give operations up early, so that there are some whose outcome is unknown.
-        let impatient = seed.is_multiple_of(4);
-        let deadline = Duration::from_millis(if impatient { 300 } else { 60_000 });
+        let deadline = Duration::from_millis(if choices.impatient { 300 } else { 60_000 });
         let options = TransactOptions { deadline, ..TransactOptions::default() };
         let writes = if self.rmws { 0.2 } else { 0.5 };
         for client in 0..clients {
             let client_loop = RegisterLoop {
                 registers: cluster.registers(client).with_options(options),
-                mix: RegisterMix {
-                    keys: 1 + seed % 4,
-                    reads: 0.5,
-                    writes,
-                    adds: seed.is_multiple_of(2),
-                },
+                mix: RegisterMix { keys: choices.keys, reads: 0.5, writes, adds: choices.adds },
                 recorder: recorder.clone(),
                 client: client as u64,
                 seed,

@@ -12,8 +12,28 @@ use crate::Window;
 use crate::transactor::Transactor;
 use crate::{Arrival, Measurement, Plan, Workload};
 
-/// How long to wait for this client's clock to come nearer to others'.
-const PAUSE: Duration = Duration::from_millis(10);
+/// How long to wait at first, and at most, for this client's clock to come nearer to others'.
+const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+
+/// How long an audit may take before it begins its last transaction, by the keyspace's clock.
+pub const AUDIT_PATIENCE: Duration = Duration::from_secs(100);
+
+/// An audit has found no answer.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "process {process} did not read {keys} keys at a version after {latest} within {patience:?}, in \
+     {attempts} transactions, of which {committed} committed, the last at {last}: their errors are the last of \
+     that process in the history; if there are none, its clock is too far behind",
+    patience = AUDIT_PATIENCE
+)]
+pub struct Unanswered {
+    process: u64,
+    keys: usize,
+    latest: Version,
+    attempts: u32,
+    committed: u32,
+    last: Version,
+}
 
 /// So many keys are read in one transaction, one after the other: it has to end before a truncation that comes
 /// soon takes it for too old. It is enough for all accounts of a small bank, whose total is checked.
@@ -24,6 +44,9 @@ const KEYS_AT_ONCE: usize = 6;
 ///
 /// Serializable transactions of a client whose clock is behind others' may read what was there before the
 /// others' last ones, so that only one with a later version than all has to find what they wrote.
+///
+/// # Errors
+/// If none has within [`AUDIT_PATIENCE`].
 pub async fn audit(
     keyspace: &Keyspace,
     workload: Arc<dyn Workload>,
@@ -31,13 +54,18 @@ pub async fn audit(
     process: u64,
     keys: &BTreeSet<u64>,
     latest: Version,
-) {
+) -> Result<(), Unanswered> {
     let read = |key: &u64| MicroOperation::Read { key: *key, result: ReadResult::Pending };
     let reads: Vec<MicroOperation> = keys.iter().map(read).collect();
     let now = keyspace.now();
     let window = Window { from: now, until: now, stop: now };
+    let limit = now + AUDIT_PATIENCE;
+    let last = Version::INITIAL;
     for reads in reads.chunks(KEYS_AT_ONCE) {
         let plan = Plan::from(reads.to_vec());
+        let keys = reads.len();
+        let mut unanswered = Unanswered { process, keys, latest, attempts: 0, committed: 0, last };
+        let [mut pause, longest] = PAUSES;
         loop {
             // Entered into books of its own, which tell its version.
             let measurement = Arc::new(Measurement::new(window));
@@ -47,13 +75,22 @@ pub async fn audit(
                 measurement: measurement.clone(),
                 recorder: Some(recorder.clone()),
             };
-            let ended = transactor.transact(process, &plan, keyspace.now()).await;
-            if ended == Arrival::Done && measurement.latest() > latest {
-                break;
+            unanswered.attempts += 1;
+            if transactor.transact(process, &plan, keyspace.now()).await == Arrival::Done {
+                unanswered.committed += 1;
+                unanswered.last = measurement.latest();
+                if unanswered.last > latest {
+                    break;
+                }
             }
-            keyspace.sleep_until(keyspace.now() + PAUSE).await;
+            if keyspace.now() >= limit {
+                return Err(unanswered);
+            }
+            keyspace.sleep_until(keyspace.now() + pause).await;
+            pause = longest.min(pause * 2);
         }
     }
+    Ok(())
 }
 
 /// The keys that a history's transactions have to do with.

@@ -25,7 +25,7 @@ pub mod tpcc;
 mod transactor;
 mod workload;
 
-pub use audit::{audit, check_nothing_is_lost, touched};
+pub use audit::{AUDIT_PATIENCE, Unanswered, audit, check_nothing_is_lost, touched};
 pub use bank::Bank;
 pub use closed_loop::{ClosedLoop, preload};
 pub use counter::Counter;

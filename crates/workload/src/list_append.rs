@@ -7,7 +7,7 @@ use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64Mcg;
 use serried_history::{MicroOperation, ReadResult};
 use serried_model::{Key, Value};
-use serried_session::Transaction;
+use serried_session::{Abort, Transaction};
 
 use crate::number;
 use crate::workload::{Parameters, Plan, Run, Workload};
@@ -15,11 +15,19 @@ use crate::workload::{Parameters, Plan, Run, Workload};
 /// A list that has grown so long is left alone, and another takes its place.
 const LONGEST: u64 = 64;
 
+/// What sets the two keys of a list apart, if lists move.
+const ELSEWHERE: u64 = 1 << 63;
+
+/// If lists move, the append of one element in so many moves its list.
+const APPENDS_TO_MOVE: u64 = 4;
+
 /// Transactions of one to four operations, each an append of a number that is used only once or a
 /// read of the whole list.
 #[derive(Debug)]
 pub struct ListAppend {
     keys: u64,
+    /// See [`ListAppend::moving`].
+    moves: bool,
     popularity: Zipf<f64>,
     appended: Vec<AtomicU64>,
     elements: AtomicU64,
@@ -32,6 +40,7 @@ impl ListAppend {
         let popularity = Zipf::new(keys as f64, parameters.theta_or(0.9));
         ListAppend {
             keys,
+            moves: false,
             popularity: popularity.expect("a positive number of keys and an exponent from 0 on"),
             appended: (0..keys).map(|_| AtomicU64::new(0)).collect(),
             elements: AtomicU64::new(1),
@@ -40,6 +49,31 @@ impl ListAppend {
 }
 
 impl ListAppend {
+    /// The same with lists that move between two keys each. Some appends delete a list at the one and write it to
+    /// the other, and reads look at both. So keys are deleted and written again all the time, and the history is
+    /// still one of lists that only grow. A delete that is lost shows as elements that are there twice, and one
+    /// that takes effect late as elements that are gone.
+    #[must_use]
+    pub fn moving(self) -> ListAppend {
+        ListAppend { moves: true, ..self }
+    }
+
+    /// What a list holds, the key at which it lies, and that at which it lies when it has moved.
+    async fn find(&self, transaction: &Transaction, key: u64) -> Result<Found, Abort> {
+        let [here, there] = [key, key | ELSEWHERE].map(|key| number::key(key, 8));
+        if !self.moves {
+            let list = decode(&transaction.get(&here).await?);
+            return Ok(Found { list, here, there });
+        }
+        let lists = transaction.get_many([&here, &there]).await?;
+        // It never lies at both: if it seems to, what is found is shown.
+        let list = lists.iter().flat_map(decode).collect();
+        Ok(match lists[1] {
+            Some(_) => Found { list, here: there, there: here },
+            None => Found { list, here, there },
+        })
+    }
+
     fn operation(&self, random: &mut Pcg64Mcg) -> MicroOperation {
         let place = self.popularity.sample(random) as u64 - 1;
         let append = random.random_range(0..2) == 0;
@@ -53,6 +87,15 @@ impl ListAppend {
             MicroOperation::Read { key, result: ReadResult::Pending }
         }
     }
+}
+
+/// A list, and where.
+struct Found {
+    list: Vec<u64>,
+    /// The key at which it lies, or will.
+    here: Key,
+    /// The other one.
+    there: Key,
 }
 
 impl Workload for ListAppend {
@@ -71,14 +114,18 @@ impl Workload for ListAppend {
             for operation in plan.operations() {
                 match operation {
                     MicroOperation::Append { key, element } => {
-                        let key = number::key(*key, 8);
-                        let mut list = decode(&transaction.get(&key).await?);
+                        let Found { mut list, here, there } = self.find(&transaction, *key).await?;
                         list.push(*element);
-                        transaction.put(&key, encode(&list));
+                        if self.moves && element.is_multiple_of(APPENDS_TO_MOVE) {
+                            transaction.delete(here);
+                            transaction.put(there, encode(&list));
+                        } else {
+                            transaction.put(here, encode(&list));
+                        }
                         done.push(operation.clone());
                     }
                     MicroOperation::Read { key, .. } => {
-                        let list = decode(&transaction.get(number::key(*key, 8)).await?);
+                        let list = self.find(&transaction, *key).await?.list;
                         let result = ReadResult::List(list);
                         done.push(MicroOperation::Read { key: *key, result });
                     }

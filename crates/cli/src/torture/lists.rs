@@ -17,8 +17,8 @@ const USED_FOR_MS: u64 = 500;
 /// Elements that one client can append: a part of each element tells whose it is.
 const ELEMENTS: u64 = 1 << 20;
 
-/// The transactions of [`ListAppend`], on lists and with elements that processes do not have to agree
-/// on: the time tells which lists are in use, and every client has elements of its own.
+/// The transactions of [`ListAppend`], on lists that move, and that processes do not have to agree on any
+/// more than on elements: the time tells which lists are in use, and every client has elements of its own.
 pub(super) struct SharedLists {
     lists: ListAppend,
     /// When the first lists came into use, in milliseconds since the Unix epoch.
@@ -28,7 +28,7 @@ pub(super) struct SharedLists {
 
 impl SharedLists {
     pub(super) fn new(begun_ms: u64) -> SharedLists {
-        let lists = ListAppend::new(&Parameters::default());
+        let lists = ListAppend::new(&Parameters::default()).moving();
         SharedLists { lists, begun_ms, appended: AtomicU64::new(0) }
     }
 

@@ -63,14 +63,14 @@ impl Builder {
             self.add(from, to, ConflictKind::WriteDependency, at, slot);
         }
         for reader in &key.readers {
-            let visible = reader.visible as usize;
-            if let Some(read) = visible.checked_sub(1) {
+            let latest = reader.latest as usize;
+            if let Some(read) = (reader.earliest as usize).checked_sub(1) {
                 let writer = slots[read].transaction;
                 self.add(writer, reader.transaction, ConflictKind::ReadDependency, at, read);
             }
-            if let Some(next) = slots.get(visible) {
+            if let Some(next) = slots.get(latest) {
                 let kind = ConflictKind::AntiDependency;
-                self.add(reader.transaction, next.transaction, kind, at, visible);
+                self.add(reader.transaction, next.transaction, kind, at, latest);
             }
         }
     }
@@ -95,7 +95,7 @@ impl Builder {
         let is_later = |reader: &u32| {
             later.binary_search_by_key(reader, |&(transaction, _)| transaction).is_ok()
         };
-        let readers = key.readers.iter().filter(|reader| reader.visible as usize == key.ordered);
+        let readers = key.readers.iter().filter(|reader| reader.latest as usize == key.ordered);
         let (updaters, readers): (Vec<u32>, Vec<u32>) =
             readers.map(|reader| reader.transaction).partition(is_later);
         // Two transactions that both read the last known version and both replaced it are a cycle

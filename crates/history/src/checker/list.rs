@@ -60,10 +60,9 @@ pub(super) fn recover(context: &Context<'_>, accesses: &[Access]) -> Result<KeyH
     slots.extend(unread.map(|(append, _)| list.slot(append)));
     let observed = slots[..ordered].iter().map(|slot| slot.transaction);
     let observed = observed.filter(|&writer| !context.at(writer).is_committed()).collect();
-    let readers = observations.iter().map(|observation| Reader {
-        transaction: observation.transaction,
-        visible: observation.found as u32,
-    });
+    let readers = observations
+        .iter()
+        .map(|observation| Reader::at(observation.transaction, observation.found as u32));
     Ok(KeyHistory {
         key,
         readers: readers.collect(),

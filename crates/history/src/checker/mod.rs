@@ -20,6 +20,7 @@
 
 mod cycle;
 mod display;
+mod forgotten;
 mod graph;
 mod inversion;
 mod list;
@@ -49,20 +50,32 @@ pub struct Options {
     /// history began. All reads of such data have to agree on one value per key. `None`: every
     /// version but [`Version::INITIAL`] has to be a transaction's of the history.
     pub initial_before: Option<Version>,
-    /// A read that finds nothing at [`Version::INITIAL`] may have found a delete whose version the database has
-    /// forgotten. It is the latest, by version and below the reader's own, of those that were over before the
-    /// reader began. One that ran at the same time, and is older by more than this, in microseconds between
-    /// their versions, may have been forgotten as well; it is then unclear which the reader found, and nothing
-    /// follows from that read. `Some(0)`: transactions take effect in the order of their versions, so that it
-    /// is always clear. `None`: the database forgets none, and the reader found what was never there.
-    pub deletes_forgotten_after_us: Option<u64>,
+    /// What it means that a read found nothing at [`Version::INITIAL`].
+    pub deletes: Deletes,
+}
+
+/// What a read found that found nothing at [`Version::INITIAL`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Deletes {
+    /// What was never written: the database remembers the version of every delete.
+    Remembered,
+    /// What was never written, or the latest delete below the reader's own version: the database has forgotten
+    /// that delete's version, and its transactions take effect in the order of their versions.
+    ///
+    /// It is not always certain which delete is the latest. Before the read, a transaction of unknown outcome
+    /// may have deleted the key, under the version with which it began or a later one. The read is then taken to
+    /// come somewhere after the latest delete below its version that is certain, and before all writes above its
+    /// version. A history may be accepted for that which has no serial order; none is rejected that has one.
+    Forgotten,
+    /// One of these two, the same for all reads of the history.
+    #[default]
+    EitherWay,
 }
 
 impl Default for Options {
-    /// Nothing was there before, and deletes are remembered for as long as anybody is at work who was when
-    /// they were made.
+    /// Nothing was there before, and nothing is known of how the database treats deletes.
     fn default() -> Self {
-        Options { initial_before: None, deletes_forgotten_after_us: Some(u64::MAX) }
+        Options { initial_before: None, deletes: Deletes::default() }
     }
 }
 
@@ -95,6 +108,37 @@ pub fn check_strict_serializable_with(history: &History, options: &Options) -> V
 }
 
 fn check(
+    history: &History,
+    options: &Options,
+    guarantee: TransactionGuarantee,
+) -> Result<Verdict, Box<Violation>> {
+    let check = |deletes| check_one_way(history, &Options { deletes, ..*options }, guarantee);
+    let forgotten = match options.deletes {
+        Deletes::EitherWay => check(Deletes::Forgotten),
+        known => return check(known),
+    };
+    match forgotten {
+        Ok(Verdict::Holds(summary)) => Ok(Verdict::Holds(summary)),
+        other => weaker(other, check(Deletes::Remembered)),
+    }
+}
+
+/// Of two verdicts on one history, that which finds less wrong with it.
+fn weaker(
+    one: Result<Verdict, Box<Violation>>,
+    other: Result<Verdict, Box<Violation>>,
+) -> Result<Verdict, Box<Violation>> {
+    let rank = |verdict: &Result<Verdict, Box<Violation>>| match verdict {
+        Ok(verdict) if verdict.holds() => 0,
+        Ok(_) => 1,
+        Err(violation) if violation.kind == ViolationKind::Inversion => 2,
+        Err(_) => 3,
+    };
+    if rank(&other) < rank(&one) { other } else { one }
+}
+
+/// Judges a history of which it is known what a read means that found nothing.
+fn check_one_way(
     history: &History,
     options: &Options,
     guarantee: TransactionGuarantee,

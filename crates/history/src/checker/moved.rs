@@ -21,8 +21,8 @@ use serried_model::Version;
 
 use super::recovered::{self, Kind};
 use super::transaction::{Access, Context, Status};
-use super::{Verdict, Violation, ViolationKind};
-use crate::MicroOperation;
+use super::{Deletes, Verdict, Violation, ViolationKind};
+use crate::{MicroOperation, ReadResult};
 
 /// How many choices are judged before the verdict is left open.
 const ROUNDS: usize = 100;
@@ -190,6 +190,25 @@ fn find(context: &Context<'_>, accesses: &[Access]) -> Vec<Nobodys> {
     versions
 }
 
+/// Whether what a candidate deleted may be what the reads of a violation found that found nothing: then the
+/// violation depends on its version.
+fn may_have_been_found(context: &Context<'_>, candidate: u32, violation: &Violation) -> bool {
+    let candidate = context.at(candidate);
+    let deletes = |key: u64| {
+        let mut operations = candidate.operations.iter();
+        candidate.is_opaque()
+            || operations.any(
+                |it| matches!(*it, MicroOperation::Write { key: written, value: None } if written == key),
+            )
+    };
+    let absent = |operation: &MicroOperation| match operation {
+        MicroOperation::Read { key, result: ReadResult::Register(None) } => deletes(*key),
+        _ => false,
+    };
+    context.deletes == Deletes::Forgotten
+        && violation.transactions.iter().flat_map(|it| &it.operations).any(absent)
+}
+
 impl MovedVersions {
     fn apply(&self, context: &mut Context<'_>, owners: &[Option<u32>]) {
         let owned = self.versions.iter().zip(owners);
@@ -241,7 +260,10 @@ impl MovedVersions {
             self.versions.iter().flat_map(|it| it.candidates.iter().copied()).collect();
         candidates.sort_unstable();
         candidates.dedup();
-        candidates.retain(|&it| violation.transactions.contains(&context.witness(it)));
+        candidates.retain(|&it| {
+            violation.transactions.contains(&context.witness(it))
+                || may_have_been_found(context, it, violation)
+        });
         let choice = |it: u32| (it, owners.iter().position(|&owner| owner == Some(it)));
         candidates.into_iter().map(choice).collect()
     }

@@ -23,8 +23,17 @@ pub(super) struct Slot {
 #[derive(Clone, Copy)]
 pub(super) struct Reader {
     pub(super) transaction: u32,
-    /// It found the version before this slot; 0 is the initial version.
-    pub(super) visible: u32,
+    /// It found the version before this slot, or a later one; 0 is the initial version.
+    pub(super) earliest: u32,
+    /// It found the version before this slot, or an earlier one. If that is certain, it is the same.
+    pub(super) latest: u32,
+}
+
+impl Reader {
+    /// One that found the version before `slot`.
+    pub(super) fn at(transaction: u32, slot: u32) -> Reader {
+        Reader { transaction, earliest: slot, latest: slot }
+    }
 }
 
 /// One key's part of Adya's history: the version order, and the reads-from relation.
@@ -52,7 +61,8 @@ impl KeyHistory {
             kept_before.push(kept);
         }
         for reader in &mut self.readers {
-            reader.visible = kept_before[reader.visible as usize];
+            reader.earliest = kept_before[reader.earliest as usize];
+            reader.latest = kept_before[reader.latest as usize];
         }
         self.ordered = kept_before[self.ordered] as usize;
         self.slots.retain(|slot| included[slot.transaction as usize]);

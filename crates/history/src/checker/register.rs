@@ -1,11 +1,15 @@
 //! Registers: the recorded versions tell their order, and which of them a read found.
 
 use super::display::{Found, Overwritten};
+use super::forgotten::{self, Effect};
 use super::recovered::{KeyHistory, Problem, Reader, Slot};
 use super::transaction::{Access, Context};
-use super::{Installed, ViolationKind};
+use super::{Deletes, Installed, ViolationKind};
 use crate::{MicroOperation, ReadResult};
 use serried_model::Version;
+
+/// What two reads found that disagree.
+const BEFORE: &str = "what was there before the history";
 
 /// The first read of a committed transaction before it wrote to the register.
 struct Observation {
@@ -21,8 +25,8 @@ enum Source {
     Initial,
     /// From this transaction.
     Writer(u32),
-    /// From one of several of unknown outcome, so that nothing follows from it.
-    Unclear,
+    /// From a delete that the database has forgotten.
+    Forgotten,
 }
 
 /// A value that a transaction wrote at some point.
@@ -39,31 +43,13 @@ struct Register<'c, 'a> {
     accesses: &'c [Access],
     /// Filled when a read without a version needs it.
     values: Option<Values>,
-    /// Somebody found a value that was there before the history.
-    was_there: bool,
-    /// Filled when a read that found nothing needs it.
-    writers: Option<Vec<Writer>>,
-}
-
-/// A transaction that wrote to the register at a known version.
-#[derive(Clone, Copy)]
-struct Writer {
-    version: Version,
-    transaction: u32,
-    /// Or somebody found what it wrote.
-    is_committed: bool,
-    /// It deleted the register; if it did not commit, perhaps.
-    deletes: bool,
-    /// The last transaction up to this one that is known to have deleted the register.
-    latest_delete: Option<u32>,
 }
 
 /// Recovers one register: the versions of its writers order them, and the versions that were read
 /// tell from whom; where those were not recorded, values that are unique do as well.
 pub(super) fn recover(context: &Context<'_>, accesses: &[Access]) -> Result<KeyHistory, Problem> {
     let key = accesses[0].key;
-    let mut register =
-        Register { context, key, accesses, values: None, was_there: false, writers: None };
+    let mut register = Register { context, key, accesses, values: None };
     let mut observations = Vec::new();
     for accesses in accesses.chunk_by(|left, right| left.transaction == right.transaction) {
         if context.at(accesses[0].transaction).is_committed() {
@@ -71,9 +57,6 @@ pub(super) fn recover(context: &Context<'_>, accesses: &[Access]) -> Result<KeyH
         }
     }
 
-    register.was_there = observations
-        .iter()
-        .any(|read| read.version == Some(Version::INITIAL) && read.value.is_some());
     let mut sources = Vec::with_capacity(observations.len());
     let mut observed = Vec::new();
     for read in &observations {
@@ -85,7 +68,7 @@ pub(super) fn recover(context: &Context<'_>, accesses: &[Access]) -> Result<KeyH
         }
         sources.push(source);
     }
-    register.check_initial(&observations, &sources)?;
+    register.check_values(&observations, &sources)?;
     observed.sort_unstable();
     observed.dedup();
 
@@ -93,27 +76,31 @@ pub(super) fn recover(context: &Context<'_>, accesses: &[Access]) -> Result<KeyH
     let mut places: Vec<(u32, u32)> =
         (1..).zip(&slots).map(|(place, slot)| (slot.transaction, place)).collect();
     places.sort_unstable();
-    let readers = observations.iter().zip(&sources).filter_map(|(read, &source)| {
-        let visible = match source {
-            Source::Unclear => return None,
-            Source::Initial => 0,
+    let deletes = match sources.contains(&Source::Forgotten) {
+        true => register.deletes(&slots, &unplaced, &observations, &sources),
+        false => forgotten::Deletes::default(),
+    };
+    let was_there = register.was_there(&observations, &sources);
+    let mut readers = Vec::with_capacity(observations.len());
+    for (read, &source) in observations.iter().zip(&sources) {
+        let (transaction, version) = (read.transaction, context.at(read.transaction).version);
+        readers.push(match source {
+            Source::Initial => Reader::at(transaction, 0),
             Source::Writer(writer) => {
                 let at = places
                     .binary_search_by_key(&writer, |&(transaction, _)| transaction)
                     .expect("a version that was read and has no place in the order");
-                places[at].1
+                Reader::at(transaction, places[at].1)
             }
-        };
-        Some(Reader { transaction: read.transaction, visible })
-    });
-    Ok(KeyHistory {
-        key,
-        readers: readers.collect(),
-        ordered: slots.len(),
-        slots,
-        observed,
-        unplaced,
-    })
+            Source::Forgotten => match was_there {
+                Some(found) if !deletes.is_any_below(version) => {
+                    return Err(register.disagreeing(found, read, BEFORE));
+                }
+                _ => deletes.reader(transaction, version),
+            },
+        });
+    }
+    Ok(KeyHistory { key, readers, ordered: slots.len(), slots, observed, unplaced })
 }
 
 impl Register<'_, '_> {
@@ -161,83 +148,13 @@ impl Register<'_, '_> {
 
     fn source(&mut self, read: &Observation) -> Result<Source, Problem> {
         match read.version {
-            Some(Version::INITIAL) => Ok(self.initial_or_forgotten(read)),
+            Some(Version::INITIAL) => match (read.value, self.context.deletes) {
+                (None, Deletes::Forgotten) => Ok(Source::Forgotten),
+                _ => Ok(Source::Initial),
+            },
             Some(version) => self.source_by_version(read, version),
             None => self.source_by_value(read),
         }
-    }
-
-    /// A read that found nothing, at no version: nothing was ever there, or it was deleted so long ago that
-    /// the database has forgotten by whom. The latest such delete below the reader's own version is then taken
-    /// for the one that it found, if it is certain which that is.
-    fn initial_or_forgotten(&mut self, read: &Observation) -> Source {
-        if read.value.is_some() || self.context.deletes_forgotten_after_us.is_none() {
-            return Source::Initial;
-        }
-        if self.writers.is_none() {
-            self.writers = Some(self.writers_in_order());
-        }
-        let (context, reader) = (self.context, self.context.at(read.transaction));
-        let writers = self.writers.as_deref().expect("they were put in order just now");
-        let end = writers
-            .partition_point(|writer| reader.version.is_none_or(|reader| writer.version < reader));
-        let is_ordered = context.is_before_by_version() && reader.version.is_some();
-        let mut perhaps = Vec::new();
-        let mut latest = None;
-        // Of these it may be forgotten what they did.
-        for writer in writers[..end].iter().rev() {
-            let (it, is_itself) =
-                (context.at(writer.transaction), writer.transaction == read.transaction);
-            // It comes before the reader in any case, if it took effect.
-            let is_before = is_ordered || it.is_over_before(reader);
-            let may_be_found =
-                is_before || context.is_forgotten(it, reader) && !reader.is_over_before(it);
-            if is_itself || !may_be_found {
-                continue;
-            }
-            if is_before && writer.is_committed {
-                latest = Some(writer);
-                break;
-            }
-            if writer.deletes {
-                perhaps.push(writer.transaction);
-            }
-        }
-        match (latest, &perhaps[..]) {
-            (Some(Writer { transaction, deletes: true, .. }), []) => Source::Writer(*transaction),
-            (Some(Writer { deletes: false, .. }), [writer]) => Source::Writer(*writer),
-            (None, [writer]) if self.was_there => Source::Writer(*writer),
-            (_, [_, ..]) => Source::Unclear,
-            (None, []) => Source::Initial,
-            (Some(Writer { latest_delete, .. }), []) => {
-                latest_delete.map_or(Source::Initial, Source::Writer)
-            }
-        }
-    }
-
-    fn writers_in_order(&self) -> Vec<Writer> {
-        let mut writers = Vec::new();
-        for accesses in self.accesses.chunk_by(|left, right| left.transaction == right.transaction)
-        {
-            let transaction = accesses[0].transaction;
-            let writer = self.context.at(transaction);
-            if let (Some(version), Some(last), false) =
-                (writer.version, self.writes(transaction).last(), writer.is_failed())
-            {
-                let (is_committed, deletes) =
-                    (self.context.took_effect(transaction), last.is_none());
-                let latest_delete = None;
-                writers.push(Writer { version, transaction, is_committed, deletes, latest_delete });
-            }
-        }
-        writers.sort_unstable_by_key(|writer| (writer.version, writer.transaction));
-        let mut latest_delete = None;
-        for writer in &mut writers {
-            let deletes = writer.is_committed && writer.deletes;
-            latest_delete = Some(writer.transaction).filter(|_| deletes).or(latest_delete);
-            writer.latest_delete = latest_delete;
-        }
-        writers
     }
 
     fn source_by_version(&self, read: &Observation, version: Version) -> Result<Source, Problem> {
@@ -346,18 +263,36 @@ impl Register<'_, '_> {
         format!("{reader} read {} of key {}", Found(read.value), self.key)
     }
 
-    /// Whatever was there before the history, everybody found the same.
-    fn check_initial(&self, reads: &[Observation], sources: &[Source]) -> Result<(), Problem> {
-        let mut initial =
-            reads.iter().zip(sources).filter(|(_, source)| **source == Source::Initial);
-        let Some((first, _)) = initial.next() else {
-            return Ok(());
-        };
-        let Some((other, _)) = initial.find(|(read, _)| read.value != first.value) else {
-            return Ok(());
-        };
+    /// Everybody found the same of what was there before the history, and of what a transaction wrote whose
+    /// value is not recorded.
+    fn check_values(&self, reads: &[Observation], sources: &[Source]) -> Result<(), Problem> {
+        let mut initial: Option<&Observation> = None;
+        let mut found: Vec<(u32, &Observation)> = Vec::new();
+        for (read, source) in reads.iter().zip(sources) {
+            match *source {
+                Source::Initial if initial.get_or_insert(read).value != read.value => {
+                    return Err(self.disagreeing(initial.expect("set just now"), read, BEFORE));
+                }
+                Source::Writer(writer) if !self.context.at(writer).is_committed() => {
+                    found.push((writer, read));
+                }
+                _ => {}
+            }
+        }
+        found.sort_by_key(|&(writer, _)| writer);
+        for pair in found.windows(2) {
+            let [(writer, one), (same, other)] = [pair[0], pair[1]];
+            if writer == same && one.value != other.value {
+                return Err(self.disagreeing(one, other, "what one transaction wrote"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Two reads found different values of one version.
+    fn disagreeing(&self, first: &Observation, other: &Observation, of: &str) -> Problem {
         let reason = format!(
-            "{} read {} of key {} and {} read {}, both as what was there before the history",
+            "{} read {} of key {} and {} read {}, both as {of}",
             self.context.name(0, first.transaction),
             Found(first.value),
             self.key,
@@ -366,7 +301,51 @@ impl Register<'_, '_> {
         );
         let kind = ViolationKind::DisagreeingReads;
         let involved = [first.transaction, other.transaction];
-        Err(self.context.violation(kind, self.key, &involved, reason))
+        self.context.violation(kind, self.key, &involved, reason)
+    }
+
+    /// A read that found a value that was there before the history.
+    fn was_there<'o>(
+        &self,
+        reads: &'o [Observation],
+        sources: &[Source],
+    ) -> Option<&'o Observation> {
+        let mut initial = reads.iter().zip(sources).filter(|(_, it)| **it == Source::Initial);
+        initial.find(|(read, _)| read.value.is_some()).map(|(read, _)| read)
+    }
+
+    /// Who may have deleted the register.
+    fn deletes(
+        &self,
+        slots: &[Slot],
+        unplaced: &[u32],
+        reads: &[Observation],
+        sources: &[Source],
+    ) -> forgotten::Deletes {
+        let context = self.context;
+        let mut found: Vec<(u32, Option<u64>)> = Vec::new();
+        for (read, source) in reads.iter().zip(sources) {
+            if let Source::Writer(writer) = *source {
+                found.push((writer, read.value));
+            }
+        }
+        found.sort_unstable();
+        let effect = |writer: u32| {
+            // Of a transaction of unknown outcome nothing else tells whether it wrote a value.
+            let found =
+                found.binary_search_by_key(&writer, |&(found, _)| found).map(|at| found[at].1);
+            let left = found.unwrap_or_else(|_| self.writes(writer).last().flatten());
+            let is_certain = context.at(writer).is_committed() || found.is_ok();
+            match left {
+                Some(_) => Effect::Value,
+                None if is_certain => Effect::Deleted,
+                None => Effect::MayHaveDeleted,
+            }
+        };
+        let is_open = |it: &u32| found.binary_search_by_key(it, |&(found, _)| found).is_err();
+        let opaque = context.opaque_ones().iter().copied().filter(is_open);
+        let others = unplaced.iter().copied().chain(opaque);
+        forgotten::Deletes::new(context, slots, others, effect)
     }
 
     /// The versions in order, and the writers of which nobody knows where they belong.

@@ -9,7 +9,7 @@ use serried_model::Version;
 
 use super::inversion::{NEVER, Span};
 use super::recovered::Problem;
-use super::{Options, Summary, TransactionGuarantee, Violation, ViolationKind, Witness};
+use super::{Deletes, Options, Summary, TransactionGuarantee, Violation, ViolationKind, Witness};
 use crate::{Event, EventKind, History, MicroOperation, ReadResult};
 
 /// How a transaction ended, the strongest claim to a version first.
@@ -71,12 +71,6 @@ impl<'a> Transaction<'a> {
         })
     }
 
-    /// Its end was known before `other` began.
-    pub(super) fn is_over_before(&self, other: &Transaction<'_>) -> bool {
-        let ended = if self.event.kind == EventKind::Invoke { u64::MAX } else { self.event.index };
-        other.invoke.is_some_and(|invoke| ended < invoke.index)
-    }
-
     pub(super) fn is_committed(&self) -> bool {
         self.status == Status::Committed
     }
@@ -111,7 +105,7 @@ pub(super) struct Access {
 pub(super) struct Context<'a> {
     pub(super) transactions: Vec<Transaction<'a>>,
     initial_before: Option<Version>,
-    pub(super) deletes_forgotten_after_us: Option<u64>,
+    pub(super) deletes: Deletes,
     /// Who has a version. A committed transaction's claim goes before an unknown one's, and that
     /// before a failed one's.
     owners: HashMap<Version, u32, FixedState>,
@@ -119,31 +113,26 @@ pub(super) struct Context<'a> {
     moved: Vec<(u32, Option<Version>)>,
     /// A read found a version that nobody has, as far as keys have been recovered.
     misses_owners: Cell<bool>,
-    /// One that could be anything, if possible without even a version.
-    opaque: Option<u32>,
-    /// Those of which somebody found a write, in any key, in ascending order.
-    found: Vec<u32>,
+    /// Those that could be anything, those without even a version first.
+    opaque: Vec<u32>,
 }
 
 impl<'a> Context<'a> {
     /// Pairs the events, and makes sure that no two committed transactions share a version.
     pub(super) fn new(history: &'a History, options: &Options) -> Result<Self, Box<Violation>> {
         let transactions = pair(&history.events);
-        let opaque = (0..)
-            .zip(&transactions)
-            .filter(|(_, transaction)| transaction.is_opaque())
-            .min_by_key(|(_, transaction)| transaction.version.is_some())
-            .map(|(at, _)| at);
-        let Options { initial_before, deletes_forgotten_after_us } = *options;
+        let is_opaque = |&at: &u32| transactions[at as usize].is_opaque();
+        let mut opaque: Vec<u32> = (0..transactions.len() as u32).filter(is_opaque).collect();
+        opaque.sort_by_key(|&at| transactions[at as usize].version.is_some());
+        let Options { initial_before, deletes } = *options;
         let mut context = Context {
             transactions,
             initial_before,
-            deletes_forgotten_after_us,
+            deletes,
             owners: HashMap::default(),
             moved: Vec::new(),
             misses_owners: Cell::new(false),
             opaque,
-            found: Vec::new(),
         };
         for at in 0..context.transactions.len() as u32 {
             let transaction = context.at(at);
@@ -172,22 +161,11 @@ impl<'a> Context<'a> {
                 ));
             }
         }
-        let committed = context.transactions.iter().filter(|reader| reader.is_committed());
-        let versions = committed.flat_map(|reader| reader.read_versions);
-        let mut found: Vec<u32> = versions.filter_map(|version| context.owner(*version)).collect();
-        found.sort_unstable();
-        found.dedup();
-        context.found = found;
         Ok(context)
     }
 
     pub(super) fn at(&self, transaction: u32) -> &Transaction<'a> {
         &self.transactions[transaction as usize]
-    }
-
-    /// It committed, or somebody found what it wrote.
-    pub(super) fn took_effect(&self, transaction: u32) -> bool {
-        self.at(transaction).is_committed() || self.found.binary_search(&transaction).is_ok()
     }
 
     pub(super) fn operation(&self, access: &Access) -> &'a MicroOperation {
@@ -196,18 +174,6 @@ impl<'a> Context<'a> {
 
     pub(super) fn owner(&self, version: Version) -> Option<u32> {
         self.owners.get(&version).copied()
-    }
-
-    /// Whether transactions take effect in the order of their versions, whatever the real time.
-    pub(super) fn is_before_by_version(&self) -> bool {
-        self.deletes_forgotten_after_us == Some(0)
-    }
-
-    /// Whether `writer` is so much older than `reader` that what it deleted may be forgotten.
-    pub(super) fn is_forgotten(&self, writer: &Transaction<'_>, reader: &Transaction<'_>) -> bool {
-        let us = |transaction: &Transaction<'_>| transaction.version.map(|v| v.timestamp_us);
-        let (Some(writer), Some(reader)) = (us(writer), us(reader)) else { return false };
-        self.deletes_forgotten_after_us.is_some_and(|us| reader >= writer && reader - writer >= us)
     }
 
     /// A read found a version that nobody has.
@@ -276,7 +242,12 @@ impl<'a> Context<'a> {
 
     /// A transaction of unknown outcome that may have written anything, if there is one.
     pub(super) fn opaque(&self) -> Option<u32> {
-        self.opaque
+        self.opaque.first().copied()
+    }
+
+    /// All of them.
+    pub(super) fn opaque_ones(&self) -> &[u32] {
+        &self.opaque
     }
 
     /// Every micro-operation, by key, then by transaction, then in program order.

@@ -1,6 +1,8 @@
 //! The checker, tested with histories that it must accept and with histories that it must reject.
 
 mod explanations;
+mod forgetful;
+mod forgotten;
 mod incomplete;
 mod large;
 mod lists;

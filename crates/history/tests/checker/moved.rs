@@ -157,7 +157,7 @@ fn two_transactions_are_told_apart_by_their_keys() {
             .info_at(10, [delete(1), delete(2)])
             .info_at(11, [delete(1), delete(3)])
             .ok_at(20, [found(1, 5), found(3, 6)], &[15, 15]);
-        let stale = script.clone().ok_at(30, [found(2, 7), absent(1)], &[first, 0]);
+        let stale = script.clone().ok_at(30, [found(2, 7), found(1, 9)], &[first, 0]);
         (script.ok_at(30, [found(2, 7)], &[first]), stale)
     };
     // At key 1 as well, the first one stands before or after the second.
@@ -187,7 +187,7 @@ fn the_choice_among_several_transactions_is_no_violation() {
         script.info_at(11, [delete(1), delete(3)])
     };
     let contradicted =
-        |script: Script, key| script.ok_at(20 + key, [found(1, 7), absent(key)], &[15, 0]);
+        |script: Script, key| script.ok_at(20 + key, [found(1, 7), found(key, 9)], &[15, 0]);
     contradicted(script(), 2).assert_serializable();
     contradicted(script(), 3).assert_serializable();
     contradicted(contradicted(script(), 3), 2)
@@ -224,7 +224,7 @@ fn too_many_choices_leave_the_verdict_open() {
     let verdict = |candidates| {
         let script = (0..candidates)
             .fold(Script::default(), |script, at| script.info_at(10 + at, [delete(1), delete(2)]));
-        script.ok_at(2000, [found(1, 7), absent(2)], &[1000, 0]).verdict()
+        script.ok_at(2000, [found(1, 7), found(2, 9)], &[1000, 0]).verdict()
     };
     assert!(matches!(verdict(20), Verdict::Violation(_)));
     let Verdict::Unknown { reason } = verdict(200) else { panic!("judged") };

@@ -11,14 +11,14 @@ use serried_model::Version;
 use crate::support::{REMEMBERING, Random, pending, version};
 
 #[derive(Clone, Debug)]
-struct Transaction {
-    operations: Vec<MicroOperation>,
-    version: Version,
-    read_versions: Vec<Version>,
-    begin: u64,
-    end: u64,
+pub(crate) struct Transaction {
+    pub(crate) operations: Vec<MicroOperation>,
+    pub(crate) version: Version,
+    pub(crate) read_versions: Vec<Version>,
+    pub(crate) begin: u64,
+    pub(crate) end: u64,
     /// Otherwise its outcome is unknown.
-    committed: bool,
+    pub(crate) committed: bool,
 }
 
 #[derive(Clone, Default)]
@@ -110,21 +110,26 @@ fn transactions(random: &mut Random, lists: bool) -> Vec<Transaction> {
 /// The same with ends and beginnings in any order, and some of unknown outcome.
 fn transactions_in_time(random: &mut Random, lists: bool) -> Vec<Transaction> {
     let mut transactions = transactions(random, lists);
+    spread(random, &mut transactions);
+    transactions
+}
+
+/// Has transactions begin and end in any order, and some of them with an unknown outcome.
+pub(crate) fn spread(random: &mut Random, transactions: &mut [Transaction]) {
     let mut times: Vec<u64> = (0..2 * transactions.len() as u64).collect();
     let mut time = || times.swap_remove(random.below(times.len() as u64) as usize);
-    for transaction in &mut transactions {
+    for transaction in transactions.iter_mut() {
         let (one, other) = (time(), time());
         (transaction.begin, transaction.end) = (one.min(other), one.max(other));
     }
-    for transaction in &mut transactions {
+    for transaction in transactions {
         transaction.committed = !random.one_in(6);
     }
-    transactions
 }
 
 /// What a serial order has to respect besides what was found.
 #[derive(Clone, Copy, PartialEq)]
-enum Order {
+pub(crate) enum Order {
     Any,
     OfTime,
 }
@@ -163,7 +168,7 @@ fn some_order_explains(store: &Store, rest: &[&Transaction], lists: bool, order:
         })
 }
 
-fn history(transactions: &[Transaction], lists: bool) -> History {
+pub(crate) fn history(transactions: &[Transaction], lists: bool) -> History {
     let mut events: Vec<(u64, u64, bool)> = Vec::new();
     for (process, Transaction { begin, end, .. }) in (0..).zip(transactions) {
         events.extend([(*begin, process, true), (*end, process, false)]);

@@ -1,14 +1,14 @@
 //! Writing histories by hand.
 
 use serried_history::{
-    EventKind, History, MicroOperation, Options, ReadResult, Recorder, Verdict, Violation,
+    Deletes, EventKind, History, MicroOperation, Options, ReadResult, Recorder, Verdict, Violation,
     ViolationKind, check_serializable, check_serializable_with,
 };
 use serried_model::{NodeId, Version};
 
-/// For histories in which a read that finds nothing at no version has found what was never there.
+/// For histories of a database that remembers deletes.
 pub(crate) const REMEMBERING: Options =
-    Options { initial_before: None, deletes_forgotten_after_us: None };
+    Options { initial_before: None, deletes: Deletes::Remembered };
 
 pub(crate) fn append(key: u64, element: u64) -> MicroOperation {
     MicroOperation::Append { key, element }

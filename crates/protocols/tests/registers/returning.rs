@@ -41,13 +41,23 @@ struct Run<P: Protocol> {
     replicas: usize,
     /// So long is a moment: some messages, and no great part of the run.
     moment: Duration,
+    keys: u64,
+    /// Whether the registers are added to.
+    adds: bool,
+    /// Whether clients give operations up early.
+    impatient: bool,
+    clocks_are_wrong: bool,
 }
 
 impl<P: Protocol> Run<P> {
     fn new(seed: u64) -> Run<P> {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
-        let replicas = [3, 5, 1, 3, 5, 7][seed as usize % 6];
-        let name = ["lan", "reg"][seed as usize / 6 % 2];
+        let replicas = [3, 5, 1, 3, 5, 7][random.random_range(0..6)];
+        let name = ["lan", "reg"][random.random_range(0..2)];
+        let mut one_in = |count: u32| random.random_range(0..count) == 0;
+        let (evicts, thrifty, recovers_soon) = (one_in(2), one_in(3), one_in(4));
+        let (impatient, adds, clocks_are_wrong) = (one_in(4), one_in(3), !one_in(3));
+        let keys = random.random_range(1..=3);
         let moment = Duration::from_millis(if name == "lan" { 5 } else { 60 });
         let geography = Geography::named(name).unwrap();
         let mut some = |per_mille: u64| random.random_range(0..=per_mille) as f64 / 1000.0;
@@ -70,15 +80,16 @@ impl<P: Protocol> Run<P> {
                 keep_records: true,
             },
             settings: Settings {
-                resident_keys: if seed.is_multiple_of(2) { 2 } else { 1000 },
-                thrifty: seed % 5 < 2,
-                recovery_after_ms: if seed % 4 == 3 { 5 } else { 100 },
+                resident_keys: if evicts { 2 } else { 1000 },
+                thrifty,
+                recovery_after_ms: if recovers_soon { 5 } else { 100 },
                 ..Settings::default()
             },
             hash_contents: true,
             ..Configuration::default()
         };
-        Run { cluster: Cluster::new(configuration), random, replicas, moment }
+        let cluster = Cluster::new(configuration);
+        Run { cluster, random, replicas, moment, keys, adds, impatient, clocks_are_wrong }
     }
 
     /// Lets up to some moments pass.
@@ -155,13 +166,13 @@ fn run<P: Protocol>(seed: u64) -> (Result<(), String>, usize) {
     let mut run = Run::<P>::new(seed);
     let recorder = Arc::new(RegisterRecorder::new());
     let mix = RegisterMix {
-        keys: 1 + seed % 3,
+        keys: run.keys,
         reads: 0.4,
         writes: if P::NAME == "abd" { 0.6 } else { 0.3 },
         // Where they are not added to, a tenth of what is written is that nothing is there.
-        adds: seed.is_multiple_of(3),
+        adds: run.adds,
     };
-    let patience = Duration::from_millis(if seed % 4 == 1 { 300 } else { 60_000 });
+    let patience = Duration::from_millis(if run.impatient { 300 } else { 60_000 });
     let start = |run: &mut Run<P>, client: usize, process: u64, mix, stop| {
         let options = TransactOptions { deadline: patience, ..TransactOptions::default() };
         let client_loop = RegisterLoop {
@@ -179,7 +190,7 @@ fn run<P: Protocol>(seed: u64) -> (Result<(), String>, usize) {
         let stop = Timestamp(0) + run.moment * 10 * (ROUNDS as u32 + 1);
         start(&mut run, client, client as u64, mix, stop);
     }
-    if seed % 3 != 1 {
+    if run.clocks_are_wrong {
         (0..3).for_each(|_| run.set_a_clock_wrong());
     }
     run.pass(10);

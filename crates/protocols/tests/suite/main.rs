@@ -11,6 +11,7 @@
 #[path = "../support/blind.rs"]
 mod blind;
 mod chase;
+mod choices;
 mod mutants;
 mod returning;
 #[path = "../support/mod.rs"]
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use choices::Choices;
 use serried_actor::{Protocol, Timestamp};
 use serried_model::{Family, Geography};
 use serried_protocols::{ProtocolInfo, Visitor, promising, visit};
@@ -45,7 +47,7 @@ impl Visitor for Suite {
     fn visit<P: Protocol>(self) {
         let mut committed = 0;
         for seed in seeds(self.seeds) {
-            let trial = Trial { seed, workload: self.workload, faults: self.faults };
+            let trial = Trial::new(seed, self.workload, self.faults);
             let outcome = trial.run::<P>();
             if let Some(wrong) = outcome.violation.or(outcome.wrong) {
                 panic!("{wrong}\n{}", trial.replay::<P>());
@@ -223,9 +225,16 @@ impl Visitor for Regression {
     type Output = ();
 
     fn visit<P: Protocol>(self) {
-        let trial = Trial { seed: self.seed, workload: self.workload, faults: Faults::All };
+        let choices = Choices::by_remainders(self.seed);
+        let trial = Trial { choices, ..Trial::new(self.seed, self.workload, Faults::All) };
         let outcome = trial.run::<P>();
-        assert_eq!(outcome.violation.or(outcome.wrong), None, "{}", trial.replay::<P>());
+        let Regression { seed, workload } = self;
+        assert_eq!(
+            outcome.violation.or(outcome.wrong),
+            None,
+            "{} under {workload}, regression of seed {seed}",
+            P::NAME
+        );
     }
 }
 
@@ -275,7 +284,7 @@ impl Visitor for Determinism {
     fn visit<P: Protocol>(self) {
         let mut hashes = Vec::new();
         for seed in [1, 2] {
-            let trial = Trial { seed, workload: "list-append", faults: Faults::Network };
+            let trial = Trial::new(seed, "list-append", Faults::Network);
             let (once, again) = (trial.run::<P>(), trial.run::<P>());
             assert_eq!(once.hash, again.hash, "{}", trial.replay::<P>());
             assert_eq!(once.history, again.history, "{}", trial.replay::<P>());

@@ -158,7 +158,7 @@ fn caught<P: Protocol, S: Protocol>(
     faults: Faults,
 ) -> Option<(u64, String)> {
     seeds(3000).find_map(|seed| {
-        let trial = Trial { seed, workload, faults };
+        let trial = Trial::new(seed, workload, faults);
         let run = || trial.run::<P>().violation;
         let violation = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
             Ok(violation) => violation?,

@@ -1,6 +1,7 @@
 //! One run of the suite: a workload under faults, and then a look at what the database holds, whichever replica
 //! is down.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,25 +9,29 @@ use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use serried_actor::{Protocol, Settings, Timestamp};
 use serried_history::{
-    History, Options, Recorder, Verdict, check_serializable_with, check_strict_serializable_with,
+    Deletes, History, Options, Recorder, Verdict, check_serializable_with,
+    check_strict_serializable_with,
 };
 use serried_model::{Geography, Guarantee, Version};
+use serried_protocols::morty::Morty;
 use serried_session::TransactOptions;
 use serried_sim::{Cluster, Configuration, Disk, Fault, Initial, Plan, Scheduled, Swarm};
 use serried_workload::tpcc::Scale;
 use serried_workload::{
-    ClosedLoop, Measurement, Parameters, Window, Workload, audit, check_nothing_is_lost, inspect,
-    named, touched,
+    AUDIT_PATIENCE, ClosedLoop, Measurement, Parameters, Window, Workload, audit,
+    check_nothing_is_lost, inspect, named, touched,
 };
 
 use crate::blind::Blind;
 use crate::chase::Chase;
+use crate::choices::Choices;
 use crate::{LIMIT, support};
 
 pub(crate) struct Trial {
     pub(crate) seed: u64,
     pub(crate) workload: &'static str,
     pub(crate) faults: Faults,
+    pub(crate) choices: Choices,
 }
 
 /// What may go wrong.
@@ -54,6 +59,10 @@ pub(crate) struct Outcome {
 }
 
 impl Trial {
+    pub(crate) fn new(seed: u64, workload: &'static str, faults: Faults) -> Trial {
+        Trial { seed, workload, faults, choices: Choices::drawn(seed) }
+    }
+
     pub(crate) fn run<P: Protocol>(&self) -> Outcome {
         let (name, faults_last) = self.place();
         let (configuration, plan) = self.configuration(Geography::named(name).unwrap());
@@ -63,14 +72,11 @@ impl Trial {
             Initial::new(move |key| workload.initial_value(key))
         };
         let configuration = Configuration { initial: Some(initial), ..configuration };
-        let Configuration { clients, settings, .. } = configuration;
-        // Versions are the serial order of protocols that are not strict, so that it is certain which delete was
-        // found. Others forget deletes only when they are as old as that.
-        let deletes_forgotten_after_us = match P::GUARANTEE {
-            Guarantee::StrictSerializable => {
-                Some(1000 * (settings.truncation_lag_ms + settings.outcomes_ms))
-            }
-            _ => Some(0),
+        let clients = configuration.clients;
+        // Those that are strict keep the version of every delete.
+        let deletes = match P::GUARANTEE {
+            Guarantee::StrictSerializable => Deletes::Remembered,
+            _ => Deletes::EitherWay,
         };
         let mut cluster = Cluster::<P>::new(configuration);
         cluster.follow(&plan);
@@ -81,7 +87,7 @@ impl Trial {
         let measurement = Arc::new(Measurement::new(window));
         let recorder = Arc::new(Recorder::new());
         // Some runs give transactions up early, so that there are some whose outcome is unknown.
-        let impatient = self.seed.is_multiple_of(4) && self.workload != "chase";
+        let impatient = self.choices.impatient && self.workload != "chase";
         let deadline = Duration::from_millis(if impatient { 700 } else { 60_000 });
         let options =
             TransactOptions { deadline, attempts: u32::MAX, ..TransactOptions::default() };
@@ -99,16 +105,14 @@ impl Trial {
         support::trace(&mut cluster);
         let stalled = cluster.run_until_done(LIMIT).err().map(|stalled| stalled.to_string());
         let (audited, latest) = (recorder.len(), measurement.latest());
-        let stalled = stalled.or_else(|| match self.workload {
-            "tpcc" => look_at(&mut cluster, workload.clone(), latest).err(),
-            _ => self.audit(&mut cluster, &workload, &recorder, latest).err(),
-        });
+        let stalled =
+            stalled.or_else(|| self.look(&mut cluster, &workload, &recorder, latest).err());
         let committed = measurement.committed_so_far();
         let hash = cluster.event_hash();
         drop(cluster);
         let history = Arc::into_inner(recorder).expect("all clients are done").into_history();
         let wrong = stalled.or(workload.check(&history).err());
-        let options = Options { deletes_forgotten_after_us, ..Options::default() };
+        let options = Options { deletes, ..Options::default() };
         let verdict = match P::GUARANTEE {
             Guarantee::StrictSerializable => check_strict_serializable_with(&history, &options),
             _ => check_serializable_with(&history, &options),
@@ -124,12 +128,13 @@ impl Trial {
     /// Where the sites are, and how long faults last; then there is as much time again without. The nearer the
     /// sites, the more happens in a second.
     fn place(&self) -> (&'static str, Duration) {
-        let (name, ms) = [("lan", 100), ("reg", 1000), ("con", 4000)][self.seed as usize % 3];
+        let (name, ms) = [("lan", 100), ("reg", 1000), ("con", 4000)][self.choices.place];
         (name, Duration::from_millis(ms))
     }
 
     fn configuration(&self, geography: Geography) -> (Configuration, Plan) {
-        let (seed, all, faults_last) = (self.seed, self.faults == Faults::All, self.place().1);
+        let (all, faults_last) = (self.faults == Faults::All, self.place().1);
+        let choices = self.choices;
         let records = Disk {
             append: Duration::from_micros(5),
             flush: match self.faults {
@@ -139,10 +144,10 @@ impl Trial {
             keep_records: true,
         };
         let mut configuration = Configuration {
-            seed,
-            replicas: [3, 3, 3, 3, 3, 1, 3, 5][seed as usize % 8],
-            partitions: if all && seed % 5 > 1 { 4 } else { 1 },
-            clients: 3 + seed as usize % 6,
+            seed: self.seed,
+            replicas: choices.replicas,
+            partitions: if all && choices.partitioned { 4 } else { 1 },
+            clients: choices.clients,
             geography,
             disk: if self.faults == Faults::Network { Disk::MEMORY } else { records },
             settings: if all { self.settings() } else { Settings::default() },
@@ -161,7 +166,7 @@ impl Trial {
             ..Swarm::default()
         };
         let plan = swarm.plan(&configuration);
-        if all && seed % 2 == 1 {
+        if all && choices.bounds_clocks {
             // Within it clocks differ if they don't jump; and as much as that passes while a trial takes.
             let differ = 2 * plan.clocks.skew.as_millis() as u64;
             configuration.settings.clock_bound_ms = differ + 100;
@@ -172,36 +177,36 @@ impl Trial {
 
     fn workload(&self) -> Arc<dyn Workload> {
         let parameters = Parameters {
-            keys: Some(3 + self.seed % 4),
+            keys: Some(self.choices.keys),
             theta: Some(0.5),
-            warehouses: Some(1 + self.seed / 3 % 2),
+            warehouses: Some(self.choices.warehouses),
             scale: Scale::SMALL,
             ..Parameters::default()
         };
         match self.workload {
             "chase" => Arc::new(Chase::default()),
-            "blind" => Arc::new(Blind::new(2 + self.seed % 3)),
+            "blind" => Arc::new(Blind::new(self.choices.blind_keys)),
             name => named(name, &parameters).unwrap(),
         }
     }
 
     /// What the protocol is set to, so that everything happens within the time that a trial takes.
     fn settings(&self) -> Settings {
-        let (seed, tenth) = (self.seed, (self.place().1.as_millis() as u64 / 10).max(1));
+        let (choices, tenth) = (self.choices, (self.place().1.as_millis() as u64 / 10).max(1));
         // The inspection that follows a run of TPC-C reads much at once, and that takes long.
-        let lag = [2 * tenth, tenth, 5 * tenth, 10 * tenth][seed as usize / 3 % 4];
+        let lag = [2 * tenth, tenth, 5 * tenth, 10 * tenth][choices.lag];
         Settings {
-            truncation_every_ms: match (seed % 3, lag == tenth) {
-                (0, _) => 60_000,
+            truncation_every_ms: match (choices.truncates, lag == tenth) {
+                (false, _) => 60_000,
                 (_, true) => (tenth / 2).max(1),
                 (_, false) => tenth,
             },
             truncation_lag_ms: if self.workload == "tpcc" { lag.max(2000) } else { lag },
-            history_ms: if seed % 7 == 6 { 3 * tenth } else { 0 },
+            history_ms: if choices.has_history { 3 * tenth } else { 0 },
             outcomes_ms: lag.min(2 * tenth),
-            recovery_after_ms: [tenth, 4 * tenth][seed as usize / 2 % 2],
-            election_timeout_ms: [tenth, 4 * tenth][seed as usize / 2 % 2],
-            resident_keys: if seed % 4 == 1 { 2 } else { 1000 },
+            recovery_after_ms: [tenth, 4 * tenth][choices.recovery],
+            election_timeout_ms: [tenth, 4 * tenth][choices.election],
+            resident_keys: if choices.evicts { 2 } else { 1000 },
             ..Settings::default()
         }
     }
@@ -222,9 +227,9 @@ impl Trial {
         }
     }
 
-    /// Has everything read that was ever written, when all faults are over: with each replica down in turn, if
-    /// a majority is left, and after a power cut.
-    fn audit<P: Protocol>(
+    /// Looks at what the database holds when all faults are over: with each replica down in turn, if a majority
+    /// is left, and after a power cut.
+    fn look<P: Protocol>(
         &self,
         cluster: &mut Cluster<P>,
         workload: &Arc<dyn Workload>,
@@ -232,8 +237,8 @@ impl Trial {
         latest: Version,
     ) -> Result<(), String> {
         let keys = touched(&recorder.history());
-        let Configuration { settings, replicas, clients, disk, .. } = *cluster.configuration();
-        if !self.seed.is_multiple_of(3) {
+        let Configuration { settings, replicas, disk, .. } = *cluster.configuration();
+        if self.choices.waits && self.choices.truncates {
             // What is old is forgotten.
             let truncations = Duration::from_millis(12 * settings.truncation_every_ms);
             let lag = settings.truncation_lag_ms + settings.outcomes_ms;
@@ -251,17 +256,11 @@ impl Trial {
                     all.iter().for_each(|member| cluster.restart(*member));
                 }
             }
-            // Those who die are among the first half. Each client has another replica nearest.
-            for client in clients / 2..clients {
-                let keyspace = cluster.keyspace(client);
-                let (workload, recorder, keys) = (workload.clone(), recorder.clone(), keys.clone());
-                cluster.spawn(client, async move {
-                    audit(&keyspace, workload, recorder, client as u64, &keys, latest).await;
-                });
-            }
-            let limit = cluster.now() + LIMIT.since(Timestamp(0));
-            let done = cluster.run_until_done(limit);
-            done.map_err(|stalled| format!("{stalled}, with {down:?} down"))?;
+            let looked = match self.workload {
+                "tpcc" => inspect_all(cluster, workload.clone(), latest),
+                _ => audit_all(cluster, workload, recorder, &keys, latest),
+            };
+            looked.map_err(|wrong| format!("{wrong}, with {down:?} down"))?;
             down.iter().for_each(|member| cluster.restart(*member));
         }
         Ok(())
@@ -296,8 +295,35 @@ fn wait_until_whole<P: Protocol>(cluster: &mut Cluster<P>) -> Result<(), String>
     Ok(())
 }
 
-/// Has a client look at the database that all have left behind, at which nothing is done any more.
-fn look_at<P: Protocol>(
+/// Has clients read everything that was ever written.
+fn audit_all<P: Protocol>(
+    cluster: &mut Cluster<P>,
+    workload: &Arc<dyn Workload>,
+    recorder: &Arc<Recorder>,
+    keys: &BTreeSet<u64>,
+    latest: Version,
+) -> Result<(), String> {
+    let clients = cluster.configuration().clients;
+    let unanswered = Arc::new(Mutex::new(None));
+    // Those who die are among the first half. Each client has another replica nearest.
+    for client in clients / 2..clients {
+        let (keyspace, unanswered) = (cluster.keyspace(client), unanswered.clone());
+        let (workload, recorder, keys) = (workload.clone(), recorder.clone(), keys.clone());
+        cluster.spawn(client, async move {
+            let process = client as u64;
+            let audited = audit(&keyspace, workload, recorder, process, &keys, latest).await;
+            if let Err(error) = audited {
+                *unanswered.lock().unwrap() = Some(error.to_string());
+            }
+        });
+    }
+    let limit = cluster.now() + LIMIT.since(Timestamp(0));
+    cluster.run_until_done(limit).map_err(|stalled| stalled.to_string())?;
+    unanswered.lock().unwrap().take().map_or(Ok(()), Err)
+}
+
+/// Has a client inspect the whole database.
+fn inspect_all<P: Protocol>(
     cluster: &mut Cluster<P>,
     workload: Arc<dyn Workload>,
     latest: Version,
@@ -313,4 +339,20 @@ fn look_at<P: Protocol>(
     cluster.run_until_done(limit).map_err(|stalled| stalled.to_string())?;
     let found = found.lock().unwrap().take().expect("the inspection is done");
     found.map(drop).map_err(|error| error.to_string())
+}
+
+#[test]
+fn an_audit_gives_up_when_nobody_answers() {
+    let records = Disk { keep_records: true, ..Disk::MEMORY };
+    let configuration = Configuration { disk: records, clients: 2, ..Configuration::default() };
+    let mut cluster = Cluster::<Morty>::new(configuration);
+    for member in 0..cluster.configuration().replicas {
+        cluster.crash(member);
+    }
+    let workload = named("bank", &Parameters::default()).unwrap();
+    let (recorder, keys) = (Arc::new(Recorder::new()), BTreeSet::from([1, 2]));
+    let wrong = audit_all(&mut cluster, &workload, &recorder, &keys, Version::INITIAL).unwrap_err();
+    assert!(wrong.starts_with("process 1 did not read 2 keys at a version after"), "{wrong}");
+    let took = cluster.now().since(Timestamp(0));
+    assert!(took >= AUDIT_PATIENCE && took < AUDIT_PATIENCE + Duration::from_secs(20), "{took:?}");
 }

@@ -255,9 +255,11 @@ impl Replica {
                 misses.extend(record.missed_by(version, read.write).map(|missed| (i, missed)));
             }
             let valid = match record.committed.get(writer) {
-                // What was loaded may have been deleted, and that forgotten: then nothing is left.
+                // What was loaded may have been deleted, and that forgotten: then nothing is left below the
+                // reader.
                 _ if writer == Version::INITIAL => {
-                    read.write != WriteId::LOADED || !record.committed.is_empty()
+                    let is_left = record.committed.latest_before(version).is_some();
+                    read.write != WriteId::LOADED || is_left
                 }
                 Some(committed) => committed.id == read.write || !check,
                 None => match self.settlement(writer) {

@@ -5,6 +5,7 @@ mod commit;
 mod execution;
 mod forged;
 mod history;
+mod loaded;
 mod partitions;
 mod recovery;
 mod returning;
