@@ -2,11 +2,14 @@
 
 mod by_hand;
 mod commit;
+mod copying;
+mod deleting;
 mod execution;
 mod forged;
 mod history;
 mod partitions;
 mod recovery;
+mod rejoining;
 mod returning;
 mod truncation;
 mod views;
