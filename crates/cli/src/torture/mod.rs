@@ -256,7 +256,7 @@ impl Torture {
         Ok(ended)
     }
 
-    /// What becomes of the disk of a node that is killed.
+    /// What happens to the disk of the next node that is killed.
     fn fate(&self, random: &mut Pcg64Mcg) -> Fate {
         match random.random_range(0..3) {
             0 if self.lose_disks => Fate::Lost,
