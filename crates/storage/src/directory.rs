@@ -12,6 +12,7 @@ use crate::StorageError;
 use crate::disk::sync_directory;
 use crate::engine::{ROOM, find_room};
 use crate::keyspaces::{KeyspaceIdentity, KeyspaceRecord, Records};
+use crate::run;
 
 /// The format of the directory. A format that the release before can't read has the next number. In format 1,
 /// keyspaces had no generations.
@@ -19,6 +20,8 @@ pub(crate) const FORMAT: u32 = 2;
 const IDENTITY: &str = "identity.toml";
 const PEERS: &str = "peers.toml";
 const LOCK: &str = "lock";
+/// The extension of a file's next version, until it is complete.
+const TEMPORARY: &str = "new";
 
 /// Whose a directory is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -88,6 +91,15 @@ pub struct DataDirectory {
 }
 
 impl DataDirectory {
+    /// Whether a data directory has a file of this name, or may have one for a moment, so that no keyspace can be called so:
+    /// a keyspace's data lies in a folder of its name.
+    pub fn is_reserved(name: &str) -> bool {
+        let is_file = |file: &str| {
+            name == file || Path::new(name) == Path::new(file).with_extension(TEMPORARY)
+        };
+        [LOCK, IDENTITY, PEERS, run::NAME].into_iter().any(is_file)
+    }
+
     /// Opens the directory at `path`, or creates it. Drops the keyspaces that it has and the configuration does not
     /// list. New keyspaces are added by [`DataDirectory::settle`].
     ///
@@ -388,7 +400,7 @@ fn write(
 
 /// Replaces the file, or leaves it as it was.
 pub(crate) fn replace(file: &Path, text: &str) -> Result<(), StorageError> {
-    let temporary = file.with_extension("new");
+    let temporary = file.with_extension(TEMPORARY);
     let replace = || {
         let mut new = File::create(&temporary)?;
         new.write_all(text.as_bytes())?;

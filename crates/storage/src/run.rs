@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::directory::replace;
 use crate::{Durability, Start, StorageError};
 
-const NAME: &str = "run.toml";
+pub(crate) const NAME: &str = "run.toml";
 const HEADING: &str =
     "# How this directory was last used. It is checked at each start; do not edit it.";
 /// Where Linux has the boot id.

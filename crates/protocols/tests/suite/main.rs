@@ -13,6 +13,8 @@ mod blind;
 mod chase;
 mod mutants;
 mod returning;
+#[path = "../support/scene.rs"]
+mod scene;
 #[path = "../support/mod.rs"]
 mod support;
 mod trial;
