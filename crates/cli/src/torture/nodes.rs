@@ -39,7 +39,7 @@ pub(super) struct Nodes {
     damaged: u64,
 }
 
-/// What becomes of the disk of a node that is killed.
+/// What happens to the disk of a node that is killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
     Kept,
