@@ -50,9 +50,11 @@ pub struct Options {
     /// version but [`Version::INITIAL`] has to be a transaction's of the history.
     pub initial_before: Option<Version>,
     /// A read that finds nothing at [`Version::INITIAL`] may have found a delete whose version the database has
-    /// forgotten: the latest below its own version of those that were over before it began, or that are older
-    /// by more than this, in microseconds between their versions. `None`: the database forgets none, and it
-    /// found what was never there.
+    /// forgotten. It is the latest, by version and below the reader's own, of those that were over before the
+    /// reader began. One that ran at the same time, and is older by more than this, in microseconds between
+    /// their versions, may have been forgotten as well; it is then unclear which the reader found, and nothing
+    /// follows from that read. `Some(0)`: transactions take effect in the order of their versions, so that it
+    /// is always clear. `None`: the database forgets none, and the reader found what was never there.
     pub deletes_forgotten_after_us: Option<u64>,
 }
 

@@ -169,7 +169,7 @@ impl Register<'_, '_> {
 
     /// A read that found nothing, at no version: nothing was ever there, or it was deleted so long ago that
     /// the database has forgotten by whom. The latest such delete below the reader's own version is then taken
-    /// for the one that it found.
+    /// for the one that it found, if it is certain which that is.
     fn initial_or_forgotten(&mut self, read: &Observation) -> Source {
         if read.value.is_some() || self.context.deletes_forgotten_after_us.is_none() {
             return Source::Initial;
@@ -181,23 +181,32 @@ impl Register<'_, '_> {
         let writers = self.writers.as_deref().expect("they were put in order just now");
         let end = writers
             .partition_point(|writer| reader.version.is_none_or(|reader| writer.version < reader));
-        // Of these it may be forgotten what they did.
-        let mut old = writers[..end].iter().rev().filter(|writer| {
-            let transaction = context.at(writer.transaction);
-            transaction.is_over_before(reader) || context.is_forgotten(transaction, reader)
-        });
+        let is_ordered = context.is_before_by_version() && reader.version.is_some();
         let mut perhaps = Vec::new();
-        let latest = old.find(|writer| {
-            let is_itself = writer.transaction == read.transaction;
-            if !writer.is_committed && writer.deletes && !is_itself {
+        let mut latest = None;
+        // Of these it may be forgotten what they did.
+        for writer in writers[..end].iter().rev() {
+            let (it, is_itself) =
+                (context.at(writer.transaction), writer.transaction == read.transaction);
+            // It comes before the reader in any case, if it took effect.
+            let is_before = is_ordered || it.is_over_before(reader);
+            let may_be_found =
+                is_before || context.is_forgotten(it, reader) && !reader.is_over_before(it);
+            if is_itself || !may_be_found {
+                continue;
+            }
+            if is_before && writer.is_committed {
+                latest = Some(writer);
+                break;
+            }
+            if writer.deletes {
                 perhaps.push(writer.transaction);
             }
-            writer.is_committed && !is_itself
-        });
+        }
         match (latest, &perhaps[..]) {
-            (Some(Writer { transaction, deletes: true, .. }), _) => Source::Writer(*transaction),
-            (None, _) if !self.was_there => Source::Initial,
-            (_, [writer]) => Source::Writer(*writer),
+            (Some(Writer { transaction, deletes: true, .. }), []) => Source::Writer(*transaction),
+            (Some(Writer { deletes: false, .. }), [writer]) => Source::Writer(*writer),
+            (None, [writer]) if self.was_there => Source::Writer(*writer),
             (_, [_, ..]) => Source::Unclear,
             (None, []) => Source::Initial,
             (Some(Writer { latest_delete, .. }), []) => {

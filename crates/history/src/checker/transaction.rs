@@ -198,6 +198,11 @@ impl<'a> Context<'a> {
         self.owners.get(&version).copied()
     }
 
+    /// Whether transactions take effect in the order of their versions, whatever the real time.
+    pub(super) fn is_before_by_version(&self) -> bool {
+        self.deletes_forgotten_after_us == Some(0)
+    }
+
     /// Whether `writer` is so much older than `reader` that what it deleted may be forgotten.
     pub(super) fn is_forgotten(&self, writer: &Transaction<'_>, reader: &Transaction<'_>) -> bool {
         let us = |transaction: &Transaction<'_>| transaction.version.map(|v| v.timestamp_us);

@@ -1,4 +1,6 @@
-use serried_history::{Options, Verdict, ViolationKind, check_serializable};
+use serried_history::{
+    Options, Verdict, ViolationKind, check_serializable, check_strict_serializable_with,
+};
 
 use crate::support::{Script, absent, delete, found, version, violation, write};
 
@@ -22,6 +24,11 @@ fn in_turn(script: Script) -> Verdict {
 
 fn forgetful(script: Script) -> Verdict {
     script.verdict_with(Options { deletes_forgotten_after_us: Some(5), ..Options::default() })
+}
+
+/// Versions are the order in which all take effect.
+fn ordered(script: Script) -> Verdict {
+    script.verdict_with(Options { deletes_forgotten_after_us: Some(0), ..Options::default() })
 }
 
 #[test]
@@ -70,9 +77,40 @@ fn a_read_that_finds_a_forgotten_delete_has_missed_what_was_written_after_it() {
         .ok_at(20, [delete(1)], &[])
         .ok_at(30, [write(1, 6), write(2, 6)], &[])
         .ok_at(40, [absent(1), found(2, 6)], &[0, 30]);
-    assert!(!in_turn(script.clone()).holds());
-    let violation = violation(forgetful(script));
-    assert_eq!(violation.kind, ViolationKind::SingleAntiDependency);
+    assert_eq!(violation(in_turn(script.clone())).kind, ViolationKind::SingleAntiDependency);
+    let ordered = violation(ordered(script));
+    assert_eq!(ordered.kind, ViolationKind::SingleAntiDependency);
+}
+
+#[test]
+fn a_read_that_began_before_all_writes_may_have_found_nothing_however_late_its_version_is() {
+    let script = Script::default()
+        .ok_at(100, [absent(1), absent(2)], &[0, 0])
+        .ok_at(10, [write(1, 5), write(2, 5)], &[])
+        .ok_at(20, [delete(2)], &[]);
+    let history = script.history_at(&[(0, 5), (1, 2), (3, 4)]);
+    let options = Options { deletes_forgotten_after_us: Some(5), ..Options::default() };
+    let verdict = check_strict_serializable_with(&history, &options);
+    assert!(verdict.holds(), "{verdict}");
+}
+
+#[test]
+fn a_read_has_not_found_a_delete_that_began_after_its_end() {
+    let script = Script::default().ok_at(100, [absent(1)], &[0]).ok_at(10, [delete(1)], &[]);
+    let history = script.history_at(&[(0, 1), (2, 3)]);
+    let options = Options { deletes_forgotten_after_us: Some(5), ..Options::default() };
+    let verdict = check_strict_serializable_with(&history, &options);
+    assert!(verdict.holds(), "{verdict}");
+}
+
+#[test]
+fn what_one_key_shows_of_a_delete_of_unknown_outcome_holds_for_another_that_was_never_there() {
+    let script = Script::default()
+        .ok_at(10, [write(1, 5)], &[])
+        .info_at(20, [delete(1), delete(2)])
+        .ok_at(30, [absent(1), absent(2)], &[0, 0]);
+    assert!(in_turn(script.clone()).holds(), "{}", in_turn(script.clone()));
+    assert!(ordered(script.clone()).holds(), "{}", ordered(script));
 }
 
 #[test]

@@ -222,7 +222,9 @@ impl Visitor for Runs {
             }
             events.insert(seed, happened);
         }
-        assert!(events.values().all(|happened| *happened > 20), "too little happened: {events:?}");
+        // In some nobody gets far between faults.
+        let (sum, least) = (events.values().sum::<usize>(), 100 * events.len());
+        assert!(sum > least && events.values().all(|happened| *happened > 0), "{events:?}");
     }
 }
 

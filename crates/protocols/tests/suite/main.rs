@@ -264,6 +264,11 @@ fn regression_what_was_refused_by_a_leader_is_not_taken_for_ready_when_the_next_
     regression(64_233, "bank");
 }
 
+#[test]
+fn regression_a_reader_does_not_leave_a_replica_that_answers_for_one_that_is_down() {
+    regression(1049, "list-append");
+}
+
 struct Determinism;
 
 impl Visitor for Determinism {

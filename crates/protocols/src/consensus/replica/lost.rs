@@ -20,7 +20,8 @@
 //!
 //! If another replica has lost its disk too, it has nothing to show. It may have counted its predecessor's quorum after some
 //! of that quorum had shown what they had. So when it says that it is lost, all are asked again. At most a minority of the
-//! replicas may be lost or down at a time.
+//! replicas may be lost or down at a time. If more say that they are lost, what was acknowledged may be nowhere any more.
+//! Then none of them takes part again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -219,8 +220,10 @@ impl Replica {
         {
             lost.undecided.pop_first();
         }
-        let missing = self.others().without(lost.whole).without(lost.also_lost);
-        if !missing.is_empty() || !lost.undecided.is_empty() {
+        let also_lost = lost.also_lost.without(lost.whole);
+        let missing = self.others().without(lost.whole).without(also_lost);
+        let too_many_are_lost = also_lost.len() + 1 > self.group().faults();
+        if too_many_are_lost || !missing.is_empty() || !lost.undecided.is_empty() {
             self.lost = Some(lost);
             return;
         }

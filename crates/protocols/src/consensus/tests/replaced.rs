@@ -295,6 +295,28 @@ fn two_that_are_lost_at_once_take_the_places_of_theirs() {
 }
 
 #[test]
+fn of_a_majority_that_is_lost_nobody_says_that_nothing_was_there() {
+    for (variant, replicas, lost) in [(Variant::Gryff, 3, 2), (Variant::Epaxos, 5, 3)] {
+        let mut net = Net::new(variant, replicas);
+        let up: Vec<usize> = (1..=replicas / 2 + 1).collect();
+        (0..replicas).filter(|member| !up.contains(member)).for_each(|member| net.crash(member));
+        net.ask(1, 1, write("v"));
+        net.pass(Duration::from_secs(5));
+        assert_eq!(net.ended(1, 1), "- Committed");
+        up[..lost].iter().for_each(|member| net.crash(*member));
+        (0..replicas).filter(|member| !up.contains(member)).for_each(|member| net.restart(member));
+        up[..lost].iter().for_each(|member| net.replace(*member));
+        net.pass(Duration::from_secs(60));
+        for member in &up[..lost] {
+            assert_ne!(net.gauge(*member as u64, "catching_up"), 0, "{variant:?}");
+        }
+        net.ask(0, 2, Access::Read);
+        net.pass(Duration::from_secs(60));
+        assert_eq!(net.ended(0, 2), "", "{variant:?}");
+    }
+}
+
+#[test]
 fn a_replica_that_has_promised_a_ballot_pre_accepts_nothing_below_it() {
     for variant in BOTH {
         let (mut net, late) = Net::with_late_pre_accept(variant);

@@ -248,7 +248,7 @@ impl Coordinator {
             if self.group.choice(0, self.preferred).member() == from.member() {
                 self.preferred = (self.preferred + 1) % self.group.size();
             }
-            self.ask_for_reads(version, cx);
+            self.ask_another_for_reads(version, |asked, _| asked == from, cx);
             return;
         }
         if transaction.next_eid > 0 {

@@ -1,10 +1,17 @@
 //! The execution phase: reads, their changes, and writes that are seen before they are committed
 //! (000 §4.2, "Execution" and "Re-Execution").
+//!
+//! # Which replica is asked
+//! The nearest, until it does not answer; then the next one, for this read and all that come. Each read has a
+//! time of its own for that, from when it was sent: a transaction that reads one key after the other may
+//! take longer than any single answer. If its first read's time counted for all of them, it would leave a
+//! replica that answers, half way through, for one that is down, and might never be done before it is too
+//! old for the truncation.
 
 use core::time::Duration;
 use std::collections::btree_map::Entry;
 
-use serried_model::{Key, Outcome, Output, ReadValue, TxnId, Version, Write};
+use serried_model::{Key, NodeId, Outcome, Output, ReadValue, TxnId, Version, Write};
 use serried_parts::WriteId;
 
 use super::transaction::{Phase, ReadState, Transaction, touch};
@@ -37,10 +44,13 @@ impl Coordinator {
         let Entry::Vacant(read) = transaction.reads.entry(key.clone()) else {
             return; // Asked for by an earlier run; its answer is on the way.
         };
-        read.insert(ReadState { found: None, stamp: 0, held: None, asked });
+        let patience = patience(&self.group, 0);
+        let due = cx.now() + patience;
+        read.insert(ReadState { found: None, stamp: 0, held: None, asked, repeated: 0, due });
         transaction.touch(nearest);
         cx.send(nearest, Message::Get { version, key });
         transaction.abandon_while_running(version, &self.group, cx);
+        self.wake(version, patience, cx);
     }
 
     pub(super) fn on_put(&mut self, version: Version, write: Write, cx: &mut Cx) {
@@ -161,13 +171,25 @@ impl Coordinator {
         rewound
     }
 
-    /// Asks other replicas for the reads that have not been answered.
-    pub(super) fn ask_for_reads(&mut self, version: Version, cx: &mut Cx) {
+    /// Asks another replica for each read that is not answered and that `is_for_another`, given who was asked last.
+    pub(super) fn ask_another_for_reads(
+        &mut self,
+        version: Version,
+        is_for_another: impl Fn(NodeId, &ReadState) -> bool,
+        cx: &mut Cx,
+    ) {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
-        for (key, read) in transaction.reads.iter_mut().filter(|(_, read)| read.found.is_none()) {
+        for (key, read) in &mut transaction.reads {
+            let partition = self.group.partition_of(key);
+            let last = self.group.choice(partition, read.asked - 1);
+            if read.found.is_some() || !is_for_another(last, read) {
+                continue;
+            }
             self.preferred = read.asked % self.group.size();
-            let replica = self.group.choice(self.group.partition_of(key), read.asked);
+            let replica = self.group.choice(partition, read.asked);
             read.asked += 1;
+            read.repeated += 1;
+            read.due = cx.now() + patience(&self.group, read.repeated);
             touch(&mut transaction.touched, replica);
             cx.send(replica, Message::Get { version, key: key.clone() });
         }

@@ -95,26 +95,40 @@ impl Coordinator {
         }
     }
 
-    /// Puts the time to repeat off, because something new was sent. The timer notices when it fires,
-    /// unless it had slowed down.
+    /// Puts the time to repeat off, because something new was sent.
     fn postpone_repeat(&mut self, version: Version, patience: Duration, cx: &mut Cx) {
         if let Some(transaction) = self.transactions.get_mut(&version) {
             transaction.repeat_at = cx.now() + patience;
-            if core::mem::replace(&mut transaction.repeated, 0) > 0 {
-                cx.set_timer(Timer::Repeat(version), patience);
-            }
+            transaction.repeated = 0;
+        }
+        self.wake(version, patience, cx);
+    }
+
+    /// Has the transaction's timer fire after so long, or before.
+    fn wake(&mut self, version: Version, after: Duration, cx: &mut Cx) {
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        let at = cx.now() + after;
+        if at < transaction.wakes_at {
+            transaction.wakes_at = at;
+            cx.set_timer(Timer::Repeat(version), after);
         }
     }
 
-    /// Repeats whatever the transaction waits for, to those who have not answered.
+    /// Repeats whatever the transaction has waited for long enough, to those who have not answered.
     fn repeat(&mut self, version: Version, cx: &mut Cx) {
-        let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let now = cx.now();
-        if now < transaction.repeat_at {
-            cx.set_timer(Timer::Repeat(version), transaction.repeat_at.since(now));
-            return;
+        self.ask_another_for_reads(version, |_, read| read.due <= now, cx);
+        let Some(transaction) = self.transactions.get(&version) else { return };
+        if transaction.repeat_at <= now {
+            self.repeat_phase(version, cx);
         }
-        self.ask_for_reads(version, cx);
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        transaction.wakes_at = transaction.next_repeat();
+        cx.set_timer(Timer::Repeat(version), transaction.wakes_at.since(now));
+    }
+
+    /// Repeats what was sent to have the transaction committed or abandoned.
+    fn repeat_phase(&mut self, version: Version, cx: &mut Cx) {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         match &transaction.phase {
             Phase::Preparing(attempt) => {
@@ -132,9 +146,7 @@ impl Coordinator {
         }
         transaction.repeated += 1;
         let (times, superseded) = (transaction.repeated, transaction.superseded);
-        let patience = patience(&self.group, times);
-        transaction.repeat_at = now + patience;
-        cx.set_timer(Timer::Repeat(version), patience);
+        transaction.repeat_at = cx.now() + patience(&self.group, times);
         if superseded {
             self.find_out(version, times, cx);
         }

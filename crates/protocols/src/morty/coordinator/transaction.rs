@@ -36,9 +36,11 @@ pub(super) struct Transaction {
     pub refused_by: Touched,
     /// When its session was told last that a read had changed.
     pub rewound_at: Timestamp,
-    /// When to repeat what has not been answered.
+    /// When to repeat what was sent to have it committed or abandoned. Reads have times of their own.
     pub repeat_at: Timestamp,
     pub repeated: u32,
+    /// For when its timer is set.
+    pub wakes_at: Timestamp,
 }
 
 #[derive(Debug)]
@@ -51,6 +53,10 @@ pub(super) struct ReadState {
     pub held: Option<(WriteId, Option<Value>)>,
     /// The place in the order of their distance of the replica to be asked next.
     pub asked: usize,
+    /// How often another replica was asked.
+    pub repeated: u32,
+    /// When the replica that was asked last has had its time.
+    pub due: Timestamp,
 }
 
 #[derive(Debug)]
@@ -96,7 +102,14 @@ impl Transaction {
             rewound_at: Timestamp::default(),
             repeat_at,
             repeated: 0,
+            wakes_at: repeat_at,
         }
+    }
+
+    /// When something is to be repeated next, unless it is answered.
+    pub(super) fn next_repeat(&self) -> Timestamp {
+        let unanswered = self.reads.values().filter(|read| read.found.is_none());
+        unanswered.map(|read| read.due).fold(self.repeat_at, Timestamp::min)
     }
 
     pub(super) fn touch(&mut self, replica: NodeId) {

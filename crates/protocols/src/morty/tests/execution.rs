@@ -235,3 +235,39 @@ fn a_change_goes_through_a_chain_link_by_link() {
     net.settle();
     assert_eq!(net.told(3), ["rewind x = 012"]);
 }
+
+/// How long a read is waited for before another replica is asked: see `coordinator::patience`.
+const PATIENCE_US: u64 = 102_000;
+
+/// Client 0's timer goes off after so long; who is then asked for what.
+fn asked_after(net: &mut Net, us: u64) -> Vec<String> {
+    net.now += us;
+    net.fire_now(0, |timer| matches!(timer, Timer::Repeat(_)));
+    net.network.iter().map(|(_, to, message)| format!("{to} {}", name(message))).collect()
+}
+
+#[test]
+fn a_read_is_given_its_own_time_before_another_replica_is_asked() {
+    let mut net = morty(1);
+    net.get(0, "x");
+    net.settle();
+    net.now += PATIENCE_US - 10_000;
+    net.get(0, "y");
+    net.network.clear(); // It is lost.
+    assert_eq!(asked_after(&mut net, 10_000), [] as [&str; 0], "y was asked for just now");
+    assert_eq!(asked_after(&mut net, PATIENCE_US - 10_000), ["n1 Get y"]);
+    net.network.clear();
+    assert_eq!(asked_after(&mut net, PATIENCE_US), [] as [&str; 0], "it has twice the time");
+    assert_eq!(asked_after(&mut net, PATIENCE_US), ["n2 Get y"]);
+}
+
+#[test]
+fn a_transaction_that_takes_long_goes_on_reading_from_the_replica_that_answers() {
+    let mut net = morty(1);
+    for key in ["x", "y", "z"] {
+        net.get(0, key);
+        assert_eq!(asked_after(&mut net, PATIENCE_US / 2), [format!("n0 Get {key}")]);
+        net.settle();
+    }
+    assert_eq!(net.told(0).len(), 3);
+}

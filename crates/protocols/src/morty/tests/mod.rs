@@ -305,10 +305,15 @@ impl Net {
     }
 
     fn fire(&mut self, client: u64, wanted: impl Fn(&Timer) -> bool) {
+        self.now += 10_000_000;
+        self.fire_now(client, wanted);
+    }
+
+    /// One of a client's timers goes off.
+    fn fire_now(&mut self, client: u64, wanted: impl Fn(&Timer) -> bool) {
         let timers = &mut self.coordinators[client as usize].1;
         let position = timers.iter().position(wanted).expect("the timer is set");
         let timer = timers.remove(position);
-        self.now += 10_000_000;
         let (now, clock) = self.clock();
         let mut effects = Vec::new();
         let id = coordinator_id(client);

@@ -168,23 +168,33 @@ impl<C: Control> Coordinator<C> {
                 let now_us = cx.clock().midpoint_us();
                 let timestamp_us = self.next_us(now_us, now_us);
                 let version = Version { timestamp_us, coordinator: cx.id() };
+                self.versions.take(timestamp_us);
                 cx.output((txn, Output::Began(version)));
             }
         }
         if let Some(version) = open.version {
             self.by_version.remove(&version);
+            // A read-only one is known by the version with which it began, wherever it took effect.
+            if matches!(outcome, Outcome::Committed | Outcome::Unknown) {
+                self.versions.take(version.timestamp_us);
+            }
         }
         cx.output((txn, Output::Outcome(outcome)));
         Some(open)
     }
 
+    /// A transaction took effect at this moment, which is another's if all that it did was to read.
+    fn took_effect(&mut self, txn: TxnId, version: Version, at: Stamp, cx: &mut Cx<'_, C>) {
+        if at.txn == version {
+            self.versions.take(at.us);
+            cx.output((txn, Output::Began(at.version())));
+        }
+    }
+
     /// A transaction has committed.
     fn commit(&mut self, txn: TxnId, at: Stamp, cx: &mut Cx<'_, C>) {
         let Some(version) = self.txns.get(&txn).and_then(|open| open.version) else { return };
-        if at.txn == version {
-            self.versions.commit(at.us);
-            cx.output((txn, Output::Began(at.version())));
-        }
+        self.took_effect(txn, version, at, cx);
         if let Some(open) = self.finish(txn, Outcome::Committed, cx) {
             self.moved += u64::from(matches!(open.phase, Phase::Moving(..)));
             self.tell(version, Decision::Commit(at), open.shards.into_keys().collect(), cx);

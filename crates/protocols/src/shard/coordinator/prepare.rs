@@ -284,9 +284,7 @@ impl<C: Control> Coordinator<C> {
                     return self.commit(txn, at, cx);
                 }
                 // What it has read is not known any more.
-                if at.txn == version {
-                    cx.output((txn, Output::Began(at.version())));
-                }
+                self.took_effect(txn, version, at, cx);
                 if let Some(open) = self.finish(txn, Outcome::Unknown, cx) {
                     self.tell(version, decision, open.shards.into_keys().collect(), cx);
                 }

@@ -12,8 +12,8 @@ use serried_model::{Key, NodeId, Operation, Outcome, Output, TxnId, Version, Wri
 
 use super::super::control::Control;
 use super::super::forger::{Forger, NOW_US};
-use super::super::message::{Message, Refusal, Reply};
-use super::super::stamp::Stamp;
+use super::super::message::{Executed, Found, Message, Refusal, Reply};
+use super::super::stamp::{Stamp, Validity};
 use super::{Coordinator, Timer};
 use crate::mvto::Versions;
 use crate::ncc::Queues;
@@ -67,6 +67,41 @@ fn who_only_reads_is_not_given_a_version_that_an_open_transaction_can_commit_und
         let read = version_of(&mut coordinator, (txn, us), vec![begin(true), commit()]);
         assert!(read.timestamp_us >= NOW_US + us);
         assert_ne!((read.timestamp_us - open.timestamp_us) % Stamp::LANES, 0);
+    }
+}
+
+#[test]
+fn nothing_can_be_moved_to_where_a_transaction_began_that_committed_as_of_what_it_had_read() {
+    let group = Group::new(1, Duration::from_millis(1));
+    let mut coordinator = Coordinator::<Queues<false>>::new(group, &Settings::default());
+    let one_shot = |reads, writes| {
+        vec![Operation::Begin { only_reads: false }, Operation::OneShot { reads, writes }]
+    };
+    // The client's clock is ahead, for now.
+    let read =
+        version_of(&mut coordinator, (1, 30_000_000), one_shot(vec![Key::from("x")], vec![]));
+    let writer = Version { timestamp_us: NOW_US, coordinator: NodeId(80_000) };
+    let executed = Executed {
+        txn: read,
+        number: 1,
+        found: vec![Found { version: writer, value: None }],
+        validity: Some(Validity { from: Stamp::assigned(writer), until: None }),
+        known: 1,
+        clock_us: NOW_US,
+    };
+    let effects = act(&mut coordinator, 0, |coordinator, cx| {
+        let executed = Message::Reply(Reply::Executed(executed));
+        coordinator.on_message(NodeId::replica(0, 0), executed, cx);
+    });
+    let committed = |effect: &Effect<_>| {
+        matches!(effect, Effect::Output((TxnId(1), Output::Outcome(Outcome::Committed))))
+    };
+    assert!(effects.iter().any(committed));
+    for txn in 2..Stamp::LANES {
+        let write = Write { key: Key::from("y"), value: None };
+        let open = version_of(&mut coordinator, (txn, 0), one_shot(vec![], vec![write]));
+        assert!(open < read, "{open}");
+        assert_ne!(open.timestamp_us % Stamp::LANES, read.timestamp_us % Stamp::LANES, "{open}");
     }
 }
 

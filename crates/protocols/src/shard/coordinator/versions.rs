@@ -1,6 +1,6 @@
 //! The times that a client gives its transactions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::super::stamp::Stamp;
 
@@ -18,10 +18,8 @@ pub(super) struct Versions {
     /// The times given, as runs from the first to the last one; any time between may have been given. Runs are more than
     /// `near_us` apart.
     runs: BTreeMap<u64, u64>,
-    /// The times at which the last transactions have committed, perhaps after a move. At most as many as there are lanes.
-    committed: BTreeSet<u64>,
-    /// The latest time at which a transaction before those has committed. No time up to here is given any more.
-    settled_us: u64,
+    /// By lane: the latest time at which a transaction took effect, or may have, perhaps after a move.
+    taken_us: [u64; Stamp::LANES as usize],
     /// By shard: the time from which on it takes transactions, as it has said.
     from_us: BTreeMap<u16, u64>,
     /// Every shard whose clock is right takes transactions that begin up to so much later than now, in microseconds.
@@ -34,8 +32,7 @@ impl Versions {
         let near_us = clock_bound_ms.saturating_mul(1000) / 2;
         Versions {
             runs: BTreeMap::new(),
-            committed: BTreeSet::new(),
-            settled_us: 0,
+            taken_us: [0; Stamp::LANES as usize],
             from_us: BTreeMap::new(),
             near_us,
         }
@@ -60,7 +57,6 @@ impl Versions {
     /// The first time from `first_us` on that was not given. It is later than all times that were given and are not far
     /// ahead of the clock, which says `now_us`.
     pub(super) fn free_from(&self, first_us: u64, now_us: u64) -> u64 {
-        let first_us = first_us.max(self.settled_us.saturating_add(1));
         let (mut us, near_us) = (first_us, now_us.saturating_add(self.near_us));
         for (first, last) in &self.runs {
             if *last >= us && (*first <= us || *last <= near_us) {
@@ -71,7 +67,7 @@ impl Versions {
     }
 
     /// As [`Versions::free_from`], but also such that a transaction with this time can't be moved to a time at which another
-    /// has committed (moves keep the lane: [`Stamp::next_of`]). The lane is also none of an open transaction's, if any other
+    /// took effect (moves keep the lane: [`Stamp::next_of`]). The lane is also none of an open transaction's, if any other
     /// is left.
     pub(super) fn free_lane_from(
         &self,
@@ -80,7 +76,7 @@ impl Versions {
         is_open: impl Fn(u64) -> bool,
     ) -> u64 {
         let lane = |us: u64| us % Stamp::LANES;
-        let is_ahead = |us: u64| self.committed.range(us..).any(|at| lane(*at) == lane(us));
+        let is_ahead = |us: u64| self.taken_us[lane(us) as usize] >= us;
         let mut us = self.free_from(first_us, now_us);
         for _ in 0..Stamp::LANES {
             if !is_ahead(us) && !is_open(lane(us)) {
@@ -88,8 +84,8 @@ impl Versions {
             }
             us = self.free_from(us.saturating_add(1), now_us);
         }
-        // After all committed times, only the lanes of open transactions matter.
-        let last = self.committed.last().copied().unwrap_or(0);
+        // After all times at which transactions took effect, only the lanes of open transactions matter.
+        let last = self.taken_us.iter().copied().max().unwrap_or(0);
         us = self.free_from(us.max(last.saturating_add(1)), now_us);
         for _ in 0..Stamp::LANES {
             if !is_open(lane(us)) {
@@ -100,13 +96,11 @@ impl Versions {
         us
     }
 
-    /// Notes that a transaction has committed at this time.
-    pub(super) fn commit(&mut self, us: u64) {
+    /// Notes that a transaction took effect at this time, or may have.
+    pub(super) fn take(&mut self, us: u64) {
         self.give(us);
-        self.committed.insert(us);
-        if self.committed.len() > Stamp::LANES as usize {
-            self.settled_us = self.settled_us.max(self.committed.pop_first().unwrap_or(0));
-        }
+        let taken_us = &mut self.taken_us[(us % Stamp::LANES) as usize];
+        *taken_us = us.max(*taken_us);
     }
 
     /// Notes that this time is given.
@@ -165,16 +159,16 @@ mod tests {
     }
 
     #[test]
-    fn no_transaction_begins_in_the_lane_of_one_that_has_committed_later_than_it_begins() {
+    fn no_transaction_begins_in_the_lane_of_one_that_took_effect_later_than_it_begins() {
         let mut versions = Versions::new(BOUND_MS);
-        versions.commit(FAR);
+        versions.take(FAR);
         for _ in 0..100 {
             let us = versions.free_lane_from(NOW, NOW, |_| false);
             assert!(us < NOW + 200 && us % Stamp::LANES != FAR % Stamp::LANES, "{us}");
             versions.give(us);
         }
         for later in 0..100 {
-            versions.commit(FAR + 7 * later);
+            versions.take(FAR + 7 * later);
         }
         let us = versions.free_lane_from(NOW, NOW, |lane| lane != 3);
         assert!(us > FAR && us % Stamp::LANES == 3, "{us}");
