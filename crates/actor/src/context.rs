@@ -162,13 +162,13 @@ impl<'a, A: Actor> Context<'a, A> {
         }
     }
 
-    /// The message is dropped, as no sound sender sends it: its bytes are damaged or forged. `why` names
-    /// the sender; a driver logs it.
+    /// Reports that the actor drops the present message, because no correct sender can have sent it: it is damaged or forged.
+    /// `why` names the sender. The runtime logs it; the simulator fails unless messages were forged on purpose.
     pub fn reject(&mut self, why: impl FnOnce() -> String) {
         self.rejected = Some(why());
     }
 
-    /// For drivers: why the message was dropped, if it was.
+    /// For drivers: why the actor has dropped the message, if it has.
     pub fn take_rejected(&mut self) -> Option<String> {
         self.rejected.take()
     }

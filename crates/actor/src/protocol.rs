@@ -66,16 +66,16 @@ pub trait Recover: Actor {
     /// other may have. [`Actor::on_start`] follows.
     fn rejoin(&mut self, cx: &mut Context<'_, Self>);
 
-    /// The node is about to stop, and not to fail: what only this replica does is to be done by another one. Messages
-    /// still arrive until [`Recover::may_stop`], or until the node has waited for too long.
+    /// The node is about to stop. The replica should hand over what only it does, such as leading a partition. Messages
+    /// still arrive until [`Recover::may_stop`] returns true, or the node has waited for too long.
     fn on_stop(&mut self, _cx: &mut Context<'_, Self>) {}
 
-    /// Whether the others can do without this replica at once.
+    /// Whether the replica may stop now, because the others can do without it at once.
     fn may_stop(&self) -> bool {
         true
     }
 
-    /// How far it takes part: for those who are about to stop another replica.
+    /// How far the replica takes part. Operators need this before they stop another replica.
     fn standing(&self) -> Standing {
         Standing::Full
     }

@@ -30,8 +30,8 @@ pub struct Settings {
     /// Whether a request that a quorum can answer goes to no more replicas than that, and to the others
     /// only when one of those is slow (001 §4.5.1). Default: it goes to all.
     pub thrifty: bool,
-    /// For how long the leader of a partition is not heard of, two round trips not counted, before the other
-    /// replicas look for another one, in milliseconds. It beats four times as often. Default 200 ms.
+    /// How long the leader of a partition may be silent before the other replicas look for another one, in milliseconds.
+    /// Two round trips are added. A leader sends four beats in this time. Default 200 ms.
     pub election_timeout_ms: u64,
 }
 
@@ -57,7 +57,7 @@ impl Settings {
         Duration::from_millis(self.recovery_after_ms)
     }
 
-    /// [`Settings::election_timeout_ms`].
+    /// [`Settings::election_timeout_ms`] as a duration.
     pub fn election_timeout(&self) -> Duration {
         Duration::from_millis(self.election_timeout_ms)
     }

@@ -137,12 +137,12 @@ impl Check {
     }
 }
 
-/// Whether anything was committed: there is nothing to be seen in a history of failures.
+/// Whether anything was committed. A history of failures only shows nothing.
 fn completed(history: &History) -> bool {
     history.events.iter().any(|event| event.kind == EventKind::Ok)
 }
 
-/// The same of registers.
+/// Whether any operation on registers has succeeded.
 fn completed_operations(history: &RegisterHistory) -> bool {
     history.events.iter().any(|event| event.kind == EventKind::Ok)
 }

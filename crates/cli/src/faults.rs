@@ -1,21 +1,21 @@
-//! What goes wrong in a simulation.
+//! The faults of a simulation.
 
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serried_sim::{Configuration, Disk, Plan, Swarm};
 
-/// What a write to a simulated disk takes, and a flush, where replicas can crash.
+/// The simulated disk if replicas can crash.
 const DISK: Disk = Disk {
     append: Duration::from_micros(5),
     flush: Duration::from_micros(200),
     keep_records: true,
 };
 
-/// The options of a simulation that have to do with faults.
+/// The options of a simulation that concern faults.
 #[derive(Args)]
 pub(crate) struct FaultArguments {
-    /// Which faults there are, at times that the seed chooses, until the last quarter of the run
+    /// Which faults occur, at times that the seed chooses, in the first three quarters of the run
     ///
     /// Several are separated by commas. With `crashes`, `blackouts`, `absences` and `lost-disks` a write has to
     /// be on a simulated disk before it is acknowledged, and a crash loses what was not.
@@ -45,8 +45,8 @@ enum FaultKind {
 }
 
 impl FaultArguments {
-    /// The configuration with what faults need, and the faults of a run that lasts for so long; no plan if there
-    /// are none.
+    /// The configuration that the faults need, and the plan of faults for a run of length `lasts`. There is no plan if there
+    /// are no faults.
     pub(crate) fn apply_to(
         &self,
         configuration: Configuration,

@@ -18,7 +18,7 @@ const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 /// How long to wait after the operating system refused a connection.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Answers `GET /metrics` and `GET /healthz` for as long as it is polled. What panics in answering panics here.
+/// Answers `GET /metrics` and `GET /healthz` for as long as it is polled. A panic in a connection's task panics here.
 pub(crate) async fn serve(listener: TcpListener, node: NodeObserver) -> Infallible {
     let mut connections = JoinSet::new();
     loop {

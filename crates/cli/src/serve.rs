@@ -31,7 +31,7 @@ A configuration, of which all but node, listen and peers may be left out:
   name = \"accounts\"
   protocol = \"morty\"                  # or mvtso; registers: gryff, gryff-rsc, epaxos, multipaxos, abd
   partitions = 4                      # the key space is split by a hash of the key; default 1
-  id = \"accounts@0\"                 # only to take up again what was dropped last
+  id = \"accounts@0\"                   # only to use a keyspace again that was dropped last
   [limits]
   key_bytes = 8192
   value_bytes = 1048576
@@ -41,27 +41,27 @@ Examples:
   serried serve --config node-0.toml --durability memory
   serried serve --config node-0.toml --metrics 127.0.0.1:9400 --log-format json
 
-If a node's disk is lost, start it on an empty one with --rejoin, once. It then takes part in nothing
-that the lost one may have promised something about, until it has copied everything from the others.
+If a node's disk is lost, start the node on an empty directory with --rejoin, once. It counts as failed until it
+has everything from the other nodes that the lost disk may have held; `serried status` then says `serves`.
 
-A node whose data is damaged, or ends before what it had acknowledged, does not start. Nor does one with
-durability `buffered` whose machine went down without the node having been stopped: it may have lost the
-last that it had acknowledged. Both count as nodes whose disks were lost: start them on empty directories
-with --rejoin. With durability `sync` a power cut takes nothing, and the node just starts.
+A node does not start if its data is damaged, or lacks something that the node had acknowledged. A node with
+durability `buffered` does not start either if its machine went down without the node having been stopped,
+since its last acknowledged data may be missing. In both cases start the node on an empty directory with
+--rejoin. With durability `sync` a power cut takes nothing, and the node just starts.
 
-After a power cut of all nodes with durability `buffered` there is nobody to rejoin. Start all of them with
---accept-loss, once. Each goes on with what its disk has, up to the first damage, and says what it gave up.
-That gives up the promise of this database: transactions that were acknowledged in the last half minute or
-so may be gone or be there in part, what was read of them with it, and later ones may contradict them.
-Check your data. Do not use it while enough nodes are whole for the others to rejoin.
+If all nodes with durability `buffered` have lost power, no node has all data, so none can rejoin. Start all of
+them with --accept-loss, once. Each continues with what its disk has, up to the first damage, and says what it
+gave up. The guarantees of the database do not hold across this: transactions that were acknowledged in about
+the last half minute may be missing, wholly or in part, and later transactions may contradict them. Check your
+data. Never use --accept-loss while enough nodes have all their data for the others to rejoin.
 
-Keyspaces are added, dropped and put into another order by restarting the nodes, one after the other,
-with other configurations. A keyspace is served once a majority of the nodes has it. One that a
-configuration does not have any more is dropped at that node; its data stays in the node's directory
-until somebody removes it. Once a majority has dropped it, a keyspace of that name begins empty.
+To add, drop or reorder keyspaces, restart the nodes with new configurations, one after the other. A keyspace is
+served once a majority of the nodes has it. A node drops a keyspace that its configuration does not list any
+more; the data stays in the node's directory until you remove it. Once a majority has dropped a keyspace,
+a new keyspace of that name starts empty.
 
-It stops on SIGTERM and SIGINT: it has other nodes lead the partitions that it leads, accepts nothing more,
-writes what waits, and exits with 0.")]
+The node stops on SIGTERM and SIGINT: it hands its leaderships to other nodes, accepts nothing more, writes what
+waits, and exits with 0.")]
 pub(crate) struct Serve {
     /// The node's configuration
     #[arg(long, value_name = "FILE")]
@@ -116,8 +116,8 @@ async fn open_disks(
     }
 }
 
-/// Has a panic in the store's own thread end the process: nobody waits for it, and without it the store takes
-/// nothing more after a while.
+/// Makes a panic in the store's own thread end the process. Nobody joins that thread, and without it the store
+/// stops taking writes after a while.
 fn end_with_the_store() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -106,8 +106,8 @@ macro_rules! byte_string {
 }
 
 byte_string! {
-    /// A key: a byte string, compared bytewise. One that is empty is refused wherever it comes from: by the
-    /// session from a program, and here from a message, since no store can hold it.
+    /// A key: a byte string, compared bytewise. Empty keys are refused, because no store can hold them. The session refuses them
+    /// from programs, and deserializing refuses them in messages.
     Key
 }
 

@@ -47,12 +47,12 @@ impl fmt::Display for TooLarge {
 
 impl core::error::Error for TooLarge {}
 
-/// A key or a value can't be taken; nothing was sent.
+/// Why a key or a value was refused, before anything was sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unfit {
     /// The key has no bytes.
     EmptyKey,
-    /// It is over its limit.
+    /// The key, the value or the transaction is over its limit.
     TooLarge(TooLarge),
 }
 

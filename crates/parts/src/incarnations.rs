@@ -1,57 +1,57 @@
-//! Telling replicas from those whose places they took.
+//! Distinguishes replicas from those that they replace.
 //!
-//! A replica whose disk was lost comes back in a later *incarnation*. It does not have what its predecessor
-//! acknowledged. So every acknowledgement names the latest incarnations that its sender has heard of, its own
-//! among them, and acknowledgements count together only if none of them names a later incarnation of a replica
-//! that is counted.
+//! A replica whose disk was lost comes back in a later *incarnation*. It does not have what its predecessor has
+//! acknowledged. So every acknowledgement names, for each member, the latest incarnation that its sender knows, its own
+//! among them. Acknowledgements count together only if none of them names a later incarnation of a replica that is
+//! counted.
 //!
-//! That is enough if a replica acknowledges nothing before some of the others have shown it what they have, so
-//! many that each quorum of its predecessor's has one of them besides it. Such a one has either acknowledged
-//! before it showed what it had, and then the new incarnation was shown that; or later, and then its
-//! acknowledgement names the new incarnation.
+//! This is enough under one condition. Before a replaced replica acknowledges anything, others must have shown it what
+//! they have: so many that every quorum of its predecessor contains one of them besides the predecessor. Such a member has
+//! acknowledged either before it showed what it had, and then the new incarnation was shown that. Or it has acknowledged
+//! later, and then its acknowledgement names the new incarnation.
 
 use serried_model::NodeId;
 
-/// How many records may follow the last of these in a log before it is written anew.
+/// How many records may follow the incarnations in a log before they are recorded again.
 const RECORDS_BEHIND: u64 = 1024;
 
-/// Of each member of a replica's group the latest incarnation that the replica has heard of, by when it
-/// began in microseconds since the Unix epoch; 0 if it has not lost its disk. They lie in the log of the
-/// replica, which must not say that it has heard of one before that is durable.
+/// The latest incarnation of each member of a replica's group that the replica knows. An incarnation is named by when it
+/// began, in microseconds since the Unix epoch, or 0 for a member that has not lost its disk. They are in the replica's
+/// log. The replica must not tell others of an incarnation before its record is durable.
 #[derive(Debug)]
 pub struct Incarnations {
     of: Vec<u64>,
-    /// Where they lie in the log, if there are any.
+    /// The position of their last record in the log, if there is one.
     position: Option<u64>,
 }
 
 impl Incarnations {
-    /// Those of a group of so many that have lost nothing.
+    /// Those of a group with `members` members, none of which has lost its disk.
     pub fn new(members: usize) -> Incarnations {
         Incarnations { of: vec![0; members], position: None }
     }
 
-    /// That of a replica.
+    /// The incarnation of a replica; 0 for a coordinator.
     pub fn of(&self, node: NodeId) -> u64 {
         if node.is_coordinator() { 0 } else { self.of[node.member()] }
     }
 
-    /// What an acknowledgement names: of each member the incarnation; nothing where none has lost its disk.
+    /// What an acknowledgement names: the incarnation of each member. Empty if no member has lost its disk.
     pub fn named(&self) -> Vec<u64> {
         if self.are_there() { self.of.clone() } else { Vec::new() }
     }
 
-    /// Takes them from a record.
+    /// Restores them from a record.
     pub fn replay(&mut self, of: Vec<u64>) {
         self.of = of;
     }
 
-    /// A replica is in an incarnation. They have to be recorded then.
+    /// Notes the incarnation of a replica. The caller has to record that.
     pub fn set(&mut self, node: NodeId, incarnation: u64) {
         self.of[node.member()] = incarnation;
     }
 
-    /// What to append to the log at `position`, if there are any.
+    /// The record to append to the log at `position`, if any member has lost its disk.
     pub fn record_at(&mut self, position: u64) -> Option<Vec<u64>> {
         self.are_there().then(|| {
             self.position = Some(position);
@@ -59,12 +59,12 @@ impl Incarnations {
         })
     }
 
-    /// Whether they lie so far before `position` in the log that they should be recorded anew.
+    /// Whether their last record lies so far before `position` in the log that they should be recorded again.
     pub fn are_far_before(&self, position: u64) -> bool {
         self.position.is_some_and(|at| at + RECORDS_BEHIND < position)
     }
 
-    /// From where on the log is needed, if otherwise it were from `position` on.
+    /// From which position on the log is needed, if everything else needs it from `position` on.
     pub fn need_log_from(&self, position: u64) -> u64 {
         self.position.map_or(position, |at| at.min(position))
     }

@@ -19,9 +19,10 @@ pub struct Quorums {
     thrifty: bool,
     /// Who has let something wait since they last answered.
     slow: NodeSet,
-    /// The replicas that have lost their disks: the latest incarnation of each that was heard of, and the how
-    /// manieth such news that was.
+    /// The replicas that have lost their disks: the latest incarnation that is known of each, and the value of `news` when it
+    /// became known.
     replaced: BTreeMap<NodeId, (u64, u64)>,
+    /// How many later incarnations have become known so far.
     news: u64,
 }
 
@@ -32,7 +33,7 @@ pub struct Asked {
     to: NodeSet,
     replied: NodeSet,
     repeated: u32,
-    /// The latest news of replaced replicas when one of those who have replied was counted last.
+    /// The value of [`Quorums::news`] when `replied` was last updated.
     news: u64,
 }
 
@@ -100,9 +101,9 @@ impl Quorums {
         self.counted(asked).len() >= self.group.majority()
     }
 
-    /// A reply names the incarnations that its sender has heard of ([`crate::Incarnations::named`]). Whether the
-    /// reply counts: no later incarnation of its sender is known. What earlier incarnations than these have
-    /// replied to anything does not count any more.
+    /// Takes in the incarnations that a reply names ([`crate::Incarnations::named`]). Earlier replies of the incarnations
+    /// that they replace do not count any more. Returns whether this reply counts: it does not if a later incarnation of
+    /// its sender is known.
     pub fn hear(&mut self, from: NodeId, named: &[u64]) -> bool {
         for (member, incarnation) in named.iter().enumerate().take(self.group.size()) {
             let node = NodeId::replica(from.partition(), member);

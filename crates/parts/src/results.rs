@@ -9,24 +9,24 @@ use smallvec::SmallVec;
 
 use crate::VersionClock;
 
-/// What the updates of a key came to, by their tokens. Replicas that execute updates in the same order
-/// remember the same: each result until its client tries the update no more, or for a time by the tokens'
-/// timestamps.
+/// The results of a key's updates, by their tokens. A result is remembered until its client does not try the update any
+/// more, or for a limited time by the tokens' timestamps. So replicas that execute updates in the same order remember
+/// the same.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Results<F> {
     /// In the order of their clients.
     remembered: Vec<Remembered<F>>,
-    /// What updates that are older came to is not known any more, in microseconds since the Unix epoch.
+    /// The results of older updates are forgotten, in microseconds since the Unix epoch.
     forgotten_before_us: u64,
 }
 
-/// What the updates of one client came to that it may try again.
+/// The results of one client's updates that it may try again.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Remembered<F> {
     client: NodeId,
-    /// Of those that are older none is executed any more: it tries them no more, or they were refused.
+    /// Older updates are not executed any more: the client does not try them again, or they were refused.
     settled_us: u64,
-    /// By the times of their tokens.
+    /// In the order of their tokens' times.
     results: SmallVec<[(u64, F); 1]>,
 }
 
@@ -35,9 +35,9 @@ struct Remembered<F> {
 pub enum Recalled<F> {
     /// It was not executed.
     Nothing,
-    /// This it came to.
+    /// It was executed, with this result.
     Result(F),
-    /// It is so old that what it came to is forgotten, if it was executed.
+    /// It is so old that its result is forgotten, if it was executed.
     Forgotten,
 }
 
@@ -48,16 +48,16 @@ impl<F> Default for Results<F> {
 }
 
 impl<F: Clone> Results<F> {
-    /// So many clients at most have an update refused by [`Results::refuse`] and no result.
+    /// How many clients may have an update refused by [`Results::refuse`] and no result.
     const REFUSED_AT_MOST: usize = 1024;
 
-    /// What is known of an update. Of the tokens of `settled`'s client, those below it are not tried again:
-    /// what they came to is forgotten.
+    /// What is known of an update. The client of `settled` does not try tokens below it any more, so their results are
+    /// forgotten.
     pub fn recall_and_settle(&mut self, token: Version, settled: Version) -> Recalled<F> {
         if let Ok(at) = self.of(settled.coordinator) {
             let remembered = &mut self.remembered[at];
             remembered.settled_us = remembered.settled_us.max(settled.timestamp_us);
-            // Not those below what was refused: what they came to may still be asked for.
+            // Results below a refused update stay: they may still be asked for.
             remembered.results.retain(|(us, _)| *us >= settled.timestamp_us);
         }
         self.recall(token)
@@ -78,8 +78,7 @@ impl<F: Clone> Results<F> {
         }
     }
 
-    /// An update was executed and came to `result`, which is remembered for `remembered_us` at most, by
-    /// the tokens' times.
+    /// Notes the result of an update. It is remembered for at most `remembered_us` microseconds by the tokens' times.
     pub fn remember(&mut self, token: Version, settled: Version, result: F, remembered_us: u64) {
         let (us, client) = (token.timestamp_us, token.coordinator);
         let at = self.of(client).unwrap_or_else(|at| {
@@ -103,13 +102,14 @@ impl<F: Clone> Results<F> {
         }
     }
 
-    /// What updates that are older came to is not known any more, in microseconds since the Unix epoch.
+    /// The results of older updates are forgotten, in microseconds since the Unix epoch.
     pub fn forgotten_before_us(&self) -> u64 {
         self.forgotten_before_us
     }
 
-    /// Has an update count as forgotten for ever, and with it those that its client began before it and that were
-    /// not executed. False if nothing was done: something is known of the update, or too many are refused.
+    /// Refuses an update permanently: it counts as forgotten from now on, and so do all earlier updates of its client that
+    /// were not executed. Returns false and does nothing if something is known of the update, or if too many clients have
+    /// refused updates.
     pub fn refuse(&mut self, token: Version) -> bool {
         if !matches!(self.recall(token), Recalled::Nothing) {
             return false;
@@ -131,7 +131,7 @@ impl<F: Clone> Results<F> {
         true
     }
 
-    /// How many are remembered.
+    /// How many results are remembered.
     pub fn len(&self) -> usize {
         self.remembered.iter().map(|remembered| remembered.results.len()).sum()
     }
@@ -141,30 +141,29 @@ impl<F: Clone> Results<F> {
         self.len() == 0
     }
 
-    /// Where what is remembered of a client is, or would be.
+    /// The index of a client's results, or where they would be.
     fn of(&self, client: NodeId) -> Result<usize, usize> {
         self.remembered.binary_search_by_key(&client, |remembered| remembered.client)
     }
 }
 
-/// Which requests a replica has refused. It goes on refusing them: their clients were told that nothing
-/// comes of them. So that it does after a restart as well, they lie in its log.
+/// The requests that a replica has refused. It goes on refusing them, because their clients were told that they do not take
+/// effect. They are in the replica's log, so that it does so after a restart too.
 #[derive(Debug, Default)]
 pub struct Refusals {
-    /// Of each client the latest; earlier ones that come later are refused as well.
+    /// By client: the latest refused request. Earlier requests that arrive after it are refused as well.
     latest: BTreeMap<NodeId, u64>,
-    /// The first record in the log that is needed, if there is one.
+    /// The position of the first record in the log that is needed, if there is one.
     position: Option<u64>,
 }
 
 impl Refusals {
-    /// So many clients are remembered.
+    /// How many clients are remembered.
     const CLIENTS: usize = 1 << 16;
-    /// How many records may follow the first that is needed before all are recorded anew, besides some for
-    /// each client.
+    /// How many records may follow the first needed one before all are recorded again. Some are added for each client.
     const RECORDS_BEHIND: u64 = 1024;
 
-    /// A request is refused.
+    /// Notes that a request is refused.
     pub fn refuse(&mut self, client: NodeId, request: u64) {
         let latest = self.latest.entry(client).or_default();
         *latest = request.max(*latest);
@@ -173,12 +172,13 @@ impl Refusals {
         }
     }
 
-    /// One was recorded at `position` of the log.
+    /// Notes that a refusal was recorded at `position` in the log.
     pub fn recorded_at(&mut self, position: u64) {
         self.position.get_or_insert(position);
     }
 
-    /// All that are to be recorded at `position` of the log, if the records so far are not needed any more.
+    /// All refusals, to be recorded at `position` in the log. Earlier records are not needed any more then. `None` if there are
+    /// no refusals.
     pub fn record_all_at(&mut self, position: u64) -> Option<Vec<(NodeId, u64)>> {
         (!self.latest.is_empty()).then(|| {
             self.position = Some(position);
@@ -186,18 +186,18 @@ impl Refusals {
         })
     }
 
-    /// Whether they lie so far before `position` in the log that they should all be recorded anew.
+    /// Whether the first needed record lies so far before `position` in the log that all should be recorded again.
     pub fn are_far_before(&self, position: u64) -> bool {
         let behind = Self::RECORDS_BEHIND + 4 * self.latest.len() as u64;
         self.position.is_some_and(|at| at + behind < position)
     }
 
-    /// From where on the log is needed, if otherwise it were from `position` on.
+    /// From which position on the log is needed, if everything else needs it from `position` on.
     pub fn need_log_from(&self, position: u64) -> u64 {
         self.position.map_or(position, |at| at.min(position))
     }
 
-    /// Whether one is, if it comes again.
+    /// Whether a request is refused if it comes again.
     pub fn have(&self, client: NodeId, request: u64) -> bool {
         self.latest.get(&client).is_some_and(|latest| request <= *latest)
     }

@@ -7,37 +7,36 @@ use serried_model::{Key, Value, Version};
 
 use crate::{Committed, Versions, WriteId};
 
-/// The committed versions of one key. This owns what lies in memory and what lies in the store, and is the
-/// only way from the one to the other.
+/// The committed versions of one key. This owns those in memory and those in the store, and is the only way from one to
+/// the other.
 ///
-/// - *The store is merged into, never overwritten.* Whoever puts something there first loads what is there,
-///   and puts what both of them hold. A version that is in the store leaves it only because a later one has
-///   taken its place, because it is a delete that may be forgotten, or because what another replica holds
-///   takes its place ([`StoredVersions::replace`]).
-/// - *Below a watermark state is replaced, above it is merged.* What another replica holds is complete below
-///   its watermark, and says nothing about what lies above.
-/// - *A delete is a version* until it may be forgotten ([`StoredVersions::forget_delete`]): its owner sees to
-///   it that nothing that is older can come after that, from its log, from its memory or by message.
+/// - *The store is merged into, never overwritten.* Versions that are in the store are loaded before others are put there,
+///   and both are kept. A version leaves the store only if a later one has replaced it, if it is a delete that may be
+///   forgotten, or if another replica's state replaces it ([`StoredVersions::replace`]).
+/// - *Below a watermark state is replaced, above it is merged.* What another replica holds is complete below its
+///   watermark, and says nothing about what lies above.
+/// - *A delete is a version* until it is forgotten ([`StoredVersions::forget_delete`]). The owner ensures that no older
+///   version is added after that, from its log, from memory or by a message.
 #[derive(Debug, Default)]
 pub struct StoredVersions {
-    /// What is known without a look into the store, and if `loaded` all there is.
+    /// The versions in memory. If `loaded`, these are all versions of the key.
     versions: Versions,
     loaded: bool,
-    /// What was committed below, in microseconds, was put into the store last.
+    /// The watermark of the last [`StoredVersions::settle`], in microseconds.
     stored: u64,
 }
 
-/// How the versions of a key lie in a store, in ascending order.
+/// Encodes the versions of a key for a store. They must be in ascending order.
 pub fn encode_versions(versions: &[Committed]) -> Vec<u8> {
     let versions: Vec<(WriteId, &Option<Value>)> =
         versions.iter().map(|committed| (committed.id, &committed.value)).collect();
     postcard::to_allocvec(&versions).expect("nothing in it can fail to be encoded")
 }
 
-/// The reverse of [`encode_versions`]; nothing of nothing.
+/// Decodes what [`encode_versions`] has returned. No bytes are no versions.
 ///
 /// # Panics
-/// If it is not what that returned: a driver checks what it reads.
+/// If the bytes are anything else. Drivers check what they read from a disk.
 pub fn decode_versions(bytes: &[u8]) -> Vec<Committed> {
     if bytes.is_empty() {
         return Vec::new();
@@ -52,7 +51,7 @@ fn put(key: &Key, versions: &[Committed], store: &mut dyn Store) {
     store.put(key.as_bytes(), bytes.as_deref());
 }
 
-/// Those in memory: all there are, if they were loaded.
+/// The versions in memory. If they were loaded, these are all.
 impl Deref for StoredVersions {
     type Target = Versions;
 
@@ -62,7 +61,7 @@ impl Deref for StoredVersions {
 }
 
 impl StoredVersions {
-    /// Adds one to memory; false if that transaction's write is there already.
+    /// Adds a version to memory. False if that transaction's write is there already.
     pub fn insert(&mut self, committed: Committed) -> bool {
         self.versions.insert(committed)
     }
@@ -73,7 +72,7 @@ impl StoredVersions {
         }
     }
 
-    /// Adds what lies in the store to what is in memory.
+    /// Adds the versions in the store to those in memory, unless that was done.
     pub fn load(&mut self, key: &Key, store: &dyn Store) {
         if !core::mem::replace(&mut self.loaded, true)
             && let Some(bytes) = store.get(key.as_bytes())
@@ -82,8 +81,8 @@ impl StoredVersions {
         }
     }
 
-    /// Puts into the store what the key holds below `watermark`, unless that was done, and forgets what
-    /// nobody who reads at `readable_from` or later can find.
+    /// Puts into the store what the key holds below `watermark`, unless that was done. Forgets versions that no read at
+    /// `readable_from` or later can find.
     pub fn settle(
         &mut self,
         key: &Key,
@@ -100,9 +99,9 @@ impl StoredVersions {
         put(key, self.versions.before(watermark), store);
     }
 
-    /// Takes over `others`, which another replica holds and which are complete below `watermark`: what
-    /// lies below here gives way, in memory and in the store, and what lies above stays. If all that is
-    /// left is a delete below, it is forgotten: what it has deleted has just given way.
+    /// Takes over `others`, which another replica holds and which are complete below `watermark`. They replace what lies
+    /// below the watermark here, in memory and in the store. What lies above stays. If only a delete below the watermark is
+    /// left, it is forgotten, since nothing is left that it could delete.
     pub fn replace(
         &mut self,
         key: &Key,
@@ -122,8 +121,8 @@ impl StoredVersions {
         put(key, self.versions.all(), store);
     }
 
-    /// Forgets the key's last write below `below` if it is a delete. From now on the key is as if it had
-    /// never been written there, and nothing that is older may be added any more.
+    /// Forgets the key's only version below `below`, if it is a delete. Afterwards the key looks as if it had never been
+    /// written there. The caller must not add older versions any more.
     pub fn forget_delete(&mut self, key: &Key, below: Version, store: &mut dyn Store) {
         self.load(key, store);
         let [only] = self.versions.before(below) else { return };
@@ -136,7 +135,7 @@ impl StoredVersions {
         }
     }
 
-    /// Forgets what memory holds below `below`: the store holds it, or what has taken its place.
+    /// Forgets the versions in memory below `below`. The store must be complete there.
     pub fn forget_memory(&mut self, below: Version) {
         self.versions.forget_all_before(below);
         self.loaded = false;

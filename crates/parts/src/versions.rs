@@ -19,10 +19,10 @@ pub struct WriteId {
 }
 
 impl WriteId {
-    /// What every key holds before its first write: nothing.
+    /// The "write" of a key that was never written: it holds nothing.
     pub const INITIAL: WriteId = WriteId { version: Version::INITIAL, tag: 0 };
 
-    /// What a key holds instead whose value was loaded before there were transactions.
+    /// The write of a value that was loaded before the first transaction. Only simulations load values.
     pub const LOADED: WriteId = WriteId { version: Version::INITIAL, tag: 1 };
 }
 

@@ -1,45 +1,22 @@
 //! What has to survive what, scene by scene, under every protocol.
 
+#[path = "support/scene.rs"]
+mod scene;
+
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use serried_actor::{Protocol, Settings, Timestamp};
-use serried_model::{Family, Geography, NodeId, Value, Version};
+use scene::{LIMIT, configuration, crash, each_without_leaders, ms, number};
+use serried_actor::{Protocol, Timestamp};
+use serried_model::{Family, NodeId, Value, Version};
 use serried_protocols::morty::{Message, Morty};
 use serried_protocols::{Visitor, promising, visit};
 use serried_session::{Ending, Error, Keyspace, TransactOptions};
 use serried_sim::{
-    Cluster, Configuration, CostModel, Disk, Fate, Fault, Initial, Reach, Scheduled, Side,
+    Cluster, Configuration, CostModel, Fate, Fault, Initial, Reach, Scheduled, Side,
 };
-
-const LIMIT: Timestamp = Timestamp(600_000_000_000);
-
-fn configuration(partitions: u16) -> Configuration {
-    Configuration {
-        partitions,
-        clients: 2,
-        geography: Geography::named("reg").unwrap(),
-        disk: Disk { keep_records: true, ..Disk::MEMORY },
-        settings: Settings {
-            truncation_every_ms: 200,
-            truncation_lag_ms: 1000,
-            outcomes_ms: 2000,
-            recovery_after_ms: 200,
-            ..Settings::default()
-        },
-        ..Configuration::default()
-    }
-}
-
-fn ms(at: u64) -> Timestamp {
-    Timestamp(at * 1_000_000)
-}
-
-fn number(value: Option<Value>) -> u64 {
-    value.map_or(0, |value| u64::from_be_bytes(value.as_bytes().try_into().unwrap()))
-}
 
 /// Adds one to each of the keys.
 async fn increment(keyspace: &Keyspace, keys: &[&str]) -> Result<Version, Error> {
@@ -56,14 +33,6 @@ async fn increment(keyspace: &Keyspace, keys: &[&str]) -> Result<Version, Error>
 async fn read(keyspace: &Keyspace, keys: &[&str]) -> Vec<u64> {
     let values = keyspace.get_many(keys.iter().copied()).await.unwrap();
     values.into_iter().map(number).collect()
-}
-
-/// Runs `scene` for the protocols whose partitions have no leaders: they tell a clock that is off from the others,
-/// and can keep the past.
-fn each_without_leaders<S: Visitor<Output = ()> + Copy>(scene: S) {
-    for protocol in ["morty", "mvtso"] {
-        visit(protocol, scene).unwrap();
-    }
 }
 
 /// Runs `scene` for every protocol that promises something.
@@ -405,11 +374,7 @@ impl Visitor for Blackout {
             configuration.disk.flush = Duration::from_millis(1);
             let mut cluster = Cluster::<P>::new(configuration);
             for member in 0..3 {
-                cluster.schedule(Scheduled {
-                    begins: Timestamp(at_ms * 1_000_000),
-                    ends: Timestamp((at_ms + 100) * 1_000_000),
-                    fault: Fault::Crash(member),
-                });
+                cluster.schedule(crash(member, at_ms, at_ms + 100));
             }
             let keyspace = cluster.keyspace(0);
             cluster.spawn(0, async move {
@@ -444,16 +409,12 @@ impl Visitor for LostDisk {
         for lost_at_ms in [700, 2500, 6000] {
             let mut cluster = Cluster::<P>::new(configuration(2));
             cluster.schedule(Scheduled {
-                begins: Timestamp(lost_at_ms * 1_000_000),
-                ends: Timestamp((lost_at_ms + 300) * 1_000_000),
+                begins: ms(lost_at_ms),
+                ends: ms(lost_at_ms + 300),
                 fault: Fault::LostDisk(2),
             });
             // By then the new one has caught up, and can stand in for another.
-            cluster.schedule(Scheduled {
-                begins: Timestamp(18_000_000_000),
-                ends: Timestamp(30_000_000_000),
-                fault: Fault::Crash(0),
-            });
+            cluster.schedule(crash(0, 18_000, 30_000));
             let keyspace = cluster.keyspace(0);
             cluster.spawn(0, async move {
                 let mut count = 0;

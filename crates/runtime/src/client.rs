@@ -112,7 +112,7 @@ pub enum ConnectError {
         /// The names that there are.
         existing: Vec<String>,
     },
-    /// A majority of the nodes lacks the keyspace, or has others of that name.
+    /// A majority of the nodes has no keyspace of this name, or other ones.
     #[error(
         "keyspace `{name}` is not served: {found}; give all nodes the same one, and start them again"
     )]
@@ -145,7 +145,7 @@ pub struct Client {
     view: View,
     group: Group,
     catalogue: Catalogue,
-    /// The keyspaces that have a coordinator, by their numbers: their places here.
+    /// The keyspaces that have a coordinator: their places here, by their numbers.
     opened: Mutex<BTreeMap<u64, u16>>,
     dialers: Dialing,
     _time: AbortOnDrop<()>,
@@ -209,7 +209,7 @@ impl Client {
         &self.group
     }
 
-    /// The cluster's keyspaces, as far as they can be used: those that no majority of the nodes lacks.
+    /// The cluster's keyspaces that can be used. One that a majority of the nodes lacks is left out.
     pub fn keyspaces(&self) -> Vec<KeyspaceInfo> {
         self.tables().all()
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serried_actor::{NodeSet, Settings};
 use serried_model::{Geography, Limits, NodeId};
+use serried_storage::DataDirectory;
 use toml::Spanned;
 
 use crate::catalogue::Entry;
@@ -18,7 +19,7 @@ use crate::{Catalogue, TransportOptions};
 
 /// How long a keyspace's name may be, in bytes.
 const MOST_NAME_BYTES: usize = 128;
-/// How many keyspaces there may be: a node describes all of them in one frame of the handshake.
+/// How many keyspaces there may be. A node describes all of them in one frame of the handshake.
 const MOST_KEYSPACES: usize = 512;
 
 /// What a node is told when it starts.
@@ -72,8 +73,8 @@ pub struct NodeConfiguration {
 pub struct KeyspaceConfiguration {
     /// Its name.
     pub name: String,
-    /// Which of all keyspaces of that name it is, as `name@generation`. The nodes know that by themselves;
-    /// it is said to take up again what was dropped last, or where nodes do not agree.
+    /// Its name and generation, as `name@generation`. The nodes find it out by themselves. It is only needed to use a
+    /// keyspace again that was dropped last, or if the nodes do not agree.
     #[serde(default)]
     pub id: Option<String>,
     /// The protocol that it runs.
@@ -109,7 +110,7 @@ impl KeyspaceConfiguration {
         id.strip_prefix(&self.name)?.strip_prefix('@')?.parse().ok()
     }
 
-    /// What a node says of it, whose partitions begin at the node's first shard.
+    /// Describes it to clients and other nodes. The caller sets `first_shard`.
     pub(crate) fn describe(&self, cluster: &str, generation: u32, entry: &Entry) -> KeyspaceInfo {
         KeyspaceInfo {
             name: self.name.clone(),
@@ -123,14 +124,17 @@ impl KeyspaceConfiguration {
         }
     }
 
-    /// Why its name can't be that of a keyspace, and of a directory with its data.
+    /// Checks that its name can be that of a keyspace and of a folder with its data.
+    ///
+    /// # Errors
+    /// Why not, and what to choose instead.
     fn judge_name(&self) -> Result<(), String> {
         let name = &self.name;
         if name.is_empty() {
             return Err("a keyspace has an empty name: give it one".to_string());
         }
         let strange = |c: char| c.is_control() || "/\\@".contains(c);
-        let taken = ["lock", "identity.toml", "peers.toml"].contains(&name.as_str());
+        let taken = DataDirectory::is_reserved(name);
         if name.len() > MOST_NAME_BYTES || name.starts_with('.') || name.contains(strange) || taken
         {
             return Err(format!(

@@ -50,7 +50,7 @@ impl Connection {
         Ok(Connection { read, write, reader, early: Vec::new() })
     }
 
-    /// The same for a side that is told more than that: what a node says of its keyspaces.
+    /// As above, for the side that receives a node's keyspaces, which are longer.
     pub(crate) fn of_dialer(stream: TcpStream) -> io::Result<Connection> {
         let mut connection = Connection::new(stream)?;
         connection.reader.limit = WELCOME_BYTES;

@@ -133,7 +133,7 @@ impl Endpoint {
         self.core.lock().expect("the endpoint stopped when one of its machines panicked")
     }
 
-    /// The same for those who only look, and may come when it has stopped.
+    /// Locks the core to read from it. `None` if the core has panicked.
     pub(crate) fn look(&self) -> Option<MutexGuard<'_, Core>> {
         self.core.lock().ok()
     }
@@ -186,7 +186,7 @@ impl Endpoint {
         core.settle(moment);
     }
 
-    /// Whether others can do without all machines at once.
+    /// Whether all machines may stop now.
     pub(crate) fn may_stop(&self) -> bool {
         self.lock().machines.iter().flatten().all(|machine| machine.may_stop())
     }
@@ -367,12 +367,12 @@ impl Core {
         Ok(())
     }
 
-    /// A message is for a keyspace or a partition that is not here: its sender has another configuration, or
-    /// it is forged.
+    /// Drops a message for a keyspace or a partition that is not here. Its sender has another configuration, or the message
+    /// is forged.
     fn refuse(&mut self, from: NodeId, route: Route) {
         let counters = &mut self.links.counters;
         counters.messages_refused += 1;
-        // However many there are, the log stays short.
+        // Logs the first, second, fourth, and so on, so that the log stays short.
         if counters.messages_refused.is_power_of_two() {
             let (keyspace, partition) = (format!("{:016x}", route.keyspace), route.to);
             let so_far = counters.messages_refused;
@@ -409,7 +409,7 @@ impl Core {
         self.machines.get(usize::from(shard))?.as_deref()
     }
 
-    /// Which partitions do not take part fully, those of all machines together.
+    /// The partitions of this core that do not take part fully.
     pub(crate) fn behind(&self, now: Timestamp) -> Option<Behind> {
         let machines = self.machines.iter().flatten();
         let behind = machines.filter_map(|machine| {

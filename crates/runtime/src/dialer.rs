@@ -82,7 +82,7 @@ pub(crate) struct Dialers {
     pub(crate) view: OnceLock<View>,
     /// Which keyspaces the nodes have.
     pub(crate) tables: Mutex<Tables>,
-    /// By member: the process that was met last.
+    /// By member: the incarnation of the process that was met last.
     processes: Mutex<BTreeMap<usize, u64>>,
     reports: UnboundedSender<Report>,
     tasks: Mutex<Tasks>,
@@ -124,7 +124,7 @@ impl Dialers {
         }
     }
 
-    /// Notes what a node says of itself.
+    /// Notes which process a node is, and its keyspaces.
     fn meet(&self, welcome: &Welcome) {
         let member = welcome.node.member();
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);

@@ -30,8 +30,8 @@ impl NodeDisks {
     /// Opens a node's data directory, or makes it.
     ///
     /// # Errors
-    /// If it is in use, is another node's, holds what the configuration can't be used with, or may have
-    /// lost to a power cut what it had acknowledged.
+    /// If the directory is in use, belongs to another node, does not fit the configuration, or may have lost acknowledged
+    /// data in a power cut.
     pub fn open(
         path: PathBuf,
         configuration: &NodeConfiguration,
@@ -40,7 +40,7 @@ impl NodeDisks {
         NodeDisks::open_on(Boot::current(), path, configuration, start)
     }
 
-    /// The same on a machine that has been running since `boot`.
+    /// As [`NodeDisks::open`], in the machine's run `boot`. For tests.
     ///
     /// # Errors
     /// As [`NodeDisks::open`].

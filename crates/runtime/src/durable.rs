@@ -23,7 +23,7 @@ pub trait Disks: Send + Sync + 'static {
         false
     }
 
-    /// The keyspaces that the node has and had.
+    /// The keyspaces that the node has, and those that were dropped.
     fn keyspaces(&self) -> Vec<KeyspaceRecord> {
         Vec::new()
     }
@@ -45,10 +45,10 @@ pub trait Disks: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The node has stopped, and writes nothing more. When this returns the disk has everything.
+    /// The node has stopped and writes nothing more. Syncs everything to the disk.
     ///
     /// # Errors
-    /// What the disk said. The node then counts as one that was killed.
+    /// The error of the disk. The node then counts as one that was killed.
     fn close(&self) -> Result<(), String> {
         Ok(())
     }

@@ -21,7 +21,7 @@ pub(crate) struct Flushing {
     next: u64,
     dirty: bool,
     flusher: Option<Waker>,
-    /// When the flush began that is under way.
+    /// When the current flush began, if one is under way.
     began: Option<Instant>,
     /// Why nothing can be written, while that is so.
     pub(crate) obstacle: Option<String>,
@@ -92,12 +92,12 @@ impl Flushing {
         self.next - 1
     }
 
-    /// For how long the flush has been under way that is.
+    /// For how long the current flush has been under way, if one is.
     pub(crate) fn under_way(&self) -> Option<Duration> {
         self.began.map(|began| began.elapsed())
     }
 
-    /// The flush has ended that was under way.
+    /// Notes that the current flush has ended.
     fn end(&mut self) {
         if let Some(began) = self.began.take() {
             self.latency.record(began.elapsed());

@@ -1,40 +1,39 @@
-//! Which of all keyspaces of a name is the one that a node is to serve.
+//! Which generation of a keyspace a node serves.
 //!
-//! A keyspace is known by its name and its *generation*. The first of a name has generation 0, and one that
-//! is created after another of that name was dropped has the next. Nodes do not have to agree on that before
-//! they serve, since each of them finds it by itself: what a node had goes on, and what it has dropped is
-//! over. Messages carry a number made of both, so that nodes and clients which mean different keyspaces by a
-//! name never understand each other.
+//! A keyspace is identified by its name and its *generation*. The first keyspace of a name has generation 0. If it is dropped
+//! and created again, the new one has the next generation. Nodes need not agree on the generation before they serve. Each
+//! node finds it by itself: it keeps the generation that it has, and never returns to one that it has dropped. Messages
+//! carry a number that is made of both, so nodes and clients that mean different keyspaces by one name ignore each
+//! other's messages.
 //!
-//! - **Floors rise.** A node that has generation `g` never serves an earlier one, and one that has dropped
-//!   `g` never serves `g` again, unless its operator writes the id down. That is durable before it serves.
-//! - **One at a time.** A generation is served where a majority has it. So once a later one is, no earlier
-//!   one can be.
-//! - **Nobody drops what others have.** A node that has a keyspace keeps it until its own configuration lacks
-//!   it, or a majority of nodes is beyond it: then it can't be served any more, and the node was away while
-//!   it was dropped.
+//! - **Floors rise.** A node that has generation `g` never serves an earlier one. A node that has dropped `g` never serves `g`
+//!   again, unless its operator asks for it by its id. The node's disk says so before the node serves.
+//! - **One at a time.** A generation is available if a majority serves it. So once a later one is available, no earlier one
+//!   can be.
+//! - **No node drops what others use.** A node keeps a keyspace until its own configuration lacks it, or a majority of the
+//!   nodes is beyond its generation. In the second case the generation can't be available any more; it was dropped while
+//!   the node was away.
 
-/// What a node says of a name.
+/// What a node knows of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Known {
     pub(crate) generation: u32,
-    /// It has had this one and has it no more.
+    /// The node has dropped this generation.
     pub(crate) dropped: bool,
 }
 
 impl Known {
-    /// The least generation that it may still serve.
+    /// The lowest generation that the node may still serve.
     fn floor(self) -> u32 {
         self.generation.saturating_add(u32::from(self.dropped))
     }
 }
 
-/// The generation of a keyspace that a node is to serve, one of `nodes`. It is told what the node itself
-/// knows of the name, what those of the others know that answered and know it, and which generation the
-/// configuration asks for, if it does.
+/// Chooses the generation of a keyspace that a node of a cluster of `nodes` serves. `own` is what the node itself knows of
+/// the name, `others` is what the other nodes know that have answered, and `asked` is the generation in the configuration.
 ///
 /// # Errors
-/// If there is none, and what to do.
+/// Why no generation can be chosen, and what to do.
 pub(crate) fn choose(
     name: &str,
     own: Option<Known>,
@@ -88,8 +87,8 @@ pub(crate) fn choose(
     }
 }
 
-/// What messages of a keyspace carry. Keyspaces that differ in anything that their data depends on have
-/// different numbers.
+/// The number that messages of a keyspace carry. Keyspaces that differ in anything that their data depends on have
+/// different numbers, apart from hash collisions.
 pub(crate) fn number(
     cluster: &str,
     name: &str,
@@ -100,7 +99,7 @@ pub(crate) fn number(
     let text = format!("{cluster}\n{name}\n{generation}\n{protocol}\n{partitions}");
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
-    // The last bytes of the text reach all bits.
+    // Mixes the last bytes of the text into all bits.
     let mixed = (hash ^ hash >> 32).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed ^ mixed >> 29
 }

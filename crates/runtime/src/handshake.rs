@@ -57,11 +57,11 @@ pub(crate) struct Welcome {
     pub(crate) site: Option<String>,
     /// The geography whose delays are emulated, if any.
     pub(crate) geography: Option<String>,
-    /// What tells its process from others of its number.
+    /// A random number that distinguishes its process from others that run as the same node.
     pub(crate) incarnation: u64,
     /// Its keyspaces, in the order of its configuration.
     pub(crate) keyspaces: Vec<KeyspaceInfo>,
-    /// Those that it has dropped, with their last generations.
+    /// The names of the keyspaces that it has dropped, with their last generations.
     pub(crate) dropped: Vec<(String, u32)>,
     /// How large things may be.
     pub(crate) limits: Limits,
@@ -88,12 +88,11 @@ impl Welcome {
 pub struct KeyspaceInfo {
     /// Its name.
     pub name: String,
-    /// Which of all keyspaces of its name it is, from 0: one that is created after another was dropped is
-    /// the next.
+    /// Its generation: 0 for the first keyspace of a name, and one more each time it is dropped and created again.
     pub generation: u32,
-    /// What messages of it carry.
+    /// The number that its messages carry.
     pub number: u64,
-    /// Where its partitions begin among those of the node that says this.
+    /// The place of its first partition among those of the node that sends this.
     pub(crate) first_shard: u16,
     /// The protocol that it runs.
     pub protocol: String,
@@ -106,12 +105,12 @@ pub struct KeyspaceInfo {
 }
 
 impl KeyspaceInfo {
-    /// What it is known by: its name and its generation.
+    /// Its id: its name and generation.
     pub fn id(&self) -> String {
         format!("{}@{}", self.name, self.generation)
     }
 
-    /// It with all that its data depends on.
+    /// Its id, protocol and number of partitions.
     pub(crate) fn description(&self) -> String {
         let s = if self.partitions == 1 { "" } else { "s" };
         format!("{} ({}, {} partition{s})", self.id(), self.protocol, self.partitions)

@@ -1,4 +1,4 @@
-//! For `serried-hostile` and its fuzz targets: frames as a connection reads them, without one.
+//! For `serried-hostile` and its fuzz targets: reads frames as a connection does, without a connection.
 
 use serried_model::NodeId;
 
@@ -10,7 +10,7 @@ use crate::shards::Shards;
 use crate::watch::{WatchReply, WatchRequest};
 use crate::{NodeStatus, TransportOptions};
 
-/// Reads frames from these bytes, and what lies in them, up to the first that is none.
+/// Reads frames and their payloads from these bytes, up to the first that is not a frame. Must not panic.
 #[doc(hidden)]
 pub fn read_hostile_frames(bytes: &[u8]) {
     let shards = Shards::new([(7, 2)]);
@@ -18,7 +18,7 @@ pub fn read_hostile_frames(bytes: &[u8]) {
     while let Ok(Some(frame)) = reader.next_frame() {
         read_payload(frame.kind, frame.payload, &shards);
     }
-    // And behind a checksum that fits, which chance does not find.
+    // Also reads the rest as the payload of each kind, since random bytes never have the right checksum.
     let kinds = [Kind::Hello, Kind::Welcome, Kind::Batch, Kind::StatusReply, Kind::WatchRequest];
     for kind in kinds.into_iter().chain([Kind::WatchReply, Kind::Obstacle]) {
         read_payload(kind, bytes.get(HEADER_BYTES..).unwrap_or_default(), &shards);
@@ -45,7 +45,7 @@ fn read_payload(kind: Kind, payload: &[u8], shards: &Shards) {
     }
 }
 
-/// Some that are sound.
+/// Some valid frames.
 #[doc(hidden)]
 pub fn example_frames() -> Vec<Vec<u8>> {
     let hello = Hello {

@@ -1,4 +1,4 @@
-//! What a node finds out before it serves: whether it is who it says, and which keyspaces there are.
+//! What a node asks the others before it serves: whether they accept it, and which keyspaces there are.
 
 use std::collections::HashSet;
 use std::thread;
@@ -15,8 +15,8 @@ use crate::{KeyspaceConfiguration, NodeConfiguration, StartError};
 
 /// How long a node that starts waits for the others to answer.
 const WELCOME_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long a node that takes the place of a lost one waits until a majority of the others can tell it which
-/// keyspaces there are, and how often it asks.
+/// How long a node that replaces a lost one waits for a majority to tell it which keyspaces there are, and how often it
+/// asks.
 const REJOIN_PATIENCE: Duration = Duration::from_secs(2);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -25,7 +25,7 @@ pub(crate) struct Joining<'a> {
     pub(crate) configuration: &'a NodeConfiguration,
     pub(crate) place: Option<Place>,
     pub(crate) disks: Option<&'a dyn Disks>,
-    /// What tells its process from others of its number.
+    /// A number that distinguishes its process from others that run as the same node.
     pub(crate) incarnation: u64,
 }
 
@@ -45,16 +45,17 @@ impl Joining<'_> {
         }
     }
 
-    /// The generations of its keyspaces, in the order of its configuration, which its disk knows from now on.
+    /// The generations of its keyspaces, in the order of its configuration. They are written to its disk.
     ///
     /// # Errors
-    /// If the node starts for the first time and another has met one of its number with data that it has
-    /// not; if a name stands for something else on other nodes; if the disk can't be written.
+    /// [`StartError::Unwelcome`] if the node starts for the first time and another node has met it with other data;
+    /// [`StartError::Keyspace`] if a name means something else on other nodes; [`StartError::Storage`] if the disk can't be
+    /// written.
     pub(crate) fn settle(&self) -> Result<Vec<u32>, StartError> {
         let keyspaces = &self.configuration.keyspaces;
         let asked = keyspaces.iter().map(KeyspaceConfiguration::generation);
         let Some(disks) = self.disks else {
-            // It remembers nothing, and so do the others: there is only one of a name.
+            // Neither this node nor the others remember anything, so there is one generation of each name.
             return Ok(asked.map(Option::unwrap_or_default).collect());
         };
         let others = self.ask_others(disks)?;
@@ -130,9 +131,9 @@ impl Joining<'_> {
         Ok(chosen)
     }
 
-    /// What those of the other nodes say that answer.
+    /// The answers of the other nodes, as far as they answer.
     fn ask_others(&self, disks: &dyn Disks) -> Result<Vec<Welcome>, StartError> {
-        // On a thread of its own: this one may be a runtime's.
+        // On a thread of its own, because this thread may belong to a runtime.
         let ask = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.map_err(StartError::System)?.block_on(self.ask_until_known(disks))
@@ -141,8 +142,8 @@ impl Joining<'_> {
         asked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// A node whose disk was lost may have known generations that only others remember: it asks until those
-    /// who answer are in every majority.
+    /// Asks the other nodes. A node that replaces a lost one asks until every majority contains a node that has answered,
+    /// because the lost one may have known generations that only others remember.
     async fn ask_until_known(&self, disks: &dyn Disks) -> Result<Vec<Welcome>, StartError> {
         let nodes = self.configuration.peers.len();
         let forgot = disks.provenance().is_some_and(|has| has.rejoined);
@@ -183,7 +184,7 @@ impl Joining<'_> {
         while let Some(answer) = asked.join_next().await {
             match answer {
                 Ok(Ok(Ok(met))) => answers.push(met.welcome),
-                // Others may still take a process that has ended for this one's.
+                // A node that was here before may be rejected only because its former process still counts as connected.
                 Ok(Ok(Err(Ended::Rejected(reason)))) if is_new => {
                     return Err(StartError::Unwelcome { reason });
                 }
@@ -194,7 +195,7 @@ impl Joining<'_> {
     }
 }
 
-/// What of a keyspace its data depends on.
+/// The properties of a keyspace that its data depends on.
 pub(crate) fn identity(keyspace: &KeyspaceConfiguration) -> KeyspaceIdentity {
     KeyspaceIdentity {
         name: keyspace.name.clone(),

@@ -101,13 +101,13 @@ struct Link {
     dropping: bool,
 }
 
-/// A node, as far as messages are sent there.
+/// What is known of a node that messages are sent to.
 #[derive(Clone, Default)]
 struct Node {
     /// By core: the link to it.
     cores: Vec<Option<usize>>,
-    /// By a keyspace's number: where its partitions begin among those of the node, which says which of the
-    /// cores serves them.
+    /// By a keyspace's number: the place of its first partition among those of the node. It determines which core serves a
+    /// partition.
     firsts: HashMap<u64, u16, FixedState>,
 }
 
@@ -144,8 +144,8 @@ impl Links {
         self.slots.iter().filter(|(_, link)| link.connected).count()
     }
 
-    /// Messages to node `member` are for so many cores from now on, and for these first shards of keyspaces;
-    /// links to cores that it has not any more are not used.
+    /// Sets how many cores node `member` has and where the partitions of its keyspaces begin. Links to cores that it does not
+    /// have any more are not used.
     pub(crate) fn set_cores(
         &mut self,
         member: usize,
@@ -279,7 +279,7 @@ impl Links {
         scratch.clear();
         message.encode(&mut scratch);
         for member in members.members() {
-            // A message from outside may have named a partition that there can't be.
+            // A message from outside may have named a partition that can't exist.
             match replica(partition, member) {
                 Some(to) => self.push(sending, to, |out| out.extend_from_slice(&scratch)),
                 None => self.counters.messages_dropped += 1,
@@ -309,8 +309,8 @@ impl Links {
         }
     }
 
-    /// The link to the core that serves a partition at a node, or to any if the node has not said where the
-    /// keyspace is: that one passes it on.
+    /// The link to the core that serves a partition at a node. If the node has not said where the keyspace is, the link to any
+    /// core, which passes messages on.
     fn slot_of_core(&self, member: usize, keyspace: u64, partition: u16) -> Option<usize> {
         let Node { cores, firsts } = self.nodes.get(member)?;
         if cores.len() == 1 {

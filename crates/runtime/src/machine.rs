@@ -50,10 +50,10 @@ pub(crate) trait Machine: Send {
     /// When the next timer is due.
     fn next_timer(&mut self) -> Option<Timestamp>;
 
-    /// The endpoint is about to stop, and not to fail.
+    /// The endpoint is about to stop.
     fn prepare_to_stop(&mut self, moment: Moment, out: &mut Outbox<'_>);
 
-    /// Whether others can do without it at once.
+    /// Whether it may stop now.
     fn may_stop(&self) -> bool;
 
     /// What it has appended to its log since the last time.
@@ -65,7 +65,7 @@ pub(crate) trait Machine: Send {
     /// What it shows of its state.
     fn gauges(&self) -> Vec<(&'static str, u64)>;
 
-    /// How far it takes part, and since when if that is not fully.
+    /// How far it takes part, and when it last took part fully.
     fn standing(&self) -> (Standing, Timestamp);
 
     /// Whether it appends to a log.
@@ -156,7 +156,7 @@ struct Driven<A: Actor> {
     counts: PartitionCounts,
     /// How far it takes part.
     standing: fn(&A) -> Standing,
-    /// When it last did so fully.
+    /// When it last took part fully.
     full_at: Timestamp,
     /// What it sent to itself.
     own: VecDeque<A::Message>,

@@ -16,7 +16,7 @@ use crate::pin::pin_to;
 use crate::server::{Server, Thread};
 use crate::{Catalogue, ConfigurationError, NodeConfiguration, NodeStatistics, NodeStatus};
 
-/// How long a node that is shut down waits for others to take over what it leads, and how often it looks.
+/// How long a node that is shut down waits for others to take over its leaderships, and how often it checks.
 const HAND_OVER_AT_MOST: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
@@ -53,7 +53,7 @@ pub enum StartError {
         /// What is wrong, where, and what to do.
         reason: String,
     },
-    /// A keyspace is not what the configuration takes it for.
+    /// A keyspace does not fit the configuration.
     #[error("can't serve keyspace `{keyspace}`: {reason}")]
     Keyspace {
         /// The keyspace.
@@ -75,8 +75,8 @@ pub enum StartError {
     System(io::Error),
 }
 
-/// A panic has ended a running node, in one of its replicas, in its log or in its store: it has stopped
-/// rather than go on without what has ended.
+/// A panic in one of a node's replicas, in its log or in its store has ended the node. It does not continue with a part
+/// missing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "{node} stopped, as a part of it has panicked: {cause}; start it again, and report this if its disk is sound"
@@ -169,7 +169,7 @@ impl Node {
         }
         drop(started);
         for _ in 0..count {
-            // A thread that panics lets go of its end without a word.
+            // A thread that panics drops its end of the channel without sending anything.
             let panicked = || handle.server.failure().map_or_else(ended_early, StartError::Failed);
             starts.recv().unwrap_or_else(|_| Err(panicked()))?;
         }
@@ -183,7 +183,7 @@ fn ended_early() -> StartError {
     StartError::System(io::Error::other("a node's thread has ended"))
 }
 
-/// What a core's thread does. However it ends, the others hear of it.
+/// What a core's thread does. However it ends, the others are told.
 fn run(
     core: Thread,
     listener: Option<TcpListener>,
@@ -194,7 +194,7 @@ fn run(
     let body = || {
         let prepared = prepare(listener).map_err(StartError::System);
         let prepared = prepared.and_then(|ready| core.install(catalogue).map(|()| ready));
-        // The one who starts the node waits for all cores, or has given up and kills it.
+        // Whoever starts the node waits for all cores, or has given up and kills it.
         match prepared {
             Ok((runtime, listener)) => {
                 let _ = started.send(Ok(()));
@@ -287,8 +287,8 @@ impl NodeHandle {
         ended.ok().and_then(|state| state.failed.clone()).map_or(Ok(()), Err)
     }
 
-    /// Stops the node: it hands over what it leads, for a second at most, accepts nothing more, flushes its logs,
-    /// writes what waits, and closes its connections.
+    /// Stops the node. It hands over what it leads, which takes a second at most. Then it accepts nothing more, flushes its
+    /// logs, writes what waits, and closes its connections.
     pub async fn shutdown(mut self) {
         self.server.prepare_to_stop();
         let until = Instant::now() + HAND_OVER_AT_MOST;
@@ -312,7 +312,7 @@ impl NodeHandle {
         self.stop_at_once();
     }
 
-    /// The same, but that nobody takes over what it leads.
+    /// Stops the node without handing over what it leads.
     pub(crate) fn stop_at_once(mut self) {
         self.server.close();
         self.join();

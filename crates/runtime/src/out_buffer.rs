@@ -20,7 +20,7 @@ pub(crate) struct OutBuffer {
     frames: Vec<(usize, Kind)>,
 }
 
-/// For whom a message is, and from whom.
+/// The receiver and the sender of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Route {
     /// The number of the keyspace.

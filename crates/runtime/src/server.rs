@@ -217,7 +217,7 @@ impl Server {
         sound.for_each(|seat| seat.endpoint.prepare_to_stop());
     }
 
-    /// Whether others can do without its partitions at once.
+    /// Whether all of its partitions may stop now.
     pub(crate) fn may_stop(&self) -> bool {
         self.cores.iter().all(|seat| !seat.endpoint.is_sound() || seat.endpoint.may_stop())
     }
@@ -317,7 +317,8 @@ impl Server {
         Joining { configuration, place: *place, disks, incarnation }.hello(core)
     }
 
-    /// What of another node's keyspaces is not what it is here: they do not understand each other there.
+    /// The keyspaces that another node has in another generation or configuration. The two nodes ignore each other's
+    /// messages for these.
     pub(crate) fn differences(&self, other: &Welcome) -> Vec<String> {
         let differs = |own: &&KeyspaceInfo| {
             let other = other.keyspaces.iter().find(|other| other.name == own.name)?;
@@ -327,7 +328,7 @@ impl Server {
         self.welcome.keyspaces.iter().filter_map(|own| differs(&own)).collect()
     }
 
-    /// A panic has ended a part of it: the rest ends too, at once.
+    /// A panic has ended a part of the node. The rest ends too, at once.
     pub(crate) fn fail(&self, panic: &(dyn Any + Send)) {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
@@ -335,7 +336,7 @@ impl Server {
         let node = self.id();
         self.state.send_modify(|state| {
             state.killed = true;
-            // What else panics does so for want of what ended first.
+            // Later panics are consequences of the first.
             if state.failed.is_none() {
                 tracing::error!(%node, cause, "stopped: a panic has ended a part of it");
                 state.failed = Some(NodeFailed { node, cause });
@@ -343,12 +344,12 @@ impl Server {
         });
     }
 
-    /// What has ended it, if a panic has.
+    /// The panic that has ended the node, if one has.
     pub(crate) fn failure(&self) -> Option<NodeFailed> {
         self.state.borrow().failed.clone()
     }
 
-    /// Once all threads have ended: has the disk take everything, unless something may be missing.
+    /// Syncs everything to the disk, once all threads have ended. Does nothing if a panic has ended the node.
     pub(crate) fn close_disks(&self) {
         if self.state.borrow().failed.is_some() {
             return;

@@ -8,10 +8,9 @@ use serried_model::NodeId;
 
 use crate::out_buffer::Route;
 
-/// The partitions of the keyspaces that an endpoint serves or uses, in an order of its own: a node's is that
-/// of its configuration, a client's that in which it began to use them. A partition's place in that order is
-/// its *shard*, which nobody else is told: messages carry the keyspace's number, which its id gives it, and
-/// the partition.
+/// The partitions of the keyspaces that an endpoint serves or uses, in its own order. A node's order is that of its
+/// configuration, and a client's is the order in which it began to use them. A partition's place in this order is its
+/// *shard*. Shards are local: messages carry the keyspace's number and the partition instead.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Shards {
     /// By shard: keyspace and partition.
@@ -22,7 +21,7 @@ pub(crate) struct Shards {
     keyspaces: HashMap<u64, u16, FixedState>,
 }
 
-/// Where a message is for, as its endpoint knows it.
+/// The receiver of a message, in its endpoint's terms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Found {
     pub(crate) keyspace: u16,
@@ -33,7 +32,7 @@ impl Shards {
     /// The most that there may be.
     pub(crate) const MOST: usize = u16::MAX as usize;
 
-    /// The shards of keyspaces with these numbers and so many partitions each.
+    /// The shards of keyspaces with these numbers and numbers of partitions.
     pub(crate) fn new(keyspaces: impl IntoIterator<Item = (u64, u16)>) -> Shards {
         let mut shards = Shards::default();
         for (number, partitions) in keyspaces {
@@ -77,7 +76,7 @@ impl Shards {
         Some(from..until.unwrap_or(self.all.len()))
     }
 
-    /// Where a message is for, unless its keyspace is not known here or has no such partitions.
+    /// The receiver of a message. `None` if its keyspace is unknown here or has no such partitions.
     pub(crate) fn locate(&self, route: Route) -> Option<Found> {
         let shards = self.of_keyspace(route.keyspace)?;
         if usize::from(route.to.max(route.from)) >= shards.len() {
@@ -98,7 +97,7 @@ impl Shards {
     }
 }
 
-/// Which of a node's `cores` serves a shard of its.
+/// Which of a node's `cores` serves its shard `shard`.
 pub(crate) fn core_of(shard: u16, cores: usize) -> usize {
     usize::from(shard) % cores
 }

@@ -1,4 +1,4 @@
-//! How a node is doing.
+//! The status of a node.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use serried_actor::Standing;
 
 use crate::{Durability, NodeStatistics};
 
-/// A flush that takes longer has stalled.
+/// A flush that takes longer than this has stalled.
 const STALLED: Duration = Duration::from_secs(5);
 
-/// What a node says of itself.
+/// The status of a node, as it reports it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// The version of its program.
     pub version: String,
-    /// A number that it has drawn when it started: two processes that pass for one node differ in it.
+    /// A random number that it has drawn when it started. It distinguishes processes that run as the same node.
     pub incarnation: u64,
     /// For how long it has been running.
     pub uptime: Duration,
@@ -23,13 +23,13 @@ pub struct NodeStatus {
     pub durability: Durability,
     /// How many cores serve its partitions.
     pub cores: u16,
-    /// How many partitions it has, those of all keyspaces.
+    /// How many partitions it has, of all keyspaces together.
     pub partitions: u16,
     /// Why it can't write its logs and serves nothing, if that is so.
     pub obstacle: Option<String>,
-    /// What its partitions lack, if they do not take part fully.
+    /// The partitions that do not take part fully, if there are any.
     pub behind: Option<Behind>,
-    /// For how long the longest flush of a log has been under way, if one is.
+    /// For how long the oldest flush of a log has been under way, if one is.
     pub flush_under_way: Option<Duration>,
     /// How many flushes of logs are under way or due.
     pub flush_lag: u64,
@@ -41,22 +41,22 @@ pub struct NodeStatus {
     pub statistics: NodeStatistics,
 }
 
-/// How far partitions have got that do not take part fully: while there are any, another node that stops may
-/// be one too many.
+/// The partitions of a node that do not take part fully. While there are any, another node should not be stopped: the rest
+/// may be no majority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Behind {
-    /// How many get what they have missed while they were away.
+    /// How many are getting what they missed while they were away.
     pub catching_up: u16,
-    /// How many take the place of what was on a lost disk, and do not have all of it.
+    /// How many replace those of a lost disk, and do not have everything yet.
     pub rejoining: u16,
-    /// How many keys these have taken over so far.
+    /// How many keys all of these have taken over so far.
     pub keys: u64,
-    /// For how long the first of them has been at it.
+    /// For how long the first of them has not taken part fully.
     pub lasting: Duration,
 }
 
 impl Behind {
-    /// A partition that has not taken part fully for so long; none if it does.
+    /// One partition that has this standing for so long. `None` if it takes part fully.
     pub(crate) fn of(standing: Standing, lasting: Duration) -> Option<Behind> {
         let (catching_up, rejoining, keys) = match standing {
             Standing::Full => return None,
@@ -66,7 +66,7 @@ impl Behind {
         Some(Behind { catching_up, rejoining, keys, lasting })
     }
 
-    /// Both together.
+    /// The partitions of both.
     pub(crate) fn plus(self, other: Behind) -> Behind {
         Behind {
             catching_up: self.catching_up + other.catching_up,
@@ -76,7 +76,7 @@ impl Behind {
         }
     }
 
-    /// In words, of a node with so many partitions.
+    /// A description, for a node with so many partitions.
     fn text(self, partitions: u16) -> String {
         let Behind { catching_up, rejoining, keys, lasting } = self;
         let what = match rejoining {
@@ -89,10 +89,10 @@ impl Behind {
 }
 
 impl NodeStatus {
-    /// Whether it serves all that it is there for.
+    /// Whether the node can write, and all of its partitions take part fully.
     ///
     /// # Errors
-    /// Why it does not, and what to do.
+    /// Why not, and what to do.
     pub fn serves(&self) -> Result<(), String> {
         if let Some(obstacle) = &self.obstacle {
             return Err(obstacle.clone());
@@ -107,12 +107,12 @@ impl NodeStatus {
     }
 }
 
-/// What a node has said of itself, and how long it took to.
+/// A node's status, and how long the request for it took.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NodeReply {
-    /// What it said.
+    /// The status.
     pub status: NodeStatus,
-    /// How long a request and its answer took.
+    /// The time from the request to its answer.
     pub round_trip: Duration,
 }
 

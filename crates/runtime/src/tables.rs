@@ -1,12 +1,12 @@
-//! Which keyspaces each node of a cluster has, as a client has been told.
+//! What a client knows about the keyspaces of each node.
 
 use std::collections::BTreeMap;
 
 use crate::ConnectError;
 use crate::handshake::KeyspaceInfo;
 
-/// The keyspaces of each node that has answered, as it said last. A name stands for what a majority means by
-/// it.
+/// The keyspaces of each node that has answered, by its last answer. A name means the keyspace of that name that a majority
+/// of the nodes has.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     /// How many nodes there are.
@@ -15,13 +15,13 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Node `member` of so many has these.
+    /// Notes the keyspaces of node `member`, in a cluster of `nodes`.
     pub(crate) fn put(&mut self, member: usize, nodes: usize, keyspaces: Vec<KeyspaceInfo>) {
         self.nodes = nodes;
         self.by_member.insert(member, keyspaces);
     }
 
-    /// All that can be used, in the order of the first node that has them.
+    /// All keyspaces that can be used, in the order of the nodes that list them.
     pub(crate) fn all(&self) -> Vec<KeyspaceInfo> {
         self.names().iter().filter_map(|name| self.resolve(name).ok()).cloned().collect()
     }
@@ -36,10 +36,11 @@ impl Tables {
         names
     }
 
-    /// What `name` stands for. Nodes that have not answered yet may have it.
+    /// The keyspace that `name` means. Nodes that have not answered yet may have it.
     ///
     /// # Errors
-    /// If no node has one of that name, or so many have none or another that no majority can have it.
+    /// [`ConnectError::UnknownKeyspace`] if no node has a keyspace of that name; [`ConnectError::NotServed`] if so many nodes
+    /// have none, or another one, that no majority can have the same.
     pub(crate) fn resolve(&self, name: &str) -> Result<&KeyspaceInfo, ConnectError> {
         let on = |keyspaces: &'_ Vec<KeyspaceInfo>| keyspaces.iter().position(|k| k.name == name);
         let having: Vec<&KeyspaceInfo> =

@@ -15,7 +15,7 @@ pub(crate) struct Attempts<'a> {
     /// Which attempt this is, from 1.
     number: u32,
     limit: Timestamp,
-    /// Set if the last one was refused because it had run for longer than this.
+    /// The limit, if the last attempt was refused because it had run for longer.
     too_long: Option<Duration>,
     /// Goes off at the deadline of them all.
     pub(crate) deadline: Alarm,
@@ -61,7 +61,7 @@ impl<'a> Attempts<'a> {
         Ok(None)
     }
 
-    /// What it means that there is no time for another attempt, or for this one to end.
+    /// The error if there is no time for another attempt, or for this one to end.
     fn overdue(&self) -> Error {
         let (attempts, deadline) = (self.number, self.keyspace.options.deadline);
         match self.too_long {

@@ -30,8 +30,8 @@ pub enum Error {
         /// How many attempts were begun.
         attempts: u32,
     },
-    /// The transaction was refused, as it had run for longer than one may, and there was no time to try it again, or no
-    /// attempt left. Nothing took effect; have it do less, or raise the keyspace's `truncation_lag_ms`.
+    /// The transaction was refused because it had run for longer than a transaction may, and there was no time or no attempt
+    /// left to try it again. Nothing took effect. Have it do less, or raise the keyspace's `truncation_lag_ms`.
     #[error(
         "refused after running for longer than {limit:?}, in attempt {attempts}: have the transaction do less, or raise `truncation_lag_ms`"
     )]

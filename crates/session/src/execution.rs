@@ -64,7 +64,7 @@ pub(crate) enum Ended<T> {
     Committed(Result<T, Abort>),
     /// It was aborted and can be tried again.
     Aborted(Vec<Key>),
-    /// It was refused, as it had run for longer than this, and can be tried again.
+    /// It was refused because it had run for longer than this. It can be tried again.
     TooLong(Duration),
     /// It can't be tried again.
     Failed(Error),
@@ -80,8 +80,8 @@ pub(crate) struct Execution<'a, P: Program> {
     pub(crate) written_at: Timestamp,
     /// What the last run wrote, if there was more than one.
     written: Vec<Write>,
-    /// A run has asked to commit writes. From then on they may take effect, whatever later runs do: that a
-    /// read has changed is no promise that what rests on it is abandoned.
+    /// A run has asked to commit writes. From then on they may take effect, whatever later runs do: a changed read does not
+    /// mean that the execution which depends on it is abandoned.
     may_take_effect: bool,
     phase: Phase<P::Value>,
     operations: Vec<Operation>,
@@ -212,7 +212,7 @@ impl<'a, P: Program> Execution<'a, P> {
         self.keyspace.port.submit(txn, &mut self.operations);
     }
 
-    /// What it means that the deadline has passed now; none if that can't be said yet.
+    /// The error if the deadline passes now. `None` if it can't be told yet.
     fn overdue(&self) -> Option<Error> {
         let deadline = self.keyspace.options.deadline;
         let unavailable = |waiting_for: String| Error::Unavailable { deadline, waiting_for };

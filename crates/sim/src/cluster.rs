@@ -65,7 +65,7 @@ pub struct Cluster<P: Protocol> {
     /// Machines that were started after that. Until something is durable there, whoever starts them again
     /// says so again.
     rejoined: BTreeSet<usize>,
-    /// Machines whose disk was lost, and which have not been seen to have made up for that.
+    /// Machines that have lost their disks and have not been seen to take part fully since.
     replaced: BTreeSet<usize>,
 }
 
@@ -246,11 +246,11 @@ impl<P: Protocol> Cluster<P> {
         self.world.interceptor = Some(interceptor);
     }
 
-    /// Has a message arrive at `to` now that `from` has not sent. What nodes send to others that there are not is
-    /// lost from now on.
+    /// Delivers a message to `to` now that `from` has not sent. From now on, messages to nodes that do not exist are lost
+    /// instead of causing a panic.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// If `from` or `to` does not exist.
     pub fn forge(&mut self, from: NodeId, to: NodeId, message: P::Message) {
         self.world.forge(from, to, message);
     }
@@ -343,7 +343,7 @@ impl<P: Protocol> Cluster<P> {
         found
     }
 
-    /// Whether a machine is up, and all its replicas take part in everything.
+    /// Whether a machine is up and all its replicas take part fully.
     pub fn is_whole(&self, member: usize) -> bool {
         let mut partitions = 0..self.configuration.partitions;
         let is_full = |partition| self.replica_of(partition, member).standing() == Standing::Full;
@@ -378,15 +378,15 @@ impl<P: Protocol> Cluster<P> {
         self.begin(Fault::Crash(member))
     }
 
-    /// Tells a machine's replicas that it is about to stop. It does once they [can do without
-    /// it](Cluster::may_stop), or when it crashes.
+    /// Tells a machine's replicas that it is about to stop. The caller crashes it once it [may
+    /// stop](Cluster::may_stop).
     pub fn prepare_to_stop(&mut self, member: usize) {
         for number in self.replicas_on(member) {
             self.happen(number as u32, Occurrence::Job(Job::Stop));
         }
     }
 
-    /// Whether nothing is done by a machine's replicas alone.
+    /// Whether all replicas of a machine may stop now.
     pub fn may_stop(&self, member: usize) -> bool {
         self.replicas_on(member).all(|number| self.replicas[number].actor.may_stop())
     }
@@ -500,7 +500,7 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// Whether a majority is left of machines that have what they promised.
+    /// Whether a majority of machines is left that have not lost their disks, if this one loses its disk.
     fn can_do_without_the_disk_of(&mut self, member: usize) -> bool {
         let mut replaced = core::mem::take(&mut self.replaced);
         replaced.retain(|other| self.lost_disks.contains(other) || !self.is_whole(*other));

@@ -123,13 +123,13 @@ impl<R: Clone, M> Log<R, M> {
         self.durable = self.flushing.take().expect("a flush that ends was started");
     }
 
-    /// How many records were appended and are not durable.
+    /// How many appended records are not durable yet.
     pub(crate) fn unflushed(&self) -> u64 {
         self.appended - self.durable
     }
 
-    /// Loses every held message, and what was not durable but for the first `kept` records of it: a
-    /// disk may have written those already.
+    /// Loses every held message and all records that were not durable, except the first `kept` of them, which the disk may
+    /// have written already.
     pub(crate) fn crash(&mut self, kept: u64) {
         self.durable += kept.min(self.unflushed());
         self.records.truncate((self.durable - self.first.min(self.durable)) as usize);

@@ -16,8 +16,8 @@ pub enum Fault {
     Slow(Reach, f64),
     /// The node handles and sends nothing, forgets nothing, and catches up at the end.
     Pause(NodeId),
-    /// The machine loses its memory, and what it had not made durable, but for some that the disk had written
-    /// already; at the end it starts again from what it had. Needs [`crate::Disk::keep_records`].
+    /// The machine loses its memory, and records that were not durable, except some that the disk had written already. At
+    /// the end it starts again with the rest. Needs [`crate::Disk::keep_records`].
     Crash(usize),
     /// The machine is down as in a crash, and its disk is lost: at the end it starts as one that takes
     /// the place of another. Only as many as a group can do without lose their disks: if others that did

@@ -16,7 +16,7 @@ use crate::{Clocks, Configuration, Fault, NetworkFaults, Reach, Scheduled, Side}
 pub struct Swarm {
     /// How long it lasts; then everything heals.
     pub lasts: Duration,
-    /// Whether each kind of fault that there may be is there, whatever the seed.
+    /// Whether every enabled kind of fault occurs with every seed. Otherwise the seed chooses among them.
     pub always: bool,
     /// Whether links may be cut or slow.
     pub partitions: bool,
@@ -126,7 +126,7 @@ impl Swarm {
         plan
     }
 
-    /// Whether there are faults of a kind.
+    /// Whether faults of an enabled kind occur.
     fn strikes(&self, random: &mut Random) -> bool {
         on(random) || self.always
     }
@@ -139,7 +139,7 @@ impl Swarm {
         (Timestamp(begins), Timestamp((begins + length).min(lasts)))
     }
 
-    /// Crashes that never take more than a minority down at once, unless all go down.
+    /// Crashes of at most a minority at a time, and of all replicas at once if there are blackouts.
     fn crash(
         &self,
         configuration: &Configuration,
@@ -186,7 +186,7 @@ impl Swarm {
         }
     }
 
-    /// From the first quarter to the last.
+    /// An interval that begins in the first quarter and ends in the last.
     fn most_of_the_time(&self, random: &mut Random) -> (Timestamp, Timestamp) {
         let quarter = self.lasts.as_nanos() as u64 / 4;
         let begins = random.random_range(0..=quarter);

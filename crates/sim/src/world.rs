@@ -101,7 +101,7 @@ pub(crate) struct World<M> {
     pub(crate) scheduler: Scheduler<Event<M>>,
     pub(crate) network: Network,
     pub(crate) hash: Hash,
-    /// Whether messages were forged: others may be sent to nodes then that there are not, or be rejected.
+    /// Whether messages were forged. Then nodes may send messages to nodes that do not exist, and may reject messages.
     pub(crate) forged: bool,
     pub(crate) interceptor: Option<Interceptor<M>>,
     /// How many replicas there are, those of all partitions counted.
@@ -194,7 +194,7 @@ impl<M: Wire> World<M> {
         (self.scratch.len() as u32, digest.value())
     }
 
-    /// Has a message arrive now that its sender has not sent.
+    /// Delivers a message now that its sender has not sent.
     pub(crate) fn forge(&mut self, from: NodeId, to: NodeId, message: M) {
         self.forged = true;
         let (from, to) = (self.number(from), self.number(to));

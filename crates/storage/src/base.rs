@@ -83,11 +83,11 @@ impl Base {
         }))))
     }
 
-    /// Makes sure that a store that is known to have been in `directory` is there: fjall begins one anew for
-    /// want of a file of its own.
+    /// Checks that a store which was created in `directory` is still there. If one of its files is missing, fjall would
+    /// begin a new store without an error.
     ///
     /// # Errors
-    /// [`StorageError::Store`] if it is not.
+    /// [`StorageError::Store`] if a file is missing.
     pub fn check(directory: &Path) -> Result<(), StorageError> {
         missing(directory).map_or(Ok(()), |path| {
             let what = format!("{} is missing", path.display());
@@ -104,8 +104,8 @@ impl Base {
     }
 }
 
-/// Opens a store, or makes one: in another place first, so that one that is there was made to its end. The
-/// end of a process in between would leave what looks like a damaged store.
+/// Opens a store, or creates one. It is created in another place and then renamed, so that a store under its final name
+/// is always complete. Otherwise a process that ends meanwhile would leave what looks like a damaged store.
 fn open_whole(directory: &Path, cache: u64, mode: PersistMode) -> Result<Engine, StorageError> {
     if !directory.exists() {
         let unfinished = directory.with_extension("unfinished");

@@ -12,13 +12,16 @@ use crate::StorageError;
 use crate::disk::sync_directory;
 use crate::engine::{ROOM, find_room};
 use crate::keyspaces::{KeyspaceIdentity, KeyspaceRecord, Records};
+use crate::run;
 
-/// The format of the directory; each that can't be read by the release before has the next number. In the
-/// first one keyspaces had no generations.
+/// The format of the directory. A format that the release before can't read has the next number. In format 1,
+/// keyspaces had no generations.
 pub(crate) const FORMAT: u32 = 2;
 const IDENTITY: &str = "identity.toml";
 const PEERS: &str = "peers.toml";
 const LOCK: &str = "lock";
+/// The extension of a file's next version, until it is complete.
+const TEMPORARY: &str = "new";
 
 /// Whose a directory is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,12 +40,12 @@ pub struct Identity {
 #[derive(Serialize, Deserialize)]
 struct Contents {
     format: u32,
-    /// Which of the data it is that ever were this node's.
+    /// Distinguishes this data from other data that the node had before: see [`Provenance::incarnation`].
     incarnation: u64,
-    /// It was made to take the place of what was lost.
+    /// It was created to replace a lost disk.
     #[serde(default)]
     rejoined: bool,
-    /// In the first format: the keyspaces that are [`KeyspaceRecord::later`].
+    /// In format 1: the keyspaces that are [`KeyspaceRecord::later`].
     #[serde(default, skip_serializing)]
     later: Vec<String>,
     cluster: String,
@@ -54,21 +57,21 @@ struct Contents {
 /// How a node means to start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
-    /// As what it was, or as new if it never was.
+    /// With its data; as a new node if it has none.
     Usual,
-    /// In the place of one whose disk was lost: the directory must be empty.
+    /// As a replacement for a node whose disk was lost. The directory must be empty.
     Rejoin,
-    /// As what is left of what it was, although what it had acknowledged may be missing: see [`crate`].
+    /// With what is left of its data, although acknowledged records may be missing: see [`crate`].
     AcceptLoss,
 }
 
-/// Which data a node has, as it tells the others.
+/// What a node tells the others about its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Provenance {
-    /// Tells it from what the node had before. Of two that replace each other the later has the greater
-    /// number.
+    /// When the directory was created, in microseconds since the Unix epoch. It distinguishes this data from other data
+    /// that the node had before. Data that replaces other data has the greater number.
     pub incarnation: u64,
-    /// It was made to take the place of what was lost.
+    /// It was created to replace a lost disk.
     pub rejoined: bool,
 }
 
@@ -80,16 +83,25 @@ pub struct DataDirectory {
     identity: Identity,
     is_new: bool,
     keyspaces: Mutex<Records>,
-    /// Names of keyspaces that were dropped when it was opened, and where their data lies.
+    /// The keyspaces that were dropped when the directory was opened: their names, and where their data lies.
     dropped: Vec<(String, PathBuf)>,
-    /// Which data the other nodes had when they were met.
+    /// The incarnations of the other nodes' data when they were last met, by node.
     peers: Mutex<BTreeMap<String, u64>>,
     _lock: File,
 }
 
 impl DataDirectory {
-    /// Opens the directory at `path`, or makes it. Keyspaces that it has and the configuration has not are
-    /// dropped; those that are new to it come with [`DataDirectory::settle`].
+    /// Whether a data directory has a file of this name, or may have one for a moment, so that no keyspace can be called so:
+    /// a keyspace's data lies in a folder of its name.
+    pub fn is_reserved(name: &str) -> bool {
+        let is_file = |file: &str| {
+            name == file || Path::new(name) == Path::new(file).with_extension(TEMPORARY)
+        };
+        [LOCK, IDENTITY, PEERS, run::NAME].into_iter().any(is_file)
+    }
+
+    /// Opens the directory at `path`, or creates it. Drops the keyspaces that it has and the configuration does not
+    /// list. New keyspaces are added by [`DataDirectory::settle`].
     ///
     /// # Errors
     /// [`StorageError::Refused`] if it is in use, or is another node's, another cluster's or of a newer
@@ -141,19 +153,21 @@ impl DataDirectory {
         Ok(directory)
     }
 
-    /// The keyspaces that it had when it was opened and the configuration has not, by name, and where their
-    /// data stays until somebody removes it.
+    /// The keyspaces that were dropped when the directory was opened: their names, and where their data stays until
+    /// somebody removes it.
     pub fn dropped(&self) -> &[(String, PathBuf)] {
         &self.dropped
     }
 
-    /// The keyspaces that it has and had.
+    /// The keyspaces that it has, and those that were dropped.
     pub fn keyspaces(&self) -> Vec<KeyspaceRecord> {
         self.records().0.clone()
     }
 
-    /// Notes which keyspaces the node has from now on, with their generations. Of a keyspace that is new to
-    /// a directory which takes the place of a lost one nothing was lost, unless it is one of the first.
+    /// Notes which keyspaces the node has from now on, with their generations.
+    ///
+    /// If the directory replaces a lost one, the keyspaces of the first call are those of which data was lost. Later
+    /// ones are new to the cluster, so nothing of them was lost.
     ///
     /// # Errors
     /// If the directory can't be written, or knows as many keyspaces as it may.
@@ -188,16 +202,16 @@ impl DataDirectory {
         self.records().find(keyspace).map_or(0, |record| record.generation)
     }
 
-    /// Whether it held no data when it was opened, and does not take the place of what was lost.
+    /// Whether it contained no data when it was opened and does not replace a lost disk.
     pub fn is_new(&self) -> bool {
         self.is_new && !self.provenance.rejoined
     }
 
-    /// Notes which data another node has.
+    /// Notes which data another node has, which connects now.
     ///
     /// # Errors
-    /// If that node had other data before, which it does not take the place of: it has promised what it
-    /// does not know. If the directory can't be written.
+    /// [`StorageError::Refused`] if that node had other data before and does not rejoin: it has made promises that it
+    /// does not know of. Other errors if the directory can't be written.
     pub fn meet(&self, node: u64, has: Provenance) -> Result<(), StorageError> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let known = peers.get(&node.to_string()).copied();
@@ -228,18 +242,18 @@ impl DataDirectory {
         &self.path
     }
 
-    /// Which data it holds, as the others are told.
+    /// What the other nodes are told about its data.
     pub fn provenance(&self) -> Provenance {
         self.provenance
     }
 
-    /// Whether what a keyspace has here takes the place of what was lost. Where a partition has a log, it
-    /// has come far enough to say for itself how far it has got with that.
+    /// Whether the data of a keyspace replaces lost data. A partition that has a log already knows from its log how far
+    /// it has got with rejoining.
     pub fn rejoins(&self, keyspace: &str) -> bool {
         self.provenance.rejoined && !self.records().find(keyspace).is_some_and(|found| found.later)
     }
 
-    /// The folder in which the present generation of a keyspace lies; each has one of its own.
+    /// The name of the folder of a keyspace's present generation. Each generation has a folder of its own.
     pub fn folder(&self, keyspace: &str) -> String {
         named(keyspace, self.generation(keyspace))
     }
@@ -249,7 +263,7 @@ impl DataDirectory {
         self.path.join(self.folder(keyspace)).join(partition.to_string())
     }
 
-    /// A number for whose a partition's log is.
+    /// A number that identifies a partition's log. Logs of other nodes, generations or incarnations have other numbers.
     pub fn log_identity(&self, keyspace: &str, partition: u16) -> u64 {
         let Identity { cluster, node, .. } = &self.identity;
         let keyspace = self.folder(keyspace);
@@ -260,7 +274,7 @@ impl DataDirectory {
     }
 }
 
-/// The first keyspace of a name lies under the name, as in the first format.
+/// The folder of a generation. Generation 0 lies under the plain name, as in format 1.
 fn named(keyspace: &str, generation: u32) -> String {
     match generation {
         0 => keyspace.to_string(),
@@ -283,7 +297,7 @@ fn lock(path: &Path) -> Result<File, StorageError> {
     }
 }
 
-/// Whether any partition lies there: whatever keyspaces the configuration has.
+/// Whether the directory contains a partition of any keyspace, configured or not.
 fn holds_data(path: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(path)? {
         if entry?.file_type()?.is_dir() {
@@ -305,8 +319,8 @@ fn read_peers(file: &Path) -> Result<BTreeMap<String, u64>, StorageError> {
     })
 }
 
-/// Compares what a directory says with what the configuration does; returns which data it holds, and of
-/// which keyspaces.
+/// Checks a directory's identity file against the configuration. Returns the provenance of its data and its
+/// keyspaces.
 fn check(
     file: &Path,
     text: &str,
@@ -386,7 +400,7 @@ fn write(
 
 /// Replaces the file, or leaves it as it was.
 pub(crate) fn replace(file: &Path, text: &str) -> Result<(), StorageError> {
-    let temporary = file.with_extension("new");
+    let temporary = file.with_extension(TEMPORARY);
     let replace = || {
         let mut new = File::create(&temporary)?;
         new.write_all(text.as_bytes())?;

@@ -58,7 +58,7 @@ impl Disk for RealDisk {
     }
 }
 
-/// Makes a directory and those that it lies in, durably, as far as they are not there.
+/// Creates a directory and its missing parents, durably.
 pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -67,7 +67,7 @@ pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
         create_directory(parent)?;
     }
     match fs::create_dir(path) {
-        // Another thread makes a neighbour of the same parent.
+        // Another thread creates a directory in the same parent.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         made => made?,
     }

@@ -23,7 +23,7 @@ use crate::StorageError;
 /// What is to be written: values, and none for what is removed.
 pub(crate) type Puts = BTreeMap<Slice, Option<Slice>>;
 
-/// What fjall calls its thread for all that it does in the background.
+/// The name of the thread that does fjall's background work.
 pub const STORE_THREAD: &str = "fjall:worker";
 /// A memtable is moved to a table when it has about so many bytes.
 const MEMTABLE: u64 = 32 << 20;
@@ -59,7 +59,7 @@ impl Engine {
             let in_memtable = AtomicU64::new(items.tree.active_memtable().size());
             Ok(Engine { items, database, mode, in_memtable })
         };
-        // Damage in some of its files it meets with a panic, which does not say where.
+        // Fjall panics if some of its files are damaged, and does not say which.
         let opened = catch_unwind(open).map_err(|panic| {
             let what = panic.downcast_ref::<String>().cloned().unwrap_or_default();
             StorageError::Store { path: path.to_path_buf(), what: what.replace('\n', ",") }
@@ -128,8 +128,8 @@ impl Engine {
     }
 }
 
-/// What is not there of a store that was: each of fjall's own keyspaces, its list of them and ours, has a file
-/// that says which tables it has.
+/// A file that is missing from a store, if one is. A store has two of fjall's keyspaces, fjall's own list and ours. Each
+/// has a file that says which tables it has.
 pub(crate) fn missing(path: &Path) -> Option<PathBuf> {
     let currents = ["0", "1"].map(|keyspace| path.join("keyspaces").join(keyspace).join("current"));
     currents.into_iter().find(|current| !current.exists())
@@ -157,7 +157,7 @@ pub(crate) fn failed(path: &Path, error: fjall::Error) -> StorageError {
     match error {
         fjall::Error::Io(source) | fjall::Error::Storage(LsmError::Io(source)) => {
             match source.kind() {
-                // Its own files are missing, or not what they should be.
+                // Its own files are missing or damaged.
                 AlreadyExists | InvalidData | InvalidInput | NotFound | UnexpectedEof => {
                     StorageError::Store { path: path.to_path_buf(), what: source.to_string() }
                 }

@@ -1,4 +1,4 @@
-//! For `serried-hostile` and its fuzz targets: a log whose file holds any bytes.
+//! For `serried-hostile` and its fuzz targets: opens a log whose file contains arbitrary bytes.
 
 use std::fs;
 use std::path::Path;
@@ -7,12 +7,15 @@ use crate::disk::RealDisk;
 use crate::log::{Log, LogOptions};
 use crate::{Batch, Durability};
 
-/// Short enough that thousands can be read in a second.
+/// The length of a segment in bytes: short, so that thousands can be read in a second.
 const SEGMENT_BYTES: u64 = 4096;
 const IDENTITY: u64 = 7;
 
-/// Opens a log in a directory, of which this is the only segment, and forgets it. It is read as far as it is
-/// sound, or refused.
+/// Opens a log in `directory` whose only segment contains `bytes`, and removes it again. Opening it may fail, but must
+/// not panic.
+///
+/// # Errors
+/// If the directory can't be written.
 #[doc(hidden)]
 pub fn read_hostile_segment(directory: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let _ = fs::remove_dir_all(directory);
@@ -35,7 +38,7 @@ fn open(directory: &Path) -> Result<Log, crate::StorageError> {
     .map(|(log, _)| log)
 }
 
-/// A segment that is sound.
+/// The bytes of a valid segment.
 ///
 /// # Errors
 /// If the directory can't be written.

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::StorageError;
 
-/// How many keyspaces a directory may know of, with those that were dropped.
+/// How many keyspaces a directory may remember, dropped ones included.
 const MOST_RECORDS: usize = 1024;
 
-/// What of a keyspace its data depends on, as the configuration has it.
+/// The properties of a keyspace that its data depends on, as configured.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KeyspaceIdentity {
     /// Its name.
@@ -20,22 +20,21 @@ pub struct KeyspaceIdentity {
 
 /// A keyspace that a directory has or had.
 ///
-/// A keyspace is known by its name and its *generation*: the first of a name has generation 0, and one that
-/// is created after another of that name was dropped has the next. A directory remembers the last
-/// generation of each name, so that nothing of one ever passes for a part of another.
+/// A keyspace is identified by its name and its *generation*. The first keyspace of a name has generation 0. If it is
+/// dropped and created again, the new one has the next generation. A directory remembers the last generation of each
+/// name, so that data of one generation is never taken for that of another.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KeyspaceRecord {
     /// Its name, protocol and partitions.
     #[serde(flatten)]
     pub identity: KeyspaceIdentity,
-    /// Which of all keyspaces of its name it is.
+    /// Its generation.
     #[serde(default)]
     pub generation: u32,
-    /// The configuration has it no more.
+    /// It was dropped: the configuration does not list it any more.
     #[serde(default)]
     pub dropped: bool,
-    /// It was new to the cluster after the directory had taken the place of a lost one: of it nothing was
-    /// lost.
+    /// It was created after this directory had replaced a lost one, so nothing of it was lost.
     #[serde(default)]
     pub later: bool,
 }
@@ -49,7 +48,7 @@ impl Records {
         self.0.iter().find(|record| record.identity.name == name)
     }
 
-    /// Marks those that the configuration does not have any more; their names.
+    /// Marks the keyspaces that are not `wanted` as dropped. Returns their names.
     pub(crate) fn drop_others(&mut self, wanted: &[KeyspaceIdentity]) -> Vec<String> {
         let gone = |record: &&mut KeyspaceRecord| {
             !record.dropped && wanted.iter().all(|wanted| wanted.name != record.identity.name)
@@ -61,10 +60,10 @@ impl Records {
         gone.collect()
     }
 
-    /// Puts a record in the place of the one of its name.
+    /// Adds a record, or replaces the one of the same name.
     ///
     /// # Errors
-    /// If there are more names than a directory remembers.
+    /// If the directory remembers [`MOST_RECORDS`] names already.
     pub(crate) fn put(&mut self, new: KeyspaceRecord) -> Result<(), String> {
         let name = &new.identity.name;
         let known = self.0.len();
@@ -81,7 +80,7 @@ impl Records {
         Ok(())
     }
 
-    /// Checks that what the configuration says fits the data that there is.
+    /// Checks that the configured keyspaces fit the data.
     pub(crate) fn check(
         &self,
         wanted: &[KeyspaceIdentity],

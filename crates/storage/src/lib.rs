@@ -1,37 +1,41 @@
 //! What a node keeps on disk.
 //!
-//! Each partition of a keyspace has two things there, which its replica sees through the seam:
+//! Each partition of a keyspace has two things there, which its replica uses through the seam:
 //!
-//! - a **log** ([`Log`]): records, grouped into batches, each written and flushed as one; preallocated
-//!   segments, checksums, and a clear difference between a tail that was torn by a crash, which is cut
-//!   off, and damage, which is reported by file and offset;
-//! - a **base** ([`Base`]): an ordered store of what is settled, in fjall.
+//! - a **log** ([`Log`]) of records, in batches that are written and flushed as one. Segments are preallocated and
+//!   have checksums. A tail that a crash has torn is cut off; damage is reported with file and offset;
+//! - a **base** ([`Base`]): an ordered store of settled state, in fjall.
 //!
 //! Both lie in the node's [`DataDirectory`], which knows whose it is.
 //!
-//! # What can be told apart
+//! # Torn batches and damage
 //!
-//! A crash tears the batch that is being written, and nobody has heard of that. Damage takes what was
-//! acknowledged. The two are told apart by what is noted beside each log once a batch is durable and before
-//! anybody hears of it (`note.rs`): what ends or is damaged before the noted end is damage, is reported by
-//! file and offset, and is never cut off.
+//! A crash tears the batch that is being written. Nothing depends on that batch yet, so it is cut off. Damage
+//! destroys records that were acknowledged, so it is reported and never cut off. A small file beside each log
+//! tells the two apart (`note.rs`). It notes up to which record the log is complete. It is written after a batch is
+//! durable and before anybody is told so. A log that ends or is damaged before the noted end is damaged.
 //!
-//! - **The end of the process**, in whichever way, loses nothing that was written: note and log are as they
-//!   were.
-//! - **A power cut, or the machine's crash**, is seen by the boot id that the directory notes when it is
-//!   opened, if the node had not been stopped (`run.rs`). With [`Durability::Buffered`] anything that was
-//!   written may be missing then, the note included, and the directory is refused: the node counts as one
-//!   whose disk was lost. With [`Durability::Sync`] everything that was acknowledged is on the disk, but the
-//!   note may be older than the log. So of what lies behind the noted end, a last batch that is not whole is
-//!   taken for torn, although it may have been acknowledged and damaged by the disk since. Damage before the
-//!   last batch, or before the noted end, is still found. A disk that says it has what it has not, or
-//!   damage in the very batch that was the last at a power cut: those go unnoticed.
-//! - **Loss can be accepted** ([`Start::AcceptLoss`]), where too few nodes are whole for the others to
-//!   rejoin: each log is then read up to the first damage, and what follows is given up.
+//! What this can tell depends on how the last run of the node ended:
 //!
-//! The log is our own because that is what makes commits cheap: one flush for all that a wake-up
-//! appended, where an engine makes one for each transaction. `candidates/` has the program that measured
-//! it, and its README the figures.
+//! - **The process ended**, in whatever way: the operating system has everything that was written, so note and log are
+//!   up to date.
+//! - **The machine crashed or lost power.** The node recognises this by the boot id that the directory notes, if the node
+//!   had not been stopped (`run.rs`).
+//!   - With [`Durability::Buffered`] anything that was written may be missing, the note included. The directory is
+//!     refused, and the node counts as one whose disk was lost.
+//!   - With [`Durability::Sync`] everything that was acknowledged is on the disk, but the note may be older than the
+//!     log. A last batch that lies behind the noted end and is not complete is taken for torn. Damage anywhere else is
+//!     still found.
+//! - **Loss was accepted** ([`Start::AcceptLoss`]), because too few nodes have all their data for the others to rejoin:
+//!   each log is read up to the first damage, and the rest is given up.
+//!
+//! Two kinds of damage go unnoticed: a disk that says it has written what it has not, and damage in the very batch
+//! that was the last one at a power cut under `sync`.
+//!
+//! # Why the log is our own
+//!
+//! It makes commits cheap: one flush for everything that a wake-up has appended, where an engine makes one for each
+//! transaction. `candidates/` has the program that measured it, and its README the figures.
 
 mod base;
 mod batch;

@@ -30,7 +30,7 @@ pub struct Log {
     /// The position of the next record.
     position: u64,
     has_spare: bool,
-    /// Which of its records are known to be there; none in memory.
+    /// Notes which records the log has. `None` with [`Durability::Memory`].
     note: Option<Note>,
 }
 
@@ -48,18 +48,18 @@ pub(crate) struct Last {
 /// How a log is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogOptions {
-    /// Whose it is.
+    /// Identifies the log: one of another identity is refused.
     pub identity: u64,
-    /// What it takes for a batch to be durable.
+    /// When a batch counts as durable.
     pub durability: Durability,
-    /// It is known to have been there before: if it is not, it was lost.
+    /// The log is known to exist. If it does not, it was lost.
     pub existed: bool,
-    /// Where it is damaged, give up what follows instead of refusing it.
+    /// If the log is damaged, give up what follows the damage instead of refusing the log.
     pub accept_loss: bool,
 }
 
 impl LogOptions {
-    /// Opens the log of `identity`, or begins it, and refuses one that is damaged.
+    /// Opens the log of `identity`, or creates it. A damaged log is refused.
     pub fn new(identity: u64, durability: Durability) -> LogOptions {
         LogOptions { identity, durability, existed: false, accept_loss: false }
     }
@@ -68,13 +68,13 @@ impl LogOptions {
 /// What was found when a log was opened.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Replayed {
-    /// How many records.
+    /// The number of records.
     pub records: u64,
-    /// How many bytes they took.
+    /// Their length in bytes, headers included.
     pub bytes: u64,
-    /// How many bytes, that were not zero, lay behind the last whole record: a crash has torn them.
+    /// The number of bytes of a torn batch behind the last complete one. They were cut off.
     pub torn: u64,
-    /// What was wrong, if it was more than that: what followed was given up.
+    /// The damage from which on the log was given up, if loss was accepted.
     pub lost: Option<Loss>,
 }
 
@@ -83,19 +83,18 @@ pub struct Replayed {
 pub struct Loss {
     /// The file.
     pub path: PathBuf,
-    /// Where, in bytes from its beginning.
+    /// The offset, in bytes from the beginning of the file.
     pub offset: u64,
     /// What is wrong.
     pub what: String,
 }
 
 impl Log {
-    /// Opens the log in `directory`, or begins one, and shows `each` record with its position, in order.
+    /// Opens the log in `directory`, or creates one. Calls `each` with the position and the bytes of every record, in order.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`] if anything is damaged or missing that was ever acknowledged, unless
-    /// loss is accepted: see [`crate`] for what can't be told; [`StorageError::Refused`] if it is the log
-    /// of somebody else or of a newer format.
+    /// [`StorageError::Corrupt`] if anything that was acknowledged is damaged or missing, unless loss is accepted; see
+    /// [`crate`] for damage that can't be found. [`StorageError::Refused`] if it is another log, or has a newer format.
     pub fn open(
         directory: &Path,
         options: LogOptions,
@@ -169,7 +168,7 @@ impl Log {
             let synced = self.disk.sync(&last.file);
             synced.map_err(StorageError::write(&last.path, length))?;
         }
-        // Nobody hears that it is durable before that is noted.
+        // This is noted before anybody is told that the batch is durable.
         if let Some(note) = &mut self.note {
             let reach = Reach { end: batch.next_position(), ..note.reach() };
             note.write(self.disk.as_mut(), reach)?;
@@ -223,7 +222,7 @@ impl Log {
     /// If they can't be removed.
     pub fn trim(&mut self, position: u64) -> Result<(), StorageError> {
         while let Some(begin) = self.second().filter(|second| *second <= position) {
-            // What is to be missing is noted before it is.
+            // The note says that the records are gone before they are removed.
             if let Some(note) = &mut self.note {
                 note.write(self.disk.as_mut(), Reach { begin, ..note.reach() })?;
                 if self.durability == Durability::Sync {

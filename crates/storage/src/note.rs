@@ -1,24 +1,23 @@
-//! What a log is known to have, noted in a second place.
+//! Which records a log is known to have, noted in a second place.
 //!
-//! A log alone can't tell a batch that a crash has torn from one that was whole, was acted on and was
-//! damaged later, as long as none follows it. So a small file beside it notes the log's [`Reach`]. It is
-//! written after each batch, once the log has the batch in the way that counts as durable, and before
-//! anybody hears of that. So whatever was acknowledged lies within the reach, and a log that ends before
-//! its end has lost something.
+//! A torn batch at the end of a log looks like one that was complete and acknowledged, and was damaged later. A small
+//! file beside the log tells them apart: it notes the log's [`Reach`]. It is written after each batch, once the batch
+//! is durable (in the way that the log was opened with) and before anybody is told so. So every acknowledged record
+//! lies within the reach, and a log that ends before the end of its reach has lost records.
 //!
-//! The file is not synced with each batch, as that would double what a commit costs. It survives the end of
-//! the process. After a power cut it may be older than the log, never newer: then what lies behind the
-//! noted end, and is not whole, counts as torn. Only the last batch can be such: one is written when the one
-//! before is durable, so a damaged batch with a later one behind it is damage, whatever the note says.
+//! The file is not synced with each batch, because that would double the cost of a commit. It survives the end of the
+//! process. After a power cut it may be older than the log, but never newer. Then an incomplete batch behind the
+//! noted end is taken for torn. Only the last batch can be torn, since a batch is written when the one before is
+//! durable: a damaged batch with another one behind it is damage, whatever the note says.
 //!
-//! The file has two slots, which are written by turns, so that a slot that is damaged leaves the other:
+//! The file has two slots, which are written in turn, so that one remains if the other is damaged:
 //!
 //! | slot | bytes |
 //! |---|---|
 //! | `SRDEND` 0 1 | 8 |
 //! | identity of the log | 8 |
-//! | from where on the log has everything | 8 |
-//! | up to where | 8 |
+//! | first record of the reach | 8 |
+//! | first record after it | 8 |
 //! | CRC-32 of the above | 4 |
 
 use std::fs::{self, File, OpenOptions};
@@ -30,11 +29,11 @@ use crate::disk::Disk;
 
 /// The name of the file.
 const NAME: &str = "end";
-/// What it is called until it is whole.
+/// Its name until it is complete.
 const NEW: &str = "end.new";
 const MAGIC: [u8; 8] = *b"SRDEND\0\x01";
 const SLOT: usize = 36;
-/// Where the slots lie: in sectors of their own.
+/// Where the slots begin, in bytes: each in a sector of its own.
 const SLOTS: [u64; 2] = [0, 4096];
 const LENGTH: u64 = 8192;
 
@@ -57,10 +56,10 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// Opens the file in a log's directory; none if there is none.
+    /// Opens the file in a log's directory. Returns `None` if there is no such file.
     ///
     /// # Errors
-    /// If neither slot is whole.
+    /// [`StorageError::Corrupt`] if neither slot is complete; [`StorageError::Refused`] if it belongs to another log.
     pub(crate) fn open(directory: &Path, identity: u64) -> Result<Option<Note>, StorageError> {
         let path = Note::path(directory);
         let file = match OpenOptions::new().read(true).write(true).open(&path) {
@@ -89,7 +88,7 @@ impl Note {
         directory.join(NAME)
     }
 
-    /// Begins the file anew, whatever was noted before: durably, and wholly or not at all.
+    /// Replaces the file, whatever was noted before. This is durable and atomic.
     pub(crate) fn create(
         disk: &mut dyn Disk,
         directory: &Path,
@@ -115,7 +114,7 @@ impl Note {
         self.reach
     }
 
-    /// Notes more, for after the end of the process.
+    /// Notes a new reach. It survives the end of the process; see [`Note::sync`].
     pub(crate) fn write(&mut self, disk: &mut dyn Disk, reach: Reach) -> Result<(), StorageError> {
         let written = disk.write_at(&self.file, &encode(self.identity, reach), SLOTS[self.turn]);
         written.map_err(StorageError::write(&self.path, LENGTH))?;
@@ -124,7 +123,7 @@ impl Note {
         Ok(())
     }
 
-    /// Has the disk take what is noted.
+    /// Makes the note survive a power cut.
     pub(crate) fn sync(&mut self, disk: &mut dyn Disk) -> Result<(), StorageError> {
         disk.sync(&self.file).map_err(StorageError::io(&self.path))
     }
@@ -141,7 +140,7 @@ fn encode(identity: u64, reach: Reach) -> [u8; SLOT] {
     slot
 }
 
-/// What a slot says, if it is whole: of whose log it is, and what that has.
+/// The identity of the log and its reach, if the slot is complete.
 fn decode(slot: &[u8]) -> Option<(u64, Reach)> {
     let number = |at: usize| u64::from_le_bytes(slot[at..at + 8].try_into().expect("eight bytes"));
     let (identity, reach) = (number(8), Reach { begin: number(16), end: number(24) });

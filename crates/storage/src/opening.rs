@@ -1,4 +1,4 @@
-//! How a log is read when it is opened, and what it says of damage.
+//! Reads a log when it is opened, and finds out whether it is damaged.
 
 use std::collections::VecDeque;
 use std::fs::{self, OpenOptions};
@@ -16,7 +16,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) directory: &'a Path,
     pub(crate) options: LogOptions,
     pub(crate) replayed: Replayed,
-    /// Those that were read, by the position of their first record.
+    /// The segments that were read but for the last one, by the position of their first record.
     pub(crate) full: VecDeque<(u64, PathBuf)>,
     pub(crate) last: Option<Last>,
     /// The position after the last record that was read.
@@ -24,23 +24,23 @@ pub(crate) struct Opening<'a> {
     pub(crate) has_spare: bool,
 }
 
-/// What there is in a segment's file.
+/// What a segment's file contains.
 enum Found {
-    /// It is the last one, and was made for what was never written.
+    /// Nothing: it is the last one, and no batch was ever written to it.
     Unused,
-    /// Nothing in it can be used.
+    /// Nothing that can be used, because of this damage.
     Damaged(StorageError),
     Batches(Batches),
 }
 
 struct Batches {
-    /// Where the last whole one ends.
+    /// Where the last complete batch ends, in bytes.
     end: u64,
-    /// The position there.
+    /// The position of the record after it.
     position: u64,
-    /// How many bytes behind that were begun to be written.
+    /// How many bytes of a torn batch follow.
     torn: u64,
-    /// What is wrong behind that, if it is more than that a crash has torn what was being written.
+    /// What is wrong behind `end`, if it is more than a torn batch.
     damage: Option<StorageError>,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// Reads everything, and shows `each` record.
+    /// Reads all segments and calls `each` with the position and the bytes of every record.
     pub(crate) fn read(&mut self, each: &mut dyn FnMut(u64, &[u8])) -> Result<Note, StorageError> {
         let noted = self.noted()?;
         let mut segments = self.segments()?;
@@ -106,7 +106,7 @@ impl<'a> Opening<'a> {
         self.settle(noted, first)
     }
 
-    /// What is noted of the log; none if it is new, or of a release that noted nothing.
+    /// The log's note. There is none if the log is new, or was written by a release without notes.
     fn noted(&mut self) -> Result<Option<Note>, StorageError> {
         let LogOptions { identity, existed, .. } = self.options;
         match Note::open(self.directory, identity) {
@@ -190,7 +190,7 @@ impl<'a> Opening<'a> {
         Ok(Found::Batches(Batches { end: end as u64, position, torn, damage }))
     }
 
-    /// Goes on behind a segment's batches; what is wrong there.
+    /// Continues after a segment's batches. Returns what is wrong behind them.
     fn take(
         &mut self,
         first: u64,
@@ -216,7 +216,7 @@ impl<'a> Opening<'a> {
         Ok(damage)
     }
 
-    /// Goes on behind what is wrong with the log, if what follows may be given up.
+    /// Notes damage as a loss and continues, if losses are accepted. Otherwise returns the error.
     fn accept(&mut self, error: StorageError) -> Result<(), StorageError> {
         let StorageError::Corrupt { path, offset, what } = error else { return Err(error) };
         if !self.options.accept_loss {
@@ -226,7 +226,7 @@ impl<'a> Opening<'a> {
         Ok(())
     }
 
-    /// Gives up all that follows what was read: nothing of it is ever taken for a record again.
+    /// Removes everything behind the records that were read, so that none of it is ever read as a record again.
     fn give_up(&mut self, segments: &VecDeque<(u64, PathBuf)>) -> Result<(), StorageError> {
         for (_, path) in segments.iter().rev() {
             self.disk.remove(path).map_err(StorageError::io(path))?;
@@ -240,7 +240,7 @@ impl<'a> Opening<'a> {
         cut().map_err(StorageError::io(&last.path))
     }
 
-    /// What was read is what the log has from now on.
+    /// Notes that the log has the records that were read.
     fn settle(&mut self, noted: Option<Note>, first: Option<u64>) -> Result<Note, StorageError> {
         let LogOptions { identity, durability, .. } = self.options;
         let end = self.position;

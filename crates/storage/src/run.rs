@@ -1,4 +1,4 @@
-//! How a directory was last used, by which a power cut is told from the end of a process.
+//! How a directory was last used. This tells a power cut from the end of a process.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,24 +10,24 @@ use serde::{Deserialize, Serialize};
 use crate::directory::replace;
 use crate::{Durability, Start, StorageError};
 
-const NAME: &str = "run.toml";
+pub(crate) const NAME: &str = "run.toml";
 const HEADING: &str =
     "# How this directory was last used. It is checked at each start; do not edit it.";
-/// Where Linux tells it.
+/// Where Linux has the boot id.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Names one run of the machine: what the operating system has taken and the disk has not is there for as
-/// long as it lasts.
+/// Names one run of the machine, from its start to its end. Data that the operating system has and the disk has not
+/// lasts as long as that.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Boot(String);
 
 impl Boot {
-    /// The one of that name.
+    /// The run of this name, for tests.
     pub fn named(name: impl Into<String>) -> Boot {
         Boot(name.into())
     }
 
-    /// This one. Where the operating system does not tell, all are the same, and power cuts go unnoticed.
+    /// The present run. If the operating system has no boot id, all runs are the same, and power cuts go unnoticed.
     pub fn current() -> Boot {
         Boot(fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_string())
     }
@@ -37,11 +37,11 @@ impl Boot {
 #[derive(Debug, Serialize, Deserialize)]
 struct Contents {
     boot: Boot,
-    /// What it took to be durable for what was written then.
+    /// The durability that the node ran with.
     durability: Durability,
-    /// The node was stopped, and the disk has everything since.
+    /// The node was stopped, and the disk has everything that it wrote.
     stopped: bool,
-    /// The folders of keyspaces all of whose logs have been there.
+    /// The folders of the keyspaces whose logs have all been created.
     keyspaces: Vec<String>,
 }
 
@@ -56,8 +56,8 @@ impl Run {
     /// Begins to use `directory`, which must be locked.
     ///
     /// # Errors
-    /// [`StorageError::Refused`] if a power cut may have taken what was acknowledged, unless that is
-    /// accepted.
+    /// [`StorageError::Refused`] if a power cut may have taken acknowledged data, unless `start` accepts that;
+    /// [`StorageError::Corrupt`] if the file can't be read as TOML.
     pub fn begin(
         directory: &Path,
         boot: Boot,
@@ -70,7 +70,7 @@ impl Run {
             if may_lack && last.boot != boot && start != Start::AcceptLoss {
                 return Err(StorageError::refused(directory, POWER_CUT));
             }
-            // What the last run left to the operating system counts as what this one is to have.
+            // Data that the last run left to the operating system has to survive a power cut from now on.
             if may_lack && durability == Durability::Sync {
                 sync_all(directory)?;
             }
@@ -82,12 +82,12 @@ impl Run {
         Ok(run)
     }
 
-    /// Whether all logs of the keyspace in this folder have been there.
+    /// Whether all logs of the keyspace in this folder have been created.
     pub fn knows(&self, keyspace: &str) -> bool {
         self.contents().keyspaces.iter().any(|known| known == keyspace)
     }
 
-    /// Notes that all logs of the keyspace in this folder are there.
+    /// Notes that all logs of the keyspace in this folder are created. From now on a missing one is damage.
     ///
     /// # Errors
     /// If it can't be written.
@@ -100,7 +100,7 @@ impl Run {
         self.write(&contents)
     }
 
-    /// The node runs again that had stopped.
+    /// Notes that the node runs again after it had stopped.
     ///
     /// # Errors
     /// If it can't be written.
@@ -113,7 +113,7 @@ impl Run {
         self.write(&contents)
     }
 
-    /// Notes that the node has stopped: nothing more is written. The disk has everything when this returns.
+    /// Notes that the node has stopped and writes nothing more. Syncs everything to the disk first.
     ///
     /// # Errors
     /// If the disk fails. The node then counts as one that was not stopped.
@@ -147,7 +147,7 @@ fn read(file: &Path, start: Start) -> Result<Option<Contents>, StorageError> {
     };
     match toml::from_str(&text) {
         Ok(contents) => Ok(Some(contents)),
-        // What it says is what would be accepted.
+        // Without it, the start counts as one after a power cut, and that loss is accepted.
         Err(_) if start == Start::AcceptLoss => Ok(None),
         Err(error) => {
             let offset = error.span().map_or(0, |span| span.start as u64);
@@ -156,7 +156,7 @@ fn read(file: &Path, start: Start) -> Result<Option<Contents>, StorageError> {
     }
 }
 
-/// Has the disk take all files in `directory` and below.
+/// Syncs all files in `directory` and below to the disk.
 fn sync_all(directory: &Path) -> Result<(), StorageError> {
     for entry in fs::read_dir(directory).map_err(StorageError::io(directory))? {
         let path = entry.map_err(StorageError::io(directory))?.path();
@@ -171,7 +171,7 @@ fn sync_all(directory: &Path) -> Result<(), StorageError> {
 
 fn sync(path: &Path) -> Result<(), StorageError> {
     match File::open(path) {
-        // The store does away with files in the background.
+        // The store removes files in the background.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         file => file.and_then(|file| file.sync_all()).map_err(StorageError::io(path)),
     }

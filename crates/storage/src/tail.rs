@@ -1,4 +1,4 @@
-//! Where a log's acknowledged end lies, for those who damage it to see whether that is noticed.
+//! Finds the acknowledged end of a log, for tests that damage it.
 
 use std::fs;
 use std::ops::Range;
@@ -8,8 +8,8 @@ use crate::StorageError;
 use crate::note::Note;
 use crate::segment::{self, SEGMENT_HEADER};
 
-/// The segment and the bytes of the last batch that is known to be in the log in `directory`: whoever waited
-/// for it may have been told. None if there is none.
+/// The segment file and the byte range of the last batch that may have been acknowledged, in the log in `directory`.
+/// Returns `None` if there is no such batch.
 ///
 /// # Errors
 /// If the log can't be read.

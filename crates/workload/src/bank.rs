@@ -11,13 +11,14 @@ use crate::workload::{Parameters, Plan, Run, Workload};
 
 /// What each account holds before its first transfer.
 const INITIAL: u64 = 100;
-/// The amount of a transfer after which the account from which it is holds what it held at first.
+/// Stands for the amount that leaves [`INITIAL`] in the account that pays.
 const LEVEL: u64 = 0;
 
-/// Nine transactions in ten transfer between two accounts, as far as the first one's balance goes;
-/// the tenth reads all accounts, and must find the total unchanged. An account that holds what it held
-/// at first is not stored: a transfer after which it does deletes its key. Every fourth transfer is of what makes
-/// that of the account from which it is.
+/// Nine of ten transactions transfer an amount between two accounts, at most the first one's balance. The tenth reads all
+/// accounts, and must find the total unchanged.
+///
+/// An account that holds its initial balance is not stored. So a transfer that restores the initial balance deletes the
+/// account's key. Every fourth transfer does that to the account that pays.
 #[derive(Debug)]
 pub struct Bank {
     accounts: u64,

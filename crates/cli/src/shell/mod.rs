@@ -27,9 +27,9 @@ help, quit";
 /// Talk to a running cluster: get, put, delete, and transactions of several statements.
 ///
 /// What can be said depends on the keyspace, one with transactions or one of registers, whose keys can be
-/// added to, appended to, compared and swapped: `help` lists it. A transaction that was begun with `begin` is
-/// over when something that was read in it changes before it commits: what was typed since may rest on that. The
-/// shell says what it is now, nothing takes effect, and it is for you to begin again.
+/// added to, appended to, compared and swapped: `help` lists it. If something that was read in a transaction (after
+/// `begin`) changes before the transaction commits, the shell shows the new value and ends the transaction without any
+/// effect, because what you typed since may depend on the old value. You can then begin again.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -149,7 +149,7 @@ impl Session {
     }
 }
 
-/// What was typed may rest on something that is no longer so.
+/// A value that the user was shown has changed, and what was typed since may depend on it.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "`{key}` has changed since it was read, from {} to {}: the transaction is over and nothing of it took effect; begin again",
@@ -166,11 +166,11 @@ fn shown(value: &Option<Value>) -> String {
     value.as_ref().map_or("absent".to_string(), |value| format!("`{value}`"))
 }
 
-/// What the `get`s have found whose values the user was shown, by the number of their statement.
+/// The values that `get`s have found and that the user was shown, by the number of the statement.
 type Seen = Arc<Mutex<BTreeMap<usize, Option<Value>>>>;
 
-/// The program of a transaction by hand: it follows the script as it grows. Whenever it is run again it goes
-/// on only if all that the user was shown is still so.
+/// The program of an interactive transaction. It follows the script as it grows. If it is run again, it continues only if
+/// everything that the user was shown is unchanged.
 async fn follow(
     tx: Transaction,
     script: Script,

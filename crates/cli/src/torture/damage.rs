@@ -9,8 +9,8 @@ use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use serried_storage::acknowledged_tail;
 
-/// Flips a bit in the last batch that one of a node's logs has acknowledged, or cuts the log off there. Says
-/// what it did; nothing if no log has any.
+/// Flips a bit in the last acknowledged batch of one of a node's logs, or cuts the batch off. Returns a description, or
+/// `None` if no log has an acknowledged batch.
 pub(super) fn damage(data: &Path, random: &mut Pcg64Mcg) -> anyhow::Result<Option<String>> {
     let mut logs = Vec::new();
     find_logs(data, &mut logs)?;

@@ -34,13 +34,13 @@ const HEAL_WITHIN: Duration = Duration::from_secs(60);
 
 /// Kill nodes and clients at random, and check that nothing acknowledged is lost.
 ///
-/// It starts a cluster of node processes on free ports of loopback, and client processes that write down
-/// what they do as they do it. Then it kills nodes, never more at a time than the cluster survives, and
-/// clients, all with SIGKILL, and starts them again. It can kill all nodes at once, have nodes lose their
-/// disks, and damage the end of their logs; the last two count as gone until they have rejoined. In the end it lets everything heal, reads all there
-/// is, and checks the history of all clients together: that it is what the protocol promises, that every
-/// acknowledged append is in the lists and the bank's total is unchanged; of registers, their history with
-/// what they hold in the end.
+/// It starts a cluster of node processes on free ports of loopback, and client processes that write down what they do
+/// as they do it. It kills nodes, never more at a time than the cluster survives, and clients, all with SIGKILL, and
+/// starts them again. On request it also kills all nodes at once, deletes nodes' data, and damages the ends of logs. A
+/// node whose data was deleted or damaged counts as failed until it has rejoined. In the end it restarts everything,
+/// reads all data, and checks the history of all clients together. The history must be what the protocol promises.
+/// Every acknowledged append must be in the lists, and the bank's total must be unchanged. Registers are read in the
+/// end, and these reads are part of their history.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -81,11 +81,11 @@ pub(crate) struct Torture {
     /// Now and then, kill all nodes at once
     #[arg(long)]
     all_at_once: bool,
-    /// Now and then, take the disk of a node that is killed; it comes back with --rejoin
+    /// Now and then, delete the data of a node that was killed; it comes back with --rejoin
     #[arg(long)]
     lose_disks: bool,
-    /// Now and then, flip a bit in what a node that is killed has acknowledged last, or cut it off; it has to
-    /// notice, and comes back with --rejoin on an empty directory
+    /// Now and then, flip a bit in the last acknowledged batch of a node that was killed, or cut it off; the node must
+    /// notice that, and comes back with --rejoin on an empty directory
     #[arg(long)]
     damage: bool,
     /// Where to keep data, logs and histories [default: a temporary directory, removed if all is well]
@@ -256,7 +256,7 @@ impl Torture {
         Ok(ended)
     }
 
-    /// What becomes of the disk of a node that is killed.
+    /// What happens to the disk of the next node that is killed.
     fn fate(&self, random: &mut Pcg64Mcg) -> Fate {
         match random.random_range(0..3) {
             0 if self.lose_disks => Fate::Lost,

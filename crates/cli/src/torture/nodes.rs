@@ -18,9 +18,9 @@ use super::{TICK, Torture};
 /// its node is down.
 const PORTS: std::ops::Range<u16> = 10_000..32_000;
 
-/// A node whose log is damaged notices that within this time, or never.
+/// How long a node may take to notice that its log is damaged.
 const NOTICED_WITHIN: Duration = Duration::from_secs(20);
-/// How long a node may take to tell of its health.
+/// How long a node may take to answer about its health.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Truncation, trimming and recovery happen so often that kills meet them.
@@ -31,7 +31,7 @@ pub(super) struct Nodes {
     program: PathBuf,
     folder: PathBuf,
     addresses: Vec<String>,
-    /// Where each tells of its health.
+    /// The address of each node's `/healthz`.
     healths: Vec<String>,
     members: Vec<Member>,
     kills: u64,
@@ -39,7 +39,7 @@ pub(super) struct Nodes {
     damaged: u64,
 }
 
-/// What becomes of the disk of a node that is killed.
+/// What happens to the disk of a node that is killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
     Kept,
@@ -56,13 +56,13 @@ struct Member {
 /// How far a node is from taking part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// It is started then, on a disk of which that has become.
+    /// It is down, and is started at this time, with its disk in this state.
     Down(Instant, Fate),
-    /// It was started on a log that is damaged, and has to end until then.
+    /// It was started on a damaged log, and has to end by this time.
     Refuses(Instant),
-    /// It was started, and has not answered since.
+    /// It was started, and has not answered yet.
     Starts,
-    /// It does not have everything that it had before its disk was lost.
+    /// It was started with `--rejoin`, and does not serve yet.
     Rejoins,
     TakesPart,
 }
@@ -114,17 +114,17 @@ impl Nodes {
         self.kills
     }
 
-    /// How many disks were lost so far, those that were damaged not counted.
+    /// How many disks were lost so far, not counting damaged ones.
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// How many were damaged so far.
+    /// How many logs were damaged so far.
     pub(super) fn damaged(&self) -> u64 {
         self.damaged
     }
 
-    /// Starts those that have been down long enough, and sees how far the others are.
+    /// Starts the nodes that have been down long enough, and checks how far the others are.
     ///
     /// # Errors
     /// If one has ended by itself, or has not although its log is damaged.
@@ -178,7 +178,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Starts a node on an empty directory, in the place of what it was.
+    /// Starts a node on an empty directory, with `--rejoin`.
     fn start_anew(&mut self, node: usize) -> anyhow::Result<Stage> {
         let data = self.data(node);
         match std::fs::remove_dir_all(&data) {
@@ -220,8 +220,8 @@ impl Nodes {
         Ok(())
     }
 
-    /// Kills one that takes part, unless that would be one too many; it stays down for so long, and that
-    /// becomes of its disk.
+    /// Kills a node that takes part, unless no majority would be left. It stays down for `down_for`, and `fate` happens to its
+    /// disk.
     pub(super) fn kill_one(
         &mut self,
         fate: Fate,
@@ -254,8 +254,8 @@ impl Nodes {
         Ok(())
     }
 
-    /// Kills all that run, at once, unless some have not come back since the last time; they stay down for so
-    /// long. Those that were to lose something still do.
+    /// Kills all running nodes at once, unless some have not come back since the last time. They stay down for `down_for`.
+    /// Nodes that were about to lose or have lost data keep that fate.
     pub(super) fn kill_all(&mut self, down_for: Duration) -> anyhow::Result<()> {
         let comes_back =
             |member: &Member| matches!(member.stage, Stage::Starts | Stage::Down(_, Fate::Kept));
@@ -271,7 +271,7 @@ impl Nodes {
             self.members[node].stage = match self.members[node].stage {
                 Stage::Down(_, fate) => Stage::Down(until, fate),
                 Stage::Refuses(_) => Stage::Down(until, Fate::Damaged),
-                // It may not have got as far as to note that it rejoins.
+                // It may have been killed before it noted that it rejoins.
                 Stage::Rejoins => Stage::Down(until, Fate::Lost),
                 Stage::Starts | Stage::TakesPart => Stage::Down(until, Fate::Kept),
             };
@@ -279,7 +279,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Starts all that are down, and waits until all take part.
+    /// Starts all nodes that are down, and waits until all take part.
     pub(super) fn heal(&mut self, within: Duration) -> anyhow::Result<()> {
         let until = Instant::now() + within;
         for member in &mut self.members {
@@ -321,7 +321,7 @@ fn listens(address: &str) -> bool {
     address.is_ok_and(|address| TcpStream::connect_timeout(&address, TICK).is_ok())
 }
 
-/// Whether a node says that it serves all that it is there for.
+/// Whether a node's `/healthz` says that it serves.
 fn serves(health: &str) -> bool {
     let ask = || {
         let mut stream = TcpStream::connect(health)?;

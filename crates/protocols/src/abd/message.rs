@@ -20,7 +20,7 @@ pub enum Message {
         request: u64,
         /// What it holds.
         held: Stamped,
-        /// The incarnations that the sender has heard of ([`serried_parts::Incarnations::named`]).
+        /// The incarnations that the sender knows ([`serried_parts::Incarnations::named`]).
         incarnations: Vec<u64>,
     },
     /// How late is what the replica holds for a key? The first phase of a write.
@@ -36,7 +36,7 @@ pub enum Message {
         request: u64,
         /// The carstamp of what it holds.
         carstamp: Carstamp,
-        /// The incarnations that the sender has heard of ([`serried_parts::Incarnations::named`]).
+        /// The incarnations that the sender knows ([`serried_parts::Incarnations::named`]).
         incarnations: Vec<u64>,
     },
     /// Hold this, unless you hold something later: the second phase of both, Read2 and Write2.
@@ -52,7 +52,7 @@ pub enum Message {
     Applied {
         /// The operation.
         request: u64,
-        /// The incarnations that the sender has heard of ([`serried_parts::Incarnations::named`]).
+        /// The incarnations that the sender knows ([`serried_parts::Incarnations::named`]).
         incarnations: Vec<u64>,
     },
     /// Show what you hold after a key, to one that has lost all that it held.
@@ -70,7 +70,7 @@ pub enum Message {
         entries: Vec<(Key, Stamped)>,
         /// Whether there are more.
         more: bool,
-        /// The latest incarnation of the receiver that the sender has heard of.
+        /// The latest incarnation of the receiver that the sender knows.
         incarnation: u64,
     },
 }
@@ -89,6 +89,6 @@ pub enum Record {
     Lost,
     /// It does again.
     Whole,
-    /// The latest incarnation of each member that it has heard of.
+    /// The latest incarnation of each member that it knows.
     Incarnations(Vec<u64>),
 }

@@ -25,12 +25,12 @@
 //! # Where this differs from the paper
 //! - *A read whose majority agrees ends after one phase*, as Gryff's (001 §4.3.2).
 //! - *Tags are carstamps* whose `rmwc` is 0, so that what a replica keeps is what Gryff's keeps.
-//! - *A replica that has lost its disk* answers nothing until it has taken over what `f + 1` others hold.
-//!   What was acknowledged with its predecessor's help, `f` others hold, and one of them is among those.
-//! - *Replies name incarnations* ([`serried_parts::Incarnations`]). A write may be under way while a replica
-//!   that has applied it is replaced. Of the others in its quorum one has shown the new replica what it holds:
-//!   before it applied the write, and then its reply names the new incarnation, so that the old reply does not
-//!   count; or after, and then the new replica holds the write.
+//! - *A replica that has lost its disk* answers nothing until it has taken over what `f + 1` others hold. A value that was
+//!   acknowledged with its predecessor's help is held by `f` others, and one of them is among those.
+//! - *Replies name incarnations* ([`serried_parts::Incarnations`]). A replica may be replaced after it has applied a write
+//!   that is still under way. Another replica of the write's quorum has shown the new replica what it holds. If it did so
+//!   before it applied the write, its reply names the new incarnation, and the old reply does not count. If it did so
+//!   after that, the new replica holds the write.
 //! - *Deleted keys keep their carstamps*: a delete is a write, and a late write that is older must lose.
 
 mod coordinator;

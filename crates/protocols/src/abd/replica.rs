@@ -36,7 +36,7 @@ struct Lost {
     /// Where the scan of each goes on.
     after: BTreeMap<NodeId, Option<Key>>,
     whole: NodeSet,
-    /// How many keys it was shown.
+    /// How many keys it has been shown.
     keys: u64,
 }
 
@@ -95,7 +95,7 @@ impl Replica {
 
     /// Gives up the records that are not needed.
     fn trim(&mut self, cx: &mut Cx<'_>) {
-        // That something is missing stands in one of them.
+        // A record says that the replica has lost its disk.
         if self.lost.is_some() {
             return;
         }
@@ -111,7 +111,7 @@ impl Replica {
         self.record_incarnations(cx);
     }
 
-    /// Writes them at the end of the log.
+    /// Records all incarnations at the end of the log.
     fn record_incarnations(&mut self, cx: &mut Cx<'_>) {
         if let Some(of) = self.incarnations.record_at(cx.log_position()) {
             cx.append(Record::Incarnations(of));
@@ -165,13 +165,13 @@ impl Replica {
     ) {
         let Some(lost) = &self.lost else { return };
         if incarnation > self.incarnations.of(self.id) {
-            // Its predecessor had a clock that was ahead: it begins anew.
+            // The predecessor's incarnation is later, because its clock was ahead. Begins anew with a later one.
             self.set_incarnation(self.id, incarnation + 1, cx);
             self.lost = Some(Lost::default());
             return self.scan(cx);
         }
         if incarnation < self.incarnations.of(self.id) {
-            return; // Late: shown before it began anew.
+            return; // Late: sent before this replica began anew.
         }
         if lost.whole.contains(from) || lost.after.get(&from).cloned().flatten() != after {
             return; // Repeated.
@@ -227,7 +227,7 @@ impl Actor for Replica {
             }
             Message::Apply { request, key, stamped } => {
                 self.apply(key, stamped, cx);
-                // Before others know of its incarnation nothing that it says may count.
+                // Nothing that it says may count before others know its incarnation.
                 if self.lost.is_none() {
                     let incarnations = self.incarnations.named();
                     cx.send(from, Message::Applied { request, incarnations });
@@ -273,7 +273,7 @@ impl Recover for Replica {
     fn rejoin(&mut self, cx: &mut Cx<'_>) {
         self.lost = Some(Lost::default());
         cx.append(Record::Lost);
-        // Later than all before, unless a clock was off.
+        // Later than all earlier incarnations, unless a clock was off.
         self.set_incarnation(self.id, cx.clock().latest_us, cx);
     }
 

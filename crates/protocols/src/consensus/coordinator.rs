@@ -33,13 +33,13 @@ pub struct Coordinator {
     counted: Counted,
 }
 
-/// How many operations there were so far.
+/// Counters since the coordinator was created.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     begun: u64,
-    /// Those that had to wait for what was read of other keys.
+    /// Operations that had to wait because of values read from other keys.
     waited: u64,
-    /// Values that were given to a majority because a read has found few who hold them.
+    /// Values that were given to a majority because a read had found that few replicas hold them.
     unsettled: u64,
 }
 
@@ -53,8 +53,8 @@ struct Running {
 
 #[derive(Debug)]
 enum Phase {
-    /// Before anything is sent, majorities have to hold what the client had read of other keys when this
-    /// began. A write that is tried again may have its place already.
+    /// Nothing is sent before majorities hold the values that the client had read from other keys when this operation
+    /// began. A write that is tried again may have its place (`placed`) already.
     Waiting { begun: Moment, placed: Option<Carstamp> },
     /// A replica does it: which, from the nearest, and how often it was handed to one before.
     Handed { choice: usize, repeated: u32 },
@@ -113,7 +113,7 @@ impl Coordinator {
         }
     }
 
-    /// Sends the first messages of an operation if it has nothing to wait for any more; whether it has not.
+    /// Sends the first messages of an operation unless it has to wait. Returns whether it has been sent.
     fn go_on(&mut self, txn: TxnId, cx: &mut Cx<'_>) -> bool {
         let Some(running) = self.operations.get_mut(&txn) else { return true };
         let Phase::Waiting { begun, placed } = running.phase else { return true };
@@ -250,7 +250,7 @@ impl Coordinator {
         }
     }
 
-    /// The client has read this, which few may hold: a majority is made to hold it.
+    /// The client has read a value that few replicas may hold. Gives it to a majority.
     fn settle(&mut self, key: Key, stamped: Stamped, cx: &mut Cx<'_>) {
         self.counted.unsettled += 1;
         if let Some(request) = self.unsettled.enter(key, stamped, &self.quorums) {
@@ -271,7 +271,7 @@ impl Coordinator {
         cx.set_timer(Repeat(request), self.quorums.patience(settling.asked.repeated()));
     }
 
-    /// A majority holds these: operations may have waited for that.
+    /// A majority holds these values. Continues with the operations that have waited for that.
     fn are_held(&mut self, held: &[(Key, Stamped)], cx: &mut Cx<'_>) {
         let Settled { over, begun } = self.unsettled.are_held(held, &self.quorums);
         over.iter().for_each(|request| cx.cancel_timer(Repeat(*request)));
@@ -329,7 +329,7 @@ impl Actor for Coordinator {
             return cx.reject(|| format!("{from} has sent a client what no replica sends one"));
         }
         match message {
-            // Late: the sender has lost its disk since, and may not have what it says.
+            // Late: the sender has lost its disk since, and may not have what it says that it has.
             Message::Write1Reply { incarnations, .. } | Message::Applied { incarnations, .. }
                 if !self.quorums.hear(from, &incarnations) => {}
             Message::Reply { request, answer } => self.on_reply(TxnId(request), from, answer, cx),

@@ -45,7 +45,7 @@ pub enum Message {
         operation: OperationId,
         /// What it holds.
         held: Stamped,
-        /// The incarnations that the sender has heard of ([`serried_parts::Incarnations::named`]).
+        /// The incarnations that the sender knows ([`serried_parts::Incarnations::named`]).
         incarnations: Vec<u64>,
     },
     /// How late is what the receiver holds for a key? The first phase of a write.
@@ -63,7 +63,7 @@ pub enum Message {
         request: u64,
         /// The carstamp of what it holds.
         carstamp: Carstamp,
-        /// The incarnations that the sender has heard of ([`serried_parts::Incarnations::named`]).
+        /// The incarnations that the sender knows ([`serried_parts::Incarnations::named`]).
         incarnations: Vec<u64>,
     },
     /// Hold this, unless you hold something later: the second phase of both, Read2 and Write2.
@@ -81,7 +81,7 @@ pub enum Message {
         operation: OperationId,
         /// Of what: an operation that is begun again may have another held than before.
         carstamp: Carstamp,
-        /// The incarnations that the sender has heard of ([`serried_parts::Incarnations::named`]).
+        /// The incarnations that the sender knows ([`serried_parts::Incarnations::named`]).
         incarnations: Vec<u64>,
     },
     /// About an instance of a key.
@@ -117,12 +117,12 @@ pub enum Message {
         entries: Vec<Shown>,
         /// Whether there are more.
         more: bool,
-        /// The latest incarnation of the receiver that the sender has heard of.
+        /// The latest incarnation of the receiver that the sender knows.
         incarnation: u64,
     },
-    /// The sender can show nothing: it has lost its disk itself.
+    /// The sender has lost its disk itself, so it can show nothing.
     AlsoLost {
-        /// The latest incarnation of the receiver that the sender has heard of.
+        /// The latest incarnation of the receiver that the sender knows.
         incarnation: u64,
     },
 }
@@ -286,6 +286,7 @@ pub enum Record {
     Lost,
     /// It does again.
     Whole,
-    /// It has refused requests for their clients' clocks, and goes on to: of each client up to a number.
+    /// The replica has refused requests because of their clients' clocks, and goes on refusing them: for each client, all
+    /// requests up to a number.
     Refused(Vec<(NodeId, u64)>),
 }

@@ -16,58 +16,58 @@
 //! ```
 //!
 //! # Instance spaces
-//! Commands are about single keys, so each key has instances of its own: a command on one key never waits
-//! for one on another, and what it comes after is a number for each coordinator, however many there are.
+//! Commands are about single keys, so each key has its own instances. A command on one key never waits for a command on
+//! another, and its dependencies are one number for each coordinator, however many commands there are.
 //!
 //! # Invariants
-//! - *An instance is agreed on once.* A replica takes part in no ballot below the one that it has promised,
-//!   which is another than that of what it has accepted; both are durable before it answers.
-//! - *Of two interfering commands one comes after the other, or both*: each is known to a majority before it
-//!   is agreed on, and what was known of the other there is among its attributes.
+//! - *An instance is agreed on once.* A replica takes part in no ballot below the one that it has promised. The promised
+//!   ballot and the ballot of what it has accepted are different things. Both are durable before it answers.
+//! - *If two commands interfere, one comes after the other, or each after the other.* Each is known to a majority before it
+//!   is agreed on, and its attributes contain what that majority knew of the other.
 //! - *A command is executed once*, however often it is agreed on: its token is remembered with its result.
-//! - *Where there are registers, what was acknowledged is held by a majority*, durably.
-//! - *Where there are registers, a base is at least as late as all that was acknowledged before its command
-//!   began*: it is the latest that a majority held since.
-//! - *What counts was said by replicas that still have their disks.* All that a replica says names its
-//!   incarnation, or all incarnations that it has heard of. What a former one has said is dropped, and not counted
-//!   any more if it was counted for something that is not complete.
-//! - *A replica that has lost its disk takes part in nothing until all that its predecessor may have taken part
-//!   in is decided.* Till then it counts among the `f` that may fail; the others decide without it, as without
-//!   any that fails. It never reuses a number, a ballot or a vote of its predecessor: it has nothing to do with
-//!   what that was in. It needs the word of all others, since what it does not know of may be known to any one.
-//! - *A refusal is for ever*: a request that is refused for its client's clock is in the log, and is refused when
-//!   it comes again. (Not by a replica that has lost its disk since.)
+//! - *If there are registers, everything that was acknowledged is held by a majority*, durably.
+//! - *If there are registers, a base is at least as late as everything that was acknowledged before its command began*: it
+//!   is the latest value that a majority has held since then.
+//! - *Only replicas that still have their disks count.* Everything that a replica says names its incarnation, or all
+//!   incarnations that it knows. Messages of a former incarnation are dropped. If one was counted for something that is
+//!   not complete, it does not count any more.
+//! - *A replica that has lost its disk takes part in nothing until everything is decided that its predecessor may have taken
+//!   part in.* Until then it counts among the `f` that may fail, and the others decide without it. So it never reuses a
+//!   number, a ballot or a vote of its predecessor. It needs answers from all others, because any single one may know of
+//!   something that it has to know.
+//! - *A refusal is permanent.* If a request is refused because of its client's clock, the refusal is in the log, and the
+//!   request is refused again if it comes again. (A replica that has lost its disk does not know its earlier refusals.)
 //!
 //! # Fast quorums
-//! EPaxos' have `f + ⌈f/2⌉` members. Gryff's have `2f`: who recovers an instance meets a majority, and has to
-//! tell the attributes that may have been committed in one round trip. What it comes after can be checked
-//! against what a majority knows, and so may be the word of a few. A base can't be checked: an update that
-//! is later than the base may have been acknowledged before the command began, when the base must not
-//! stand, or may have come after the base was committed, when it must; replicas that were not asked hold it
-//! in both cases. So those among the majority who had been asked have to be, with the coordinator, a
-//! majority themselves, as in 001 Algorithm 5, line 10. With three replicas the two are the same.
-
+//! EPaxos' fast quorums have `f + ⌈f/2⌉` members; Gryff's have `2f`. A replica that recovers an instance asks a majority. It
+//! has to find out which attributes may have been committed after one round trip. Dependencies can be validated against
+//! what a majority knows, so the answers of a few are enough. A base can't be validated. Suppose that an update is later
+//! than the base. If it was acknowledged before the command began, the base must not stand. If it came after the base was
+//! committed, the base must stand. Replicas outside the fast quorum hold the update in both cases. So the members of the
+//! majority that were in the fast quorum must, together with the coordinator, be a majority themselves, as in 001
+//! Algorithm 5, line 10. With three replicas both sizes are the same.
+//!
 //! # When a write is acknowledged
-//! A command has its place when it is executed: then all that it depends on, directly or not, is agreed on, so
-//! a command that begins later can't be among that. It comes after, as it depends on what was agreed on before
-//! it began. Nothing of this rests on sequence numbers. They only make all replicas execute the commands of a
-//! cycle in the same order.
+//! The place of a command in the order is fixed when it is executed. Then everything that it depends on, directly or not,
+//! is agreed on, so a command that begins later is not part of that. The later command comes after it, because it depends
+//! on everything that was agreed on before it began. This does not use sequence numbers. They only make all replicas
+//! execute the commands of a cycle in the same order.
 //!
-//! EPaxos acknowledges a write that does not read when it is agreed on, before it is executed (001 §4.3.1). Then
-//! its place does rest on sequence numbers: it may depend on something that is not agreed on yet and that comes
-//! to depend on a later command, and of the three in that cycle the later command must not come first. So it
-//! must have the greater sequence number.
+//! EPaxos acknowledges a write that does not read when it is agreed on, before it is executed (001 §4.3.1). Then its place
+//! does depend on sequence numbers. The write may depend on a command that is not agreed on yet, and that comes to
+//! depend on a later command. The three are then in a cycle, and the later command must not come first. So the later
+//! command needs the greater sequence number.
 //!
-//! - *With three replicas* it has. What was agreed on is known, with its sequence number, to a majority; a
-//!   recovered command has attributes that a majority, its coordinator counted, has made; the two share a
-//!   replica, which either gave a greater number or had executed the earlier command, and then the two are in no
-//!   cycle. So a write is acknowledged when it is agreed on.
-//! - *With five or more* the fast quorum less its coordinator may be the minority of those whom a recovery
-//!   meets. These attributes can be neither taken nor rejected for their sequence number: that of a conflicting
-//!   command, too low or not, may have been raised in a second round, which proves nothing of what the fast
-//!   quorum knew. (The EPaxos report has a command go the fast way only if what it depends on is committed. That
-//!   costs a round where this costs nothing but waiting for what was under way.) So there a write is acknowledged
-//!   when it is executed, as a read is. Validation then needs to look at dependencies alone.
+//! - *With three replicas it has one.* An agreed command is known to a majority, with its sequence number. The attributes of
+//!   a recovered command come from a majority, its coordinator included. The two majorities share a replica. That
+//!   replica has either given the later command a greater number, or it had executed the earlier command; then the two
+//!   are in no cycle. So a write is acknowledged when it is agreed on.
+//! - *With five or more replicas it may not.* The fast quorum without its coordinator may be the minority of the replicas
+//!   that a recovery asks. Their attributes can be neither taken nor rejected because of a sequence number: that of a
+//!   conflicting command may have been raised in a second round, so it proves nothing about what the fast quorum knew.
+//!   (In the EPaxos report, a command goes the fast way only if its dependencies are committed. That costs a round. The
+//!   solution here only costs waiting for commands that were under way.) So a write is acknowledged when it is
+//!   executed, like a read, and validation needs to look at dependencies only.
 
 mod coordinator;
 mod instance;
@@ -89,36 +89,36 @@ pub use message::{Answer, Body, Conflict, Found, Message, OperationId, Record, S
 pub use replica::{Replica, Timer};
 pub use state::State;
 
-/// Which operations are agreed on, and how reads end.
+/// Which operations are commands, and how reads end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Variant {
     /// All are agreed on.
     Epaxos,
     /// Read-modify-writes are; reads take a second round where few hold what they have found.
     Gryff,
-    /// The same, and reads take one round: clients have a majority hold what they have read.
+    /// As Gryff, but reads take one round, and clients make a majority hold what they have read.
     GryffRsc,
 }
 
-/// Something to be done wrong on purpose, in tests that show that it would be noticed.
+/// A deliberate mistake, for tests that show that it is noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mutation {
-    /// A read returns the latest that it has found, whoever else holds that.
+    /// A read returns the latest value that it has found, however few hold it.
     SecondReadRoundSkipped,
     /// A read-modify-write is complete when the replica that coordinates it has executed it.
     AcknowledgedAfterOneExecution,
-    /// What is accepted has the base of the replica that coordinates it, whatever others hold.
+    /// The base in an Accept is that of the coordinating replica, whatever others hold.
     BaseDroppedInAccept,
-    /// Who recovers takes what was accepted by those who have promised the highest ballot.
+    /// A recovery takes what was accepted by the replicas that have promised the highest ballot.
     PromisedTakenForAccepted,
-    /// What a client has read is not brought along again once it was sent.
+    /// A client brings what it has read along with one operation only.
     DependencyClearedAtSend,
-    /// What a client has read is brought along with its next operations in the partition, whatever their keys
-    /// are, and nothing waits for it (001 Algorithm 8).
+    /// A client brings what it has read along with its next operations in the partition, whatever their keys, and no
+    /// operation waits (001 Algorithm 8, as printed).
     AsPrinted,
 }
 
-/// What protocol the participants run.
+/// The protocol that the participants run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
     /// Which.

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use super::instance::{Dependencies, Instance, InstanceId, Kind};
 
-/// The instances of a key that are not forgotten: a row for each coordinator and kind. A number that lies far from the
-/// others takes no more memory than any: it may have been forged, or this replica was away for long.
+/// The instances of a key that are not forgotten: a row for each coordinator and kind. An instance takes the same memory
+/// even if its number is far from the others, because the number may be forged, or this replica was away for long.
 #[derive(Debug)]
 pub(super) struct Rows {
     members: usize,
@@ -13,7 +13,7 @@ pub(super) struct Rows {
     len: usize,
 }
 
-/// Instances with their numbers, in their order.
+/// Instances with their numbers, in ascending order.
 #[derive(Clone, Debug, Default)]
 struct Row(VecDeque<(u64, Box<Instance>)>);
 
@@ -22,7 +22,7 @@ impl Row {
     fn find(&self, number: u64) -> Result<usize, usize> {
         let Some((first, _)) = self.0.front() else { return Err(0) };
         let Some(at) = number.checked_sub(*first) else { return Err(0) };
-        // Here without gaps, as almost always.
+        // This is the place if there are no gaps, as is almost always the case.
         let at = usize::try_from(at).unwrap_or(usize::MAX);
         match self.0.get(at) {
             Some((found, _)) if *found == number => Ok(at),

@@ -1,10 +1,10 @@
-//! What a participant can be sent. A message that is damaged or forged is dropped where it arrives, before anything
-//! is made of it: no message ends a node.
+//! Checks messages when they arrive. A message that no correct sender can have sent is damaged or forged, and is dropped. No
+//! message ends a node.
 //!
-//! What is checked here is what the code behind relies on: that members exist, that rows have one number for each
-//! member, that sums do not overflow, and that a command is one that the variant agrees on. A sound sender keeps to
-//! all of it. How far ahead of what is known here a number lies is not checked: a replica that was away for long is
-//! told such numbers, and an instance takes the same memory whatever its number is.
+//! The checks are those that the code behind relies on: members exist, rows have one number for each member, sums do not
+//! overflow, and the variant has such commands. Every correct message passes. How far a number is ahead of the known ones
+//! is not checked. A replica that was away for long is sent such numbers, and an instance takes the same memory
+//! whatever its number is.
 
 use serried_actor::{Group, NodeSet};
 use serried_model::{Access, Carstamp, Key, NodeId};
@@ -16,11 +16,11 @@ use super::instance::{
 use super::message::{Answer, Body, Found, Message, Shown};
 use super::state::State;
 
-/// No clock says so much, in microseconds since the Unix epoch, and nothing is counted so far. What is added to a
-/// number below it does not overflow.
+/// Greater than any time in microseconds since the Unix epoch, and than any count. Sums of smaller numbers do not
+/// overflow.
 const NEVER: u64 = 1 << 62;
 
-/// What the participants of a partition can say.
+/// Checks messages in one partition.
 #[derive(Debug)]
 pub(super) struct Sound<'a> {
     pub(super) group: &'a Group,
@@ -30,7 +30,7 @@ pub(super) struct Sound<'a> {
 }
 
 impl Sound<'_> {
-    /// Whether a replica of the partition can be sent this.
+    /// Whether `from` can have sent this to a replica of the partition.
     pub(super) fn to_replica(&self, from: NodeId, message: &Message) -> bool {
         let is_member = self.is_member(from);
         match message {
@@ -60,7 +60,7 @@ impl Sound<'_> {
                     && self.body(from, id, body)
             }
             Message::TakeOver { key, state } => is_member && is_key(key) && self.state(state),
-            // Who only looks need not be a member: its incarnation is not noted.
+            // A reader of the state need not be a member; its incarnation is not noted.
             Message::Scan { incarnation, .. } => {
                 (is_member || from.is_coordinator()) && *incarnation < NEVER
             }
@@ -109,7 +109,7 @@ impl Sound<'_> {
             && attributes.base.as_ref().is_none_or(stamped)
     }
 
-    /// Whether a client can want this.
+    /// Whether a client can have requested this.
     fn request(&self, command: &Command) -> bool {
         // Its writes go to registers, where there are any.
         let is_meant = !(self.registers && matches!(command.access, Access::Write(_)));
@@ -202,7 +202,7 @@ impl Sound<'_> {
     }
 }
 
-/// Whether a client can be sent this.
+/// Whether `from` can have sent this to a client.
 pub(super) fn to_client(from: NodeId, message: &Message, group: &Group) -> bool {
     let is_said = match message {
         Message::Reply {
@@ -221,7 +221,7 @@ pub(super) fn to_client(from: NodeId, message: &Message, group: &Group) -> bool 
     is_said && group.contains(from)
 }
 
-/// An empty key is refused where it is asked for.
+/// Sessions refuse empty keys, so no correct message contains one.
 fn is_key(key: &Key) -> bool {
     !key.is_empty()
 }

@@ -7,8 +7,8 @@ use serried_parts::{Recalled, Results, Stamped};
 use super::instance::{Command, Dependencies, InstanceId};
 use super::message::{Answer, Found};
 
-/// What a replica knows of a key, but for instances. All but `held` is the same at all replicas that have
-/// executed the same.
+/// What a replica knows of a key, without its instances. Everything but `held` is the same at all replicas that have
+/// executed the same instances.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct State {
     /// What the key holds.
@@ -18,9 +18,9 @@ pub struct State {
     pub previous: Stamped,
     /// Which instances have been executed.
     pub executed: Dependencies,
-    /// Of the rows where nothing was done in some of these, the last in which something was.
+    /// For rows in which some executed instances did nothing: the last instance that did something.
     last_done: Vec<InstanceId>,
-    /// What updates came to.
+    /// The results of updates.
     results: Results<Found>,
 }
 
@@ -31,7 +31,7 @@ impl State {
         State { held, ..State::default() }
     }
 
-    /// Holds something, unless what it holds is later; whether it does now.
+    /// Holds a value, unless the one that it holds is later. Returns whether it holds `stamped` now.
     pub(super) fn hold(&mut self, stamped: &Stamped) -> bool {
         let later = self.held.carstamp < stamped.carstamp;
         if later {
@@ -47,24 +47,24 @@ impl State {
         done
     }
 
-    /// Of the rows where nothing was done in some of the executed instances, the last in which something was.
+    /// For rows in which some executed instances did nothing: the last instance that did something.
     pub(super) fn last_done(&self) -> &[InstanceId] {
         &self.last_done
     }
 
-    /// What older updates came to is not known any more, in microseconds since the Unix epoch.
+    /// The results of older updates are forgotten, in microseconds since the Unix epoch.
     pub(super) fn forgotten_before_us(&self) -> u64 {
         self.results.forgotten_before_us()
     }
 
-    /// Something was done in an instance.
+    /// Notes that an instance did something.
     pub(super) fn has_done_something(&mut self, id: InstanceId) {
         if let Some(last) = self.last_done.iter_mut().find(|last| last.is_in_row_of(id)) {
             last.number = last.number.max(id.number);
         }
     }
 
-    /// Nothing was, and the last of its row that was executed before is this.
+    /// Notes that an instance did nothing. `last` is the last instance of its row that was executed before.
     pub(super) fn has_done_nothing(&mut self, id: InstanceId, last: u64) {
         if !self.last_done.iter().any(|last| last.is_in_row_of(id)) {
             self.last_done.push(InstanceId { number: last, ..id });
@@ -72,7 +72,8 @@ impl State {
         }
     }
 
-    /// Up to here all of the rows have been executed; `last` tells of a row the last that was executed at all.
+    /// Notes that all rows have been executed up to `executed`. `last` returns the last instance of a row that was executed
+    /// at all.
     pub(super) fn are_executed(
         &mut self,
         executed: &Dependencies,
@@ -82,12 +83,12 @@ impl State {
         self.last_done.retain(|done| done.number < last(*done));
     }
 
-    /// Whether all updates that were done here are among those.
+    /// Whether all updates that were done here are among `executed`.
     pub(super) fn has_done_no_update_beyond(&self, executed: &Dependencies) -> bool {
         self.done().updates.iter().zip(&executed.updates).all(|(done, executed)| done <= executed)
     }
 
-    /// Takes in which other instances were executed at another, which has done no other update.
+    /// Takes in which instances another replica has executed, if that one has done no update which is not known here.
     pub(super) fn join(&mut self, other: &State, executed: Dependencies) {
         let mut done = self.done();
         if !other.executed.updates.is_empty() {

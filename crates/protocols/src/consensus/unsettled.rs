@@ -1,24 +1,24 @@
-//! What a client has read and what a majority may not hold yet (001 §4.6.2).
+//! Values that a client has read and that a majority may not hold yet (001 §4.6.2).
 //!
-//! Each such value is given to a majority in the background. [`gryff`](crate::gryff) says why operations on
-//! other keys wait for that.
+//! The client gives each such value to a majority in the background. [`gryff`](crate::gryff) says why operations on other
+//! keys wait for that.
 //!
 //! # Bounds
-//! There are at most two values for each key: the one that is being given to a majority, and the latest that
-//! was read since. There are at most as many keys as the client has had operations under way at once: as
-//! long as a value is here, what begins on another key waits and reads nothing, so all other keys that are
-//! here were read by operations that were under way when the oldest value was read.
+//! There are at most two values for each key: the one that is being given to a majority, and the latest one that was read
+//! since. The number of keys is at most the number of operations that the client has had under way at once. While there
+//! is a value, operations that begin on other keys wait and read nothing. So all keys here were read by operations that
+//! were under way when the oldest value was read.
 
 use std::collections::BTreeMap;
 
 use serried_model::Key;
 use serried_parts::{Asked, Quorums, Stamped};
 
-/// How many values had been entered when something happened: what was entered before comes first.
+/// A point in time, as the number of values that had been entered until then.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Moment(u64);
 
-/// The values that one client has read and that it does not know a majority to hold.
+/// The values that one client has read and of which it does not know that a majority holds them.
 #[derive(Debug, Default)]
 pub(super) struct Unsettled {
     values: BTreeMap<Key, Unheld>,
@@ -30,11 +30,11 @@ pub(super) struct Unsettled {
 #[derive(Debug)]
 struct Unheld {
     settling: Settling,
-    /// Later than that.
+    /// A later value that was read since, if there is one.
     next: Option<Entered>,
 }
 
-/// A value, and when the first was read that a majority holds if it holds this one.
+/// A value, and when it was entered. If it has replaced earlier values, this is when the first of them was entered.
 #[derive(Debug)]
 struct Entered {
     stamped: Stamped,
@@ -51,13 +51,13 @@ pub(super) struct Settling {
 }
 
 impl Settling {
-    /// What is to be held.
+    /// The value.
     pub(super) fn stamped(&self) -> &Stamped {
         &self.entered.stamped
     }
 }
 
-/// What comes of it that a majority holds something.
+/// What to do after a majority holds some values.
 #[derive(PartialEq, Eq, Debug, Default)]
 pub(super) struct Settled {
     /// Requests that need no more answers.
@@ -72,8 +72,8 @@ impl Unsettled {
         self.now
     }
 
-    /// The client has read this, and it is not known that a majority holds it. Returns the request that has
-    /// to be sent, unless an earlier one has to end first.
+    /// Enters a value that the client has read and that a majority may not hold. Returns the request to send, unless the
+    /// value has to wait for an earlier one of its key.
     pub(super) fn enter(&mut self, key: Key, stamped: Stamped, quorums: &Quorums) -> Option<u64> {
         let since = self.now;
         self.now.0 += 1;
@@ -93,7 +93,7 @@ impl Unsettled {
         None
     }
 
-    /// Whether there is a value of another key that was entered before a moment.
+    /// Whether there is a value of another key that was entered before `before`.
     pub(super) fn has_other(&self, key: &Key, before: Moment) -> bool {
         let is_other = |(other, unheld): (&Key, &Unheld)| {
             other != key && unheld.settling.entered.since < before
@@ -112,7 +112,7 @@ impl Unsettled {
         self.values.keys().filter_map(|key| Some((key, self.of(key)?)))
     }
 
-    /// A majority holds these.
+    /// Notes that a majority holds these values.
     pub(super) fn are_held(&mut self, held: &[(Key, Stamped)], quorums: &Quorums) -> Settled {
         let mut settled = Settled::default();
         for (key, stamped) in held {
@@ -133,16 +133,16 @@ impl Unsettled {
         settled
     }
 
-    /// The value that a request is about, if that is not over.
+    /// The key and the value that a request is about, if the request is not over.
     pub(super) fn settling(&mut self, request: u64) -> Option<(&Key, &mut Settling)> {
         let mut all = self.values.iter_mut().map(|(key, unheld)| (key, &mut unheld.settling));
         all.find(|(_, settling)| settling.request == request)
     }
 }
 
-/// A new request to have a value held by a majority of its key's replicas.
+/// A new request that gives a value to a majority of its key's replicas.
 fn settling(requests: &mut u64, key: &Key, entered: Entered, quorums: &Quorums) -> Settling {
-    // Counted down, so that no operation has the same number.
+    // Requests count down from the greatest number, so no operation has the same number.
     *requests += 1;
     let request = u64::MAX - *requests;
     let asked = quorums.ask(quorums.group().partition_of(key), serried_actor::NodeSet::EMPTY);

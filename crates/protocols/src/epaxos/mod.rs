@@ -1,10 +1,10 @@
 //! EPaxos: a replicated key-value store without a leader (001 §4.3.1, "EPaxos"), in
 //! [`consensus`](crate::consensus).
 //!
-//! Reads and writes are commands like read-modify-writes. A command is done once the replica that
-//! coordinates it has executed it. With three replicas a write that does not read is done as soon as it is
-//! agreed on, and is told no carstamp then, as what comes before it need not be known yet.
-//! [`consensus`](crate::consensus) says why not with more.
+//! Reads and writes are commands like read-modify-writes. A command is acknowledged when the replica that coordinates it has
+//! executed it. With three replicas, a write that does not read is acknowledged as soon as it is agreed on. It gets no
+//! carstamp then, because its place may not be known yet. [`consensus`](crate::consensus) says why more replicas can't
+//! do this.
 
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId};

@@ -1,4 +1,4 @@
-//! Gryff: registers for reads and writes, consensus for read-modify-writes alone (001 §4.3, §4.4), in
+//! Gryff: registers for reads and writes, and consensus for read-modify-writes only (001 §4.3, §4.4). The code is in
 //! [`consensus`](crate::consensus).
 //!
 //! ```text
@@ -16,14 +16,14 @@
 //!   |<------- Reply -----| when a majority has executed it
 //! ```
 //!
-//! Gryff-RSC is in [`GryffRsc`], with what it does otherwise and why.
+//! [`GryffRsc`] says what Gryff-RSC does differently, and why.
 //!
 //! # Where this differs from the paper
-//! - *Replies name incarnations*, so that a client, which coordinates its writes, does not count what a replica
-//!   applied before it lost its disk ([`serried_parts::Incarnations`] says why that is enough).
+//! - *Replies name incarnations.* A client coordinates its own writes. It must not count that a replica has applied a write
+//!   before the replica lost its disk ([`serried_parts::Incarnations`] says why this is enough).
 //! - *Fast quorums have `2f` members*: see [`consensus`](crate::consensus).
-//! - *A read-modify-write that changes nothing*, as a compare-and-swap that does not find what it expects,
-//!   makes no version of its own: a majority holds what it has read.
+//! - *A read-modify-write that changes nothing*, such as a compare-and-swap that does not find what it expects, makes no
+//!   version of its own. Instead a majority holds what it has read.
 
 mod rsc;
 

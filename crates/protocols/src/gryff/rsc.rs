@@ -1,14 +1,13 @@
 //! Gryff-RSC: reads end after one round (001 §4.6, Algorithms 8 to 10).
 //!
-//! A read returns the latest value of a majority, even if few hold it, and does not wait for a second round.
-//! Such a value is *unsettled* for the client that has read it until the client knows that a majority holds it
-//! or a later one.
+//! A read returns the latest value of a majority, even if few replicas hold it, and does not wait for a second round. The
+//! value is then *unsettled* for its client until the client knows that a majority holds it, or a later one.
 //!
-//! # The paper's way is not regular sequential across keys
-//! In Algorithm 8 the client brings an unsettled value `d` along with the first phase of its next operation,
-//! whatever its key is, and clears it when that phase ends. A majority does hold `d` then. But the phase has
-//! read the other key before, replica by replica. This is an execution of Algorithms 8 and 9 with replicas 1, 2
-//! and 3; `x` and `y` are absent at first:
+//! # The algorithms as printed are not regular sequential across keys
+//! In Algorithm 8, a client sends an unsettled value `d` along with the first phase of its next operation, whatever the key
+//! of that operation is. It clears `d` when the phase ends. A majority does hold `d` then. But the phase has already read
+//! the other key, replica by replica. The following is an execution of Algorithms 8 and 9 with replicas 1, 2 and 3.
+//! Initially `x` and `y` are absent:
 //!
 //! ```text
 //! W writes x      Write2 has reached replica 2, and no other
@@ -19,22 +18,28 @@
 //! A reads y       Read(y, d) reaches replica 1, which takes d and answers that y is absent; A's read ends
 //! ```
 //!
-//! W's write comes before A's read of `x`, which found it. That comes before A's read of `y`, by A's process
-//! order. That comes before B's write of `y`, which it did not find. That comes before B's read of `x`, by B's
-//! process order. And that comes before W's write, which it did not find. No order of all operations exists. With
-//! a write of `y` in the place of A's second operation, and with read-modify-writes, it is the same.
-//! `tests/rsc_exploration.rs` finds these executions, among all of a model of the algorithms.
+//! No order of all operations is possible, because each of these comes before the next:
 //!
-//! # What is done here
-//! - A client has a majority hold an unsettled value *in the background*: it sends `Apply`, and repeats it until
-//!   a majority has answered.
-//! - An operation *on another key*, of any kind and in any partition, sends nothing before a majority holds all
-//!   values that were unsettled when it began.
-//! - An operation *on the same key* goes at once and brings the value, as printed. When its first phase has
-//!   ended, or when its read-modify-write has been executed by a majority, the value is settled as well.
+//! 1. W's write of `x`;
+//! 2. A's read of `x`, which found that write;
+//! 3. A's read of `y`, by A's process order;
+//! 4. B's write of `y`, which A's read did not find;
+//! 5. B's read of `x`, by B's process order;
+//! 6. W's write of `x` again, which B's read did not find.
 //!
-//! So a read sends one round of its own. It may have to wait before, if its client has read another key shortly
-//! before and found what few held.
+//! The same happens if A's second operation is a write of `y`, and with read-modify-writes. `tests/rsc_exploration` finds
+//! these executions by exploring a model of the algorithms exhaustively.
+//!
+//! # The change
+//! - A client gives an unsettled value to a majority *in the background*: it sends `Apply`, and repeats it until a majority
+//!   has answered.
+//! - An operation *on another key*, of any kind and in any partition, sends nothing until a majority holds all values that
+//!   were unsettled when the operation began.
+//! - An operation *on the same key* starts at once and brings the value along, as printed. When its first phase has ended, or
+//!   a majority has executed its read-modify-write, the value is settled as well.
+//!
+//! So a read still needs one round of its own. It may have to wait before that round, if its client has just read another
+//! key and found a value that few replicas hold.
 //!
 //! ```text
 //! client              proxy                 others
@@ -48,54 +53,54 @@
 //! ```
 //!
 //! # Process order
-//! A client is one process, however many operations it has under way: an operation comes after all that had
-//! ended at this client when it began. Who shares a client shares its order.
+//! A client is one process, however many operations it has under way: an operation comes after all operations that had
+//! ended at this client when it began. Everybody who shares a client shares its order.
 //!
 //! # Why this is regular sequential
-//! For a version `v` of a key, `t(v)` is the moment from which on a majority holds `v` or a later version of that
-//! key; it may never come. Each operation `o` is given a point `p(o)`:
+//! For a version `v` of a key, let `t(v)` be the moment from which on a majority holds `v` or a later version of that key.
+//! It may never come. Each operation `o` gets a point `p(o)`:
 //!
 //! - an update that makes `v` has `p = t(v)`;
-//! - a read that finds `v`, or a read-modify-write that changes nothing, has `p = max(b, t(v))`, where `b` is the
-//!   moment when it sends its first message.
+//! - a read that finds `v`, or a read-modify-write that changes nothing, has `p = max(b, t(v))`, where `b` is the moment when
+//!   it sends its first message.
 //!
-//! Operations are ordered by their points. Those of one key that have the same point are ordered by their
-//! versions, each update before those who read it, and these by when they began. Operations on different keys
-//! have the same point only if they began together or never took effect at a majority: any order will do.
+//! Operations are ordered by their points. Operations on one key with the same point are ordered by their versions: each
+//! update comes before the operations that read it, and these are ordered by when they began. Operations on different
+//! keys have the same point only if they began together or never took effect at a majority. Any order of these will do.
 //!
-//! - *Each operation finds the version before it.* `t` does not decrease with the versions of a key. A read
-//!   that finds `v` has `b < t(v')` for each later `v'`: if a majority had held `v'` at `b`, one of those who
-//!   answered would have, as two majorities meet. So it comes before the update that makes `v'`, and not before
+//! - *Each operation finds the version before it.* `t` does not decrease with the versions of a key. A read that finds `v` has
+//!   `b < t(v')` for each later `v'`: if a majority had held `v'` at `b`, one of the replicas that answered would have
+//!   held it, because two majorities meet. So the read comes before the update that makes `v'`. It does not come before
 //!   the one that made `v`. The base of a read-modify-write is the version right before its own (001 §4.3.3).
-//! - *Real time.* An update that has ended was applied or executed by a majority: `p` is not after its end. And
-//!   `p` is not before `b`, for any operation. So a completed update comes before all that begins later, on any
-//!   key: more than is promised.
-//! - *Process order.* Let `o` end before `o'` of the same client begins. If `p(o)` is not after the end of `o`,
-//!   it is before `p(o')`. Otherwise `o` has read an unsettled `v`. If `o'` is on another key, it sent nothing
-//!   before the client knew that a majority held `v`: `p(o) = t(v) <= b' <= p(o')`. If it is on the same key, all
-//!   who answer its first phase hold `v` before they answer, so it finds `v` or something later or makes
-//!   something later: `p(o) <= p(o')` as `t` does not decrease.
-//! - *Who finds what an update wrote* comes after it, as said first.
+//! - *Real time.* When an update ends, a majority has applied or executed it, so `p` is not after its end. For every operation,
+//!   `p` is not before `b`. So a completed update comes before every operation that begins later, on any key. This is more
+//!   than regular sequential consistency requires.
+//! - *Process order.* Let `o` end before `o'` of the same client begins. If `p(o)` is not after the end of `o`, it is before
+//!   `p(o')`. Otherwise `o` has read an unsettled `v`. If `o'` is on another key, it sent nothing before the client knew
+//!   that a majority held `v`, so `p(o) = t(v) <= b' <= p(o')`. If `o'` is on the same key, all replicas that answer its
+//!   first phase hold `v` before they answer. So it finds `v` or a later version, or makes a later one, and
+//!   `p(o) <= p(o')`, as `t` does not decrease.
+//! - *Reads-from.* An operation that finds what an update wrote comes after it, by the first item.
 //!
-//! Each relation is contained in the order, so together they have no cycle.
+//! The order contains each of these relations, so together they have no cycle.
 //!
-//! # What it costs
-//! An operation that waits takes up to one more round trip to a majority of the other key's partition. If that
-//! partition has no majority, the client's operations on all other keys wait until they are given up: without
-//! knowing what has become of the value there is no place for them in the order.
+//! # Cost
+//! An operation that waits takes up to one more round trip, to a majority of the other key's partition. If that partition
+//! has no majority, the client's operations on all other keys wait until they are given up. Without knowing whether a
+//! majority holds the value, there is no place for them in the order.
 //!
 //! # Where this differs from the paper
 //! - *Operations on other keys wait*, as said above.
-//! - *A dependency travels in the command of a read-modify-write*, not in PreAccept alone: whoever recovers
-//!   the command has it held, too.
-//! - *A client may have many operations under way*, and have read several unsettled values.
+//! - *A dependency travels in the command of a read-modify-write*, not only in PreAccept. So a replica that recovers the
+//!   command gives the dependency to a majority, too.
+//! - *A client may have many operations under way*, and may have read several unsettled values.
 
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId};
 
 use crate::consensus::{Coordinator, Message, Replica, Rules, Variant};
 
-/// Gryff-RSC (001 §4.6): reads send one round, and what they find is given to a majority in the background.
+/// Gryff-RSC (001 §4.6): reads take one round, and clients give what they have read to a majority in the background.
 #[derive(Debug)]
 pub struct GryffRsc;
 

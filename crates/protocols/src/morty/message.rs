@@ -81,8 +81,8 @@ pub enum Message {
         /// What is proposed.
         decision: Proposal,
     },
-    /// The replica is in this view for the transaction; if it is the one proposed in, it has accepted what
-    /// is named here. It counts for that alone.
+    /// A replica's answer to a `Finalize`. If the view is the one that was proposed in, the replica has accepted what is
+    /// named here, and nothing else. If the view is later, it has accepted nothing.
     FinalizeReply {
         /// The transaction.
         version: Version,
@@ -180,14 +180,14 @@ pub enum Message {
         /// The replica's view.
         view: View,
     },
-    /// This is durable (step 5). Also the answer to whoever is behind.
+    /// The merge is durable (step 5). Also the answer to a replica that asks about a finished truncation.
     TruncationFinished {
         /// The truncation.
         upto: u64,
         /// All that has committed below it.
         merged: Digest,
     },
-    /// Replica to the replicas of other partitions on its machine: everything below is settled here.
+    /// Replica to the replicas of other partitions on its machine: everything below `upto` is settled here.
     Watermark {
         /// The truncation.
         upto: u64,
@@ -196,14 +196,14 @@ pub enum Message {
     GetCommitted {
         /// The first.
         since: Version,
-        /// Tells the answer from those to what was asked before.
+        /// Distinguishes the answers to this run of questions from those to earlier ones.
         run: u64,
     },
     /// The answer, in several messages if they are many.
     Committed {
         /// The first that was asked for; above it, these are all up to the last.
         since: Version,
-        /// What was asked for.
+        /// The run that was asked in.
         run: u64,
         /// The transactions.
         versions: Vec<Version>,
@@ -226,13 +226,13 @@ pub enum Message {
         /// was written is left out.
         readable_from: u64,
     },
-    /// Replica to one of its group: what lies in your store after this key and changed since?
+    /// Replica to one of its group: which keys does your store hold after this one, and which of them changed since?
     Scan {
         /// The last key of the previous answer.
         after: Option<Key>,
         /// Only keys that were written at or above this, in microseconds of version time.
         since: u64,
-        /// Tells the answer from those to what was asked before.
+        /// Distinguishes the answers to this run of questions from those to earlier ones.
         run: u64,
     },
     /// The answer: keys with their versions.
@@ -241,11 +241,11 @@ pub enum Message {
         after: Option<Key>,
         /// What was asked for.
         since: u64,
-        /// What was asked for.
+        /// The run that was asked in.
         run: u64,
-        /// Each key, and what lies in the store for it; nothing if that has not changed since.
+        /// Each key, with its encoded versions if they have changed since.
         entries: Vec<(Key, Option<Vec<u8>>)>,
-        /// From which key on to ask for more, if there is more.
+        /// The last key of this answer, if there are more.
         next: Option<Key>,
         /// What the store holds.
         holds: Holds,
@@ -266,18 +266,18 @@ pub enum Message {
         /// What was found.
         found: Past,
     },
-    /// Replica to the others of its group: it has come in the place of one whose disk was lost, and asks how
-    /// far that one may have come.
+    /// Replica to the others of its group: it replaces one whose disk was lost, and asks up to which version that one may
+    /// have taken part.
     Replaced {
-        /// Tells the answers from those to an earlier question.
+        /// Distinguishes the question from earlier ones.
         question: u64,
     },
     /// The answer.
     ReplacedReply {
         /// Which question.
         question: u64,
-        /// Neither the answering replica's clock nor what it has logged goes further, in microseconds of
-        /// version time.
+        /// The later of the answering replica's clock and the latest version in its log, in microseconds of version
+        /// time.
         reached: u64,
     },
 }
@@ -325,7 +325,7 @@ impl View {
 pub enum Refusal {
     /// Somebody else is deciding on it.
     Superseded,
-    /// It is too old: what was there at its time is being forgotten.
+    /// It is too old: versions of its time are being forgotten.
     Truncated {
         /// The replica's clock, in microseconds.
         clock_us: u64,
@@ -337,14 +337,14 @@ pub enum Refusal {
     },
 }
 
-/// What a store holds, in microseconds of version time.
+/// What a replica's store contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Holds {
-    /// All that has committed below.
+    /// The store is complete below this, in microseconds of version time.
     pub watermark: u64,
-    /// The digest of that.
+    /// The digest of all that has committed below the watermark.
     pub digest: Digest,
-    /// From here on nothing that was overwritten is left out.
+    /// From here on it contains overwritten versions too, in microseconds of version time.
     pub readable_from: u64,
 }
 
@@ -356,9 +356,9 @@ pub enum Settlement {
         /// The execution.
         eid: u32,
     },
-    /// It did nothing and never will, in this replica's partition at least.
+    /// It has no effect and never will have one, at least in this replica's partition.
     Aborted,
-    /// It was so long ago that nobody knows.
+    /// It ended so long ago that the replica has forgotten how.
     Forgotten,
 }
 
@@ -386,14 +386,14 @@ pub struct Accepted {
     pub decision: Proposal,
 }
 
-/// What a replica has below a truncation.
+/// What a replica knows below a truncation.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// All that has committed, ever.
+    /// The digest of all that has committed below the truncation.
     pub committed: Digest,
-    /// What may commit yet.
+    /// The transactions below it that may still commit.
     pub undecided: Vec<Version>,
-    /// The merge that it has accepted, and in which view.
+    /// The merge that it has accepted for this truncation, and in which view.
     pub accepted: Option<(View, Digest)>,
 }
 
@@ -434,10 +434,10 @@ pub struct TaggedWrite {
 pub enum Vote {
     /// It is serializable as far as this replica knows, and all that it read is committed.
     Commit,
-    /// The same, if what it read commits as it was read. A Commit or AbandonFinal follows when that is
-    /// known.
+    /// As `Commit`, provided that everything it read commits as it was read. A `Commit` or `AbandonFinal` follows when that
+    /// is known.
     Provisional,
-    /// It conflicts with something that is not committed, and may yet succeed.
+    /// It conflicts with something that is not committed, and may still succeed.
     AbandonTentative,
     /// It conflicts with something that is committed, and never can succeed.
     AbandonFinal,
@@ -479,7 +479,7 @@ pub enum Record {
         /// What was voted on.
         contents: Arc<Contents>,
     },
-    /// Its vote for good on an execution for which it had voted provisionally.
+    /// Its final vote on an execution on which it had voted provisionally.
     Confirmed {
         /// The transaction.
         version: Version,
@@ -516,7 +516,7 @@ pub enum Record {
         /// The transaction.
         version: Version,
     },
-    /// It votes on nothing below any more.
+    /// It votes on nothing below this truncation any more.
     Stopped {
         /// The truncation.
         upto: u64,
@@ -530,29 +530,30 @@ pub enum Record {
         /// What it accepted, and in which view.
         accepted: Option<(View, Digest)>,
     },
-    /// Everything below is settled.
+    /// Everything below this truncation is settled.
     Truncated {
         /// The truncation.
         upto: u64,
-        /// How far back it remembers how transactions ended.
+        /// From here on it remembers how transactions ended, in microseconds of version time.
         horizon: u64,
         /// What has committed below.
         digest: Digest,
-        /// Whether that was copied from another replica, and not carried out here.
+        /// Whether the state below was copied from another replica, instead of being carried out here.
         copied: bool,
-        /// From which version on the past can be read at the earliest, whatever the setting says.
+        /// Versions that were overwritten before this may be missing, in microseconds of version time. The past can't be
+        /// read from before it, whatever `history_ms` says.
         readable_from: u64,
     },
-    /// It replaces a replica whose disk was lost, which may have come up to here: it takes part in nothing
-    /// until all below is settled.
+    /// The replica replaces one whose disk was lost, and which has taken part in nothing at or above the floor. It takes
+    /// part in nothing until everything below the floor is settled.
     Floor {
         /// In microseconds of version time.
         floor: u64,
     },
-    /// The same, and it is not known yet how far the other had come.
+    /// The replica replaces one whose disk was lost, and does not know its floor yet.
     Replaces,
-    /// All that has committed below is in the store, and deletes there may be forgotten: what the log has
-    /// from there is not taken back.
+    /// Everything that has committed below the horizon is in the store, and deletes from below it may be forgotten. So a
+    /// replay must not restore older versions from the log.
     Forgotten {
         /// In microseconds of version time.
         horizon: u64,

@@ -15,113 +15,120 @@
 //! ```
 //!
 //! # Invariants
-//! - *One execution commits.* A Prepare of an execution abandons all earlier ones of its transaction
-//!   at the replica that takes it; the coordinator proposes nothing but Abandon for them from then
-//!   on, and each reply to the Prepare implies that the abandonment was accepted.
-//! - *Prepared means reserved.* From its vote to Commit until a decision, a replica votes for no
-//!   execution that would have been missed by, or would have missed, this one (Lemma A.2.3).
-//! - *Read validity.* A vote to Commit says that every read is a committed write, value and all.
+//! - *One execution commits.* When a replica takes a Prepare, it abandons all earlier executions of the transaction.
+//!   From then on the coordinator proposes nothing but Abandon for them, and each reply to the Prepare implies that
+//!   the replica has accepted the abandonment.
+//! - *Prepared means reserved.* From its vote to Commit until a decision, a replica votes for no other execution that
+//!   missed a write of this one, or of which this one missed a write (Lemma A.2.3).
+//! - *Read validity.* A vote to Commit says that every read is a committed write, with its value.
 //! - *Votes are durable before they are sent,* and so are promises and accepted decisions ([`Record`]).
-//! - *A view is used once, for one proposal.* A recoverer's view is a promise in its own log before it
-//!   leaves. A FinalizeReply counts for the execution and the decision that it names, in its view. A
-//!   replica accepts one proposal in a recoverer's view.
-//! - *An AbandonFinal vote is a durable decision* (see below), so a coordinator aborts on one, and a
-//!   recoverer that hears of one abandons.
-//! - *No message ends a node.* What no sound sender sends is dropped, counted and reported with its sender
-//!   (`Context::reject`): a decision other than the one carried out, contents that no transaction has, a
-//!   proposal in another's view.
-//! - *What is settled has one owner.* All that is committed of a key is its `StoredVersions`, in memory and in
-//!   the store, and the store is only ever merged into. State below a watermark is replaced by what another
-//!   replica holds, and state above it merged (`replica/keys.rs`).
-//! - *A delete outlives what it deletes.* It is forgotten below a horizon only, and nothing older comes after
-//!   that: not from the log, which says where the horizon is; not by message, since nothing below the watermark
-//!   is open; and not from a replica that was away for longer, as that one takes over what others hold.
-//! - *A replica that has lost its disk takes part in nothing* until everything is settled in which its
-//!   predecessor may have had a part (`replica/rejoin.rs`).
+//! - *A view is used once, for one proposal.* A recoverer logs a promise of its view before it sends the view. A
+//!   FinalizeReply counts only for the execution and the decision that it names, in its view. A replica accepts one
+//!   proposal in a recoverer's view.
+//! - *An AbandonFinal vote is a durable decision* (see below). So a coordinator aborts the execution on a single one, and
+//!   a recoverer that learns of one abandons.
+//! - *No message ends a node.* A message that no correct sender sends is dropped, counted and reported with its sender
+//!   (`Context::reject`). Examples are a decision that contradicts the one carried out, contents that no transaction has,
+//!   and a proposal in another replica's view.
+//! - *Settled state has one owner.* All committed versions of a key, in memory and in the store, belong to its
+//!   `StoredVersions`. The store is only merged into. State that is copied from another replica replaces what lies below
+//!   the copy's watermark, and is merged with what lies above it (`replica/keys.rs`).
+//! - *A delete outlives what it deletes.* A replica forgets a delete only below a horizon, and adds nothing from below the
+//!   horizon after that: its log says where the horizon is, messages concern only open transactions and none below the
+//!   watermark is open, and a replica that was away for longer replaces what it has by what others hold.
+//! - *A replica that has lost its disk takes part in nothing* until everything is settled in which its predecessor may
+//!   have taken part (`replica/rejoin.rs`).
 //!
 //! # Where this differs from the paper
-//! - *Values carry tags.* Where the paper compares values, this compares `(version, tag)`: each value
-//!   that a transaction writes under its version has its own tag, so a read set needs no values, and
-//!   a later value is told from an earlier one whatever order they arrive in. An unchanged write
-//!   keeps its tag and is not sent again.
-//! - *No FIFO links.* The paper assumes reliable, ordered delivery; here every message may be lost,
-//!   repeated or overtaken. A coordinator takes a GetReply only if it is newer than what it holds, or
-//!   says that what it holds is withdrawn (`instead_of`). Requests are repeated until answered.
-//! - *Decide is acknowledged*, in batches; the coordinator repeats it, with the execution's contents,
-//!   to a replica that does not. The paper leaves this to the links and to recovery.
-//! - *A Prepare brings the writes with it*, as in the paper, so a Put is sent only while the program
-//!   waits for something: a program that writes and ends has its writes travel once.
-//! - *Retraction.* A Prepare's write set is complete: a replica withdraws the transaction's other
-//!   uncommitted writes, and tells those who read them what they would find now.
-//! - *Abandoning and preparing are one message.* A Prepare of execution `eid` is the proposal to
-//!   abandon all before it, in view 0, and each vote on it an acceptance.
-//! - *Prepares do not wait in silence.* Where the paper suspends a Prepare until all that was read is
-//!   committed, a replica validates at once, prepares, and votes *provisionally*: to commit, if what
-//!   was read commits as it was read. Its vote for good follows when that is known. Since the
-//!   condition is settled once for all, the coordinator needs a single replica, the one that hears of
-//!   it first, to make all provisional votes good. A link of a chain of transactions that read from
-//!   each other then takes one message delay to that replica instead of a round trip to a majority,
-//!   which is the length of a validity window (000 §2.2). A recoverer waits for what was read before it
-//!   counts provisional votes alone.
-//! - *A tentative Abandon is tried again* a few times, as a new execution with the same contents: what
-//!   was in the way is mostly a younger reader that was told of the write and runs again.
-//! - *A vote that fails a read comes with what to read instead*, for dirty reads as for missed writes,
-//!   so that a coordinator re-executes where it would otherwise have to abort.
-//! - *Stale writes are not told again.* A write comes with what its transaction found in the key, if it
-//!   has read it. Where that has changed, or is stale itself, the transaction runs again and writes
-//!   something else, so all but its first value are told to readers only when they are not stale. In a
-//!   chain of transactions that write what depends on what they read, a change then goes from each to the
-//!   next; told to all behind it, it would have them run again once for each link before them.
-//! - *Changes that come fast are taken together.* A transaction that has superseded values of its own is
-//!   told of further changes at most once a round trip, unless what it prepared is withdrawn or voted down.
-//! - *`committed_reads` is compressed* to the latest reader of each version, and `prepared_writes` is
-//!   derived from the uncommitted writes: see `key_record.rs`.
-//! - *The coordinator waits for a missing vote* as long as the votes that it has took to arrive, and
-//!   only then goes the slow way: at worst that costs twice the best choice.
-//! - *Views are a transaction's, not an execution's.* Home's consensus on a transaction has one value: the
-//!   execution that commits, or none. Only the coordinator proposes in view 0, and there it proposes to
-//!   abandon the executions one after the other and at last, perhaps, to commit one. It proposes nothing
-//!   after that, nor does it commit what it has proposed to abandon. So of what a majority has accepted in
-//!   view 0 the highest execution decides: if it is a Commit, every majority has one that reports it, and no
-//!   later one exists. If it is an Abandon, every majority has one that reports all executions up to it as
-//!   abandoned. That is what Lemma A.2.1 needs for its step from view 0 to a later one. In later views there
-//!   is one proposal each, as in the paper.
-//! - *An abandoned execution is unprepared before its abandonment is durable*, as 000 §4.2 has it; step 8 of
-//!   001's Lemma A.2.3 has a server unprepare only when it receives a durable decision. What the lemma needs
-//!   is that of an execution that commits f + 1 replicas, which have voted for it, keep it prepared until
-//!   they learn that. They do. If its coordinator commits it, or has proposed to, the coordinator has never
-//!   proposed to abandon it. If a recoverer proposes to commit it for its votes, it has them from f + 1
-//!   replicas that had not accepted to abandon it and have promised a later view. In that they accept nothing
-//!   of the coordinator's any more, and what is accepted in later views unprepares nothing. A replica gives
-//!   what an execution had prepared to others only with the abandonment in its log before its vote for them,
-//!   so neither holds less after a restart.
-//! - *Promises and Finalizes are answered below a truncation for which the replica has stopped*, where in 001
-//!   §3.3.4 it answers nothing. There the truncation coordinator decides by what the `erecord`s say; here it
-//!   has every transaction recovered that a majority's snapshots list as undecided, and for that the replicas
-//!   have to answer. Nothing can commit that is not listed: to commit takes f + 1 votes, one of them by a
-//!   replica of that majority, from a Prepare that it took before it stopped. It lists what it has taken.
-//! - *Commits that are fetched from another replica come without their reads.* Who has voted on the execution
-//!   has its reads, and enters these. Lemma A.2.3 asks for f + 1 that reject what a committed read would miss,
-//!   and those that voted are f + 1.
-//! - *Why an AbandonFinal vote is durable.* It says that the execution and a committed one can't both be: one
-//!   of them missed the other's write, or it has read what has not committed and never will. In the latter
-//!   case no replica ever votes Commit. In the former f + 1 replicas keep the committed one prepared from
-//!   their votes on it on, or have it as committed. Of those none votes for this execution afterwards, and
-//!   none that had voted for it before has voted for the committed one, unless this execution was abandoned
-//!   there in between. So at most f can say that they have voted for it and have not abandoned it, whatever
-//!   majority is asked. It takes that no replica forgets what has committed while another may still vote as if
-//!   it had not: what is forgotten lies below the watermark, and must be judged alike by those who remember it.
-//! - *A transaction spans partitions*, each a replica group of its own, where the paper has one group.
-//!   Each votes on its part, and an execution commits if all do. To abandon one it takes the home
-//!   partition, which is in all of them.
-//! - *A replica's refusal concerns that replica.* A transaction is given up when a majority refuses it as
-//!   truncated or too far ahead: one clock may be wrong.
-//! - *A delete is told as nothing at all* once it is settled, and a reader that has found nothing has not missed
-//!   a delete. Replicas forget deletes at different times, and have to agree on such readers all the same.
-//! - *A replica that is behind votes for nothing to be abandoned for good.* It has just come back, and what it
-//!   holds may have been deleted since, and forgotten by everybody else.
-//! - *Recovery and truncation* say what they add where they are: `replica/recovery/mod.rs`,
-//!   `replica/truncation.rs`, `replica/catch_up.rs`, `replica/rejoin.rs`.
+//!
+//! ## Messages
+//! - *Values carry tags.* The paper compares values; this compares `(version, tag)`. Each value that a transaction writes
+//!   has its own tag, so a read set needs no values, and the order of two values of one transaction is known whatever
+//!   order they arrive in. A write that is unchanged in a later execution keeps its tag and is not sent again.
+//! - *No FIFO links.* The paper assumes reliable, ordered delivery. Here every message may be lost, repeated or overtaken.
+//!   A coordinator takes a GetReply only if it is newer than what it has, or says that what it has is withdrawn
+//!   (`instead_of`). Requests are repeated until they are answered.
+//! - *Decide is acknowledged*, in batches. The coordinator repeats it, with the execution's contents, to replicas that do
+//!   not acknowledge it. The paper leaves this to the links and to recovery.
+//! - *A Prepare contains the writes*, as in the paper. So a Put is sent only while the program waits for something, and if
+//!   a program writes and then ends, its writes are sent once.
+//! - *Retraction.* A Prepare's write set is complete. A replica withdraws all other uncommitted writes of the
+//!   transaction, and tells those who have read them what they would find now.
+//! - *Abandoning and preparing are one message.* A Prepare of execution `eid` is also the proposal, in view 0, to abandon
+//!   all executions before it. Each vote on it also accepts that.
+//! - *`committed_reads` is compressed* to the latest reader of each version, and `prepared_writes` is derived from the
+//!   uncommitted writes: see `key_record.rs`.
+//!
+//! ## Votes
+//! - *Prepares are not suspended.* In the paper a Prepare waits until everything that was read is committed. Here a
+//!   replica validates at once, prepares, and votes *provisionally*: to commit, if what was read commits as it was read.
+//!   Its final vote follows when that is known. The condition does not depend on the replica, so as soon as one replica
+//!   has sent its final vote to commit, the coordinator counts all provisional votes as votes to commit. In a chain of
+//!   transactions that read from each other, each link then takes one message delay instead of a round trip to a
+//!   majority, and that is the length of a validity window (000 §2.2). If a recoverer finds provisional votes only, it
+//!   waits for what was read.
+//! - *A tentative Abandon is tried again* a few times, as a new execution with the same contents. Usually a younger reader
+//!   was in the way, which was told of the write and runs again.
+//! - *A vote that fails a read says what to read instead*, for dirty reads and for missed writes. So the coordinator
+//!   re-executes instead of aborting.
+//! - *The coordinator waits for a missing vote* for as long as the votes that it has took to arrive. Only then does it take
+//!   the slow path. This costs at most twice the best choice.
+//! - *A refusal concerns one replica.* A transaction is given up when a majority refuses it as truncated or too far ahead,
+//!   because one clock may be wrong.
+//! - *A settled delete is reported as if nothing was there*, and a read that found nothing has not missed a delete.
+//!   Replicas forget deletes at different times, and must agree on such reads.
+//! - *A replica that is behind never votes AbandonFinal.* It has just come back. What it holds may have been deleted since,
+//!   and the others may have forgotten the delete.
+//!
+//! ## Re-execution
+//! - *Stale writes are not announced again.* A write says what its transaction found in the key, if it has read it. If
+//!   there is something newer, or what was found is stale itself, the write is *stale*: its transaction runs again and
+//!   writes something else. After its first value, a transaction's writes are announced to readers only when they are not
+//!   stale. So a change passes along a chain of transactions, each of which writes what depends on the one before, one
+//!   transaction at a time. If each write was announced to all later ones, a transaction would run again once for each
+//!   transaction before it.
+//! - *Changes in quick succession are taken together.* If a transaction has superseded values of its own, it is told of
+//!   further changes at most once a round trip, unless what it has prepared is withdrawn or voted down.
+//!
+//! ## Decisions
+//! - *Views belong to a transaction, not to an execution.* The consensus of the home partition on a transaction has one
+//!   value: the execution that commits, or none. Only the coordinator proposes in view 0. It proposes to abandon
+//!   executions one after the other, and then perhaps to commit one. It proposes nothing after that, and never commits
+//!   an execution that it has proposed to abandon. So of all proposals that a majority has accepted in view 0, the one
+//!   for the highest execution decides. If it is a Commit, every majority has a replica that reports it, and there is no
+//!   later execution. If it is an Abandon, every majority has a replica that reports all executions up to it as
+//!   abandoned. This is what Lemma A.2.1 needs for its step from view 0 to a later view. In later views there is one
+//!   proposal each, as in the paper.
+//! - *An abandoned execution is unprepared before its abandonment is durable*, as in 000 §4.2. In step 8 of 001's Lemma
+//!   A.2.3 a server unprepares only when it receives a durable decision. The lemma needs the following of an execution
+//!   that commits: f + 1 replicas that have voted for it keep it prepared until they learn that it has committed. This
+//!   holds. If its coordinator commits it, or has proposed to, the coordinator has never proposed to abandon it. If a
+//!   recoverer proposes to commit it because of its votes, these come from f + 1 replicas that had not accepted to
+//!   abandon it and have promised a later view. They accept nothing of the coordinator's any more, and acceptances in
+//!   later views unprepare nothing. Also, before a replica votes for another execution with what this one had prepared,
+//!   the abandonment is in its log, so it keeps what it must after a restart too.
+//! - *Promises and Finalizes are answered below a truncation for which the replica has stopped.* In 001 §3.3.4 a stopped
+//!   replica answers nothing there, and the truncation coordinator decides by the `erecord`s. Here the coordinator
+//!   recovers every transaction that a majority's snapshots list as undecided, and recovery needs these answers. Nothing
+//!   can commit that is not listed: a commit takes f + 1 votes, and one of them comes from a replica of that majority,
+//!   which took the Prepare before it stopped and so lists the transaction.
+//! - *Commits that are fetched from another replica lack their reads.* A replica that has voted on the execution has its
+//!   reads, and enters those. Lemma A.2.3 needs f + 1 replicas that reject what a committed read would miss, and f + 1
+//!   replicas have voted.
+//! - *Why an AbandonFinal vote is durable.* It says one of two things. Either the execution has read something that has not
+//!   committed and never will; then no replica ever votes Commit. Or it conflicts with a committed execution: one of the
+//!   two missed a write of the other. Then f + 1 replicas have voted for the committed one. From their votes on they keep
+//!   it prepared, or committed, so they never vote for this execution afterwards. A replica that had voted for this
+//!   execution before can't have voted for the committed one, unless this execution was abandoned there meanwhile. So
+//!   whatever majority is asked, at most f replicas say that they have voted for this execution and have not abandoned
+//!   it. The argument needs that no replica forgets what has committed while another may still vote as if it had not. That
+//!   holds because only what lies below the watermark is forgotten, and replicas that remember it judge as those that
+//!   do not.
+//! - *A transaction spans partitions*, each a replica group of its own; the paper has one group. Each partition votes on its
+//!   part, and an execution commits if all of them do. To abandon one, the home partition is enough, since it is part
+//!   of every execution.
+//! - *Recovery, truncation, catching up and rejoining* say in `replica/recovery/mod.rs`, `replica/truncation.rs`,
+//!   `replica/catch_up.rs` and `replica/rejoin.rs` what they add to the paper.
 
 mod coordinator;
 mod digest;
@@ -142,7 +149,7 @@ pub use replica::Replica;
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId};
 
-/// What the two sides are built with.
+/// Options of coordinators and replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Whether a replica tells readers of writes that they missed. Without it this is MVTSO.
@@ -150,22 +157,22 @@ pub struct Options {
     /// Whether a replica votes provisionally while what was read is undecided. Without it a Prepare
     /// waits, as in the paper.
     pub provisional_votes: bool,
-    /// Which checks a replica makes. All of them, but in tests that show what each is for.
+    /// Which checks a replica makes. All of them, except in tests that show what each check is for.
     pub checks: Checks,
-    /// What a replica does wrong: nothing, but in tests that show that it would be noticed.
+    /// What a replica does wrong. Nothing, except in tests that show that it would be noticed.
     pub mutation: Option<Mutation>,
 }
 
-/// Something to be done wrong on purpose.
+/// A deliberate mistake, for tests that show that it is noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mutation {
     /// Votes are sent before they are durable.
     VotesBeforeDurable,
-    /// A recoverer does not mind what was accepted in Finalize.
+    /// A recoverer ignores what was accepted in Finalize.
     RecoveryIgnoresFinalize,
-    /// A truncation takes only what was accepted in Finalize for pending, not what was voted on.
+    /// A snapshot for a truncation lists only what was accepted in Finalize, not what was voted on.
     TruncationIgnoresVotes,
-    /// A Prepare is voted on even when a recoverer has asked about the transaction, or ended it.
+    /// A replica votes on a Prepare even if a recoverer has asked about the transaction, or ended it.
     LatePrepare,
 }
 

@@ -44,8 +44,8 @@ pub struct Request {
     pub access: Access,
 }
 
-/// A write or a read-modify-write, as an entry of the log, or that one is refused. A read is an entry that does
-/// nothing: its leader alone needs to know what is read.
+/// A write or a read-modify-write, as an entry of the log, or the refusal of one. A read is an empty entry: only its leader
+/// needs to know what is read.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Update {
     /// The key.
@@ -54,8 +54,7 @@ pub struct Update {
     pub token: Version,
     /// Of its client's tokens those below are not tried again.
     pub settled: Version,
-    /// What is to be done. [`Access::Read`] if the update with that token is refused: what it was to do does not
-    /// matter then.
+    /// The update. [`Access::Read`] stands for a refusal of the update with this token.
     pub access: Access,
 }
 
@@ -77,7 +76,7 @@ pub enum Answer {
     Done(Stamped),
     /// Nobody knows any more whether it has.
     Forgotten,
-    /// The client's clock is off, and the update has not taken effect, nor will it.
+    /// The client's clock is off. The update has not taken effect and never will.
     ClockSkew {
         /// By how much it is ahead, in microseconds.
         ahead_us: i64,

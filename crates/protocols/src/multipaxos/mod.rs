@@ -17,8 +17,9 @@
 //! - *All replicas execute the same updates of a key in the same order*, and remember the same results by their
 //!   tokens, so an update takes effect once, however often it is in the log; one that is too old to be known is
 //!   not executed.
-//! - *A refusal is for ever*: that an update is refused for its client's clock is an entry of the log, after which no
-//!   replica executes that update. Its client is told once that is chosen, unless the update is in an earlier slot.
+//! - *A refusal is permanent.* If an update is refused because of its client's clock, the refusal is an entry of the log, and
+//!   no replica executes the update after that entry. The client is told once the entry is chosen, unless the update
+//!   itself is in an earlier slot.
 //! - *A read is answered by the leader that has proposed its slot, in the ballot in which it has*: what was
 //!   acknowledged before it began is in an earlier slot.
 //! - *The state of a key says which slot it is as of*, so that what is replayed or was taken over from another

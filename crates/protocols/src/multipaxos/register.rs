@@ -19,14 +19,14 @@ pub(super) struct Register {
     results: Results<Stamped>,
 }
 
-/// What came of an update.
+/// The result of an update.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Executed {
-    /// It was executed, now or before, and found this.
+    /// The update was executed, now or earlier, and found this.
     Done(Stamped),
-    /// It was not executed, and never will be.
+    /// The update was not executed and never will be.
     Refused,
-    /// Whether it was executed, or will be, is not known.
+    /// It is not known whether the update was executed.
     Forgotten,
 }
 

@@ -57,7 +57,7 @@ struct Registers {
 struct Client {
     node: NodeId,
     request: Request,
-    /// By how much its update's token is later than now, if that is why it is refused.
+    /// By how much its update's token is ahead of the clock, in microseconds, if the update is refused for that.
     ahead_us: Option<i64>,
 }
 
@@ -180,10 +180,11 @@ impl Replica {
         }
     }
 
-    /// Has a request put into the log, or that it is refused; returns it if there is no room.
+    /// Puts a request into the log, or its refusal. Returns the request if there is no room.
     ///
-    /// A leader that refuses an update can't know whether the log has it already, or will have it once another leads:
-    /// the request may have come twice. So the order in the log decides, and the client is told once that is known.
+    /// A leader can't know whether the log already contains an update that it refuses, or will contain it under another
+    /// leader, because the request may have been sent twice. So the order in the log decides, and the client is told once
+    /// that is known.
     fn propose(&mut self, mut client: Client, cx: &mut Cx<'_>) -> Option<Client> {
         let request = &client.request;
         let entry = match &request.access {

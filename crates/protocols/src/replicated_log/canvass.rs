@@ -1,5 +1,5 @@
-//! How a replica notices that nobody leads. It asks the others before it takes a ballot, so that one that was cut
-//! off or paused disturbs no leader.
+//! How a replica finds out that there is no leader. It asks the others before it takes a ballot, so that a replica that was
+//! cut off or paused does not disturb a leader.
 
 use core::time::Duration;
 
@@ -9,46 +9,47 @@ use serried_model::NodeId;
 use super::log::{Host, Log, Machine, Role};
 use super::message::{Entry, Message, Timer};
 
-/// A beat is this part of the time after which a leader that was not heard of is given up.
+/// How many beats a leader sends in the time after which a silent leader is given up.
 const BEATS_IN_PATIENCE: u32 = 4;
 /// The shortest time after which a leader is given up, round trips not counted.
 const LEAST_PATIENCE: Duration = Duration::from_millis(1);
-/// By how much longer than the one before it each further member waits, before it asks the others.
+/// How much longer each member waits than the one before it, before it asks the others.
 const APART: Duration = Duration::from_millis(5);
 /// After how long the others are asked again, round trips not counted.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Who would promise a ballot.
+/// A question to the others whether they have a leader.
 #[derive(Debug)]
 pub(super) struct Canvass {
-    /// Tells this question from earlier ones.
+    /// Distinguishes this question from earlier ones.
     nonce: u64,
+    /// Those that have no leader and would promise a ballot.
     willing: NodeSet,
 }
 
 impl<E: Entry> Log<E> {
-    /// For how long a leader that was not heard of is still taken to lead.
+    /// The time after which a silent leader is given up.
     pub(super) fn patience(&self) -> Duration {
         self.election_timeout.max(LEAST_PATIENCE) + 2 * self.group.round_trip()
     }
 
-    /// How often a leader tells that it leads.
+    /// The time between two beats.
     pub(super) fn beat(&self) -> Duration {
         self.patience() / BEATS_IN_PATIENCE
     }
 
-    /// Whether a leader was heard of lately. A replica doubts its leader one beat before it looks for another one,
-    /// so that the first to look finds the others willing.
+    /// Whether this replica has heard of a leader lately. It doubts a leader one beat before it looks for another one, so
+    /// that the first replica that looks finds the others willing.
     pub(super) fn hears_leader(&self, now: Timestamp) -> bool {
         now.since(self.heard) < self.patience() - self.beat()
     }
 
-    /// The member that leads if all are well: another one in each partition, in turn.
+    /// The member that leads if all members are well. Partitions have different ones, in turn.
     pub(super) fn preferred(&self) -> usize {
         usize::from(self.id.partition()) % self.group.size()
     }
 
-    /// Waits for a leader to be heard of. The preferred member is the least patient, then those that follow it.
+    /// Sets the timer for giving the leader up. The preferred member's is the shortest, then those of its successors.
     pub(super) fn wait_for_leader<H: Host<Entry = E>>(&self, cx: &mut Context<'_, H>) {
         let since = cx.now().since(self.heard);
         let left = self.patience().saturating_sub(since);
@@ -86,7 +87,7 @@ impl<E: Entry> Log<E> {
     ) {
         let nonce = cx.draw();
         self.role = Role::Canvasser(Canvass { nonce, willing: NodeSet::EMPTY });
-        // Nothing that is not durable is said.
+        // The question promises nothing, so it need not wait for a flush.
         for member in self.others().members() {
             cx.send_before_durable(self.node(member), H::message(Message::Canvass { nonce }));
         }
@@ -95,7 +96,7 @@ impl<E: Entry> Log<E> {
         self.is_willing(self.id, nonce, machine, cx);
     }
 
-    /// Another looks for a leader.
+    /// Another replica asks whether this one has a leader.
     pub(super) fn on_canvass<H: Host<Entry = E>>(
         &mut self,
         from: NodeId,
@@ -103,7 +104,7 @@ impl<E: Entry> Log<E> {
         cx: &mut Context<'_, H>,
     ) {
         if self.lost.is_some() {
-            return; // It would promise nothing.
+            return; // It could not promise a ballot.
         }
         match &self.role {
             Role::Leader(_) => self.send_beat(from.member(), cx),
@@ -112,7 +113,7 @@ impl<E: Entry> Log<E> {
         }
     }
 
-    /// Takes a ballot, once a majority would promise it.
+    /// `from` would promise a ballot. Takes one if a majority would.
     pub(super) fn is_willing<H: Host<Entry = E>>(
         &mut self,
         from: NodeId,
@@ -123,7 +124,7 @@ impl<E: Entry> Log<E> {
         let majority = self.group.majority();
         let Role::Canvasser(canvass) = &mut self.role else { return };
         if canvass.nonce != nonce {
-            return; // It may have heard of a leader since.
+            return; // An answer to an earlier question: `from` may have heard of a leader since.
         }
         canvass.willing.insert(from);
         if canvass.willing.len() >= majority {

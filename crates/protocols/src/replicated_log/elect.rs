@@ -19,7 +19,7 @@ const PREPARE_AGAIN: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Candidate<E> {
     promises: NodeSet,
-    /// The ballot whose leader has handed over, if one has.
+    /// The ballot of the leader that has handed over, or [`Ballot::NONE`].
     after: Ballot,
     /// By member, where what was chosen is known to those that have promised.
     applied: Vec<Option<u64>>,
@@ -37,7 +37,7 @@ impl<E: Entry> Candidate<E> {
 }
 
 impl<E: Entry> Log<E> {
-    /// Means to lead, in a ballot higher than any that it has heard of.
+    /// Becomes a candidate, in a ballot higher than any that it knows.
     pub(super) fn campaign<H: Host<Entry = E>>(
         &mut self,
         machine: &mut impl Machine<H>,
@@ -46,8 +46,8 @@ impl<E: Entry> Log<E> {
         self.campaign_after(Ballot::NONE, machine, cx);
     }
 
-    /// The same; the leader of the ballot `after` has handed over. A replica whose node stops only gives up what it
-    /// leads.
+    /// Becomes a candidate after the leader of the ballot `after` has handed over. A replica whose node is about to stop does
+    /// not.
     pub(super) fn campaign_after<H: Host<Entry = E>>(
         &mut self,
         after: Ballot,
@@ -77,7 +77,7 @@ impl<E: Entry> Log<E> {
         self.lead_if_promised(machine, cx);
     }
 
-    /// Asks those for a promise who have not given one.
+    /// Asks the replicas that have not promised yet.
     pub(super) fn prepare_again<H: Host<Entry = E>>(&self, cx: &mut Context<'_, H>) {
         let Role::Candidate(candidate) = &self.role else { return };
         let missing = self.group.all().without(candidate.promises);
@@ -110,7 +110,7 @@ impl<E: Entry> Log<E> {
         };
         let handed_over = after > Ballot::NONE && after >= self.promised;
         if another && follows && self.promised > Ballot::NONE && !handed_over {
-            return; // Late or cut off: there is a leader.
+            return; // There is a leader. The candidate is late or was cut off.
         }
         let Some(accepted) = self.slots.show(slot, SHOWN_BYTES) else {
             return self.send(from, Message::Behind { ballot }, cx);

@@ -1,47 +1,47 @@
-//! What the leader knows of one follower.
+//! The leader's knowledge of one follower.
 
 use serried_actor::Timestamp;
 
-/// A follower, in the leader's eyes.
+/// What a leader knows of one follower.
 #[derive(Clone, Debug)]
 pub(super) struct Follower {
-    /// What it has of the slots below counts.
+    /// It has all slots below this, and that counts.
     pub(super) matched: u64,
-    /// It was sent what lies below.
+    /// It was sent all slots below this.
     pub(super) sent: u64,
-    /// What it had when it was last looked after.
+    /// `matched` when the leader last looked after it.
     pub(super) matched_before: u64,
-    /// It has let the leader wait since it last answered.
+    /// It has not answered in time since its last answer.
     pub(super) slow: bool,
     /// When it last answered.
     pub(super) heard: Timestamp,
-    /// Since when it has kept up, in one run.
+    /// Since when it has kept up without a restart.
     pub(super) well_since: Timestamp,
-    /// The run of the follower that all this is about, once one has answered.
+    /// The follower's run that this concerns, once one has answered.
     run: Option<Run>,
 }
 
-/// A follower from one start to the next.
+/// One run of a follower, from a start to the next.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     incarnation: u64,
-    /// The last beat that had been sent when this run was last heard of.
+    /// How many beats the leader had sent when it last heard of this run.
     beat: u64,
 }
 
-/// What a follower says of itself.
+/// What a follower reports in `Accepted`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reached {
-    /// Which run of it says so.
+    /// Identifies its run.
     pub(super) incarnation: u64,
-    /// The last beat that this run has heard, 0 if none.
+    /// The number of the last beat that this run has received, or 0.
     pub(super) beat: u64,
     /// The first slot that it lacks.
     pub(super) matched: u64,
 }
 
 impl Follower {
-    /// One that is known to have all that was chosen below a slot, or of which nothing is known.
+    /// A follower that has applied all slots below `applied`, or of which nothing is known.
     pub(super) fn new(applied: Option<u64>, now: Timestamp) -> Follower {
         Follower {
             matched: applied.unwrap_or(0),
@@ -54,11 +54,11 @@ impl Follower {
         }
     }
 
-    /// It has answered, after `beat` beats were sent. False if that tells nothing: a former run of it may have
-    /// said so.
+    /// Takes in an answer that arrives after `beat` beats were sent. Returns false if the answer is ignored, because it may be
+    /// from an earlier run.
     ///
-    /// A run is later than the known one if it has heard a beat which was sent after the known one was last
-    /// heard of. What the known one had then does not count any more: it may have lost the end of its log.
+    /// A run is later than the known one if it has received a beat that was sent after the leader last heard of the known
+    /// one. What the known run had then does not count any more, because the follower may have lost the end of its log.
     pub(super) fn answered(&mut self, standing: Reached, beat: u64, now: Timestamp) -> bool {
         let Reached { incarnation, matched, .. } = standing;
         match self.run {

@@ -1,9 +1,8 @@
-//! How a leader has another replica lead in its place: because its node stops, or because another member is
-//! preferred.
+//! How a leader makes another replica lead in its place, because its node stops or because another member is preferred.
 //!
-//! It takes no more entries, sends the other all that it has, and tells it to be a candidate at once. The others
-//! promise that one a ballot although they hear of a leader, since it names the ballot of the leader that gave up. If
-//! nothing comes of it in time, the leader goes on: its ballot is its own until it promises another one.
+//! It takes no more entries, sends its successor everything that it has, and tells it to become a candidate at once. The
+//! others promise the successor a ballot although they have a leader, because its `Prepare` names the ballot of that
+//! leader. If this does not succeed in time, the leader continues: its ballot is its own until it promises another one.
 
 use serried_actor::{Context, NodeSet, Timestamp};
 use serried_model::NodeId;
@@ -12,21 +11,20 @@ use super::lead::SPARED_ENTRIES;
 use super::log::{Host, Log, Machine, Role};
 use super::message::{Ballot, Entry, Message};
 
-/// For how long the preferred member has to have been well before it is handed the lead, in times of what a
-/// follower waits for a leader.
+/// How long the preferred member must have been well before the lead is handed to it, in election time-outs.
 const WELL_FOR: u32 = 25;
 
-/// A leader is handing over.
+/// A hand-over that is under way.
 #[derive(Debug)]
 pub(super) struct HandOver {
     to: usize,
     begun: Timestamp,
-    /// Those that have been asked, this one included.
+    /// The replicas that have been asked so far, `to` included.
     tried: NodeSet,
 }
 
 impl<E: Entry> Log<E> {
-    /// The node is about to stop: this replica is to lead no more.
+    /// The node is about to stop. From now on this replica does not begin to lead, and hands over if it leads.
     pub fn stop<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) {
         self.stops = true;
         match &self.role {
@@ -36,12 +34,12 @@ impl<E: Entry> Log<E> {
         }
     }
 
-    /// Whether the others can do without this replica at once: it does not lead, or there are none.
+    /// Whether this replica may stop now: it does not lead, or it is the only one.
     pub fn may_stop(&self) -> bool {
         self.is_alone() || self.leads().is_none()
     }
 
-    /// Begins to hand over if there is a reason, goes on with it, and gives up where it takes too long.
+    /// Begins to hand over if there is a reason, continues to, and gives up if it takes too long.
     pub(super) fn look_after_hand_over<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) {
         let (now, patience) = (cx.now(), self.patience());
         let Role::Leader(leader) = &mut self.role else { return };
@@ -61,12 +59,12 @@ impl<E: Entry> Log<E> {
         self.hand_over_on(cx);
     }
 
-    /// Asks the other to lead, once it has all that this leader has proposed.
+    /// Asks the successor to lead, once it has everything that this leader has proposed.
     pub(super) fn hand_over_on<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) {
         let Role::Leader(leader) = &self.role else { return };
         let Some(HandOver { to, .. }) = leader.hand_over else { return };
         if leader.has_queued() {
-            return; // That is proposed in this turn.
+            return; // What is queued is proposed first.
         }
         if leader.followers[to].matched < self.slots.end() {
             return self.feed(to, cx);
@@ -74,7 +72,7 @@ impl<E: Entry> Log<E> {
         self.send(self.node(to), Message::HandOver { ballot: self.promised }, cx);
     }
 
-    /// The leader wants this replica to lead.
+    /// The leader asks this replica to lead in its place.
     pub(super) fn on_hand_over<H: Host<Entry = E>>(
         &mut self,
         ballot: Ballot,
@@ -87,8 +85,7 @@ impl<E: Entry> Log<E> {
         }
     }
 
-    /// The one of the others that lacks least, the nearest of these; of those that were tried only if there are no
-    /// others.
+    /// The best successor: one that was not tried yet, that is not slow, and that lacks least. Of several the nearest.
     fn best_but(&self, tried: NodeSet) -> Option<usize> {
         let Role::Leader(leader) = &self.role else { return None };
         let partition = self.id.partition();

@@ -25,12 +25,12 @@ pub(super) struct Leader<E> {
     queued_bytes: usize,
     /// By member, itself included.
     pub(super) followers: Vec<Follower>,
-    /// How many times it has beaten.
+    /// How many beats it has sent.
     beats: u64,
     last_beat: Option<Timestamp>,
     /// Somebody may be waiting, so that it looks often.
     busy: bool,
-    /// Set while it has another one lead in its place, and proposes nothing.
+    /// Set while it hands over and proposes nothing.
     pub(super) hand_over: Option<HandOver>,
 }
 
@@ -171,7 +171,7 @@ impl<E: Entry> Log<E> {
         }
         let follower = &mut leader.followers[from.member()];
         if !follower.answered(standing, leader.beats, cx.now()) {
-            return; // Its present run will say.
+            return; // The follower's present run will answer.
         }
         self.choose(machine, cx);
         let Role::Leader(leader) = &self.role else { return };

@@ -54,8 +54,8 @@ pub trait Machine<H: Host> {
     /// store; none if all is there.
     fn needs_log_from(&self) -> Option<u64>;
 
-    /// Takes over a key's state as it lies in another's store, unless its own is as of a later slot; it
-    /// has to be in the store then. False if that is no state.
+    /// Takes over a key's state from another replica's store, unless the machine's own is as of a later slot. The state must
+    /// be in the store afterwards. Returns false if `state` is not a valid state.
     fn take_over(&mut self, key: &Key, state: &[u8], store: &mut dyn Store) -> bool;
 }
 
@@ -89,7 +89,7 @@ pub struct Log<E> {
     pub(super) matched: u64,
     /// All below are chosen.
     pub(super) told: u64,
-    /// The last beat that it has heard in the promised ballot.
+    /// The number of the last beat that it has received in the promised ballot.
     beat_heard: u64,
     pub(super) role: Role<E>,
     /// When a leader was last heard of, or somebody promised a ballot.
@@ -115,7 +115,7 @@ pub struct Log<E> {
 #[derive(Debug)]
 pub(super) enum Role<E> {
     Follower,
-    /// Has not heard of a leader for long, and asks whether the others have.
+    /// Has not heard of a leader for long, and asks the others whether they have.
     Canvasser(Canvass),
     Candidate(Candidate<E>),
     Leader(Leader<E>),
@@ -161,7 +161,7 @@ impl<E: Entry> Log<E> {
         matches!(self.role, Role::Leader(_)).then_some(self.promised)
     }
 
-    /// Who leads, as far as this replica knows; none if that one was not heard of lately.
+    /// The leader that this replica knows, if it has heard of it lately.
     pub fn leader(&self, now: Timestamp) -> Option<NodeId> {
         let member = usize::from(self.promised.member);
         let known = self.promised > Ballot::NONE && self.lost.is_none();
@@ -420,7 +420,7 @@ impl<E: Entry> Log<E> {
         self.apply(machine, cx);
     }
 
-    /// Tells the leader of the promised ballot what this replica has of its entries.
+    /// Reports to the leader of the promised ballot which of its entries this replica has.
     pub(super) fn tell_what_it_has<H: Host<Entry = E>>(
         &self,
         leader: NodeId,

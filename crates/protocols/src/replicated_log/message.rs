@@ -70,7 +70,7 @@ pub enum Message<E> {
     Beat {
         /// Its ballot.
         ballot: Ballot,
-        /// Which of its beats in that ballot this is, from 1.
+        /// The number of this beat in the ballot, from 1.
         number: u64,
         /// All slots below are chosen.
         chosen: u64,
@@ -84,9 +84,9 @@ pub enum Message<E> {
     Accepted {
         /// The leader's ballot.
         ballot: Ballot,
-        /// Tells the sender from what it was before a restart.
+        /// Identifies the sender's run, from one start to the next.
         incarnation: u64,
-        /// The last beat of the leader that it has heard since it started.
+        /// The number of the leader's last beat that this run has received, or 0.
         beat: u64,
         /// The first slot of which that is not so.
         matched: u64,
@@ -97,7 +97,7 @@ pub enum Message<E> {
         ballot: Ballot,
         /// It knows what was chosen below.
         from: u64,
-        /// The ballot of the leader that has told the candidate to lead, or none.
+        /// The ballot of the leader that has handed over to the candidate, or [`Ballot::NONE`].
         after: Ballot,
     },
     /// Promised (phase 1b).
@@ -141,7 +141,7 @@ pub enum Message<E> {
     Scanned {
         /// What was asked for.
         after: Option<Key>,
-        /// Tells the sender from what it was before a restart.
+        /// Identifies the sender's run, from one start to the next.
         incarnation: u64,
         /// The slot up to which, at least, this is what was chosen; where the scan begins.
         at: u64,
@@ -150,17 +150,17 @@ pub enum Message<E> {
         /// Whether there are more.
         more: bool,
     },
-    /// The sender has not heard of a leader for long: would the receiver promise it a ballot?
+    /// The sender has not heard of a leader for long. It asks whether the receiver would promise it a ballot.
     Canvass {
-        /// Tells this question from others.
+        /// Identifies the question.
         nonce: u64,
     },
-    /// It would, as it hears of no leader either.
+    /// The answer to `Canvass`: the sender has not heard of a leader either, and would promise a ballot.
     Willing {
         /// What was asked.
         nonce: u64,
     },
-    /// The sender, which leads, wants the receiver to lead in its place, and proposes nothing meanwhile.
+    /// The leader asks the receiver to lead in its place, and proposes nothing meanwhile.
     HandOver {
         /// The sender's ballot.
         ballot: Ballot,

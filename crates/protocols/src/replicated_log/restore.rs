@@ -26,7 +26,7 @@ pub(super) struct Restore {
     begun: Option<(u64, u64)>,
     after: Option<Key>,
     asked: u32,
-    /// How many keys it was shown.
+    /// How many keys it has been shown.
     pub(super) keys: u64,
 }
 
@@ -123,10 +123,10 @@ impl<E: Entry> Log<E> {
         // A state that is empty was removed.
         for (key, state) in entries.iter().filter(|(_, state)| !state.is_empty()) {
             if key.as_bytes().is_empty() {
-                return; // No key is called so.
+                return; // No key is empty.
             }
             if !machine.take_over(key, state.as_bytes(), cx.store()) {
-                return; // Damaged: it is asked for again.
+                return; // The page is damaged. It is asked for again.
             }
         }
         restore.asked = 0;

@@ -1,12 +1,12 @@
-//! What no replica says. A message that is damaged or forged is dropped where it arrives; it must neither end the node
-//! nor have it take up memory without a bound.
+//! Checks messages when they arrive. A message that no replica can have sent is damaged or forged, and is dropped. It must
+//! neither end the node nor make it use unbounded memory.
 
 use serried_model::NodeId;
 
 use super::log::{Log, OPEN_ENTRIES};
 use super::message::{Accepted, Ballot, Entry, Message};
 
-/// No log has as many slots, and no leader as many predecessors.
+/// More than the slots of any log, and than the rounds of ballots.
 const NEVER: u64 = 1 << 48;
 
 impl<E: Entry> Log<E> {
@@ -58,8 +58,8 @@ impl<E: Entry> Log<E> {
     }
 }
 
-/// Whether a replica that has applied all below `applied` can show this from slot `first` on: slots in their order, all
-/// that it has applied among them, and not many more than it shows.
+/// Whether a replica that has applied all slots below `applied` can show this from slot `first` on. The slots must ascend and
+/// include everything that it has applied. They must not lie further ahead than a leader's open entries.
 fn can_be_shown<E>(first: u64, applied: u64, accepted: &[Accepted<E>]) -> bool {
     let rises = accepted.windows(2).all(|pair| pair[0].slot < pair[1].slot);
     let begins = accepted.first().is_none_or(|accepted| accepted.slot >= first);

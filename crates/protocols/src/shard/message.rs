@@ -24,23 +24,23 @@ pub enum Message {
     Reply(Reply),
     /// About the log.
     Log(replicated_log::Message<Led>),
-    /// About what time it is, between the replicas of a shard.
+    /// Between the replicas of a shard, about their clocks.
     Time(Time),
 }
 
-/// What replicas of a shard tell each other of their clocks.
+/// A question about a replica's clock, or the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Time {
-    /// What does your clock say?
+    /// What does the receiver's clock say?
     Ask {
-        /// Names the question.
+        /// Identifies the question.
         number: u64,
     },
-    /// This.
+    /// The answer.
     Tell {
         /// The question.
         number: u64,
-        /// In microseconds since the Unix epoch.
+        /// What the sender's clock says, in microseconds since the Unix epoch.
         us: u64,
     },
 }
@@ -166,9 +166,9 @@ pub enum Reply {
         /// What was found, in the order of the keys.
         found: Result<Vec<Found>, Unseen>,
     },
-    /// The sender leads no more: another replica of its shard does, or will.
+    /// The sender does not lead any more. Another replica of its shard does, or will.
     Follow {
-        /// That one.
+        /// The other replica.
         leader: NodeId,
     },
 }
@@ -233,7 +233,7 @@ pub enum Refusal {
         /// By how much it is ahead, in microseconds.
         ahead_us: i64,
     },
-    /// It has run for longer than a transaction may, and is not ready to commit.
+    /// It has run for longer than a transaction may, and was not ready to commit.
     TooLong {
         /// How long one may run, in milliseconds.
         limit_ms: u64,
@@ -241,7 +241,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// A conflict of which no more is known.
+    /// A conflict without details.
     pub(super) const CONFLICT: Refusal = Refusal::Conflict { keys: Vec::new(), after_us: 0 };
 }
 
@@ -321,7 +321,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// What both say: nothing that one of them has said is taken back.
+    /// The window that says everything that both say: the latest of each time.
     #[must_use]
     pub fn and(self, other: Window) -> Window {
         Window {

@@ -1,8 +1,8 @@
-//! Shards: what the systems of the datacentre have in common (003 §2.3, §5.6, §6.1).
+//! Shards: what the protocols of the datacentre have in common (003 §2.3, §5.6, §6.1).
 //!
-//! A shard is a partition with a leader and a replicated log. What a leader does with requests until they can be
-//! answered is its concurrency [`Control`], which makes one system of another; all else is here: the client's
-//! part, the log, the rows, who is forgotten when, and what happens when somebody dies.
+//! A shard is a partition with a leader and a replicated log. The leader's concurrency [`Control`] decides what happens to
+//! requests until they can be answered. That is where the protocols differ. This module has everything else: the
+//! client's part, the log, the rows, when outcomes are forgotten, and what happens when somebody fails.
 //!
 //! ```text
 //! client                     leader of each shard                    followers
@@ -16,51 +16,54 @@
 //!   |<------------------ Ended --|  some time, with others
 //! ```
 //!
-//! Reads and writes of a transaction whose program is known as a whole are one shot, which is the last.
+//! If a transaction's program is known as a whole, its reads and writes are one shot, which is the last.
 //!
 //! # Invariants
-//! - *Parts decide.* A transaction commits if every participant has a part of it in its log and all hold at one
-//!   moment, or can be moved to one ([`verdict`]). Whoever finds the same parts comes to the same end: the client,
-//!   or the leader of the first participant, its backup coordinator, if the client is silent. So a commit is
-//!   certain before any `Decide` is in a log, and the client tells its program at once (*asynchronous commit*).
-//! - *A refusal is for ever.* Who has no part yet can be refused, and that need not be durable: the leader remembers
-//!   it as long as it leads, and a later leader refuses all that began before it and has no part
-//!   ([`Entry::Lead`]). Who begins after the window is refused by an entry in the log, and told once that is chosen:
-//!   its shot may come again when the window reaches it, at this leader or another. It knows which those are by their pre-assigned times: a leader takes only those that
-//!   began before a time which is in the log ([`Window`]), on which a leader relies that no former one has taken
-//!   others. So a client whose transaction was refused can begin anew, and no message that is late or
-//!   repeated brings the old one back; nor does an entry of an earlier leader that only a third one finds ([`Led`]).
-//! - *One clock bounds nobody.* A leader goes by the clocks of a majority of its shard's replicas, which it asks what they
-//!   say. A window ends no later than these and the bound allow, whatever the leader's own clock says. So the next leader
-//!   can take transactions at once. A transaction is refused for its clock if a majority of clocks says so; if they
-//!   do not agree on it nothing is said. What a shard says of the time moves a client's transactions elsewhere by half the
-//!   bound at most.
-//! - *One that is alone says nothing early.* It takes for chosen what it has proposed, so all that it says waits until
-//!   that is durable.
-//! - *What is read before the last shot may be lost* with its leader, and then the transaction is refused: it is
-//!   the last shot alone that makes durable what all have done at the shard. One entry instead of one for each
-//!   shot, and earlier shots wait for no follower (what 003 §5.6 leaves open).
-//! - *Who only reads may have no part*, where the control can do without ([`Snapshots`]): nothing of it is in the log,
-//!   and no message follows its answers. Such an answer is given once the leader is sure to have led until then, and if
-//!   it has a timestamp, only one before the end of the window. All that the control remembers of it dies with the
-//!   leader.
-//! - *A new leader serves once it has applied all that former ones can have had chosen*, and its control has been
-//!   given the parts of transactions that are not over.
-//! - *Rows say all of themselves*: what is prepared lies with each key, so that a state that was taken over key by
-//!   key can be gone on with by the entries that follow.
+//! - *Parts decide.* A transaction commits if every participant has a part of it in its log and all parts hold at one moment,
+//!   or can be moved to one ([`verdict`]). Whoever knows the parts comes to the same result: the client, or, if the client is
+//!   silent, the leader of the first participant, its backup coordinator. So a commit is certain before any `Decide` is in
+//!   a log, and the client tells its program at once (*asynchronous commit*).
+//! - *A refusal is permanent.* A transaction can be refused at a shard where it has no part yet. The leader remembers the
+//!   refusal for as long as it leads, and this need not be durable. Each transaction has a pre-assigned time. A leader
+//!   takes only transactions whose times lie in the *window* that is in the log ([`Window`]). A later leader refuses every
+//!   transaction that has no part and whose time lies before the end of its predecessors' windows ([`Entry::Lead`]). A
+//!   transaction whose time lies after the window is refused by an entry in the log, and the client is told once that
+//!   entry is chosen, because the shot may come again, here or at another leader, when the window has reached it. So a
+//!   client whose transaction was refused can begin anew. No late or repeated message brings the old transaction back,
+//!   and neither does an entry of an earlier leader that only a third leader finds ([`Led`]).
+//! - *No single clock matters.* A leader goes by the clocks of a majority of its shard's replicas. Its window ends no later
+//!   than these clocks and the bound allow, whatever its own clock says. So the next leader can take transactions at once. A
+//!   transaction is refused because of its time only if a majority of the clocks agrees. If the known clocks disagree,
+//!   nothing is answered. When a shard tells a client from which time on it takes transactions, this moves the client's
+//!   transactions at other shards by half the bound at most.
+//! - *A single replica says nothing early.* It takes for chosen what it has proposed, so its answers wait until that is
+//!   durable.
+//! - *Earlier shots may be lost with the leader.* Then the transaction is refused. Only the last shot makes durable what all
+//!   shots have done at the shard. That is one entry instead of one per shot, and earlier shots wait for no follower (003
+//!   §5.6 leaves this open).
+//! - *A transaction that only reads may have no part*, if the control supports that ([`Snapshots`]). Nothing of it is in the
+//!   log, and no message follows its answers. Such an answer is given once the leader is sure that it was still the leader.
+//!   If the answer is as of a timestamp, this lies before the end of the window. What the control remembers of it is lost
+//!   with the leader.
+//! - *A new leader serves* once it has applied everything that former leaders can have had chosen, and its control has been
+//!   given the parts of all transactions that are not over.
+//! - *Rows are self-contained.* What is prepared lies with each key. So a state that was copied key by key can be continued
+//!   with the entries that follow.
 //!
-//! # What is kept how long
-//! How a transaction ended is known for [`serried_actor::Settings::outcomes_ms`] at least, and until no shard can
-//! have a part of it that is not decided: leaders tell each other below which time all is over with them.
-//! Transactions that take longer than `truncation_lag_ms` may be refused. A leader has 65,536 transactions open at
-//! most (`OPEN_AT_MOST`) and lets 4096 requests wait for the log, and as many of those that only read for
-//! transactions (`PENDING_AT_MOST`): it handles none while something waits to be proposed. 65,536 answers wait to be
-//! confirmed (`CONFIRMING_AT_MOST`). It remembers 2^18 refusals (`REFUSED_AT_MOST`); if there are more it closes the
-//! window for the older half. 65,536 are refused in the log who begin after the window (`BARRED_AT_MOST`); others hear
-//! nothing. A client remembers 65,536 ends that were not acknowledged, and 64 runs of the times that it has given.
+//! # Bounds
+//! - The outcome of a transaction is remembered for at least [`serried_actor::Settings::outcomes_ms`], and until no shard can
+//!   have an undecided part of it. Leaders tell each other below which time everything is over at their shards.
+//! - Transactions that run for longer than `truncation_lag_ms` may be refused.
+//! - A leader has at most 65,536 open transactions (`OPEN_AT_MOST`). 4096 requests may wait for the log, and as many read-only
+//!   ones for transactions (`PENDING_AT_MOST`). It handles no request while something waits to be proposed.
+//! - At most 65,536 answers wait until the leadership is confirmed (`CONFIRMING_AT_MOST`).
+//! - A leader remembers 2^18 refusals (`REFUSED_AT_MOST`). If there are more, it closes the window for the older half.
+//! - At most 65,536 transactions after the window are refused in the log (`BARRED_AT_MOST`). Others get no answer.
+//! - A client remembers 65,536 ends that were not acknowledged, and 64 runs of the times that it has given.
 //!
-//! # Messages that can't be meant
-//! They are dropped at the door (`sound`): no message ends a replica or a client.
+//! # Forged messages
+//! Messages that no correct sender can have sent are dropped when they arrive (`sound`). No message ends a replica or a
+//! client.
 
 mod accesses;
 #[cfg(test)]
@@ -95,7 +98,7 @@ use core::marker::PhantomData;
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId};
 
-/// Something to be done wrong on purpose, in tests that show that it would be noticed.
+/// A deliberate mistake, for tests that show that it is noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mutation {
     /// A part that is not chosen yet is told of as if it were.

@@ -1,4 +1,4 @@
-//! Which messages can be meant. Others are dropped before anything is made of them: they were damaged or forged, and no
+//! Checks messages when they arrive. A message that no correct sender can have sent is damaged or forged, and is dropped. No
 //! message ends a node.
 
 use serried_actor::Group;
@@ -7,7 +7,7 @@ use serried_model::{NodeId, Version};
 use super::message::{AsOf, Decision, Executed, Message, Refusal, Reply, Request, Shot, Time};
 use super::stamp::{Stamp, Validity};
 
-/// No clock says so much, in microseconds since the Unix epoch. What is added to a time below it does not overflow.
+/// Greater than any time, in microseconds since the Unix epoch. Sums of smaller times do not overflow.
 const LAST_US: u64 = 1 << 62;
 
 fn us(us: u64) -> bool {
@@ -33,7 +33,7 @@ fn decision(decision: Decision) -> bool {
     }
 }
 
-/// Whether these can be the shards that have a part in a transaction, `own` among them.
+/// Whether these can be the participants of a transaction, shard `own` among them.
 fn participants(participants: &[u16], own: u16, group: &Group) -> bool {
     let once = |(place, shard): (usize, &u16)| !participants[..place].contains(shard);
     participants.len() <= usize::from(group.partitions())
@@ -42,12 +42,12 @@ fn participants(participants: &[u16], own: u16, group: &Group) -> bool {
         && participants.iter().enumerate().all(once)
 }
 
-/// Whether there is such a participant.
+/// Whether there can be such a node.
 fn node(node: NodeId, group: &Group) -> bool {
     node.is_coordinator() || (node.partition() < group.partitions() && node.member() < group.size())
 }
 
-/// Whether a replica of shard `own` can be sent this.
+/// Whether `from` can have sent this to a replica of shard `own`.
 pub(super) fn to_replica(from: NodeId, message: &Message, own: u16, group: &Group) -> bool {
     let is_replica = !from.is_coordinator();
     let is_here = is_replica && from.partition() == own;
@@ -58,14 +58,14 @@ pub(super) fn to_replica(from: NodeId, message: &Message, own: u16, group: &Grou
                 is_here && node(*whose, group) && request(*whose, wanted, own, group)
             }
             Message::Reply(told) => is_replica && reply(told),
-            // What an entry says was looked at by the leader that was asked for it.
+            // The leader has checked the request before it made an entry of it.
             Message::Log(_) => is_here,
             Message::Time(Time::Tell { us: told, .. }) => is_here && us(*told),
             Message::Time(Time::Ask { .. }) => is_here,
         }
 }
 
-/// Whether a client can be sent this.
+/// Whether `from` can have sent this to a client.
 pub(super) fn to_client(from: NodeId, message: &Message, group: &Group) -> bool {
     let Message::Reply(told) = message else { return false };
     !from.is_coordinator() && node(from, group) && reply(told)
@@ -103,7 +103,7 @@ fn reply(reply: &Reply) -> bool {
             found.iter().all(|found| version(found.version))
         }
         Reply::Snapshot { found: Err(_), .. } => true,
-        // The coordinator looks whether there is such a replica.
+        // The coordinator checks whether there is such a replica.
         Reply::Follow { .. } => true,
     }
 }

@@ -101,7 +101,7 @@ impl Table {
         &self.prepared
     }
 
-    /// How many are known to be over that began then or later.
+    /// How many transactions that began at `us` or later are known to be over.
     pub(super) fn decided_from(&self, us: u64) -> usize {
         self.decided.range(Version::at(us)..).count()
     }
@@ -296,8 +296,8 @@ impl Table {
         }
     }
 
-    /// Takes over what lies in another's store under a name, unless its own is as of a later slot. False if that is not
-    /// the state of what is called so.
+    /// Takes over what another replica's store has under a name, unless this table's own is as of a later slot. False if
+    /// `state` can't be the state of that name.
     pub(super) fn take_over(&mut self, name: &Key, state: &[u8], store: &mut dyn Store) -> bool {
         let Some(cell) = decode_cell_of_another::<Cell>(state) else { return false };
         if !can_lie_under(name, &cell) {

@@ -14,6 +14,8 @@ mod chase;
 mod choices;
 mod mutants;
 mod returning;
+#[path = "../support/scene.rs"]
+mod scene;
 #[path = "../support/mod.rs"]
 mod support;
 mod trial;

@@ -4,38 +4,15 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serried_actor::{Protocol, Settings, Timestamp};
-use serried_model::{Geography, Value};
-use serried_protocols::{Visitor, visit};
+use serried_actor::Protocol;
+use serried_protocols::Visitor;
 use serried_session::{Keyspace, Transaction};
-use serried_sim::{Cluster, Configuration, Disk, Fault, Reach, Scheduled, Side};
+use serried_sim::{Cluster, Configuration, Fault, Reach, Scheduled, Side};
 
-const LIMIT: Timestamp = Timestamp(600_000_000_000);
+use crate::scene::{self, LIMIT, crash, each_without_leaders, ms, number};
 
 fn configuration() -> Configuration {
-    Configuration {
-        clients: 3,
-        geography: Geography::named("reg").unwrap(),
-        disk: Disk { keep_records: true, ..Disk::MEMORY },
-        settings: Settings {
-            truncation_every_ms: 200,
-            truncation_lag_ms: 1000,
-            outcomes_ms: 2000,
-            recovery_after_ms: 200,
-            ..Settings::default()
-        },
-        ..Configuration::default()
-    }
-}
-
-fn ms(at: u64) -> Timestamp {
-    Timestamp(at * 1_000_000)
-}
-
-fn each<S: Visitor<Output = ()> + Copy>(scene: S) {
-    for protocol in ["morty", "mvtso"] {
-        visit(protocol, scene).unwrap();
-    }
+    Configuration { clients: 3, ..scene::configuration(1) }
 }
 
 /// A key is written, a machine goes down, the key is deleted, the machine comes back, and is needed.
@@ -51,11 +28,6 @@ impl Visitor for DeletedWhileAway {
     fn visit<P: Protocol>(self) {
         let DeletedWhileAway { away, until_ms } = self;
         let mut cluster = Cluster::<P>::new(configuration());
-        let crash = |member, begins, ends| Scheduled {
-            begins: ms(begins),
-            ends: ms(ends),
-            fault: Fault::Crash(member),
-        };
         cluster.schedule(crash(away, 600, until_ms));
         // The machine that was away is one of two that are left, and then all lose power.
         cluster.schedule(crash((away + 1) % 3, until_ms + 5000, until_ms + 9000));
@@ -84,7 +56,7 @@ fn a_key_that_is_deleted_while_a_machine_is_away_stays_deleted() {
     for away in 0..3 {
         // It comes back while the delete is open, settled, and forgotten.
         for until_ms in [1100, 3000, 4500, 10_000] {
-            each(DeletedWhileAway { away, until_ms });
+            each_without_leaders(DeletedWhileAway { away, until_ms });
         }
     }
 }
@@ -100,11 +72,7 @@ impl Visitor for PowerCut {
         let PowerCut(at_ms) = self;
         let mut cluster = Cluster::<P>::new(configuration());
         for member in 0..3 {
-            cluster.schedule(Scheduled {
-                begins: ms(at_ms),
-                ends: ms(at_ms + 100),
-                fault: Fault::Crash(member),
-            });
+            cluster.schedule(crash(member, at_ms, at_ms + 100));
         }
         let (slow, other) = (cluster.keyspace(0), cluster.keyspace(1));
         cluster.spawn(0, async move {
@@ -142,12 +110,8 @@ impl Visitor for PowerCut {
 #[test]
 fn a_delete_that_an_older_write_came_after_outlasts_a_power_cut() {
     for at_ms in (3000..6000).step_by(100) {
-        each(PowerCut(at_ms));
+        each_without_leaders(PowerCut(at_ms));
     }
-}
-
-fn number(value: Option<Value>) -> u64 {
-    value.map_or(0, |value| u64::from_be_bytes(value.as_bytes().try_into().unwrap()))
 }
 
 /// Adds one to a counter, and returns what it was.
@@ -216,7 +180,7 @@ impl Visitor for LateAndLost {
 fn what_had_committed_is_known_to_whoever_votes_in_the_place_of_a_lost_disk() {
     for lost in 0..3 {
         for late in (0..3).filter(|late| *late != lost) {
-            each(LateAndLost { lost, late });
+            each_without_leaders(LateAndLost { lost, late });
         }
     }
 }

@@ -2,7 +2,10 @@ use std::fs;
 
 use super::Scratch;
 use crate::directory::FORMAT;
-use crate::{DataDirectory, Identity, KeyspaceIdentity, Provenance, Start, StorageError};
+use crate::{
+    Boot, DataDirectory, Durability, Identity, KeyspaceIdentity, Provenance, Run, Start,
+    StorageError,
+};
 
 fn keyspace(name: &str, protocol: &str, partitions: u16) -> KeyspaceIdentity {
     KeyspaceIdentity { name: name.to_string(), protocol: protocol.to_string(), partitions }
@@ -41,6 +44,22 @@ fn a_directory_is_its_nodes_alone() {
     assert_eq!(open(&identity()).unwrap().provenance(), provenance);
     refused(open(&Identity { node: 2, ..identity() }), &["node 1", "node 2"]);
     refused(open(&Identity { cluster: "red".to_string(), ..identity() }), &["`blue`", "`red`"]);
+}
+
+#[test]
+fn no_keyspace_can_be_called_like_a_file_of_the_directory() {
+    let scratch = Scratch::new();
+    let directory = settled(&scratch, &identity(), Start::Usual);
+    directory.meet(0, Provenance { incarnation: 1, rejoined: false }).unwrap();
+    Run::begin(scratch.path(), Boot::named("monday"), Durability::Sync, Start::Usual).unwrap();
+    let files: Vec<String> = fs::read_dir(scratch.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(files.len(), 4, "{files:?}");
+    assert!(files.iter().all(|file| DataDirectory::is_reserved(file)), "{files:?}");
+    assert!(["run.new", "peers.new"].into_iter().all(DataDirectory::is_reserved));
+    assert!(!["accounts", "run", "new"].into_iter().any(DataDirectory::is_reserved));
 }
 
 #[test]

@@ -65,14 +65,14 @@ impl Replica {
         cx.trim_log(self.refusals.need_log_from(needed));
     }
 
-    /// Refuses a request, for ever: its client is told that nothing comes of it.
+    /// Refuses a request permanently. The client is told that it will not take effect.
     pub(super) fn refuse(&mut self, client: NodeId, request: u64, cx: &mut Cx<'_>) {
         self.refusals.refuse(client, request);
         self.refusals.recorded_at(cx.log_position());
         cx.append(Record::Refused(vec![(client, request)]));
     }
 
-    /// Writes all refusals at the end of the log.
+    /// Records all refusals at the end of the log.
     pub(super) fn record_refusals(&mut self, cx: &mut Cx<'_>) {
         if let Some(refused) = self.refusals.record_all_at(cx.log_position()) {
             cx.append(Record::Refused(refused));

@@ -1,9 +1,9 @@
-//! Telling replicas from those whose places they took ([`serried_parts::Incarnations`]).
+//! Distinguishes replicas from those that they replace ([`serried_parts::Incarnations`]).
 //!
-//! A replica that has lost its disk may number its instances as its predecessor has, and lead recoveries in
-//! the same ballots. And others may have counted what its predecessor said. So all that a replica sends about
-//! instances names its incarnation. Who hears of a later one takes nothing of an earlier one from then on, but
-//! that something was agreed on, and counts nothing that an earlier one has said for what is not agreed on yet.
+//! A replica that has lost its disk could reuse its predecessor's instance numbers and ballots, and others may have counted
+//! what its predecessor has said. So every message about instances names its sender's incarnation. When a replica learns
+//! of a later incarnation, it takes nothing more from earlier ones, except that something was agreed on. What an earlier
+//! one has said does not count any more for anything that is not agreed on yet.
 
 use serried_actor::NodeSet;
 use serried_model::{Key, NodeId};
@@ -13,7 +13,7 @@ use super::{Cx, Replica};
 use crate::consensus::message::Record;
 
 impl Replica {
-    /// Whether what a replica has sent is not from before it lost its disk. A later incarnation is noted.
+    /// Whether a message is from its sender's latest known incarnation. Notes a later incarnation.
     pub(super) fn is_current(&mut self, from: NodeId, incarnation: u64, cx: &mut Cx<'_>) -> bool {
         let known = self.incarnations.of(from);
         if incarnation > known && !from.is_coordinator() {
@@ -28,7 +28,7 @@ impl Replica {
         self.record_incarnations(cx);
     }
 
-    /// Writes them at the end of the log.
+    /// Records all incarnations at the end of the log.
     pub(super) fn record_incarnations(&mut self, cx: &mut Cx<'_>) {
         self.quorums.hear(self.id, &self.incarnations.named());
         if let Some(of) = self.incarnations.record_at(cx.log_position()) {
@@ -36,7 +36,7 @@ impl Replica {
         }
     }
 
-    /// From where on the log is needed, if otherwise it were from `needed` on.
+    /// From which position on the log is needed, if everything else needs it from `needed` on.
     pub(super) fn keep_incarnations(&mut self, needed: u64, cx: &mut Cx<'_>) -> u64 {
         if self.incarnations.are_far_before(needed) {
             self.record_incarnations(cx);
@@ -44,7 +44,7 @@ impl Replica {
         self.incarnations.need_log_from(needed)
     }
 
-    /// A replica has lost its disk. What it has said counts no more; it will be asked again.
+    /// A replica has lost its disk. What it has said does not count any more. It is asked again.
     fn count_nothing_of(&mut self, replaced: NodeId) {
         let member = replaced.member() as u8;
         let set: NodeSet = [replaced].into_iter().collect();
@@ -56,12 +56,12 @@ impl Replica {
                 match &mut lead.phase {
                     Phase::PreAccepting(replies) => drop(replies.remove(&member)),
                     Phase::Preparing(replies) => drop(replies.remove(&member)),
-                    // What may have been decided was told by others than are there now.
+                    // The choice was made from answers of which one does not count any more.
                     Phase::Validating(_, asked, _) if asked.contains(replaced) => {
                         given_up.push(*id)
                     }
                     Phase::Validating(..) => {}
-                    // Those who were asked are counted by incarnation.
+                    // Acceptances are counted by incarnation.
                     Phase::Accepting(_) => {}
                     Phase::Executing(executed) => *executed = executed.without(set),
                 }

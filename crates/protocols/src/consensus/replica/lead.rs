@@ -11,8 +11,8 @@ use crate::consensus::instance::{Attributes, Ballot, Command, Instance, Instance
 use crate::consensus::message::{Answer, Body, Conflict, Found};
 use crate::consensus::{Mutation, Variant};
 
-/// With at most so many replicas all that begins after a commit gets a later sequence number: a write has its
-/// place when it is agreed on (see [`consensus`](crate::consensus), "When a write is acknowledged").
+/// With at most so many replicas, a write has its place when it is agreed on, because every command that begins later gets
+/// a greater sequence number (see [`consensus`](crate::consensus), "When a write is acknowledged").
 const SEQUENCED: usize = 3;
 
 /// An instance that this replica is having agreed on.
@@ -269,7 +269,7 @@ impl Replica {
         }
     }
 
-    /// Whether something else was agreed on, as far as is known here. A sound replica never says so.
+    /// Whether this replica knows that something else was agreed on. A correct sender never contradicts that.
     pub(super) fn contradicts(
         &self,
         key: &Key,
@@ -319,7 +319,7 @@ impl Replica {
                     let ballot = Ballot { number: 0, member: self.member() };
                     self.begin(key, id, (ballot, Phase::Executing(NodeSet::EMPTY)), cx);
                 }
-                // It is certain to take effect, before all that begins from now on, and finds nothing.
+                // The write will take effect, before everything that begins from now on. It reads nothing.
                 Some(Command { access: Access::Write(_), token, .. })
                     if self.group().size() <= SEQUENCED
                         && self.is_young(token.timestamp_us, cx) =>
@@ -419,7 +419,7 @@ impl Replica {
         }
     }
 
-    /// How many have said what is waited for in an instance that is led here.
+    /// How many replicas have given the answer that an instance led here waits for.
     #[cfg(test)]
     pub(in crate::consensus) fn said(&mut self, key: &Key, id: InstanceId) -> usize {
         let asked = match self.lead(key, id).map(|lead| &lead.phase) {

@@ -1,23 +1,27 @@
-//! Taking the place of a replica whose disk was lost.
+//! Replaces a replica whose disk was lost.
 //!
-//! What the predecessor had promised, accepted and held is not known. So the new replica takes part in nothing
-//! until all that its predecessor may have taken part in is decided: by others, as if it were not there.
+//! What the predecessor has promised, accepted and held is unknown. So the new replica takes part in nothing until everything
+//! is decided that its predecessor may have taken part in. The others decide it as if this replica did not exist.
 //!
-//! It asks all others for what they have, key by key. Each first notes the new incarnation, durably, and counts
-//! nothing of the predecessor from then on ([`super::incarnations`]). So what is agreed on with the help of the
-//! predecessor was agreed on before, and the one that has counted shows it. If that one has lost its disk as
-//! well, others in its quorum have shown what they had promised and accepted: what is agreed on can be told from
-//! that as from any minority's failure, and who recovers it needs neither of the two.
+//! The replica asks all others for what they have, key by key. Each of them first notes the new incarnation, durably, and
+//! counts nothing of the predecessor from then on ([`super::incarnations`]). So whatever is agreed on with the
+//! predecessor's help was agreed on before that, and the replica that has counted it shows it. If that replica has lost its
+//! disk as well, the other members of its quorum have shown what they had promised and accepted. That determines what was
+//! agreed on, as it would after the failure of any minority, and a recovery needs neither of the two.
 //!
-//! What is shown is of three kinds. What is agreed on or executed is taken over. What is not agreed on is waited
-//! for: the others end it, this replica inquires, and it is whole when all of that has been decided. What
-//! nobody shows was agreed on nowhere; if it is heard of later it counts for nothing. The new replica's own
-//! instances are numbered after all that was shown of its predecessor's.
+//! There are three kinds of instances:
 //!
-//! If another has lost its disk too, it has nothing to show. It may have counted its predecessor's quorum after
-//! some of that quorum had shown what they had; so when it says that it is lost, all are asked anew. Of the
-//! replicas that are lost at a time there are a minority at most, those that are down included. If more say
-//! that they are lost, what was acknowledged may be nowhere any more, so none of them takes part again.
+//! - What is shown as agreed on or executed is taken over.
+//! - What is shown as undecided is waited for. The others finish it, this replica inquires, and it takes part again when all
+//!   of it has been decided.
+//! - What nobody shows was agreed on nowhere. If it is heard of later, nothing that the predecessor has said counts for it.
+//!
+//! The new replica numbers its own instances after everything that was shown of its predecessor's.
+//!
+//! If another replica has lost its disk too, it has nothing to show. It may have counted its predecessor's quorum after some
+//! of that quorum had shown what they had. So when it says that it is lost, all are asked again. At most a minority of the
+//! replicas may be lost or down at a time. If more say that they are lost, what was acknowledged may be nowhere any more.
+//! Then none of them takes part again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +33,7 @@ use crate::consensus::instance::{Instance, InstanceId, Status};
 use crate::consensus::message::{Body, Message, Record, Shown};
 use crate::consensus::space::Space;
 
-/// How many bytes of the store a reply to a scan is made of, about.
+/// About how many bytes of the store one reply to a scan covers.
 const SCANNED_AT_ONCE: usize = 64 << 10;
 /// How many instances are inquired about at once.
 const INQUIRED_AT_ONCE: usize = 256;
@@ -37,20 +41,20 @@ const INQUIRED_AT_ONCE: usize = 256;
 /// How far it has got in taking over what others have.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
-    /// Where the scan of each goes on.
+    /// The key after which the scan of each replica continues.
     after: BTreeMap<NodeId, Option<Key>>,
-    /// Those who have shown all.
+    /// Those that have shown everything.
     whole: NodeSet,
-    /// Those who have nothing to show.
+    /// Those that have lost their disks, too.
     also_lost: NodeSet,
-    /// What was shown and was not agreed on. It is bounded by what is open at the others.
+    /// The instances that were shown and are undecided: no more than are open at the others.
     undecided: BTreeSet<(Key, InstanceId)>,
-    /// How many keys it was shown.
+    /// How many keys it has been shown.
     pub(super) keys: u64,
 }
 
 impl Replica {
-    /// Asks all others for what they have, those who have not shown it yet, and about what is undecided.
+    /// Asks the others that have not shown everything yet for the rest, and all others about undecided instances.
     pub(super) fn scan(&mut self, cx: &mut Cx<'_>) {
         let Some(lost) = &self.lost else { return };
         let incarnation = self.incarnations.of(self.id);
@@ -65,7 +69,7 @@ impl Replica {
         cx.set_timer(Timer::Scan, self.quorums.patience(3));
     }
 
-    /// Begins anew in a later incarnation: what was shown so far may not be enough.
+    /// Begins anew in a later incarnation, because what was shown so far may not be enough.
     fn begin_anew(&mut self, incarnation: u64, also_lost: NodeSet, cx: &mut Cx<'_>) {
         self.set_incarnation(self.id, incarnation, cx);
         self.lost = Some(Lost { also_lost, ..Lost::default() });
@@ -85,7 +89,7 @@ impl Replica {
             return cx.send(from, Message::AlsoLost { incarnation });
         }
         if after.is_none() {
-            // What its predecessor had acknowledged is held by then; it is found in the store.
+            // Puts everything that is held here into the store, where the scan finds it.
             self.cells.store_some(usize::MAX, cx.store());
         }
         let start = after.as_ref().map(Key::as_bytes);
@@ -139,7 +143,7 @@ impl Replica {
         let mine = self.incarnations.of(self.id);
         let Some(lost) = &self.lost else { return };
         if incarnation > mine {
-            // Its predecessor had a clock that was ahead.
+            // The predecessor's incarnation is later, because its clock was ahead.
             let also_lost = lost.also_lost;
             return self.begin_anew(incarnation + 1, also_lost, cx);
         }
@@ -159,7 +163,7 @@ impl Replica {
             self.execute(&key, cx);
         }
         if !all_is_known {
-            return; // It is asked again.
+            return; // The same page is asked for again.
         }
         let lost = self.lost.as_mut().expect("as before");
         lost.keys += shown;
@@ -171,7 +175,7 @@ impl Replica {
         lost.whole.insert(from);
     }
 
-    /// Takes over what another knows of an instance, or waits until it is decided.
+    /// Takes over what another replica knows of an instance, or waits until it is decided.
     fn be_shown(
         &mut self,
         from: NodeId,
@@ -181,7 +185,7 @@ impl Replica {
         cx: &mut Cx<'_>,
     ) {
         let active = self.active(key, cx.store());
-        // Its own instances are numbered after all that others come after.
+        // Its own instances must be numbered after all that others depend on.
         active.space.hear_of_all(&theirs.attributes.dependencies);
         if theirs.status == Status::Committed && !active.space.is_executed(id) {
             if self.contradicts(key, id, (&theirs.command, &theirs.attributes)) {
@@ -204,11 +208,11 @@ impl Replica {
             let agreed = space.get(id).is_some_and(|known| known.status == Status::Committed);
             !agreed && !space.is_executed(id)
         };
-        // A key that is not active has nothing open: an instance that is waited for would be.
+        // A key with an undecided instance is active.
         !self.spaces.get(key).is_some_and(|active| is_open(&active.space))
     }
 
-    /// Takes part in everything if it has taken over what all others have and all of that is decided.
+    /// Takes part again if all others have shown everything, and all of it is decided.
     pub(super) fn is_whole(&mut self, cx: &mut Cx<'_>) {
         let Some(mut lost) = self.lost.take() else { return };
         while let Some((key, id)) = lost.undecided.first()

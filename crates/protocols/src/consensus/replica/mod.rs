@@ -52,7 +52,7 @@ pub struct Replica {
     lost: Option<Lost>,
     /// When the log was trimmed last.
     trimmed: Timestamp,
-    /// How many messages were dropped that no sound sender sends.
+    /// How many messages it has dropped that no correct sender sends.
     rejected: u64,
 }
 
@@ -121,7 +121,7 @@ impl Replica {
         Sound { group, partition, registers: self.rules.have_registers() }
     }
 
-    /// A message is dropped that no sound sender sends.
+    /// Counts and reports a message that no correct sender sends. The caller drops it.
     fn reject(&mut self, from: NodeId, what: impl core::fmt::Display, cx: &mut Cx<'_>) {
         self.rejected += 1;
         cx.reject(|| format!("{from} has sent {what}"));
@@ -230,7 +230,7 @@ impl Replica {
         self.propose(&key, Client { operation, command, answer: None }, cx);
     }
 
-    /// Whether an update was heard of before and may take effect: it can't be refused any more.
+    /// Whether this replica has seen an update before, so that it may take effect and can't be refused any more.
     fn is_under_way(&self, key: &Key, command: &Command) -> bool {
         let same = |known: &Command| known.token == command.token;
         let active = self.spaces.get(key);
@@ -290,7 +290,7 @@ impl Replica {
         }
     }
 
-    /// Tells the replica that waits for it that this one has executed an instance.
+    /// Tells `to`, which waits for it, that this replica has executed an instance.
     fn tell_executed(&self, to: NodeId, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
         if self.rules.have_registers() && self.lost.is_none() {
             self.send(to.member() as u8, key, id, Body::Executed, cx);
@@ -322,7 +322,7 @@ impl Replica {
         cx: &mut Cx<'_>,
     ) {
         self.quorums.is_there(from);
-        // What was agreed on stays so, whoever tells. All else its sender may not know any more.
+        // A commit holds whoever reports it. Anything else the sender may not know any more.
         let agreed = matches!(body, Body::Commit { .. });
         if !agreed && (!self.is_current(from, incarnation, cx) || self.lost.is_some()) {
             return;
@@ -420,7 +420,7 @@ impl Actor for Replica {
             Message::Read1 { operation, key, held, brings } => {
                 self.on_read1(from, operation, key, &held, &brings, cx);
             }
-            // Late: the sender has lost its disk since, and may not hold that.
+            // Late: the sender has lost its disk since, and may not hold that value.
             Message::Read1Reply { incarnations, .. } | Message::Applied { incarnations, .. }
                 if !self.quorums.hear(from, &incarnations) => {}
             Message::Read1Reply { operation, held, .. } => {
@@ -431,7 +431,7 @@ impl Actor for Replica {
             }
             Message::Apply { operation, key, stamped } => {
                 self.hold(&key, &stamped, cx);
-                // Before others know of its incarnation nothing that it says may count.
+                // Nothing that it says may count before others know its incarnation.
                 if self.lost.is_none() {
                     let carstamp = stamped.carstamp;
                     let incarnations = self.incarnations.named();

@@ -33,7 +33,7 @@ impl Replica {
         }
     }
 
-    /// Another waits for an instance. If it is not agreed on, this replica sees to it that it will be.
+    /// Another replica waits for an instance. If it is not agreed on, this replica ensures that it will be.
     pub(super) fn on_inquire(&mut self, from: u8, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
         self.active(key, cx.store());
         self.watch(key, id);
@@ -50,12 +50,12 @@ impl Replica {
         cx.send(to, Message::TakeOver { key: key.clone(), state });
     }
 
-    /// Takes over what another replica has of a key; whether all that it has executed is known here now.
+    /// Takes over another replica's state of a key. Returns whether everything that the other has executed is known here now.
     ///
-    /// Of two replicas one has done all updates that the other has: none is done before what it depends on,
-    /// and of two that interfere one depends on the other, or both are done at once. Reads, and instances in
-    /// which nothing is done, leave no trace: each may have executed some that the other has not. So the state
-    /// of the one that has done more stands for all that both have executed.
+    /// Of two replicas, one has done all updates that the other has done: an update is done after those that it depends on,
+    /// and if two interfere, one depends on the other or both are done together. Reads, and instances that do nothing,
+    /// leave no trace, so each replica may have executed some that the other has not. So the state of the replica that has
+    /// done more updates contains everything that both have executed.
     pub(super) fn take_over(&mut self, key: &Key, state: State, cx: &mut Cx<'_>) -> bool {
         if self.rules.have_registers() {
             self.hold(key, &state.held, cx);

@@ -156,7 +156,7 @@ impl Replica {
         }
     }
 
-    /// A replica has lost its disk: it need not hold what it has said that it holds.
+    /// Replicas have lost their disks, so they may not hold any more what they have said.
     pub(super) fn count_no_holding_of(&mut self, replaced: NodeSet) {
         for reading in self.reads.values_mut() {
             reading.holders = reading.holders.without(replaced);

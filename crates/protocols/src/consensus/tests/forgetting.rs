@@ -86,8 +86,7 @@ fn a_replica_that_has_taken_the_place_of_another_keeps_no_key_in_mind() {
         net.settle();
     }
     net.pass(Duration::from_secs(5));
-    net.crash(2);
-    net.replace(2);
+    net.lose_disk(2);
     net.pass(Duration::from_secs(5));
     for member in 0..3 {
         assert_eq!(net.gauge(member, "active_keys"), 0, "at replica {member}");

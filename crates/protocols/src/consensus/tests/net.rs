@@ -121,6 +121,16 @@ impl Net {
         Net::with(Rules::of(variant), members, Settings::default(), 1)
     }
 
+    /// Three replicas, of which client 0 has asked 0 to append "a". The PreAccept to 1 is late, and all else is lost.
+    pub(super) fn with_late_pre_accept(variant: Variant) -> (Net, Vec<Envelope>) {
+        let mut net = Net::new(variant, 3);
+        net.ask(0, 1, super::append("a"));
+        net.deliver("c0>0 Request");
+        let late = net.hold("0>1 PreAccept");
+        net.lose(&["*>* *"]);
+        (net, late)
+    }
+
     pub(super) fn broken(variant: Variant, members: usize, mutation: Mutation) -> Net {
         let rules = Rules { variant, mutation: Some(mutation) };
         Net::with(rules, members, Settings::default(), 1)
@@ -491,6 +501,12 @@ impl Net {
             replica.rejoin(cx);
             replica.on_start(cx);
         });
+    }
+
+    /// A replica crashes, its disk is lost, and another takes its place.
+    pub(super) fn lose_disk(&mut self, member: usize) {
+        self.crash(member);
+        self.replace(member);
     }
 
     /// What a replica is made to hold, by nobody in particular.

@@ -7,12 +7,6 @@ use super::super::Status;
 use super::net::{X, update};
 use super::*;
 
-/// Replaces a replica, and has it take over all that others have.
-fn replace(net: &mut Net, member: usize) {
-    net.crash(member);
-    net.replace(member);
-}
-
 #[test]
 fn what_a_replica_applied_before_its_disk_was_lost_does_not_count() {
     let mut net = Net::new(Variant::Gryff, 3);
@@ -21,7 +15,7 @@ fn what_a_replica_applied_before_its_disk_was_lost_does_not_count() {
     net.lose(&["c0>2 Write1"]);
     net.script(&["c0>0 Apply", "0>c0 Applied"]);
     let late = net.hold("c0>* Apply");
-    replace(&mut net, 0);
+    net.lose_disk(0);
     net.settle();
     assert_eq!(net.gauge(0, "catching_up"), 0);
     net.put_back(late);
@@ -46,8 +40,7 @@ fn what_a_replica_held_before_its_disk_was_lost_does_not_end_a_read() {
     // Of the three that hold it now one is replaced, and one of the others has not shown it.
     let late = net.hold("4>0 Read1Reply");
     net.lose(&["*>* *"]);
-    net.crash(1);
-    net.replace(1);
+    net.lose_disk(1);
     net.settle();
     net.put_back(late);
     net.deliver("4>0 Read1Reply");
@@ -86,8 +79,7 @@ fn what_a_replica_pre_accepted_accepted_or_executed_before_its_disk_was_lost_doe
                 assert_eq!(net.count_said(0, update(0, 1)), before + 1, "{said}");
             }
             net.lose(&["*>* *"]);
-            net.crash(4);
-            net.replace(4);
+            net.lose_disk(4);
             net.script(&["4>0 Scan"]);
             if late {
                 net.put_back(of_4);
@@ -104,13 +96,9 @@ fn what_a_replica_pre_accepted_accepted_or_executed_before_its_disk_was_lost_doe
 #[test]
 fn a_replica_knows_after_a_restart_whose_disks_were_lost() {
     for variant in BOTH {
-        let mut net = Net::new(variant, 3);
-        net.ask(0, 1, append("a"));
-        net.deliver("c0>0 Request");
-        let late = net.hold("0>1 PreAccept");
-        net.lose(&["*>* *"]);
+        let (mut net, late) = Net::with_late_pre_accept(variant);
         net.give_up(0, 1);
-        replace(&mut net, 0);
+        net.lose_disk(0);
         net.pass(Duration::from_secs(5));
         net.crash(1);
         net.restart(1);
@@ -143,7 +131,7 @@ fn executed_different_things() -> (Net, Vec<net::Envelope>, Vec<net::Envelope>) 
     let y = net.instance(2, update(2, 1));
     assert_eq!((y.status, y.command), (Status::Committed, None));
     net.lose(&["*>* *"]);
-    replace(&mut net, 1);
+    net.lose_disk(1);
     (net, late, commit)
 }
 
@@ -194,7 +182,7 @@ fn a_number_under_which_another_has_executed_that_nothing_is_done_is_not_used_ag
     net.script(&["1>2 Prepare", "2>1 Prepared", "1>2 Accept", "2>1 Accepted", "1>2 Commit"]);
     assert_eq!(net.instance(2, update(1, 1)).command, None);
     net.lose(&["*>* *"]);
-    replace(&mut net, 1);
+    net.lose_disk(1);
     net.script(&["1>0 Scan", "0>1 Scanned", "1>2 Scan", "2>1 Scanned"]);
     net.settle();
     net.ask(1, 2, write("B"));
@@ -218,8 +206,7 @@ fn what_a_dead_coordinator_had_begun_with_one_that_was_replaced_holds_nothing_up
         net.ask(0, 1, append("a"));
         net.script(&["c0>0 Request", "0>1 PreAccept", "0>4 PreAccept"]);
         net.lose(&["*>* *"]);
-        net.crash(4);
-        net.replace(4);
+        net.lose_disk(4);
         net.settle();
         assert_eq!(net.gauge(4, "catching_up"), 1, "{variant:?}: that is not decided");
         net.crash(0);
@@ -248,8 +235,7 @@ fn what_only_a_restarted_coordinator_knows_holds_nothing_up() {
         net.ask(0, 1, append("a"));
         net.script(&["c0>0 Request", "0>2 PreAccept"]);
         net.lose(&["*>* *"]);
-        net.crash(2);
-        net.replace(2);
+        net.lose_disk(2);
         net.settle();
         net.crash(0);
         net.pass(Duration::from_secs(30));
@@ -273,16 +259,14 @@ fn what_one_has_agreed_on_that_is_lost_as_well_is_known_from_those_who_have_not_
     net.script(&["c0>0 Request", "0>1 PreAccept", "1>0 PreAccepted"]);
     let late = net.hold("0>4 PreAccept");
     net.lose(&["*>* *"]);
-    net.crash(1);
-    net.replace(1);
+    net.lose_disk(1);
     net.lose(&["1>0 Scan"]);
     net.settle();
     net.put_back(late);
     net.script(&["0>4 PreAccept", "4>0 PreAccepted", "0>c0 Reply"]);
     assert_eq!(net.ended(0, 1), "- Committed");
     net.lose(&["*>* *"]);
-    net.crash(0);
-    net.replace(0);
+    net.lose_disk(0);
     net.pass(Duration::from_secs(30));
     assert_eq!((net.gauge(0, "catching_up"), net.gauge(1, "catching_up")), (0, 0));
     // The one that knows of it fails as the third, now that two have come back.
@@ -335,11 +319,7 @@ fn of_a_majority_that_is_lost_nobody_says_that_nothing_was_there() {
 #[test]
 fn a_replica_that_has_promised_a_ballot_pre_accepts_nothing_below_it() {
     for variant in BOTH {
-        let mut net = Net::new(variant, 3);
-        net.ask(0, 1, append("a"));
-        net.deliver("c0>0 Request");
-        let late = net.hold("0>1 PreAccept");
-        net.lose(&["*>* *"]);
+        let (mut net, late) = Net::with_late_pre_accept(variant);
         net.ask(2, 1, append("b"));
         net.script(&["c2>2 Request", "2>0 PreAccept", "0>2 PreAccepted"]);
         net.lose(&["2>* Commit", "2>* PreAccept"]);

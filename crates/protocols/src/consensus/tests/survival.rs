@@ -108,10 +108,7 @@ fn a_replica_that_is_replaced_at_any_step_breaks_nothing_that_was_promised() {
         (Variant::Epaxos, 7),
     ] {
         for member in 0..3 {
-            let replace = |net: &mut Net| {
-                net.crash(member);
-                net.replace(member);
-            };
+            let replace = |net: &mut Net| net.lose_disk(member);
             let mut after = 0;
             while survives(&mut Net::new(variant, members), after, replace) {
                 after += 1;
@@ -148,8 +145,7 @@ fn a_replaced_replica_takes_no_part_before_all_that_was_begun_before_is_decided(
     net.ask(0, 1, append("a"));
     net.script(&["c0>0 Request", "0>2 PreAccept", "0>1 PreAccept"]);
     net.lose(&["*>* *"]);
-    net.crash(2);
-    net.replace(2);
+    net.lose_disk(2);
     net.settle();
     assert_eq!(net.gauge(2, "catching_up"), 1, "that is not decided");
     net.recover(0);
@@ -175,8 +171,7 @@ fn a_replica_does_not_use_the_numbers_of_its_predecessor_again() {
         net.ask(0, 2, append("b"));
         net.script(&["c0>0 Request", "0>2 PreAccept"]);
         net.lose(&["*>* *"]);
-        net.crash(0);
-        net.replace(0);
+        net.lose_disk(0);
         net.pass(Duration::from_secs(30));
         net.ask(0, 3, append("c"));
         net.deliver("c0>0 Request");
@@ -190,14 +185,9 @@ fn a_replica_does_not_use_the_numbers_of_its_predecessor_again() {
 #[test]
 fn what_a_replica_had_sent_before_its_disk_was_lost_begins_nothing_later() {
     for variant in BOTH {
-        let mut net = Net::new(variant, 3);
-        net.ask(0, 1, append("a"));
-        net.deliver("c0>0 Request");
-        let late = net.hold("0>1 PreAccept");
-        net.lose(&["*>* *"]);
+        let (mut net, late) = Net::with_late_pre_accept(variant);
         net.give_up(0, 1);
-        net.crash(0);
-        net.replace(0);
+        net.lose_disk(0);
         net.settle();
         // The same number, for something else.
         net.ask(0, 2, append("b"));
@@ -285,8 +275,7 @@ fn a_replica_that_does_not_know_what_it_had_promised_answers_nobody() {
     for variant in BOTH {
         let mut net = Net::new(variant, 3);
         net.run(0, 1, append("a"));
-        net.crash(2);
-        net.replace(2);
+        net.lose_disk(2);
         net.network.clear();
         net.ask(0, 2, append("b"));
         net.script(&["c0>0 Request", "0>2 PreAccept"]);
@@ -329,8 +318,7 @@ fn a_number_in_which_nothing_is_done_is_not_used_again_either() {
     };
     net.hand(NodeId(1), NodeId(2), accept);
     net.network.clear();
-    net.crash(0);
-    net.replace(0);
+    net.lose_disk(0);
     net.pass(Duration::from_secs(30));
     net.ask(0, 1, append("a"));
     net.deliver("c0>0 Request");

@@ -1,5 +1,5 @@
-//! What a replica promises to those who propose a decision, and accepts from them (000 §4.2, "Finalize",
-//! and §4.3): its part of the consensus on a transaction.
+//! A replica's part in the consensus on a transaction: what it promises to those who propose a decision, and what it
+//! accepts from them (000 §4.2, "Finalize", and §4.3).
 
 use serried_actor::Timestamp;
 use serried_model::{NodeId, Version};
@@ -8,7 +8,7 @@ use super::{Cx, Replica};
 use crate::morty::message::{Accepted, Known, Message, Proposal, Record, View};
 
 impl Replica {
-    /// A recoverer asks this replica to enter a view of its own, and for what it knows.
+    /// A recoverer asks this replica to enter one of the recoverer's views, and to say what it knows.
     pub(super) fn on_paxos_prepare(
         &mut self,
         from: NodeId,
@@ -67,7 +67,7 @@ impl Replica {
             return self.reject(from, what, cx);
         }
         if let Some(settlement) = self.settlement(version) {
-            // Late, or repeated after an answer was lost: it was decided as it had been accepted.
+            // Late, or repeated because an answer was lost. The settlement agrees with what was accepted.
             cx.send(from, Message::Settled { version, settlement });
             return;
         }
@@ -89,13 +89,13 @@ impl Replica {
         cx.send(from, Message::FinalizeReply { version, eid, view, decision });
     }
 
-    /// Its coordinator says that an execution is abandoned, and wants no answer. It is no end of the
-    /// transaction, and is accepted like a proposal: what it frees may be given to others only if this
-    /// replica knows of it after a restart, too.
+    /// The coordinator says that an execution is abandoned, and expects no answer. This does not end the transaction. It is
+    /// accepted and logged like a proposal: what the execution had prepared may be given to others only if this replica
+    /// still knows of the abandonment after a restart.
     pub(super) fn on_abandoned(&mut self, from: NodeId, version: Version, eid: u32, cx: &mut Cx) {
         let open = match self.transactions.get(&version) {
             Some(undecided) => !undecided.is_superseded(),
-            None => !self.is_too_far_ahead(version, cx), // It was never let in.
+            None => !self.is_too_far_ahead(version, cx), // If it is, it was never admitted.
         };
         if from != version.coordinator || !open || self.settlement(version).is_some() {
             return;
@@ -110,19 +110,19 @@ impl Replica {
         self.append(Record::Accepted { version, accepted }, cx);
     }
 
-    /// Takes in what was accepted. To abandon an execution in its coordinator's own view frees at once
-    /// what the execution had prepared here: `morty/mod.rs` says why that is sound.
+    /// Takes in what was accepted. If the coordinator abandons an execution in its own view, what the execution had
+    /// prepared is released at once. `morty/mod.rs` says why that is safe.
     pub(super) fn accept(&mut self, version: Version, accepted: Accepted) {
         let Accepted { view, eid, decision } = accepted;
         let undecided = self.open(version, Timestamp::default());
         undecided.view = view;
-        // Links are not ordered: what concerns an earlier execution may come late.
+        // Links are not ordered, so a message about an earlier execution may come late.
         undecided.accepted = undecided.accepted.max(Some(accepted));
         if decision == Proposal::Commit || view > View::OWN {
             return;
         }
         undecided.abandoned_before = undecided.abandoned_before.max(eid.saturating_add(1));
-        // It is never to commit, and no more in anybody's way.
+        // The execution never commits, so it must not be in the way of others.
         if undecided.execution.as_ref().is_some_and(|execution| execution.eid <= eid) {
             self.unprepare(version);
             if let Some(undecided) = self.transactions.get_mut(&version) {

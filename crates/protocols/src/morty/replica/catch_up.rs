@@ -1,21 +1,20 @@
-//! Getting from another replica what this one has missed.
+//! Gets from another replica what this one has missed.
 //!
-//! What has committed since the watermark comes as a list of transactions, of which those that are not
-//! known here are fetched. A replica that was away for longer than the others remember copies, from
-//! another's store, the keys that were written since, and does that again until what is missing is
-//! remembered.
+//! The peer lists the transactions that have committed since this replica's watermark. Those that are not known here are
+//! fetched. If this replica was away for longer than the peer remembers, it copies all keys that were written since from
+//! the peer's store. It repeats that until the peer remembers the rest.
 //!
-//! # What is copied
-//! - *A page holds a range of keys, complete below a watermark:* that of whoever sent it, who is itself not
-//!   copying and takes part (`rejoin`). What is copied is complete below the watermark of the first page. A
-//!   page that comes later may be ahead of that; one that is not as far says that the peer is not what it was,
-//!   and the copy begins anew.
-//! - *A key that is not in the page is not there:* the peer may have forgotten that it was deleted. So what is
-//!   here below the watermark is replaced, in the store page by page, in memory and for the log at the end.
-//! - *Meanwhile* nothing is settled, no reads are answered, and nobody is told what is here.
+//! # Copies
+//! - *A page contains a range of keys, complete below a watermark.* It comes from a peer that takes part (see `rejoin`) and
+//!   is not copying itself. The copy as a whole is complete below the watermark of its first page. Later pages may have
+//!   later watermarks. If one has an earlier watermark, the peer has lost state, and the copy begins anew.
+//! - *A key that is missing in the page is absent:* the peer may have forgotten its delete. So everything that this
+//!   replica has below the watermark is replaced: in the store page by page, in memory and for the log at the end.
+//! - *During a copy* nothing is settled, no reads are answered, and no reader is told of writes.
 //!
-//! Each list and each copy is a *run* with a number of its own: an answer to an earlier one may be older than
-//! it looks.
+//! # Runs
+//! Each list and each copy is a *run* with a number of its own. Answers to earlier runs are ignored, since they may be
+//! out of date.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -27,39 +26,40 @@ use super::{Cx, Replica, Timer};
 use crate::morty::digest::Digest;
 use crate::morty::message::{Contents, Holds, Message, TaggedWrite};
 
-/// How many transactions are listed in one message, and how many are fetched with one.
+/// How many transactions are listed in one message, and how many are fetched with one message.
 const LISTED_AT_ONCE: usize = 4096;
 const FETCHED_AT_ONCE: usize = 256;
 /// How much of a store is sent in one message, in bytes.
 const SCANNED_AT_ONCE: usize = 256 << 10;
-/// A peer that has not answered for so long is asked again, or another one is.
+/// A peer that has not answered for this long, round trips not counted, is asked again, or another peer is.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// A peer is asked so often before another one is.
+/// How often a peer is asked before another one is.
 const ASKED_AT_MOST: usize = 3;
 
-/// What this replica is missing.
+/// A run of catching up with a peer.
 #[derive(Debug)]
 pub(super) struct CatchUp {
     peer: NodeId,
-    /// How often nothing has come of it.
+    /// How many questions were not answered.
     tried: usize,
-    /// Tells the answers from those to what was asked before.
+    /// Distinguishes its answers from those to earlier runs.
     run: u64,
     doing: Doing,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 enum Doing {
-    /// Asks what has committed since.
+    /// Asks which transactions have committed since this version.
     List(Version),
-    /// Fetches what these have written, and goes on from `next`.
+    /// Fetches the writes of these, then lists those after `next`.
     Fetch { missing: Vec<Version>, next: Option<Version> },
-    /// Copies the keys after this one that were written since then.
+    /// Copies the keys after `after` that were written since `since`, in microseconds of version time. `began_at` is the
+    /// watermark and the digest of the first page.
     Scan { after: Option<Key>, since: u64, began_at: Option<(u64, Digest)> },
 }
 
 impl Replica {
-    /// This replica has just come back, or is new, and asks its peers one after the other.
+    /// Begins to catch up. The peers are asked one after the other.
     pub(super) fn start_catch_up(&mut self, cx: &mut Cx) {
         if self.group.size() == 1 {
             self.behind = false;
@@ -77,7 +77,7 @@ impl Replica {
         NodeId::replica(self.id.partition(), member)
     }
 
-    /// Gets all that `peer` has committed; false if it is busy with that already.
+    /// Begins to get everything that `peer` has committed. False if this replica is catching up already.
     pub(super) fn catch_up_from(&mut self, peer: NodeId, cx: &mut Cx) -> bool {
         let begins = self.catch_up.is_none() && peer != self.id;
         if begins {
@@ -105,7 +105,7 @@ impl Replica {
         cx.set_timer(Timer::CatchUp, PATIENCE + 2 * self.group.round_trip());
     }
 
-    /// There was no answer.
+    /// The peer has not answered in time.
     pub(super) fn go_on_catching_up(&mut self, cx: &mut Cx) {
         let Some(catch_up) = &mut self.catch_up else { return };
         catch_up.tried += 1;
@@ -116,7 +116,7 @@ impl Replica {
         }
     }
 
-    /// Another peer may do better, from the beginning.
+    /// Begins anew with another peer.
     fn begin_anew(&mut self, cx: &mut Cx) {
         let Some(CatchUp { tried, .. }) = self.catch_up else { return };
         let tried = tried.next_multiple_of(ASKED_AT_MOST).max(ASKED_AT_MOST);
@@ -126,14 +126,14 @@ impl Replica {
         self.ask_peer(cx);
     }
 
-    /// Whether what is in the store is partly another replica's.
+    /// Whether a copy is in progress, so that the store is complete below no watermark.
     pub(super) fn is_copying(&self) -> bool {
         matches!(self.catch_up, Some(CatchUp { doing: Doing::Scan { .. }, .. }))
     }
 
     pub(super) fn on_get_committed(&mut self, from: NodeId, since: Version, run: u64, cx: &mut Cx) {
         if self.is_copying() {
-            return; // What it knows has gaps.
+            return; // The list would have gaps.
         }
         let reaches = since >= self.remembers_from();
         let (versions, more) = match reaches {
@@ -143,7 +143,7 @@ impl Replica {
         cx.send(from, Message::Committed { since, run, versions, more, reaches });
     }
 
-    /// It can list all that has committed from here on.
+    /// From here on this replica remembers everything that has committed.
     fn remembers_from(&self) -> Version {
         self.progress.horizon()
     }
@@ -174,7 +174,7 @@ impl Replica {
         self.fetch_more(cx);
     }
 
-    /// Copies what was written since the watermark: everything below has to be in the store for that.
+    /// Begins to copy what was written since the watermark. Everything below it must be in the store first.
     fn start_copy(&mut self, cx: &mut Cx) {
         self.settle_everything(cx);
         self.behind = true;
@@ -197,7 +197,7 @@ impl Replica {
         self.ask_peer(cx);
     }
 
-    /// Whom it is fetching something from, and how much is still missing.
+    /// The peer that it is fetching from, and how many transactions are still missing.
     fn is_fetching(&mut self) -> Option<(NodeId, usize)> {
         let watermark = self.progress.watermark();
         let catch_up = self.catch_up.as_mut()?;
@@ -206,7 +206,7 @@ impl Replica {
         Some((catch_up.peer, missing.len()))
     }
 
-    /// This replica has all that its peer had when it was asked.
+    /// This replica has everything that its peer had when it was asked.
     fn end_catch_up(&mut self, cx: &mut Cx) {
         let Some(catch_up) = self.catch_up.take() else { return };
         cx.cancel_timer(Timer::CatchUp);
@@ -221,8 +221,8 @@ impl Replica {
             let mut contents = Contents::default();
             contents.participants.push(self.id.partition());
             for key in keys {
-                // What was overwritten and forgotten is not there any more. What was forgotten before it came
-                // here is not even among the keys, and the past can't be read here from before that.
+                // A version that was overwritten and forgotten is gone. One that was forgotten before it got here is
+                // not even among the keys, but then the past can't be read here from before it.
                 let record = self.keys.load(key, cx.store());
                 let Some(committed) = record.committed.get(version) else {
                     complete = false;
@@ -251,17 +251,17 @@ impl Replica {
         let (before, nothing) = (self.is_fetching(), executions.is_empty());
         for (version, eid, contents) in executions {
             if self.settlement(version).is_none() {
-                // If it voted on the execution it knows of its reads too.
+                // If this replica has voted on the execution, it knows its reads too.
                 let voted_on = self.voted_on(version, eid);
                 let logged = voted_on.is_some();
                 self.commit(version, eid, voted_on.unwrap_or(contents), logged, cx);
             }
         }
         match (before, self.is_fetching()) {
-            // It is an answer to somebody else's question, or to an earlier one.
+            // An answer to a question of another run.
             (Some((peer, _)), _) if peer != from => {}
             (Some((_, before)), Some((_, left))) if left < before => self.fetch_more(cx),
-            // The peer had listed them, and has forgotten them since.
+            // The peer has forgotten them after it had listed them.
             (Some(_), Some(_)) if nothing => self.begin_anew(cx),
             _ => {}
         }
@@ -276,7 +276,7 @@ impl Replica {
         cx: &mut Cx,
     ) {
         if self.is_copying() {
-            return; // What it has is complete below no watermark.
+            return; // The store is complete below no watermark.
         }
         self.settle_everything(cx);
         let (mut entries, mut last) = (Vec::new(), None);

@@ -32,7 +32,7 @@ impl Replica {
         }
         match (decision, self.settlement(version)) {
             (Decision::Abandon, _) => return self.on_abandoned(from, version, eid, cx),
-            // Nothing is left to be done. What aborted here may have committed elsewhere.
+            // Nothing is left to do.
             (_, Some(Settlement::Forgotten)) => {}
             (Decision::Commit, Some(Settlement::Committed { eid: other })) if other == eid => {}
             (Decision::Abort, Some(Settlement::Aborted)) => {}
@@ -43,11 +43,11 @@ impl Replica {
             (Decision::Commit, None) => {
                 let voted_on = self.voted_on(version, eid);
                 let logged = voted_on.is_some();
-                // Unheard of: without an acknowledgement the coordinator will say more.
+                // The execution is unknown here. The coordinator gets no acknowledgement, so it sends the contents.
                 let Some(contents) = voted_on.or(contents) else { return };
                 self.commit(version, eid, contents, logged, cx);
             }
-            // It was never let in.
+            // It was never admitted.
             (Decision::Abort, None)
                 if self.is_too_far_ahead(version, cx)
                     && !self.transactions.contains_key(&version) => {}
@@ -56,7 +56,7 @@ impl Replica {
         self.acknowledge(from, version, cx);
     }
 
-    /// The contents of an execution, if it is the one on which this replica has voted.
+    /// The contents of an execution, if this replica's last vote on the transaction was on it.
     pub(super) fn voted_on(&self, version: Version, eid: u32) -> Option<Arc<Contents>> {
         let execution = self.transactions.get(&version)?.execution.as_ref()?;
         (execution.eid == eid && execution.vote.is_some()).then(|| execution.contents.clone())
@@ -94,7 +94,7 @@ impl Replica {
         self.decided(version, waiters, cx);
     }
 
-    /// Those who waited for it go on.
+    /// Continues with the transactions that waited for a decision, and tells those who asked for the outcome.
     pub(super) fn decided(
         &mut self,
         version: Version,
@@ -109,13 +109,13 @@ impl Replica {
         }
     }
 
-    /// Carries a decision out, and forgets all that was kept while it was open (000 §4.4, "Decide
-    /// Garbage Collection"). Returns who waited for it.
+    /// Carries out a decision, and forgets everything that was kept while the transaction was open (000 §4.4, "Decide
+    /// Garbage Collection"). Returns the transactions that waited for it.
     pub(super) fn carry_out(&mut self, version: Version, end: End) -> SmallVec<[Version; 2]> {
         let undecided = self.transactions.remove(&version).unwrap_or_default();
         self.watch.remove(version);
         let prepared = undecided.execution.as_ref().filter(|execution| execution.is_prepared());
-        // Mostly this is what commits.
+        // Usually the prepared execution is the one that commits.
         let commits =
             |execution: &&Execution| matches!(end, End::Committed(eid, _) if eid == execution.eid);
         let committed = prepared.filter(commits);
@@ -161,8 +161,8 @@ impl Replica {
         self.waiting.remove(&version).unwrap_or_default()
     }
 
-    /// Withdraws the transaction's uncommitted writes in those `places` that `contents` does not write;
-    /// whether they are the places of exactly what it writes, as nearly always.
+    /// Withdraws the transaction's uncommitted writes in those `places` that `contents` does not write. Returns whether the
+    /// places are exactly those of the writes of `contents`, as is nearly always the case.
     pub(super) fn withdraw(
         &mut self,
         version: Version,
@@ -188,7 +188,7 @@ impl Replica {
 
     pub(super) fn acknowledge(&mut self, to: NodeId, version: Version, cx: &mut Cx) {
         if !to.is_coordinator() {
-            return; // A recoverer does not wait for it.
+            return; // Recoverers do not wait for acknowledgements.
         }
         let versions = self.acknowledgements.entry(to).or_default();
         versions.push(version);

@@ -15,7 +15,7 @@ pub(in crate::morty) struct KeyRecord {
     pub committed_reads: ReadMarks,
     /// It was used since it was last considered to go.
     pub used: bool,
-    /// What is not committed; most keys have nothing.
+    /// What is in progress. Most keys have nothing.
     active: Option<Box<Active>>,
 }
 

@@ -1,17 +1,18 @@
-//! The keys of a replica: those in use are in memory, the others in its store.
+//! The keys of a replica. Keys in use are in memory, the others in the store.
 //!
-//! All that is committed of a key belongs to its [`StoredVersions`]; nothing else writes the store. This module
-//! says to it what is settled, forgotten or copied:
+//! All committed versions of a key belong to its [`StoredVersions`]; nothing else writes the store. This module tells it
+//! what is settled, forgotten or copied:
 //!
-//! - *Settled.* Below the truncation's watermark nothing is added any more. What was committed there is put
-//!   into the store bit by bit, always as it is at the watermark of that moment ([`Keys::settle`]).
-//! - *Stored.* Below [`Keys::stored`] all that was committed is in the store, and may leave memory.
-//! - *Forgotten.* Below a horizon that is in the log ([`Record::Forgotten`]) deletes are forgotten. What the
-//!   log still has from there is not taken back ([`Keys::forget_memory`]), and no message adds to it, as
-//!   nothing below the watermark is open. A replica that was away for longer copies what this one holds.
-//! - *Copied.* What is copied from another replica is complete below that one's watermark. It takes the place
-//!   of what is below here, and is merged with what is above ([`Keys::replace`]); what was in memory alone
-//!   goes when the copy is complete.
+//! - *Settled.* Nothing is added below the truncation's watermark any more. What has committed there is put into the
+//!   store bit by bit, each key as it is at the watermark of that moment ([`Keys::settle`]).
+//! - *Stored.* Everything that has committed below [`Keys::stored`] is in the store, and may leave memory.
+//! - *Forgotten.* Deletes below a horizon are forgotten, once the horizon is in the log ([`Record::Forgotten`]). Older
+//!   versions can't come back after that. A replay does not take them from the log ([`Keys::forget_memory`]). No message
+//!   adds them, since no transaction below the watermark is open. And a replica that was away for longer takes over
+//!   what this one holds.
+//! - *Copied.* What another replica holds is complete below that replica's watermark. It replaces what is below the
+//!   watermark here, and is merged with what is above ([`Keys::replace`]). Versions that were only in memory are removed
+//!   when the copy is complete.
 //!
 //! [`Record::Forgotten`]: crate::morty::message::Record::Forgotten
 
@@ -21,17 +22,16 @@ use serried_parts::{Committed, Place, Pool, StoredVersions};
 
 use super::key_record::KeyRecord;
 
-/// How many keys are looked at to make room for one. If all of them are in use, there are more keys in
-/// memory than there should be.
+/// How many keys are examined to make room for one. If all of them are in use, memory holds more keys than it should.
 const LOOKED_AT: usize = 4;
 
 /// `vstore`.
 #[derive(Debug)]
 pub(super) struct Keys {
     records: Pool<Key, KeyRecord>,
-    /// How many records there are to be.
+    /// How many records there should be at most.
     at_most: usize,
-    /// What was committed below is in the store.
+    /// Everything that was committed below this is in the store.
     stored: Version,
 }
 
@@ -40,20 +40,20 @@ impl Keys {
         Keys { records: Pool::default(), at_most, stored: Version::INITIAL }
     }
 
-    /// A key's record, which need not hold what lies in the store.
+    /// A key's record, which may lack versions that are in the store.
     pub(super) fn touch(&mut self, key: &Key) -> &mut KeyRecord {
         let place = self.place(key);
         self.at(place).1
     }
 
-    /// A key's record, with what lies in the store.
+    /// A key's record, including the versions in the store.
     pub(super) fn load(&mut self, key: &Key, store: &dyn Store) -> &mut KeyRecord {
         let place = self.loaded(key, store);
         self.at(place).1
     }
 
-    /// Where a key's record is, which need not hold what lies in the store. It stays there for as long
-    /// as it is in use; see [`KeyRecord::is_idle`].
+    /// The place of a key's record, which may lack versions that are in the store. The record stays there for as long as
+    /// it is in use; see [`KeyRecord::is_idle`].
     pub(super) fn place(&mut self, key: &Key) -> Place {
         if self.records.len() >= self.at_most && !self.records.contains_key(key) {
             self.make_room();
@@ -63,7 +63,7 @@ impl Keys {
         place
     }
 
-    /// The same, with what lies in the store.
+    /// The place of a key's record, including the versions in the store.
     pub(super) fn loaded(&mut self, key: &Key, store: &dyn Store) -> Place {
         let place = self.place(key);
         let (key, record) = self.records.at_place(place);
@@ -71,7 +71,7 @@ impl Keys {
         place
     }
 
-    /// The record in a place, and whose it is.
+    /// The record in a place, and its key.
     pub(super) fn at(&mut self, place: Place) -> (&Key, &mut KeyRecord) {
         self.records.at_place(place)
     }
@@ -82,22 +82,22 @@ impl Keys {
         self.records.get(key)
     }
 
-    /// How many are in memory.
+    /// How many keys are in memory.
     pub(super) fn resident(&self) -> usize {
         self.records.len()
     }
 
-    /// What was committed below is in the store.
+    /// Everything that was committed below this is in the store.
     pub(super) fn stored(&self) -> Version {
         self.stored
     }
 
-    /// Everything that was committed below `version` is in the store.
+    /// Notes that everything that was committed below `version` is in the store.
     pub(super) fn set_stored(&mut self, version: Version) {
         self.stored = version;
     }
 
-    /// Puts what a key held at `watermark` into the store, and forgets what nobody may read any more.
+    /// Puts what a key held at `watermark` into the store, and forgets what can't be read at `readable_from` or later.
     pub(super) fn settle(
         &mut self,
         key: &Key,
@@ -110,7 +110,7 @@ impl Keys {
         record.committed_reads.forget_before(watermark);
     }
 
-    /// Takes over what another replica holds for a key, which is complete below `watermark`.
+    /// Takes over the versions that another replica holds for a key. They are complete below `watermark`.
     pub(super) fn replace(
         &mut self,
         key: &Key,
@@ -124,19 +124,19 @@ impl Keys {
         }
     }
 
-    /// Removes a key whose last write below `horizon` was a delete: the log says that it may be forgotten.
+    /// Removes a key whose last write below `horizon` was a delete. The horizon must be in the log.
     pub(super) fn forget_delete(&mut self, key: &Key, horizon: Version, store: &mut dyn Store) {
         self.touch(key).committed.forget_delete(key, horizon, store);
     }
 
-    /// Forgets what memory holds of a key below `version`: the store has it, or what has taken its place.
+    /// Forgets what memory holds of a key below `version`, where the store is complete.
     pub(super) fn forget_memory(&mut self, key: &Key, version: Version) {
         if let Some(record) = self.records.get_mut(key) {
             record.committed.forget_memory(version);
         }
     }
 
-    /// Moves a record that is not in use out of memory, if one is found soon.
+    /// Moves a record that is not in use out of memory, if one is found among the next [`LOOKED_AT`].
     fn make_room(&mut self) {
         for _ in 0..LOOKED_AT {
             let Some((key, record)) = self.records.go_round() else { continue };

@@ -1,21 +1,21 @@
-//! How much of the log is still wanted.
+//! How much of the log is still needed.
 
 use std::collections::VecDeque;
 
 use crate::morty::message::Record;
 
-/// Positions of the log, and how far versions go in what lies before. The log can be given up to a position
-/// before which no record is about anything at or above the horizon: what is below is in the store.
+/// Positions of the log, each with the latest version that a record before it concerns. The log before a position can be
+/// given up if no record there concerns anything at or above the horizon, because everything below it is in the store.
 #[derive(Debug, Default)]
 pub(super) struct LogMarks {
-    /// Ascending in both.
+    /// Positions and versions in microseconds, both ascending.
     marks: VecDeque<(u64, u64)>,
-    /// No version in the log goes further, in microseconds.
+    /// The latest version in the log, in microseconds.
     reaches: u64,
 }
 
 impl LogMarks {
-    /// A record is in the log.
+    /// Notes a record that is appended.
     pub(super) fn note(&mut self, record: &Record) {
         let version_us = match record {
             Record::Voted { version, .. }
@@ -34,19 +34,19 @@ impl LogMarks {
         self.reaches = self.reaches.max(version_us);
     }
 
-    /// No version in the log goes further, in microseconds.
+    /// The latest version in the log, in microseconds.
     pub(super) fn reaches(&self) -> u64 {
         self.reaches
     }
 
-    /// The log ends here now.
+    /// Notes where the log ends now.
     pub(super) fn mark(&mut self, position: u64) {
         if self.marks.back().is_none_or(|(last, _)| *last < position) {
             self.marks.push_back((position, self.reaches));
         }
     }
 
-    /// The position before which there is nothing at `horizon` or above, if there is one that is new.
+    /// The last position before which no record concerns anything at or above `horizon`. `None` if there is no new one.
     pub(super) fn pass(&mut self, horizon: u64) -> Option<u64> {
         let mut position = None;
         while let Some((before, highest)) = self.marks.front()

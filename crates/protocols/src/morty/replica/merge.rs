@@ -1,8 +1,9 @@
-//! Coordinating a truncation (001 §3.3.4, steps 3, 5 and 7).
+//! The coordinator of a truncation (001 §3.3.4, steps 3, 5 and 7).
 //!
-//! What is proposed is the same whoever proposes it, in whichever view: what has committed below, or can
-//! still, has its votes in each majority, and is decided by consensus before anything is proposed; and of
-//! those that stopped, none votes on anything there any more. Views only see to it that it ends.
+//! Every coordinator proposes the same in every view: everything that has committed below the truncation. What can still
+//! commit there has votes in every majority, and is decided by recovery before anything is proposed. The replicas that
+//! have stopped vote on nothing there any more. So views are not needed for safety; they ensure that a truncation ends if
+//! its coordinator fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,18 +19,18 @@ pub(super) struct Merge {
     upto: u64,
     view: View,
     snapshots: BTreeMap<usize, Snapshot>,
-    /// What remains to be decided.
+    /// The transactions that remain to be decided, once a majority has sent snapshots.
     undecided: Option<BTreeSet<Version>>,
-    /// Of whom it has got all that they have committed.
+    /// The members whose commits this replica has all got.
     listed: BTreeSet<usize>,
-    /// Whom it has asked for that, since it has their snapshot.
+    /// The member that it has asked for its commits after it got the member's snapshot.
     asked: Option<usize>,
     proposed: Option<Digest>,
     accepted: BTreeSet<usize>,
 }
 
 impl Merge {
-    /// Whether it is over once everything below `upto` is settled.
+    /// Whether the truncation is over once everything below `upto` is settled.
     pub(super) fn is_for(&self, upto: u64) -> bool {
         self.upto <= upto
     }
@@ -60,14 +61,14 @@ impl Replica {
         self.coordinator_of(upto, round) == self.id
     }
 
-    /// Has the replicas enter a view of a truncation (step 7).
+    /// Asks the replicas to enter a view of a truncation (step 7).
     pub(super) fn enter_view(&mut self, upto: u64, view: View, cx: &mut Cx) {
         self.merge = Some(Merge::new(upto, view));
         let partition = self.id.partition();
         cx.broadcast(partition, self.group.all(), Message::TruncationPaxosPrepare { upto, view });
     }
 
-    /// Collects what replicas have (step 3).
+    /// Collects the replicas' snapshots (step 3).
     pub(super) fn on_truncate(
         &mut self,
         from: NodeId,
@@ -94,7 +95,7 @@ impl Replica {
         self.merge(cx);
     }
 
-    /// Goes on with the truncation that this replica coordinates.
+    /// Continues with the truncation that this replica coordinates.
     pub(super) fn merge(&mut self, cx: &mut Cx) {
         let majority = self.group.majority();
         let Some(merge) = &mut self.merge else { return };
@@ -114,8 +115,8 @@ impl Replica {
         cx.broadcast(partition, self.group.all(), Message::ProposeMerge { upto, view, merged });
     }
 
-    /// Has everything decided that a majority has below `upto`; whether it is, and this replica knows
-    /// of all that has committed.
+    /// Starts to recover everything that a majority has below `upto` and that is undecided. Returns whether all of it is
+    /// decided and this replica knows of all commits.
     fn everything_is_decided(&mut self, upto: u64, cx: &mut Cx) -> bool {
         let merge = self.merge.as_mut().expect("a truncation that it coordinates");
         let first_time = merge.undecided.is_none();
@@ -137,7 +138,7 @@ impl Replica {
         };
         let Some(member) = merge.snapshots.iter().find_map(differs) else { return complete };
         if member == self.id.member() {
-            merge.listed.insert(member); // What it has got since.
+            merge.listed.insert(member); // It has got more since its snapshot.
             return self.everything_is_decided(upto, cx);
         }
         let peer = NodeId::replica(self.id.partition(), member);
@@ -148,10 +149,10 @@ impl Replica {
         false
     }
 
-    /// This replica has got all that another had committed.
+    /// This replica has got everything that `peer` had committed.
     pub(super) fn has_caught_up_with(&mut self, peer: NodeId, cx: &mut Cx) {
         if let Some(merge) = &mut self.merge {
-            // A list that was begun before the peer's snapshot may lack what is in it.
+            // A list that was begun before the peer's snapshot may lack something that is in the snapshot.
             if merge.asked == Some(peer.member()) {
                 merge.listed.insert(peer.member());
             }
@@ -163,7 +164,7 @@ impl Replica {
         }
     }
 
-    /// Makes the merge known once it is durable (step 5), or tries a later view (step 7).
+    /// Announces the merge once it is durable (step 5). Gives up if a replica is in a later view (step 7).
     pub(super) fn on_propose_merge_reply(
         &mut self,
         from: NodeId,

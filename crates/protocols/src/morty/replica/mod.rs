@@ -57,7 +57,7 @@ pub struct Replica {
     transactions: Map<Version, Undecided>,
     /// `decision_log`, as far back as it is kept.
     settled: Settled,
-    /// The transactions whose vote for good is still to come, by those whose decision they wait for.
+    /// The transactions whose final votes are still to come, by the transaction whose decision they wait for.
     waiting: BTreeMap<Version, SmallVec<[Version; 2]>>,
     /// Undecided transactions to be looked after.
     watch: Watch,
@@ -72,16 +72,16 @@ pub struct Replica {
     catch_up: Option<CatchUp>,
     /// How many keys it has copied from others since it started.
     copied: u64,
-    /// Its state may be older than it should be to be read from: it has just come back.
+    /// It has just come back, and its state may be too old to answer reads.
     behind: bool,
-    /// It takes part in nothing yet: its predecessor, whose disk was lost, may have.
+    /// Up to where its predecessor may have taken part, if it replaces a replica whose disk was lost.
     floor: Floor,
     /// Decisions carried out and not acknowledged yet, by coordinator.
     acknowledgements: BTreeMap<NodeId, Vec<Version>>,
     acknowledge_set: bool,
-    /// Reads to be told that they would now find something else; empty between events.
+    /// Readers to be told that they would now find something else; empty between events.
     notices: Vec<Notice>,
-    /// How many messages were dropped that no sound sender sends.
+    /// How many messages it has dropped that no correct sender sends.
     rejected: u64,
 }
 
@@ -152,7 +152,7 @@ enum End<'a> {
     /// As this execution.
     Committed(u32, &'a Contents),
     Aborted,
-    /// Its effects, if it has any, are in what was copied from another replica.
+    /// Unknown here. Its effects, if it has any, are in state that was copied from another replica.
     Unknown,
 }
 
@@ -254,8 +254,9 @@ impl Replica {
         version.timestamp_us > cx.clock().latest_us.saturating_add(bound_us)
     }
 
-    /// Whether a message comes from somebody who may send it. Replicas talk about truncations, and about what
-    /// they lack, within their partition, and about watermarks within their machine; a recoverer may be any.
+    /// Whether a message comes from a sender that may send it. Messages about truncations and catching up come from
+    /// replicas of the same partition, watermarks from replicas of the same machine, and messages of recoverers from any
+    /// replica.
     fn may_send(&self, from: NodeId, message: &Message) -> bool {
         match message {
             Message::Truncate { .. }
@@ -284,8 +285,8 @@ impl Replica {
         }
     }
 
-    /// Whether these can be what a transaction reads and writes in `partition`: no sound coordinator sends
-    /// anything else, and nothing else is let in.
+    /// Whether a transaction can read and write this in `partition`. A correct coordinator sends nothing else, and the
+    /// code behind relies on it.
     fn is_sound(&self, version: Version, partition: u16, contents: &Contents) -> bool {
         let (participants, most) = (&contents.participants, self.group.partitions());
         participants.len() <= usize::from(most)
@@ -297,7 +298,7 @@ impl Replica {
             && contents.reads.iter().all(|read| read.write.version < version)
     }
 
-    /// A message is dropped that no sound sender sends.
+    /// Counts and reports a message that no correct sender sends. The caller drops it.
     fn reject(&mut self, from: NodeId, what: impl core::fmt::Display, cx: &mut Cx) {
         self.rejected += 1;
         cx.reject(|| format!("{from} has sent {what}"));
@@ -378,8 +379,8 @@ impl Replica {
         cx.send_before_durable(from, Message::GetAtReply { request, found });
     }
 
-    /// Tells those reads that would now find something else. Without re-execution there is nothing
-    /// that they could do about it; and what a replica that is behind would tell may be long deleted.
+    /// Tells the readers in `notices` what they would now find. Without re-execution nobody is told, since a reader could
+    /// not use it. A replica that is behind tells nobody either, since what it holds may have been deleted.
     fn notify(&mut self, cx: &mut Cx) {
         if !self.options.re_execution || self.behind {
             self.notices.clear();
@@ -393,7 +394,7 @@ impl Replica {
     }
 }
 
-/// Tells those who watch that what an execution writes can be read from now on.
+/// Reports to watchers that the writes of an execution can be read from now on.
 fn observe_writes(version: Version, contents: &Contents, cx: &mut Cx) {
     for write in &contents.writes {
         let revision = write.tag;
@@ -407,7 +408,7 @@ impl Replica {
         self.transactions.len()
     }
 
-    /// Whose decision votes for good wait for.
+    /// The transactions whose decisions final votes wait for.
     pub(super) fn waited_for(&self) -> Vec<Version> {
         self.waiting.keys().copied().collect()
     }
@@ -514,7 +515,8 @@ impl Actor for Replica {
         }
     }
 
-    /// Transactions read from others: reads of what is not settled would register, and soon be behind.
+    /// Answers only reads of the past and questions about outcomes. Other reads would have to register here, and the state
+    /// they read would soon be old, so transactions use other replicas.
     fn on_message_read_only(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) -> bool {
         match message {
             Message::GetAt { request, key, at } => self.on_get_at(from, request, key, at, cx),
@@ -560,8 +562,8 @@ impl Recover for Replica {
             Record::Voted { version, eid, next_tag, vote, contents } => {
                 self.replay_vote((version, eid, next_tag), vote, contents, store);
             }
-            // What a record refers to may have been trimmed, as it is in the store: it is below the
-            // horizon, and so is the record.
+            // The vote may have been trimmed. Then it is below the horizon, like this record, and its effects are in
+            // the store.
             Record::Confirmed { version, eid, vote } => {
                 if self.voted_on(version, eid).is_some() {
                     self.settle_vote(version, eid, vote, None);
@@ -572,7 +574,7 @@ impl Recover for Replica {
             }
             Record::Accepted { version, accepted } => self.accept(version, accepted),
             Record::Committed { version, eid, contents } => {
-                // Those who waited for it have their next record in the log, or are asked again.
+                // Transactions that waited for it have a later record in the log, or are looked at again at the start.
                 match contents.or_else(|| self.voted_on(version, eid)) {
                     Some(contents) => self.carry_out(version, End::Committed(eid, &contents)),
                     None => self.carry_out(version, End::Unknown),
@@ -590,7 +592,10 @@ impl Recover for Replica {
             Record::Replaces => self.floor = Floor::unknown(),
             Record::Forgotten { horizon } => self.rely_on_the_store(Version::at(horizon)),
         }
-        assert!(self.notices.is_empty(), "nobody's reads survive a crash, so nobody is told");
+        assert!(
+            self.notices.is_empty(),
+            "no uncommitted read survives a crash, so no reader can be told anything"
+        );
     }
 
     fn stored(value: &Value) -> Vec<u8> {
@@ -608,7 +613,7 @@ impl Recover for Replica {
 
     fn rejoin(&mut self, cx: &mut Cx<'_>) {
         if self.group.size() == 1 {
-            return; // There is nobody who has counted what it said, nor anybody who has the data.
+            return; // No other replica has counted its votes, and none has the data.
         }
         self.behind = true;
         self.floor = Floor::unknown();

@@ -1,4 +1,4 @@
-//! How far what is old is settled, and what of it is remembered.
+//! How far state is settled, and what of it is remembered.
 
 use serried_actor::Settings;
 use serried_model::Version;
@@ -6,19 +6,20 @@ use serried_model::Version;
 use crate::morty::digest::Digest;
 use crate::morty::message::Record;
 
-/// In this order in time, each at or below the next: how transactions ended is remembered from the horizon
-/// on; everything below the watermark is settled. None ever goes back.
+/// Two points in version time, the first at or below the second. From the *horizon* on, the replica remembers how
+/// transactions ended. Below the *watermark* everything is settled. Neither ever goes back. All times are microseconds
+/// of version time.
 #[derive(Debug)]
 pub(super) struct Progress {
     outcomes_us: u64,
     history_us: u64,
     watermark: u64,
-    /// What has committed below the watermark.
+    /// The digest of what has committed below the watermark.
     digest: Digest,
     horizon: u64,
-    /// What was overwritten before may never have been here.
+    /// Versions that were overwritten before this may never have been here.
     lacks_before: u64,
-    /// The watermarks of all partitions' replicas on this machine, but for its own.
+    /// The watermarks of the replicas on this machine, by partition; its own is not used.
     elsewhere: Vec<u64>,
     partition: u16,
 }
@@ -37,34 +38,34 @@ impl Progress {
         }
     }
 
-    /// Everything below is settled.
+    /// Everything below this is settled.
     pub(super) fn watermark(&self) -> Version {
         Version::at(self.watermark)
     }
 
-    /// The same, in microseconds, with what has committed below.
+    /// The watermark in microseconds, and the digest of what has committed below it.
     pub(super) fn finished(&self) -> (u64, Digest) {
         (self.watermark, self.digest)
     }
 
-    /// It remembers how transactions ended from here on.
+    /// From here on it remembers how transactions ended.
     pub(super) fn horizon(&self) -> Version {
         Version::at(self.horizon)
     }
 
-    /// Reads of the past are answered from here on.
+    /// From here on reads of the past are answered.
     pub(super) fn readable_from(&self) -> Version {
         Version::at(self.lacks_before.max(self.watermark.saturating_sub(self.history_us)))
     }
 
-    /// What was overwritten before, in microseconds, may never have been here, as another replica had
-    /// forgotten it when it was fetched.
+    /// Versions that were overwritten before this, in microseconds, may never have been here, because another replica had
+    /// forgotten them when they were fetched.
     pub(super) fn lacks_before(&self) -> u64 {
         self.lacks_before
     }
 
-    /// Everything below `upto` is settled; `copied` says that it is as another replica has it, who need not
-    /// have told of what was overwritten.
+    /// Everything below `upto` is settled. `copied` says that the state below was copied from another replica, and may lack
+    /// versions that were overwritten.
     pub(super) fn raise(&mut self, upto: u64, digest: Digest, copied: bool) {
         (self.watermark, self.digest) = (upto, digest);
         if copied {
@@ -72,8 +73,8 @@ impl Progress {
         }
     }
 
-    /// How transactions ended is remembered for as long as another partition may have to ask, and as the
-    /// settings say; what was copied comes without that.
+    /// Raises the horizon. Outcomes are remembered for as long as another partition may have to ask, and for `outcomes_ms`
+    /// at least. Copied state comes without outcomes.
     pub(super) fn raise_horizon(&mut self, copied: bool) {
         let elsewhere = self.elsewhere.iter().enumerate();
         let elsewhere = elsewhere.filter(|(p, _)| *p != usize::from(self.partition));
@@ -85,27 +86,28 @@ impl Progress {
         self.horizon = horizon.max(self.horizon);
     }
 
-    /// What was overwritten before `from`, in microseconds, is not all here; whether that is news.
+    /// Notes that versions which were overwritten before `from`, in microseconds, may be missing. Returns whether that is
+    /// new.
     pub(super) fn lack(&mut self, from: u64) -> bool {
         let news = from > self.lacks_before;
         self.lacks_before = from.max(self.lacks_before);
         news
     }
 
-    /// A replica of another partition on this machine has come so far.
+    /// The replica of another partition on this machine has reached a watermark.
     pub(super) fn heard_of(&mut self, partition: u16, watermark: u64) {
         if let Some(known) = self.elsewhere.get_mut(usize::from(partition)) {
             *known = watermark.max(*known);
         }
     }
 
-    /// What the log has to say of it.
+    /// The record for the log.
     pub(super) fn record(&self, copied: bool) -> Record {
         let Progress { watermark: upto, digest, horizon, lacks_before, .. } = *self;
         Record::Truncated { upto, horizon, digest, copied, readable_from: lacks_before }
     }
 
-    /// What the log says that goes beyond [`Progress::raise`].
+    /// Takes what a record says in addition to [`Progress::raise`].
     pub(super) fn replay(&mut self, horizon: u64, lacks_before: u64) {
         self.horizon = horizon;
         self.lacks_before = lacks_before;

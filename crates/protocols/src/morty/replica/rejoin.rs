@@ -1,24 +1,26 @@
-//! A replica in the place of one whose disk was lost.
+//! Replaces a replica whose disk was lost.
 //!
-//! Its predecessor has voted, promised and accepted, others have counted that, and it knows nothing of it. A
-//! transaction may have committed of which one of the others knows at most, and which is still counted with
-//! the predecessor's vote. So until it can do no harm, the replica takes part in nothing: it votes on no
-//! transaction, whatever its version, promises nothing and has no say in truncations.
+//! The lost replica, the *predecessor*, has voted, promised and accepted. Others have counted that, but the new replica
+//! does not know of it. A transaction may have committed of which only one other replica knows, and which still counts on
+//! the predecessor's vote. So the new replica takes part in nothing at first: it votes on no transaction of any version,
+//! promises nothing, and has no say in truncations.
 //!
-//! - *The floor.* The predecessor has taken part in nothing at or above the floor. To find it the replica asks
-//!   the others, and with the answers of a majority of the group, none of them its own, sets it above all
-//!   their clocks, its own clock, and all that they have in their logs, by twice the clocks' bound.
-//! - *The end.* It takes part again once its watermark has passed the floor. The truncation that passes it is
-//!   merged from what a majority has, without this replica. So it is in all of that what may have been decided
-//!   below the floor, with the predecessor's votes or not: whatever had a majority with the predecessor has
-//!   one of the others too. Below the watermark nothing is voted on, so that the votes, promises and read
-//!   marks that were lost are wanted no more.
+//! - *The floor.* The predecessor has taken part in nothing at or above the floor. To find it, the replica asks the others
+//!   for their clocks and the latest versions in their logs. When f + 1 others have answered, the floor is the latest of
+//!   these and of its own clock, plus twice the clocks' bound.
+//! - *The end.* The replica takes part again when its watermark has passed the floor. The truncation that passes it is
+//!   merged from what a majority has, without this replica. It contains everything below the floor that may have been
+//!   decided with the predecessor's votes: a decision that had a majority together with the predecessor has a replica
+//!   in every majority of the others. Nothing is voted on below the watermark, so the votes, promises and read marks that
+//!   were lost are not needed any more.
 //!
-//! A single peer may lack what has committed; that is why its store alone is not enough. That this replica is
-//! not ready is durable before it asks, and a replica that is not ready answers nobody who asks the same.
+//! A copy of a single peer's store is not enough, because the peer may lack something that has committed. Before the
+//! replica asks anybody, its log says that it replaces another. A replica that does not take part yet does not answer such
+//! a question.
 //!
-//! The floor rests on clocks in one respect: on the predecessor's having been ahead of the others' by no more
-//! than their bound, while it also took part in what was further ahead than any of them would have let in.
+//! # Where this depends on clocks
+//! The predecessor may have taken part in a transaction that is further ahead than any of the others would admit. Then the
+//! floor is high enough only if the predecessor's clock was ahead of the others' by no more than their bound.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -28,22 +30,23 @@ use serried_model::NodeId;
 use super::{Cx, Replica, Timer};
 use crate::morty::message::{Message, Record};
 
-/// Whoever has not answered is asked again after so long.
+/// Replicas that have not answered are asked again after this, round trips not counted.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// From which version on, in microseconds, the replica takes part.
+/// Whether the replica takes part, and if not, below which version its predecessor may have.
 #[derive(PartialEq, Debug, Default)]
 pub(super) enum Floor {
-    /// In everything: what it has promised it knows.
+    /// It takes part in everything: it knows what it has promised.
     #[default]
     None,
-    /// In nothing. The others are asked how far its predecessor may have come.
+    /// It takes part in nothing, and asks the others up to which version its predecessor may have.
     Unknown {
-        /// Tells the answers from those to an earlier question.
+        /// Distinguishes the answers from those to an earlier question.
         question: u64,
+        /// By member: what it has answered, in microseconds of version time.
         answers: BTreeMap<usize, u64>,
     },
-    /// In nothing until everything below this is settled.
+    /// It takes part in nothing until everything below this is settled, in microseconds of version time.
     At(u64),
 }
 
@@ -52,7 +55,7 @@ impl Floor {
         !matches!(self, Floor::Unknown { .. })
     }
 
-    /// Everything below `watermark` is settled.
+    /// Everything below `watermark` is settled, in microseconds of version time.
     pub(super) fn pass(&mut self, watermark: u64) {
         if matches!(self, Floor::At(floor) if *floor <= watermark) {
             *self = Floor::None;
@@ -65,12 +68,12 @@ impl Floor {
 }
 
 impl Replica {
-    /// Whether it knows all that it has promised.
+    /// Whether this replica takes part, since it knows everything that it has promised.
     pub(super) fn takes_part(&self) -> bool {
         self.floor == Floor::None
     }
 
-    /// Whether a message is for those who take part alone.
+    /// Whether only a replica that takes part may handle a message.
     pub(super) fn is_for_those_who_take_part(&self, message: &Message) -> bool {
         match message {
             Message::Get { .. }
@@ -79,20 +82,20 @@ impl Replica {
             | Message::Finalize { .. }
             | Message::PaxosPrepare { .. } => true,
             Message::Inquire { version } => self.settled.get(*version).is_none(),
-            // What it says of a truncation is of all that is below, the floor's other side included.
+            // A snapshot tells of everything below the truncation, and this replica lacks what is below the floor.
             Message::Truncate { .. } | Message::TruncationPaxosPrepare { .. } => true,
-            // One that is above is a promise that nobody has made yet.
+            // The predecessor has accepted nothing about a truncation above the floor.
             Message::ProposeMerge { upto, .. } => {
                 !matches!(self.floor, Floor::At(floor) if *upto > floor)
             }
-            // Others would take what it has for all there is.
+            // The asker would take what this replica has for everything.
             Message::GetCommitted { .. } | Message::Scan { .. } => true,
             Message::Replaced { .. } => true,
             _ => false,
         }
     }
 
-    /// Asks the others how far its predecessor may have come.
+    /// Asks the others up to which version the predecessor may have taken part.
     pub(super) fn ask_for_the_floor(&mut self, cx: &mut Cx) {
         let Floor::Unknown { question, answers } = &mut self.floor else { return };
         if answers.is_empty() {
@@ -105,7 +108,7 @@ impl Replica {
         cx.set_timer(Timer::Floor, PATIENCE + 2 * self.group.round_trip());
     }
 
-    /// A replica has come in the place of one whose disk was lost.
+    /// A replica that replaces a lost one asks up to which version that one may have taken part.
     pub(super) fn on_replaced(&mut self, from: NodeId, question: u64, cx: &mut Cx) {
         let reached = cx.clock().latest_us.max(self.log_marks.reaches());
         cx.send(from, Message::ReplacedReply { question, reached });

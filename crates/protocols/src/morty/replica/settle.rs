@@ -1,6 +1,6 @@
-//! Moving what was settled into the store, bit by bit, and then out of memory and the log.
+//! Moves settled state into the store, bit by bit, and then out of memory and the log.
 //!
-//! While another replica's store is copied this rests: what is there is about to be replaced.
+//! This rests while another replica's store is copied, since the state here is about to be replaced.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -11,37 +11,37 @@ use serried_model::Version;
 use super::{Cx, Replica, Timer};
 use crate::morty::message::Record;
 
-/// What was settled is put into the store after so many truncations: a key that is written often is put
-/// there once.
+/// Settled state is put into the store once in so many truncations, so that a key which is written often is put there
+/// once.
 const SETTLE_AFTER: u64 = 5;
-/// How many writes are put into the store in a millisecond: few enough to be in nobody's way after many
-/// keys were loaded, but more where so much is written that it would fall behind.
+/// How many writes are put into the store in a millisecond. Few, so that transactions are not delayed, but more if so much
+/// is written that the store would fall behind.
 const SETTLED_PER_MS: RangeInclusive<usize> = 64..=1024;
-/// Remembered writes for each of these: at that rate all of them are settled in some seconds.
+/// The rate is one write per millisecond for so many remembered writes. All of them are then settled within seconds.
 const REMEMBERED_PER_SETTLED: usize = 8192;
-/// It rests so long from one time to the next.
+/// The pause after each step.
 const REST: Duration = Duration::from_millis(1);
-/// Where the rest has lasted longer, for want of CPU, more is done at once: as much as in so long.
+/// If a pause has lasted longer because the CPU was busy, the next step does more: at most what is due for this time.
 const LATE_AT_MOST: Duration = Duration::from_millis(200);
 
-/// How far that has come.
+/// How far settled state has been moved.
 #[derive(Debug, Default)]
 pub(super) struct Settling {
-    /// What was settled below is being put into the store.
+    /// What is settled below this is being put into the store.
     upto: Option<Version>,
-    /// When the rest ends.
+    /// When the pause ends.
     rests_until: Option<Timestamp>,
-    /// The log says that what lies below is in the store, and that deletes there are forgotten.
+    /// The log says that everything below this is in the store and that deletes there are forgotten.
     forgotten: Version,
 }
 
 impl Replica {
-    /// Puts some of what lies below the watermark into the store, if it is time; then gives up what is
-    /// behind the horizon, in the log too. A store that is behind is left in peace for as long as there is
-    /// memory for what it is to get: it would hold up the log.
+    /// Puts some of what lies below the watermark into the store, if it is time. Then gives up what lies below the horizon,
+    /// in the log too. If the store is behind with its own work, this waits as long as memory suffices, because a busy
+    /// store delays the log.
     pub(super) fn settle(&mut self, cx: &mut Cx) {
         if self.is_copying() {
-            return; // It goes on when the watermark is raised.
+            return; // It continues when the watermark is raised.
         }
         let (stored, watermark) = (self.keys.stored(), self.progress.watermark());
         let waiting_us = watermark.timestamp_us.saturating_sub(stored.timestamp_us);
@@ -69,14 +69,14 @@ impl Replica {
         wanted.clamp(*SETTLED_PER_MS.start(), *SETTLED_PER_MS.end())
     }
 
-    /// Goes on later: a single transaction may have written more than was to be put at once.
+    /// Continues after a pause. The pause is longer if a single transaction had more writes than one step should do.
     fn rest(&mut self, too_many: usize, cx: &mut Cx) {
         let rest = REST * (1 + too_many / self.settled_per_ms()) as u32;
         self.settling.rests_until = Some(cx.now() + rest);
         cx.set_timer(Timer::Settle, rest);
     }
 
-    /// Puts all that lies below the watermark into the store.
+    /// Puts everything that lies below the watermark into the store.
     pub(super) fn settle_everything(&mut self, cx: &mut Cx) {
         self.settling.upto = Some(self.progress.watermark());
         while self.settling.upto.is_some() {
@@ -84,8 +84,8 @@ impl Replica {
         }
     }
 
-    /// Puts about `at_most` writes of what is to be there into the store; how many. Each key is put there
-    /// as it is at the present watermark, which may be later than what is to be there.
+    /// Puts about `at_most` writes into the store, and returns how many. Each key is put there as it is at the present
+    /// watermark, which may be later than [`Settling::upto`].
     fn settle_some(&mut self, at_most: usize, cx: &mut Cx) -> usize {
         let Some(upto) = self.settling.upto else { return 0 };
         let watermark = self.progress.watermark();
@@ -102,8 +102,8 @@ impl Replica {
         keys.len()
     }
 
-    /// Forgets how transactions ended that are behind the horizon and can't be read any more, and deletes
-    /// from there. The log says so first, as it may hold what was deleted for longer than the delete.
+    /// Forgets how transactions below the horizon ended, if they can't be read any more, and forgets deletes from below it.
+    /// The log says so first, because it may keep what was deleted for longer than it keeps the delete.
     fn forget(&mut self, at_most: usize, cx: &mut Cx) {
         let history = self.settings.history_ms > 0;
         let readable_from = self.progress.readable_from();
@@ -118,7 +118,7 @@ impl Replica {
         keys.dedup();
         for key in &keys {
             if history {
-                // What was readable when it was put there need not be any more.
+                // Versions that were readable when they were stored may not be any more.
                 self.keys.settle(key, watermark, readable_from, cx.store());
             }
             self.keys.forget_delete(key, horizon, cx.store());
@@ -133,8 +133,8 @@ impl Replica {
         }
     }
 
-    /// Has the log say that all below `horizon` is in the store and that deletes there are forgotten, if it
-    /// does not yet.
+    /// Appends a record that everything below `horizon` is in the store and that deletes there are forgotten, unless the
+    /// log says so already.
     fn say_forgotten(&mut self, horizon: Version, cx: &mut Cx) {
         if horizon > self.settling.forgotten {
             self.settling.forgotten = horizon;
@@ -142,8 +142,8 @@ impl Replica {
         }
     }
 
-    /// The store holds all that was committed below `version`, or what has taken its place. What the log or
-    /// memory has from there is not what was there last, and is forgotten.
+    /// Forgets what memory holds from below `version`, where the store is complete. What memory has from there, perhaps
+    /// from a replay of the log, may be older than the store.
     pub(super) fn rely_on_the_store(&mut self, version: Version) {
         let (keys, _) = self.settled.written(Version::INITIAL, version, false, usize::MAX);
         for key in &keys {

@@ -1,4 +1,4 @@
-//! How transactions ended, as far back as that is remembered.
+//! How transactions ended, for those that are remembered.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use crate::morty::message::{Contents, Settlement};
 /// `decision_log`.
 #[derive(Debug, Default)]
 pub(super) struct Settled {
-    /// What is asked for is mostly among the latest, which a tree has side by side.
+    /// A tree, because most lookups concern the latest entries, which lie side by side there.
     entries: BTreeMap<Version, Entry>,
-    /// How many writes they have.
+    /// How many writes all entries have.
     writes: usize,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// The execution, if the transaction committed.
+    /// The execution that committed. `None` if the transaction aborted.
     eid: Option<u32>,
     writes: Box<[Key]>,
-    /// Those of them that are deletes.
+    /// Those of the writes that are deletes.
     deletes: Box<[Key]>,
 }
 
@@ -54,12 +54,12 @@ impl Settled {
         self.writes
     }
 
-    /// How many transactions are.
+    /// How many transactions are remembered.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Adds what has committed from `from` on and below `below` to `digest`.
+    /// Adds the commits from `from` on and below `below` to `digest`.
     pub(super) fn digest(&self, mut digest: Digest, from: Version, below: Version) -> Digest {
         if from < below {
             for (version, entry) in self.entries.range(from..below) {
@@ -71,7 +71,7 @@ impl Settled {
         digest
     }
 
-    /// The first of those that have committed from `since` on, and whether there are more.
+    /// The first `at_most` commits from `since` on, and whether there are more.
     pub(super) fn list(&self, since: Version, at_most: usize) -> (Vec<Version>, bool) {
         let committed = self.entries.range(since..).filter(|(_, entry)| entry.eid.is_some());
         let mut versions: Vec<_> =
@@ -81,14 +81,14 @@ impl Settled {
         (versions, more)
     }
 
-    /// What a transaction that has committed wrote, and as which execution.
+    /// The execution of a committed transaction, and the keys that it wrote.
     pub(super) fn execution(&self, version: Version) -> Option<(u32, &[Key])> {
         let entry = self.entries.get(&version)?;
         Some((entry.eid?, &entry.writes))
     }
 
-    /// What the first that have committed from `from` on and below `below` have written, or only
-    /// deleted: about `at_most` keys, some of them perhaps more than once; and from which version to go on.
+    /// The keys that transactions wrote (or only those that they deleted) from `from` on and below `below`: about `at_most`,
+    /// some perhaps more than once. Also returns the version from which to continue.
     pub(super) fn written(
         &self,
         from: Version,
@@ -109,12 +109,12 @@ impl Settled {
         (keys, next.max(from))
     }
 
-    /// The first that is remembered.
+    /// The first transaction that is remembered.
     pub(super) fn first(&self) -> Option<Version> {
         self.entries.first_key_value().map(|(version, _)| *version)
     }
 
-    /// Of those below `version` it is not known any more that they have aborted.
+    /// Forgets which transactions below `version` have aborted, since state was copied that may say otherwise.
     pub(super) fn doubt_before(&mut self, version: Version) {
         let aborted = self.entries.range(..version).filter(|(_, entry)| entry.eid.is_none());
         let aborted: Vec<Version> = aborted.map(|(version, _)| *version).collect();

@@ -1,29 +1,30 @@
-//! Forgetting what is old, safely (001 §3.3.4).
+//! Forgets what is old, safely (001 §3.3.4).
 //!
-//! Truncations are a set time apart by the replicas' clocks, and happen once everything below them is
+//! Truncations are a fixed time apart by the replicas' clocks. One begins when everything below it is
 //! [`Settings::truncation_lag_ms`] old. The step numbers are the paper's:
 //!
-//! 1. The truncations `k * every` are known to all beforehand.
-//! 2. A replica whose clock says so stops voting on what is below, and sends the truncation coordinator a
-//!    digest of what has committed below and a list of what may yet ([`Message::Truncate`]).
-//! 3. With a majority's, the coordinator has everything decided that is not, by recovery, and fetches
-//!    what it has not got. What has then committed below the truncation is what ever will have; it
-//!    proposes the digest of that.
-//! 4. Replicas accept it, 5. which makes it durable; the coordinator tells them so, 6. and they raise
-//!    their watermark, once they have all of it themselves.
-//! 7. Where the coordinator is replaced, or two are at work, views decide.
+//! 1. All replicas know the truncations, `k * every`, in advance.
+//! 2. When its clock says so, a replica stops voting below the truncation. It sends the truncation coordinator a digest of
+//!    what has committed below, and a list of what may still commit ([`Message::Truncate`]).
+//! 3. When a majority has answered, the coordinator recovers everything that is undecided, and fetches the commits that it
+//!    lacks. Then it knows everything that can ever have committed below the truncation. It proposes the digest of that.
+//! 4. The replicas accept the proposal,
+//! 5. which makes it durable. The coordinator tells them so.
+//! 6. Each replica raises its watermark once it has everything that is in the digest.
+//! 7. If the coordinator is replaced, or two coordinators are at work, views decide.
 //!
-//! The paper's `merged_erecord` travels as a digest, since all replicas have nearly always the same; one
-//! that differs fetches what it lacks from another (`catch_up`).
+//! The paper's `merged_erecord` is a digest here, because all replicas nearly always have the same. A replica whose digest
+//! differs fetches what it lacks from another (`catch_up`).
 //!
-//! Here is what a replica does for others' truncations, and how its own watermark is raised. Steps 3, 5 and 7
-//! are the coordinator's (`merge`); how far all that has come is `progress`, and the log of which nothing is
-//! wanted any more `log_marks`. Behind the watermark what was settled is put into the store (`settle`).
+//! This module has a replica's part in truncations, and raises its watermark. The coordinator's steps 3, 5 and 7 are in
+//! `merge`, how far truncations have come is in `progress`, and which part of the log is still needed is in `log_marks`.
+//! `settle` moves what lies below the watermark into the store.
 //!
-//! Where the paper's replica answers `Truncated` to everything below a truncation for which it has stopped,
-//! this one still promises and accepts: step 3 has what is undecided there decided by recovery, which takes
-//! that. It votes on nothing new. What commits below after its snapshot had a majority's votes before they
-//! stopped, so it is among the undecided in one of any majority's snapshots.
+//! # Where this differs from the paper
+//! The paper's replica answers `Truncated` to everything below a truncation for which it has stopped. Here it votes on
+//! nothing new there either, but it still promises and accepts, because the recoveries of step 3 need that. Whatever
+//! commits below after a replica has sent its snapshot had a majority's votes before those replicas stopped. So it is
+//! listed as undecided in a snapshot of every majority.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -41,11 +42,11 @@ use crate::morty::message::{Message, Record, Snapshot, View};
 pub(super) struct Truncation {
     pub(super) every_us: u64,
     lag_us: u64,
-    /// It votes on nothing below.
+    /// It votes on nothing below this, in microseconds of version time.
     stopped: u64,
-    /// What it has promised and accepted, by truncation.
+    /// The promises and acceptances, by truncation.
     instances: BTreeMap<u64, Instance>,
-    /// What it is to have below a truncation, and does not yet.
+    /// A finished truncation and its digest, if this replica does not have everything below it yet.
     pub(super) target: Option<(u64, Digest)>,
     /// For how many rounds it has waited for the truncation that it has stopped for.
     waited: u32,
@@ -69,7 +70,7 @@ impl Truncation {
         }
     }
 
-    /// It votes on nothing below.
+    /// It votes on nothing below this.
     pub(super) fn stopped(&self) -> Version {
         Version::at(self.stopped)
     }
@@ -97,7 +98,7 @@ impl Replica {
         cx.set_timer(Timer::Settle, Duration::ZERO);
     }
 
-    /// What has committed below `upto`, ever, as far as this replica knows.
+    /// The digest of everything that has committed below `upto`, as far as this replica knows.
     pub(super) fn committed_below(&self, upto: u64) -> Digest {
         let (watermark, digest) = self.progress.finished();
         self.settled.digest(digest, Version::at(watermark), Version::at(upto))
@@ -109,7 +110,7 @@ impl Replica {
         cx.set_timer(Timer::Truncation, Duration::from_micros(every_us));
         self.log_marks.mark(cx.log_position());
         if !self.takes_part() || self.truncation.target.is_some() {
-            // It lacks something, and this may be the peer that has it.
+            // It lacks something that another peer may have.
             self.start_catch_up(cx);
         }
         if !self.takes_part() {
@@ -133,7 +134,7 @@ impl Replica {
         self.settle(cx);
     }
 
-    /// Votes on nothing below any more.
+    /// Votes on nothing below `upto` any more.
     fn stop_voting(&mut self, upto: u64, cx: &mut Cx) {
         if upto > self.truncation.stopped {
             self.truncation.stop(upto);
@@ -141,7 +142,7 @@ impl Replica {
         }
     }
 
-    /// What this replica has below a truncation for which it has stopped.
+    /// What this replica knows below a truncation for which it has stopped.
     fn snapshot(&self, upto: u64) -> Snapshot {
         let careless = self.options.mutation == Some(Mutation::TruncationIgnoresVotes);
         let pending = |undecided: &Undecided| match careless {
@@ -161,7 +162,7 @@ impl Replica {
         cx.send(to, Message::Truncate { upto, view, snapshot });
     }
 
-    /// Whether a truncation is over here; whoever asks about it is told.
+    /// Whether a truncation is over at this replica. If so, `from` is told.
     pub(super) fn has_finished(&self, from: NodeId, upto: u64, cx: &mut Cx) -> bool {
         let (watermark, merged) = self.progress.finished();
         if upto <= watermark {
@@ -180,7 +181,7 @@ impl Replica {
         if self.has_finished(from, upto, cx) {
             return;
         }
-        // Somebody's clock may be ahead of all others.
+        // The sender's clock may be ahead of all others.
         let bound_us = self.settings.clock_bound_ms * 1000;
         if upto.saturating_add(self.truncation.lag_us) > cx.clock().latest_us + bound_us {
             return;
@@ -221,7 +222,7 @@ impl Replica {
         cx.send(from, Message::ProposeMergeReply { upto, view });
     }
 
-    /// Raises the watermark, if everything that has committed below is here (step 6).
+    /// Raises the watermark if this replica has everything that has committed below (step 6).
     pub(super) fn on_truncation_finished(
         &mut self,
         from: NodeId,
@@ -242,7 +243,7 @@ impl Replica {
         self.raise_watermark(upto, merged, false, cx);
     }
 
-    /// Everything below `upto` is settled: what is still open has not committed.
+    /// Raises the watermark: everything below `upto` is settled, and what is still open there has not committed.
     pub(super) fn raise_watermark(&mut self, upto: u64, digest: Digest, copied: bool, cx: &mut Cx) {
         let waiters = self.pass_watermark(upto, digest, copied);
         self.notify(cx);
@@ -268,7 +269,7 @@ impl Replica {
         cx.set_timer(Timer::Settle, Duration::ZERO);
     }
 
-    /// The part of it that is repeated when the log is replayed. Returns who waited for what is over.
+    /// The part of raising the watermark that a replay repeats. Returns the transactions that waited for others below it.
     fn pass_watermark(&mut self, upto: u64, digest: Digest, copied: bool) -> Vec<Version> {
         let mut waiters = Vec::new();
         let open = |version: &Version| self.transactions.contains_key(version);
@@ -304,8 +305,8 @@ impl Replica {
         self.notices.clear();
     }
 
-    /// What comes from another replica lacks what was overwritten before `from`, in microseconds, so
-    /// that the past can't be read here either from before.
+    /// Data from another replica lacks versions that were overwritten before `from`, in microseconds of version time. So
+    /// the past can't be read here from before that either.
     pub(super) fn raise_readable_from(&mut self, from: u64, cx: &mut Cx) {
         if self.progress.lack(from) {
             self.log_truncation(false, cx);

@@ -15,10 +15,10 @@ use crate::morty::message::{
     Accepted, Contents, Message, Proposal, Record, Refusal, Settlement, View, Vote,
 };
 
-/// So many are searched one by one.
+/// Up to so many reads are searched one by one.
 const FEW_READS: usize = 16;
 
-/// Reads that have missed a write, by their place among an execution's.
+/// Reads that have missed a write, by their index among an execution's reads.
 type Misses = SmallVec<[(usize, Missed); 2]>;
 
 /// What an execution has found in a key, if it has read it.
@@ -100,15 +100,15 @@ impl Replica {
         self.send_vote(version, Message::PrepareReply { version, eid, vote, conflict }, cx);
     }
 
-    /// Whether this replica may hold one part of what another has settled and not the other: it is catching
-    /// up. What it can't find may have been overwritten or deleted since, after somebody had read it and
-    /// committed, so it votes for nothing to be abandoned for good. Asked again later, it may.
+    /// Whether this replica is catching up, so that it may hold only a part of what others have settled. A version that it
+    /// can't find may have been overwritten or deleted after somebody had read it and committed. So it does not vote
+    /// AbandonFinal. If it is asked again later, it may.
     fn may_lack_something(&self) -> bool {
         self.behind || self.catch_up.is_some()
     }
 
-    /// The execution waits. What those before it had prepared is free already, and may be given to others:
-    /// that they are abandoned has to be known after a restart.
+    /// The execution has to wait, and there is no vote to log. What earlier executions had prepared is released already, so
+    /// the log has to say that they are abandoned.
     fn log_abandonment(&mut self, version: Version, eid: u32, cx: &mut Cx) {
         if let Some(before) = eid.checked_sub(1) {
             let (view, decision) = (View::OWN, Proposal::Abandon);
@@ -156,8 +156,8 @@ impl Replica {
         self.transactions.get_or_default(&version).writes = places;
     }
 
-    /// Enters the vote on the transaction's execution, and prepares its reads if it may commit. Its
-    /// writes need no more than they are: a read that misses an uncommitted write is not voted for.
+    /// Enters the vote on the transaction's execution, and prepares its reads if it may commit. Its writes need nothing
+    /// more, because a replica votes for no read that misses an uncommitted write.
     pub(super) fn prepare(&mut self, version: Version, vote: Vote, conflict: Option<Key>) {
         let undecided = self.transactions.get_mut(&version).expect("a transaction to vote on");
         let execution = undecided.execution.as_mut().expect("an execution to vote on");
@@ -176,7 +176,7 @@ impl Replica {
         }
     }
 
-    /// Takes back what the transaction's execution has prepared, if it has.
+    /// Releases what the transaction's execution has prepared, if anything.
     pub(super) fn unprepare(&mut self, version: Version) {
         let Some(undecided) = self.transactions.get_mut(&version) else { return };
         let Some(execution) = &mut undecided.execution else { return };
@@ -185,10 +185,9 @@ impl Replica {
         }
     }
 
-    /// The serializability validation (000 §4.2, "Prepare"): a vote, and the key that is in its way;
-    /// none if it has to wait. Check 4, that nothing that it rests on is truncated, is made in two
-    /// places: a transaction that is itself truncated does not get here, and what was forgotten of the
-    /// versions that it read is older than another that it missed.
+    /// The serializability validation (000 §4.2, "Prepare"). Returns a vote and the key that is in the way, or `None` if the
+    /// execution has to wait. Check 4, that nothing it depends on is truncated, needs no code here: a truncated
+    /// transaction does not get here, and if a version that it read was forgotten, it has missed a later one.
     fn validate(
         &mut self,
         version: Version,
@@ -218,7 +217,7 @@ impl Replica {
             }
             conflict = Some(read.key.clone());
         }
-        // Check 2: nobody else's read missed a write of it.
+        // Check 2: no other read missed one of its writes.
         let undecided = self.transactions.get(&version).expect("a transaction to vote on");
         let written = contents.writes.iter().zip(&undecided.writes);
         for (write, place) in written.filter(|_| checks.missed_by_others) {
@@ -235,9 +234,9 @@ impl Replica {
         Some((vote, conflict))
     }
 
-    /// Whether all that was read is committed as it was read: that no writer has aborted, and check 3.
-    /// Where a writer is undecided the answer is provisional, and the transaction waits for it. Notes the
-    /// reads that have missed a write in `misses`, as it has their keys at hand.
+    /// Whether everything that was read is committed as it was read (check 3), and no writer has aborted. If a writer is
+    /// undecided, the vote is provisional and the transaction waits for that writer. Also adds the reads that have missed
+    /// a write to `misses`.
     fn validate_sources(
         &mut self,
         version: Version,
@@ -255,8 +254,7 @@ impl Replica {
                 misses.extend(record.missed_by(version, read.write).map(|missed| (i, missed)));
             }
             let valid = match record.committed.get(writer) {
-                // What was loaded may have been deleted, and that forgotten: then nothing is left below the
-                // reader.
+                // If a loaded value was deleted and the delete is forgotten, nothing is left below the reader.
                 _ if writer == Version::INITIAL => {
                     let is_left = record.committed.latest_before(version).is_some();
                     read.write != WriteId::LOADED || is_left
@@ -286,13 +284,13 @@ impl Replica {
         (Vote::Provisional, None)
     }
 
-    /// A transaction that the execution has read from is decided: if it was the last, a provisional
-    /// vote is followed by one for good, and one that had to wait is given.
+    /// A transaction that the execution has read from is decided. If it was the last one, this replica sends its final
+    /// vote after a provisional one, or votes now if it had waited.
     pub(super) fn confirm(&mut self, version: Version, cx: &mut Cx) {
         let Some(undecided) = self.transactions.get(&version) else { return };
         let Some(execution) = &undecided.execution else { return };
         match execution.vote {
-            // It may have been superseded while it waited, and a vote now would come too late.
+            // A recoverer may have asked about the transaction while it waited. A vote would come too late.
             None if undecided.is_superseded() => return,
             None => return self.vote(version, cx),
             Some(Vote::Provisional) => {}
@@ -309,7 +307,7 @@ impl Replica {
         self.send_vote(version, Message::PrepareReply { version, eid, vote, conflict }, cx);
     }
 
-    /// Replaces a provisional vote by one for good.
+    /// Replaces a provisional vote by a final one.
     pub(super) fn settle_vote(
         &mut self,
         version: Version,
@@ -329,7 +327,7 @@ impl Replica {
         (execution.vote, execution.conflict) = (Some(vote), conflict);
     }
 
-    /// Takes a vote back from the log.
+    /// Restores a vote from the log.
     pub(super) fn replay_vote(
         &mut self,
         (version, eid, next_tag): (Version, u32, u32),
@@ -346,8 +344,8 @@ impl Replica {
             return;
         }
         for read in &contents.reads {
-            // Those that were decided have their record in the log before it or after it; to wait for
-            // one that has is to be told at the start.
+            // A writer that was decided has its record in the log before this one or after it. If the vote waits for a
+            // writer that is decided, it is looked at again at the start.
             let writer = read.write.version;
             let record = self.keys.load(&read.key, store);
             if record.committed.get(writer).is_none() && writer != Version::INITIAL {

@@ -11,7 +11,7 @@ use super::{Cx, Replica, Timer};
 /// No more transactions than these are recovered at the same time; the others wait.
 pub(super) const RECOVERIES_AT_MOST: usize = 1024;
 
-/// The transactions that are open, in about the order in which they are due to be looked at.
+/// The open transactions, roughly in the order in which they are due to be looked at.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     queue: VecDeque<(Timestamp, Version)>,
@@ -25,14 +25,14 @@ impl Watch {
         self.queue.push_back((due, version));
     }
 
-    /// It is decided.
+    /// A transaction is decided.
     pub(super) fn remove(&mut self, version: Version) {
         if !self.lingering.is_empty() {
             self.lingering.remove(&version);
         }
     }
 
-    /// Those below `version` that are `wanted`; some have been decided since.
+    /// The transactions below `version` that are `wanted`. Without that filter, some would be decided already.
     pub(super) fn below(
         &self,
         version: Version,
@@ -47,7 +47,7 @@ impl Watch {
 impl Replica {
     pub(super) fn start_watch(&mut self, cx: &mut Cx) {
         let due = cx.now() + self.settings.recovery_after();
-        // What votes from before a restart wait for, nobody else may know of.
+        // Nobody else may know of the transactions that votes from before the restart wait for.
         for writer in self.waiting.keys() {
             self.watch.add(*writer, due);
         }
@@ -64,7 +64,7 @@ impl Replica {
         (self.settings.recovery_after() / 4).max(Duration::from_millis(10))
     }
 
-    /// How long this replica waits for a transaction of which nothing is heard.
+    /// How long this replica waits before it recovers a transaction of which it hears nothing. Replicas take turns.
     fn patience_for(&self, version: Version) -> Duration {
         let after = self.settings.recovery_after();
         let turn =
@@ -72,7 +72,7 @@ impl Replica {
         after + after / 4 * turn as u32
     }
 
-    /// The execution of `waiter` rests on one of `writer`, of which it is not known whether it commits.
+    /// The execution of `waiter` has read from `writer`, which is undecided.
     pub(super) fn wait_for(&mut self, writer: Version, waiter: Version, cx: &mut Cx) {
         let due = cx.now() + self.patience_for(writer);
         let waiting = self.waiting.entry(writer).or_default();
@@ -84,8 +84,8 @@ impl Replica {
         }
     }
 
-    /// Recovers the transactions that should have been decided by now, or that others wait for. The
-    /// replicas do so one after the other, lest they get in each other's way.
+    /// Recovers the transactions that should have been decided by now, or that others wait for. The replicas do so one after
+    /// the other, so that they do not disturb each other.
     pub(super) fn look_after(&mut self, cx: &mut Cx) {
         let now = cx.now();
         while let Some((due, version)) = self.watch.queue.front().copied()
@@ -105,7 +105,7 @@ impl Replica {
                 }
                 None if unsettled => due,
                 None => {
-                    // Those who wait for what was settled otherwise go on.
+                    // It was settled without a decision here, so those who wait for it continue.
                     for waiter in self.waiting.remove(&version).unwrap_or_default() {
                         self.confirm(waiter, cx);
                     }
@@ -115,7 +115,7 @@ impl Replica {
             if self.recoveries.contains_key(&version) {
                 continue;
             }
-            // Who replaces a lost disk does not know which views its predecessor has used.
+            // A replica that replaces a lost disk does not know which views its predecessor has used.
             let may_recover = self.takes_part() && self.recoveries.len() < RECOVERIES_AT_MOST;
             if due <= now && may_recover {
                 self.recover(version, None, cx);

@@ -2,12 +2,15 @@
 
 mod by_hand;
 mod commit;
+mod copying;
+mod deleting;
 mod execution;
 mod forged;
 mod history;
 mod loaded;
 mod partitions;
 mod recovery;
+mod rejoining;
 mod returning;
 mod truncation;
 mod views;

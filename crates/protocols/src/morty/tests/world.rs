@@ -7,6 +7,21 @@ use super::*;
 use crate::morty::Digest;
 use crate::morty::message::Contents;
 
+/// A second, in microseconds.
+pub(super) const SECOND: u64 = 1_000_000;
+
+/// A replica of the first partition.
+pub(super) fn n(member: usize) -> NodeId {
+    NodeId::replica(0, member)
+}
+
+/// The digest of these transactions, each of which has committed as its first execution.
+pub(super) fn digest(of: &[Version]) -> Digest {
+    let mut digest = Digest::default();
+    of.iter().for_each(|version| digest.add(*version, 0));
+    digest
+}
+
 /// One replica with a log that can be trimmed.
 pub(super) struct Node {
     pub(super) group: Group,
@@ -117,6 +132,11 @@ impl World {
         }
     }
 
+    /// Delivers all messages to replicas, and those that result, until there are none.
+    pub(super) fn settle_all(&mut self) {
+        self.settle(|(_, to, _)| !to.is_coordinator());
+    }
+
     pub(super) fn timer(&mut self, id: NodeId, timer: ReplicaTimer) {
         self.act(id, |replica, cx| replica.on_timer(timer, cx));
     }
@@ -156,4 +176,15 @@ pub(super) fn votes(answers: &[Envelope]) -> Vec<Vote> {
         _ => None,
     };
     answers.iter().filter_map(vote).collect()
+}
+
+/// The run of the list or copy that `n0` has asked for last.
+pub(super) fn run_asked_for(asked: &[Envelope]) -> u64 {
+    let run = asked.iter().rev().find_map(|(from, _, message)| match message {
+        Message::GetCommitted { run, .. } | Message::Scan { run, .. } if *from == n(0) => {
+            Some(*run)
+        }
+        _ => None,
+    });
+    run.unwrap_or_else(|| panic!("{asked:?}"))
 }

@@ -1,4 +1,4 @@
-//! What is asked of a new leader.
+//! How a client follows its shards' leaders.
 
 use serried_actor::Context;
 use serried_model::{NodeId, TxnId};
@@ -11,25 +11,25 @@ use super::txn::Phase;
 type Cx<'a, C> = Context<'a, Coordinator<C>>;
 
 impl<C: Control> Coordinator<C> {
-    /// A replica has answered, which only one does that leads, or did. Whether another one had before.
+    /// A replica has answered, so it leads, or did. Returns whether the last answer was from another replica.
     pub(super) fn is_led_by(&mut self, leader: NodeId) -> bool {
         let shard = leader.partition();
         self.leaders.insert(shard, leader);
         self.answered.insert(shard, leader).is_some_and(|former| former != leader)
     }
 
-    /// A replica that has led tells who leads in its place.
+    /// A former leader says who leads in its place.
     pub(super) fn on_follow(&mut self, from: NodeId, leader: NodeId, cx: &mut Cx<'_, C>) {
         let is_replica = self.group.all().contains(NodeId::replica(0, leader.member()));
         if leader.is_coordinator() || leader.partition() != from.partition() || !is_replica {
-            return; // No replica of its shard is called so.
+            return; // There is no such replica in its shard.
         }
         if self.is_led_by(leader) {
             self.follow(leader, cx);
         }
     }
 
-    /// Another replica leads a shard than before: it is asked at once for all that the former one has not answered.
+    /// A shard has a new leader. Sends it at once everything that the former leader has not answered.
     pub(super) fn follow(&mut self, leader: NodeId, cx: &mut Cx<'_, C>) {
         let shard = leader.partition();
         let mut reads: Vec<(TxnId, u64)> = Vec::new();

@@ -43,9 +43,9 @@ pub struct Coordinator<C> {
     inquiries: BTreeMap<TxnId, Inquiry>,
     /// Those that something was asked for, while a batch is handed over.
     batch: Vec<TxnId>,
-    /// Whom to ask, by shard: who has answered last, or another one if that one does not any more.
+    /// By shard: the replica to ask. This is the last one that has answered, or another if that one is silent.
     leaders: BTreeMap<u16, NodeId>,
-    /// Who has answered last, by shard.
+    /// By shard: the replica that has answered last.
     answered: BTreeMap<u16, NodeId>,
     /// How much later a shot is executed than it is sent, by the clocks of both, in microseconds (003 §5.3).
     delays_us: BTreeMap<u16, i64>,

@@ -155,7 +155,7 @@ impl<C: Control> Coordinator<C> {
         let open = self.txns.get_mut(&txn).expect("it is open");
         let Some(Asked { shot, .. }) = open.asked.get(&(shard, number)) else { return };
         if found.len() != shot.reads.len() || validity.is_some() != shot.participants.is_some() {
-            return; // That is no answer to it.
+            return; // This can't be an answer to the shot.
         }
         let Some(Asked { shot, sent_us }) = open.asked.remove(&(shard, number)) else { return };
         open.repeated = 0;
@@ -276,7 +276,7 @@ impl<C: Control> Coordinator<C> {
         let Some(&txn) = self.by_version.get(&version) else { return };
         let open = &self.txns[&txn];
         match decision {
-            // Nobody can have found parts that it has not asked for.
+            // This transaction has sent no last shots, so nobody can have found its parts.
             Decision::Commit(_) if !open.is_preparing() => {}
             Decision::Commit(at) => {
                 let unread = open.asked.values().any(|asked| !asked.shot.reads.is_empty());

@@ -86,7 +86,7 @@ impl<C: Control> Coordinator<C> {
         let Some((shard, keys)) = snapshot.asked.get(&number) else { return };
         let fits = found.as_ref().map_or(true, |found| found.len() == keys.len());
         if *shard != from.partition() || !fits {
-            return; // That is no answer to it.
+            return; // This can't be an answer to the request.
         }
         self.snapshot_requests.remove(&number);
         let Some((_, keys)) = snapshot.asked.remove(&number) else { return };

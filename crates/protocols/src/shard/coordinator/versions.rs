@@ -4,29 +4,30 @@ use std::collections::BTreeMap;
 
 use super::super::stamp::Stamp;
 
-/// How many runs of times are remembered; if there are more, the two earliest become one.
+/// How many runs of times are remembered. If there are more, the two earliest are merged.
 const RUNS_AT_MOST: usize = 64;
 
-/// The times that this client has given, and from which on shards take its transactions, in microseconds since the Unix
-/// epoch.
+/// The times that this client has given to its transactions, and the times from which on shards take them, in
+/// microseconds since the Unix epoch.
 ///
-/// No time is given twice. Times rise, but for one thing: those that were given too far ahead of the clock, as a shard
-/// whose clock is off had asked for them, or the client's own clock was ahead for a while, hold back no others.
+/// No time is given twice. Times rise, with one exception. A time may have been given too far ahead of the clock, because a
+/// shard whose clock is off had asked for it, or because the client's own clock was ahead for a while. Later times need not
+/// be greater than such a time.
 #[derive(Debug)]
 pub(super) struct Versions {
-    /// The times given, as runs from a first to a last one: those between may have been given. Runs are farther from
-    /// each other than `near_us`.
+    /// The times given, as runs from the first to the last one; any time between may have been given. Runs are more than
+    /// `near_us` apart.
     runs: BTreeMap<u64, u64>,
-    /// The latest time at which a transaction took effect, or may have, in each lane; it may have been moved there.
+    /// By lane: the latest time at which a transaction took effect, or may have, perhaps after a move.
     taken_us: [u64; Stamp::LANES as usize],
-    /// From when on each shard takes transactions, as it has said.
+    /// By shard: the time from which on it takes transactions, as it has said.
     from_us: BTreeMap<u16, u64>,
-    /// A transaction that begins so much later than now is taken by every shard whose clock is right.
+    /// Every shard whose clock is right takes transactions that begin up to so much later than now, in microseconds.
     near_us: u64,
 }
 
 impl Versions {
-    /// None yet, of a client whose clock and shards' may differ by so much.
+    /// Of a client that has given no times yet. Its clock and those of the shards may differ by `clock_bound_ms`.
     pub(super) fn new(clock_bound_ms: u64) -> Versions {
         let near_us = clock_bound_ms.saturating_mul(1000) / 2;
         Versions {
@@ -37,14 +38,15 @@ impl Versions {
         }
     }
 
-    /// A shard takes no transaction of this client that begins earlier.
+    /// Notes that a shard takes no transaction of this client that begins before `from_us`.
     pub(super) fn take_from(&mut self, shard: u16, from_us: u64) {
         let before = self.from_us.entry(shard).or_default();
         *before = from_us.max(*before);
     }
 
-    /// From when on a transaction may begin that goes to these shards first. Others count that are nearly as early as the
-    /// clock, as it may go there later. One that is far ahead is nobody's matter but of those who go there.
+    /// The earliest time for a transaction that first goes to the shards for which `goes_to` is true. Other shards count too
+    /// if their times are near the clock, because the transaction may go there later. A shard whose time is far ahead only
+    /// matters to transactions that go there.
     pub(super) fn first_us(&self, now_us: u64, mut goes_to: impl FnMut(u16) -> bool) -> u64 {
         let near_us = now_us.saturating_add(self.near_us);
         let counts = |(shard, us): &(&u16, &u64)| **us <= near_us || goes_to(**shard);
@@ -52,8 +54,8 @@ impl Versions {
         now_us.max(from_us.unwrap_or(0))
     }
 
-    /// The first time that was not given, from `first_us` on; later than all that were given and are not far ahead of the
-    /// clock, which says `now_us`.
+    /// The first time from `first_us` on that was not given. It is later than all times that were given and are not far
+    /// ahead of the clock, which says `now_us`.
     pub(super) fn free_from(&self, first_us: u64, now_us: u64) -> u64 {
         let (mut us, near_us) = (first_us, now_us.saturating_add(self.near_us));
         for (first, last) in &self.runs {
@@ -64,8 +66,9 @@ impl Versions {
         us
     }
 
-    /// The same, and that no transaction can be moved from there to where another took effect: to move keeps the lane
-    /// ([`Stamp::next_of`]). Nor is it in a lane of those that are open, if these leave one.
+    /// As [`Versions::free_from`], but also such that a transaction with this time can't be moved to a time at which another
+    /// took effect (moves keep the lane: [`Stamp::next_of`]). The lane is also none of an open transaction's, if any other
+    /// is left.
     pub(super) fn free_lane_from(
         &self,
         first_us: u64,
@@ -81,7 +84,7 @@ impl Versions {
             }
             us = self.free_from(us.saturating_add(1), now_us);
         }
-        // Behind all that took effect only those that are open count.
+        // After all times at which transactions took effect, only the lanes of open transactions matter.
         let last = self.taken_us.iter().copied().max().unwrap_or(0);
         us = self.free_from(us.max(last.saturating_add(1)), now_us);
         for _ in 0..Stamp::LANES {
@@ -93,14 +96,14 @@ impl Versions {
         us
     }
 
-    /// A transaction took effect at this time, or may have.
+    /// Notes that a transaction took effect at this time, or may have.
     pub(super) fn take(&mut self, us: u64) {
         self.give(us);
         let taken_us = &mut self.taken_us[(us % Stamp::LANES) as usize];
         *taken_us = us.max(*taken_us);
     }
 
-    /// This time is given.
+    /// Notes that this time is given.
     pub(super) fn give(&mut self, us: u64) {
         let (mut first, mut last) = (us, us);
         let reach_us = last.saturating_add(self.near_us);

@@ -1,22 +1,22 @@
-//! What time it is, by the clocks of a majority of a shard's replicas: one whose clock is off decides nothing.
+//! The time by the clocks of a majority of a shard's replicas. A single wrong clock does not matter.
 
 use serried_actor::Timestamp;
 
 /// What this replica knows of the clocks of its shard's replicas.
 ///
-/// A reading is taken on by this replica's monotonic clock, so that one which is old by minutes is still good, and a
-/// jump of this replica's own wall clock moves one reading only.
+/// Readings are carried forward by this replica's monotonic clock. So a reading is still good after minutes, and a jump of
+/// this replica's own wall clock changes only its own reading.
 #[derive(Debug)]
 pub(super) struct Clocks {
     own: usize,
-    /// The last question: its number, and when it was asked.
+    /// The number of the last question, and when it was asked.
     asked: Option<(u64, Timestamp)>,
-    /// By member: what its clock said, in microseconds since the Unix epoch, and when.
+    /// By member: what its clock said, in microseconds since the Unix epoch, and when it was heard.
     readings: Vec<Option<(u64, Timestamp)>>,
 }
 
-/// The time, in microseconds since the Unix epoch. Each of a majority of the clocks says that it is `earliest_us` or later,
-/// and each of a majority that it is `latest_us` or earlier. If all clocks are known the two are the same.
+/// The time, in microseconds since the Unix epoch. By a majority of the clocks it is `earliest_us` or later, and by a
+/// majority it is `latest_us` or earlier. If all clocks are known, the two are the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Span {
     pub(super) earliest_us: u64,
@@ -24,12 +24,12 @@ pub(super) struct Span {
 }
 
 impl Clocks {
-    /// Those of so many members, of which this replica is `own`.
+    /// For a group of `members` replicas, of which this one is `own`. No clock but its own is known.
     pub(super) fn new(members: usize, own: usize) -> Clocks {
         Clocks { own, asked: None, readings: vec![None; members] }
     }
 
-    /// The others are asked what their clocks say.
+    /// Notes that the others are asked for their clocks.
     pub(super) fn ask(&mut self, number: u64, now: Timestamp) {
         self.asked = Some((number, now));
     }
@@ -39,19 +39,19 @@ impl Clocks {
         self.asked.map(|(_, at)| at)
     }
 
-    /// A member answers. What is not an answer to the last question is passed over: it may be old.
+    /// Takes in a member's answer `us`, unless it is to an earlier question.
     pub(super) fn hear(&mut self, member: usize, number: u64, us: u64, now: Timestamp) {
         let Some((_, asked_at)) = self.asked.filter(|(asked, _)| *asked == number) else { return };
         if member == self.own {
             return;
         }
         let Some(reading) = self.readings.get_mut(member) else { return };
-        // The clock was read about half way between question and answer.
+        // The clock was read about half-way between question and answer.
         let since_us = now.since(asked_at).as_micros() as u64 / 2;
         *reading = Some((us.saturating_add(since_us), now));
     }
 
-    /// The time, if the clocks of a majority are known. This replica's own says `own_us`.
+    /// The time, if the clocks of a majority are known. This replica's own clock says `own_us`.
     pub(super) fn time(&self, own_us: u64, now: Timestamp) -> Option<Span> {
         let majority = self.readings.len() / 2 + 1;
         let others = self.readings.iter().flatten();

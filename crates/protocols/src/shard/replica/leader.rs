@@ -22,9 +22,9 @@ use super::snapshots::Parked;
 use super::{ACKNOWLEDGED_AFTER, Replica, Timer};
 use crate::replicated_log::{Ballot, Chosen, Log, Machine};
 
-/// How many transactions may be open at a leader. Shots of others are forgotten, and come again.
+/// How many transactions may be open at a leader. Shots of others are dropped, and clients send them again.
 pub(super) const OPEN_AT_MOST: usize = 1 << 16;
-/// How many answers may wait for what confirms that this replica leads; others are forgotten, and asked for again.
+/// How many answers may wait until it is confirmed that this replica leads. Others are dropped, and clients ask again.
 const CONFIRMING_AT_MOST: usize = 1 << 16;
 
 /// A shard at one of its replicas.
@@ -54,12 +54,12 @@ pub(super) struct Leader<C> {
     /// Those that are refused, and why.
     pub(super) refused: BTreeMap<Version, Refusal>,
     pub(super) events: Vec<Event>,
-    /// Those that are about to be refused in the log.
+    /// The transactions that are about to be refused in the log.
     pub(super) barred: BTreeMap<Version, Barred>,
-    /// How many there are of these, and of those in the log that begin after the window.
+    /// How many of these there are, together with those in the log that begin after the window.
     pub(super) ahead: usize,
-    /// What has to be put into the log: nothing but what a single message has led to, as no other is handled before it
-    /// is there. For each open transaction that is a part and an end at most.
+    /// Entries that must be put into the log. They come from a single message, because no other is handled before they are
+    /// in the log. For each open transaction there are at most a part and an end.
     pub(super) unproposed: VecDeque<Entry>,
     /// The window that was proposed last.
     pub(super) proposed: Window,
@@ -153,8 +153,8 @@ impl<C: Control> Shard<C> {
         self.begin(log, cx);
     }
 
-    /// Puts into the log that it leads, unless it has. There may be no room before what former leaders have left is
-    /// chosen.
+    /// Puts `Entry::Lead` into the log, unless that was done. There may be no room before the entries that former leaders
+    /// have left are chosen.
     pub(super) fn begin(&mut self, log: &mut Log<Led>, cx: &mut Cx<'_, C>) {
         if let Some(by) = self.ballot
             && self.first.is_none()
@@ -409,7 +409,7 @@ impl<C: Control> Shard<C> {
         if log.is_alone() {
             cx.send(to, Message::Reply(reply));
         } else if self.leader_mut().confirming.len() >= CONFIRMING_AT_MOST {
-            // It is asked for again.
+            // The client asks again.
         } else if let Some(slot) = log.confirm(cx) {
             self.leader_mut().confirming.push_back((slot, to, reply));
         }

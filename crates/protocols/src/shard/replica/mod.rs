@@ -105,7 +105,7 @@ impl<C: Control> Replica<C> {
     }
 
     fn on_request(&mut self, from: NodeId, request: Request, cx: &mut Cx<'_, C>) {
-        // Whoever waits comes first. But who is not over must not be taken for silent while others wait.
+        // Requests that wait come first. But a client that says it is alive must not be taken for silent meanwhile.
         let waits = !self.pending.is_empty() && !matches!(request, Request::Alive(_));
         if waits || !self.shard.has_proposed_all() {
             return self.wait(from, request);

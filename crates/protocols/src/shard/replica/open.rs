@@ -96,7 +96,7 @@ impl Open {
         Open { standing, participants: Some(participants), validity, keys, ..Open::new(now) }
     }
 
-    /// The clients that have something to do with it, some of them more than once.
+    /// The clients that wait for something about it, some of them more than once.
     pub(super) fn concerned(&self) -> impl Iterator<Item = NodeId> {
         let clients = self.shots.iter().map(|shot| shot.client);
         let others = self.enders.iter().chain(&self.inspectors).copied();
@@ -165,7 +165,7 @@ impl Open {
         self.shots.iter().filter(|shot| shot.answered.is_none()).map(|shot| shot.client)
     }
 
-    /// Which shard is its backup coordinator, once that is known.
+    /// The shard that is its backup coordinator, once that is known.
     pub(super) fn backup(&self) -> Option<u16> {
         self.participants.as_ref().and_then(|participants| participants.first().copied())
     }

@@ -1,4 +1,4 @@
-//! What a leader tells its clients when another one leads in its place.
+//! How a former leader sends its clients to the new one.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::leader::Shard;
 type Cx<'a, C> = Context<'a, Replica<C>>;
 
 impl<C: Control> Shard<C> {
-    /// Tells those who have something under way here who leads now, so that they need not find out by waiting.
+    /// Tells all clients with something under way here who leads now, so that they need not wait for a time-out.
     pub(super) fn redirect(&mut self, leader: NodeId, cx: &mut Cx<'_, C>) {
         if !self.serves() {
             return;

@@ -1,8 +1,9 @@
-//! Transactions that a leader refuses, for ever.
+//! Transactions that a leader refuses permanently.
 //!
-//! A leader remembers whom it has refused as long as it leads. A later leader refuses all who began before its window; so
-//! whoever is refused from memory began before the end of the window that is in the log. Who begins later is refused by
-//! an entry in the log, and is told once that is chosen.
+//! A leader remembers its refusals in memory, for as long as it leads. A later leader refuses all transactions that began
+//! before its own window. So a leader refuses a transaction in memory only if it began before the end of the window that
+//! is in the log. A transaction that begins later is refused by an entry in the log, and the client is told once the entry
+//! is chosen.
 
 use serried_actor::Context;
 use serried_model::{NodeId, Version};
@@ -14,9 +15,9 @@ use super::Replica;
 use super::leader::Shard;
 use super::open::Standing;
 
-/// How many a leader remembers. If there are more, the window is closed for those who began when the older half did.
+/// How many refusals a leader remembers. If there are more, it closes the window for times up to that of the older half.
 pub(super) const REFUSED_AT_MOST: usize = 1 << 18;
-/// How many there may be in the log who begin after the window. Others hear nothing.
+/// How many transactions after the window may be refused in the log at a time. Others get no answer.
 const BARRED_AT_MOST: usize = 1 << 16;
 
 type Cx<'a, C> = Context<'a, Replica<C>>;
@@ -25,13 +26,14 @@ type Cx<'a, C> = Context<'a, Replica<C>>;
 #[derive(Debug)]
 pub(super) struct Barred {
     reason: Refusal,
-    /// Who is to be told.
+    /// Those that are told once it is.
     to: SmallVec<[NodeId; 1]>,
 }
 
 impl<C: Control> Shard<C> {
-    /// Answers what rests on nothing but the window, or promises nothing. The window was chosen, so a majority has it on
-    /// disk; but a replica that is alone takes for chosen what it has not made durable yet.
+    /// Sends an answer that depends only on the window, or that promises nothing. It need not wait for a flush, because the
+    /// window was chosen, so a majority has it on disk. A single replica waits: it takes for chosen what may not be durable
+    /// yet.
     pub(super) fn say(&self, to: NodeId, reply: Reply, cx: &mut Cx<'_, C>) {
         match self.group.size() {
             1 => cx.send(to, Message::Reply(reply)),
@@ -44,13 +46,13 @@ impl<C: Control> Shard<C> {
         self.leader.as_ref().and_then(|leader| leader.refused.get(&txn).cloned())
     }
 
-    /// A transaction will never commit; the concurrency control has nothing to do with it any more.
+    /// Refuses a transaction. The concurrency control must have given it up.
     pub(super) fn refuse(&mut self, txn: Version, reason: Refusal, cx: &mut Cx<'_, C>) {
         let to_us = self.table.window().to_us;
         let leader = self.leader_mut();
         let standing = leader.open.get(&txn).map(|open| open.standing);
         if standing.is_some_and(|standing| standing != Standing::Executing) {
-            // Nobody was told that it is ready, but a later leader may find its part.
+            // No client was told that it is ready, but a later leader may find its part.
             return self.decide(txn, Decision::Abort, cx);
         }
         assert!(txn.timestamp_us < to_us, "transaction {txn} is refused beyond the window");
@@ -71,7 +73,7 @@ impl<C: Control> Shard<C> {
         let leader = self.leader_mut();
         let refused = &leader.refused;
         let oldest = refused.first_key_value().map(|(txn, _)| txn.timestamp_us);
-        // It may be in the log already that these are taken no more.
+        // An entry that closes the window for these may be on its way already.
         let closed = oldest.is_none_or(|us| us < leader.proposed.from_us);
         if refused.len() <= REFUSED_AT_MOST || closed {
             return;
@@ -80,14 +82,14 @@ impl<C: Control> Shard<C> {
         self.close_before(half.map_or(0, |us| us + 1));
     }
 
-    /// Refusals of transactions that would be late are not needed.
+    /// Forgets refusals of transactions before the window, which are late anyway.
     pub(super) fn forget_refused(&mut self) {
         let from_us = self.table.window().from_us;
         let leader = self.leader_mut();
         leader.refused = leader.refused.split_off(&Version::at(from_us));
     }
 
-    /// Refuses a transaction, which is not known, for ever, and tells `to` when that is sure.
+    /// Refuses an unknown transaction permanently, and tells `to` when that is certain.
     pub(super) fn bar(&mut self, txn: Version, reason: Refusal, to: NodeId, cx: &mut Cx<'_, C>) {
         if txn.timestamp_us < self.table.window().to_us {
             if self.refusal(txn).is_none() {
@@ -111,7 +113,7 @@ impl<C: Control> Shard<C> {
         leader.unproposed.push_back(Entry::Decide { txn, decision, keys });
     }
 
-    /// Whether a transaction that has ended was barred; if so, all are told who wait for that.
+    /// Whether a transaction that has ended was refused in the log. If so, everybody who waits for that is told.
     pub(super) fn tell_barred(&mut self, txn: Version, cx: &mut Cx<'_, C>) -> bool {
         let Some(Barred { reason, to }) = self.leader_mut().barred.remove(&txn) else {
             return false;
@@ -122,7 +124,7 @@ impl<C: Control> Shard<C> {
         true
     }
 
-    /// Counts those who are refused in the log and begin after the window.
+    /// Counts the transactions that begin after the window and are refused in the log.
     pub(super) fn count_barred(&mut self) {
         let ahead = self.table.decided_from(self.table.window().to_us);
         let leader = self.leader_mut();

@@ -39,7 +39,7 @@ impl<C: Control> Shard<C> {
         if let Request::Inspect { txn } | Request::Resolve { txn } = request
             && self.is_unknown(txn)
         {
-            // It is about to be refused, and it is for the window to see to it that it stays so.
+            // It is about to be refused. The log or the window makes the refusal permanent.
             match self.admission(txn, cx) {
                 Admission::Taken | Admission::Late => {}
                 Admission::Waits => return Some(request),
@@ -72,7 +72,7 @@ impl<C: Control> Shard<C> {
         None
     }
 
-    /// Whether nothing is known of a transaction, nor of one that has committed under its version.
+    /// Whether nothing is known of a transaction, or of another that has committed under its version.
     fn is_unknown(&mut self, txn: Version) -> bool {
         self.table.decision_of_version(txn).is_none()
             && self.refusal(txn).is_none()
@@ -128,7 +128,7 @@ impl<C: Control> Shard<C> {
         None
     }
 
-    /// Why a transaction is refused that began before the window.
+    /// The reason for refusing a transaction that began before the window.
     pub(super) fn late(&self, txn: Version) -> Refusal {
         let Window { from_us, forget_us, .. } = self.table.window();
         match txn.timestamp_us < forget_us {

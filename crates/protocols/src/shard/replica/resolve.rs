@@ -153,7 +153,7 @@ impl<C: Control> Shard<C> {
                 }
             }
             Reply::Refused { txn, reason } => {
-                // Nobody forgets how one has ended that is open here, so that can't be meant.
+                // No shard forgets the outcome of a transaction that is open here, so this can't be a correct answer.
                 if !matches!(reason, Refusal::Forgotten { .. }) {
                     self.end(txn, Decision::Abort, cx);
                 }
@@ -167,7 +167,7 @@ impl<C: Control> Shard<C> {
         }
     }
 
-    /// A transaction that is resolved here, and has a part in that shard.
+    /// A transaction that is being resolved here and has a part in `shard`.
     fn resolving_with(&mut self, txn: Version, shard: u16) -> Option<&mut Resolving> {
         let resolving = self.leader_mut().resolving.get_mut(&txn);
         resolving.filter(|resolving| resolving.participants.contains(&shard))
@@ -258,7 +258,7 @@ impl<C: Control> Shard<C> {
     fn tidy(&mut self, cx: &mut Cx<'_, C>) {
         let every = Duration::from_millis(self.settings.truncation_every_ms);
         let now = cx.now();
-        // What the log can't take now is not to pile up.
+        // Entries that the log can't take now must not pile up.
         let Some(time) = self.time(cx).filter(|_| self.has_proposed_all()) else { return };
         let own = self.id.partition();
         let from_us = self.table.window().from_us;

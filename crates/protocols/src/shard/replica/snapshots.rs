@@ -91,12 +91,12 @@ impl<C: Control> Shard<C> {
         let window = self.table.window();
         if let AsOf::Time(txn) = request.as_of {
             match self.admission(txn, cx) {
-                // It may be early enough for what is kept.
+                // The versions that it reads may still be kept.
                 Admission::Taken | Admission::Late => {}
                 Admission::Waits => return Some(request.into()),
                 Admission::Unclear => return None,
                 Admission::Skewed { ahead_us } => {
-                    // It takes effect nowhere, whoever answers it.
+                    // It only reads, so the refusal need not be permanent.
                     let reason = Refusal::ClockSkew { ahead_us };
                     cx.send(request.from, Message::Reply(Reply::Refused { txn, reason }));
                     return None;

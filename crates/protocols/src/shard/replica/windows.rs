@@ -1,4 +1,4 @@
-//! Which transactions a leader takes, by the times at which they begin.
+//! Which transactions a leader takes, by their times.
 
 use serried_actor::Context;
 use serried_model::{NodeId, Version};
@@ -9,34 +9,34 @@ use super::Replica;
 use super::clocks::Span;
 use super::leader::Shard;
 
-/// For how long transactions are taken in advance, by the time at which they begin: so long may one have to wait
-/// that begins after a pause.
+/// How far a window reaches ahead of the time, in microseconds. After a pause, the first transaction may have to wait until
+/// the window is extended.
 const WINDOW_US: u64 = 200_000;
 /// How often the other replicas are asked what their clocks say, in milliseconds.
 const CLOCKS_EVERY_MS: u64 = 1000;
 
 type Cx<'a, C> = Context<'a, Replica<C>>;
 
-/// Whether a transaction is taken that is not known.
+/// Whether a leader takes a transaction that it does not know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Admission {
-    /// It begins within the window.
+    /// Its time lies within the window.
     Taken,
-    /// The window has to reach further first, or the clocks have to be known.
+    /// The window must be extended first, or a majority's clocks must become known.
     Waits,
-    /// It began before the window.
+    /// Its time lies before the window.
     Late,
-    /// It begins later than now by more than clocks may differ.
+    /// Its time is ahead of the clocks by more than clocks may differ.
     Skewed {
-        /// By how much it is later than now, in microseconds.
+        /// By how much it is ahead, in microseconds.
         ahead_us: i64,
     },
-    /// The replicas' clocks do not agree on whether it is skewed. Nothing is said of it, and it comes again.
+    /// The replicas' clocks disagree on whether it is skewed. It gets no answer, and the client sends it again.
     Unclear,
 }
 
 impl<C: Control> Shard<C> {
-    /// The time by the clocks of a majority, if these are known.
+    /// The time by the clocks of a majority, if they are known.
     pub(super) fn time(&self, cx: &Cx<'_, C>) -> Option<Span> {
         self.clocks.time(cx.clock().midpoint_us(), cx.now())
     }
@@ -45,7 +45,7 @@ impl<C: Control> Shard<C> {
         self.settings.clock_bound_ms.saturating_mul(1000)
     }
 
-    /// Whether a transaction is taken. If the window has to reach further for it, that is seen to.
+    /// Whether a transaction is taken. Extends the window if that is needed.
     pub(super) fn admission(&mut self, txn: Version, cx: &mut Cx<'_, C>) -> Admission {
         let (us, window) = (txn.timestamp_us, self.table.window());
         if us < window.from_us {
@@ -67,8 +67,8 @@ impl<C: Control> Shard<C> {
 
     /// A window that reaches beyond `us` and beyond the time.
     ///
-    /// The next leader takes nobody who begins before this one's end. So it ends no later than a majority's clocks and
-    /// the bound allow: then all whose clocks are right can go on at once.
+    /// The next leader takes no unknown transaction whose time lies before the end of this window. So the window ends no
+    /// later than a majority's clocks and the bound allow. Then clients with right clocks can continue at once.
     fn window_beyond(&self, us: u64, earliest_us: u64) -> Window {
         let before = self.table.window();
         let lag_us = self.settings.truncation_lag_ms.saturating_mul(1000);
@@ -88,27 +88,27 @@ impl<C: Control> Shard<C> {
         }
     }
 
-    /// How those ended that began before this need not be known any more.
+    /// The outcomes of transactions that began before `forget_us` may be forgotten.
     pub(super) fn forget(&mut self, forget_us: u64, cx: &mut Cx<'_, C>) {
         let Some(time) = self.time(cx) else { return };
         let window = self.window_beyond(0, time.earliest_us);
         self.propose_window(Window { forget_us: forget_us.max(window.forget_us), ..window });
     }
 
-    /// Transactions that began before this, and are not known, are taken no more.
+    /// Unknown transactions that began before `from_us` are not taken any more.
     pub(super) fn close_before(&mut self, from_us: u64) {
         let before = self.table.window();
         self.propose_window(Window { from_us: from_us.min(before.to_us), ..before });
     }
 
-    /// Nothing that was proposed is taken back.
+    /// Proposes a window. It never takes back what an earlier one has said.
     fn propose_window(&mut self, window: Window) {
         let leader = self.leader_mut();
         leader.proposed = leader.proposed.and(window);
         leader.unproposed.push_back(Entry::Window(leader.proposed));
     }
 
-    /// Asks the other replicas what their clocks say, unless they were asked just now.
+    /// Asks the other replicas what their clocks say, unless they were asked less than [`CLOCKS_EVERY_MS`] ago.
     pub(super) fn ask_clocks(&mut self, cx: &mut Cx<'_, C>) {
         let (now, every) = (cx.now(), core::time::Duration::from_millis(CLOCKS_EVERY_MS));
         let lately = self.clocks.asked_at().is_some_and(|at| now.since(at) < every);
@@ -126,7 +126,7 @@ impl<C: Control> Shard<C> {
         match time {
             Time::Ask { number } => {
                 let us = cx.clock().midpoint_us();
-                // It promises nothing.
+                // The answer promises nothing.
                 cx.send_before_durable(from, Message::Time(Time::Tell { number, us }));
             }
             Time::Tell { number, us } => self.clocks.hear(from.member(), number, us, cx.now()),

@@ -1,8 +1,8 @@
-//! One partition's part in a recovery: an instance of consensus, as its proposer has it in one view.
+//! One partition's part in a recovery: an instance of consensus, as its proposer sees it in one view.
 //!
-//! It has three steps: the replicas are asked until their answers allow a choice ([`Instance::choose`]),
-//! the choice is proposed, and once a majority has accepted it, it is decided. What was proposed never
-//! changes in a view, and an acceptance counts only if it names what was proposed.
+//! It has three steps. The replicas are asked until their answers allow a choice ([`Instance::choose`]). The choice is
+//! proposed. Once a majority has accepted the proposal, it is decided. A proposal never changes within a view, and an
+//! acceptance counts only if it names the proposal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::morty::message::{Contents, Known, Proposal, Settlement, View, Vote};
 
 #[derive(Debug, Default)]
 pub(super) struct Instance {
-    /// What replicas have said, by member.
+    /// The replicas' answers, by member.
     known: BTreeMap<usize, Known>,
     proposed: Option<Proposed>,
     /// Who has accepted it.
     accepted: NodeSet,
 }
 
-/// What the replicas of a partition are to accept.
+/// A proposal to the replicas of a partition.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Proposed {
     /// This execution commits here, as far as this partition is concerned.
@@ -35,7 +35,7 @@ pub(super) enum Proposed {
 pub(super) enum Choice {
     /// Not enough is known.
     Open,
-    /// It depends on what was read, which is undecided.
+    /// The choice depends on transactions that were read from and are undecided.
     Unresolved,
     /// To commit this execution.
     Commit(u32, Arc<Contents>),
@@ -64,7 +64,7 @@ impl Instance {
         self.known.insert(member, known);
     }
 
-    /// A replica has accepted; whether that is news, and about what was proposed.
+    /// A replica has accepted something. Returns whether that is new and is what was proposed.
     pub(super) fn accept(&mut self, replica: NodeId, eid: u32, decision: Proposal) -> bool {
         let proposed = self.proposed.as_ref().map(|it| (it.eid(), it.decision()));
         proposed == Some((eid, decision)) && self.accepted.insert(replica)
@@ -84,27 +84,27 @@ impl Instance {
         self.accepted
     }
 
-    /// What a majority has accepted.
+    /// The proposal, if a majority has accepted it.
     pub(super) fn decided(&self, majority: usize) -> Option<&Proposed> {
         self.proposed.as_ref().filter(|_| self.accepted.len() >= majority)
     }
 
-    /// What those have said that remember the transaction.
+    /// The answers of replicas that remember the transaction.
     pub(super) fn answers(&self) -> impl Iterator<Item = &Known> {
         self.known.values().filter(|known| known.settlement != Some(Settlement::Forgotten))
     }
 
-    /// Some have forgotten the transaction.
+    /// Whether a replica has forgotten the transaction.
     pub(super) fn is_forgotten(&self) -> bool {
         self.known.values().any(|known| known.settlement == Some(Settlement::Forgotten))
     }
 
-    /// One says that the transaction has come to nothing.
+    /// Whether a replica says that the transaction has aborted.
     pub(super) fn is_aborted(&self) -> bool {
         self.answers().any(|known| known.settlement == Some(Settlement::Aborted))
     }
 
-    /// One says that the transaction has committed: which, and as what execution.
+    /// A member that says that the transaction has committed, and the execution, if there is one.
     pub(super) fn committed(&self) -> Option<(usize, u32)> {
         self.known.iter().find_map(|(member, known)| match known.settlement {
             Some(Settlement::Committed { eid }) => Some((*member, eid)),
@@ -112,13 +112,13 @@ impl Instance {
         })
     }
 
-    /// The homes that executions of the transaction name.
+    /// The home partitions that the known executions name.
     pub(super) fn homes(&self) -> impl Iterator<Item = u16> {
         let executions = self.answers().filter_map(|known| known.execution.as_ref());
         executions.map(|(.., contents)| contents.participants[0])
     }
 
-    /// What an execution reads and writes here.
+    /// What an execution reads and writes in this partition, if an answer says so.
     pub(super) fn contents(&self, eid: u32) -> Option<Arc<Contents>> {
         self.answers().find_map(|known| match &known.execution {
             Some((other, _, contents)) if *other == eid => Some(contents.clone()),
@@ -126,14 +126,14 @@ impl Instance {
         })
     }
 
-    /// What the answers allow, for the execution that home has chosen, or at home for whichever comes
-    /// last (000 §4.3). `careless` is a mutation: what was accepted does not matter.
+    /// What the answers allow (000 §4.3) for the execution that home has `chosen`, or, at home itself, for the latest one.
+    /// `careless` is a mutation: accepted decisions are ignored.
     pub(super) fn choose(&self, chosen: Option<u32>, majority: usize, careless: bool) -> Choice {
         if self.answers().count() < majority {
             return Choice::Open;
         }
-        // (i) The decision that was accepted in the highest view. In the coordinator's own view one to
-        // abandon is no end: it may have gone on with the next execution. One to commit is.
+        // (i) The decision that was accepted in the highest view. In the coordinator's own view, only a decision to
+        // commit is final: after one to abandon, the coordinator may have continued with the next execution.
         let accepted = self.answers().filter_map(|known| known.accepted).max();
         match accepted.filter(|_| !careless) {
             Some(accepted) if accepted.decision == Proposal::Commit => {
@@ -142,7 +142,7 @@ impl Instance {
             Some(accepted) if accepted.view > View::OWN => return Choice::Abandon,
             _ => {}
         }
-        // (ii) What the votes come to by Table 1.
+        // (ii) The result of the votes by Table 1.
         let executions = || self.answers().filter_map(|known| known.execution.as_ref());
         let Some(eid) = chosen.or(executions().map(|(eid, ..)| *eid).max()) else {
             return Choice::Abandon;
@@ -158,7 +158,7 @@ impl Instance {
         };
         let (commit, provisional) = (votes(Vote::Commit), votes(Vote::Provisional));
         match commit + provisional >= majority {
-            // The coordinator may have aborted it on this vote alone.
+            // The coordinator may have aborted the execution because of this vote alone.
             _ if votes(Vote::AbandonFinal) > 0 => Choice::Abandon,
             false => Choice::Abandon,
             true if commit == 0 => Choice::Unresolved,
@@ -166,8 +166,8 @@ impl Instance {
         }
     }
 
-    /// Whoever proposes to commit knows what: a majority has voted on the execution, so of any majority
-    /// one has its contents.
+    /// To commit an execution, its contents must be known. A majority has voted on it, so a replica of any majority has
+    /// them.
     fn to_commit(&self, eid: u32) -> Choice {
         self.contents(eid).map_or(Choice::Open, |contents| Choice::Commit(eid, contents))
     }

@@ -4,7 +4,7 @@ use super::choose::{Choice, Proposed};
 use super::{Action, Recovery, Stage};
 
 impl Recovery {
-    /// Goes as far as what home's replicas have said allows.
+    /// Continues as far as the answers of home's replicas allow.
     pub(super) fn go_on_at_home(&mut self, actions: &mut Vec<Action>) {
         let (home, majority) = (self.home, self.majority);
         let instance = self.instances.entry(home).or_default();
@@ -27,10 +27,10 @@ impl Recovery {
         }
     }
 
-    /// The home is another than was thought.
+    /// Another partition turns out to be the home.
     fn go_home(&mut self, home: u16, actions: &mut Vec<Action>) {
         if self.instances.contains_key(&home) {
-            return; // It has named another home itself: these are no executions of ours.
+            return; // That partition was asked and has named another home, so these executions are not real.
         }
         self.home = home;
         self.stage = Stage::Home;

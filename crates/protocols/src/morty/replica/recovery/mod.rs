@@ -1,18 +1,22 @@
-//! Finishing transactions whose coordinators do not (000 §4.3).
+//! Finishes transactions whose coordinators do not (000 §4.3).
 //!
-//! A transaction's home partition chooses which of its executions may commit, if any: that is one
-//! instance of consensus ([`home`]). Whether the chosen one commits in each of the other partitions that
-//! take part in it is one instance each ([`participants`]). It commits if it does in all of them. The
-//! first view of each instance is the coordinator's own; to a recoverer it counts as a proposal to commit
-//! if all replicas voted so ([`choose`]).
+//! A recovery consists of instances of consensus:
 //!
-//! A recoverer uses one view for all instances. *A view is used once:* it is in the recoverer's own log,
-//! as a promise, before it leaves, so that a recoverer that restarts goes on in a later one. One whose
-//! disk was lost proposes nothing on what its predecessor may have proposed on, but asks its peers.
+//! 1. The transaction's home partition chooses which of its executions may commit, if any. That is one instance
+//!    ([`home`]).
+//! 2. Each other partition that takes part in the chosen execution decides whether it commits there. That is one instance
+//!    each ([`participants`]). The transaction commits if all of them decide to commit.
 //!
-//! A replica that does not know a transaction's home takes its own partition for it. If nobody there was
-//! asked to prepare, nobody ever will be, and the transaction is over as far as the partition is
-//! concerned: what it may commit elsewhere, it has nothing to do with.
+//! The first view of each instance belongs to the coordinator. If the replicas have all voted to commit, a recoverer
+//! treats this as the coordinator's proposal to commit ([`choose`]).
+//!
+//! A recoverer uses the same view in all instances. *A view is used once:* the recoverer logs it as its own promise before
+//! it sends it, so after a restart it uses a later one. A replica that replaces a lost disk does not know which views its
+//! predecessor has used, so it does not recover transactions; it asks its peers.
+//!
+//! A replica that does not know a transaction's home takes its own partition for it. If no replica there was asked to
+//! prepare, none ever will be. Then the transaction is over as far as this partition is concerned, whatever it may commit
+//! elsewhere.
 
 mod choose;
 mod home;
@@ -32,7 +36,7 @@ use crate::morty::message::{
     Contents, Decision, Known, Message, Proposal, Record, Settlement, View,
 };
 
-/// A recovery that is not answered asks again after so long at first, and at most.
+/// How long a recovery waits for answers before it asks again, round trips not counted: at first, and at most.
 const REPEAT_AT_FIRST: Duration = Duration::from_millis(100);
 const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
 
@@ -42,12 +46,12 @@ pub(super) struct Recovery {
     view: View,
     /// This replica's partition.
     own: u16,
-    /// As far as is known.
+    /// The home partition, as far as is known.
     home: u16,
     stage: Stage,
-    /// The partitions that were asked, in this view.
+    /// The partitions that were asked in this view, and what they have answered.
     instances: BTreeMap<u16, Instance>,
-    /// Who wants to know.
+    /// Those who wait for the outcome.
     inquirers: BTreeSet<NodeId>,
     repeated: u32,
     majority: usize,
@@ -63,41 +67,41 @@ enum Stage {
     Others(u32, Arc<Contents>),
     /// The execution has committed, and this partition is asked for its contents.
     Own(u32),
-    /// Somebody else recovers the transaction in this view, which is later than this replica's own. It is
-    /// given time; then this replica begins anew in a later one still. It does not enter that before, as
-    /// it would be in the other's way.
+    /// Another replica recovers the transaction in this view, which is later than this replica's own. It is given time.
+    /// Then this replica begins anew in an even later view. It does not enter that view earlier, because this would stop
+    /// the other.
     Yields(View),
     /// The replicas have been told how it ended.
     Over,
 }
 
-/// What a recovery has its replica do.
+/// What the replica has to do for a recovery.
 #[derive(Debug)]
 enum Action {
     /// Ask the replicas of this partition what they know.
     Ask(u16),
-    /// Propose what is chosen to those of this partition that have not accepted it.
+    /// Send the proposal to the replicas of this partition that have not accepted it.
     Propose(u16),
     /// Fetch the transaction from this member of the own partition.
     Fetch(usize),
-    /// The transaction has ended: as this execution in the partitions for which there are contents, as
-    /// nothing in the others.
+    /// Announce the end: this execution commits in the partitions for which there are contents, and aborts in the
+    /// others.
     End(u32, BTreeMap<u16, Option<Arc<Contents>>>),
 }
 
 impl Recovery {
-    /// A partition is asked what it knows.
+    /// Asks the replicas of a partition what they know.
     fn ask(&mut self, partition: u16, actions: &mut Vec<Action>) {
         self.instances.entry(partition).or_default();
         actions.push(Action::Ask(partition));
     }
 
-    /// Goes as far as what is known allows.
+    /// Continues as far as the known answers allow.
     fn go_on(&mut self, actions: &mut Vec<Action>) {
         if matches!(self.stage, Stage::Over | Stage::Yields(_)) {
             return;
         }
-        // Whoever has committed it in any partition knows that it did in all.
+        // A replica of any partition that has committed the transaction knows that all partitions commit it.
         let committed = self.instances.values().find_map(Instance::committed);
         match (committed, &self.stage) {
             (Some(_), Stage::Own(_)) => {}
@@ -119,7 +123,7 @@ impl Recovery {
         }
     }
 
-    /// The transaction has committed as `eid`: finds out what that means in this partition.
+    /// The transaction has committed as `eid`. Finds out what it writes in this partition.
     fn go_on_here(&mut self, eid: u32, actions: &mut Vec<Action>) {
         let instance = self.instances.entry(self.own).or_default();
         if let Some(contents) = instance.contents(eid) {
@@ -127,12 +131,12 @@ impl Recovery {
         } else if let Some((member, _)) = instance.committed() {
             actions.push(Action::Fetch(member));
         } else if instance.answers().count() >= self.majority || instance.is_aborted() {
-            // Had it taken part, one of them would know of it.
+            // If this partition took part, one replica of any majority would know of it.
             self.end(BTreeMap::new(), eid, actions);
         }
     }
 
-    /// The transaction has ended. This replica's own partition is always told.
+    /// Announces how the transaction has ended, always to this replica's own partition too.
     fn end(
         &mut self,
         mut ends: BTreeMap<u16, Option<Arc<Contents>>>,
@@ -144,7 +148,7 @@ impl Recovery {
         actions.push(Action::End(eid, ends));
     }
 
-    /// Nothing has come of it for a while: asks and proposes again.
+    /// Asks and proposes again what was not answered.
     fn repeat(&mut self, actions: &mut Vec<Action>) {
         let unfinished = |(partition, instance): (&u16, &Instance)| match instance.proposed() {
             None => Some(Action::Ask(*partition)),
@@ -168,7 +172,7 @@ impl Recovery {
         }
     }
 
-    /// Begins, or begins anew, in this view.
+    /// Begins in this view, or begins anew.
     fn begin(&mut self, view: View, actions: &mut Vec<Action>) {
         self.view = view;
         self.stage = Stage::Home;
@@ -178,13 +182,13 @@ impl Recovery {
 }
 
 impl Replica {
-    /// Somebody wants to know how the transaction ends.
+    /// `from` asks how the transaction ends.
     pub(super) fn on_inquire(&mut self, from: NodeId, version: Version, cx: &mut Cx) {
         match self.settlement(version) {
             Some(settlement) => cx.send(from, Message::Settled { version, settlement }),
-            // It was never let in, and may be later.
+            // It was not admitted, and may be later.
             None if self.is_too_far_ahead(version, cx) => {}
-            None if self.recoveries.len() >= RECOVERIES_AT_MOST => {} // It will ask again.
+            None if self.recoveries.len() >= RECOVERIES_AT_MOST => {} // `from` will ask again.
             None => self.recover(version, Some(from), cx),
         }
     }
@@ -214,9 +218,8 @@ impl Replica {
         self.begin_view(version, View::OWN, cx);
     }
 
-    /// Begins to recover in a view of its own after `last`. It is this replica's own promise, durable
-    /// before anybody else hears of the view: after a restart it is not used again, whichever partition it
-    /// was used in.
+    /// Begins to recover in a view of this replica's own that is later than `last`. The view is logged as a promise before
+    /// any message names it. So after a restart it is not used again, in any partition.
     fn begin_view(&mut self, version: Version, last: View, cx: &mut Cx) {
         let id = self.id;
         let undecided = self.open(version, cx.now());
@@ -226,7 +229,7 @@ impl Replica {
         self.go_on_with(version, cx, |recovery, actions| recovery.begin(view, actions));
     }
 
-    /// Does something about a recovery, and what comes of it.
+    /// Changes a recovery by `act`, and carries out the actions that result.
     fn go_on_with(
         &mut self,
         version: Version,
@@ -249,7 +252,7 @@ impl Replica {
         let (view, all) = (recovery.view, self.group.all());
         match action {
             Action::Ask(partition) => {
-                // Whoever has answered may have learned more since.
+                // Replicas that have answered are asked too: they may have learned more since.
                 cx.broadcast(partition, all, Message::PaxosPrepare { version, view });
             }
             Action::Propose(partition) => {
@@ -283,10 +286,10 @@ impl Replica {
         cx.set_timer(Timer::Recovery(version), wait);
     }
 
-    /// Nothing has come of it for a while.
+    /// The timer of a recovery has fired: nothing was answered for a while.
     pub(super) fn go_on_recovering(&mut self, version: Version, cx: &mut Cx) {
         let Some(recovery) = self.recoveries.get(&version) else { return };
-        // Some have forgotten it, and the others don't know enough.
+        // Some replicas have forgotten the transaction, and the others do not know enough.
         if recovery.instances.values().any(Instance::is_forgotten) {
             return self.give_up(version, cx);
         }
@@ -298,7 +301,7 @@ impl Replica {
         self.go_on_with(version, cx, Recovery::go_on);
     }
 
-    /// A replica has promised what was asked, or has promised more to another.
+    /// A replica has entered the view and says what it knows, or it is in a later view.
     pub(super) fn on_paxos_prepare_reply(
         &mut self,
         from: NodeId,
@@ -310,12 +313,12 @@ impl Replica {
         let Some(recovery) = self.recoveries.get(&version) else { return };
         match known {
             Some(known) if view == recovery.view => self.learn(from, version, *known, cx),
-            Some(_) => {} // In a view that this replica has left.
+            Some(_) => {} // From a view that this replica has left.
             None => self.yield_to(version, view, cx),
         }
     }
 
-    /// A replica says how the transaction ended, instead of accepting what was proposed.
+    /// A replica says how the transaction ended, instead of accepting a proposal.
     pub(super) fn on_settled(
         &mut self,
         from: NodeId,
@@ -326,7 +329,7 @@ impl Replica {
         self.learn(from, version, Known { settlement: Some(settlement), ..Known::default() }, cx);
     }
 
-    /// A replica that was asked has said what it knows.
+    /// Takes in what a replica knows.
     fn learn(&mut self, from: NodeId, version: Version, known: Known, cx: &mut Cx) {
         let partition = from.partition();
         let execution = known.execution.as_ref();
@@ -342,7 +345,7 @@ impl Replica {
         });
     }
 
-    /// A replica has accepted, or is in a later view.
+    /// A replica has accepted a proposal, or is in a later view.
     pub(super) fn on_finalize_reply(
         &mut self,
         from: NodeId,
@@ -356,7 +359,7 @@ impl Replica {
             return self.yield_to(version, view, cx);
         }
         if view < recovery.view {
-            return; // In a view that this replica has left.
+            return; // From a view that this replica has left.
         }
         self.go_on_with(version, cx, |recovery, actions| {
             if let Some(instance) = recovery.instances.get_mut(&from.partition())
@@ -367,7 +370,7 @@ impl Replica {
         });
     }
 
-    /// Somebody else recovers the transaction in a later view.
+    /// Another replica recovers the transaction in a later view.
     fn yield_to(&mut self, version: Version, view: View, cx: &mut Cx) {
         let Some(recovery) = self.recoveries.get_mut(&version) else { return };
         let last = match recovery.stage {
@@ -382,8 +385,8 @@ impl Replica {
         }
     }
 
-    /// Others have settled the transaction so long ago that they have forgotten how; it is settled here
-    /// with everything else of its time.
+    /// Gives a recovery up. Others have settled the transaction so long ago that they have forgotten how it ended. Here it
+    /// is settled together with everything else of its time.
     pub(super) fn give_up(&mut self, version: Version, cx: &mut Cx) {
         let Some(recovery) = self.recoveries.remove(&version) else { return };
         cx.cancel_timer(Timer::Recovery(version));
@@ -393,7 +396,7 @@ impl Replica {
         }
     }
 
-    /// A transaction was decided: whoever wanted to know is told.
+    /// A transaction was decided: those who wait for the outcome are told.
     pub(super) fn recovered(&mut self, version: Version, cx: &mut Cx) {
         let Some(recovery) = self.recoveries.remove(&version) else { return };
         cx.cancel_timer(Timer::Recovery(version));

@@ -22,7 +22,7 @@ impl Recovery {
         self.go_on_at_others(actions);
     }
 
-    /// Goes as far as what the other participants' replicas have said allows.
+    /// Continues as far as the answers of the other participants' replicas allow.
     pub(super) fn go_on_at_others(&mut self, actions: &mut Vec<Action>) {
         let Stage::Others(eid, home_contents) = &self.stage else { return };
         let (eid, home_contents) = (*eid, home_contents.clone());
@@ -39,7 +39,7 @@ impl Recovery {
                 Some(Proposed::Commit(_, contents)) => {
                     ends.push((*partition, Some(contents.clone())))
                 }
-                // It commits nowhere, whatever the others say.
+                // The transaction commits nowhere, whatever the others decide.
                 Some(Proposed::Abandon(_)) => {
                     let nothing = participants.iter().map(|partition| (*partition, None));
                     return self.end(nothing.collect(), eid, actions);

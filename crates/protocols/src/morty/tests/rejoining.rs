@@ -1,0 +1,102 @@
+//! Replicas that replace lost disks.
+
+use super::by_hand::{contents, prepare, version};
+use super::world::{SECOND, World, n, votes};
+use super::*;
+use crate::morty::Digest;
+
+#[test]
+fn who_replaces_a_lost_disk_votes_on_nothing_before_it_knows_what_may_have_committed_without_it() {
+    let mut net = morty(2);
+    net.now = SECOND;
+    // n2 is not reached by the first: n0 and n1 commit it.
+    net.held.insert(n(2));
+    net.get(0, "x");
+    net.settle();
+    net.commit(0, &["x"], &[("x", "first")]);
+    net.settle();
+    net.fire(0, |timer| matches!(timer, Timer::FastPath(_)));
+    net.settle();
+    assert_eq!(net.told(0), ["value x = absent", "committed"]);
+    // What is under way to n2 is lost, and so is the first client.
+    net.network.clear();
+    net.held = NodeSet::EMPTY;
+    // n1's disk is lost, and n0 is slow from now on: n1 gets nothing but what n2 has.
+    net.held.insert(n(0));
+    net.replace(1);
+    net.settle();
+    net.now += 5 * SECOND;
+    net.get(1, "x");
+    net.settle();
+    // n0 does not answer, nor does n1.
+    for _ in 0..2 {
+        net.fire(1, |timer| matches!(timer, Timer::Repeat(_)));
+        net.settle();
+    }
+    assert_eq!(net.told(1), ["value x = absent"]);
+    net.commit(1, &["x"], &[("x", "second")]);
+    net.settle();
+    for _ in 0..2 {
+        net.fire(1, |timer| matches!(timer, Timer::FastPath(_) | Timer::Repeat(_)));
+        net.settle();
+    }
+    assert_eq!(net.told(1), [] as [&str; 0], "both have found x absent");
+    assert_eq!(net.gauge(1, "catching_up"), 1);
+    // Once n0 can be asked, n1 has all that is settled above what its predecessor may have voted on.
+    net.held = NodeSet::EMPTY;
+    net.start();
+    net.pass(Duration::from_secs(40));
+    assert_eq!(net.gauge(1, "catching_up"), 0);
+    net.network.clear();
+    let get = Message::Get { version: version(net.now, 5), key: Key::from("x") };
+    let answers = net.tell(coordinator_id(5), 1, get);
+    let [(_, answer)] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!(name(answer), "GetReply x = first");
+}
+
+#[test]
+fn who_does_not_take_part_is_nobodys_source() {
+    let mut world = World::new(1);
+    world.act(n(0), Replica::rejoin);
+    world.act(n(0), Replica::on_start);
+    let run = 1;
+    for asked in [
+        Message::GetCommitted { since: Version::INITIAL, run },
+        Message::Scan { after: None, since: 0, run },
+        Message::Replaced { question: 1 },
+    ] {
+        assert_eq!(world.tell(n(1), n(0), asked), []);
+    }
+}
+
+#[test]
+fn the_floor_is_above_whatever_a_majority_of_the_others_has_seen() {
+    let mut world = World::new(1);
+    let client = coordinator_id(0);
+    // n2 has voted on what is ahead of its clock, and n0's own clock is far behind.
+    world.now = 50 * SECOND;
+    let ahead = version(51 * SECOND, 0);
+    world.tell(client, n(2), prepare(ahead, 0, &contents(&[], &[("k", "a")])));
+    world.now = SECOND;
+    world.act(n(0), Replica::rejoin);
+    world.act(n(0), Replica::on_start);
+    // A restart before it has heard of anybody, and between the two, changes nothing.
+    world.restart(n(0));
+    world.settle(|e| e.1 != n(2) && !e.1.is_coordinator());
+    world.restart(n(0));
+    let merged = Digest::default();
+    let takes_part = |world: &mut World, upto| {
+        world.now = upto + SECOND;
+        world.tell(n(1), n(0), Message::TruncationFinished { upto, merged });
+        let what = contents(&[], &[("other", "a")]);
+        let later = version(world.now, 7);
+        votes(&world.tell(client, n(0), prepare(later, 0, &what))).len() == 1
+    };
+    assert!(!takes_part(&mut world, 30 * SECOND), "it has asked one of two");
+    world.settle_all();
+    assert!(!takes_part(&mut world, 54 * SECOND));
+    world.restart(n(0));
+    world.settle_all();
+    assert!(!takes_part(&mut world, 54 * SECOND + 500_000));
+    assert!(takes_part(&mut world, 56 * SECOND));
+}
