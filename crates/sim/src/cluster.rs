@@ -343,11 +343,15 @@ impl<P: Protocol> Cluster<P> {
         found
     }
 
-    /// Whether a machine is up and all its replicas take part fully.
+    /// Whether a machine is up and all its replicas take part fully. One that replaces a lost disk has to have
+    /// made that durable: if it crashed before, it would be lost again.
     pub fn is_whole(&self, member: usize) -> bool {
-        let mut partitions = 0..self.configuration.partitions;
-        let is_full = |partition| self.replica_of(partition, member).standing() == Standing::Full;
-        self.is_up(member) && partitions.all(is_full)
+        let is_full = |replica: &Node<P::Replica>| replica.actor.standing() == Standing::Full;
+        let is_kept = |replica: &Node<P::Replica>| replica.has_records();
+        let mut replicas = self.replicas_on(member).map(|number| &self.replicas[number]);
+        let rejoined = self.rejoined.contains(&member);
+        self.is_up(member)
+            && replicas.all(|replica| is_full(replica) && (!rejoined || is_kept(replica)))
     }
 
     /// A client's coordinator, to assert invariants on.

@@ -278,6 +278,18 @@ fn regression_a_reader_does_not_leave_a_replica_that_answers_for_one_that_is_dow
     regression(1049, "list-append");
 }
 
+#[test]
+fn regression_a_client_never_gives_two_transactions_one_version() {
+    regression(2319, "blind");
+    regression(3027, "bank");
+}
+
+/// The simulator once lost a disk while another's replacement was not durable yet.
+#[test]
+fn regression_a_majority_of_disks_is_never_lost() {
+    regression(10_510, "list-append");
+}
+
 struct Determinism;
 
 impl Visitor for Determinism {
