@@ -274,8 +274,9 @@ fn regression_what_was_refused_by_a_leader_is_not_taken_for_ready_when_the_next_
 }
 
 #[test]
-fn regression_a_reader_does_not_leave_a_replica_that_answers_for_one_that_is_down() {
+fn regression_an_audit_ends_before_truncations_take_it_for_too_old() {
     regression(1049, "list-append");
+    regression(2873, "list-append");
 }
 
 #[test]

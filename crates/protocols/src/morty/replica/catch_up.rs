@@ -15,6 +15,13 @@
 //! # Runs
 //! Each list and each copy is a *run* with a number of its own. Answers to earlier runs are ignored, since they may be
 //! out of date.
+//!
+//! # What is not handed on
+//! What lies behind the horizon is forgotten bit by bit. A delete there may be forgotten while the transaction
+//! that made it is still remembered: its key was in an earlier transaction's turn, too. Whoever was handed such
+//! a transaction without its delete would keep what was deleted. So nothing behind the horizon is listed or
+//! sent, and whoever has listed it before copies instead. At and above the horizon all deletes are there, but
+//! for those that were overwritten, and what has overwritten them is handed on as well.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -143,7 +150,7 @@ impl Replica {
         cx.send(from, Message::Committed { since, run, versions, more, reaches });
     }
 
-    /// From here on this replica remembers everything that has committed.
+    /// It can list all that has committed from here on, and hand on the deletes among it.
     fn remembers_from(&self) -> Version {
         self.progress.horizon()
     }
@@ -216,7 +223,8 @@ impl Replica {
 
     pub(super) fn on_fetch(&mut self, from: NodeId, versions: Vec<Version>, cx: &mut Cx) {
         let (mut executions, mut complete) = (Vec::new(), true);
-        for version in versions {
+        let horizon = self.remembers_from();
+        for version in versions.into_iter().filter(|version| *version >= horizon) {
             let Some((eid, keys)) = self.settled.execution(version) else { continue };
             let mut contents = Contents::default();
             contents.participants.push(self.id.partition());

@@ -130,6 +130,52 @@ fn who_has_listed_what_it_forgets_before_it_is_fetched_is_not_asked_for_it_for_e
     assert_eq!(world.read(n(0), "k"), Some(Value::from("a")));
 }
 
+/// A key was deleted, written and deleted again, with many other transactions in between. What n0 has listed and
+/// not fetched yet, the last delete, is behind the others' horizon, and they have begun to forget.
+fn half_forgotten() -> (World, Vec<Envelope>) {
+    let mut world = World::new(1);
+    let at = |at: u64| version(10 * SECOND + at, 0);
+    let [delete, other, put] =
+        [("k", ""), ("l", "a"), ("k", "a")].map(|write| contents(&[], &[write]));
+    world.now = 15 * SECOND;
+    world.commit(&[0, 1, 2], at(0), &delete);
+    for i in 1..=200 {
+        world.commit(&[0, 1, 2], at(i), &other);
+    }
+    world.commit(&[0, 1, 2], at(201), &put);
+    world.commit(&[1, 2], at(202), &delete);
+    world.restart(n(0));
+    world.settle(|e| !matches!(e.2, Message::Fetch { .. }) && !e.1.is_coordinator());
+    let fetch = world.take(|e| matches!(e.2, Message::Fetch { .. }));
+    world.now = 100 * SECOND;
+    let merged = digest(&(0..=202).map(at).collect::<Vec<_>>());
+    for id in [n(1), n(2)] {
+        world.tell(n(0), id, Message::TruncationFinished { upto: 80 * SECOND, merged });
+        for is_there in [true, false] {
+            let mut left = 50;
+            while world.nodes[&id].store.get(b"k").is_some() != is_there {
+                world.timer(id, ReplicaTimer::Settle);
+                left -= 1;
+                assert!(left > 0, "the delete is put into the store, and forgotten");
+            }
+        }
+    }
+    world.network.clear();
+    (world, fetch)
+}
+
+#[test]
+fn a_transaction_whose_delete_may_be_forgotten_is_not_handed_on() {
+    let (mut world, fetch) = half_forgotten();
+    assert_eq!(fetch.len(), 1);
+    world.network = fetch;
+    for _ in 0..50 {
+        let these = world.take(|e| !e.1.is_coordinator());
+        these.into_iter().for_each(|envelope| world.deliver(envelope));
+    }
+    assert_eq!(world.read(n(0), "k"), None);
+}
+
 #[test]
 fn what_a_voter_has_read_is_kept_when_it_fetches_the_commit() {
     let at = |at: u64, client| version(900_000 + at, client);
