@@ -6,6 +6,7 @@
 //!   |<---------- GetReply(ver', val) ---|                      |
 //!   | Put(ver, key, val) ------------------------------------->|   while the program still runs
 //!   |<---------- GetReply(ver'', val) --|   a write was missed: the program runs again
+//!   | AskAdmission(ver) -------------------------------------->|   only if it has read nothing and clocks are unknown
 //!   | Prepare(ver, eid, reads, writes) ----------------------->|   checks; again when what was read is decided
 //!   |<------------------------------- PrepareReply(vote) ------|
 //!   | Finalize(ver, eid, view, decision) --------------------->|   only if the votes are no
@@ -116,6 +117,9 @@
 //!   partition, which is in all of them.
 //! - *A replica's refusal concerns that replica.* A transaction is given up when a majority refuses it as
 //!   truncated or too far ahead: one clock may be wrong.
+//!   So that one is told before it is prepared, when nothing can have come of it, a coordinator that has not
+//!   read for a transaction asks whether it is let in, unless it knows the replicas' clocks
+//!   (`coordinator/admission.rs`).
 //! - *A delete is told as nothing at all* once it is settled, and a reader that has found nothing has not missed
 //!   a delete. Replicas forget deletes at different times, and have to agree on such readers all the same.
 //! - *A replica that is behind votes for nothing to be abandoned for good.* It has just come back, and what it
