@@ -1,9 +1,9 @@
-//! Which keyspaces each node of a cluster has, as a client has been told.
+//! Which keyspaces each node of a cluster has, as a client or another node has been told.
 
 use std::collections::BTreeMap;
 
-use crate::ConnectError;
 use crate::handshake::KeyspaceInfo;
+use crate::{ConnectError, NotServed};
 
 /// The keyspaces of each node that has answered, as it said last. A name stands for what a majority means by
 /// it.
@@ -24,6 +24,15 @@ impl Tables {
     /// All that can be used, in the order of the first node that has them.
     pub(crate) fn all(&self) -> Vec<KeyspaceInfo> {
         self.names().iter().filter_map(|name| self.resolve(name).ok()).cloned().collect()
+    }
+
+    /// Those that can't, and why.
+    pub(crate) fn not_served(&self) -> Vec<NotServed> {
+        let refused = |name: String| {
+            let reason = self.resolve(&name).err()?.to_string();
+            Some(NotServed { name, reason })
+        };
+        self.names().into_iter().filter_map(refused).collect()
     }
 
     fn names(&self) -> Vec<String> {
@@ -105,6 +114,7 @@ mod tests {
         assert!(error.contains("`a`") && error.contains("n0 has a@0"), "{error}");
         assert!(error.contains("n1 has none, n2 has none"), "{error}");
         assert_eq!(tables.all().len(), 1);
+        assert_eq!(tables.not_served(), [NotServed { name: "a".to_string(), reason: error }]);
     }
 
     #[test]
