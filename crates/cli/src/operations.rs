@@ -1,6 +1,7 @@
 //! A node's operations endpoint: metrics and health over HTTP.
 
 use std::convert::Infallible;
+use std::iter;
 
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -8,7 +9,7 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use serried_runtime::NodeObserver;
+use serried_runtime::{NodeObserver, NotServed};
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
 
@@ -57,11 +58,18 @@ pub(crate) async fn serve(listener: TcpListener, node: NodeObserver) -> Infallib
     }
 }
 
+/// What a node that serves says, with a line for each keyspace that it refuses: too few nodes have that. The node is
+/// healthy all the same: to make it serve, other nodes have to be started again, which may wait for this one.
+fn healthy(not_served: &[NotServed]) -> String {
+    let lines = not_served.iter().map(|refused| format!("{}\n", refused.reason));
+    iter::once("ok\n".to_string()).chain(lines).collect()
+}
+
 fn answer<B>(request: &Request<B>, node: &NodeObserver) -> Response<Full<Bytes>> {
     let (status, kind, body) = match (request.method(), request.uri().path()) {
         (&Method::GET, "/metrics") => (StatusCode::OK, METRICS_TYPE, node.metrics()),
         (&Method::GET, "/healthz") => match node.health() {
-            Ok(()) => (StatusCode::OK, TEXT_TYPE, "ok\n".to_string()),
+            Ok(()) => (StatusCode::OK, TEXT_TYPE, healthy(&node.status().not_served)),
             Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, TEXT_TYPE, format!("{reason}\n")),
         },
         (_, "/metrics" | "/healthz") => {
@@ -76,4 +84,17 @@ fn answer<B>(request: &Request<B>, node: &NodeObserver) -> Response<Full<Bytes>>
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_healthy_node_names_the_keyspaces_that_it_refuses() {
+        assert_eq!(healthy(&[]), "ok\n");
+        let refused =
+            NotServed { name: "new".to_string(), reason: "`new` is not served".to_string() };
+        assert_eq!(healthy(&[refused]), "ok\n`new` is not served\n");
+    }
 }

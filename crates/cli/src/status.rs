@@ -2,14 +2,14 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use serried::{Database, NodeReply};
+use serried::{Database, NodeReply, NotServed};
 
 use crate::Ended;
 
 /// Show how each node of a cluster is doing.
 ///
 /// It asks every node, and waits a second for the answers. The exit code is 0 if all nodes serve, 1
-/// otherwise.
+/// otherwise. Keyspaces that are refused, as too few nodes have the same of that name, are named with the reason.
 #[derive(Args)]
 #[command(after_help = "\
 Columns:
@@ -47,6 +47,9 @@ impl Status {
                         keyspace.name, keyspace.protocol, keyspace.guarantee, keyspace.partitions
                     );
                 }
+                for refused in not_served(client.keyspaces_not_served(), &replies) {
+                    println!("{}", refused.reason);
+                }
                 println!(
                     "{:<5} {:<9} {:>9} {:<8} {:>5} {:>10} {:>4} {:>9} {:>11} {:>12} {:>8}  state",
                     "node",
@@ -75,6 +78,16 @@ impl Status {
             Ok(if serve { Ended::Well } else { Ended::Degraded })
         })
     }
+}
+
+/// The keyspaces that are refused by name: those of which the client knows, and others of which nodes do.
+fn not_served(mut known: Vec<NotServed>, replies: &[Option<NodeReply>]) -> Vec<NotServed> {
+    for refused in replies.iter().flatten().flat_map(|reply| &reply.status.not_served) {
+        if known.iter().all(|other| other.name != refused.name) {
+            known.push(refused.clone());
+        }
+    }
+    known
 }
 
 fn state(reply: Option<&NodeReply>) -> String {
@@ -120,6 +133,7 @@ fn as_json(node: usize, reply: Option<&NodeReply>, state: &str) -> Value {
         "cores": status.cores,
         "partitions": status.partitions,
         "read_only": status.obstacle,
+        "not_served": status.not_served,
         "behind": status.behind,
         "flush_under_way_s": status.flush_under_way.map(|lasting| lasting.as_secs_f64()),
         "flush_lag": status.flush_lag,

@@ -61,7 +61,7 @@ pub use serried_model::{
 };
 pub use serried_runtime::{
     ConnectError, ConnectOptions, Durability, KeyspaceInfo, NodeReply, NodeStatistics, NodeStatus,
-    Statistics, TransportOptions,
+    NotServed, Statistics, TransportOptions,
 };
 pub use serried_session::{
     Abort, Backoff, Committed, Ending, Error, Footprint, Get, GetMany, Keyspace, Modified, Next,

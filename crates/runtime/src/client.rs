@@ -22,7 +22,8 @@ use crate::machine::Role;
 use crate::port::KeyspacePort;
 use crate::tables::Tables;
 use crate::{
-    Catalogue, NodeReply, NodeStatistics, NodeStatus, Statistics, TransportOptions, distance,
+    Catalogue, NodeReply, NodeStatistics, NodeStatus, NotServed, Statistics, TransportOptions,
+    distance,
 };
 
 /// Once a majority has answered, the rest are waited for no longer than this.
@@ -212,6 +213,11 @@ impl Client {
     /// The cluster's keyspaces that can be used. One that a majority of the nodes lacks is left out.
     pub fn keyspaces(&self) -> Vec<KeyspaceInfo> {
         self.tables().all()
+    }
+
+    /// Those that can't be used, and why.
+    pub fn keyspaces_not_served(&self) -> Vec<NotServed> {
+        self.tables().not_served()
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {

@@ -105,6 +105,12 @@ impl Exposed<'_> {
         if let Some(bytes) = self.resident_bytes {
             text.single("process_resident_memory_bytes", "gauge", "Resident memory.", bytes);
         }
+        let name = "serried_keyspace_not_served";
+        text.family(name, "gauge", "1; the labels say which keyspace is refused by name, and why.");
+        for refused in &status.not_served {
+            let (keyspace, reason) = (escaped(&refused.name), escaped(&refused.reason));
+            text.sample(name, &format!("keyspace=\"{keyspace}\",reason=\"{reason}\""), 1);
+        }
         type Count = fn(&PartitionCounts) -> u64;
         let counts: [(&str, &str, Count); 3] = [
             ("messages", "Messages to the partition's replica.", |of| of.messages_received),
@@ -188,7 +194,7 @@ mod tests {
     use serried_model::NodeId;
 
     use super::*;
-    use crate::{Durability, NodeStatistics, Statistics};
+    use crate::{Durability, NodeStatistics, NotServed, Statistics};
 
     #[test]
     fn every_sample_has_its_family_and_a_histogram_adds_up() {
@@ -207,6 +213,10 @@ mod tests {
             cores: 2,
             partitions: 1,
             obstacle: None,
+            not_served: vec![NotServed {
+                name: "new".to_string(),
+                reason: "n1 has none".to_string(),
+            }],
             behind: None,
             flush_under_way: Some(Duration::from_secs(2)),
             flush_lag: 0,
@@ -235,6 +245,7 @@ mod tests {
             "serried_partition_resident_keys{keyspace=\"a \\\"b\\\"\",partition=\"4\"} 8",
             "serried_partition_catching_up{keyspace=\"a \\\"b\\\"\",partition=\"3\"} 0",
             "process_resident_memory_bytes 4096",
+            "serried_keyspace_not_served{keyspace=\"new\",reason=\"n1 has none\"} 1",
             "serried_log_flush_seconds_bucket{le=\"0.00005\"} 2",
             "serried_log_flush_seconds_bucket{le=\"1\"} 2",
             "serried_log_flush_seconds_bucket{le=\"+Inf\"} 3",

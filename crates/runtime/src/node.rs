@@ -242,6 +242,11 @@ impl NodeObserver {
         self.0.health()
     }
 
+    /// How the node is doing.
+    pub fn status(&self) -> NodeStatus {
+        self.0.status()
+    }
+
     /// The node's figures, in Prometheus' text format.
     pub fn metrics(&self) -> String {
         self.0.metrics()

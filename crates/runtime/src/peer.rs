@@ -43,6 +43,7 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
                     locked.links.counters.reconnects += u64::from(connected_before);
                     locked.links.adjust(link, delay, met.welcome.frame_bytes);
                 }
+                server.learn(&met.welcome);
                 let differences = if core == 0 { server.differences(&met.welcome) } else { vec![] };
                 for difference in differences {
                     tracing::warn!(%node, difference, "a keyspace is not the same on two nodes, and they do not serve it together: give both the same, or drop it on both and create it again");

@@ -28,6 +28,7 @@ use crate::machine::Role;
 use crate::metrics::{Exposed, Partition};
 use crate::out_buffer::OutBuffer;
 use crate::shards::Shards;
+use crate::tables::Tables;
 use crate::{
     Catalogue, NodeConfiguration, NodeFailed, NodeStatistics, NodeStatus, StartError, flusher,
     internal, peer, process_cpu_time, statistics::resident_memory,
@@ -46,6 +47,8 @@ pub(crate) struct Server {
     pub(crate) place: Option<Place>,
     pub(crate) shards: Shards,
     welcome: Welcome,
+    /// Which keyspaces the nodes have, as each said last.
+    tables: Mutex<Tables>,
     group: Group,
     cores: Vec<Seat>,
     /// Connections that others have opened.
@@ -134,6 +137,8 @@ impl Server {
         for (i, keyspace) in keyspaces.iter_mut().enumerate() {
             keyspace.first_shard = shards.first(i as u16);
         }
+        let mut tables = Tables::default();
+        tables.put(configuration.node, nodes, keyspaces.clone());
         let records = disks.as_ref().map(|disks| disks.keyspaces()).unwrap_or_default();
         let dropped = records.into_iter().filter(|record| record.dropped);
         let dropped = dropped.map(|record| (record.identity.name, record.generation)).collect();
@@ -173,6 +178,7 @@ impl Server {
             place,
             shards,
             welcome,
+            tables: Mutex::new(tables),
             group,
             cores,
             connections: AtomicUsize::new(0),
@@ -232,6 +238,17 @@ impl Server {
         self.state.send_modify(|state| state.killed = true);
     }
 
+    /// Which keyspaces the nodes have.
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another node has said which keyspaces it has.
+    pub(crate) fn learn(&self, other: &Welcome) {
+        let nodes = self.configuration.peers.len();
+        self.tables().put(other.node.member(), nodes, other.keyspaces.clone());
+    }
+
     /// How it is doing.
     pub(crate) fn status(&self) -> NodeStatus {
         let mut status = NodeStatus {
@@ -242,6 +259,7 @@ impl Server {
             cores: self.welcome.cores,
             partitions: self.shards.len() as u16,
             obstacle: None,
+            not_served: self.tables().not_served(),
             behind: None,
             flush_under_way: None,
             flush_lag: 0,

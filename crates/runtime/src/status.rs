@@ -27,6 +27,8 @@ pub struct NodeStatus {
     pub partitions: u16,
     /// Why it can't write its logs and serves nothing, if that is so.
     pub obstacle: Option<String>,
+    /// The keyspaces that are refused by name, as far as the node knows: too few nodes mean the same by these.
+    pub not_served: Vec<NotServed>,
     /// The partitions that do not take part fully, if there are any.
     pub behind: Option<Behind>,
     /// For how long the oldest flush of a log has been under way, if one is.
@@ -39,6 +41,15 @@ pub struct NodeStatus {
     pub waiting_bytes: u64,
     /// What it has counted.
     pub statistics: NodeStatistics,
+}
+
+/// A keyspace that is refused by name.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NotServed {
+    /// The name.
+    pub name: String,
+    /// What the nodes have of that name, and what to do.
+    pub reason: String,
 }
 
 /// The partitions of a node that do not take part fully. While there are any, another node should not be stopped: the rest
@@ -132,6 +143,7 @@ mod tests {
             cores: 2,
             partitions: 8,
             obstacle: None,
+            not_served: Vec::new(),
             behind: None,
             flush_under_way: Some(Duration::from_secs(1)),
             flush_lag: 0,

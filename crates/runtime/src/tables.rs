@@ -1,9 +1,9 @@
-//! What a client knows about the keyspaces of each node.
+//! What a client or a node knows about the keyspaces of each node.
 
 use std::collections::BTreeMap;
 
-use crate::ConnectError;
 use crate::handshake::KeyspaceInfo;
+use crate::{ConnectError, NotServed};
 
 /// The keyspaces of each node that has answered, by its last answer. A name means the keyspace of that name that a majority
 /// of the nodes has.
@@ -24,6 +24,15 @@ impl Tables {
     /// All keyspaces that can be used, in the order of the nodes that list them.
     pub(crate) fn all(&self) -> Vec<KeyspaceInfo> {
         self.names().iter().filter_map(|name| self.resolve(name).ok()).cloned().collect()
+    }
+
+    /// Those that can't, and why.
+    pub(crate) fn not_served(&self) -> Vec<NotServed> {
+        let refused = |name: String| {
+            let reason = self.resolve(&name).err()?.to_string();
+            Some(NotServed { name, reason })
+        };
+        self.names().into_iter().filter_map(refused).collect()
     }
 
     fn names(&self) -> Vec<String> {
@@ -106,6 +115,7 @@ mod tests {
         assert!(error.contains("`a`") && error.contains("n0 has a@0"), "{error}");
         assert!(error.contains("n1 has none, n2 has none"), "{error}");
         assert_eq!(tables.all().len(), 1);
+        assert_eq!(tables.not_served(), [NotServed { name: "a".to_string(), reason: error }]);
     }
 
     #[test]

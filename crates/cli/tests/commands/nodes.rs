@@ -5,7 +5,9 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use serried_runtime::{KeyspaceConfiguration, LocalCluster, LocalOptions};
+use serried_runtime::{
+    Durability, KeyspaceConfiguration, LocalCluster, LocalOptions, Node, NodeConfiguration,
+};
 
 use crate::{Temporary, code, err, out, serried, with_input};
 
@@ -78,6 +80,51 @@ fn status_tells_nodes_that_serve_from_those_that_do_not() {
     assert!(lines.contains("keyspace default: morty, serializable, 3 partitions"), "{lines}");
     let line = lines.lines().find(|line| line.starts_with("n1")).expect("every node has a line");
     assert!(line.ends_with("does not answer"), "{line}");
+}
+
+#[test]
+fn status_names_keyspaces_that_are_refused_and_says_why() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listeners = [free(), free(), free()];
+    let peers = listeners.map(|listener| listener.local_addr().unwrap().to_string());
+    let start = |node: usize| {
+        // One node alone has `new`, and each means something else by `mixed`.
+        let mixed = KeyspaceConfiguration::new("mixed", "morty").with_partitions(node as u16 + 1);
+        let mut keyspaces = vec![KeyspaceConfiguration::new("default", "morty"), mixed];
+        if node == 0 {
+            keyspaces.push(KeyspaceConfiguration::new("new", "morty"));
+        }
+        let configuration = NodeConfiguration {
+            keyspaces,
+            durability: Durability::Memory,
+            cores: Some(1),
+            ..NodeConfiguration::new(node, peers.to_vec())
+        };
+        runtime.block_on(Node::start(configuration)).unwrap()
+    };
+    let nodes = [0, 1, 2].map(start);
+    while nodes.iter().any(|node| node.status().not_served.len() < 2) {
+        std::thread::yield_now();
+    }
+    let url = format!("serried://{}", peers.join(","));
+    let text = out(&serried(&["status", &url]));
+    assert!(text.contains("keyspace default: morty, serializable, 1 partitions"), "{text}");
+    for (name, has, other) in [
+        ("new", "n0 has new@0 (morty, 1 partition)", "n1 has none"),
+        ("mixed", "n0 has mixed@0 (morty, 1 partition)", "n2 has mixed@0 (morty, 3 partitions)"),
+    ] {
+        let begins = format!("keyspace `{name}` is not served: ");
+        let line = text.lines().find(|line| line.starts_with(&begins)).expect("it is named");
+        assert!(line.contains(has) && line.contains(other), "{line}");
+    }
+    let output = serried(&["status", &url, "--json"]);
+    for line in out(&output).lines() {
+        let node: Value = serde_json::from_str(line).expect("a line of JSON");
+        let refused = node["not_served"].as_array().expect("a list");
+        let names: Vec<_> = refused.iter().map(|refused| refused["name"].clone()).collect();
+        assert_eq!(names, ["mixed", "new"], "{line}");
+    }
 }
 
 /// Sends a request; the answer as text.

@@ -46,6 +46,19 @@ pub enum Message {
         /// The new value.
         value: Option<Value>,
     },
+    /// Coordinator to the replicas of a partition: would you vote on this transaction, by its version? If not, the
+    /// answer is a `Refused`.
+    AskAdmission {
+        /// The transaction.
+        version: Version,
+    },
+    /// The replica would.
+    Admitted {
+        /// The transaction.
+        version: Version,
+        /// The replica's clock, in microseconds.
+        clock_us: u64,
+    },
     /// Coordinator to all replicas: vote on this execution, and abandon all earlier ones of the
     /// transaction.
     Prepare {

@@ -6,6 +6,7 @@
 //!   |<---------- GetReply(ver', val) ---|                      |
 //!   | Put(ver, key, val) ------------------------------------->|   while the program still runs
 //!   |<---------- GetReply(ver'', val) --|   a write was missed: the program runs again
+//!   | AskAdmission(ver) -------------------------------------->|   only if it has read nothing and clocks are unknown
 //!   | Prepare(ver, eid, reads, writes) ----------------------->|   checks; again when what was read is decided
 //!   |<------------------------------- PrepareReply(vote) ------|
 //!   | Finalize(ver, eid, view, decision) --------------------->|   only if the votes are no
@@ -74,7 +75,8 @@
 //! - *The coordinator waits for a missing vote* for as long as the votes that it has took to arrive. Only then does it take
 //!   the slow path. This costs at most twice the best choice.
 //! - *A refusal concerns one replica.* A transaction is given up when a majority refuses it as truncated or too far ahead,
-//!   because one clock may be wrong.
+//!   because one clock may be wrong. A transaction that has read nothing yet asks whether it is let in before it is
+//!   prepared, unless its coordinator knows the replicas' clocks (`coordinator/admission.rs`).
 //! - *A settled delete is reported as if nothing was there*, and a read that found nothing has not missed a delete.
 //!   Replicas forget deletes at different times, and must agree on such reads.
 //! - *A replica that is behind never votes AbandonFinal.* It has just come back. What it holds may have been deleted since,

@@ -81,6 +81,14 @@ impl Rolling {
         Client::connect(ConnectOptions::new(self.peers.clone())).await.unwrap()
     }
 
+    /// Waits until a node says that these keyspaces are refused, and no others.
+    async fn until_refused(&self, node: usize, names: &[&str]) {
+        let status = || self.nodes[node].as_ref().unwrap().status();
+        while status().not_served.iter().map(|refused| &refused.name).ne(names) {
+            tokio::task::yield_now().await;
+        }
+    }
+
     async fn get(&self, keyspace: &str, key: &str) -> Result<Option<Value>, ConnectError> {
         Ok(get(&self.client().await, keyspace, key).await)
     }
@@ -140,6 +148,16 @@ async fn what_a_majority_lacks_is_refused_by_name_until_they_have_it() {
     assert!(matches!(error, ConnectError::NotServed { .. }), "{error}");
     let text = error.to_string();
     assert!(text.contains("`new`") && text.contains("n0 has new@0"), "{text}");
+    // The nodes say it too, once they have met; what they have besides is served.
+    for node in [0, 1] {
+        rolling.until_refused(node, &["new"]).await;
+    }
+    let observer = rolling.nodes[0].as_ref().unwrap().observer();
+    assert_eq!(observer.health(), Ok(()));
+    let metrics = observer.metrics();
+    let line = "serried_keyspace_not_served{keyspace=\"new\",reason=\"keyspace `new` is not served: n0 has new@0";
+    assert!(metrics.contains(line), "{metrics}");
+    assert_eq!(client.keyspaces_not_served()[0].name, "new");
     rolling.restart(1, &[named("a"), named("new")]).await.unwrap();
     assert_eq!(rolling.get("new", "key").await.unwrap(), None);
     // The client that was refused learns of it when it is connected again.
@@ -147,6 +165,10 @@ async fn what_a_majority_lacks_is_refused_by_name_until_they_have_it() {
         tokio::task::yield_now().await;
     }
     put(&client, "new", "key", "value").await;
+    for node in 0..3 {
+        rolling.until_refused(node, &[]).await;
+    }
+    assert_eq!(client.keyspaces_not_served(), []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -88,6 +88,16 @@ pub enum Timer {
 
 type Cx<'a> = Context<'a, Replica>;
 
+/// By how much a time that a client names is ahead of a clock, both in microseconds: the furthest that can be said, if
+/// it is further.
+fn ahead_us(named_us: u64, clock_us: u64) -> i64 {
+    let signed = |us| i64::try_from(us).unwrap_or(i64::MAX);
+    match named_us >= clock_us {
+        true => signed(named_us - clock_us),
+        false => -signed(clock_us - named_us),
+    }
+}
+
 impl Replica {
     /// An empty replica.
     pub fn new(id: NodeId, group: Group, settings: &Settings, rules: Rules) -> Replica {
@@ -215,8 +225,9 @@ impl Replica {
             _ => {
                 // What it was told before stands, whatever the clock says now.
                 let OperationId { client, request } = operation;
-                let ahead_us = command.token.timestamp_us as i64 - cx.clock().latest_us as i64;
-                let bound_us = self.settings.clock_bound_ms as i64 * 1000;
+                let ahead_us = ahead_us(command.token.timestamp_us, cx.clock().latest_us);
+                let bound_us = self.settings.clock_bound_ms.saturating_mul(1000);
+                let bound_us = i64::try_from(bound_us).unwrap_or(i64::MAX);
                 let was_refused = self.refusals.have(client, request);
                 if (was_refused || ahead_us > bound_us) && !self.is_under_way(&key, &command) {
                     if !was_refused {
@@ -476,5 +487,23 @@ impl Actor for Replica {
         each("operations", self.open.len() as u64);
         each("rejected", self.rejected);
         each("catching_up", u64::from(self.lost.is_some()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_is_far_beyond_the_clock_is_ahead_of_it_and_not_behind() {
+        for (named, clock, ahead) in [
+            (7, 5, 2),
+            (5, 7, -2),
+            (u64::MAX, 1000, i64::MAX),
+            (1 << 63, 1000, (1_i64 << 62) - 1000 + (1 << 62)),
+            (0, u64::MAX, -i64::MAX),
+        ] {
+            assert_eq!(ahead_us(named, clock), ahead, "{named} by {clock}");
+        }
     }
 }

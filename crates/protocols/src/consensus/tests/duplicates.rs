@@ -97,6 +97,23 @@ fn request_ahead(request: u64, ahead: Duration, net: &Net) -> Message {
 }
 
 #[test]
+fn a_request_from_the_end_of_time_is_refused_for_its_clock() {
+    for variant in BOTH {
+        let mut net = Net::new(variant, 3);
+        // What names a later time is dropped.
+        let timestamp_us = (1 << 62) - 1;
+        let token = Version { timestamp_us, coordinator: client(0) };
+        let command = Command { token, settled: token, access: append("a"), brings: Vec::new() };
+        let request = Message::Request { request: 7, key: Key::from(X), command };
+        net.hand(client(0), NodeId(0), request);
+        let told = net.hold("0>c0 Reply");
+        let is_refused = |message: &Message| matches!(message, Message::Reply { answer: Answer::ClockSkew { ahead_us }, .. } if *ahead_us > 0);
+        assert!(told.len() == 1 && is_refused(&told[0].2), "{variant:?}: {told:?}");
+        assert_eq!(net.count("0>* *"), 0, "{variant:?}: no other replica hears of it");
+    }
+}
+
+#[test]
 fn what_was_refused_for_its_clients_clock_is_refused_for_ever() {
     for variant in BOTH {
         let mut net = Net::new(variant, 3);

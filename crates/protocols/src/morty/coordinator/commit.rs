@@ -16,7 +16,7 @@ use crate::morty::message::{
 use crate::morty::votes::Tally;
 
 /// How often an execution is prepared again that was voted down only tentatively.
-const TENTATIVE_RETRIES: u32 = 3;
+pub(super) const TENTATIVE_RETRIES: u32 = 3;
 /// A replica that lacks something that was committed is not asked to read for so long.
 const AVOIDED_FOR: Duration = Duration::from_secs(1);
 
@@ -60,7 +60,7 @@ impl Coordinator {
         let first = first_key.map(|key| self.group.partition_of(key));
         let home = *transaction.home.get_or_insert(first.unwrap_or_default());
         let parts = attempt::split(&self.group, home, reads, writes);
-        self.prepare(version, parts.into_iter(), TENTATIVE_RETRIES, cx);
+        self.prepare_if_admitted(version, parts, cx);
     }
 
     /// Has all replicas vote on a new execution, and abandon those before it.

@@ -53,7 +53,7 @@ impl Coordinator {
         cx.cancel_timer(Timer::Rewind(version));
         let Some(decision) = decision else { return };
         let (eid, mut participants) = match transaction.phase {
-            Phase::Executing => (0, SmallVec::new()),
+            Phase::Executing | Phase::Asking(_) => (0, SmallVec::new()),
             Phase::Preparing(attempt)
             | Phase::Finalizing(attempt, _)
             | Phase::Abandoned(attempt) => {

@@ -7,12 +7,14 @@ use serried_actor::{Actor, Context, Coordinate, Group, Settings, Timestamp};
 use serried_model::{NodeId, Operation, Outcome, Output, ReadValue, TxnId, Version};
 use serried_parts::{Map, VersionClock};
 
+use self::admission::Heard;
 use self::decided::Decided;
 use self::questions::Question;
 use self::transaction::{Phase, Transaction};
 use super::Options;
 use super::message::{Message, Proposal, View};
 
+mod admission;
 mod attempt;
 mod commit;
 mod decided;
@@ -48,6 +50,8 @@ pub struct Coordinator {
     aborted_without_it: Option<(Version, u32)>,
     /// By how much the clocks of this coordinator and of a replica may differ, in microseconds.
     clock_bound_us: u64,
+    /// What the replicas' clocks read when one of its transactions was let in last.
+    heard_time: Option<Heard>,
 }
 
 /// What a coordinator does by the clock.
@@ -83,7 +87,8 @@ impl Coordinator {
             orphans: BTreeSet::new(),
             questions: BTreeMap::new(),
             aborted_without_it: None,
-            clock_bound_us: settings.clock_bound_ms * 1000,
+            clock_bound_us: settings.clock_bound_ms.saturating_mul(1000),
+            heard_time: None,
         }
     }
 
@@ -141,9 +146,11 @@ impl Coordinator {
             Phase::Abandoned(attempt) => {
                 attempt.send_finalize(version, Proposal::Abandon, &self.group, cx);
             }
+            Phase::Asking(_) => self.ask_for_admission(version, cx),
             // Writes that were lost are in the Prepare.
             Phase::Executing => {}
         }
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
         transaction.repeated += 1;
         let (times, superseded) = (transaction.repeated, transaction.superseded);
         transaction.repeat_at = cx.now() + patience(&self.group, times);
@@ -182,6 +189,9 @@ impl Actor for Coordinator {
             }
             Message::FinalizeReply { version, eid, view, decision } => {
                 self.on_finalize_reply(from, version, view, (eid, decision), cx);
+            }
+            Message::Admitted { version, clock_us } => {
+                self.on_admitted(from, version, clock_us, cx);
             }
             Message::Acknowledge { versions } => self.on_acknowledge(from, versions),
             Message::Refused { version, refusal } => self.on_refused(from, version, refusal, cx),

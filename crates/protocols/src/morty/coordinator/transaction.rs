@@ -9,6 +9,7 @@ use serried_parts::WriteId;
 use smallvec::SmallVec;
 
 use super::Cx;
+use super::admission::Asking;
 use super::attempt::Attempt;
 use crate::morty::message::{Decision, Message, Proposal};
 use crate::morty::votes::Tally;
@@ -63,6 +64,8 @@ pub(super) struct ReadState {
 pub(super) enum Phase {
     /// The program runs, and no execution is in the commit protocol.
     Executing,
+    /// The first execution is there, and the replicas are asked whether they let the transaction in.
+    Asking(Asking),
     /// An execution is in the commit protocol.
     Preparing(Attempt),
     /// A decision on it is being made durable.
@@ -162,7 +165,7 @@ impl Phase {
     /// The execution in the commit protocol.
     pub(super) fn attempt(&mut self) -> Option<&mut Attempt> {
         match self {
-            Phase::Executing => None,
+            Phase::Executing | Phase::Asking(_) => None,
             Phase::Preparing(attempt)
             | Phase::Finalizing(attempt, _)
             | Phase::Abandoned(attempt) => Some(attempt),

@@ -250,7 +250,7 @@ impl Replica {
     }
 
     fn is_too_far_ahead(&self, version: Version, cx: &Cx) -> bool {
-        let bound_us = self.settings.clock_bound_ms * 1000;
+        let bound_us = self.settings.clock_bound_ms.saturating_mul(1000);
         version.timestamp_us > cx.clock().latest_us.saturating_add(bound_us)
     }
 
@@ -322,6 +322,14 @@ impl Replica {
     fn append(&mut self, record: Record, cx: &mut Cx) {
         self.log_marks.note(&record);
         cx.append(record);
+    }
+
+    /// Nothing is kept of it: it tells the coordinator what a Prepare would come to now.
+    fn on_ask_admission(&mut self, version: Version, cx: &mut Cx) {
+        if self.admits(version, false, cx) {
+            let clock_us = cx.clock().latest_us;
+            cx.send_before_durable(version.coordinator, Message::Admitted { version, clock_us });
+        }
     }
 
     fn on_get(&mut self, version: Version, key: Key, cx: &mut Cx) {
@@ -445,6 +453,7 @@ impl Actor for Replica {
             Message::Put { version, key, tag, rests_on, value } => {
                 self.on_put(version, key, (tag, rests_on), value, cx);
             }
+            Message::AskAdmission { version } => self.on_ask_admission(version, cx),
             Message::Prepare { version, eid, next_tag, contents } => {
                 self.on_prepare(version, eid, next_tag, contents, cx);
             }
@@ -508,6 +517,7 @@ impl Actor for Replica {
             Message::GetAt { request, key, at } => self.on_get_at(from, request, key, at, cx),
             // For coordinators.
             Message::GetReply { .. }
+            | Message::Admitted { .. }
             | Message::PrepareReply { .. }
             | Message::Acknowledge { .. }
             | Message::Refused { .. }

@@ -78,6 +78,7 @@ impl Replica {
         match message {
             Message::Get { .. }
             | Message::Put { .. }
+            | Message::AskAdmission { .. }
             | Message::Prepare { .. }
             | Message::Finalize { .. }
             | Message::PaxosPrepare { .. } => true,

@@ -1,5 +1,6 @@
 //! Morty on a network that is moved by hand: the messages of each rule, one by one.
 
+mod admission;
 mod by_hand;
 mod commit;
 mod copying;
@@ -85,6 +86,13 @@ fn replica(group: &Group, member: usize, options: Options) -> Replica {
     Replica::new(NodeId::replica(0, member), group.clone(), &Settings::default(), options)
 }
 
+/// A coordinator that knows the replicas' clocks, and so prepares without asking.
+fn at_home(group: &Group, options: Options) -> Coordinator {
+    let mut coordinator = Coordinator::new(group.clone(), &Settings::default(), options);
+    coordinator.hears_time(0, Timestamp(0));
+    coordinator
+}
+
 fn coordinator_id(client: u64) -> NodeId {
     NodeId(NodeId::FIRST_COORDINATOR + client)
 }
@@ -94,9 +102,7 @@ impl Net {
         let group = Group::new(3, Duration::from_millis(1));
         Net {
             replicas: (0..3).map(|member| replica(&group, member, options)).collect(),
-            coordinators: (0..clients)
-                .map(|_| (Coordinator::new(group.clone(), &Settings::default(), options), vec![]))
-                .collect(),
+            coordinators: (0..clients).map(|_| (at_home(&group, options), vec![])).collect(),
             network: VecDeque::new(),
             held: NodeSet::EMPTY,
             outputs: Vec::new(),

@@ -17,7 +17,7 @@ impl Client {
     /// Has asked to commit a write in each of two partitions, the first of which is home.
     fn committing() -> Client {
         let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
-        let coordinator = Coordinator::new(group.clone(), &Settings::default(), Options::default());
+        let coordinator = at_home(&group, Options::default());
         let mut client = Client {
             coordinator,
             group,

@@ -1,0 +1,118 @@
+//! Whether the replicas take part in a transaction, by its version, found out before it is prepared.
+//!
+//! A replica refuses what is further ahead of its clock than clocks may be. Of a transaction that was prepared a
+//! refusal settles nothing: others may have voted for it, and a copy of its Prepare that arrives later may still be
+//! let in. So a coordinator prepares the first execution of a transaction only when it expects that the replicas let
+//! it in:
+//! - one of them has answered a read of it; or
+//! - its version is no further from the replicas' clocks than clocks may be. A majority of a partition has told the
+//!   coordinator its clocks, and the coordinator adds what has passed since by its own timer, which does not jump; or
+//! - a majority of its home partition has been asked, and lets it in. They tell their clocks with that.
+//!
+//! The first transaction of a client that reads nothing costs a round trip more, then, as does one after the client's
+//! clock has jumped; the others cost nothing.
+//!
+//! *What is refused has not committed, and never will.* The coordinator ends a transaction with
+//! [`Outcome::ClockSkew`](serried_model::Outcome::ClockSkew) only if it has prepared no execution of it. Nobody else
+//! sends its Prepare, and to commit takes votes, which are given on a Prepare alone. A recoverer that has heard of the
+//! transaction, by a Put that was let in, finds no votes and ends it as aborted. This rests on no clock. Clocks decide
+//! whether the coordinator asks, and if it expects wrongly, as the replicas' clocks have jumped too, a refused Prepare
+//! is found out about as ever.
+
+use std::sync::Arc;
+
+use serried_actor::{NodeSet, Timestamp};
+use serried_model::{NodeId, Version};
+use smallvec::SmallVec;
+
+use super::commit::TENTATIVE_RETRIES;
+use super::transaction::Phase;
+use super::{Coordinator, Cx, patience};
+use crate::morty::message::{Contents, Message};
+
+/// What an execution comes to in each partition, the home first.
+pub(super) type Parts = SmallVec<[(u16, Arc<Contents>); 1]>;
+
+/// An execution that is prepared once its transaction is let in.
+#[derive(Debug)]
+pub(super) struct Asking {
+    parts: Parts,
+    /// The replicas of the home partition that let it in.
+    admitted: NodeSet,
+    /// The lowest of their clocks, in microseconds.
+    clock_us: u64,
+}
+
+/// What replicas' clocks read, at the least, when the coordinator heard of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard {
+    clock_us: u64,
+    at: Timestamp,
+}
+
+impl Coordinator {
+    /// Prepares the first execution of a transaction, or asks first whether it is let in.
+    pub(super) fn prepare_if_admitted(&mut self, version: Version, parts: Parts, cx: &mut Cx) {
+        let transaction = self.transactions.get(&version).expect("a transaction in progress");
+        let is_read_for = transaction.reads.values().any(|read| read.found.is_some());
+        if transaction.next_eid > 0 || is_read_for || self.expects_admission(version, cx.now()) {
+            return self.prepare(version, parts.into_iter(), TENTATIVE_RETRIES, cx);
+        }
+        let asking = Asking { parts, admitted: NodeSet::EMPTY, clock_us: u64::MAX };
+        let transaction = self.transactions.get_mut(&version).expect("a transaction in progress");
+        transaction.phase = Phase::Asking(asking);
+        self.ask_for_admission(version, cx);
+        self.postpone_repeat(version, patience(&self.group, 0), cx);
+    }
+
+    /// Whether a version is near the time that a majority's clocks read by now.
+    fn expects_admission(&self, version: Version, now: Timestamp) -> bool {
+        self.heard_time.is_some_and(|Heard { clock_us, at }| {
+            let passed_us = u64::try_from(now.since(at).as_micros()).unwrap_or(u64::MAX);
+            let expected_us = clock_us.saturating_add(passed_us);
+            version.timestamp_us.abs_diff(expected_us) <= self.clock_bound_us
+        })
+    }
+
+    /// Asks those who have not let it in yet.
+    pub(super) fn ask_for_admission(&self, version: Version, cx: &mut Cx) {
+        let transaction = self.transactions.get(&version).expect("a transaction in progress");
+        let (Phase::Asking(asking), Some(home)) = (&transaction.phase, transaction.home) else {
+            return;
+        };
+        let missing = self.group.all().without(asking.admitted);
+        cx.broadcast(home, missing, Message::AskAdmission { version });
+    }
+
+    /// A replica lets a transaction in.
+    pub(super) fn on_admitted(
+        &mut self,
+        from: NodeId,
+        version: Version,
+        clock_us: u64,
+        cx: &mut Cx,
+    ) {
+        let majority = self.group.majority();
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        let Phase::Asking(asking) = &mut transaction.phase else { return };
+        if transaction.home != Some(from.partition()) {
+            return;
+        }
+        asking.admitted.insert(from);
+        asking.clock_us = asking.clock_us.min(clock_us);
+        if asking.admitted.len() < majority {
+            return;
+        }
+        self.heard_time = Some(Heard { clock_us: asking.clock_us, at: cx.now() });
+        let parts = core::mem::take(&mut asking.parts);
+        self.prepare(version, parts.into_iter(), TENTATIVE_RETRIES, cx);
+    }
+}
+
+#[cfg(test)]
+impl Coordinator {
+    /// It has heard of the replicas' clocks.
+    pub(in crate::morty) fn hears_time(&mut self, clock_us: u64, at: Timestamp) {
+        self.heard_time = Some(Heard { clock_us, at });
+    }
+}
