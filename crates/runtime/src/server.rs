@@ -395,6 +395,9 @@ impl Server {
                 hello.node
             ));
         }
+        if hello.node.is_coordinator() && hello.provenance.is_some() {
+            return Err("a client has no data: only nodes say which they have".to_string());
+        }
         if let (Some(disks), Some(has)) = (&self.disks, hello.provenance) {
             disks.meet(hello.node.member(), has)?;
         }
