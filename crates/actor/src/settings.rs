@@ -52,6 +52,31 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The longest time that can be set, in milliseconds: ten years. What is computed from it stays in range.
+    pub const LONGEST_MS: u64 = 10 * 366 * 24 * 3600 * 1000;
+
+    /// Says which time is too long, if one is.
+    ///
+    /// # Errors
+    /// If one is longer than [`Settings::LONGEST_MS`].
+    pub fn check(&self) -> Result<(), String> {
+        let times = [
+            ("truncation_every_ms", self.truncation_every_ms),
+            ("truncation_lag_ms", self.truncation_lag_ms),
+            ("history_ms", self.history_ms),
+            ("outcomes_ms", self.outcomes_ms),
+            ("recovery_after_ms", self.recovery_after_ms),
+            ("clock_bound_ms", self.clock_bound_ms),
+            ("election_timeout_ms", self.election_timeout_ms),
+        ];
+        match times.into_iter().find(|(_, ms)| *ms > Self::LONGEST_MS) {
+            None => Ok(()),
+            Some((name, ms)) => {
+                Err(format!("`{name}` is {ms}: choose {} (ten years) at most", Self::LONGEST_MS))
+            }
+        }
+    }
+
     /// [`Settings::recovery_after_ms`].
     pub fn recovery_after(&self) -> Duration {
         Duration::from_millis(self.recovery_after_ms)

@@ -16,6 +16,10 @@ pub trait Wire: Sized + Clone + fmt::Debug + Send + 'static {
 
     /// Reads one value, which must take up all of `bytes`.
     fn decode(bytes: &[u8]) -> Result<Self, Malformed>;
+
+    /// The encoding, cut into numbers, tags and strings: what tests change to forge a message that can be decoded.
+    #[doc(hidden)]
+    fn pieces(&self) -> Vec<Vec<u8>>;
 }
 
 impl<T> Wire for T
@@ -33,6 +37,13 @@ where
             Ok((_, rest)) => Err(Malformed(format!("{} bytes too many", rest.len()))),
             Err(error) => Err(Malformed(error.to_string())),
         }
+    }
+
+    fn pieces(&self) -> Vec<Vec<u8>> {
+        let mut pieces = Vec::new();
+        postcard::serialize_with_flavor(self, Pieces(&mut pieces))
+            .expect("what can be encoded can be encoded in pieces");
+        pieces
     }
 }
 
@@ -69,6 +80,27 @@ impl Flavor for Tail<'_> {
     }
 }
 
+/// Keeps what is encoded at a time apart.
+struct Pieces<'a>(&'a mut Vec<Vec<u8>>);
+
+impl Flavor for Pieces<'_> {
+    type Output = ();
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(vec![byte]);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.push(bytes.to_vec());
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,6 +114,17 @@ mod tests {
         bytes.push(0);
         assert!(<(u64, Option<String>)>::decode(&bytes).is_err());
         assert!(<(u64, Option<String>)>::decode(&bytes[..2]).is_err());
+    }
+
+    #[test]
+    fn the_pieces_of_a_value_are_its_encoding() {
+        let value = (700u64, true, Some("seven".to_string()), vec![1u32, 2]);
+        let pieces = value.pieces();
+        let lengths: Vec<usize> = pieces.iter().map(Vec::len).collect();
+        assert_eq!(lengths, [2, 1, 1, 1, 5, 1, 1, 1]);
+        let mut bytes = Vec::new();
+        value.encode(&mut bytes);
+        assert_eq!(pieces.concat(), bytes);
     }
 
     #[test]

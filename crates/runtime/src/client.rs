@@ -257,6 +257,9 @@ impl Client {
             let name = name.to_string();
             return Err(ConnectError::WrongKind { name, guarantee, wanted: family });
         }
+        let checked = family.check_replicas(self.group.size());
+        checked
+            .map_err(|reason| ConnectError::UnknownProtocol { name: name.to_string(), reason })?;
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let place = *opened.entry(number).or_insert_with(|| {
             let (place, random) = {

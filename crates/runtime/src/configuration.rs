@@ -371,6 +371,8 @@ impl NodeConfiguration {
             let entry = catalogue.find(&keyspace.protocol).map_err(wrong)?;
             let checked = entry.guarantee.family().check_replicas(nodes);
             checked.map_err(|reason| wrong(format!("keyspace `{name}`: {reason}")))?;
+            let checked = keyspace.settings.check();
+            checked.map_err(|reason| wrong(format!("keyspace `{name}`: {reason}")))?;
             let (partitions, most) = (keyspace.partitions, NodeId::PARTITIONS);
             if !(1..=most).contains(&usize::from(partitions)) {
                 let message = format!(

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use serried_actor::Settings;
+use serried_actor::{NodeSet, Settings};
 use serried_model::{Geography, Limits, NodeId};
 use tokio::net::TcpStream;
 
@@ -12,6 +12,7 @@ use crate::core::{decode, encode};
 use crate::durable::Provenance;
 use crate::frame::{BadFrame, Kind};
 use crate::generations::Known;
+use crate::shards::Shards;
 
 /// One-way delays below this are not emulated: a loopback connection takes about as long by itself,
 /// and timers are no finer.
@@ -70,6 +71,21 @@ pub(crate) struct Welcome {
 }
 
 impl Welcome {
+    /// Whether a cluster can be like that; who answers may be damaged, or no node.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let nodes = self.peers.len();
+        if nodes.is_multiple_of(2) || nodes > NodeSet::CAPACITY {
+            return Err(format!("a cluster of {nodes} nodes"));
+        }
+        if self.node.0 >= nodes as u64 {
+            return Err(format!("{} of {nodes} nodes", self.node));
+        }
+        if self.cores == 0 {
+            return Err("a node without cores".to_string());
+        }
+        self.keyspaces.iter().try_for_each(KeyspaceInfo::check)
+    }
+
     /// What the node knows of a keyspace's name.
     pub(crate) fn known(&self, name: &str) -> Option<Known> {
         let present = self.keyspaces.iter().find(|keyspace| keyspace.name == name);
@@ -105,6 +121,17 @@ pub struct KeyspaceInfo {
 }
 
 impl KeyspaceInfo {
+    /// Whether there can be such a keyspace.
+    fn check(&self) -> Result<(), String> {
+        let (name, partitions) = (&self.name, usize::from(self.partitions));
+        let fit = usize::from(self.first_shard) + partitions <= Shards::MOST;
+        if !(1..=NodeId::PARTITIONS).contains(&partitions) || !fit {
+            let first = self.first_shard;
+            return Err(format!("keyspace `{name}` with {partitions} partitions, from {first} on"));
+        }
+        self.settings.check().map_err(|reason| format!("keyspace `{name}`: {reason}"))
+    }
+
     /// Its id: its name and generation.
     pub fn id(&self) -> String {
         format!("{}@{}", self.name, self.generation)
@@ -114,6 +141,34 @@ impl KeyspaceInfo {
     pub(crate) fn description(&self) -> String {
         let s = if self.partitions == 1 { "" } else { "s" };
         format!("{} ({}, {} partition{s})", self.id(), self.protocol, self.partitions)
+    }
+}
+
+impl Welcome {
+    /// One that is sound.
+    pub(crate) fn example() -> Welcome {
+        Welcome {
+            node: NodeId(1),
+            cluster: "bank".to_string(),
+            peers: ["a:1", "b:1", "c:1"].map(str::to_string).to_vec(),
+            cores: 2,
+            site: None,
+            geography: None,
+            incarnation: 3,
+            keyspaces: vec![KeyspaceInfo {
+                name: "accounts".to_string(),
+                generation: 0,
+                number: 7,
+                first_shard: 0,
+                protocol: "morty".to_string(),
+                guarantee: "serializable".to_string(),
+                partitions: 2,
+                settings: Settings::default(),
+            }],
+            dropped: vec![("audit".to_string(), 2)],
+            limits: Limits::default(),
+            frame_bytes: 1 << 20,
+        }
     }
 }
 
@@ -131,7 +186,11 @@ pub(crate) async fn dial(address: &str, hello: &Hello, measure: bool) -> Result<
     let sent = Instant::now();
     connection.send(Kind::Hello, &encode(hello)).await?;
     let welcome: Welcome = match connection.receive().await? {
-        (kind @ Kind::Welcome, payload) => decode(kind, &payload)?,
+        (kind @ Kind::Welcome, payload) => {
+            let welcome: Welcome = decode(kind, &payload)?;
+            welcome.check().map_err(|reason| BadFrame::Payload(kind, reason))?;
+            welcome
+        }
         (kind @ Kind::Reject, payload) => return Err(Ended::Rejected(decode(kind, &payload)?)),
         (kind, _) => return Err(BadFrame::Unexpected(kind).into()),
     };
@@ -171,5 +230,36 @@ impl Place {
     pub(crate) fn delay_to(&self, other: Place) -> Duration {
         let delay = self.geography.round_trip(self.site, other.site) / 2;
         if delay < LEAST_DELAY { Duration::ZERO } else { delay }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a node might say, after a change.
+    fn welcome(change: impl FnOnce(&mut Welcome)) -> Result<(), String> {
+        let mut welcome = Welcome::example();
+        change(&mut welcome);
+        welcome.check()
+    }
+
+    #[test]
+    fn nobody_goes_by_what_no_node_can_say() {
+        assert_eq!(welcome(|_| {}), Ok(()));
+        let refused: [fn(&mut Welcome); 9] = [
+            |w| w.peers.clear(),
+            |w| w.peers.truncate(2),
+            |w| w.peers = vec![String::new(); NodeSet::CAPACITY + 1],
+            |w| w.node = NodeId(3),
+            |w| w.cores = 0,
+            |w| w.keyspaces[0].partitions = 0,
+            |w| w.keyspaces[0].partitions = u16::MAX,
+            |w| w.keyspaces[0].first_shard = u16::MAX,
+            |w| w.keyspaces[0].settings.clock_bound_ms = u64::MAX,
+        ];
+        for (i, change) in refused.into_iter().enumerate() {
+            assert!(welcome(change).is_err(), "change {i}");
+        }
     }
 }

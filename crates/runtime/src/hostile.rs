@@ -1,47 +1,54 @@
 //! For `serried-hostile` and its fuzz targets: reads frames as a connection does, without a connection.
 
-use serried_model::NodeId;
+use std::time::Duration;
+
+use serried_model::{Key, NodeId};
 
 use crate::core::{decode, encode};
 use crate::frame::{FrameReader, HEADER_BYTES, Kind, finish_frame};
 use crate::handshake::{Hello, Welcome};
 use crate::out_buffer::{Messages, OutBuffer, Route};
 use crate::shards::Shards;
-use crate::watch::{WatchReply, WatchRequest};
+use crate::watch::{Recorded, WatchReply, WatchRequest};
 use crate::{NodeStatus, TransportOptions};
 
-/// Reads frames and their payloads from these bytes, up to the first that is not a frame. Must not panic.
+/// Reads frames and their payloads from these bytes, up to the first that is not a frame. Returns whether any of them
+/// could be read. Must not panic.
 #[doc(hidden)]
-pub fn read_hostile_frames(bytes: &[u8]) {
+pub fn read_hostile_frames(bytes: &[u8]) -> bool {
     let shards = Shards::new([(7, 2)]);
     let mut reader = FrameReader::holding(bytes, TransportOptions::LEAST_FRAME_BYTES);
+    let mut understood = false;
     while let Ok(Some(frame)) = reader.next_frame() {
-        read_payload(frame.kind, frame.payload, &shards);
+        understood |= read_payload(frame.kind, frame.payload, &shards);
     }
     // Also reads the rest as the payload of each kind, since random bytes never have the right checksum.
     let kinds = [Kind::Hello, Kind::Welcome, Kind::Batch, Kind::StatusReply, Kind::WatchRequest];
     for kind in kinds.into_iter().chain([Kind::WatchReply, Kind::Obstacle]) {
-        read_payload(kind, bytes.get(HEADER_BYTES..).unwrap_or_default(), &shards);
+        understood |= read_payload(kind, bytes.get(HEADER_BYTES..).unwrap_or_default(), &shards);
     }
+    understood
 }
 
-fn read_payload(kind: Kind, payload: &[u8], shards: &Shards) {
+fn read_payload(kind: Kind, payload: &[u8], shards: &Shards) -> bool {
     match kind {
-        Kind::Hello => drop(decode::<Hello>(kind, payload)),
-        Kind::Welcome => drop(decode::<Welcome>(kind, payload)),
-        Kind::Reject => drop(decode::<String>(kind, payload)),
+        Kind::Hello => decode::<Hello>(kind, payload).is_ok(),
+        Kind::Welcome => decode::<Welcome>(kind, payload).is_ok_and(|w| w.check().is_ok()),
+        Kind::Reject => decode::<String>(kind, payload).is_ok(),
         Kind::Batch => {
-            for (route, _) in Messages::new(payload) {
+            let mut messages = Messages::new(payload);
+            for (route, _) in &mut messages {
                 let known = shards.locate(route).is_some();
                 assert!(!known || route.keyspace == 7, "{route:?} is not known");
             }
+            messages.is_exhausted()
         }
-        Kind::StatusRequest | Kind::WatchEnd => drop(decode::<u64>(kind, payload)),
-        Kind::StatusReply => drop(decode::<(u64, NodeStatus)>(kind, payload)),
-        Kind::WatchRequest => drop(decode::<(u64, WatchRequest)>(kind, payload)),
-        Kind::WatchReply => drop(decode::<(u64, WatchReply)>(kind, payload)),
-        Kind::Obstacle => drop(decode::<Option<String>>(kind, payload)),
-        Kind::Ping | Kind::Pong => {}
+        Kind::StatusRequest | Kind::WatchEnd => decode::<u64>(kind, payload).is_ok(),
+        Kind::StatusReply => decode::<(u64, NodeStatus)>(kind, payload).is_ok(),
+        Kind::WatchRequest => decode::<(u64, WatchRequest)>(kind, payload).is_ok(),
+        Kind::WatchReply => decode::<(u64, WatchReply)>(kind, payload).is_ok(),
+        Kind::Obstacle => decode::<Option<String>>(kind, payload).is_ok(),
+        Kind::Ping | Kind::Pong => false,
     }
 }
 
@@ -68,5 +75,24 @@ pub fn example_frames() -> Vec<Vec<u8>> {
     }
     batch.push_frame(Kind::Ping, &[]);
     batch.push_frame(Kind::Obstacle, &encode(&Some("no room")));
-    vec![first, batch.finish().to_vec()]
+    let frame = |kind, payload: Vec<u8>| {
+        let mut frame = vec![0; HEADER_BYTES];
+        frame.extend(payload);
+        finish_frame(&mut frame, kind);
+        frame
+    };
+    let wanted = WatchRequest {
+        keyspace: 7,
+        keys: vec![Key::from("key")],
+        hottest: 3,
+        count: Duration::from_secs(1),
+        record: Duration::from_secs(2),
+    };
+    let recorded = WatchReply::Ended(Recorded { from_ns: 1, until_ns: 1 << 60, forgotten: 0 });
+    let others = [
+        frame(Kind::Welcome, encode(&Welcome::example())),
+        frame(Kind::WatchRequest, encode(&(1u64, wanted))),
+        frame(Kind::WatchReply, encode(&(1u64, recorded))),
+    ];
+    [vec![first, batch.finish().to_vec()], others.to_vec()].concat()
 }

@@ -416,7 +416,11 @@ impl Server {
         }
         let own = self.disks.as_ref().and_then(|disks| disks.provenance());
         match (own, hello.provenance) {
-            _ if hello.node.is_coordinator() => {}
+            (_, has) if hello.node.is_coordinator() => {
+                if has.is_some() {
+                    return Err("a client has no data: only nodes say which they have".to_string());
+                }
+            }
             (Some(_), None) => {
                 return Err(format!("{} {FORGETS}, and {node} does not", hello.node));
             }

@@ -230,7 +230,10 @@ impl DataDirectory {
         }
         let mut met = peers.clone();
         met.insert(node.to_string(), has.incarnation);
-        let text = toml::to_string(&met).expect("numbers can be written as TOML");
+        let text = toml::to_string(&met).map_err(|_| {
+            let reason = format!("n{node} says that its data is {}, as none is", has.incarnation);
+            StorageError::refused(&file, format!("{reason}: it is no node, or is damaged"))
+        })?;
         let heading = "# Which data the other nodes had when they were last met.";
         replace(&file, &format!("{heading}\n{text}"))?;
         *peers = met;

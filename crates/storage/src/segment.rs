@@ -127,6 +127,11 @@ pub(crate) fn read_batches(
         if first != position {
             break; // Left from when the file was used before.
         }
+        let Some(next) = position.checked_add(u64::from(count)) else {
+            let what =
+                "a batch has positions beyond the last that there is, and its checksum is right";
+            return Err(StorageError::corrupt(path, offset as u64, what));
+        };
         let mut rest = &bytes[offset + BATCH_HEADER..offset + length];
         for record in 0..u64::from(count) {
             let whole = rest.get(..4).map(|length| number_4(length, 0) as usize);
@@ -137,7 +142,7 @@ pub(crate) fn read_batches(
             each(position + record, bytes);
             rest = &rest[4 + bytes.len()..];
         }
-        position += u64::from(count);
+        position = next;
         offset += length;
     }
     Ok((offset, position))

@@ -181,6 +181,9 @@ impl Actor for Coordinator {
     type Output = (TxnId, Output);
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
+        if !message.is_sound() {
+            return cx.reject(|| format!("{from} has sent numbers that nobody comes to"));
+        }
         match message {
             // Late: the sender has lost its disk since, and may not have what it says.
             Message::Read1Reply { incarnations, .. }

@@ -75,6 +75,33 @@ pub enum Message {
     },
 }
 
+/// No clock says so much, in microseconds since the Unix epoch, and nothing is counted so far. What is added to a
+/// number below it does not overflow.
+const NEVER: u64 = 1 << 62;
+
+impl Message {
+    /// Whether a participant can have sent it that is neither damaged nor malicious.
+    pub(super) fn is_sound(&self) -> bool {
+        let carstamp = |of: &Carstamp| of.timestamp < NEVER && of.rmwc < NEVER;
+        let counted = |incarnations: &[u64]| incarnations.iter().all(|number| *number < NEVER);
+        match self {
+            Message::Read1 { .. } | Message::Write1 { .. } => true,
+            Message::Read1Reply { held, incarnations, .. } => {
+                carstamp(&held.carstamp) && counted(incarnations)
+            }
+            Message::Write1Reply { carstamp: of, incarnations, .. } => {
+                carstamp(of) && counted(incarnations)
+            }
+            Message::Apply { stamped, .. } => carstamp(&stamped.carstamp),
+            Message::Applied { incarnations, .. } => counted(incarnations),
+            Message::Scan { incarnation, .. } => *incarnation < NEVER,
+            Message::Scanned { entries, incarnation, .. } => {
+                *incarnation < NEVER && entries.iter().all(|(_, held)| carstamp(&held.carstamp))
+            }
+        }
+    }
+}
+
 /// What a replica makes durable.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Record {

@@ -213,6 +213,9 @@ impl Actor for Replica {
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         cx.charge(1);
+        if !message.is_sound() {
+            return cx.reject(|| format!("{from} has sent numbers that nobody comes to"));
+        }
         match message {
             Message::Read1 { .. } | Message::Write1 { .. } if self.lost.is_some() => {}
             Message::Read1 { request, key } => {

@@ -70,6 +70,9 @@ impl Actor for Coordinator {
     type Output = (TxnId, Output);
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
+        if !self.group.contains(from) {
+            return cx.reject(|| format!("{from} has sent what only replicas send"));
+        }
         if let Message::Reply { request, answer } = message
             && let Some(running) = self.operations.remove(&TxnId(request))
         {

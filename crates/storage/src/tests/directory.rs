@@ -143,6 +143,9 @@ fn a_node_that_has_lost_data_with_which_it_was_met_is_told_apart() {
     let error = directory.meet(2, has(6, false)).unwrap_err().to_string();
     assert!(error.contains("n2 had other data before") && error.contains("--rejoin"), "{error}");
     directory.meet(0, has(6, false)).unwrap();
+    // Nobody has such data, and no file can say so.
+    let error = directory.meet(2, has(u64::MAX, true)).unwrap_err().to_string();
+    assert!(error.contains("n2 says that its data is 18446744073709551615, as none is"), "{error}");
     directory.meet(2, has(7, true)).unwrap();
     let error = directory.meet(2, has(5, false)).unwrap_err().to_string();
     assert!(
