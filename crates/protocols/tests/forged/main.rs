@@ -136,7 +136,9 @@ fn crash_and_return<P: Protocol>(
 ) {
     let member = returning(number);
     match number % CRASH_EVERY {
-        0 if number / CRASH_EVERY % 2 == 0 => *down = Some(cluster.begin(Fault::Crash(member))),
+        0 if (number / CRASH_EVERY).is_multiple_of(2) => {
+            *down = Some(cluster.begin(Fault::Crash(member)))
+        }
         0 => *down = Some(cluster.begin(Fault::LostDisk(member))),
         4 => down.take().into_iter().for_each(|fault| cluster.end(fault)),
         _ => {}

@@ -116,7 +116,7 @@ async fn use_registers(registers: &Registers, i: u64) {
     drop(registers.write(key.as_str(), i.to_string()).await);
     drop(registers.read(other.as_str()).await);
     drop(registers.rmw(key.as_str(), Modification::add(1)).await);
-    if i % 5 == 0 {
+    if i.is_multiple_of(5) {
         drop(registers.delete(other.as_str()).await);
     }
 }
