@@ -1,4 +1,10 @@
 //! The client side: it hands commands and reads to a replica, and coordinates writes to registers.
+//!
+//! # What a client is told of an operation that is given up
+//! That it is nowhere, if nothing was sent that has an effect: it waited, or only asked where to be placed. That
+//! nobody knows, otherwise; and always of an update that was begun with a token that was given. It is tried again
+//! because nobody knew of an earlier attempt, and what this one has sent says nothing of that one. The token of an
+//! update of which nobody knows stays open, so that what it came to is remembered until it is tried again.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -48,6 +54,8 @@ struct Counted {
 struct Running {
     key: Key,
     command: Command,
+    /// It has a token that it was given: it may have taken effect before this began.
+    again: bool,
     phase: Phase,
 }
 
@@ -105,8 +113,9 @@ impl Coordinator {
         }
         let settled = if reads { id } else { self.tokens.begin(id, cx.id(), cx.clock()) };
         let command = Command { token: id, settled, access, brings: Vec::new() };
+        let again = token.is_some() && !reads;
         let phase = Phase::Waiting { begun: self.unsettled.now(), placed };
-        self.operations.insert(txn, Running { key, command, phase });
+        self.operations.insert(txn, Running { key, command, again, phase });
         self.counted.begun += 1;
         if !self.go_on(txn, cx) {
             self.counted.waited += 1;
@@ -303,10 +312,11 @@ impl Coordinator {
 
     fn give_up(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
         let Some(running) = self.operations.get(&txn) else { return };
-        // A write that has no place yet is nowhere, and neither is what was not begun.
+        // A write that has no place yet is nowhere, and neither is what was not begun; but for what was tried
+        // before.
         let nowhere = match running.phase {
-            Phase::Waiting { placed, .. } => placed.is_none(),
-            Phase::Placing { .. } => true,
+            _ if running.again => false,
+            Phase::Waiting { .. } | Phase::Placing { .. } => true,
             Phase::Handed { .. } => running.command.access == Access::Read,
             Phase::Writing { .. } => false,
         };

@@ -123,9 +123,15 @@
 //!   it prepared, or committed, so they never vote for this execution afterwards. A replica that had voted for this
 //!   execution before can't have voted for the committed one, unless this execution was abandoned there meanwhile. So
 //!   whatever majority is asked, at most f replicas say that they have voted for this execution and have not abandoned
-//!   it. The argument needs that no replica forgets what has committed while another may still vote as if it had not. That
-//!   holds because only what lies below the watermark is forgotten, and replicas that remember it judge as those that
-//!   do not.
+//!   it. The argument needs that no replica takes a transaction for one that never commits while another replica has it as
+//!   committed. So forgotten deletes need care: see the next point.
+//! - *A read of a forgotten delete is not voted AbandonFinal.* One replica has forgotten a delete; another has not even
+//!   settled it, so it still tells readers the delete's version. A replica votes AbandonTentative if it lacks what was
+//!   read, the writer is below its horizon, and it does not know that the writer has aborted. A provisional vote stays as
+//!   it is, since it may have been counted. This is safe: where the replica voted AbandonFinal before, it still does not
+//!   vote to commit. In particular all f + 1 replicas that voted for the delete still reject a read of an older version.
+//!   Such a reader also ends: with the vote it is told what the replica finds now, which is nothing or a later write.
+//!   If it then has found nothing, replicas that remember the delete vote to commit as well.
 //! - *A transaction spans partitions*, each a replica group of its own; the paper has one group. Each partition votes on its
 //!   part, and an execution commits if all of them do. To abandon one, the home partition is enough, since it is part
 //!   of every execution.

@@ -36,6 +36,12 @@
 //!   transaction is refused because of its time only if a majority of the clocks agrees. If the known clocks disagree,
 //!   nothing is answered. When a shard tells a client from which time on it takes transactions, this moves the client's
 //!   transactions at other shards by half the bound at most.
+//! - *Clocks that were ahead close no shard.* If a majority of the clocks was ahead and is set right, the next leader's
+//!   window begins far in the future. Clients are told so and begin there, which is not held against them: the end of such
+//!   a window is bounded by its beginning and the bound, not by the clocks. Taking a transaction does not move the
+//!   beginning. A new leader moves it, and so does one that closes the window for old refusals, each by the bound at most.
+//!   Other shards still refuse transactions so far ahead, so until the clocks have reached the window, a transaction that
+//!   also goes to other shards is refused because of its time.
 //! - *A single replica says nothing early.* It takes for chosen what it has proposed, so its answers wait until that is
 //!   durable.
 //! - *Earlier shots may be lost with the leader.* Then the transaction is refused. Only the last shot makes durable what all

@@ -7,7 +7,7 @@ use serried_history::{
     Budget, RegisterOperation, RegisterOutcome, RegisterRecorder, RegisterVerdict,
     check_regular_sequential,
 };
-use serried_model::Key;
+use serried_model::{Key, Token};
 
 use super::super::Message;
 use super::net::{Envelope, X};
@@ -301,4 +301,30 @@ fn an_update_that_waits_is_given_up_without_an_effect() {
     net.ask_of(0, 5, "y", Access::Read);
     net.settle();
     assert_eq!(net.ended(0, 5), "- Committed");
+}
+
+/// A read-modify-write takes effect, and the answer is lost. Its client reads another key, of which few hold what
+/// is found, tries the update again, and gives it up while it waits for that.
+#[test]
+fn an_update_that_is_tried_again_is_never_told_to_be_nowhere_and_its_token_stays_open() {
+    let mut net = Net::new(Variant::GryffRsc, 5);
+    net.ask(0, 9, append("once"));
+    let token = Token { id: net.token(0, 9), carstamp: None };
+    net.deliver("c0>0 Request");
+    net.settle_but("0>c0 Reply");
+    net.lose(&["0>c0 Reply"]);
+    net.give_up(0, 9);
+    assert_eq!(net.ended(0, 9), "Unknown");
+    read_what_few_hold(&mut net, &RegisterRecorder::new(), "y");
+    net.ask_again(0, 10, append("once"), token);
+    net.part(&[1, 2, 3, 4]);
+    net.give_up(0, 10);
+    assert_eq!(net.ended(0, 10), "Unknown");
+    net.heal();
+    net.pass(Duration::from_secs(3));
+    // What it came to is remembered while its client does something else.
+    assert_eq!(net.run(0, 11, append(" and more")), "once Committed");
+    net.ask_again(0, 12, append("once"), token);
+    net.settle();
+    assert_eq!((net.ended(0, 12), net.value(0)), ("- Committed".into(), "once and more".into()));
 }

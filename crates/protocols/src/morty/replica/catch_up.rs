@@ -21,7 +21,8 @@
 //! that made it is still remembered: its key was in an earlier transaction's turn, too. Whoever was handed such
 //! a transaction without its delete would keep what was deleted. So nothing behind the horizon is listed or
 //! sent, and whoever has listed it before copies instead. At and above the horizon all deletes are there, but
-//! for those that were overwritten, and what has overwritten them is handed on as well.
+//! for those that were overwritten, and what has overwritten them is handed on as well. A replica that is
+//! copying sends nothing either: its peer may have forgotten deletes that it still has.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -222,6 +223,9 @@ impl Replica {
     }
 
     pub(super) fn on_fetch(&mut self, from: NodeId, versions: Vec<Version>, cx: &mut Cx) {
+        if self.is_copying() {
+            return; // What this replica had may have been replaced already.
+        }
         let (mut executions, mut complete) = (Vec::new(), true);
         let horizon = self.remembers_from();
         for version in versions.into_iter().filter(|version| *version >= horizon) {

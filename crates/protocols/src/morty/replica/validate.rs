@@ -107,6 +107,13 @@ impl Replica {
         self.behind || self.catch_up.is_some()
     }
 
+    /// Whether this replica may have forgotten a delete by this transaction. If it finds no such write, the transaction may
+    /// have committed all the same, and a replica that remembers the delete votes to commit a transaction that has read
+    /// it.
+    fn may_have_forgotten(&self, version: Version) -> bool {
+        version < self.progress.horizon()
+    }
+
     /// The execution has to wait, and there is no vote to log. What earlier executions had prepared is released already, so
     /// the log has to say that they are abandoned.
     fn log_abandonment(&mut self, version: Version, eid: u32, cx: &mut Cx) {
@@ -235,8 +242,9 @@ impl Replica {
     }
 
     /// Whether everything that was read is committed as it was read (check 3), and no writer has aborted. If a writer is
-    /// undecided, the vote is provisional and the transaction waits for that writer. Also adds the reads that have missed
-    /// a write to `misses`.
+    /// undecided, the vote is provisional and the transaction waits for that writer. If a writer is forgotten, the vote is
+    /// tentative, since another replica may remember that it has committed. Also adds the reads that have missed a write
+    /// to `misses`.
     fn validate_sources(
         &mut self,
         version: Version,
@@ -245,14 +253,14 @@ impl Replica {
         cx: &mut Cx,
     ) -> (Vote, Option<Key>) {
         let check = self.options.checks.dirty_reads;
-        let mut conflict = None;
-        let mut wait = None;
+        let (mut conflict, mut unknown, mut wait) = (None, None, None);
         for (i, read) in contents.reads.iter().enumerate() {
             let writer = read.write.version;
             let record = self.keys.load(&read.key, cx.store());
             if let Some(misses) = &mut misses {
                 misses.extend(record.missed_by(version, read.write).map(|missed| (i, missed)));
             }
+            let mut forgotten = false;
             let valid = match record.committed.get(writer) {
                 // If a loaded value was deleted and the delete is forgotten, nothing is left below the reader.
                 _ if writer == Version::INITIAL => {
@@ -261,8 +269,12 @@ impl Replica {
                 }
                 Some(committed) => committed.id == read.write || !check,
                 None => match self.settlement(writer) {
-                    Some(Settlement::Committed { .. }) => !check,
-                    Some(_) => false,
+                    Some(Settlement::Aborted) => false,
+                    Some(_) if self.may_have_forgotten(writer) => {
+                        forgotten = true;
+                        false
+                    }
+                    Some(_) => !check,
                     None => {
                         wait = wait.or(Some(writer));
                         true
@@ -270,7 +282,8 @@ impl Replica {
                 },
             };
             if !valid {
-                conflict = conflict.or(Some(read.key.clone()));
+                let first = if forgotten { &mut unknown } else { &mut conflict };
+                first.get_or_insert_with(|| read.key.clone());
                 let (write, value) = self.keys.load(&read.key, cx.store()).find(version);
                 let (key, instead_of) = (read.key.clone(), Some(read.write));
                 self.notices.push(Notice { reader: version, key, write, value, instead_of });
@@ -278,6 +291,9 @@ impl Replica {
         }
         if conflict.is_some() {
             return (Vote::AbandonFinal, conflict);
+        }
+        if unknown.is_some() {
+            return (Vote::AbandonTentative, unknown);
         }
         let Some(writer) = wait else { return (Vote::Commit, None) };
         self.wait_for(writer, version, cx);
@@ -299,8 +315,12 @@ impl Replica {
         let (eid, contents) = (execution.eid, execution.contents.clone());
         let (vote, conflict) = self.validate_sources(version, &contents, None, cx);
         self.notify(cx);
-        if vote == Vote::Provisional || vote == Vote::AbandonFinal && self.may_lack_something() {
-            return;
+        match vote {
+            Vote::Provisional => return,
+            // The coordinator may have counted the provisional vote already, with another replica's vote to commit.
+            Vote::AbandonTentative => return,
+            Vote::AbandonFinal if self.may_lack_something() => return,
+            _ => {}
         }
         self.settle_vote(version, eid, vote, conflict.clone());
         self.append(Record::Confirmed { version, eid, vote }, cx);

@@ -7,6 +7,7 @@ mod copying;
 mod deleting;
 mod execution;
 mod forged;
+mod forgotten;
 mod history;
 mod loaded;
 mod partitions;

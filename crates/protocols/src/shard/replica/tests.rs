@@ -1,5 +1,6 @@
 //! A shard's only replica, to which messages are handed one by one.
 
+mod ahead;
 mod forged;
 mod trio;
 

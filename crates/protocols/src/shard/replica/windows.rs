@@ -45,6 +45,16 @@ impl<C: Control> Shard<C> {
         self.settings.clock_bound_ms.saturating_mul(1000)
     }
 
+    /// The latest time of a transaction that is allowed at `time_us`, one end of `time`. If clocks were ahead when a former
+    /// leader extended its window, this leader's window begins later than any right clock and the bound allow. Then the
+    /// bound counts from the beginning of the window, where clients begin that were told of it.
+    fn allowed_us(&self, time_us: u64, time: Span) -> u64 {
+        let (bound_us, from_us) = (self.bound_us(), self.table.window().from_us);
+        let is_ahead = from_us > time.latest_us.saturating_add(bound_us);
+        let since_us = if is_ahead { from_us } else { time_us };
+        since_us.saturating_add(bound_us)
+    }
+
     /// Whether a transaction is taken. Extends the window if that is needed.
     pub(super) fn admission(&mut self, txn: Version, cx: &mut Cx<'_, C>) -> Admission {
         let (us, window) = (txn.timestamp_us, self.table.window());
@@ -54,12 +64,13 @@ impl<C: Control> Shard<C> {
         if us < window.to_us {
             return Admission::Taken;
         }
-        let Some(Span { earliest_us, latest_us }) = self.time(cx) else { return Admission::Waits };
-        if us <= earliest_us.saturating_add(self.bound_us()) {
+        let Some(time) = self.time(cx) else { return Admission::Waits };
+        let Span { earliest_us, latest_us } = time;
+        if us <= self.allowed_us(earliest_us, time) {
             self.extend_window(us, cx);
             return Admission::Waits;
         }
-        if us <= latest_us.saturating_add(self.bound_us()) {
+        if us <= self.allowed_us(latest_us, time) {
             return Admission::Unclear;
         }
         Admission::Skewed { ahead_us: us.saturating_sub(latest_us) as i64 }
@@ -69,10 +80,11 @@ impl<C: Control> Shard<C> {
     ///
     /// The next leader takes no unknown transaction whose time lies before the end of this window. So the window ends no
     /// later than a majority's clocks and the bound allow. Then clients with right clocks can continue at once.
-    fn window_beyond(&self, us: u64, earliest_us: u64) -> Window {
-        let before = self.table.window();
+    fn window_beyond(&self, us: u64, time: Span) -> Window {
+        let (before, earliest_us) = (self.table.window(), time.earliest_us);
         let lag_us = self.settings.truncation_lag_ms.saturating_mul(1000);
-        let allowed_us = earliest_us.saturating_add(self.bound_us().max(WINDOW_US));
+        let allowed_us = self.allowed_us(earliest_us, time);
+        let allowed_us = allowed_us.max(earliest_us.saturating_add(WINDOW_US));
         let wanted_us = us.max(earliest_us).saturating_add(WINDOW_US).min(allowed_us);
         let to_us = before.to_us.max(wanted_us).max(us.saturating_add(1));
         let from_us = before.from_us.max(earliest_us.saturating_sub(lag_us).min(to_us));
@@ -81,7 +93,7 @@ impl<C: Control> Shard<C> {
 
     fn extend_window(&mut self, us: u64, cx: &mut Cx<'_, C>) {
         let Some(time) = self.time(cx) else { return };
-        let window = self.window_beyond(us, time.earliest_us);
+        let window = self.window_beyond(us, time);
         let Some(leader) = &mut self.leader else { return };
         if leader.proposed.to_us <= us {
             self.propose_window(window);
@@ -91,7 +103,7 @@ impl<C: Control> Shard<C> {
     /// The outcomes of transactions that began before `forget_us` may be forgotten.
     pub(super) fn forget(&mut self, forget_us: u64, cx: &mut Cx<'_, C>) {
         let Some(time) = self.time(cx) else { return };
-        let window = self.window_beyond(0, time.earliest_us);
+        let window = self.window_beyond(0, time);
         self.propose_window(Window { forget_us: forget_us.max(window.forget_us), ..window });
     }
 
