@@ -228,12 +228,17 @@ impl DataDirectory {
                 ),
             ));
         }
+        if i64::try_from(has.incarnation).is_err() {
+            // TOML has no such number.
+            let reason = format!("n{node} says that its data is {}, as none is", has.incarnation);
+            return Err(StorageError::refused(
+                &file,
+                format!("{reason}: it is no node, or is damaged"),
+            ));
+        }
         let mut met = peers.clone();
         met.insert(node.to_string(), has.incarnation);
-        let text = toml::to_string(&met).map_err(|_| {
-            let reason = format!("n{node} says that its data is {}, as none is", has.incarnation);
-            StorageError::refused(&file, format!("{reason}: it is no node, or is damaged"))
-        })?;
+        let text = toml::to_string(&met).expect("numbers can be written");
         let heading = "# Which data the other nodes had when they were last met.";
         replace(&file, &format!("{heading}\n{text}"))?;
         *peers = met;

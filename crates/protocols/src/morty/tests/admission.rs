@@ -70,8 +70,8 @@ fn what_a_majority_does_not_let_in_is_never_prepared() {
             write_from_ahead(&mut net, bound_us() + 1_000_000);
             let trace = net.trace().join(", ");
             assert!(!trace.contains("Prepare"), "{trace}");
-            let told = net.told(0);
-            assert!(told.len() == 1 && told[0].contains("ClockSkew"), "{told:?}");
+            // Its clock has been set right since: it may try again.
+            assert_eq!(net.told(0), ["aborted over []"]);
             assert!(net.logs.iter().all(Vec::is_empty), "nothing is kept of it");
         }
     }
