@@ -153,6 +153,23 @@ fn one_damaged_slot_leaves_what_the_other_says_and_two_are_damage() {
 }
 
 #[test]
+fn the_slots_are_written_in_turn_so_that_the_one_that_stays_is_at_most_one_batch_older() {
+    for slot in [0, 4096] {
+        let scratch = Scratch::new();
+        let ends = written(scratch.path(), 3);
+        let mut bytes = fs::read(note(scratch.path())).unwrap();
+        bytes[slot] ^= 4;
+        fs::write(note(scratch.path()), bytes).unwrap();
+        let segment = only_segment(scratch.path());
+        let mut left = fs::read(&segment).unwrap();
+        left[ends[0]..].fill(0);
+        fs::write(&segment, left).unwrap();
+        let (named, offset) = corrupt(open(scratch.path(), SEGMENT));
+        assert_eq!((named, offset), (segment, ends[0] as u64), "the slot at {slot} is damaged");
+    }
+}
+
+#[test]
 fn a_whole_batch_that_was_not_noted_counts_and_is_noted_when_it_is_replayed() {
     let scratch = Scratch::new();
     let ends = written(scratch.path(), 2);

@@ -52,6 +52,16 @@ fn a_power_cut_takes_nothing_of_a_node_that_was_stopped_or_runs_under_sync() {
 }
 
 #[test]
+fn a_node_that_goes_on_after_it_was_stopped_can_lose_something_again() {
+    let scratch = Scratch::new();
+    let run = begin(&scratch, "monday", Buffered, Start::Usual).unwrap();
+    run.end().unwrap();
+    run.go_on().unwrap();
+    drop(run);
+    refused(begin(&scratch, "tuesday", Buffered, Start::Usual));
+}
+
+#[test]
 fn what_was_left_to_the_operating_system_is_on_the_disk_before_it_counts_as_synced() {
     let scratch = Scratch::new();
     begin(&scratch, "monday", Buffered, Start::Usual).unwrap();
