@@ -216,6 +216,12 @@ impl Actor for Replica {
         if !message.is_sound() {
             return cx.reject(|| format!("{from} has sent numbers that nobody comes to"));
         }
+        let is_peer = self.group.contains(from) && from.partition() == self.id.partition();
+        if matches!(message, Message::Scan { .. } | Message::Scanned { .. })
+            && !(is_peer && from != self.id)
+        {
+            return cx.reject(|| format!("{from} is no other replica of this partition"));
+        }
         match message {
             Message::Read1 { .. } | Message::Write1 { .. } if self.lost.is_some() => {}
             Message::Read1 { request, key } => {

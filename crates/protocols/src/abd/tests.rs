@@ -390,6 +390,16 @@ fn a_replica_that_does_not_know_what_it_held_acknowledges_nothing() {
 }
 
 #[test]
+fn a_client_that_passes_for_a_replaced_replica_ends_nobody_and_changes_nothing() {
+    let mut net = Net::new(false);
+    for number in 0..64 {
+        let scan = Message::Scan { after: None, incarnation: 1 };
+        net.replica(0, |replica, cx| replica.on_message(client(number), scan, cx));
+    }
+    assert!(net.network.is_empty() && net.logs[0].is_empty());
+}
+
+#[test]
 fn a_replica_whose_predecessor_had_a_clock_that_was_ahead_is_in_a_later_incarnation() {
     let mut net = Net::new(false);
     for member in [1, 2] {
