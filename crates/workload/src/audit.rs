@@ -35,12 +35,17 @@ pub struct Unanswered {
     last: Version,
 }
 
-/// So many keys are read in one transaction, one after the other: it has to end before a truncation that comes
-/// soon takes it for too old. It is enough for all accounts of a small bank, whose total is checked.
+/// How many keys are read in one transaction, one after the other, at first. It is enough for all accounts of a
+/// small bank, whose total is checked.
 const KEYS_AT_ONCE: usize = 6;
 
+/// After so many transactions without a commit, each reads half as many keys: they may have taken so long that a
+/// truncation took them for too old.
+const TRIES: u32 = 2;
+
 /// Has `process` read `keys` in a few transactions, which are recorded, each until it has committed at a
-/// version after `latest`. Nothing else may be going on.
+/// version after `latest`. Nothing else may be going on. Where transactions of several keys do not commit, it reads
+/// fewer keys in each.
 ///
 /// Serializable transactions of a client whose clock is behind others' may read what was there before the
 /// others' last ones, so that only one with a later version than all has to find what they wrote.
@@ -56,17 +61,19 @@ pub async fn audit(
     latest: Version,
 ) -> Result<(), Unanswered> {
     let read = |key: &u64| MicroOperation::Read { key: *key, result: ReadResult::Pending };
-    let reads: Vec<MicroOperation> = keys.iter().map(read).collect();
+    let mut reads: Vec<MicroOperation> = keys.iter().map(read).collect();
     let now = keyspace.now();
     let window = Window { from: now, until: now, stop: now };
     let limit = now + AUDIT_PATIENCE;
-    let last = Version::INITIAL;
-    for reads in reads.chunks(KEYS_AT_ONCE) {
-        let plan = Plan::from(reads.to_vec());
-        let keys = reads.len();
-        let mut unanswered = Unanswered { process, keys, latest, attempts: 0, committed: 0, last };
+    let mut at_once = KEYS_AT_ONCE;
+    while !reads.is_empty() {
         let [mut pause, longest] = PAUSES;
+        let last = Version::INITIAL;
+        let mut unanswered =
+            Unanswered { process, keys: 0, latest, attempts: 0, committed: 0, last };
         loop {
+            at_once = at_once.min(reads.len());
+            let plan = Plan::from(reads[..at_once].to_vec());
             // Entered into books of its own, which tell its version.
             let measurement = Arc::new(Measurement::new(window));
             let transactor = Transactor {
@@ -75,13 +82,16 @@ pub async fn audit(
                 measurement: measurement.clone(),
                 recorder: Some(recorder.clone()),
             };
-            unanswered.attempts += 1;
+            (unanswered.keys, unanswered.attempts) = (at_once, unanswered.attempts + 1);
             if transactor.transact(process, &plan, keyspace.now()).await == Arrival::Done {
                 unanswered.committed += 1;
                 unanswered.last = measurement.latest();
                 if unanswered.last > latest {
+                    reads.drain(..at_once);
                     break;
                 }
+            } else if unanswered.attempts.is_multiple_of(TRIES) {
+                at_once = at_once.div_ceil(2);
             }
             if keyspace.now() >= limit {
                 return Err(unanswered);

@@ -166,10 +166,16 @@ impl Trial {
             ..Swarm::default()
         };
         let plan = swarm.plan(&configuration);
+        // Clocks differ by so much if they don't jump.
+        let differ = 2 * plan.clocks.skew.as_millis() as u64;
         if all && choices.bounds_clocks {
-            // Within it clocks differ if they don't jump; and as much as that passes while a trial takes.
-            let differ = 2 * plan.clocks.skew.as_millis() as u64;
+            // As much as that passes while a trial takes.
             configuration.settings.clock_bound_ms = differ + 100;
+        }
+        if all {
+            // Else a client whose clock is behind could not begin anything.
+            let lag = &mut configuration.settings.truncation_lag_ms;
+            *lag = (*lag).max(differ + 10);
         }
         let configuration = plan.apply_to(configuration);
         (configuration, plan)
