@@ -571,4 +571,13 @@ pub enum Record {
         /// In microseconds of version time.
         horizon: u64,
     },
+    /// What its provisional vote on an execution waits for; the other reads are committed as they were read.
+    Waits {
+        /// The transaction.
+        version: Version,
+        /// The execution.
+        eid: u32,
+        /// The reads, by their index among those of the execution.
+        reads: Vec<u32>,
+    },
 }

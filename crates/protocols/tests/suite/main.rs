@@ -221,16 +221,16 @@ fn the_banks_total_is_conserved_and_everything_finishes_whatever_goes_wrong() {
 struct Regression {
     seed: u64,
     workload: &'static str,
+    choices: Choices,
 }
 
 impl Visitor for Regression {
     type Output = ();
 
     fn visit<P: Protocol>(self) {
-        let choices = Choices::by_remainders(self.seed);
-        let trial = Trial { choices, ..Trial::new(self.seed, self.workload, Faults::All) };
+        let Regression { seed, workload, choices } = self;
+        let trial = Trial { choices, ..Trial::new(seed, workload, Faults::All) };
         let outcome = trial.run::<P>();
-        let Regression { seed, workload } = self;
         assert_eq!(
             outcome.violation.or(outcome.wrong),
             None,
@@ -241,8 +241,12 @@ impl Visitor for Regression {
 }
 
 fn regression(seed: u64, workload: &'static str) {
+    regression_with(seed, workload, Choices::by_remainders(seed));
+}
+
+fn regression_with(seed: u64, workload: &'static str, choices: Choices) {
     for protocol in protocols() {
-        visit(protocol.name, Regression { seed, workload }).unwrap();
+        visit(protocol.name, Regression { seed, workload, choices }).unwrap();
     }
 }
 
@@ -289,6 +293,14 @@ fn regression_a_client_never_gives_two_transactions_one_version() {
 #[test]
 fn regression_a_majority_of_disks_is_never_lost() {
     regression(10_510, "list-append");
+}
+
+/// All that a transaction had read from was forgotten before everybody had said whether it may commit.
+#[test]
+fn regression_no_provisional_vote_stays_one_for_good() {
+    for (seed, workload) in [(20_954, "bank"), (21_512, "list-append"), (24_024, "bank")] {
+        regression_with(seed, workload, Choices::drawn(seed));
+    }
 }
 
 struct Determinism;

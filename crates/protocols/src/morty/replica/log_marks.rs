@@ -20,6 +20,7 @@ impl LogMarks {
         let version_us = match record {
             Record::Voted { version, .. }
             | Record::Confirmed { version, .. }
+            | Record::Waits { version, .. }
             | Record::Promised { version, .. }
             | Record::Accepted { version, .. }
             | Record::Committed { version, .. }

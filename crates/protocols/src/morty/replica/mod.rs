@@ -133,11 +133,14 @@ struct Execution {
     vote: Option<Vote>,
     /// The key over which it was not to commit.
     conflict: Option<Key>,
+    /// What a provisional vote waits for: the reads that are not known to be committed as they were read.
+    unconfirmed: validate::Reads,
 }
 
 impl Execution {
     fn new(eid: u32, contents: Arc<Contents>) -> Execution {
-        Execution { eid, contents, reads: Places::new(), vote: None, conflict: None }
+        let (reads, unconfirmed) = Default::default();
+        Execution { eid, contents, reads, vote: None, conflict: None, unconfirmed }
     }
 
     /// Whether its reads are prepared.
@@ -579,6 +582,7 @@ impl Recover for Replica {
                     self.settle_vote(version, eid, vote, None);
                 }
             }
+            Record::Waits { version, eid, reads } => self.replay_waits(version, eid, reads),
             Record::Promised { version, view } => {
                 self.open(version, Timestamp::default()).view = view;
             }

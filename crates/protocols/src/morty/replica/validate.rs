@@ -21,6 +21,18 @@ const FEW_READS: usize = 16;
 /// Reads that have missed a write, by their index among an execution's reads.
 type Misses = SmallVec<[(usize, Missed); 2]>;
 
+/// Some of an execution's reads, by their index.
+pub(super) type Reads = SmallVec<[u32; 4]>;
+
+/// What a validation comes to.
+struct Validated {
+    vote: Vote,
+    /// The key that is in the way.
+    conflict: Option<Key>,
+    /// The reads of which it is not known that they are committed as they were read.
+    unconfirmed: Reads,
+}
+
 /// What an execution has found in a key, if it has read it.
 fn found_in(contents: &Contents) -> impl Fn(&Key) -> Option<WriteId> {
     let few = contents.reads.len() <= FEW_READS || contents.writes.len() <= 1;
@@ -88,7 +100,7 @@ impl Replica {
         let (eid, contents) = (execution.eid, execution.contents.clone());
         let validated = self.validate(version, &contents, cx);
         self.notify(cx);
-        let Some((vote, conflict)) = validated else {
+        let Some(Validated { vote, conflict, unconfirmed }) = validated else {
             return self.log_abandonment(version, eid, cx);
         };
         let vote = match vote {
@@ -96,7 +108,11 @@ impl Replica {
             vote => vote,
         };
         self.prepare(version, vote, conflict.clone());
+        let some_are_confirmed = unconfirmed.len() < contents.reads.len();
         self.append(Record::Voted { version, eid, next_tag, vote, contents }, cx);
+        if vote == Vote::Provisional {
+            self.wait_with(version, eid, unconfirmed, some_are_confirmed, cx);
+        }
         self.send_vote(version, Message::PrepareReply { version, eid, vote, conflict }, cx);
     }
 
@@ -105,6 +121,15 @@ impl Replica {
     /// AbandonFinal. If it is asked again later, it may.
     fn may_lack_something(&self) -> bool {
         self.behind || self.catch_up.is_some()
+    }
+
+    /// Whether an execution has read from a transaction of which this replica has heard that it aborted. That is certain,
+    /// whatever else the replica lacks, and it may be the last chance to vote on it: once the replica has copied what it
+    /// lacks, it has forgotten who aborted. A provisional vote that stays one would leave the transaction undecided for good
+    /// if its coordinator is gone, and with it every truncation.
+    fn reads_aborted(&self, contents: &Contents) -> bool {
+        let aborted = Some(Settlement::Aborted);
+        contents.reads.iter().any(|read| self.settled.get(read.write.version) == aborted)
     }
 
     /// Whether this replica may have forgotten a delete by this transaction. If it finds no such write, the transaction may
@@ -192,21 +217,22 @@ impl Replica {
         }
     }
 
-    /// The serializability validation (000 §4.2, "Prepare"). Returns a vote and the key that is in the way, or `None` if the
-    /// execution has to wait. Check 4, that nothing it depends on is truncated, needs no code here: a truncated
-    /// transaction does not get here, and if a version that it read was forgotten, it has missed a later one.
+    /// The serializability validation (000 §4.2, "Prepare"). Returns `None` if the execution has to wait. Check 4, that
+    /// nothing it depends on is truncated, needs no code here: a truncated transaction does not get here, and if a version
+    /// that it read was forgotten, it has missed a later one.
     fn validate(
         &mut self,
         version: Version,
         contents: &Contents,
         cx: &mut Cx,
-    ) -> Option<(Vote, Option<Key>)> {
+    ) -> Option<Validated> {
         let checks = self.options.checks;
         let mut misses = Misses::new();
-        let (mut vote, mut conflict) =
-            self.validate_sources(version, contents, Some(&mut misses), cx);
+        let all = 0..contents.reads.len() as u32;
+        let Validated { mut vote, mut conflict, unconfirmed } =
+            self.validate_sources(version, contents, all, Some(&mut misses), cx);
         if vote == Vote::AbandonFinal {
-            return Some((vote, conflict));
+            return Some(Validated { vote, conflict, unconfirmed });
         }
         if vote == Vote::Provisional && !self.options.provisional_votes {
             return None;
@@ -230,7 +256,8 @@ impl Replica {
         for (write, place) in written.filter(|_| checks.missed_by_others) {
             match self.keys.at(*place).1.missed_write_of(version) {
                 Some(Missed::Committed) => {
-                    return Some((Vote::AbandonFinal, Some(write.key.clone())));
+                    let (vote, conflict) = (Vote::AbandonFinal, Some(write.key.clone()));
+                    return Some(Validated { vote, conflict, unconfirmed });
                 }
                 Some(Missed::Uncommitted) if vote != Vote::AbandonFinal => {
                     (vote, conflict) = (Vote::AbandonTentative, Some(write.key.clone()));
@@ -238,23 +265,26 @@ impl Replica {
                 _ => {}
             }
         }
-        Some((vote, conflict))
+        Some(Validated { vote, conflict, unconfirmed })
     }
 
-    /// Whether everything that was read is committed as it was read (check 3), and no writer has aborted. If a writer is
-    /// undecided, the vote is provisional and the transaction waits for that writer. If a writer is forgotten, the vote is
-    /// tentative, since another replica may remember that it has committed. Also adds the reads that have missed a write
-    /// to `misses`.
+    /// Whether what the reads with these indices have found is committed as it was read (check 3), and no writer has aborted.
+    /// If a writer is undecided, the vote is provisional and the transaction waits for that writer. If a writer is
+    /// forgotten, the vote is tentative, since another replica may remember that it has committed. Also adds the reads that
+    /// have missed a write to `misses`.
     fn validate_sources(
         &mut self,
         version: Version,
         contents: &Contents,
+        reads: impl IntoIterator<Item = u32>,
         mut misses: Option<&mut Misses>,
         cx: &mut Cx,
-    ) -> (Vote, Option<Key>) {
+    ) -> Validated {
         let check = self.options.checks.dirty_reads;
         let (mut conflict, mut unknown, mut wait) = (None, None, None);
-        for (i, read) in contents.reads.iter().enumerate() {
+        let mut unconfirmed = Reads::new();
+        for number in reads {
+            let (i, read) = (number as usize, &contents.reads[number as usize]);
             let writer = read.write.version;
             let record = self.keys.load(&read.key, cx.store());
             if let Some(misses) = &mut misses {
@@ -271,11 +301,13 @@ impl Replica {
                 None => match self.settlement(writer) {
                     Some(Settlement::Aborted) => false,
                     Some(_) if self.may_have_forgotten(writer) => {
+                        unconfirmed.push(number);
                         forgotten = true;
                         false
                     }
                     Some(_) => !check,
                     None => {
+                        unconfirmed.push(number);
                         wait = wait.or(Some(writer));
                         true
                     }
@@ -289,15 +321,28 @@ impl Replica {
                 self.notices.push(Notice { reader: version, key, write, value, instead_of });
             }
         }
-        if conflict.is_some() {
-            return (Vote::AbandonFinal, conflict);
+        let (vote, conflict) = match (conflict, unknown, wait) {
+            (Some(key), ..) => (Vote::AbandonFinal, Some(key)),
+            (_, Some(key), _) => (Vote::AbandonTentative, Some(key)),
+            (.., Some(writer)) => {
+                self.wait_for(writer, version, cx);
+                (Vote::Provisional, None)
+            }
+            _ => (Vote::Commit, None),
+        };
+        Validated { vote, conflict, unconfirmed }
+    }
+
+    /// Notes which reads a provisional vote waits for. What was committed as it was read remains so, even when the replica
+    /// has forgotten it: a delete, for instance, that everybody has seen. Without this note nobody might be able to say at
+    /// the end that the transaction may commit, or that it may not. `log` says whether to log it.
+    fn wait_with(&mut self, version: Version, eid: u32, reads: Reads, log: bool, cx: &mut Cx) {
+        let undecided = self.transactions.get_mut(&version).expect("a transaction voted on");
+        let execution = undecided.execution.as_mut().expect("an execution voted on");
+        let old = core::mem::replace(&mut execution.unconfirmed, reads.clone());
+        if log && old != reads {
+            self.append(Record::Waits { version, eid, reads: reads.to_vec() }, cx);
         }
-        if unknown.is_some() {
-            return (Vote::AbandonTentative, unknown);
-        }
-        let Some(writer) = wait else { return (Vote::Commit, None) };
-        self.wait_for(writer, version, cx);
-        (Vote::Provisional, None)
     }
 
     /// A transaction that the execution has read from is decided. If it was the last one, this replica sends its final
@@ -313,13 +358,18 @@ impl Replica {
             Some(_) => return,
         }
         let (eid, contents) = (execution.eid, execution.contents.clone());
-        let (vote, conflict) = self.validate_sources(version, &contents, None, cx);
+        let waits_for = execution.unconfirmed.clone();
+        let Validated { vote, conflict, unconfirmed } =
+            self.validate_sources(version, &contents, waits_for, None, cx);
         self.notify(cx);
         match vote {
-            Vote::Provisional => return,
             // The coordinator may have counted the provisional vote already, with another replica's vote to commit.
-            Vote::AbandonTentative => return,
-            Vote::AbandonFinal if self.may_lack_something() => return,
+            Vote::Provisional | Vote::AbandonTentative => {
+                return self.wait_with(version, eid, unconfirmed, true, cx);
+            }
+            Vote::AbandonFinal if self.may_lack_something() && !self.reads_aborted(&contents) => {
+                return;
+            }
             _ => {}
         }
         self.settle_vote(version, eid, vote, conflict.clone());
@@ -345,6 +395,7 @@ impl Replica {
             "{version}: {vote:?} on execution {eid} follows {execution:?}"
         );
         (execution.vote, execution.conflict) = (Some(vote), conflict);
+        execution.unconfirmed.clear();
     }
 
     /// Restores a vote from the log.
@@ -363,6 +414,7 @@ impl Replica {
         if vote != Vote::Provisional {
             return;
         }
+        self.replay_waits(version, eid, 0..contents.reads.len() as u32);
         for read in &contents.reads {
             // A writer that was decided has its record in the log before this one or after it. If the vote waits for a
             // writer that is decided, it is looked at again at the start.
@@ -374,6 +426,21 @@ impl Replica {
                     waiting.push(version);
                 }
             }
+        }
+    }
+
+    /// Restores which reads a provisional vote waits for.
+    pub(super) fn replay_waits(
+        &mut self,
+        version: Version,
+        eid: u32,
+        reads: impl IntoIterator<Item = u32>,
+    ) {
+        let undecided = self.transactions.get_mut(&version);
+        let execution = undecided.and_then(|undecided| undecided.execution.as_mut());
+        // The vote may have been trimmed, as [`Record::Confirmed`] says.
+        if let Some(execution) = execution.filter(|execution| execution.eid == eid) {
+            execution.unconfirmed = reads.into_iter().collect();
         }
     }
 }

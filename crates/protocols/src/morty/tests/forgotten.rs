@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::by_hand::{contents, prepare, version};
+use super::by_hand::{contents, decide, prepare, version};
 use super::world::{SECOND, World, digest, n, votes};
 use super::*;
 use crate::morty::message::Contents;
@@ -102,4 +102,48 @@ fn who_copies_hands_on_nothing_of_what_it_had() {
     assert_eq!(handed_on(&mut world), 0);
     world.settle(|e| !e.1.is_coordinator());
     assert_eq!(handed_on(&mut world), 0, "it is below the horizon now");
+}
+
+/// T has read what a delete left of k, and what W wrote to j. All vote provisionally. Before W is decided, all forget the
+/// delete.
+fn waits_while_a_delete_that_it_has_read_is_forgotten() -> (World, Version, Arc<Contents>) {
+    let mut world = World::new(1);
+    let (delete, writer) = (version(9 * SECOND, 0), version(45 * SECOND, 1));
+    world.now = 9 * SECOND + 1;
+    world.commit(&[0, 1, 2], delete, &contents(&[], &[("k", "")]));
+    world.now = 52 * SECOND;
+    let written = contents(&[], &[("j", "1")]);
+    assert_eq!(cast(&mut world, writer, 0, &written), [Vote::Commit; 3]);
+    let reader = version(world.now, 5);
+    let what = contents(&[("k", delete), ("j", writer)], &[("counter", "1")]);
+    assert_eq!(cast(&mut world, reader, 0, &what), [Vote::Provisional; 3]);
+    for member in 0..3 {
+        world.settle_below(n(member), 40 * SECOND, digest(&[delete]));
+        assert!(world.nodes[&n(member)].store.get(b"k").is_none());
+    }
+    (world, writer, written)
+}
+
+#[test]
+fn what_was_committed_as_it_was_read_remains_so_when_it_is_forgotten() {
+    let (mut world, writer, written) = waits_while_a_delete_that_it_has_read_is_forgotten();
+    // n1 has restarted in the meantime.
+    world.restart(n(1));
+    for member in 0..3 {
+        let decided = decide(writer, 0, Decision::Commit, &written);
+        let said = world.tell(writer.coordinator, n(member), decided);
+        assert_eq!(votes(&said), [Vote::Commit], "n{member}");
+    }
+}
+
+#[test]
+fn a_provisional_vote_ends_when_who_was_read_from_aborts_whatever_else_is_forgotten() {
+    let (mut world, writer, written) = waits_while_a_delete_that_it_has_read_is_forgotten();
+    // It lacks something now, perhaps.
+    world.restart(n(1));
+    for member in 0..3 {
+        let decided = decide(writer, 0, Decision::Abort, &written);
+        let said = world.tell(writer.coordinator, n(member), decided);
+        assert_eq!(votes(&said), [Vote::AbandonFinal], "n{member}");
+    }
 }
