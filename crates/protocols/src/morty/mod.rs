@@ -67,7 +67,10 @@
 //!   has sent its final vote to commit, the coordinator counts all provisional votes as votes to commit. In a chain of
 //!   transactions that read from each other, each link then takes one message delay instead of a round trip to a
 //!   majority, and that is the length of a validity window (000 §2.2). If a recoverer finds provisional votes only, it
-//!   waits for what was read.
+//!   waits for what was read. So a replica must be able to say in the end what a provisional vote came to. It logs which
+//!   reads were confirmed already, since it may forget what they found (a delete) before the others are. And if it hears
+//!   that a transaction aborted from which was read, it votes AbandonFinal even if it lacks something else: that
+//!   decision is certain, and after copying what it lacks the replica would not know of it.
 //! - *A tentative Abandon is tried again* a few times, as a new execution with the same contents. Usually a younger reader
 //!   was in the way, which was told of the write and runs again.
 //! - *A vote that fails a read says what to read instead*, for dirty reads and for missed writes. So the coordinator
