@@ -46,6 +46,7 @@ mod error;
 mod hostile;
 mod keyspaces;
 mod log;
+mod marks;
 mod note;
 mod opening;
 mod run;

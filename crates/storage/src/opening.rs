@@ -244,11 +244,12 @@ impl<'a> Opening<'a> {
     fn settle(&mut self, noted: Option<Note>, first: Option<u64>) -> Result<Note, StorageError> {
         let LogOptions { identity, durability, .. } = self.options;
         let end = self.position;
+        let store = noted.as_ref().map_or(0, |note| note.reach().store);
         let Some(mut note) = noted.filter(|_| self.replayed.lost.is_none()) else {
             let begin = first.map_or(end, |first| first.min(end));
-            return Note::create(self.disk, self.directory, identity, Reach { begin, end });
+            return Note::create(self.disk, self.directory, identity, Reach { begin, end, store });
         };
-        note.write(self.disk, Reach { begin: note.reach().begin, end })?;
+        note.write(self.disk, Reach { end, ..note.reach() })?;
         if durability == Durability::Sync {
             note.sync(self.disk)?;
         }
