@@ -7,7 +7,7 @@ use serried_actor::Store;
 
 use super::Scratch;
 use super::base::{all, copy};
-use crate::{Base, Durability};
+use crate::{Base, Batch, Durability, Log, LogOptions, is_store_refused};
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -266,4 +266,29 @@ fn each_batch_of_a_large_flush_has_its_number() {
     flush.flush().unwrap();
     assert_eq!(flush.last(), 3, "there was nothing to be written");
     assert!(flush.verify(3, false).unwrap().is_none() && flush.verify(4, false).is_err());
+}
+
+#[test]
+fn tests_are_told_whether_a_store_has_lost_what_is_noted() {
+    let scratch = Scratch::new();
+    let (store, log) = (scratch.path().join("base"), scratch.path().join("log"));
+    let mut base = Base::open(&store, Durability::Buffered, 0).unwrap();
+    let options = LogOptions::new(7, Durability::Buffered);
+    let (mut beside, _) = Log::open(&log, options, &mut |_, _| {}).unwrap();
+    let mut batch = Batch::starting_at(0);
+    batch.push(|out| out.extend_from_slice(b"record"));
+    beside.write(&mut batch).unwrap();
+    for value in [b"1", b"2"] {
+        base.put(b"key", Some(value));
+        base.flusher().flush().unwrap();
+    }
+    beside.note_store(1).unwrap();
+    drop((base, beside));
+    assert!(!is_store_refused(&store, &log).unwrap());
+    let journal = fs::read(store.join("0.jnl")).unwrap();
+    for (lost, refused) in [(1, false), (2, true)] {
+        let ends = ends(&journal);
+        fs::write(store.join("0.jnl"), &journal[..ends[ends.len() - 1 - lost]]).unwrap();
+        assert_eq!(is_store_refused(&store, &log).unwrap(), refused);
+    }
 }
