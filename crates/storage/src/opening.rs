@@ -10,6 +10,10 @@ use crate::note::{Note, Reach};
 use crate::segment::{self, SEGMENT_HEADER};
 use crate::{Durability, LogOptions, Loss, Replayed, StorageError};
 
+/// What is said of a log that can't be opened even if losses are accepted.
+const NO_BEGINNING: &str = ", with which the log begins: what is left of it is of no use, also with --accept-loss; have \
+                            this node start with an empty directory and --rejoin";
+
 /// A log that is being read.
 pub(crate) struct Opening<'a> {
     pub(crate) disk: &'a mut dyn Disk,
@@ -82,7 +86,10 @@ impl<'a> Opening<'a> {
         }
         if let Some(first) = first.filter(|first| noted.is_some() && *first > reach.begin) {
             let what = format!("records {} to {first} are missing", reach.begin);
-            return Err(StorageError::corrupt(self.directory, 0, what));
+            return Err(match self.options.accept_loss {
+                true => StorageError::refused(self.directory, what + NO_BEGINNING),
+                false => StorageError::corrupt(self.directory, 0, what),
+            });
         }
         if self.position < reach.end {
             let (path, offset) = match &self.last {

@@ -206,7 +206,10 @@ fn without_its_beginning_a_log_is_of_no_use() {
         write(&mut log, i, i + 1).unwrap();
     }
     fs::remove_file(&segments(scratch.path())[0]).unwrap();
-    corrupt(open_what_is_left(scratch.path()));
+    corrupt(open(scratch.path(), 200));
+    let error = open_what_is_left(scratch.path()).map(|(_, replayed, _)| replayed).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("also with --accept-loss") && error.contains("--rejoin"), "{error}");
 }
 
 /// A disk that remembers what it was asked for, and may refuse to sync.
