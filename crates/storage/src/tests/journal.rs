@@ -245,8 +245,8 @@ fn a_store_of_a_release_without_marks_gets_one_before_it_is_written_to() {
     }
     drop(base);
     let journal = fs::read(path.join("0.jnl")).unwrap();
-    let [.., before, first, second] = ends(&journal)[..] else { panic!("several batches") };
-    // As if another journal had begun with each of them, and the first was lost.
+    let [.., before, _, first, second] = ends(&journal)[..] else { panic!("several batches") };
+    // As if another journal had begun with the last batch, and all before it but what is old was lost.
     fs::write(path.join("0.jnl"), &journal[..before]).unwrap();
     fs::write(path.join("1.jnl"), &journal[first..second]).unwrap();
     let base = Base::open(&path, Durability::Buffered, 1 << 20).unwrap();
