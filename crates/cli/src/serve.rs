@@ -51,7 +51,8 @@ since its last acknowledged data may be missing. In both cases start the node on
 
 If all nodes with durability `buffered` have lost power, no node has all data, so none can rejoin. Start all of
 them with --accept-loss, once. Each continues with what its disk has, up to the first damage, and says what it
-gave up. The guarantees of the database do not hold across this: transactions that were acknowledged in about
+gave up. A log whose beginning is gone is of no use then, and neither is a store with damaged tables: such a node
+has to rejoin. The guarantees of the database do not hold across this: transactions that were acknowledged in about
 the last half minute may be missing, wholly or in part, and later transactions may contradict them. Check your
 data. Never use --accept-loss while enough nodes have all their data for the others to rejoin.
 

@@ -187,6 +187,12 @@ impl Log for PartitionLog {
                 wrong = each(position, record).err();
             }
         };
+        let LogOptions { identity, accept_loss, .. } = self.options;
+        let noted = serried_storage::Log::noted_store(&self.path, identity);
+        let lost = self.flush.verify(noted, accept_loss).map_err(|error| error.to_string())?;
+        if let Some(lost) = lost {
+            tracing::warn!(%lost, "goes on with what a store has left");
+        }
         let opened = serried_storage::Log::open(&self.path, self.options, &mut show);
         let (log, replayed) = opened.map_err(|error| error.to_string())?;
         let noted = self.logs.opened(&self.keyspace, &self.folder, self.partition);
@@ -203,7 +209,10 @@ impl Log for PartitionLog {
         }
         let position = log.position();
         self.batch.restart_at(position);
-        self.shared = Some(Arc::new(Mutex::new(Shared { log, spare: None, failed: None })));
+        let mut shared = Shared { log, spare: None, failed: None };
+        // What was replayed may rest on a batch of the store that was not noted.
+        shared.log.note_store(self.flush.last()).map_err(|error| error.to_string())?;
+        self.shared = Some(Arc::new(Mutex::new(shared)));
         Ok(position)
     }
 
@@ -263,7 +272,8 @@ impl Batch for PartitionBatch {
     }
 }
 
-/// What was put into the store goes first: what is in the log may rest on it.
+/// What was put into the store goes first: what is in the log may rest on it. Before anything does, it is noted that the
+/// store has it.
 fn write(
     shared: &mut Shared,
     flush: &Flush,
@@ -271,6 +281,7 @@ fn write(
     trim: Option<u64>,
 ) -> Result<(), StorageError> {
     flush.flush()?;
+    shared.log.note_store(flush.last())?;
     if let Some(records) = batch {
         shared.log.write(records)?;
         shared.spare = batch.take();
@@ -281,5 +292,35 @@ fn write(
             None => Ok(()),
         },
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use serried_actor::Store;
+
+    use super::*;
+
+    #[test]
+    fn what_the_store_has_is_noted_before_the_log_has_what_rests_on_it() {
+        let name = format!("serried-disks-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let mut base = Base::open(&directory.join("base"), Durability::Buffered, 0).unwrap();
+        let flush = base.flusher();
+        let (log, options) = (directory.join("log"), LogOptions::new(7, Durability::Buffered));
+        let opened = serried_storage::Log::open(&log, options, &mut |_, _| {}).unwrap();
+        let mut shared = Shared { log: opened.0, spare: None, failed: None };
+        base.put(b"key", Some(b"value"));
+        // The log ends the process on a batch that does not continue it.
+        let mut batch = serried_storage::Batch::starting_at(9);
+        batch.push(|_| {});
+        let written = || write(&mut shared, &flush, &mut Some(batch), None);
+        assert!(catch_unwind(AssertUnwindSafe(written)).is_err());
+        assert_eq!((flush.last(), serried_storage::Log::noted_store(&log, 7)), (1, 1));
+        drop((base, flush));
+        fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -11,7 +11,7 @@ use serried_actor::{MemoryStore, Store};
 
 use crate::disk::sync_directory;
 use crate::engine::{Engine, Puts, failed, find_room, missing};
-use crate::{Durability, StorageError};
+use crate::{Durability, StorageError, marks};
 
 /// A replica's [`Store`]: in fjall, or in memory.
 ///
@@ -55,11 +55,13 @@ struct Writing {
     failed: bool,
     /// What the log has up to here was put before the engine began to move what it had to tables.
     settling: Option<u64>,
+    /// The number of the last batch that is durable: see [`marks`].
+    last: u64,
 }
 
 impl Base {
     /// Opens the store in `directory`, or begins one. `cache` is how much of it is kept in memory for
-    /// reading, in bytes.
+    /// reading, in bytes. [`Flush::verify`] tells whether it has all that it had.
     ///
     /// # Errors
     /// If it can't be read.
@@ -73,13 +75,22 @@ impl Base {
             Durability::Buffered => PersistMode::Buffer,
             Durability::Sync => PersistMode::SyncData,
         };
+        let engine = open_whole(directory, cache, mode)?;
+        let last = engine.marks(directory)?.last().copied();
+        if last.is_none() {
+            engine.replace_marks(directory, &[], 0)?;
+        }
+        if last.is_none_or(|last| last == 0) {
+            // Nothing else was written, or it was by a release without marks.
+            engine.settle_all(directory)?;
+        }
         Ok(Base(Kind::Disk(Arc::new(OnDisk {
             path: directory.to_path_buf(),
             cache,
             mode,
             unwritten: Mutex::default(),
-            engine: RwLock::new(Some(open_whole(directory, cache, mode)?)),
-            writing: Mutex::default(),
+            engine: RwLock::new(Some(engine)),
+            writing: Mutex::new(Writing { last: last.unwrap_or_default(), ..Writing::default() }),
         }))))
     }
 
@@ -130,6 +141,37 @@ impl Flush {
         self.0.as_ref().map_or(Ok(()), |disk| disk.write(&mut lock(&disk.writing)))
     }
 
+    /// The number of the store's last durable batch, to be noted for [`Flush::verify`].
+    pub fn last(&self) -> u64 {
+        self.0.as_ref().map_or(0, |disk| lock(&disk.writing).last)
+    }
+
+    /// Checks that the store has all its batches up to number `noted`, and none behind a gap. If it does not and the
+    /// loss is accepted, the store goes on with what it has, and the loss is returned.
+    ///
+    /// # Errors
+    /// [`StorageError::Lost`] if it has lost any and this is not accepted; others if it can't be read or written.
+    pub fn verify(
+        &self,
+        noted: u64,
+        accept_loss: bool,
+    ) -> Result<Option<StorageError>, StorageError> {
+        let Some(disk) = &self.0 else { return Ok(None) };
+        let mut writing = lock(&disk.writing);
+        let engine = disk.engine();
+        let engine = disk.opened(&engine);
+        let found = engine.marks(&disk.path)?;
+        let Some(what) = marks::lost(&found, noted) else { return Ok(None) };
+        let lost = StorageError::Lost { path: disk.path.clone(), what };
+        if !accept_loss {
+            return Err(lost);
+        }
+        let next = noted.max(writing.last) + 1;
+        engine.replace_marks(&disk.path, &found, next)?;
+        writing.last = next;
+        Ok(Some(lost))
+    }
+
     /// Whether there is something to be written.
     pub fn is_needed(&self) -> bool {
         let is_needed = |disk: &Arc<OnDisk>| {
@@ -161,8 +203,8 @@ impl Flush {
 impl OnDisk {
     fn write(&self, writing: &mut Writing) -> Result<(), StorageError> {
         if writing.failed {
-            self.open_again()?;
-            *writing = Writing::default();
+            let last = self.open_again(writing.last)?;
+            *writing = Writing { last, ..Writing::default() };
         }
         let puts = {
             let mut unwritten = lock(&self.unwritten);
@@ -177,22 +219,26 @@ impl OnDisk {
         if puts.is_empty() {
             return Ok(());
         }
-        let written = self.opened(&self.engine()).write(&self.path, &puts);
-        if written.is_ok() {
-            lock(&self.unwritten).earlier = Arc::default();
-        }
+        let written = self.opened(&self.engine()).write(&self.path, &puts, writing.last);
         writing.failed = written.is_err();
-        written
+        writing.last = written?;
+        lock(&self.unwritten).earlier = Arc::default();
+        Ok(())
     }
 
-    /// Opens a store that has failed, once there is room for it.
-    fn open_again(&self) -> Result<(), StorageError> {
+    /// Opens a store that has failed, once there is room for it. It must have all batches up to number `last`. Returns
+    /// the number of the last one that it has.
+    fn open_again(&self, last: u64) -> Result<u64, StorageError> {
         find_room(&self.path)?;
         let mut engine = self.engine.write().unwrap_or_else(PoisonError::into_inner);
         // It can't be open twice.
         *engine = None;
-        *engine = Some(Engine::open(&self.path, self.cache, self.mode)?);
-        Ok(())
+        let again = engine.insert(Engine::open(&self.path, self.cache, self.mode)?);
+        let found = again.marks(&self.path)?;
+        match marks::lost(&found, last) {
+            Some(what) => Err(StorageError::Lost { path: self.path.clone(), what }),
+            None => Ok(found.last().copied().unwrap_or(last)),
+        }
     }
 
     fn engine(&self) -> RwLockReadGuard<'_, Option<Engine>> {

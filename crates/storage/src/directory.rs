@@ -15,8 +15,8 @@ use crate::keyspaces::{KeyspaceIdentity, KeyspaceRecord, Records};
 use crate::run;
 
 /// The format of the directory. A format that the release before can't read has the next number. In format 1,
-/// keyspaces had no generations.
-pub(crate) const FORMAT: u32 = 2;
+/// keyspaces had no generations. Up to format 2, stores had no marks (`marks.rs`).
+pub(crate) const FORMAT: u32 = 3;
 const IDENTITY: &str = "identity.toml";
 const PEERS: &str = "peers.toml";
 const LOCK: &str = "lock";
@@ -124,18 +124,18 @@ impl DataDirectory {
         }
         let found = existing.map(|text| check(&file, &text, identity)).transpose()?;
         find_room(path)?;
-        let (provenance, mut records) = match found {
+        let (provenance, mut records, is_older) = match found {
             Some(found) if found.0.rejoined || start != Start::Rejoin => found,
             _ => {
                 let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
                 let incarnation = now.map_or(0, |now| now.as_micros() as u64);
                 let provenance = Provenance { incarnation, rejoined: start == Start::Rejoin };
                 write(&file, provenance, identity, &Records::default())?;
-                (provenance, Records::default())
+                (provenance, Records::default(), false)
             }
         };
         let dropped = records.drop_others(&identity.keyspaces);
-        if !dropped.is_empty() {
+        if is_older || !dropped.is_empty() {
             write(&file, provenance, identity, &records)?;
         }
         let mut directory = DataDirectory {
@@ -327,13 +327,13 @@ fn read_peers(file: &Path) -> Result<BTreeMap<String, u64>, StorageError> {
     })
 }
 
-/// Checks a directory's identity file against the configuration. Returns the provenance of its data and its
-/// keyspaces.
+/// Checks a directory's identity file against the configuration. Returns the provenance of its data, its keyspaces and
+/// whether its format is older than that of this release.
 fn check(
     file: &Path,
     text: &str,
     wanted: &Identity,
-) -> Result<(Provenance, Records), StorageError> {
+) -> Result<(Provenance, Records, bool), StorageError> {
     let refused = |reason: String| Err(StorageError::refused(file, reason));
     #[derive(Deserialize)]
     struct Format {
@@ -380,7 +380,7 @@ fn check(
         record.later |= contents.later.contains(&record.identity.name);
     }
     records.check(&wanted.keyspaces, |reason| StorageError::refused(file, reason))?;
-    Ok((provenance, records))
+    Ok((provenance, records, contents.format < FORMAT))
 }
 
 fn write(

@@ -4,9 +4,11 @@
 //! every insertion into a full memtable ask for a new one, and once a thousand such requests wait its
 //! worker waits for itself.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::iter::once_with;
 use std::ops::Bound;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
@@ -18,7 +20,7 @@ use fjall::{
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-use crate::StorageError;
+use crate::{StorageError, marks};
 
 /// What is to be written: values, and none for what is removed.
 pub(crate) type Puts = BTreeMap<Slice, Option<Slice>>;
@@ -68,40 +70,96 @@ impl Engine {
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> fjall::Result<Option<Slice>> {
-        self.items.get(key)
+        self.items.get(marks::stored(key))
     }
 
     /// The entries after `after`.
-    pub(crate) fn after<'a>(
+    pub(crate) fn after(
         &self,
-        after: Option<&'a [u8]>,
-    ) -> impl Iterator<Item = fjall::Result<(Slice, Slice)>> + use<'a> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.items.range::<&[u8], _>((from, Bound::Unbounded)).map(fjall::Guard::into_inner)
+        after: Option<&[u8]>,
+    ) -> impl Iterator<Item = fjall::Result<(Slice, Slice)>> + use<'_> {
+        let from = after.map(|key| marks::stored(key).into_owned());
+        let is_below = from.as_ref().is_none_or(|from| *from < marks::first());
+        let from = from.map_or(Bound::Unbounded, Bound::Excluded);
+        let (below, above) = match is_below {
+            true => {
+                let end = Bound::Excluded(marks::first());
+                (Some((from, end)), Bound::Included(marks::after_last()))
+            }
+            false => (None, from),
+        };
+        let below = below.map(|range| self.items.range(range)).into_iter().flatten();
+        let above = once_with(move || self.items.range((above, Bound::Unbounded))).flatten();
+        let shown = |(key, value)| (marks::shown(key), value);
+        below.chain(above).map(move |entry| entry.into_inner().map(shown))
     }
 
-    /// Writes all of `puts`, durably. After an error nothing more can be written; what was not in
-    /// `puts` can still be read.
-    pub(crate) fn write(&self, path: &Path, puts: &Puts) -> Result<(), StorageError> {
+    /// The numbers of the marks that can be seen: see [`marks`].
+    pub(crate) fn marks(&self, path: &Path) -> Result<Vec<u64>, StorageError> {
+        let keys = self.items.prefix(marks::first()).map(fjall::Guard::key);
+        let keys = keys.collect::<fjall::Result<Vec<_>>>().map_err(|error| failed(path, error))?;
+        Ok(keys.iter().filter_map(|key| marks::number(key)).collect())
+    }
+
+    /// Removes these marks and adds another, durably.
+    pub(crate) fn replace_marks(
+        &self,
+        path: &Path,
+        old: &[u64],
+        new: u64,
+    ) -> Result<(), StorageError> {
         let write = || {
-            let (mut puts, mut bytes) = (puts.iter().peekable(), 0);
+            let mut batch = self.database.batch();
+            old.iter().for_each(|old| batch.remove(&self.items, marks::key(*old)));
+            batch.insert(&self.items, marks::key(new), []);
+            batch.commit()?;
+            self.database.persist(self.mode)
+        };
+        write().map_err(|error| failed(path, error))
+    }
+
+    /// Waits until everything that was written is in tables.
+    pub(crate) fn settle_all(&self, path: &Path) -> Result<(), StorageError> {
+        self.settle(path)?;
+        while !self.is_settled() {
+            // An error if its own thread has failed.
+            self.database.persist(PersistMode::Buffer).map_err(|error| failed(path, error))?;
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Writes all of `puts`, durably, in batches with numbers after `last`. Returns the number of the last one. After an
+    /// error nothing more can be written; what was not in `puts` can still be read.
+    pub(crate) fn write(&self, path: &Path, puts: &Puts, last: u64) -> Result<u64, StorageError> {
+        let write = || {
+            let (mut puts, mut bytes, mut last) = (puts.iter().peekable(), 0, last);
             while puts.peek().is_some() {
                 let mut batch = self.database.batch();
                 for (key, value) in puts.by_ref().take(BATCH) {
                     bytes += key.len() + value.as_ref().map_or(0, |value| value.len());
+                    let key = match marks::stored(key) {
+                        Cow::Borrowed(_) => key.clone(),
+                        Cow::Owned(stored) => stored.into(),
+                    };
                     match value {
-                        Some(value) => batch.insert(&self.items, key.clone(), value.clone()),
-                        None => batch.remove(&self.items, key.clone()),
+                        Some(value) => batch.insert(&self.items, key, value.clone()),
+                        None => batch.remove(&self.items, key),
                     }
                 }
+                let (before, mark) = (marks::key(last), marks::key(last + 1));
+                bytes += before.len() + mark.len();
+                batch.remove(&self.items, before);
+                batch.insert(&self.items, mark, []);
                 batch.commit()?;
+                last += 1;
             }
             self.database.persist(self.mode)?;
             let bytes = bytes as u64;
             if self.in_memtable.fetch_add(bytes, Ordering::Relaxed) + bytes >= MEMTABLE {
                 self.rotate()?;
             }
-            Ok(())
+            Ok(last)
         };
         write().map_err(|error| failed(path, error))
     }

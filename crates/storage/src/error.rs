@@ -41,6 +41,14 @@ pub enum StorageError {
         /// What it says is wrong.
         what: String,
     },
+    /// A store lacks what it wrote.
+    #[error("{}: the store in this directory has lost some of what it had: {what}; have this node start with an empty directory and --rejoin, or, where too few others are whole for that, with --accept-loss", path.display())]
+    Lost {
+        /// The store's directory.
+        path: PathBuf,
+        /// What it lacks.
+        what: String,
+    },
     /// The directory is not for this node.
     #[error("{}: {reason}", path.display())]
     Refused {

@@ -15,6 +15,9 @@
 //! tells the two apart (`note.rs`). It notes up to which record the log is complete. It is written after a batch is
 //! durable and before anybody is told so. A log that ends or is damaged before the noted end is damaged.
 //!
+//! The file also notes how far the base had got. A base that has less, or has a gap, has lost what its journal had
+//! (`marks.rs`).
+//!
 //! What this can tell depends on how the last run of the node ended:
 //!
 //! - **The process ended**, in whatever way: the operating system has everything that was written, so note and log are
@@ -46,6 +49,7 @@ mod error;
 mod hostile;
 mod keyspaces;
 mod log;
+mod marks;
 mod note;
 mod opening;
 mod run;
@@ -64,7 +68,7 @@ pub use hostile::{example_segment, read_hostile_segment};
 pub use keyspaces::{KeyspaceIdentity, KeyspaceRecord};
 pub use log::{Log, LogOptions, Loss, Replayed};
 pub use run::{Boot, Run};
-pub use tail::acknowledged_tail;
+pub use tail::{acknowledged_tail, is_store_refused};
 
 use serde::{Deserialize, Serialize};
 

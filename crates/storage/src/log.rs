@@ -136,6 +136,25 @@ impl Log {
         Ok((log, replayed))
     }
 
+    /// The number of the last batch that the store beside the log in `directory` is known to have. It is 0 if that is not
+    /// noted, and if the note is damaged: [`Log::open`] tells of that.
+    pub fn noted_store(directory: &Path, identity: u64) -> u64 {
+        Note::open(directory, identity).ok().flatten().map_or(0, |note| note.reach().store)
+    }
+
+    /// Notes that the store beside the log has all batches up to number `last`. This survives the end of the process.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    pub fn note_store(&mut self, last: u64) -> Result<(), StorageError> {
+        match &mut self.note {
+            Some(note) if note.reach().store != last => {
+                note.write(self.disk.as_mut(), Reach { store: last, ..note.reach() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The position of the next record.
     pub fn position(&self) -> u64 {
         self.position

@@ -14,11 +14,15 @@
 //!
 //! | slot | bytes |
 //! |---|---|
-//! | `SRDEND` 0 1 | 8 |
+//! | `SRDEND` 0 2 | 8 |
 //! | identity of the log | 8 |
 //! | first record of the reach | 8 |
 //! | first record after it | 8 |
+//! | number of the store's last batch | 8 |
 //! | CRC-32 of the above | 4 |
+//!
+//! The store's last batch is that of the [`crate::Base`] that lies beside the log: see `marks.rs`. In format 1, which is
+//! still read, slots do not have its number. Nothing is demanded of the store then.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -31,17 +35,22 @@ use crate::disk::Disk;
 const NAME: &str = "end";
 /// Its name until it is complete.
 const NEW: &str = "end.new";
-const MAGIC: [u8; 8] = *b"SRDEND\0\x01";
-const SLOT: usize = 36;
+const MAGIC: [u8; 7] = *b"SRDEND\0";
+/// The format of a slot that is written.
+const FORMAT: u8 = 2;
+/// The longest slot, in bytes.
+const SLOT: usize = 44;
 /// Where the slots begin, in bytes: each in a sector of its own.
 const SLOTS: [u64; 2] = [0, 4096];
 const LENGTH: u64 = 8192;
 
-/// Which records a log is known to have: all from `begin` to before `end`.
+/// Which records a log is known to have: all from `begin` to before `end`. And which batches the store beside it is known
+/// to have: all up to number `store`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct Reach {
     pub(crate) end: u64,
     pub(crate) begin: u64,
+    pub(crate) store: u64,
 }
 
 /// The file.
@@ -99,7 +108,7 @@ impl Note {
         let mut create = || {
             let file = disk.create(&new, LENGTH)?;
             for slot in SLOTS {
-                disk.write_at(&file, &encode(identity, reach), slot)?;
+                disk.write_at(&file, &encode(FORMAT, identity, reach), slot)?;
             }
             file.sync_all()?;
             disk.rename(&new, &path)?;
@@ -116,7 +125,8 @@ impl Note {
 
     /// Notes a new reach. It survives the end of the process; see [`Note::sync`].
     pub(crate) fn write(&mut self, disk: &mut dyn Disk, reach: Reach) -> Result<(), StorageError> {
-        let written = disk.write_at(&self.file, &encode(self.identity, reach), SLOTS[self.turn]);
+        let written =
+            disk.write_at(&self.file, &encode(FORMAT, self.identity, reach), SLOTS[self.turn]);
         written.map_err(StorageError::write(&self.path, LENGTH))?;
         self.turn = (self.turn + 1) % SLOTS.len();
         self.reach = reach;
@@ -129,20 +139,22 @@ impl Note {
     }
 }
 
-fn encode(identity: u64, reach: Reach) -> [u8; SLOT] {
-    let mut slot = [0; SLOT];
-    slot[..8].copy_from_slice(&MAGIC);
-    slot[8..16].copy_from_slice(&identity.to_le_bytes());
-    slot[16..24].copy_from_slice(&reach.begin.to_le_bytes());
-    slot[24..32].copy_from_slice(&reach.end.to_le_bytes());
-    let crc = crc32fast::hash(&slot[..32]);
-    slot[32..].copy_from_slice(&crc.to_le_bytes());
+fn encode(format: u8, identity: u64, reach: Reach) -> Vec<u8> {
+    let mut slot = [&MAGIC[..], &[format]].concat();
+    let numbers = [identity, reach.begin, reach.end, reach.store];
+    let written = if format == 1 { &numbers[..3] } else { &numbers[..] };
+    written.iter().for_each(|number| slot.extend(number.to_le_bytes()));
+    let crc = crc32fast::hash(&slot);
+    slot.extend(crc.to_le_bytes());
     slot
 }
 
 /// The identity of the log and its reach, if the slot is complete.
 fn decode(slot: &[u8]) -> Option<(u64, Reach)> {
     let number = |at: usize| u64::from_le_bytes(slot[at..at + 8].try_into().expect("eight bytes"));
-    let (identity, reach) = (number(8), Reach { begin: number(16), end: number(24) });
-    (slot == encode(identity, reach)).then_some((identity, reach))
+    [FORMAT, 1].into_iter().find_map(|format| {
+        let store = if format == 1 { 0 } else { number(32) };
+        let (identity, reach) = (number(8), Reach { begin: number(16), end: number(24), store });
+        slot.starts_with(&encode(format, identity, reach)).then_some((identity, reach))
+    })
 }

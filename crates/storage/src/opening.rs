@@ -10,6 +10,10 @@ use crate::note::{Note, Reach};
 use crate::segment::{self, SEGMENT_HEADER};
 use crate::{Durability, LogOptions, Loss, Replayed, StorageError};
 
+/// What is said of a log that can't be opened even if losses are accepted.
+const NO_BEGINNING: &str = ", with which the log begins: what is left of it is of no use, also with --accept-loss; have \
+                            this node start with an empty directory and --rejoin";
+
 /// A log that is being read.
 pub(crate) struct Opening<'a> {
     pub(crate) disk: &'a mut dyn Disk,
@@ -82,7 +86,10 @@ impl<'a> Opening<'a> {
         }
         if let Some(first) = first.filter(|first| noted.is_some() && *first > reach.begin) {
             let what = format!("records {} to {first} are missing", reach.begin);
-            return Err(StorageError::corrupt(self.directory, 0, what));
+            return Err(match self.options.accept_loss {
+                true => StorageError::refused(self.directory, what + NO_BEGINNING),
+                false => StorageError::corrupt(self.directory, 0, what),
+            });
         }
         if self.position < reach.end {
             let (path, offset) = match &self.last {
@@ -244,11 +251,12 @@ impl<'a> Opening<'a> {
     fn settle(&mut self, noted: Option<Note>, first: Option<u64>) -> Result<Note, StorageError> {
         let LogOptions { identity, durability, .. } = self.options;
         let end = self.position;
+        let store = noted.as_ref().map_or(0, |note| note.reach().store);
         let Some(mut note) = noted.filter(|_| self.replayed.lost.is_none()) else {
             let begin = first.map_or(end, |first| first.min(end));
-            return Note::create(self.disk, self.directory, identity, Reach { begin, end });
+            return Note::create(self.disk, self.directory, identity, Reach { begin, end, store });
         };
-        note.write(self.disk, Reach { begin: note.reach().begin, end })?;
+        note.write(self.disk, Reach { end, ..note.reach() })?;
         if durability == Durability::Sync {
             note.sync(self.disk)?;
         }

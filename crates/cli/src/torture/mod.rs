@@ -36,8 +36,8 @@ const HEAL_WITHIN: Duration = Duration::from_secs(60);
 ///
 /// It starts a cluster of node processes on free ports of loopback, and client processes that write down what they do
 /// as they do it. It kills nodes, never more at a time than the cluster survives, and clients, all with SIGKILL, and
-/// starts them again. On request it also kills all nodes at once, deletes nodes' data, and damages the ends of logs. A
-/// node whose data was deleted or damaged counts as failed until it has rejoined. In the end it restarts everything,
+/// starts them again. On request it also kills all nodes at once, deletes nodes' data, and damages the ends of logs and
+/// stores. A node whose data was deleted or damaged counts as failed until it has rejoined. In the end it restarts everything,
 /// reads all data, and checks the history of all clients together. The history must be what the protocol promises.
 /// Every acknowledged append must be in the lists, and the bank's total must be unchanged. Registers are read in the
 /// end, and these reads are part of their history.
@@ -84,8 +84,8 @@ pub(crate) struct Torture {
     /// Now and then, delete the data of a node that was killed; it comes back with --rejoin
     #[arg(long)]
     lose_disks: bool,
-    /// Now and then, flip a bit in the last acknowledged batch of a node that was killed, or cut it off; the node must
-    /// notice that, and comes back with --rejoin on an empty directory
+    /// Now and then, flip a bit in the last acknowledged batch of a node that was killed, or at the end of the journal of
+    /// one of its stores, or cut it off; the node must notice that, and comes back with --rejoin on an empty directory
     #[arg(long)]
     damage: bool,
     /// Where to keep data, logs and histories [default: a temporary directory, removed if all is well]

@@ -18,7 +18,9 @@ use super::{TICK, Torture};
 /// its node is down.
 const PORTS: std::ops::Range<u16> = 10_000..32_000;
 
-/// How long a node may take to notice that its log is damaged.
+/// What a node says of damage in its log or store.
+const DAMAGE: [&str; 2] = ["corrupt at offset", "the store in this directory"];
+/// How long a node may take to notice that its data is damaged.
 const NOTICED_WITHIN: Duration = Duration::from_secs(20);
 /// How long a node may take to answer about its health.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
@@ -58,7 +60,7 @@ struct Member {
 enum Stage {
     /// It is down, and is started at this time, with its disk in this state.
     Down(Instant, Fate),
-    /// It was started on a damaged log, and has to end by this time.
+    /// It was started on damaged data, and has to end by this time.
     Refuses(Instant),
     /// It was started, and has not answered yet.
     Starts,
@@ -119,7 +121,7 @@ impl Nodes {
         self.lost
     }
 
-    /// How many logs were damaged so far.
+    /// How many logs and stores were damaged so far.
     pub(super) fn damaged(&self) -> u64 {
         self.damaged
     }
@@ -127,7 +129,7 @@ impl Nodes {
     /// Starts the nodes that have been down long enough, and checks how far the others are.
     ///
     /// # Errors
-    /// If one has ended by itself, or has not although its log is damaged.
+    /// If one has ended by itself, or has not although its data is damaged.
     pub(super) fn watch(&mut self) -> anyhow::Result<()> {
         for node in 0..self.members.len() {
             let ended = match &mut self.members[node].process {
@@ -140,7 +142,8 @@ impl Nodes {
                 (Stage::Refuses(_), Some(status)) => {
                     let text = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
                     let names_it = text.lines().last().is_some_and(|line| {
-                        line.contains("corrupt at offset") && line.contains("--rejoin")
+                        let names = |what: &&str| line.contains(what);
+                        DAMAGE.iter().any(names) && line.contains("--rejoin")
                     });
                     anyhow::ensure!(
                         !status.success() && names_it,
@@ -151,7 +154,7 @@ impl Nodes {
                 (Stage::Refuses(until), None) => {
                     anyhow::ensure!(
                         Instant::now() < until,
-                        "node {node} did not notice that its log is damaged: see {log:?}"
+                        "node {node} did not notice that its data is damaged: see {log:?}"
                     );
                     stage
                 }

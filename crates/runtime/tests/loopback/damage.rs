@@ -105,6 +105,52 @@ async fn a_killed_node_whose_last_batch_is_damaged_does_not_start_and_is_replace
     }
 }
 
+/// Waits until a partition's store has written `value` to its journal. Returns the journal's path and where the value
+/// ends in it.
+async fn stored(directory: &Path, value: &str) -> (PathBuf, usize) {
+    let journal = directory.join("accounts/0/base/0.jnl");
+    loop {
+        let bytes = fs::read(&journal).unwrap();
+        let mut windows = bytes.windows(value.len());
+        if let Some(at) = windows.position(|window| window == value.as_bytes()) {
+            return (journal, at + value.len());
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_node_whose_store_has_lost_the_end_of_its_journal_does_not_start_and_is_replaced()
+{
+    for durability in [Durability::Buffered, Durability::Sync] {
+        let mut kept = Kept::start(durability, &keyspaces());
+        let keyspace = connect(&kept.cluster).await;
+        write(&keyspace, "the first value").await;
+        let (journal, at) = stored(kept.path(1), "the first value").await;
+        // When the next batch is written, this one is noted.
+        write(&keyspace, "the second value").await;
+        stored(kept.path(1), "the second value").await;
+        kept.kill(&[1]);
+        let mut bytes = fs::read(&journal).unwrap();
+        // So a batch ends: with this, the store drops it and all behind it.
+        let end = bytes[at..].windows(4).position(|window| window == b"FJL\x03").unwrap();
+        bytes[at + end] ^= 1;
+        fs::write(&journal, bytes).unwrap();
+        for _ in 0..2 {
+            let error = kept.refused(1, Start::Usual);
+            let store = journal.parent().unwrap().to_str().unwrap();
+            for part in [store, ".jnl", "has lost", "--rejoin"] {
+                assert!(error.contains(part), "{error}");
+            }
+        }
+        kept.replace(1);
+        write(&keyspace, "third").await;
+        assert_eq!(read(&keyspace).await, Some(Value::from("third")));
+        drop(keyspace);
+        kept.cluster.stop();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_that_is_gone_with_all_that_lay_beside_it_is_missed() {
     let mut kept = Kept::start(Durability::Buffered, &keyspaces());

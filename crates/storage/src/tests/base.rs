@@ -6,9 +6,9 @@ use rand_pcg::Pcg64Mcg;
 use serried_actor::{MemoryStore, Store};
 
 use super::Scratch;
-use crate::{Base, Durability};
+use crate::{Base, Durability, marks};
 
-fn all(store: &dyn Store, bytes: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+pub(super) fn all(store: &dyn Store, bytes: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut all: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     loop {
         let after = all.last().map(|(key, _)| key.clone());
@@ -81,6 +81,29 @@ fn more_is_written_than_a_memtable_holds_and_moved_to_tables() {
     assert_eq!(all(&base, 1 << 20).len(), 6000);
 }
 
+#[test]
+fn keys_that_begin_like_what_the_store_reserves_are_keys_like_others() {
+    let scratch = Scratch::new();
+    let (mut random, mut model) = (Pcg64Mcg::seed_from_u64(5), MemoryStore::default());
+    let mut base = Base::open(scratch.path(), Durability::Buffered, 1 << 20).unwrap();
+    for _ in 0..300 {
+        let mark = marks::key(random.random_range(0..4));
+        let mut key = mark[..random.random_range(14..=mark.len())].to_vec();
+        key.extend(vec![random.random_range(0..3); random.random_range(0..3)]);
+        let value = random.random_bool(0.8).then_some(&b"value"[..]);
+        base.put(&key, value);
+        model.put(&key, value);
+        if random.random_bool(0.1) {
+            base.flusher().flush().unwrap();
+        }
+        assert_eq!(base.get(&key), model.get(&key));
+        assert_eq!(all(&base, 30), all(&model, 1000));
+    }
+    base.flusher().flush().unwrap();
+    let last = base.flusher().last();
+    assert!(base.flusher().verify(last, false).unwrap().is_none());
+}
+
 /// Has this process write no file beyond `bytes`.
 fn limit_files(bytes: Option<u64>) {
     let limit = rustix::process::Rlimit { current: bytes, maximum: None };
@@ -124,8 +147,12 @@ fn a_full_disk_loses_nothing_that_was_put_and_all_is_written_when_there_is_room(
     flush.flush().unwrap();
     assert!(!flush.is_needed());
     assert_eq!(all(&base, 1), expected);
+    let last = flush.last();
+    assert!(last > 1);
     drop((base, flush));
-    assert_eq!(all(&Base::open(scratch.path(), Durability::Sync, 1 << 20).unwrap(), 1), expected);
+    let base = Base::open(scratch.path(), Durability::Sync, 1 << 20).unwrap();
+    assert_eq!(all(&base, 1), expected);
+    assert!(base.flusher().verify(last, false).unwrap().is_none());
 }
 
 #[test]
@@ -148,7 +175,7 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     found.sort();
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(super) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();

@@ -207,3 +207,14 @@ partitions = 1
     assert!(directory.rejoins("accounts") && !directory.rejoins("carts"));
     assert_eq!(directory.partition("carts", 0), scratch.path().join("carts").join("0"));
 }
+
+#[test]
+fn a_release_that_opens_an_older_directory_keeps_earlier_ones_out() {
+    let scratch = Scratch::new();
+    drop(settled(&scratch, &identity(), Start::Usual));
+    let file = scratch.path().join("identity.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace(&format!("format = {FORMAT}"), "format = 2")).unwrap();
+    drop(DataDirectory::open(scratch.path(), &identity(), Start::Usual).unwrap());
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+}

@@ -4,7 +4,9 @@ mod base;
 mod directory;
 mod durable;
 mod end;
+mod journal;
 mod log;
+mod note;
 mod run;
 
 use std::path::{Path, PathBuf};
