@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use crate::core::{Endpoint, Handled, encode};
 use crate::frame::{BadFrame, Frame, FrameReader, HEADER_BYTES, Kind, finish_frame};
 use crate::handshake::WELCOME_BYTES;
-use crate::links::LinkId;
+use crate::links::{Cut, LinkId};
 use crate::{TransportOptions, writer};
 
 /// Why a connection has ended, or has not come about.
@@ -28,6 +28,8 @@ pub(crate) enum Ended {
     Rejected(String),
     #[error("no answer in time")]
     TimedOut,
+    #[error("{0}")]
+    Cut(Cut),
     #[error("another core has the connection")]
     HandedOver,
 }
@@ -102,14 +104,14 @@ impl Connection {
     }
 
     /// Carries messages both ways over `link`, those that arrive being `from`'s, until either
-    /// direction ends. The link ends with it.
+    /// direction ends or the connection is given up. The link ends with it.
     pub(crate) async fn run(self, endpoint: &Arc<Endpoint>, from: NodeId, link: LinkId) -> Ended {
         let Connection { mut read, write, mut reader, early } = self;
         reader.limit = endpoint.transport.frame_bytes;
-        {
+        let cuts = {
             let moment = endpoint.clock.moment();
             let mut core = endpoint.lock();
-            core.connected(link);
+            let cuts = core.connected(link);
             for (kind, payload) in early {
                 let frame = Frame { kind, payload: &payload };
                 if let Err(bad) = core.on_frame(from, link, frame, moment) {
@@ -117,7 +119,8 @@ impl Connection {
                     return Ended::Bad(bad);
                 }
             }
-        }
+            cuts
+        };
         let writer = tokio::spawn(writer::write_loop(endpoint.clone(), link, write));
         let mut writer = AbortOnDrop(writer);
         let ended = tokio::select! {
@@ -131,6 +134,7 @@ impl Connection {
                     Err(_) => Ended::Closed,
                 },
             },
+            cut = cuts => cut.map_or(Ended::Closed, Ended::Cut),
         };
         endpoint.lock().lose(link);
         ended
@@ -156,6 +160,7 @@ async fn read_loop(
             let mut core = endpoint.lock();
             core.links.counters.reads += u64::from(bytes > 0);
             core.links.counters.bytes_received += bytes as u64;
+            core.links.heard(link);
             let handled = loop {
                 match reader.next_frame() {
                     Ok(Some(frame)) => match core.on_frame(from, link, frame, moment) {

@@ -1,5 +1,7 @@
 //! An endpoint's connections, as far as they concern those who send.
 
+mod beat;
+
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::task::{Context, Poll, Waker};
@@ -10,6 +12,8 @@ use serried_actor::{NodeSet, Wire};
 use serried_model::NodeId;
 use slab::Slab;
 
+pub(crate) use self::beat::Cut;
+use self::beat::Pulse;
 use crate::Statistics;
 use crate::frame::Kind;
 use crate::out_buffer::{OutBuffer, PREFIX_BYTES, Route};
@@ -96,6 +100,7 @@ struct Link {
     /// A reader that waits for the writer to catch up.
     reader: Option<Waker>,
     connected: bool,
+    pulse: Pulse,
     /// Write what is there, then end.
     closing: bool,
     dropping: bool,
@@ -177,6 +182,7 @@ impl Links {
             writer: None,
             reader: None,
             connected: false,
+            pulse: Pulse::default(),
             closing: self.closing,
             dropping: false,
         });
@@ -191,13 +197,6 @@ impl Links {
         if let Some(link) = self.find(id) {
             link.options.delay = delay;
             link.options.frame_bytes = frame_bytes;
-        }
-    }
-
-    /// A link has a connection from now on, until it is removed.
-    pub(crate) fn connected(&mut self, id: LinkId) {
-        if let Some(link) = self.find(id) {
-            link.connected = true;
         }
     }
 
@@ -503,6 +502,7 @@ impl Links {
         *patience = 0;
         std::mem::swap(&mut link.buffer, spare);
         link.in_flight += spare.len();
+        link.pulse.sent = true;
         Poll::Ready(Some(link.options.delay))
     }
 

@@ -20,6 +20,11 @@ pub struct TransportOptions {
     pub connections: usize,
     /// How long opening a connection may take, handshake included, in milliseconds. Default 5 s.
     pub handshake_timeout_ms: u64,
+    /// How often something is sent on a connection, a ping if there is nothing else, in milliseconds. A process that does not
+    /// answer within this time gives way to another one of the same node. Default 1 s.
+    pub heartbeat_ms: u64,
+    /// A connection on which nothing comes for so long is closed, in milliseconds. Default 5 s; at least two heartbeats.
+    pub silence_ms: u64,
 }
 
 impl Default for TransportOptions {
@@ -31,6 +36,8 @@ impl Default for TransportOptions {
             clock_uncertainty_us: 10_000,
             connections: 4096,
             handshake_timeout_ms: 5000,
+            heartbeat_ms: 1000,
+            silence_ms: 5000,
         }
     }
 }
@@ -45,5 +52,15 @@ impl TransportOptions {
 
     pub(crate) fn handshake_timeout(&self) -> Duration {
         Duration::from_millis(self.handshake_timeout_ms)
+    }
+
+    pub(crate) fn heartbeat(&self) -> Duration {
+        Duration::from_millis(self.heartbeat_ms.max(1))
+    }
+
+    /// How many heartbeats a connection may be silent. The first one may come right after its last sign.
+    pub(crate) fn silent_beats(&self) -> u32 {
+        let beats = self.silence_ms.div_ceil(self.heartbeat_ms.max(1)).max(2) + 1;
+        u32::try_from(beats).unwrap_or(u32::MAX)
     }
 }

@@ -570,6 +570,8 @@ impl Thread {
         let mut tasks = JoinSet::new();
         let time = endpoint.clone();
         tasks.spawn(until_closed(endpoint.clone(), async move { time.keep_time().await }));
+        let beats = endpoint.clone();
+        tasks.spawn(until_closed(endpoint.clone(), async move { beats.keep_beating().await }));
         for member in 0..server.configuration.peers.len() {
             if member != server.configuration.node {
                 tasks.spawn(peer::keep(server.clone(), core, member));

@@ -1,0 +1,189 @@
+//! Heartbeats: how an endpoint notices that nobody is at the other end of a connection any more.
+//!
+//! A machine that dies or is cut off closes nothing, and a process that is stopped keeps its connections open. So each
+//! endpoint looks at all of its links at a steady beat. Over a link on which it has sent nothing or heard nothing since the
+//! last beat it sends a ping, which the other end answers. A link on which no byte has come for several beats is cut.
+//!
+//! - Each end sends something at every beat, even if the other end asks for nothing, so a long frame on a slow connection
+//!   never looks like silence: its bytes are a sign too.
+//! - Beats are counted, and no times are compared. An endpoint that was stopped itself therefore does not blame the others
+//!   when it comes back: for all the beats that it has missed it counts one.
+//! - Where an endpoint does not read, because what it has sent waits to be taken, it can't hear anything either. There
+//!   what the other end takes is a sign.
+//!
+//! There is one timer for each endpoint, none for a message or a connection.
+
+use tokio::sync::oneshot;
+
+use super::{LinkId, Links};
+use crate::frame::Kind;
+
+/// Why a connection is given up at this end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum Cut {
+    #[error("the other end has been silent for {0} heartbeats")]
+    Silent(u32),
+    #[error("another process of the same node has connected, and this one did not answer")]
+    Replaced,
+}
+
+/// What is known of the other end of a link.
+#[derive(Default)]
+pub(super) struct Pulse {
+    /// How many signs of it there have been.
+    signs: u64,
+    /// How many there had been at the last beat.
+    seen: u64,
+    /// How many beats have passed since without one.
+    silent: u32,
+    /// Whether something was sent since the last beat.
+    pub(super) sent: bool,
+    /// Whoever runs the connection, and ends it when told to.
+    cut: Option<oneshot::Sender<Cut>>,
+}
+
+impl Links {
+    /// A link has a connection from now on, until it is removed. What is returned says when the connection is to be given
+    /// up.
+    pub(crate) fn connected(&mut self, id: LinkId) -> oneshot::Receiver<Cut> {
+        let (cut, cuts) = oneshot::channel();
+        if let Some(link) = self.find(id) {
+            link.connected = true;
+            link.pulse.cut = Some(cut);
+        }
+        cuts
+    }
+
+    /// Bytes have come.
+    pub(crate) fn heard(&mut self, id: LinkId) {
+        if let Some(link) = self.find(id) {
+            link.pulse.signs += 1;
+        }
+    }
+
+    /// Some of the bytes that a writer took have been written.
+    pub(crate) fn progressed(&mut self, id: LinkId) {
+        if let Some(link) = self.find(id)
+            && link.reader.is_some()
+        {
+            link.pulse.signs += 1;
+        }
+    }
+
+    /// How many signs there have been of the other end; `None` if the link is gone, or is being given up.
+    pub(crate) fn signs(&mut self, id: LinkId) -> Option<u64> {
+        let pulse = &self.find(id)?.pulse;
+        pulse.cut.is_some().then_some(pulse.signs)
+    }
+
+    /// Has whoever runs a link's connection give it up.
+    pub(crate) fn cut(&mut self, id: LinkId, why: Cut) {
+        if let Some(cut) = self.find(id).and_then(|link| link.pulse.cut.take()) {
+            // The connection may be ending by itself.
+            let _ = cut.send(why);
+        }
+    }
+
+    /// One beat: sends pings where nothing else is sent or heard, and cuts links that have been silent for `patience` beats.
+    pub(crate) fn beat(&mut self, patience: u32) {
+        let mut silent = Vec::new();
+        for (slot, link) in self.slots.iter_mut().filter(|(_, link)| link.connected) {
+            let pulse = &mut link.pulse;
+            pulse.silent = if pulse.signs > pulse.seen { 0 } else { pulse.silent + 1 };
+            pulse.seen = pulse.signs;
+            let quiet = !std::mem::take(&mut pulse.sent) || pulse.silent > 0;
+            if pulse.silent >= patience {
+                silent.push(LinkId { slot, generation: link.generation });
+            } else if quiet && link.buffer.is_empty() {
+                link.buffer.push_frame(Kind::Ping, &[]);
+                link.wake_writer();
+            }
+        }
+        silent.into_iter().for_each(|id| self.cut(id, Cut::Silent(patience)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::{End, LinkOptions};
+    use super::*;
+    use crate::out_buffer::OutBuffer;
+
+    const PATIENCE: u32 = 3;
+
+    fn open(links: &mut Links) -> (LinkId, oneshot::Receiver<Cut>) {
+        let id = links.open(LinkOptions {
+            end: End::Core { member: 1, core: 0 },
+            route: true,
+            internal: false,
+            delay: Duration::ZERO,
+            frame_bytes: 1000,
+            most_waiting_bytes: 1000,
+        });
+        let cuts = links.connected(id);
+        (id, cuts)
+    }
+
+    /// Writes what waits: how many bytes that was.
+    fn write(links: &mut Links, id: LinkId) -> usize {
+        let (mut spare, mut patience) = (OutBuffer::default(), super::super::PATIENCE);
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let _ = links.poll_take(id, &mut spare, &mut patience, &mut cx);
+        links.written(id, spare.len());
+        spare.len()
+    }
+
+    #[test]
+    fn a_link_on_which_nothing_comes_is_cut_and_one_on_which_anything_comes_is_not() {
+        let mut links = Links::new();
+        let (id, mut cuts) = open(&mut links);
+        for _ in 0..10 {
+            (1..PATIENCE).for_each(|_| links.beat(PATIENCE));
+            links.heard(id);
+        }
+        assert!(cuts.try_recv().is_err());
+        (0..PATIENCE).for_each(|_| links.beat(PATIENCE));
+        assert!(cuts.try_recv().is_err(), "it was heard before the first of these");
+        links.beat(PATIENCE);
+        assert_eq!(cuts.try_recv(), Ok(Cut::Silent(PATIENCE)));
+        assert_eq!(links.signs(id), None, "nobody waits for a link that is given up");
+    }
+
+    #[test]
+    fn each_end_sends_something_at_every_beat_and_nothing_while_something_waits() {
+        let mut links = Links::new();
+        let (id, _cuts) = open(&mut links);
+        for _ in 0..5 {
+            links.heard(id);
+            links.beat(PATIENCE);
+            let ping = write(&mut links, id);
+            assert_eq!(ping, crate::frame::HEADER_BYTES, "though it has heard enough itself");
+            links.heard(id);
+            links.push_frame(id, Kind::Obstacle, &[]);
+            write(&mut links, id);
+            links.beat(PATIENCE);
+            assert_eq!(write(&mut links, id), 0, "something was sent and heard");
+        }
+        links.beat(PATIENCE);
+        links.beat(PATIENCE);
+        assert_eq!(write(&mut links, id), crate::frame::HEADER_BYTES, "one ping waits, not two");
+    }
+
+    #[test]
+    fn where_nothing_is_read_what_the_other_end_takes_is_a_sign() {
+        let mut links = Links::new();
+        let (id, mut cuts) = open(&mut links);
+        links.push_frame(id, Kind::Obstacle, &[0; 100]);
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(links.poll_drained(id, 50, &mut cx).is_pending());
+        for _ in 0..10 {
+            links.progressed(id);
+            links.beat(PATIENCE);
+        }
+        assert!(cuts.try_recv().is_err());
+        (0..PATIENCE).for_each(|_| links.beat(PATIENCE));
+        assert_eq!(cuts.try_recv(), Ok(Cut::Silent(PATIENCE)));
+    }
+}
