@@ -26,12 +26,30 @@ pub(crate) enum Ended {
     Bad(#[from] BadFrame),
     #[error("{0}")]
     Rejected(String),
+    #[error("{0}: try again later")]
+    Full(String),
     #[error("no answer in time")]
     TimedOut,
     #[error("{0}")]
     Cut(Cut),
     #[error("another core has the connection")]
     HandedOver,
+}
+
+impl Ended {
+    /// What is the same for all connections that end for the same cause.
+    pub(crate) fn cause(&self) -> &'static str {
+        match self {
+            Ended::Closed => "closed",
+            Ended::Lost(_) => "lost",
+            Ended::Bad(_) => "bad frame",
+            Ended::Rejected(_) => "rejected",
+            Ended::Full(_) => "full",
+            Ended::TimedOut => "timed out",
+            Ended::Cut(_) => "cut",
+            Ended::HandedOver => "handed over",
+        }
+    }
 }
 
 /// A connection whose two directions have not been handed to their loops yet.
@@ -92,11 +110,12 @@ impl Connection {
         }
     }
 
-    /// Waits for one frame of a kind; what may come at any time is kept for later.
+    /// Waits for one frame of a kind; what may come at any time is kept for later, and pings are answered.
     pub(crate) async fn receive_only(&mut self, wanted: Kind) -> Result<Vec<u8>, Ended> {
         loop {
             match self.receive().await? {
                 (kind, payload) if kind == wanted => return Ok(payload),
+                (Kind::Ping, _) => self.send(Kind::Pong, &[]).await?,
                 (Kind::Obstacle, payload) => self.early.push((Kind::Obstacle, payload)),
                 (kind, _) => return Err(BadFrame::Unexpected(kind).into()),
             }
@@ -160,7 +179,6 @@ async fn read_loop(
             let mut core = endpoint.lock();
             core.links.counters.reads += u64::from(bytes > 0);
             core.links.counters.bytes_received += bytes as u64;
-            core.links.heard(link);
             let handled = loop {
                 match reader.next_frame() {
                     Ok(Some(frame)) => match core.on_frame(from, link, frame, moment) {
@@ -172,6 +190,7 @@ async fn read_loop(
                     Err(bad) => break Err(bad),
                 }
             };
+            core.links.heard(link, reader.kept_bytes());
             core.settle(moment);
             (handled, core.links.is_behind(link, slow_waiting_bytes))
         };

@@ -402,7 +402,11 @@ impl Core {
                 let from = NodeId(u64::from_le_bytes(*from));
                 // What came from outside is another's mistake, and was forwarded unread.
                 if let Err(reason) = self.on_message(from, route, message, moment) {
-                    tracing::warn!(%from, reason, "dropping a message");
+                    self.links.counters.messages_refused += 1;
+                    let so_far = self.links.counters.messages_refused;
+                    if so_far.is_power_of_two() {
+                        tracing::warn!(%from, reason, so_far, "dropping a message");
+                    }
                 }
             }
         }

@@ -10,13 +10,18 @@ use serde::{Deserialize, Serialize};
 pub struct TransportOptions {
     /// The longest payload of a frame, in bytes. Default 64 MiB; at least 64 KiB.
     pub frame_bytes: usize,
-    /// Messages to a receiver are dropped while more bytes than this wait for it. Default 64 MiB.
+    /// Messages to a receiver are dropped while more bytes than this wait for it; a client that leaves more than this unread is
+    /// disconnected. Default 64 MiB.
     pub most_waiting_bytes: usize,
     /// A node reads nothing from a client for which more bytes than this wait. Default 8 MiB.
     pub slow_waiting_bytes: usize,
     /// How far this machine's wall clock may be off either way, in microseconds. Default 10 ms.
     pub clock_uncertainty_us: u64,
-    /// The most connections that a node accepts at a time. Default 4096.
+    /// How much a node keeps in memory of what clients have not finished sending or not read yet, for all of them together, in
+    /// bytes. The cores have equal parts, each at least enough for one client. If they need more, the client is disconnected
+    /// for which most is kept. Default 1 GiB.
+    pub client_bytes: usize,
+    /// The most connections to clients that a node accepts at a time. Default 4096.
     pub connections: usize,
     /// How long opening a connection may take, handshake included, in milliseconds. Default 5 s.
     pub handshake_timeout_ms: u64,
@@ -34,6 +39,7 @@ impl Default for TransportOptions {
             most_waiting_bytes: 64 << 20,
             slow_waiting_bytes: 8 << 20,
             clock_uncertainty_us: 10_000,
+            client_bytes: 1 << 30,
             connections: 4096,
             handshake_timeout_ms: 5000,
             heartbeat_ms: 1000,
@@ -52,6 +58,12 @@ impl TransportOptions {
 
     pub(crate) fn handshake_timeout(&self) -> Duration {
         Duration::from_millis(self.handshake_timeout_ms)
+    }
+
+    /// How much each of `cores` cores keeps for clients, in bytes.
+    pub(crate) fn client_bytes_of_core(&self, cores: usize) -> usize {
+        let one = self.frame_bytes.saturating_mul(2).saturating_add(self.most_waiting_bytes);
+        (self.client_bytes / cores).max(one)
     }
 
     pub(crate) fn heartbeat(&self) -> Duration {

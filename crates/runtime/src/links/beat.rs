@@ -25,6 +25,12 @@ pub(crate) enum Cut {
     Silent(u32),
     #[error("another process of the same node has connected, and this one did not answer")]
     Replaced,
+    #[error("the other end has left more than {most} bytes unread")]
+    Unread { most: usize },
+    #[error(
+        "clients make this end keep more than {most} bytes, {bytes} of them for this one, the most of all"
+    )]
+    Heaviest { bytes: usize, most: usize },
 }
 
 /// What is known of the other end of a link.
@@ -40,6 +46,19 @@ pub(super) struct Pulse {
     pub(super) sent: bool,
     /// Whoever runs the connection, and ends it when told to.
     cut: Option<oneshot::Sender<Cut>>,
+    given_up: Option<Cut>,
+}
+
+impl Pulse {
+    pub(super) fn cut(&mut self, why: Cut) {
+        self.given_up.get_or_insert(why);
+        // The connection may be ending by itself, or not have begun.
+        let _ = self.cut.take().map(|cut| cut.send(why));
+    }
+
+    pub(super) fn is_given_up(&self) -> bool {
+        self.given_up.is_some()
+    }
 }
 
 impl Links {
@@ -50,15 +69,20 @@ impl Links {
         if let Some(link) = self.find(id) {
             link.connected = true;
             link.pulse.cut = Some(cut);
+            if let Some(why) = link.pulse.given_up {
+                self.cut(id, why);
+            }
         }
         cuts
     }
 
-    /// Bytes have come.
-    pub(crate) fn heard(&mut self, id: LinkId) {
+    /// Bytes have come; those of a frame that is not finished take so many in memory.
+    pub(crate) fn heard(&mut self, id: LinkId, reading: usize) {
         if let Some(link) = self.find(id) {
             link.pulse.signs += 1;
+            link.reading = reading;
         }
+        self.weigh(id);
     }
 
     /// Some of the bytes that a writer took have been written.
@@ -73,33 +97,35 @@ impl Links {
     /// How many signs there have been of the other end; `None` if the link is gone, or is being given up.
     pub(crate) fn signs(&mut self, id: LinkId) -> Option<u64> {
         let pulse = &self.find(id)?.pulse;
-        pulse.cut.is_some().then_some(pulse.signs)
+        (!pulse.is_given_up()).then_some(pulse.signs)
     }
 
     /// Has whoever runs a link's connection give it up.
     pub(crate) fn cut(&mut self, id: LinkId, why: Cut) {
-        if let Some(cut) = self.find(id).and_then(|link| link.pulse.cut.take()) {
-            // The connection may be ending by itself.
-            let _ = cut.send(why);
+        if let Some(link) = self.find(id) {
+            link.pulse.cut(why);
         }
     }
 
     /// One beat: sends pings where nothing else is sent or heard, and cuts links that have been silent for `patience` beats.
     pub(crate) fn beat(&mut self, patience: u32) {
-        let mut silent = Vec::new();
+        let (mut silent, mut clients) = (Vec::new(), Vec::new());
         for (slot, link) in self.slots.iter_mut().filter(|(_, link)| link.connected) {
+            let id = LinkId { slot, generation: link.generation };
+            clients.extend(link.is_client().then_some(id));
             let pulse = &mut link.pulse;
             pulse.silent = if pulse.signs > pulse.seen { 0 } else { pulse.silent + 1 };
             pulse.seen = pulse.signs;
             let quiet = !std::mem::take(&mut pulse.sent) || pulse.silent > 0;
             if pulse.silent >= patience {
-                silent.push(LinkId { slot, generation: link.generation });
+                silent.push(id);
             } else if quiet && link.buffer.is_empty() {
                 link.buffer.push_frame(Kind::Ping, &[]);
                 link.wake_writer();
             }
         }
         silent.into_iter().for_each(|id| self.cut(id, Cut::Silent(patience)));
+        clients.into_iter().for_each(|id| self.weigh(id));
     }
 }
 
@@ -141,7 +167,7 @@ mod tests {
         let (id, mut cuts) = open(&mut links);
         for _ in 0..10 {
             (1..PATIENCE).for_each(|_| links.beat(PATIENCE));
-            links.heard(id);
+            links.heard(id, 0);
         }
         assert!(cuts.try_recv().is_err());
         (0..PATIENCE).for_each(|_| links.beat(PATIENCE));
@@ -156,11 +182,11 @@ mod tests {
         let mut links = Links::new();
         let (id, _cuts) = open(&mut links);
         for _ in 0..5 {
-            links.heard(id);
+            links.heard(id, 0);
             links.beat(PATIENCE);
             let ping = write(&mut links, id);
             assert_eq!(ping, crate::frame::HEADER_BYTES, "though it has heard enough itself");
-            links.heard(id);
+            links.heard(id, 0);
             links.push_frame(id, Kind::Obstacle, &[]);
             write(&mut links, id);
             links.beat(PATIENCE);
