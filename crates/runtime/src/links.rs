@@ -544,6 +544,7 @@ impl Links {
             link.in_flight -= bytes;
             link.dropping &= link.in_flight > 0;
             if let Some(reader) = link.reader.take() {
+                link.pulse.sign();
                 reader.wake();
             }
         }

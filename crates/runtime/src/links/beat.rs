@@ -8,8 +8,8 @@
 //!   never looks like silence: its bytes are a sign too.
 //! - Beats are counted, and no times are compared. An endpoint that was stopped itself therefore does not blame the others
 //!   when it comes back: for all the beats that it has missed it counts one.
-//! - Where an endpoint does not read, because what it has sent waits to be taken, it can't hear anything either. There
-//!   what the other end takes is a sign.
+//! - Where an endpoint does not read, because too much waits on the link, it can't hear anything either. There what the
+//!   other end takes is a sign. That includes pings, so nobody is blamed for what waits for this end's disk.
 //!
 //! There is one timer for each endpoint, none for a message or a connection.
 
@@ -50,6 +50,11 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
+    /// There is a sign of the other end.
+    pub(super) fn sign(&mut self) {
+        self.signs += 1;
+    }
+
     pub(super) fn cut(&mut self, why: Cut) {
         self.given_up.get_or_insert(why);
         // The connection may be ending by itself, or not have begun.
@@ -79,18 +84,18 @@ impl Links {
     /// Bytes have come; those of a frame that is not finished take so many in memory.
     pub(crate) fn heard(&mut self, id: LinkId, reading: usize) {
         if let Some(link) = self.find(id) {
-            link.pulse.signs += 1;
+            link.pulse.sign();
             link.reading = reading;
         }
         self.weigh(id);
     }
 
-    /// Some of the bytes that a writer took have been written.
+    /// Some of the bytes that a writer took have been written, and more follow.
     pub(crate) fn progressed(&mut self, id: LinkId) {
         if let Some(link) = self.find(id)
             && link.reader.is_some()
         {
-            link.pulse.signs += 1;
+            link.pulse.sign();
         }
     }
 
@@ -133,7 +138,9 @@ impl Links {
 mod tests {
     use std::time::Duration;
 
-    use super::super::{End, LinkOptions};
+    use serried_model::NodeId;
+
+    use super::super::{End, LinkOptions, Sending};
     use super::*;
     use crate::out_buffer::OutBuffer;
 
@@ -211,5 +218,20 @@ mod tests {
         assert!(cuts.try_recv().is_err());
         (0..PATIENCE).for_each(|_| links.beat(PATIENCE));
         assert_eq!(cuts.try_recv(), Ok(Cut::Silent(PATIENCE)));
+    }
+
+    #[test]
+    fn nobody_is_blamed_for_what_waits_for_this_ends_disk() {
+        let mut links = Links::new();
+        let (id, mut cuts) = open(&mut links);
+        let sending = Sending { from: NodeId(0), keyspace: 7, after: 9 };
+        links.send(sending, NodeId(1), &vec![7u8; 100]);
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        for _ in 0..10 {
+            assert!(links.poll_drained(id, 50, &mut cx).is_pending());
+            links.beat(PATIENCE);
+            write(&mut links, id);
+        }
+        assert!(cuts.try_recv().is_err());
     }
 }
