@@ -150,6 +150,7 @@ pub struct Client {
     opened: Mutex<BTreeMap<u64, u16>>,
     dialers: Dialing,
     _time: AbortOnDrop<()>,
+    _beats: AbortOnDrop<()>,
 }
 
 impl Client {
@@ -174,6 +175,8 @@ impl Client {
         let id = NodeId(random.next_u64().max(NodeId::FIRST_COORDINATOR));
         let endpoint = Endpoint::new(id, options.transport, options.open_attempts, random);
         let endpoint = Arc::new(endpoint);
+        let beating = endpoint.clone();
+        let beats = AbortOnDrop(tokio::spawn(async move { beating.keep_beating().await }));
         let (dialers, view, round_trips) = meet(endpoint.clone(), &options).await?;
         let group = match view.place {
             Some(place) => distance::emulated(place, view.peers.len()),
@@ -192,6 +195,7 @@ impl Client {
             opened: Mutex::default(),
             dialers,
             _time: AbortOnDrop(time),
+            _beats: beats,
         }))
     }
 

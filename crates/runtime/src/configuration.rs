@@ -394,6 +394,11 @@ impl NodeConfiguration {
             let message = format!("`frame_bytes` must be between {least} and {}", u32::MAX);
             return Err((Part::Transport, message));
         }
+        let TransportOptions { heartbeat_ms, silence_ms, .. } = self.transport;
+        if heartbeat_ms == 0 || silence_ms / 2 < heartbeat_ms {
+            let message = "`heartbeat_ms` must be at least 1, and `silence_ms` at least twice that";
+            return Err((Part::Transport, message.to_string()));
+        }
         let Some(geography) = &self.geography else { return Ok(None) };
         let geography =
             Geography::named(geography).map_err(|error| (Part::Geography, error.to_string()))?;

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use crate::core::{Endpoint, Handled, encode};
 use crate::frame::{BadFrame, Frame, FrameReader, HEADER_BYTES, Kind, finish_frame};
 use crate::handshake::WELCOME_BYTES;
-use crate::links::LinkId;
+use crate::links::{Cut, LinkId};
 use crate::{TransportOptions, writer};
 
 /// Why a connection has ended, or has not come about.
@@ -26,10 +26,30 @@ pub(crate) enum Ended {
     Bad(#[from] BadFrame),
     #[error("{0}")]
     Rejected(String),
+    #[error("{0}: try again later")]
+    Full(String),
     #[error("no answer in time")]
     TimedOut,
+    #[error("{0}")]
+    Cut(Cut),
     #[error("another core has the connection")]
     HandedOver,
+}
+
+impl Ended {
+    /// What is the same for all connections that end for the same cause.
+    pub(crate) fn cause(&self) -> &'static str {
+        match self {
+            Ended::Closed => "closed",
+            Ended::Lost(_) => "lost",
+            Ended::Bad(_) => "bad frame",
+            Ended::Rejected(_) => "rejected",
+            Ended::Full(_) => "full",
+            Ended::TimedOut => "timed out",
+            Ended::Cut(_) => "cut",
+            Ended::HandedOver => "handed over",
+        }
+    }
 }
 
 /// A connection whose two directions have not been handed to their loops yet.
@@ -90,11 +110,12 @@ impl Connection {
         }
     }
 
-    /// Waits for one frame of a kind; what may come at any time is kept for later.
+    /// Waits for one frame of a kind; what may come at any time is kept for later, and pings are answered.
     pub(crate) async fn receive_only(&mut self, wanted: Kind) -> Result<Vec<u8>, Ended> {
         loop {
             match self.receive().await? {
                 (kind, payload) if kind == wanted => return Ok(payload),
+                (Kind::Ping, _) => self.send(Kind::Pong, &[]).await?,
                 (Kind::Obstacle, payload) => self.early.push((Kind::Obstacle, payload)),
                 (kind, _) => return Err(BadFrame::Unexpected(kind).into()),
             }
@@ -102,14 +123,14 @@ impl Connection {
     }
 
     /// Carries messages both ways over `link`, those that arrive being `from`'s, until either
-    /// direction ends. The link ends with it.
+    /// direction ends or the connection is given up. The link ends with it.
     pub(crate) async fn run(self, endpoint: &Arc<Endpoint>, from: NodeId, link: LinkId) -> Ended {
         let Connection { mut read, write, mut reader, early } = self;
         reader.limit = endpoint.transport.frame_bytes;
-        {
+        let cuts = {
             let moment = endpoint.clock.moment();
             let mut core = endpoint.lock();
-            core.connected(link);
+            let cuts = core.connected(link);
             for (kind, payload) in early {
                 let frame = Frame { kind, payload: &payload };
                 if let Err(bad) = core.on_frame(from, link, frame, moment) {
@@ -117,7 +138,8 @@ impl Connection {
                     return Ended::Bad(bad);
                 }
             }
-        }
+            cuts
+        };
         let writer = tokio::spawn(writer::write_loop(endpoint.clone(), link, write));
         let mut writer = AbortOnDrop(writer);
         let ended = tokio::select! {
@@ -131,6 +153,7 @@ impl Connection {
                     Err(_) => Ended::Closed,
                 },
             },
+            cut = cuts => cut.map_or(Ended::Closed, Ended::Cut),
         };
         endpoint.lock().lose(link);
         ended
@@ -167,6 +190,7 @@ async fn read_loop(
                     Err(bad) => break Err(bad),
                 }
             };
+            core.links.heard(link, reader.kept_bytes());
             core.settle(moment);
             (handled, core.links.is_behind(link, slow_waiting_bytes))
         };

@@ -13,12 +13,13 @@ use serried_actor::{Random, Timestamp};
 use serried_model::{NodeId, Operation, TxnId};
 use serried_session::Switchboard;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::MissedTickBehavior;
 
 use crate::clock::{Clock, Moment};
 use crate::durable::Batch;
 use crate::flusher::Flushing;
 use crate::frame::{BadFrame, Frame, Kind};
-use crate::links::{LinkId, Links};
+use crate::links::{Cut, LinkId, Links};
 use crate::machine::{Machine, Outbox};
 use crate::obstacles::Obstacles;
 use crate::out_buffer::{Messages, OutBuffer, Route};
@@ -201,6 +202,16 @@ impl Endpoint {
         core.settle(moment);
     }
 
+    /// Sends heartbeats and gives up connections that have none, for as long as it is polled.
+    pub(crate) async fn keep_beating(&self) {
+        let mut beats = tokio::time::interval(self.transport.heartbeat());
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            beats.tick().await;
+            self.lock().links.beat(self.transport.silent_beats());
+        }
+    }
+
     /// Fires timers and alarms when they are due, for as long as it is polled.
     pub(crate) async fn keep_time(&self) {
         let sleep = tokio::time::sleep(std::time::Duration::ZERO);
@@ -296,11 +307,12 @@ impl Core {
     }
 
     /// A link to a client or to a node has its connection.
-    pub(crate) fn connected(&mut self, link: LinkId) {
-        self.links.connected(link);
+    pub(crate) fn connected(&mut self, link: LinkId) -> oneshot::Receiver<Cut> {
+        let cuts = self.links.connected(link);
         if let Some(obstacle) = &self.flushing.obstacle {
             self.links.push_frame_to_client(link, Kind::Obstacle, &encode(&Some(obstacle)));
         }
+        cuts
     }
 
     /// The log can't be written for this reason, or it can again: clients are told.
@@ -390,7 +402,11 @@ impl Core {
                 let from = NodeId(u64::from_le_bytes(*from));
                 // What came from outside is another's mistake, and was forwarded unread.
                 if let Err(reason) = self.on_message(from, route, message, moment) {
-                    tracing::warn!(%from, reason, "dropping a message");
+                    self.links.counters.messages_refused += 1;
+                    let so_far = self.links.counters.messages_refused;
+                    if so_far.is_power_of_two() {
+                        tracing::warn!(%from, reason, so_far, "dropping a message");
+                    }
                 }
             }
         }

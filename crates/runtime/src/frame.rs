@@ -55,14 +55,17 @@ pub(crate) enum Kind {
     WatchEnd = 11,
     /// Tells a client why the node can't write, or that it can again.
     Obstacle = 12,
+    /// Another answer to a hello: the node has as many connections as it may.
+    Full = 13,
 }
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Kind> {
         use Kind::*;
         let first = [Hello, Welcome, Reject, Batch, Ping, Pong];
-        let requests = [StatusRequest, StatusReply, WatchRequest, WatchReply, WatchEnd, Obstacle];
-        first.into_iter().chain(requests).find(|kind| *kind as u8 == byte)
+        let requests = [StatusRequest, StatusReply, WatchRequest, WatchReply, WatchEnd];
+        let mut all = first.into_iter().chain(requests).chain([Obstacle, Full]);
+        all.find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -134,6 +137,11 @@ impl FrameReader {
     /// One that has read these bytes.
     pub(crate) fn holding(bytes: &[u8], limit: usize) -> FrameReader {
         FrameReader { buffer: bytes.to_vec(), start: 0, end: bytes.len(), limit }
+    }
+
+    /// What it keeps of a frame that has not come whole, in bytes.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        if self.buffer.len() > BUFFER_BYTES { self.buffer.len() } else { self.end - self.start }
     }
 
     /// Waits for bytes and takes as many as one read gives; 0 at the end of the connection.

@@ -13,6 +13,7 @@ use crate::durable::Provenance;
 use crate::frame::{BadFrame, Kind};
 use crate::generations::Known;
 use crate::shards::Shards;
+use crate::sparing::legible;
 
 /// One-way delays below this are not emulated: a loopback connection takes about as long by itself,
 /// and timers are no finer.
@@ -188,10 +189,17 @@ pub(crate) async fn dial(address: &str, hello: &Hello, measure: bool) -> Result<
     let welcome: Welcome = match connection.receive().await? {
         (kind @ Kind::Welcome, payload) => {
             let welcome: Welcome = decode(kind, &payload)?;
-            welcome.check().map_err(|reason| BadFrame::Payload(kind, reason))?;
+            let checked = welcome.check();
+            checked.map_err(|reason| BadFrame::Payload(kind, legible(&reason)))?;
             welcome
         }
-        (kind @ Kind::Reject, payload) => return Err(Ended::Rejected(decode(kind, &payload)?)),
+        (kind @ (Kind::Reject | Kind::Full), payload) => {
+            let reason = legible(&decode::<String>(kind, &payload)?);
+            return Err(match kind {
+                Kind::Full => Ended::Full(reason),
+                _ => Ended::Rejected(reason),
+            });
+        }
         (kind, _) => return Err(BadFrame::Unexpected(kind).into()),
     };
     let mut round_trip = sent.elapsed();

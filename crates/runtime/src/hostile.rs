@@ -34,7 +34,7 @@ fn read_payload(kind: Kind, payload: &[u8], shards: &Shards) -> bool {
     match kind {
         Kind::Hello => decode::<Hello>(kind, payload).is_ok(),
         Kind::Welcome => decode::<Welcome>(kind, payload).is_ok_and(|w| w.check().is_ok()),
-        Kind::Reject => decode::<String>(kind, payload).is_ok(),
+        Kind::Reject | Kind::Full => decode::<String>(kind, payload).is_ok(),
         Kind::Batch => {
             let mut messages = Messages::new(payload);
             for (route, _) in &mut messages {

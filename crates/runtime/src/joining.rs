@@ -13,7 +13,8 @@ use crate::generations::{Known, choose, number};
 use crate::handshake::{Hello, Place, Welcome, dial};
 use crate::{KeyspaceConfiguration, NodeConfiguration, StartError};
 
-/// How long a node that starts waits for the others to answer.
+/// How long a node that starts waits for the others to answer, beside the heartbeat for which they may wait themselves for
+/// its former process.
 const WELCOME_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a node that replaces a lost one waits for a majority to tell it which keyspaces there are, and how often it
 /// asks.
@@ -172,12 +173,13 @@ impl Joining<'_> {
 
     async fn ask_once(&self, is_new: bool) -> Result<Vec<Welcome>, StartError> {
         let hello = self.hello(0);
+        let timeout = WELCOME_TIMEOUT + self.configuration.transport.heartbeat();
         let mut asked = JoinSet::new();
         for (member, address) in self.configuration.peers.iter().enumerate() {
             if member != self.configuration.node {
                 let (address, hello) = (address.clone(), hello.clone());
                 let answer = async move { dial(&address, &hello, false).await };
-                asked.spawn(tokio::time::timeout(WELCOME_TIMEOUT, answer));
+                asked.spawn(tokio::time::timeout(timeout, answer));
             }
         }
         let mut answers = Vec::new();

@@ -28,6 +28,7 @@
 //! A node has a thread, an endpoint, links and a flusher for each of its cores; the partitions are spread
 //! over them. Cores share nothing, and pass messages in the buffers in which they were encoded.
 
+mod admission;
 mod catalogue;
 mod client;
 mod clock;
@@ -49,6 +50,7 @@ mod links;
 mod local_cluster;
 mod machine;
 mod metrics;
+mod neighbours;
 mod node;
 mod obstacles;
 mod options;
@@ -59,6 +61,7 @@ mod port;
 mod redial;
 mod server;
 mod shards;
+mod sparing;
 mod statistics;
 mod status;
 mod tables;

@@ -1,5 +1,8 @@
 //! An endpoint's connections, as far as they concern those who send.
 
+mod beat;
+mod burden;
+
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::task::{Context, Poll, Waker};
@@ -10,6 +13,9 @@ use serried_actor::{NodeSet, Wire};
 use serried_model::NodeId;
 use slab::Slab;
 
+pub(crate) use self::beat::Cut;
+use self::beat::Pulse;
+use self::burden::Burden;
 use crate::Statistics;
 use crate::frame::Kind;
 use crate::out_buffer::{OutBuffer, PREFIX_BYTES, Route};
@@ -91,11 +97,16 @@ struct Link {
     held_bytes: usize,
     /// Bytes that the writer has taken and not yet written.
     in_flight: usize,
+    /// What the reader keeps of a frame that has not come whole, in bytes.
+    reading: usize,
+    /// What it made this end keep when it was last weighed, in bytes.
+    weighed: usize,
     /// The writer, while it waits for something to write.
     writer: Option<Waker>,
     /// A reader that waits for the writer to catch up.
     reader: Option<Waker>,
     connected: bool,
+    pulse: Pulse,
     /// Write what is there, then end.
     closing: bool,
     dropping: bool,
@@ -122,6 +133,7 @@ pub(crate) struct Links {
     generation: u64,
     closing: bool,
     scratch: Vec<u8>,
+    burden: Burden,
     pub(crate) counters: Statistics,
 }
 
@@ -135,6 +147,7 @@ impl Links {
             generation: 0,
             closing: false,
             scratch: Vec::new(),
+            burden: Burden::default(),
             counters: Statistics::default(),
         }
     }
@@ -174,9 +187,12 @@ impl Links {
             held: VecDeque::new(),
             held_bytes: 0,
             in_flight: 0,
+            reading: 0,
+            weighed: 0,
             writer: None,
             reader: None,
             connected: false,
+            pulse: Pulse::default(),
             closing: self.closing,
             dropping: false,
         });
@@ -191,13 +207,6 @@ impl Links {
         if let Some(link) = self.find(id) {
             link.options.delay = delay;
             link.options.frame_bytes = frame_bytes;
-        }
-    }
-
-    /// A link has a connection from now on, until it is removed.
-    pub(crate) fn connected(&mut self, id: LinkId) {
-        if let Some(link) = self.find(id) {
-            link.connected = true;
         }
     }
 
@@ -238,6 +247,7 @@ impl Links {
             return;
         }
         let link = self.slots.remove(id.slot);
+        self.unload(&link);
         match link.options.end {
             End::Client(client) if self.clients.get(&client) == Some(&id.slot) => {
                 self.clients.remove(&client);
@@ -333,7 +343,11 @@ impl Links {
             return;
         };
         let end = link.options.end;
-        if link.waiting() > link.options.most_waiting_bytes {
+        let most = link.options.most_waiting_bytes;
+        if link.waiting() > most {
+            if link.is_client() && link.unread() > most {
+                link.pulse.cut(Cut::Unread { most });
+            }
             self.counters.messages_dropped += 1;
             if !link.dropping {
                 link.dropping = true;
@@ -391,11 +405,15 @@ impl Links {
         })
     }
 
-    /// Sends a frame over a link.
+    /// Sends a frame over a link, unless too much waits there.
     pub(crate) fn push_frame(&mut self, id: LinkId, kind: Kind, payload: &[u8]) {
-        if let Some(link) = self.find(id) {
+        let Some(link) = self.find(id) else { return };
+        let most = link.options.most_waiting_bytes;
+        if link.unread() <= most {
             link.buffer.push_frame(kind, payload);
             link.wake_writer();
+        } else if link.is_client() {
+            self.cut(id, Cut::Unread { most });
         }
     }
 
@@ -418,6 +436,12 @@ impl Links {
         for id in ids {
             self.push_frame_to_client(id, kind, payload);
         }
+    }
+
+    /// Whether there is a connection to a node.
+    pub(crate) fn reaches(&self, member: usize) -> bool {
+        let slots = self.nodes.get(member).into_iter().flat_map(|node| node.cores.iter().flatten());
+        slots.into_iter().any(|slot| self.slots.get(*slot).is_some_and(|link| link.connected))
     }
 
     /// How many cores a node has, if there are links to all of them.
@@ -503,6 +527,7 @@ impl Links {
         *patience = 0;
         std::mem::swap(&mut link.buffer, spare);
         link.in_flight += spare.len();
+        link.pulse.sent = true;
         Poll::Ready(Some(link.options.delay))
     }
 
@@ -519,9 +544,11 @@ impl Links {
             link.in_flight -= bytes;
             link.dropping &= link.in_flight > 0;
             if let Some(reader) = link.reader.take() {
+                link.pulse.sign();
                 reader.wake();
             }
         }
+        self.weigh(id);
     }
 
     fn find(&mut self, id: LinkId) -> Option<&mut Link> {

@@ -7,7 +7,7 @@ use crate::durable::{Disks, Durability};
 use crate::node::listen;
 use crate::{
     Catalogue, ConfigurationError, KeyspaceConfiguration, Node, NodeConfiguration, NodeHandle,
-    NodeStatistics, NodeStatus, StartError,
+    NodeStatistics, NodeStatus, StartError, TransportOptions,
 };
 
 /// What a local cluster is like, besides its keyspaces.
@@ -21,6 +21,8 @@ pub struct LocalOptions {
     pub durability: Durability,
     /// Where each node keeps its partitions, unless that is memory.
     pub disks: Vec<Arc<dyn Disks>>,
+    /// Bounds and times of the nodes' transport.
+    pub transport: TransportOptions,
 }
 
 /// Nodes on loopback, each on threads of its own, so that they share nothing but the
@@ -72,6 +74,7 @@ impl LocalCluster {
             geography: options.geography.clone(),
             cores: options.cores,
             durability: options.durability,
+            transport: options.transport,
             pin: Some(false),
             ..NodeConfiguration::new(node, peers.clone())
         };

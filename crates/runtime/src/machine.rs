@@ -158,6 +158,8 @@ struct Driven<A: Actor> {
     standing: fn(&A) -> Standing,
     /// When it last took part fully.
     full_at: Timestamp,
+    /// How many messages it has rejected.
+    rejected: u64,
     /// What it sent to itself.
     own: VecDeque<A::Message>,
 }
@@ -179,6 +181,7 @@ impl<A: Actor> Driven<A> {
             counts: PartitionCounts::default(),
             standing,
             full_at: Timestamp(0),
+            rejected: 0,
             own: VecDeque::new(),
         }
     }
@@ -218,7 +221,12 @@ impl<A: Actor> Driven<A> {
         }
         event(&mut self.actor, &mut cx);
         if let Some(why) = cx.take_rejected() {
-            tracing::warn!(node = %self.id, why, "dropping a message");
+            self.rejected += 1;
+            // Logs the first, second, fourth, and so on, so that the log stays short.
+            if self.rejected.is_power_of_two() {
+                let so_far = self.rejected;
+                tracing::warn!(node = %self.id, why, so_far, "dropping a message");
+            }
         }
         self.log_position = cx.log_position();
         if let Some(watch) = &mut out.watch {

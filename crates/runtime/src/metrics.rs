@@ -212,6 +212,8 @@ mod tests {
             durability: Durability::Sync,
             cores: 2,
             partitions: 1,
+            nodes: 3,
+            reached: 3,
             obstacle: None,
             not_served: vec![NotServed {
                 name: "new".to_string(),

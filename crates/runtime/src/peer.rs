@@ -1,4 +1,4 @@
-//! A core's own connection to another node: opened when one of its machines first sends there.
+//! A core's own connection to another node: opened when one of its machines first sends there, and that of core 0 at once.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -11,8 +11,10 @@ use crate::handshake::{Met, Place, dial};
 use crate::links::{End, LinkOptions};
 use crate::redial::Redial;
 use crate::server::Server;
+use crate::sparing::legible;
 
-/// Keeps a link from core `core` to node `member`, connected whenever something waits on it. It leads to
+/// Keeps a link from core `core` to node `member`, connected whenever something waits on it; that of core 0 always, so that
+/// the node knows which others it reaches. It leads to
 /// the core of the same number there, or its like, which passes on what is not for it: replicas of one
 /// partition mostly talk among themselves. What the node answers comes over the connection that it opens
 /// itself.
@@ -22,6 +24,7 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
     let address = &server.configuration.peers[member];
     let mut redial = Redial::new();
     let mut connected_before = false;
+    let (mut last_reason, mut tries) = (String::new(), 0u64);
     loop {
         let link = endpoint.lock().links.open(LinkOptions {
             end: End::Core { member, core: 0 },
@@ -31,13 +34,14 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
             frame_bytes: endpoint.transport.frame_bytes,
             most_waiting_bytes: endpoint.transport.most_waiting_bytes,
         });
-        if endpoint.is_closed() || !poll_fn(|cx| endpoint.lock().links.poll_waiting(link, cx)).await
-        {
+        let waiting = poll_fn(|cx| endpoint.lock().links.poll_waiting(link, cx));
+        if endpoint.is_closed() || core != 0 && !waiting.await {
             return;
         }
         let ended = match open(&server, core, member).await {
             Ok((met, delay)) => {
                 redial = Redial::new();
+                last_reason.clear();
                 {
                     let mut locked = endpoint.lock();
                     locked.links.counters.reconnects += u64::from(connected_before);
@@ -46,7 +50,7 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
                 server.learn(&met.welcome);
                 let differences = if core == 0 { server.differences(&met.welcome) } else { vec![] };
                 for difference in differences {
-                    tracing::warn!(%node, difference, "a keyspace is not the same on two nodes, and they do not serve it together: give both the same, or drop it on both and create it again");
+                    tracing::warn!(%node, difference = legible(&difference), "a keyspace is not the same on two nodes, and they do not serve it together: give both the same, or drop it on both and create it again");
                 }
                 connected_before = true;
                 met.connection.run(endpoint, node, link).await
@@ -59,7 +63,13 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
         if endpoint.is_closed() {
             return;
         }
-        tracing::warn!(%node, address, reason = %ended, "no connection to another node");
+        let reason = ended.to_string();
+        tries = if reason == last_reason { tries + 1 } else { 1 };
+        // Logs the first, second, fourth and so on of the same reason.
+        if tries.is_power_of_two() {
+            tracing::warn!(%node, address, reason, tries, "no connection to another node");
+        }
+        last_reason = reason;
         let wait = redial.wait(&mut endpoint.lock().random);
         tokio::select! {
             () = endpoint.closed() => return,

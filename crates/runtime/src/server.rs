@@ -1,10 +1,8 @@
 //! What the cores of a node share, and what each of their threads does.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 
+use crate::admission::{Admission, Admitted, Sort};
 use crate::clock::Clock;
 use crate::connection::{Connection, Ended};
 use crate::core::{Endpoint, decode, encode};
@@ -26,8 +25,10 @@ use crate::joining::Joining;
 use crate::links::{End, LinkOptions};
 use crate::machine::Role;
 use crate::metrics::{Exposed, Partition};
+use crate::neighbours::{Neighbours, Present};
 use crate::out_buffer::OutBuffer;
 use crate::shards::Shards;
+use crate::sparing::{Sparing, legible};
 use crate::tables::Tables;
 use crate::{
     Catalogue, NodeConfiguration, NodeFailed, NodeStatistics, NodeStatus, StartError, flusher,
@@ -51,9 +52,9 @@ pub(crate) struct Server {
     tables: Mutex<Tables>,
     group: Group,
     cores: Vec<Seat>,
-    /// Connections that others have opened.
-    connections: AtomicUsize,
-    neighbours: Neighbours,
+    admission: Arc<Admission>,
+    neighbours: Arc<Neighbours>,
+    sparing: Sparing,
     disks: Option<Arc<dyn Disks>>,
     started: Instant,
     state: watch::Sender<State>,
@@ -89,6 +90,21 @@ struct Met {
     incarnation: u64,
     delay: Duration,
     frame_bytes: usize,
+    _admitted: Admitted,
+}
+
+/// Why somebody is turned away.
+enum Refusal {
+    /// It does not fit.
+    Unfit(String),
+    /// There is no room for it now.
+    Full(String),
+}
+
+impl From<String> for Refusal {
+    fn from(reason: String) -> Refusal {
+        Refusal::Unfit(reason)
+    }
 }
 
 /// What a core's thread starts with.
@@ -154,6 +170,8 @@ impl Server {
                 let mut core = endpoint.lock();
                 core.shards = shards.clone();
                 core.links.set_cores(configuration.node, count, shards.firsts());
+                core.links
+                    .set_most_for_clients(configuration.transport.client_bytes_of_core(count));
             }
             let (inbox, inbox_receiver) = mpsc::channel(internal::INBOX_BUFFERS);
             let (arrivals, arrivals_receiver) = mpsc::unbounded_channel();
@@ -173,6 +191,7 @@ impl Server {
             limits: configuration.limits,
             frame_bytes: configuration.transport.frame_bytes,
         };
+        let admission = Arc::new(Admission::new(configuration.transport.connections));
         let server = Arc::new(Server {
             configuration,
             place,
@@ -181,8 +200,9 @@ impl Server {
             tables: Mutex::new(tables),
             group,
             cores,
-            connections: AtomicUsize::new(0),
-            neighbours: Neighbours::default(),
+            admission,
+            neighbours: Arc::default(),
+            sparing: Sparing::default(),
             disks,
             started: Instant::now(),
             state: watch::Sender::new(State { running: count, ..State::default() }),
@@ -258,6 +278,8 @@ impl Server {
             durability: self.configuration.durability,
             cores: self.welcome.cores,
             partitions: self.shards.len() as u16,
+            nodes: self.configuration.peers.len() as u16,
+            reached: self.reached(),
             obstacle: None,
             not_served: self.tables().not_served(),
             behind: None,
@@ -291,6 +313,14 @@ impl Server {
             };
         }
         status
+    }
+
+    /// How many nodes it reaches, itself included.
+    fn reached(&self) -> u16 {
+        let others = (0..self.configuration.peers.len()).filter(|i| *i != self.configuration.node);
+        let core = self.endpoint(0).look();
+        let reached = others.filter(|i| core.as_ref().is_some_and(|core| core.links.reaches(*i)));
+        1 + reached.count() as u16
     }
 
     /// Whether it serves; why not.
@@ -378,24 +408,58 @@ impl Server {
     }
 
     /// Who is there, and how far away it is meant to be.
-    async fn shake_hands(&self, connection: &mut Connection) -> Result<(Hello, Duration), Ended> {
+    async fn shake_hands(&self, connection: &mut Connection) -> Result<(u16, Met), Ended> {
         let hello: Hello = match connection.receive().await? {
             (kind @ Kind::Hello, payload) => decode(kind, &payload)?,
             (kind, _) => return Err(BadFrame::Unexpected(kind).into()),
         };
-        match self.judge(&hello) {
-            Ok(delay) => {
+        match self.judge(&hello).await {
+            Ok((delay, _admitted)) => {
                 connection.send(Kind::Welcome, &encode(&self.welcome)).await?;
-                Ok((hello, delay))
+                let Hello { node, incarnation, frame_bytes, core, .. } = hello;
+                Ok((core, Met { node, incarnation, delay, frame_bytes, _admitted }))
             }
-            Err(reason) => {
+            Err(Refusal::Unfit(reason)) => {
                 connection.send(Kind::Reject, &encode(&reason)).await?;
                 Err(Ended::Rejected(reason))
+            }
+            Err(Refusal::Full(reason)) => {
+                connection.send(Kind::Full, &encode(&reason)).await?;
+                Err(Ended::Full(reason))
             }
         }
     }
 
-    fn judge(&self, hello: &Hello) -> Result<Duration, String> {
+    /// Whether somebody is let in. Who it is comes first: what is noted of a node's data must come from the one process that
+    /// passes for it.
+    async fn judge(&self, hello: &Hello) -> Result<(Duration, Admitted), Refusal> {
+        self.judge_sender(hello)?;
+        let (id, cluster) = (self.id(), &self.welcome.cluster);
+        let sort = Sort::of(hello.node);
+        let full = || {
+            let most = self.admission.most(sort);
+            Refusal::Full(format!("{id} has {most} connections, as many as it may"))
+        };
+        let admitted = self.admission.admit(sort).ok_or_else(full)?;
+        let heartbeat = self.configuration.transport.heartbeat();
+        if !hello.node.is_coordinator()
+            && self.neighbours.is_taken(hello.node, hello.incarnation, heartbeat).await
+        {
+            let node = hello.node;
+            return Err(Refusal::Unfit(format!(
+                "another process passes for {node} of cluster `{cluster}`: stop one of the two"
+            )));
+        }
+        if let (Some(disks), Some(has)) = (&self.disks, hello.provenance) {
+            disks.meet(hello.node.member(), has)?;
+        }
+        let Some(place) = self.place else { return Ok((Duration::ZERO, admitted)) };
+        let number = if hello.node.is_coordinator() { 0 } else { hello.node.member() };
+        let other = Place::find(place.geography, hello.site.as_deref(), number)?;
+        Ok((place.delay_to(other), admitted))
+    }
+
+    fn judge_sender(&self, hello: &Hello) -> Result<(), String> {
         let Welcome { cluster, node, .. } = &self.welcome;
         if let Some(wanted) = hello.cluster.as_ref().filter(|wanted| *wanted != cluster) {
             return Err(format!("{node} is of cluster `{cluster}`, not `{wanted}`"));
@@ -408,98 +472,22 @@ impl Server {
         if !hello.node.is_coordinator() && (hello.node.0 >= nodes || hello.node == *node) {
             return Err(format!("{} is not another node of cluster `{cluster}`", hello.node));
         }
-        if !hello.node.is_coordinator() && self.neighbours.is_taken(hello.node, hello.incarnation) {
-            return Err(format!(
-                "another process passes for {} of cluster `{cluster}`: stop one of the two",
-                hello.node
-            ));
-        }
         let own = self.disks.as_ref().and_then(|disks| disks.provenance());
         match (own, hello.provenance) {
-            (_, has) if hello.node.is_coordinator() => {
-                if has.is_some() {
-                    return Err("a client has no data: only nodes say which they have".to_string());
-                }
+            (_, None) if hello.node.is_coordinator() => Ok(()),
+            (_, Some(_)) if hello.node.is_coordinator() => {
+                Err("a client has no data: only nodes say which they have".to_string())
             }
-            (Some(_), None) => {
-                return Err(format!("{} {FORGETS}, and {node} does not", hello.node));
-            }
-            (None, Some(_)) => {
-                return Err(format!("{node} {FORGETS}, and {} does not", hello.node));
-            }
-            (None, None) => {}
-            (Some(_), Some(has)) => {
-                let disks = self.disks.as_ref().expect("they are known by their data");
-                disks.meet(hello.node.member(), has)?;
-            }
+            (Some(_), None) => Err(format!("{} {FORGETS}, and {node} does not", hello.node)),
+            (None, Some(_)) => Err(format!("{node} {FORGETS}, and {} does not", hello.node)),
+            (None, None) | (Some(_), Some(_)) => Ok(()),
         }
-        let most = self.configuration.transport.connections;
-        if self.connections.load(Ordering::Relaxed) > most {
-            return Err(format!("{node} has {most} connections, as many as it may"));
-        }
-        let Some(place) = self.place else { return Ok(Duration::ZERO) };
-        let number = if hello.node.is_coordinator() { 0 } else { hello.node.member() };
-        let other = Place::find(place.geography, hello.site.as_deref(), number)?;
-        Ok(place.delay_to(other))
     }
 }
 
 /// What is wrong with a node that has no disk among others that have.
 const FORGETS: &str =
     "forgets everything when it ends (durability memory): start all with the same durability";
-
-/// Which process passes for each of the other nodes, while it has connections here.
-#[derive(Default)]
-struct Neighbours(Mutex<BTreeMap<NodeId, (u64, usize)>>);
-
-impl Neighbours {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, (u64, usize)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether another process than this one passes for `node`.
-    fn is_taken(&self, node: NodeId, incarnation: u64) -> bool {
-        self.lock().get(&node).is_some_and(|(present, _)| *present != incarnation)
-    }
-}
-
-/// Notes who passes for a node, for as long as a connection lasts.
-struct Present(Arc<Server>, NodeId);
-
-impl Present {
-    fn new(server: Arc<Server>, node: NodeId, incarnation: u64) -> Present {
-        server.neighbours.lock().entry(node).or_insert((incarnation, 0)).1 += 1;
-        Present(server, node)
-    }
-}
-
-impl Drop for Present {
-    fn drop(&mut self) {
-        let mut neighbours = self.0.neighbours.lock();
-        if let Some((_, connections)) = neighbours.get_mut(&self.1) {
-            *connections -= 1;
-            if *connections == 0 {
-                neighbours.remove(&self.1);
-            }
-        }
-    }
-}
-
-/// Counts a connection for as long as it lasts.
-struct Counted(Arc<Server>);
-
-impl Counted {
-    fn new(server: Arc<Server>) -> Counted {
-        server.connections.fetch_add(1, Ordering::Relaxed);
-        Counted(server)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// Notes the end of a thread.
 pub(crate) struct Running(Arc<Server>);
@@ -570,6 +558,8 @@ impl Thread {
         let mut tasks = JoinSet::new();
         let time = endpoint.clone();
         tasks.spawn(until_closed(endpoint.clone(), async move { time.keep_time().await }));
+        let beats = endpoint.clone();
+        tasks.spawn(until_closed(endpoint.clone(), async move { beats.keep_beating().await }));
         for member in 0..server.configuration.peers.len() {
             if member != server.configuration.node {
                 tasks.spawn(peer::keep(server.clone(), core, member));
@@ -598,7 +588,9 @@ impl Thread {
                         tasks.spawn(meet(server.clone(), core, stream, peer));
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "can't accept a connection");
+                        if let Some(more) = server.sparing.may_say("accept", Instant::now().into()) {
+                            tracing::warn!(%error, more, "can't accept a connection");
+                        }
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
@@ -639,31 +631,44 @@ async fn until_closed(endpoint: Arc<Endpoint>, work: impl Future<Output = ()>) {
 
 /// One connection, from its first byte to its last, or until it is handed to another core.
 async fn meet(server: Arc<Server>, core: usize, stream: TcpStream, peer: SocketAddr) {
-    report(&peer.to_string(), greet(server, core, stream).await);
+    let ended = greet(server.clone(), core, stream).await;
+    report(&server.sparing, &peer.to_string(), ended);
 }
 
 async fn arrive(server: Arc<Server>, core: usize, arrival: Arrival) {
     let Arrival { stream, reader, met } = arrival;
     let node = met.node.to_string();
     let ended = match TcpStream::from_std(stream).map(|stream| Connection::resume(stream, reader)) {
-        Ok(connection) => converse(server, core, connection, met).await,
+        Ok(connection) => converse(server.clone(), core, connection, met).await,
         Err(error) => Ended::Lost(error),
     };
-    report(&node, ended);
+    report(&server.sparing, &node, ended);
 }
 
-fn report(peer: &str, ended: Ended) {
-    match ended {
+/// Logs why a connection has ended. Whoever connects decides how often that happens, and what the reason names.
+fn report(sparing: &Sparing, peer: &str, ended: Ended) {
+    match &ended {
         Ended::Closed => tracing::debug!(peer, "connection closed"),
         Ended::Lost(error) => tracing::debug!(peer, %error, "connection lost"),
         Ended::HandedOver => {}
-        ended => tracing::warn!(peer, reason = %ended, "connection closed by this node"),
+        _ => {
+            let reason = legible(&ended.to_string());
+            match sparing.may_say(ended.cause(), Instant::now().into()) {
+                Some(more) => {
+                    tracing::warn!(peer, reason, more, "connection closed by this node");
+                }
+                None => tracing::debug!(peer, reason, "connection closed by this node"),
+            }
+        }
     }
 }
 
 async fn greet(server: Arc<Server>, core: usize, stream: TcpStream) -> Ended {
     let endpoint = server.endpoint(core);
-    let _counted = Counted::new(server.clone());
+    let Some(stranger) = server.admission.admit(Sort::Stranger) else {
+        let most = server.admission.most(Sort::Stranger);
+        return Ended::Full(format!("{most} others have not said yet who they are"));
+    };
     let mut connection = match Connection::new(stream) {
         Ok(connection) => connection,
         Err(error) => return Ended::Lost(error),
@@ -675,14 +680,13 @@ async fn greet(server: Arc<Server>, core: usize, stream: TcpStream) -> Ended {
             server.shake_hands(&mut connection),
         ) => handshake,
     };
-    let (hello, delay) = match handshake {
+    drop(stranger);
+    let (wanted, met) = match handshake {
         Ok(Ok(met)) => met,
         Ok(Err(ended)) => return ended,
         Err(_) => return Ended::TimedOut,
     };
-    let wanted = usize::from(hello.core) % server.cores.len();
-    let Hello { node, incarnation, frame_bytes, .. } = hello;
-    let met = Met { node, incarnation, delay, frame_bytes };
+    let wanted = usize::from(wanted) % server.cores.len();
     if wanted == core {
         return converse(server.clone(), core, connection, met).await;
     }
@@ -698,10 +702,7 @@ async fn greet(server: Arc<Server>, core: usize, stream: TcpStream) -> Ended {
 
 async fn converse(server: Arc<Server>, core: usize, connection: Connection, met: Met) -> Ended {
     let endpoint = server.endpoint(core);
-    let _counted = Counted::new(server.clone());
-    let Met { node, incarnation, delay, frame_bytes } = met;
-    let present = || Present::new(server.clone(), node, incarnation);
-    let _present = (!node.is_coordinator()).then(present);
+    let Met { node, incarnation, delay, frame_bytes, _admitted } = met;
     let end = match node.is_coordinator() {
         true => End::Client(node),
         false => End::Core { member: node.member(), core: 0 },
@@ -714,5 +715,18 @@ async fn converse(server: Arc<Server>, core: usize, connection: Connection, met:
         frame_bytes,
         most_waiting_bytes: endpoint.transport.most_waiting_bytes,
     });
-    connection.run(endpoint, node, link).await
+    let present = match node.is_coordinator() {
+        true => None,
+        false => {
+            let present = Present::new(&server.neighbours, node, incarnation, (endpoint, link));
+            if present.is_none() {
+                endpoint.lock().lose(link);
+                return Ended::Rejected(format!("another process passes for {node}"));
+            }
+            present
+        }
+    };
+    let ended = connection.run(endpoint, node, link).await;
+    drop(present);
+    ended
 }

@@ -25,6 +25,10 @@ pub struct NodeStatus {
     pub cores: u16,
     /// How many partitions it has, of all keyspaces together.
     pub partitions: u16,
+    /// How many nodes the cluster has.
+    pub nodes: u16,
+    /// To how many of them it has a connection now, itself included.
+    pub reached: u16,
     /// Why it can't write its logs and serves nothing, if that is so.
     pub obstacle: Option<String>,
     /// The keyspaces that are refused by name, as far as the node knows: too few nodes mean the same by these.
@@ -100,7 +104,7 @@ impl Behind {
 }
 
 impl NodeStatus {
-    /// Whether the node can write, and all of its partitions take part fully.
+    /// Whether the node can write, reaches a majority, and all of its partitions take part fully.
     ///
     /// # Errors
     /// Why not, and what to do.
@@ -114,7 +118,19 @@ impl NodeStatus {
                 "a flush of a log has been under way for {seconds} s: see to the disk"
             ));
         }
-        self.behind.map_or(Ok(()), |behind| Err(behind.text(self.partitions)))
+        let reasons = [self.behind.map(|behind| behind.text(self.partitions)), self.alone()];
+        match reasons.into_iter().flatten().collect::<Vec<_>>().join("; ") {
+            none if none.is_empty() => Ok(()),
+            reasons => Err(reasons),
+        }
+    }
+
+    /// What is to be said if it reaches no majority.
+    fn alone(&self) -> Option<String> {
+        let NodeStatus { nodes, reached, .. } = *self;
+        (reached <= nodes / 2).then(|| {
+            format!("reaches no majority, only {reached} of {nodes} nodes, itself included: see to the others and to the network")
+        })
     }
 }
 
@@ -142,6 +158,8 @@ mod tests {
             durability: Durability::Sync,
             cores: 2,
             partitions: 8,
+            nodes: 3,
+            reached: 2,
             obstacle: None,
             not_served: Vec::new(),
             behind: None,
@@ -166,6 +184,11 @@ mod tests {
         assert!(stalled.serves().unwrap_err().contains("under way for 7 s"));
         let full = NodeStatus { obstacle: Some("the disk is full".to_string()), ..status() };
         assert_eq!(full.serves().unwrap_err(), "the disk is full");
+        let alone = NodeStatus { reached: 1, ..status() };
+        let told = alone.serves().unwrap_err();
+        assert!(told.starts_with("reaches no majority, only 1 of 3 nodes"), "{told}");
+        let single = NodeStatus { nodes: 1, reached: 1, ..status() };
+        assert_eq!(single.serves(), Ok(()));
         assert_eq!(Behind::of(Standing::Full, Duration::ZERO), None);
         let of = |standing, seconds| Behind::of(standing, Duration::from_secs(seconds)).unwrap();
         let away = of(Standing::CatchingUp { keys: 7 }, 3);

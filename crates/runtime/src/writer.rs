@@ -14,6 +14,9 @@ use crate::core::Endpoint;
 use crate::links::LinkId;
 use crate::out_buffer::OutBuffer;
 
+/// How much is written at a time before it counts as a sign that somebody reads it.
+const PIECE_BYTES: usize = 256 << 10;
+
 /// Writes what waits on `link`, everything at once, again and again until the link ends.
 ///
 /// Two buffers take turns: one is filled while the other is written. Headers and checksums are made
@@ -38,7 +41,7 @@ pub(crate) async fn write_loop(
                 () = tokio::time::sleep_until(due) => {
                     let bytes = line.due_by(Instant::now());
                     let count = bytes.len();
-                    write.write_all(bytes).await?;
+                    write_in_pieces(&endpoint, link, &mut write, bytes).await?;
                     line.advance(count);
                     endpoint.lock().links.written(link, count);
                     continue;
@@ -48,7 +51,7 @@ pub(crate) async fn write_loop(
         match taken {
             None => ended = true,
             Some(Duration::ZERO) if line.is_empty() => {
-                write.write_all(spare.finish()).await?;
+                write_in_pieces(&endpoint, link, &mut write, spare.finish()).await?;
                 endpoint.lock().links.written(link, spare.len());
             }
             Some(delay) => line.push(spare.finish(), Instant::now() + delay),
@@ -56,6 +59,22 @@ pub(crate) async fn write_loop(
         spare.clear();
     }
     write.shutdown().await
+}
+
+/// Writes `bytes`, and notes each time the other end has taken a piece of them.
+async fn write_in_pieces(
+    endpoint: &Endpoint,
+    link: LinkId,
+    write: &mut OwnedWriteHalf,
+    bytes: &[u8],
+) -> io::Result<()> {
+    for piece in bytes.chunks(PIECE_BYTES) {
+        write.write_all(piece).await?;
+        if bytes.len() > PIECE_BYTES {
+            endpoint.lock().links.progressed(link);
+        }
+    }
+    Ok(())
 }
 
 /// Frames under way on an emulated distance, in one piece of memory.

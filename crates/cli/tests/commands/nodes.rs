@@ -66,6 +66,10 @@ fn status_tells_nodes_that_serve_from_those_that_do_not() {
     let keyspaces = [KeyspaceConfiguration::new("default", "morty").with_partitions(3)];
     let mut cluster = LocalCluster::start(3, &keyspaces, LocalOptions::default()).unwrap();
     let url = cluster.url();
+    // Each has to reach another one first.
+    while (0..3).any(|node| cluster.health(node).is_err()) {
+        std::thread::yield_now();
+    }
     let output = serried(&["status", &url, "--json"]);
     assert_eq!(code(&output), 0, "{}", err(&output));
     for (i, line) in out(&output).lines().enumerate() {

@@ -8,15 +8,15 @@ use tokio::net::TcpStream;
 use crate::directories::Kept;
 use crate::{connect, start};
 
-const HELLO: u8 = 1;
-const WELCOME: u8 = 2;
-const REJECT: u8 = 3;
+pub(crate) const HELLO: u8 = 1;
+pub(crate) const WELCOME: u8 = 2;
+pub(crate) const REJECT: u8 = 3;
 const BATCH: u8 = 4;
-const PING: u8 = 5;
-const PONG: u8 = 6;
+pub(crate) const PING: u8 = 5;
+pub(crate) const PONG: u8 = 6;
 
 /// A frame as the format's description has it, made by other means than the runtime's own.
-fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0x44, 0x5e, 2, kind];
     frame.extend((payload.len() as u32).to_le_bytes());
     let checksum = crc32fast::hash(&[&frame, payload].concat());
@@ -25,7 +25,7 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn hello() -> Vec<u8> {
+pub(crate) fn hello() -> Vec<u8> {
     let none: Option<String> = None;
     let hello = (
         NodeId(NodeId::FIRST_COORDINATOR + 1),
@@ -39,7 +39,7 @@ fn hello() -> Vec<u8> {
     frame(HELLO, &postcard::to_allocvec(&hello).unwrap())
 }
 
-fn hello_of_node(node: u64, incarnation: u64) -> Vec<u8> {
+pub(crate) fn hello_of_node(node: u64, incarnation: u64) -> Vec<u8> {
     let none: Option<String> = None;
     let hello = (NodeId(node), incarnation, 0u16, none.clone(), none, 1usize << 20, None::<()>);
     frame(HELLO, &postcard::to_allocvec(&hello).unwrap())
@@ -153,15 +153,14 @@ async fn the_second_process_that_passes_for_a_node_is_turned_away() {
     cluster.stop_node(1);
     let address = cluster.addresses()[0].clone();
     // A node's core 0 answers once it has seen the node's own connections end.
-    let mut first = loop {
+    let first = loop {
         let mut stream = TcpStream::connect(&address).await.unwrap();
         stream.write_all(&hello_of_node(1, 7)).await.unwrap();
-        let mut header = [0; 12];
-        stream.read_exact(&mut header).await.unwrap();
-        if header[3] == WELCOME {
+        if next_frame(&mut stream).await.unwrap()[3] == WELCOME {
             break stream;
         }
     };
+    let answering = tokio::spawn(answer_pings(first));
     loop {
         let answer = answer_within_a_frame(&address, &hello_of_node(1, 8)).await;
         if answer[3] == REJECT {
@@ -172,17 +171,31 @@ async fn the_second_process_that_passes_for_a_node_is_turned_away() {
     }
     let again = answer_within_a_frame(&address, &hello_of_node(1, 7)).await;
     assert_eq!(again[3], WELCOME, "one process may have several connections");
-    first.shutdown().await.unwrap();
+    answering.abort();
 }
 
 /// Sends `bytes`; the first frame of the answer.
-async fn answer_within_a_frame(address: &str, bytes: &[u8]) -> Vec<u8> {
+pub(crate) async fn answer_within_a_frame(address: &str, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
-    let mut answer = vec![0; 12];
-    stream.read_exact(&mut answer).await.unwrap();
-    let length = u32::from_le_bytes([answer[4], answer[5], answer[6], answer[7]]) as usize;
-    answer.resize(12 + length, 0);
-    stream.read_exact(&mut answer[12..]).await.unwrap();
-    answer
+    next_frame(&mut stream).await.unwrap()
+}
+
+/// The next frame that comes, whole.
+pub(crate) async fn next_frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    let mut frame = vec![0; 12];
+    stream.read_exact(&mut frame).await?;
+    let length = u32::from_le_bytes([frame[4], frame[5], frame[6], frame[7]]) as usize;
+    frame.resize(12 + length, 0);
+    stream.read_exact(&mut frame[12..]).await?;
+    Ok(frame)
+}
+
+/// Does what a process does that lives: answers pings, until the connection ends.
+pub(crate) async fn answer_pings(mut stream: TcpStream) {
+    while let Ok(next) = next_frame(&mut stream).await {
+        if next[3] == PING && stream.write_all(&frame(PONG, b"")).await.is_err() {
+            return;
+        }
+    }
 }

@@ -7,12 +7,14 @@ mod damage;
 mod directories;
 mod disk;
 mod durability;
+mod heartbeats;
 mod keyspaces;
 mod leaders;
 mod limits;
 mod panics;
 mod partitions;
 mod registers;
+mod room;
 mod standing;
 mod survival;
 mod toy;
@@ -22,7 +24,7 @@ use std::sync::Arc;
 
 use serried_runtime::{
     Catalogue, Client, ConnectError, ConnectOptions, KeyspaceConfiguration, LocalCluster,
-    LocalOptions,
+    LocalOptions, TransportOptions,
 };
 
 fn catalogue() -> Catalogue {
@@ -36,6 +38,12 @@ fn keyspaces() -> [KeyspaceConfiguration; 2] {
 fn start(n: usize, geography: Option<&str>) -> LocalCluster {
     let geography = geography.map(str::to_string);
     let options = LocalOptions { geography, ..LocalOptions::default() };
+    LocalCluster::start_with(n, &keyspaces(), options, catalogue()).unwrap()
+}
+
+/// Nodes with one core each and this transport.
+fn start_on(n: usize, transport: TransportOptions) -> LocalCluster {
+    let options = LocalOptions { cores: Some(1), transport, ..LocalOptions::default() };
     LocalCluster::start_with(n, &keyspaces(), options, catalogue()).unwrap()
 }
 

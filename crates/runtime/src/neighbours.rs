@@ -1,0 +1,155 @@
+//! Which process passes for each of the other nodes, while it has connections here.
+//!
+//! Two processes of one node must not both take part, so the second one is turned away for as long as the first one
+//! answers. A process whose machine has died leaves connections that nobody closes. Therefore a newcomer is not turned away
+//! before the present process was sent a ping over all of its connections. If no byte comes on any of these within one
+//! heartbeat, and it opens no other, the connections are cut and the newcomer takes its place. Whether a node has the data
+//! that it had is judged after that, and apart from it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serried_model::NodeId;
+
+use crate::core::Endpoint;
+use crate::frame::Kind;
+use crate::links::{Cut, LinkId};
+
+/// How often the answer to a ping is looked for.
+const LOOKS: u32 = 20;
+
+/// The processes that pass for the other nodes.
+#[derive(Default)]
+pub(crate) struct Neighbours(Mutex<BTreeMap<NodeId, Neighbour>>);
+
+struct Neighbour {
+    incarnation: u64,
+    connections: Vec<Connected>,
+}
+
+/// A connection of a node, and the core that has it.
+#[derive(Clone)]
+struct Connected(Arc<Endpoint>, LinkId);
+
+impl Connected {
+    fn is(&self, other: &Connected) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) && self.1 == other.1
+    }
+
+    /// The signs of its other end; `None` if it has ended.
+    fn signs(&self) -> Option<u64> {
+        self.0.look()?.links.signs(self.1)
+    }
+
+    fn ping(&self) {
+        if let Some(mut core) = self.0.look() {
+            core.links.push_frame(self.1, Kind::Ping, &[]);
+        }
+    }
+
+    fn cut(&self) {
+        if let Some(mut core) = self.0.look() {
+            core.links.cut(self.1, Cut::Replaced);
+        }
+    }
+}
+
+impl Neighbours {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, Neighbour>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether another process than this one passes for `node` and answers within `patience`. One that does not is gone
+    /// after that.
+    pub(crate) async fn is_taken(
+        &self,
+        node: NodeId,
+        incarnation: u64,
+        patience: Duration,
+    ) -> bool {
+        let present = match self.lock().get(&node) {
+            Some(present) if present.incarnation != incarnation => present.connections.clone(),
+            _ => return false,
+        };
+        let before: Vec<_> = present.iter().map(Connected::signs).collect();
+        present.iter().for_each(Connected::ping);
+        for _ in 0..LOOKS {
+            tokio::time::sleep(patience / LOOKS).await;
+            let now: Vec<_> = present.iter().map(Connected::signs).collect();
+            if now.iter().zip(&before).any(|(now, before)| now > before) {
+                return true;
+            }
+            if now.iter().all(Option::is_none) {
+                break;
+            }
+        }
+        !self.remove(node, incarnation, &present)
+    }
+
+    /// Removes the process whose connections these were, which did not answer. Whether none other than this one is there
+    /// now.
+    fn remove(&self, node: NodeId, incarnation: u64, silent: &[Connected]) -> bool {
+        let mut neighbours = self.lock();
+        let Some(present) = neighbours.get(&node) else { return true };
+        if present.incarnation == incarnation {
+            return true;
+        }
+        let known = |one: &Connected| silent.iter().any(|other| one.is(other));
+        if !present.connections.iter().all(known) {
+            return false;
+        }
+        present.connections.iter().for_each(Connected::cut);
+        neighbours.remove(&node);
+        true
+    }
+
+    /// Notes a connection of a process that passes for `node`; whether no other one does.
+    fn enter(&self, node: NodeId, incarnation: u64, connected: Connected) -> bool {
+        let mut neighbours = self.lock();
+        let present = neighbours.entry(node);
+        let present = present.or_insert(Neighbour { incarnation, connections: Vec::new() });
+        let same = present.incarnation == incarnation;
+        if same {
+            present.connections.push(connected);
+        }
+        same
+    }
+
+    fn leave(&self, node: NodeId, connected: &Connected) {
+        let mut neighbours = self.lock();
+        if let Some(present) = neighbours.get_mut(&node) {
+            present.connections.retain(|other| !other.is(connected));
+            if present.connections.is_empty() {
+                neighbours.remove(&node);
+            }
+        }
+    }
+}
+
+/// Notes who passes for a node, for as long as a connection lasts.
+pub(crate) struct Present {
+    neighbours: Arc<Neighbours>,
+    node: NodeId,
+    connected: Connected,
+}
+
+impl Present {
+    /// `None` if another process passes for the node.
+    pub(crate) fn new(
+        neighbours: &Arc<Neighbours>,
+        node: NodeId,
+        incarnation: u64,
+        (endpoint, link): (&Arc<Endpoint>, LinkId),
+    ) -> Option<Present> {
+        let connected = Connected(endpoint.clone(), link);
+        let entered = neighbours.enter(node, incarnation, connected.clone());
+        entered.then(|| Present { neighbours: neighbours.clone(), node, connected })
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.neighbours.leave(self.node, &self.connected);
+    }
+}
