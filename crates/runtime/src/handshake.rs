@@ -20,8 +20,8 @@ const LEAST_DELAY: Duration = Duration::from_micros(250);
 /// How many round trips are measured beside the handshake's own; the shortest counts.
 const PINGS: usize = 4;
 
-/// The longest [`Welcome`]: a node has so many keyspaces at most, and knows so many that were dropped.
-pub(crate) const WELCOME_BYTES: usize = 512 << 10;
+/// The longest [`Welcome`]: a node has so many keyspaces at most, and knows so many that were dropped or lost.
+pub(crate) const WELCOME_BYTES: usize = 768 << 10;
 
 /// What the side that opens a connection says.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -41,6 +41,8 @@ pub(crate) struct Hello {
     pub(crate) frame_bytes: usize,
     /// Which data it has, if it is a node that keeps any.
     pub(crate) provenance: Option<Provenance>,
+    /// It only asks what is known of it, and has no data yet that it says by its number.
+    pub(crate) inquires: bool,
 }
 
 /// What a node answers.
@@ -64,6 +66,10 @@ pub(crate) struct Welcome {
     pub(crate) keyspaces: Vec<KeyspaceInfo>,
     /// The names of the keyspaces that it has dropped, with their last generations.
     pub(crate) dropped: Vec<(String, u32)>,
+    /// If its data replaces lost data: the last generation of each name that the lost data may have included.
+    pub(crate) lost: Vec<(String, u32)>,
+    /// The number of the data that the one who asks had when it was last met here.
+    pub(crate) met: Option<u64>,
     /// How large things may be.
     pub(crate) limits: Limits,
     /// The longest payload that it accepts, in bytes.
@@ -84,6 +90,13 @@ impl Welcome {
             return Err("a node without cores".to_string());
         }
         self.keyspaces.iter().try_for_each(KeyspaceInfo::check)
+    }
+
+    /// The last generation of each name that it knows, whether it serves it or not.
+    pub(crate) fn generations(&self) -> impl Iterator<Item = (&str, u32)> {
+        let present = self.keyspaces.iter().map(|keyspace| (&keyspace.name, &keyspace.generation));
+        let others = self.dropped.iter().chain(&self.lost).map(|(name, last)| (name, last));
+        present.chain(others).map(|(name, generation)| (name.as_str(), *generation))
     }
 
     /// What the node knows of a keyspace's name.
@@ -166,6 +179,8 @@ impl Welcome {
                 settings: Settings::default(),
             }],
             dropped: vec![("audit".to_string(), 2)],
+            lost: vec![("carts".to_string(), 1)],
+            met: Some(4),
             limits: Limits::default(),
             frame_bytes: 1 << 20,
         }

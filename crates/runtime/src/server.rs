@@ -170,6 +170,8 @@ impl Server {
             geography: configuration.geography.clone(),
             keyspaces,
             dropped,
+            lost: disks.as_ref().and_then(|disks| disks.lost()).into_iter().flatten().collect(),
+            met: None,
             limits: configuration.limits,
             frame_bytes: configuration.transport.frame_bytes,
         };
@@ -346,6 +348,26 @@ impl Server {
         self.welcome.keyspaces.iter().filter_map(|own| differs(&own)).collect()
     }
 
+    /// The settings in which a keyspace that the two nodes serve together differs, with both values.
+    pub(crate) fn other_settings(&self, other: &Welcome) -> Vec<String> {
+        let table = |of: &KeyspaceInfo| toml::Table::try_from(of.settings).unwrap_or_default();
+        let mut differences = Vec::new();
+        for own in &self.welcome.keyspaces {
+            let same = |other: &&KeyspaceInfo| other.number == own.number;
+            let Some(other) = other.keyspaces.iter().find(same) else { continue };
+            let others = table(other);
+            for (name, value) in table(own) {
+                if let Some(has) = others.get(&name).filter(|has| **has != value) {
+                    let keyspace = &own.name;
+                    differences.push(format!(
+                        "`{keyspace}`: it has {name} = {has}, and this node {value}"
+                    ));
+                }
+            }
+        }
+        differences
+    }
+
     /// A panic has ended a part of the node. The rest ends too, at once.
     pub(crate) fn fail(&self, panic: &(dyn Any + Send)) {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
@@ -385,7 +407,11 @@ impl Server {
         };
         match self.judge(&hello) {
             Ok(delay) => {
-                connection.send(Kind::Welcome, &encode(&self.welcome)).await?;
+                let mut welcome = self.welcome.clone();
+                if let Some(disks) = self.disks.as_ref().filter(|_| hello.inquires) {
+                    welcome.met = disks.met(hello.node.member());
+                }
+                connection.send(Kind::Welcome, &encode(&welcome)).await?;
                 Ok((hello, delay))
             }
             Err(reason) => {
@@ -428,6 +454,8 @@ impl Server {
                 return Err(format!("{node} {FORGETS}, and {} does not", hello.node));
             }
             (None, None) => {}
+            // Its number is not what it says yet.
+            (Some(_), Some(_)) if hello.inquires => {}
             (Some(_), Some(has)) => {
                 let disks = self.disks.as_ref().expect("they are known by their data");
                 disks.meet(hello.node.member(), has)?;
