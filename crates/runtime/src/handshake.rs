@@ -145,6 +145,18 @@ impl KeyspaceInfo {
         self.settings.check().map_err(|reason| format!("keyspace `{name}`: {reason}"))
     }
 
+    /// How the settings of the same keyspace on another node differ, with both values.
+    pub(crate) fn other_settings(&self, other: &KeyspaceInfo) -> Vec<String> {
+        let table = |settings| toml::Table::try_from(settings).unwrap_or_default();
+        let (own, others) = (table(self.settings), table(other.settings));
+        let differs = |(setting, value): (&String, &toml::Value)| {
+            let has = others.get(setting).filter(|has| *has != value)?;
+            let name = &self.name;
+            Some(format!("`{name}`: it has {setting} = {has}, and this node {setting} = {value}"))
+        };
+        own.iter().filter_map(differs).collect()
+    }
+
     /// Its id: its name and generation.
     pub fn id(&self) -> String {
         format!("{}@{}", self.name, self.generation)
@@ -276,5 +288,23 @@ mod tests {
         for (i, change) in refused.into_iter().enumerate() {
             assert!(welcome(change).is_err(), "change {i}");
         }
+    }
+
+    #[test]
+    fn settings_that_differ_are_named_with_both_values() {
+        let own = Welcome::example().keyspaces.remove(0);
+        assert!(own.other_settings(&own).is_empty());
+        let mut other = own.clone();
+        other.settings.clock_bound_ms = 7;
+        let differences = own.other_settings(&other);
+        let text = "`accounts`: it has clock_bound_ms = 7, and this node clock_bound_ms = 2000";
+        assert_eq!(differences, [text]);
+    }
+
+    #[test]
+    fn a_node_tells_of_keyspaces_that_it_has_had_or_may_have_had() {
+        let told = Welcome::example();
+        let known: Vec<_> = told.generations().collect();
+        assert_eq!(known, [("accounts", 0), ("audit", 2), ("carts", 1)]);
     }
 }

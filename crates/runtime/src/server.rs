@@ -350,22 +350,9 @@ impl Server {
 
     /// The settings in which a keyspace that the two nodes serve together differs, with both values.
     pub(crate) fn other_settings(&self, other: &Welcome) -> Vec<String> {
-        let table = |of: &KeyspaceInfo| toml::Table::try_from(of.settings).unwrap_or_default();
-        let mut differences = Vec::new();
-        for own in &self.welcome.keyspaces {
-            let same = |other: &&KeyspaceInfo| other.number == own.number;
-            let Some(other) = other.keyspaces.iter().find(same) else { continue };
-            let others = table(other);
-            for (name, value) in table(own) {
-                if let Some(has) = others.get(&name).filter(|has| **has != value) {
-                    let keyspace = &own.name;
-                    differences.push(format!(
-                        "`{keyspace}`: it has {name} = {has}, and this node {value}"
-                    ));
-                }
-            }
-        }
-        differences
+        let other = |own: &KeyspaceInfo| other.keyspaces.iter().find(|k| k.number == own.number);
+        let differences = |own: &KeyspaceInfo| other(own).map(|other| own.other_settings(other));
+        self.welcome.keyspaces.iter().filter_map(differences).flatten().collect()
     }
 
     /// A panic has ended a part of the node. The rest ends too, at once.
