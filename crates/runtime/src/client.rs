@@ -378,6 +378,7 @@ async fn meet(
         site: options.site.clone(),
         frame_bytes: options.transport.frame_bytes,
         provenance: None,
+        inquires: false,
     };
     let (reports, mut inbox) = mpsc::unbounded_channel();
     let dialing = Dialing(Dialers::new(endpoint, hello, reports));

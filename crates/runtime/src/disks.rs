@@ -17,6 +17,10 @@ use crate::joining::identity;
 /// How much of all partitions' stores is kept in memory for reading, in bytes.
 const CACHE: u64 = 256 << 20;
 
+const EMPTIED: &str = "\
+`run.toml` is missing, although this node has had keyspaces here, so their data may be missing, too: move what \
+is left away, and start the node on an empty directory with --rejoin";
+
 /// A node's data directory, locked while this lives.
 pub struct NodeDisks {
     directory: DataDirectory,
@@ -58,6 +62,11 @@ impl NodeDisks {
             keyspaces: keyspaces.collect(),
         };
         let directory = DataDirectory::open(&path, &identity, start)?;
+        // The note is made before a keyspace is.
+        let emptied = directory.was_used() && !Run::is_noted(&path);
+        if emptied && start != Start::AcceptLoss {
+            return Err(StorageError::Refused { path, reason: EMPTIED.to_string() });
+        }
         for (keyspace, place) in directory.dropped() {
             let path = place.display();
             tracing::warn!(keyspace, %path, "dropped a keyspace, as the configuration does not have it any more: its data stays there until you remove it");
@@ -141,8 +150,24 @@ impl Disks for NodeDisks {
         self.directory.keyspaces()
     }
 
-    fn settle(&self, keyspaces: &[(KeyspaceIdentity, u32)]) -> Result<(), String> {
-        self.directory.settle(keyspaces).map_err(|error| error.to_string())
+    fn lost(&self) -> Option<BTreeMap<String, u32>> {
+        self.directory.lost()
+    }
+
+    fn settle(
+        &self,
+        keyspaces: &[(KeyspaceIdentity, u32)],
+        told: Option<&BTreeMap<String, u32>>,
+    ) -> Result<(), String> {
+        self.directory.settle(keyspaces, told).map_err(|error| error.to_string())
+    }
+
+    fn raise(&self, incarnation: u64) -> Result<(), String> {
+        self.directory.raise(incarnation).map_err(|error| error.to_string())
+    }
+
+    fn met(&self, member: usize) -> Option<u64> {
+        self.directory.met(member as u64)
     }
 
     fn meet(&self, member: usize, has: Provenance) -> Result<(), String> {

@@ -1,5 +1,6 @@
 //! What a node needs of a disk.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use serried_actor::Store;
@@ -28,13 +29,37 @@ pub trait Disks: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Where the data replaces lost data: the last generation of each keyspace's name that may have been lost; `None`
+    /// while that is not known.
+    fn lost(&self) -> Option<BTreeMap<String, u32>> {
+        None
+    }
+
     /// Notes which keyspaces the node has from now on, with their generations, before any of their
-    /// partitions is opened.
+    /// partitions is opened. `_told` is the last generation of each name that other nodes know, if enough of
+    /// them have said it: see [`DataDirectory::settle`](serried_storage::DataDirectory::settle).
+    ///
+    /// # Errors
+    /// If that can't be written, or existing data contradicts it.
+    fn settle(
+        &self,
+        _keyspaces: &[(KeyspaceIdentity, u32)],
+        _told: Option<&BTreeMap<String, u32>>,
+    ) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Has the data, which replaces lost data and was told to nobody, be number `_incarnation` at least.
     ///
     /// # Errors
     /// If that can't be written.
-    fn settle(&self, _keyspaces: &[(KeyspaceIdentity, u32)]) -> Result<(), String> {
+    fn raise(&self, _incarnation: u64) -> Result<(), String> {
         Ok(())
+    }
+
+    /// The number of the data that node `_member` had when it was last met.
+    fn met(&self, _member: usize) -> Option<u64> {
+        None
     }
 
     /// Notes which data node `member` has.

@@ -21,8 +21,8 @@ const LEAST_DELAY: Duration = Duration::from_micros(250);
 /// How many round trips are measured beside the handshake's own; the shortest counts.
 const PINGS: usize = 4;
 
-/// The longest [`Welcome`]: a node has so many keyspaces at most, and knows so many that were dropped.
-pub(crate) const WELCOME_BYTES: usize = 512 << 10;
+/// The longest [`Welcome`]: a node has so many keyspaces at most, and knows so many that were dropped or lost.
+pub(crate) const WELCOME_BYTES: usize = 768 << 10;
 
 /// What the side that opens a connection says.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -42,6 +42,8 @@ pub(crate) struct Hello {
     pub(crate) frame_bytes: usize,
     /// Which data it has, if it is a node that keeps any.
     pub(crate) provenance: Option<Provenance>,
+    /// It only asks what is known of it, and has no data yet that it says by its number.
+    pub(crate) inquires: bool,
 }
 
 /// What a node answers.
@@ -65,6 +67,10 @@ pub(crate) struct Welcome {
     pub(crate) keyspaces: Vec<KeyspaceInfo>,
     /// The names of the keyspaces that it has dropped, with their last generations.
     pub(crate) dropped: Vec<(String, u32)>,
+    /// If its data replaces lost data: the last generation of each name that the lost data may have included.
+    pub(crate) lost: Vec<(String, u32)>,
+    /// The number of the data that the one who asks had when it was last met here.
+    pub(crate) met: Option<u64>,
     /// How large things may be.
     pub(crate) limits: Limits,
     /// The longest payload that it accepts, in bytes.
@@ -85,6 +91,13 @@ impl Welcome {
             return Err("a node without cores".to_string());
         }
         self.keyspaces.iter().try_for_each(KeyspaceInfo::check)
+    }
+
+    /// The last generation of each name that it knows, whether it serves it or not.
+    pub(crate) fn generations(&self) -> impl Iterator<Item = (&str, u32)> {
+        let present = self.keyspaces.iter().map(|keyspace| (&keyspace.name, &keyspace.generation));
+        let others = self.dropped.iter().chain(&self.lost).map(|(name, last)| (name, last));
+        present.chain(others).map(|(name, generation)| (name.as_str(), *generation))
     }
 
     /// What the node knows of a keyspace's name.
@@ -133,6 +146,18 @@ impl KeyspaceInfo {
         self.settings.check().map_err(|reason| format!("keyspace `{name}`: {reason}"))
     }
 
+    /// How the settings of the same keyspace on another node differ, with both values.
+    pub(crate) fn other_settings(&self, other: &KeyspaceInfo) -> Vec<String> {
+        let table = |settings| toml::Table::try_from(settings).unwrap_or_default();
+        let (own, others) = (table(self.settings), table(other.settings));
+        let differs = |(setting, value): (&String, &toml::Value)| {
+            let has = others.get(setting).filter(|has| *has != value)?;
+            let name = &self.name;
+            Some(format!("`{name}`: it has {setting} = {has}, and this node {setting} = {value}"))
+        };
+        own.iter().filter_map(differs).collect()
+    }
+
     /// Its id: its name and generation.
     pub fn id(&self) -> String {
         format!("{}@{}", self.name, self.generation)
@@ -167,6 +192,8 @@ impl Welcome {
                 settings: Settings::default(),
             }],
             dropped: vec![("audit".to_string(), 2)],
+            lost: vec![("carts".to_string(), 1)],
+            met: Some(4),
             limits: Limits::default(),
             frame_bytes: 1 << 20,
         }
@@ -269,5 +296,23 @@ mod tests {
         for (i, change) in refused.into_iter().enumerate() {
             assert!(welcome(change).is_err(), "change {i}");
         }
+    }
+
+    #[test]
+    fn settings_that_differ_are_named_with_both_values() {
+        let own = Welcome::example().keyspaces.remove(0);
+        assert!(own.other_settings(&own).is_empty());
+        let mut other = own.clone();
+        other.settings.clock_bound_ms = 7;
+        let differences = own.other_settings(&other);
+        let text = "`accounts`: it has clock_bound_ms = 7, and this node clock_bound_ms = 2000";
+        assert_eq!(differences, [text]);
+    }
+
+    #[test]
+    fn a_node_tells_of_keyspaces_that_it_has_had_or_may_have_had() {
+        let told = Welcome::example();
+        let known: Vec<_> = told.generations().collect();
+        assert_eq!(known, [("accounts", 0), ("audit", 2), ("carts", 1)]);
     }
 }

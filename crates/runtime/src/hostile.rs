@@ -63,6 +63,7 @@ pub fn example_frames() -> Vec<Vec<u8>> {
         site: None,
         frame_bytes: 1 << 20,
         provenance: None,
+        inquires: false,
     };
     let mut first = vec![0; HEADER_BYTES];
     first.extend(encode(&hello));

@@ -1,6 +1,10 @@
 //! What a node asks the others before it serves: whether they accept it, and which keyspaces there are.
+//!
+//! A node whose data replaces lost data asks more. First it asks which data the others have known it by, so that its new
+//! data has a greater number. Then it asks until so many have said which keyspaces there are that one of them knows each
+//! keyspace of which data may have been lost. `storage/directory.rs` argues for both.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,7 +12,7 @@ use serried_storage::{KeyspaceIdentity, KeyspaceRecord};
 use tokio::task::JoinSet;
 
 use crate::connection::Ended;
-use crate::durable::Disks;
+use crate::durable::{Disks, Provenance};
 use crate::generations::{Known, choose, number};
 use crate::handshake::{Hello, Place, Welcome, dial};
 use crate::{KeyspaceConfiguration, NodeConfiguration, StartError};
@@ -20,6 +24,29 @@ const WELCOME_TIMEOUT: Duration = Duration::from_millis(500);
 /// asks.
 const REJOIN_PATIENCE: Duration = Duration::from_secs(2);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+/// By how much the number of new data may exceed the known one where the clock does not make it greater. Data of two
+/// directories that are made at the same time has different numbers, since each adds a random number below that.
+const INCARNATIONS: u64 = 1 << 32;
+
+/// What the other nodes have said.
+struct Heard {
+    answers: Vec<Welcome>,
+    /// There are so many answers that one of them names each generation of which data may have been lost.
+    enough: bool,
+}
+
+impl Heard {
+    /// The last generation of each name that is known.
+    fn generations(&self) -> BTreeMap<String, u32> {
+        let mut last = BTreeMap::<String, u32>::new();
+        for (name, generation) in self.answers.iter().flat_map(Welcome::generations) {
+            let last = last.entry(name.to_string()).or_default();
+            *last = generation.max(*last);
+        }
+        last
+    }
+}
 
 /// A node that is about to serve.
 pub(crate) struct Joining<'a> {
@@ -43,6 +70,7 @@ impl Joining<'_> {
             site,
             frame_bytes: configuration.transport.frame_bytes,
             provenance: disks.and_then(Disks::provenance),
+            inquires: false,
         }
     }
 
@@ -59,10 +87,12 @@ impl Joining<'_> {
             // Neither this node nor the others remember anything, so there is one generation of each name.
             return Ok(asked.map(Option::unwrap_or_default).collect());
         };
-        let others = self.ask_others(disks)?;
-        let known = disks.keyspaces();
+        let heard = self.ask_others(disks)?;
+        let told = heard.generations();
+        let (known, lost) = (disks.keyspaces(), self.lost(disks, &told));
         let generation = |keyspace: &KeyspaceConfiguration| {
-            let chosen = self.choose(keyspace, &known, &others);
+            let lost = lost.get(&keyspace.name).copied();
+            let chosen = self.choose(keyspace, &known, &heard.answers, lost);
             let name = &keyspace.name;
             chosen.map_err(|reason| StartError::Keyspace { keyspace: name.clone(), reason })
         };
@@ -75,11 +105,21 @@ impl Joining<'_> {
             }
         }
         let settled: Vec<_> = keyspaces.iter().map(identity).zip(generations.clone()).collect();
-        disks.settle(&settled).map_err(|reason| {
-            let keyspace = keyspaces[0].name.clone();
-            StartError::Storage { keyspace, partition: 0, reason }
-        })?;
+        disks.settle(&settled, heard.enough.then_some(&told)).map_err(|e| self.cant_write(e))?;
         Ok(generations)
+    }
+
+    fn cant_write(&self, reason: String) -> StartError {
+        let keyspace = self.configuration.keyspaces[0].name.clone();
+        StartError::Storage { keyspace, partition: 0, reason }
+    }
+
+    /// The last generation of each name that data of this node may have been lost of. It serves no earlier one.
+    fn lost(&self, disks: &dyn Disks, told: &BTreeMap<String, u32>) -> BTreeMap<String, u32> {
+        match disks.provenance() {
+            Some(Provenance { rejoined: true, .. }) => disks.lost().unwrap_or_else(|| told.clone()),
+            _ => BTreeMap::new(),
+        }
     }
 
     fn number(&self, keyspace: &KeyspaceConfiguration, generation: u32) -> u64 {
@@ -92,6 +132,7 @@ impl Joining<'_> {
         keyspace: &KeyspaceConfiguration,
         known: &[KeyspaceRecord],
         others: &[Welcome],
+        lost: Option<u32>,
     ) -> Result<u32, String> {
         let name = &keyspace.name;
         let record = known.iter().find(|record| record.identity.name == *name);
@@ -100,6 +141,17 @@ impl Joining<'_> {
         let said: Vec<Known> = others.iter().filter_map(|other| other.known(name)).collect();
         let nodes = self.configuration.peers.len();
         let chosen = choose(name, own, &said, nodes, keyspace.generation())?;
+        let lost = lost.filter(|_| own.is_none_or(|own| own.dropped));
+        let chosen = match (lost, keyspace.generation()) {
+            (Some(lost), Some(asked)) if asked < lost => {
+                return Err(format!(
+                    "the configuration says `{name}@{asked}`, and this node may have had `{name}@{lost}` \
+                     before its disk was lost: leave the keyspace's `id` out"
+                ));
+            }
+            (Some(lost), None) => chosen.max(lost),
+            _ => chosen,
+        };
         if let Some(own) = own.filter(|own| !own.dropped && own.generation != chosen) {
             let (old, new) = (format!("{name}@{}", own.generation), format!("{name}@{chosen}"));
             tracing::warn!(
@@ -108,14 +160,8 @@ impl Joining<'_> {
                 "a keyspace was dropped and created again while this node was away: it takes part in the new one, and what it has of the old one stays where it is until you remove it"
             );
         }
-        let continued = record.filter(|record| record.generation == chosen);
-        if continued.is_some_and(|record| record.identity != identity(keyspace)) {
-            return Err(format!(
-                "`{name}@{chosen}` has another protocol or number of partitions than the configuration \
-                 says: correct the configuration, or leave the keyspace's `id` out to begin a new one"
-            ));
-        }
-        if continued.is_some() {
+        // If the configuration contradicts what it has, the directory says so.
+        if record.is_some_and(|record| record.generation == chosen) {
             return Ok(chosen);
         }
         let number = self.number(keyspace, chosen);
@@ -133,7 +179,7 @@ impl Joining<'_> {
     }
 
     /// The answers of the other nodes, as far as they answer.
-    fn ask_others(&self, disks: &dyn Disks) -> Result<Vec<Welcome>, StartError> {
+    fn ask_others(&self, disks: &dyn Disks) -> Result<Heard, StartError> {
         // On a thread of its own, because this thread may belong to a runtime.
         let ask = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -143,42 +189,65 @@ impl Joining<'_> {
         asked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// Asks the other nodes. A node that replaces a lost one asks until every majority contains a node that has answered,
-    /// because the lost one may have known generations that only others remember.
-    async fn ask_until_known(&self, disks: &dyn Disks) -> Result<Vec<Welcome>, StartError> {
+    /// Asks the other nodes. A node that replaces a lost one asks until so many of the others have answered that one of
+    /// them is in each majority that the lost one was in, because the lost one may have known generations that only
+    /// others remember.
+    async fn ask_until_known(&self, disks: &dyn Disks) -> Result<Heard, StartError> {
         let nodes = self.configuration.peers.len();
-        let forgot = disks.provenance().is_some_and(|has| has.rejoined);
-        let wanted = match forgot && disks.keyspaces().is_empty() {
-            true => (nodes / 2 + 1).min(nodes - 1),
-            false => 0,
-        };
+        let enough = (nodes / 2 + 1).min(nodes - 1);
+        let rejoined = disks.provenance().is_some_and(|has| has.rejoined);
+        let wanted = if rejoined && disks.lost().is_none() { enough } else { 0 };
         let until = Instant::now() + REJOIN_PATIENCE;
         loop {
-            let answers = self.ask_once(disks.is_new()).await?;
-            if answers.len() >= wanted {
-                return Ok(answers);
+            if rejoined && disks.keyspaces().is_empty() {
+                self.renumber(disks).await?;
             }
-            if Instant::now() > until {
-                let answered = answers.len();
+            let answers = self.ask_once(self.hello(0), disks.is_new()).await?;
+            let (answered, over) = (answers.len(), Instant::now() > until);
+            if answered < wanted && over {
                 tracing::warn!(
                     answered,
                     wanted,
-                    "too few nodes say which keyspaces there are: if some were dropped and created again, start this node again once the others run"
+                    "too few nodes say which keyspaces there are: until this node has been started while enough others run, it counts as one that has lost its disk in each keyspace that it gets; if some keyspaces were dropped and created again, start it again once the others run"
                 );
-                return Ok(answers);
+            }
+            if answered >= wanted || over {
+                return Ok(Heard { answers, enough: answered >= enough });
             }
             tokio::time::sleep(ASK_AGAIN).await;
         }
     }
 
-    async fn ask_once(&self, is_new: bool) -> Result<Vec<Welcome>, StartError> {
+    /// Asks which data the others have known this node by, and has the new data have a greater number.
+    async fn renumber(&self, disks: &dyn Disks) -> Result<(), StartError> {
+        let unnumbered = |has| Provenance { incarnation: 0, ..has };
         let hello = self.hello(0);
+        let provenance = hello.provenance.map(unnumbered);
+        let inquiry = Hello { inquires: true, provenance, ..hello };
+        let answers = self.ask_once(inquiry, false).await?;
+        let Some(known) = answers.iter().filter_map(|answer| answer.met).max() else {
+            return Ok(());
+        };
+        // If it is the same, it was told by this node before it was killed.
+        if disks.provenance().is_some_and(|has| known > has.incarnation) {
+            let incarnation = known.saturating_add(1 + self.incarnation % INCARNATIONS);
+            disks.raise(incarnation).map_err(|reason| self.cant_write(reason))?;
+        }
+        Ok(())
+    }
+
+    async fn ask_once(&self, hello: Hello, is_new: bool) -> Result<Vec<Welcome>, StartError> {
         let timeout = WELCOME_TIMEOUT + self.configuration.transport.heartbeat();
         let mut asked = JoinSet::new();
         for (member, address) in self.configuration.peers.iter().enumerate() {
             if member != self.configuration.node {
                 let (address, hello) = (address.clone(), hello.clone());
-                let answer = async move { dial(&address, &hello, false).await };
+                let answer = async move {
+                    let met = dial(&address, &hello, false).await?;
+                    // Each node counts once.
+                    let expected = met.welcome.node.member() == member;
+                    if expected { Ok(met) } else { Err(Ended::Closed) }
+                };
                 asked.spawn(tokio::time::timeout(timeout, answer));
             }
         }

@@ -52,6 +52,10 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
                 for difference in differences {
                     tracing::warn!(%node, difference = legible(&difference), "a keyspace is not the same on two nodes, and they do not serve it together: give both the same, or drop it on both and create it again");
                 }
+                let settings = if core == 0 { server.other_settings(&met.welcome) } else { vec![] };
+                for difference in settings {
+                    tracing::warn!(%node, difference, "a keyspace is not set to the same on two nodes: some promises rest on that, so give all nodes the same settings");
+                }
                 connected_before = true;
                 met.connection.run(endpoint, node, link).await
             }

@@ -188,6 +188,8 @@ impl Server {
             geography: configuration.geography.clone(),
             keyspaces,
             dropped,
+            lost: disks.as_ref().and_then(|disks| disks.lost()).into_iter().flatten().collect(),
+            met: None,
             limits: configuration.limits,
             frame_bytes: configuration.transport.frame_bytes,
         };
@@ -376,6 +378,13 @@ impl Server {
         self.welcome.keyspaces.iter().filter_map(|own| differs(&own)).collect()
     }
 
+    /// The settings in which a keyspace that the two nodes serve together differs, with both values.
+    pub(crate) fn other_settings(&self, other: &Welcome) -> Vec<String> {
+        let other = |own: &KeyspaceInfo| other.keyspaces.iter().find(|k| k.number == own.number);
+        let differences = |own: &KeyspaceInfo| other(own).map(|other| own.other_settings(other));
+        self.welcome.keyspaces.iter().filter_map(differences).flatten().collect()
+    }
+
     /// A panic has ended a part of the node. The rest ends too, at once.
     pub(crate) fn fail(&self, panic: &(dyn Any + Send)) {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
@@ -414,6 +423,13 @@ impl Server {
             (kind, _) => return Err(BadFrame::Unexpected(kind).into()),
         };
         match self.judge(&hello).await {
+            Ok(_) if hello.inquires => {
+                let met = self.disks.as_ref().and_then(|disks| disks.met(hello.node.member()));
+                let welcome = Welcome { met, ..self.welcome.clone() };
+                connection.send(Kind::Welcome, &encode(&welcome)).await?;
+                // Nobody has judged its data yet, so it is no more than asked.
+                Err(Ended::Closed)
+            }
             Ok((delay, _admitted)) => {
                 connection.send(Kind::Welcome, &encode(&self.welcome)).await?;
                 let Hello { node, incarnation, frame_bytes, core, .. } = hello;
@@ -450,7 +466,8 @@ impl Server {
                 "another process passes for {node} of cluster `{cluster}`: stop one of the two"
             )));
         }
-        if let (Some(disks), Some(has)) = (&self.disks, hello.provenance) {
+        // The number of an inquirer's data is not what it says yet.
+        if let (Some(disks), Some(has), false) = (&self.disks, hello.provenance, hello.inquires) {
             disks.meet(hello.node.member(), has)?;
         }
         let Some(place) = self.place else { return Ok((Duration::ZERO, admitted)) };

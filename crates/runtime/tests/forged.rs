@@ -65,7 +65,7 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
 
 fn hello(node: NodeId, incarnation: u64) -> Vec<u8> {
     let none: Option<String> = None;
-    let hello = (node, incarnation, 0u16, none.clone(), none, 1usize << 20, None::<()>);
+    let hello = (node, incarnation, 0u16, none.clone(), none, 1usize << 20, None::<()>, false);
     postcard::to_allocvec(&hello).unwrap()
 }
 

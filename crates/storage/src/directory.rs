@@ -1,4 +1,35 @@
 //! A node's directory, and whose it is.
+//!
+//! # What a lost disk may have held
+//!
+//! A directory that replaces a lost disk must rejoin in each keyspace of which the lost disk may have held acknowledged
+//! data. In a keyspace that was created after the loss it is as new as on any other node. It may have to tell the two
+//! apart long after, when its configuration gets a keyspace that it lacked at first. So when it is first settled, it
+//! notes which generations there are, as the others say ([`DataDirectory::settle`]). A generation that is not after the
+//! noted one of its name rejoins.
+//!
+//! There are n = 2f + 1 nodes, and the lost disk counts among the f that may fail. Of the 2f other nodes, f + 1 have
+//! to answer. What the lost disk had helped to acknowledge in a generation, f others had acknowledged too, and each of
+//! these had noted the generation on its disk before it served it. Since (f + 1) + f > 2f, one of them answers. It still
+//! says so: a directory never forgets a name, and its generations only rise. If its own disk was replaced meanwhile, it
+//! had been told of the generation in the same way, and it tells what it has noted, whether it serves it or not. So it
+//! follows by induction over the order in which the directories were settled.
+//!
+//! If too few answer, nothing is noted, and everything rejoins, until a later start hears enough of them. A start that
+//! comes later may note too much, but never too little. A keyspace of the first settlement rejoins anyway.
+//!
+//! One thing is left: an operation that was under way all the time. If the lost disk had acknowledged it, and the other
+//! nodes that do so were given the keyspace only after this node had noted what there is, then the note is too low.
+//!
+//! # Which data is newer
+//!
+//! Data that replaces other data has the greater number ([`Provenance::incarnation`]). The number is the time, but the
+//! clock of the node that made the lost directory may have been ahead. So before a new directory is settled, its node
+//! asks which number the others know, and has its own be greater ([`DataDirectory::raise`]). The new number is durable
+//! before anybody is told it: the question does not contain it. Nobody has seen the number that it had before, or
+//! whoever has takes the greater one for a replacement of that. If two directories are made at the same time to replace
+//! the same one, they differ by their clocks, or by the random number that is added where the clocks do not count. If a
+//! node that knows a greater number was not there to be asked, it turns the new directory away, and says what to do.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -11,7 +42,7 @@ use serde::{Deserialize, Serialize};
 use crate::StorageError;
 use crate::disk::sync_directory;
 use crate::engine::{ROOM, find_room};
-use crate::keyspaces::{KeyspaceIdentity, KeyspaceRecord, Records};
+use crate::keyspaces::{KeyspaceIdentity, KeyspaceRecord, MOST_RECORDS, Records};
 use crate::run;
 
 /// The format of the directory. A format that the release before can't read has the next number. In format 1,
@@ -45,6 +76,9 @@ struct Contents {
     /// It was created to replace a lost disk.
     #[serde(default)]
     rejoined: bool,
+    /// See [`Held::lost`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lost: Option<BTreeMap<String, u32>>,
     /// In format 1: the keyspaces that are [`KeyspaceRecord::later`].
     #[serde(default, skip_serializing)]
     later: Vec<String>,
@@ -75,14 +109,39 @@ pub struct Provenance {
     pub rejoined: bool,
 }
 
+/// What the identity file says that may change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Held {
+    provenance: Provenance,
+    records: Records,
+    /// Of a directory that replaces a lost one, once it is known: the last generation of each name that the lost one may
+    /// have held. It may have held the earlier ones as well.
+    lost: Option<BTreeMap<String, u32>>,
+    /// The format in which it was found. From format 2 on, each use of a directory is noted.
+    format: u32,
+}
+
+impl Held {
+    /// It has nothing yet.
+    fn nothing(provenance: Provenance) -> Held {
+        Held { provenance, records: Records::default(), lost: None, format: FORMAT }
+    }
+
+    /// Whether a generation was created after the disk was lost.
+    fn is_later(&self, keyspace: &str, generation: u32) -> bool {
+        let lost = |lost: &BTreeMap<String, u32>| lost.get(keyspace).copied();
+        self.lost.as_ref().is_some_and(|all| lost(all).is_none_or(|lost| generation > lost))
+    }
+}
+
 /// A node's directory, locked for as long as this lives.
 #[derive(Debug)]
 pub struct DataDirectory {
     path: PathBuf,
-    provenance: Provenance,
     identity: Identity,
     is_new: bool,
-    keyspaces: Mutex<Records>,
+    was_used: bool,
+    held: Mutex<Held>,
     /// The keyspaces that were dropped when the directory was opened: their names, and where their data lies.
     dropped: Vec<(String, PathBuf)>,
     /// The incarnations of the other nodes' data when they were last met, by node.
@@ -124,26 +183,28 @@ impl DataDirectory {
         }
         let found = existing.map(|text| check(&file, &text, identity)).transpose()?;
         find_room(path)?;
-        let (provenance, mut records, is_older) = match found {
-            Some(found) if found.0.rejoined || start != Start::Rejoin => found,
+        let mut held = match found {
+            Some(found) if found.provenance.rejoined || start != Start::Rejoin => found,
             _ => {
                 let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
                 let incarnation = now.map_or(0, |now| now.as_micros() as u64);
                 let provenance = Provenance { incarnation, rejoined: start == Start::Rejoin };
-                write(&file, provenance, identity, &Records::default())?;
-                (provenance, Records::default(), false)
+                let held = Held::nothing(provenance);
+                write(&file, identity, &held)?;
+                held
             }
         };
-        let dropped = records.drop_others(&identity.keyspaces);
-        if is_older || !dropped.is_empty() {
-            write(&file, provenance, identity, &records)?;
+        let was_used = held.format > 1 && !held.records.0.is_empty();
+        let dropped = held.records.drop_others(&identity.keyspaces);
+        if held.format < FORMAT || !dropped.is_empty() {
+            write(&file, identity, &held)?;
         }
         let mut directory = DataDirectory {
             path: path.to_path_buf(),
-            provenance,
             identity: identity.clone(),
             is_new: !holds_data,
-            keyspaces: Mutex::new(records),
+            was_used,
+            held: Mutex::new(held),
             dropped: Vec::new(),
             peers: Mutex::new(read_peers(&path.join(PEERS))?),
             _lock: lock,
@@ -161,50 +222,98 @@ impl DataDirectory {
 
     /// The keyspaces that it has, and those that were dropped.
     pub fn keyspaces(&self) -> Vec<KeyspaceRecord> {
-        self.records().0.clone()
+        self.held().records.0.clone()
     }
 
-    /// Notes which keyspaces the node has from now on, with their generations.
+    /// Of a directory that replaces a lost one: the last generation of each name that the lost one may have held; `None`
+    /// while that is not known.
+    pub fn lost(&self) -> Option<BTreeMap<String, u32>> {
+        self.held().lost.clone()
+    }
+
+    /// Notes which keyspaces the node has from now on, with their generations. `told` is which generations the others
+    /// know, the last of each name, if enough of them have said it.
     ///
-    /// If the directory replaces a lost one, the keyspaces of the first call are those of which data was lost. Later
-    /// ones are new to the cluster, so nothing of them was lost.
+    /// If the directory replaces a lost one, the keyspaces of the first call rejoin. Later ones do so unless they were
+    /// created after the loss (see the [module](self)).
     ///
     /// # Errors
-    /// If the directory can't be written, or knows as many keyspaces as it may.
-    pub fn settle(&self, keyspaces: &[(KeyspaceIdentity, u32)]) -> Result<(), StorageError> {
-        let mut present = self.records();
+    /// If the directory can't be written, knows as many keyspaces as it may, or has data of a generation that the
+    /// configuration contradicts.
+    pub fn settle(
+        &self,
+        keyspaces: &[(KeyspaceIdentity, u32)],
+        told: Option<&BTreeMap<String, u32>>,
+    ) -> Result<(), StorageError> {
+        let mut present = self.held();
         let file = self.path.join(IDENTITY);
-        let mut records = present.clone();
-        let first = records.0.is_empty();
+        let refused = |reason| StorageError::refused(&file, reason);
+        let mut held = present.clone();
+        let first = held.records.0.is_empty();
+        if held.provenance.rejoined && held.lost.is_none() {
+            // Of so many names nothing is noted, and all rejoin.
+            held.lost = told.filter(|told| told.len() <= MOST_RECORDS).cloned();
+        }
         for (identity, generation) in keyspaces {
-            let known = records.find(&identity.name);
-            let later = match known {
+            let later = match held.records.find(&identity.name) {
+                Some(known) if known.generation == *generation => {
+                    known.check(identity).map_err(refused)?;
+                    known.later
+                }
                 // What it had of an earlier one that was not dropped here, it may have had of this one.
-                Some(known) if known.generation == *generation || !known.dropped => known.later,
-                _ => self.provenance.rejoined && !first,
+                Some(known) if !known.dropped => known.later,
+                _ => !first && held.is_later(&identity.name, *generation),
             };
             let (identity, generation) = (identity.clone(), *generation);
             let new = KeyspaceRecord { identity, generation, dropped: false, later };
-            records.put(new).map_err(|reason| StorageError::refused(&file, reason))?;
+            held.records.put(new).map_err(refused)?;
         }
-        if records != *present {
-            write(&file, self.provenance, &self.identity, &records)?;
-            *present = records;
+        if held != *present {
+            write(&file, &self.identity, &held)?;
+            *present = held;
         }
         Ok(())
     }
 
-    fn records(&self) -> MutexGuard<'_, Records> {
-        self.keyspaces.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Has the data of a directory that replaces a lost one be number `incarnation` at least.
+    ///
+    /// # Errors
+    /// If the directory can't be written, or was settled already: others know its number.
+    pub fn raise(&self, incarnation: u64) -> Result<(), StorageError> {
+        let mut present = self.held();
+        if incarnation <= present.provenance.incarnation {
+            return Ok(());
+        }
+        let file = self.path.join(IDENTITY);
+        let is_number = i64::try_from(incarnation).is_ok();
+        if !present.provenance.rejoined || !present.records.0.is_empty() || !is_number {
+            let reason = format!("its data can't become number {incarnation}");
+            return Err(StorageError::refused(&file, reason));
+        }
+        let mut held = present.clone();
+        held.provenance.incarnation = incarnation;
+        write(&file, &self.identity, &held)?;
+        *present = held;
+        Ok(())
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn generation(&self, keyspace: &str) -> u32 {
-        self.records().find(keyspace).map_or(0, |record| record.generation)
+        self.held().records.find(keyspace).map_or(0, |record| record.generation)
+    }
+
+    /// Whether a node had keyspaces here before it was opened, so that it must be noted how it was last used. In
+    /// format 1 this was not noted.
+    pub fn was_used(&self) -> bool {
+        self.was_used
     }
 
     /// Whether it contained no data when it was opened and does not replace a lost disk.
     pub fn is_new(&self) -> bool {
-        self.is_new && !self.provenance.rejoined
+        self.is_new && !self.provenance().rejoined
     }
 
     /// Notes which data another node has, which connects now.
@@ -245,6 +354,12 @@ impl DataDirectory {
         Ok(())
     }
 
+    /// Which data another node had when it was last met.
+    pub fn met(&self, node: u64) -> Option<u64> {
+        let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        peers.get(&node.to_string()).copied()
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
@@ -252,13 +367,14 @@ impl DataDirectory {
 
     /// What the other nodes are told about its data.
     pub fn provenance(&self) -> Provenance {
-        self.provenance
+        self.held().provenance
     }
 
     /// Whether the data of a keyspace replaces lost data. A partition that has a log already knows from its log how far
     /// it has got with rejoining.
     pub fn rejoins(&self, keyspace: &str) -> bool {
-        self.provenance.rejoined && !self.records().find(keyspace).is_some_and(|found| found.later)
+        let held = self.held();
+        held.provenance.rejoined && !held.records.find(keyspace).is_some_and(|found| found.later)
     }
 
     /// The name of the folder of a keyspace's present generation. Each generation has a folder of its own.
@@ -275,7 +391,7 @@ impl DataDirectory {
     pub fn log_identity(&self, keyspace: &str, partition: u16) -> u64 {
         let Identity { cluster, node, .. } = &self.identity;
         let keyspace = self.folder(keyspace);
-        let incarnation = self.provenance.incarnation;
+        let incarnation = self.provenance().incarnation;
         let text = format!("{cluster}/{node}/{incarnation}/{keyspace}/{partition}");
         let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         text.bytes().fold(0xcbf2_9ce4_8422_2325, fold)
@@ -327,13 +443,9 @@ fn read_peers(file: &Path) -> Result<BTreeMap<String, u64>, StorageError> {
     })
 }
 
-/// Checks a directory's identity file against the configuration. Returns the provenance of its data, its keyspaces and
-/// whether its format is older than that of this release.
-fn check(
-    file: &Path,
-    text: &str,
-    wanted: &Identity,
-) -> Result<(Provenance, Records, bool), StorageError> {
+/// Checks a directory's identity file against the configuration. What the configuration says of its keyspaces is
+/// checked when their generations are known.
+fn check(file: &Path, text: &str, wanted: &Identity) -> Result<Held, StorageError> {
     let refused = |reason: String| Err(StorageError::refused(file, reason));
     #[derive(Deserialize)]
     struct Format {
@@ -379,25 +491,22 @@ fn check(
     for record in &mut records.0 {
         record.later |= contents.later.contains(&record.identity.name);
     }
-    records.check(&wanted.keyspaces, |reason| StorageError::refused(file, reason))?;
-    Ok((provenance, records, contents.format < FORMAT))
+    let format = contents.format;
+    Ok(Held { provenance, records, lost: contents.lost, format })
 }
 
-fn write(
-    file: &Path,
-    Provenance { incarnation, rejoined }: Provenance,
-    identity: &Identity,
-    records: &Records,
-) -> Result<(), StorageError> {
+fn write(file: &Path, identity: &Identity, held: &Held) -> Result<(), StorageError> {
+    let Provenance { incarnation, rejoined } = held.provenance;
     let contents = Contents {
         format: FORMAT,
         incarnation,
         rejoined,
+        lost: held.lost.clone(),
         later: Vec::new(),
         cluster: identity.cluster.clone(),
         node: identity.node,
         nodes: identity.nodes,
-        keyspaces: records.0.clone(),
+        keyspaces: held.records.0.clone(),
     };
     let text = toml::to_string(&contents).expect("an identity can be written as TOML");
     replace(

@@ -2,10 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::StorageError;
-
 /// How many keyspaces a directory may remember, dropped ones included.
-const MOST_RECORDS: usize = 1024;
+pub(crate) const MOST_RECORDS: usize = 1024;
 
 /// The properties of a keyspace that its data depends on, as configured.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -79,30 +77,30 @@ impl Records {
         }
         Ok(())
     }
+}
 
-    /// Checks that the configured keyspaces fit the data.
-    pub(crate) fn check(
-        &self,
-        wanted: &[KeyspaceIdentity],
-        refused: impl Fn(String) -> StorageError,
-    ) -> Result<(), StorageError> {
-        for keyspace in wanted {
-            let Some(old) = self.find(&keyspace.name).filter(|old| !old.dropped) else { continue };
-            let old = &old.identity;
-            if old.partitions != keyspace.partitions {
-                return Err(refused(format!(
-                    "keyspace `{}` has {} partitions, and the configuration says {}; the number of \
-                     partitions of existing data can't be changed: load it into a new keyspace",
-                    old.name, old.partitions, keyspace.partitions
-                )));
-            }
-            if old.protocol != keyspace.protocol {
-                return Err(refused(format!(
-                    "keyspace `{}` has run protocol `{}`, and the configuration says `{}`; the \
-                     protocol of existing data can't be changed: load it into a new keyspace",
-                    old.name, old.protocol, keyspace.protocol
-                )));
-            }
+impl KeyspaceRecord {
+    /// Checks that its data can be that of a keyspace that is configured so.
+    ///
+    /// # Errors
+    /// How the two differ, and what to do.
+    pub(crate) fn check(&self, wanted: &KeyspaceIdentity) -> Result<(), String> {
+        let KeyspaceIdentity { name, protocol, partitions } = &self.identity;
+        let again = "drop it on all nodes and create it again, or load it into a new keyspace; if it was dropped \
+                     and created again while this node was away, start this node while the others run";
+        if *partitions != wanted.partitions {
+            return Err(format!(
+                "keyspace `{name}` has {partitions} partitions, and the configuration says {}; the number of \
+                 partitions of existing data can't be changed: {again}",
+                wanted.partitions
+            ));
+        }
+        if *protocol != wanted.protocol {
+            return Err(format!(
+                "keyspace `{name}` has run protocol `{protocol}`, and the configuration says `{}`; the \
+                 protocol of existing data can't be changed: {again}",
+                wanted.protocol
+            ));
         }
         Ok(())
     }

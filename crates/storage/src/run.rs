@@ -82,6 +82,11 @@ impl Run {
         Ok(run)
     }
 
+    /// Whether it is noted how a directory was last used. That is so from the first use on.
+    pub fn is_noted(directory: &Path) -> bool {
+        directory.join(NAME).exists()
+    }
+
     /// Whether all logs of the keyspace in this folder have been created.
     pub fn knows(&self, keyspace: &str) -> bool {
         self.contents().keyspaces.iter().any(|known| known == keyspace)

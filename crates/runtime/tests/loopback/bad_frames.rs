@@ -35,13 +35,15 @@ pub(crate) fn hello() -> Vec<u8> {
         none,
         1usize << 20,
         None::<()>,
+        false,
     );
     frame(HELLO, &postcard::to_allocvec(&hello).unwrap())
 }
 
 pub(crate) fn hello_of_node(node: u64, incarnation: u64) -> Vec<u8> {
     let none: Option<String> = None;
-    let hello = (NodeId(node), incarnation, 0u16, none.clone(), none, 1usize << 20, None::<()>);
+    let hello =
+        (NodeId(node), incarnation, 0u16, none.clone(), none, 1usize << 20, None::<()>, false);
     frame(HELLO, &postcard::to_allocvec(&hello).unwrap())
 }
 

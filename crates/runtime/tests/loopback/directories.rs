@@ -1,5 +1,6 @@
 //! Data directories of nodes, opened as processes would open them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -146,8 +147,24 @@ impl Disks for Directory {
         self.opened.lock().unwrap().as_ref().expect(OPEN).keyspaces()
     }
 
-    fn settle(&self, keyspaces: &[(KeyspaceIdentity, u32)]) -> Result<(), String> {
-        self.opened.lock().unwrap().as_ref().expect(OPEN).settle(keyspaces)
+    fn lost(&self) -> Option<BTreeMap<String, u32>> {
+        self.opened.lock().unwrap().as_ref().expect(OPEN).lost()
+    }
+
+    fn settle(
+        &self,
+        keyspaces: &[(KeyspaceIdentity, u32)],
+        told: Option<&BTreeMap<String, u32>>,
+    ) -> Result<(), String> {
+        self.opened.lock().unwrap().as_ref().expect(OPEN).settle(keyspaces, told)
+    }
+
+    fn raise(&self, incarnation: u64) -> Result<(), String> {
+        self.opened.lock().unwrap().as_ref().expect(OPEN).raise(incarnation)
+    }
+
+    fn met(&self, member: usize) -> Option<u64> {
+        self.opened.lock().unwrap().as_ref().expect(OPEN).met(member)
     }
 
     fn is_new(&self) -> bool {

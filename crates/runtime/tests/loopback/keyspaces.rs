@@ -223,6 +223,78 @@ async fn a_node_that_was_away_while_a_keyspace_was_dropped_takes_part_in_the_new
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_was_away_takes_part_in_a_new_keyspace_of_another_protocol() {
+    let mut rolling = Rolling::start(&[named("a")]).await;
+    put(&rolling.client().await, "a", "key", "old").await;
+    rolling.stop(2).await;
+    let again = [KeyspaceConfiguration::new("a", "mvtso").with_partitions(2)];
+    for keyspaces in [&[named("other")], &again] {
+        for node in [0, 1] {
+            rolling.restart(node, keyspaces).await.unwrap();
+        }
+    }
+    put(&rolling.client().await, "a", "other key", "new").await;
+    rolling.restart(2, &again).await.unwrap();
+    rolling.stop(0).await;
+    assert_eq!(rolling.get("a", "key").await.unwrap(), None);
+    assert_eq!(rolling.get("a", "other key").await.unwrap(), Some(Value::from("new")));
+    let folder = |name| rolling.directory(2).join(name).is_dir();
+    assert!(folder("a") && folder("a@1"), "the old data stays");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_had_to_be_in_the_same_generation_is_not_another_protocol() {
+    let mut rolling = Rolling::start(&[named("a")]).await;
+    let other = [KeyspaceConfiguration::new("a", "mvtso")];
+    let error = rolling.restart(2, &other).await.unwrap_err().to_string();
+    assert!(error.contains("`a` has run protocol `morty`"), "{error}");
+    assert!(error.contains("says `mvtso`"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_keyspace_that_a_lost_disk_held_rejoins_although_it_is_configured_later() {
+    let mut rolling = Rolling::start(&[named("a"), named("b")]).await;
+    put(&rolling.client().await, "b", "key", "value").await;
+    // Each is told by the one before, which does not serve it at that moment.
+    for node in [2, 1] {
+        rolling.stop(node).await;
+        std::fs::remove_dir_all(rolling.directory(node)).unwrap();
+        rolling.begin(node, &[named("a")], true).await.unwrap();
+    }
+    let identity = |rolling: &Rolling, node| {
+        std::fs::read_to_string(rolling.directory(node).join("identity.toml")).unwrap()
+    };
+    for node in [2, 1] {
+        assert!(identity(&rolling, node).contains("b = 0"), "{}", identity(&rolling, node));
+        rolling.restart(node, &[named("a"), named("b")]).await.unwrap();
+        let identity = identity(&rolling, node);
+        assert!(!identity.contains("later = true"), "{identity}");
+    }
+    // Of one that is created now nothing was lost.
+    rolling.restart(2, &[named("a"), named("b"), named("c")]).await.unwrap();
+    assert!(identity(&rolling, 2).contains("later = true"), "{}", identity(&rolling, 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_is_replaced_although_the_clock_was_ahead_when_its_directory_was_made() {
+    let mut rolling = Rolling::start(&[named("a")]).await;
+    let peers = |rolling: &Rolling| rolling.directory(0).join("peers.toml");
+    // The nodes have met each other once there is a leader or a commit.
+    put(&rolling.client().await, "a", "key", "value").await;
+    rolling.restart(2, &[named("a")]).await.unwrap();
+    rolling.stop(0).await;
+    rolling.stop(2).await;
+    let ahead = 1u64 << 60;
+    std::fs::write(peers(&rolling), format!("2 = {ahead}\n")).unwrap();
+    rolling.restart(0, &[named("a")]).await.unwrap();
+    std::fs::remove_dir_all(rolling.directory(2)).unwrap();
+    rolling.begin(2, &[named("a")], true).await.unwrap();
+    // It was let in before it served.
+    let met: toml::Table = std::fs::read_to_string(peers(&rolling)).unwrap().parse().unwrap();
+    assert!(met["2"].as_integer().unwrap() > ahead as i64, "{met}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_one_node_alone_has_dropped_goes_on_without_it_and_can_be_taken_up_again() {
     let mut rolling = Rolling::start(&[named("a"), named("b")]).await;
     put(&rolling.client().await, "a", "key", "value").await;

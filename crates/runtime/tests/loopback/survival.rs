@@ -271,3 +271,18 @@ async fn a_node_that_is_killed_before_it_has_noted_that_it_rejoins_does_so_all_t
     assert!(line.ends_with(" 1"), "{line}");
     node.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_data_was_removed_but_not_its_name_does_not_start() {
+    let mut kept = Kept::start(Durability::Buffered, &keyspaces(0));
+    kept.stop(2);
+    let folders = std::fs::read_dir(kept.path(2)).unwrap().map(|entry| entry.unwrap().path());
+    folders.filter(|path| path.is_dir()).for_each(|path| std::fs::remove_dir_all(path).unwrap());
+    let error = kept.refused(2, Start::Usual);
+    assert!(error.contains("--rejoin"), "its logs are missing: {error}");
+    std::fs::remove_file(kept.path(2).join("run.toml")).unwrap();
+    let error = kept.refused(2, Start::Usual);
+    assert!(error.contains("`run.toml` is missing"), "{error}");
+    kept.begin(2, Start::Rejoin);
+    kept.cluster.stop();
+}

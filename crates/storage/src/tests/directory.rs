@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::fs;
 
 use super::Scratch;
@@ -19,9 +20,18 @@ fn identity() -> Identity {
 /// The directory, with the keyspaces of its configuration as they are if nothing was dropped.
 fn settled(scratch: &Scratch, identity: &Identity, start: Start) -> DataDirectory {
     let directory = DataDirectory::open(scratch.path(), identity, start).unwrap();
-    let first = |keyspace: &KeyspaceIdentity| (keyspace.clone(), 0);
-    directory.settle(&identity.keyspaces.iter().map(first).collect::<Vec<_>>()).unwrap();
+    directory.settle(&first(&identity.keyspaces), None).unwrap();
     directory
+}
+
+/// Keyspaces in their first generation.
+fn first(keyspaces: &[KeyspaceIdentity]) -> Vec<(KeyspaceIdentity, u32)> {
+    keyspaces.iter().map(|keyspace| (keyspace.clone(), 0)).collect()
+}
+
+/// What other nodes say of which generations there are.
+fn told(generations: &[(&str, u32)]) -> BTreeMap<String, u32> {
+    generations.iter().map(|(name, generation)| (name.to_string(), *generation)).collect()
 }
 
 #[track_caller]
@@ -69,13 +79,19 @@ fn what_existing_data_can_not_follow_is_refused_with_the_reason() {
     drop(settled(&scratch, &identity(), Start::Usual));
     let with = |keyspaces: Vec<KeyspaceIdentity>| Identity { keyspaces, ..identity() };
     refused(open(&Identity { nodes: 5, ..identity() }), &["3 replicas", "has 5"]);
-    refused(open(&with(vec![keyspace("accounts", "morty", 8)])), &["`accounts` has 4", "says 8"]);
-    refused(open(&with(vec![keyspace("accounts", "mvtso", 4)])), &["`morty`", "`mvtso`"]);
+    let try_settle = |keyspaces: Vec<KeyspaceIdentity>| {
+        let identity = with(keyspaces);
+        let directory = open(&identity)?;
+        directory.settle(&first(&identity.keyspaces), None)?;
+        Ok(directory)
+    };
+    refused(try_settle(vec![keyspace("accounts", "morty", 8)]), &["`accounts` has 4", "says 8"]);
+    refused(try_settle(vec![keyspace("accounts", "mvtso", 4)]), &["`morty`", "`mvtso`"]);
     // A new keyspace is welcome.
     let more = vec![keyspace("carts", "morty", 1), keyspace("accounts", "morty", 4)];
     drop(settled(&scratch, &with(more), Start::Usual));
-    refused(open(&with(vec![keyspace("accounts", "morty", 8)])), &["`accounts` has 4"]);
-    refused(open(&with(vec![keyspace("carts", "morty", 2)])), &["`carts` has 1"]);
+    refused(try_settle(vec![keyspace("accounts", "morty", 8)]), &["`accounts` has 4"]);
+    refused(try_settle(vec![keyspace("carts", "morty", 2)]), &["`carts` has 1"]);
 }
 
 #[test]
@@ -109,15 +125,70 @@ fn to_rejoin_takes_an_empty_directory() {
 }
 
 #[test]
-fn of_a_keyspace_that_came_later_nothing_was_lost() {
+fn what_the_others_know_when_a_disk_is_replaced_rejoins_whenever_it_is_configured() {
     let scratch = Scratch::new();
-    let keyspaces = vec![keyspace("carts", "morty", 1), keyspace("accounts", "morty", 4)];
-    let more = Identity { keyspaces, ..identity() };
-    drop(settled(&scratch, &identity(), Start::Rejoin));
-    for identity in [more.clone(), more] {
-        let directory = settled(&scratch, &identity, Start::Usual);
-        assert!(directory.rejoins("accounts") && !directory.rejoins("carts"));
+    let (accounts, carts) = (keyspace("accounts", "morty", 4), keyspace("carts", "morty", 1));
+    let open = |keyspaces: &[KeyspaceIdentity], start| {
+        let identity = Identity { keyspaces: keyspaces.to_vec(), ..identity() };
+        DataDirectory::open(scratch.path(), &identity, start).unwrap()
+    };
+    let directory = open(std::slice::from_ref(&accounts), Start::Rejoin);
+    let known = told(&[("accounts", 0), ("carts", 1)]);
+    directory.settle(&[(accounts.clone(), 0)], Some(&known)).unwrap();
+    assert_eq!(directory.lost(), Some(known));
+    drop(directory);
+    let all = [accounts, carts, keyspace("orders", "morty", 1)];
+    // What the others say later is not what there was.
+    let later = told(&[("accounts", 0), ("carts", 1), ("orders", 0)]);
+    for told in [Some(&later), None] {
+        let directory = open(&all, Start::Usual);
+        let settled = [(all[0].clone(), 0), (all[1].clone(), 1), (all[2].clone(), 0)];
+        directory.settle(&settled, told).unwrap();
+        assert!(directory.rejoins("accounts") && directory.rejoins("carts"));
+        assert!(!directory.rejoins("orders"), "it was created after the loss");
     }
+    // One that is created in the place of what was dropped is new, too.
+    drop(open(&all[..1], Start::Usual));
+    let directory = open(&all, Start::Usual);
+    let settled = [(all[0].clone(), 0), (all[1].clone(), 2), (all[2].clone(), 1)];
+    directory.settle(&settled, None).unwrap();
+    assert!(!directory.rejoins("carts") && !directory.rejoins("orders"));
+}
+
+#[test]
+fn until_enough_others_have_said_what_there_is_everything_rejoins() {
+    let scratch = Scratch::new();
+    let mut identity = identity();
+    drop(settled(&scratch, &identity, Start::Rejoin));
+    identity.keyspaces.push(keyspace("carts", "morty", 1));
+    let directory = settled(&scratch, &identity, Start::Usual);
+    assert!(directory.rejoins("carts") && directory.lost().is_none());
+    drop(directory);
+    identity.keyspaces.push(keyspace("orders", "morty", 1));
+    identity.keyspaces.push(keyspace("parcels", "morty", 1));
+    let directory = DataDirectory::open(scratch.path(), &identity, Start::Usual).unwrap();
+    let known = told(&[("accounts", 0), ("carts", 0), ("parcels", 0)]);
+    directory.settle(&first(&identity.keyspaces), Some(&known)).unwrap();
+    let rejoins = ["accounts", "carts", "orders", "parcels"].map(|name| directory.rejoins(name));
+    assert_eq!(rejoins, [true, true, false, true]);
+}
+
+#[test]
+fn the_number_of_new_data_rises_until_it_is_settled_and_stays() {
+    let scratch = Scratch::new();
+    let open = |start| DataDirectory::open(scratch.path(), &identity(), start).unwrap();
+    let directory = open(Start::Rejoin);
+    let made = directory.provenance().incarnation;
+    directory.raise(made - 1).unwrap();
+    assert_eq!(directory.provenance().incarnation, made);
+    directory.raise(made + 7).unwrap();
+    drop(directory);
+    let directory = open(Start::Usual);
+    assert_eq!(directory.provenance().incarnation, made + 7);
+    assert!(directory.raise(u64::MAX).is_err(), "no file can say so");
+    directory.settle(&first(&identity().keyspaces), None).unwrap();
+    assert!(directory.raise(made + 8).is_err(), "others know its number");
+    assert_eq!(directory.provenance().incarnation, made + 7);
 }
 
 #[test]
@@ -171,7 +242,7 @@ fn what_is_dropped_and_created_again_has_a_place_and_an_identity_of_its_own() {
     let directory = DataDirectory::open(scratch.path(), &again, Start::Usual).unwrap();
     let known = directory.keyspaces();
     assert!(known.iter().all(|record| record.dropped && record.generation == 0), "{known:?}");
-    directory.settle(&[(again.keyspaces[0].clone(), 1)]).unwrap();
+    directory.settle(&[(again.keyspaces[0].clone(), 1)], None).unwrap();
     let (later_place, later_log) =
         (directory.partition("accounts", 1), directory.log_identity("accounts", 1));
     assert_ne!((&later_place, later_log), (&place, log));
