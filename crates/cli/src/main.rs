@@ -70,7 +70,6 @@ enum Command {
     /// Show how each node of a cluster is doing
     Status(status::Status),
     /// Kill nodes and clients at random, and check that nothing acknowledged is lost
-    #[command(hide = true)]
     Torture(torture::Torture),
     /// The clients that `torture` starts and kills
     #[command(hide = true)]
@@ -110,6 +109,15 @@ fn start_log(usual: &str, format: LogFormat) {
     }
 }
 
+/// What went wrong, with its causes. Some errors name their cause themselves, which is not said twice.
+fn text(error: &anyhow::Error) -> String {
+    let causes = error.chain().skip(1).map(ToString::to_string);
+    causes.fold(error.to_string(), |text, cause| match text.contains(&cause) {
+        true => text,
+        false => format!("{text}: {cause}"),
+    })
+}
+
 fn main() -> ExitCode {
     let command = Arguments::parse().command;
     match &command {
@@ -137,8 +145,29 @@ fn main() -> ExitCode {
         Ok(Ended::Violation) => ExitCode::from(3),
         Ok(Ended::Unknown) => ExitCode::from(4),
         Err(error) => {
-            eprintln!("serried: {error:#}");
+            eprintln!("serried: {}", text(&error));
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_named_once() {
+        let denied = || std::io::Error::other("denied");
+        let path = std::path::PathBuf::from("data");
+        let named = serried_storage::StorageError::Io { path, source: denied() };
+        assert_eq!(text(&anyhow::Error::new(named)), "data: denied");
+        let unnamed = anyhow::Error::new(denied()).context("can't serve metrics");
+        assert_eq!(text(&unnamed), "can't serve metrics: denied");
+    }
+
+    #[test]
+    fn the_help_lists_what_there_is_to_run() {
+        let help = <Arguments as clap::CommandFactory>::command().render_help().to_string();
+        assert!(help.contains("\n  torture ") && help.contains("\n  status "), "{help}");
     }
 }

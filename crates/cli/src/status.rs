@@ -13,11 +13,16 @@ use crate::Ended;
 #[derive(Args)]
 #[command(after_help = "\
 Columns:
+  node        its number in the cluster
+  version     its release
   up          how long the node has been running
   durable     when its records count as durable: sync, buffered or memory
+  cores       how many threads serve its partitions
+  partitions  how many it has, of all its keyspaces
   lag, held   flushes of its logs that are under way or due; bytes of messages that wait for them
   log bytes   written to its logs since it started
-  RTT         how long the question and its answer took
+  connections those that it has with clients and other nodes, in both directions
+  RTT us      how long the question and its answer took, in microseconds
   state       serves; or what it lacks: while a node is rejoining or catching up, stopping another one may
               be one too many
 
