@@ -235,7 +235,7 @@ impl DataDirectory {
     /// know, the last of each name, if enough of them have said it.
     ///
     /// If the directory replaces a lost one, the keyspaces of the first call rejoin. Later ones do so unless they were
-    /// created after the loss (see the [module](self)).
+    /// created after the loss (see the module).
     ///
     /// # Errors
     /// If the directory can't be written, knows as many keyspaces as it may, or has data of a generation that the
