@@ -9,6 +9,10 @@
 //! they have: so many that every quorum of its predecessor contains one of them besides the predecessor. Such a member has
 //! acknowledged either before it showed what it had, and then the new incarnation was shown that. Or it has acknowledged
 //! later, and then its acknowledgement names the new incarnation.
+//!
+//! Incarnations of a member must rise, although clocks may be wrong. So a replaced replica is told which incarnation of it
+//! the others know, and begins anew above that. It also takes over which incarnations of the others they know. Else, when
+//! those who knew a member's incarnation have been replaced one after the other, nobody could tell the member's next one.
 
 use serried_model::NodeId;
 

@@ -70,8 +70,8 @@ pub enum Message {
         entries: Vec<(Key, Stamped)>,
         /// Whether there are more.
         more: bool,
-        /// The latest incarnation of the receiver that the sender knows.
-        incarnation: u64,
+        /// The incarnations that the sender knows ([`serried_parts::Incarnations::named`]).
+        incarnations: Vec<u64>,
     },
 }
 
@@ -95,8 +95,8 @@ impl Message {
             Message::Apply { stamped, .. } => carstamp(&stamped.carstamp),
             Message::Applied { incarnations, .. } => counted(incarnations),
             Message::Scan { incarnation, .. } => *incarnation < NEVER,
-            Message::Scanned { entries, incarnation, .. } => {
-                *incarnation < NEVER && entries.iter().all(|(_, held)| carstamp(&held.carstamp))
+            Message::Scanned { entries, incarnations, .. } => {
+                counted(incarnations) && entries.iter().all(|(_, held)| carstamp(&held.carstamp))
             }
         }
     }

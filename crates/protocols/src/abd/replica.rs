@@ -111,6 +111,17 @@ impl Replica {
         self.record_incarnations(cx);
     }
 
+    /// Takes over which incarnations of others are known, as the predecessor knew: those may be replaced again, and
+    /// whoever replaces them has to be told of the latest.
+    fn learn_of_others(&mut self, incarnations: &[u64], cx: &mut Cx<'_>) {
+        for (member, incarnation) in incarnations.iter().enumerate().take(self.group.size()) {
+            let other = NodeId::replica(self.id.partition(), member);
+            if other != self.id && *incarnation > self.incarnations.of(other) {
+                self.set_incarnation(other, *incarnation, cx);
+            }
+        }
+    }
+
     /// Records all incarnations at the end of the log.
     fn record_incarnations(&mut self, cx: &mut Cx<'_>) {
         if let Some(of) = self.incarnations.record_at(cx.log_position()) {
@@ -151,8 +162,8 @@ impl Replica {
             }
         });
         cx.charge(entries.len());
-        let incarnation = self.incarnations.of(from);
-        cx.send(from, Message::Scanned { after, entries, more, incarnation });
+        let incarnations = self.incarnations.named();
+        cx.send(from, Message::Scanned { after, entries, more, incarnations });
     }
 
     fn on_scanned(
@@ -160,10 +171,15 @@ impl Replica {
         from: NodeId,
         after: Option<Key>,
         entries: Vec<(Key, Stamped)>,
-        (more, incarnation): (bool, u64),
+        (more, incarnations): (bool, Vec<u64>),
         cx: &mut Cx<'_>,
     ) {
+        if self.lost.is_none() {
+            return;
+        }
+        self.learn_of_others(&incarnations, cx);
         let Some(lost) = &self.lost else { return };
+        let incarnation = incarnations.get(self.id.member()).copied().unwrap_or(0);
         if incarnation > self.incarnations.of(self.id) {
             // The predecessor's incarnation is later, because its clock was ahead. Begins anew with a later one.
             self.set_incarnation(self.id, incarnation + 1, cx);
@@ -243,8 +259,8 @@ impl Actor for Replica {
                 }
             }
             Message::Scan { after, incarnation } => self.on_scan(from, after, incarnation, cx),
-            Message::Scanned { after, entries, more, incarnation } => {
-                self.on_scanned(from, after, entries, (more, incarnation), cx);
+            Message::Scanned { after, entries, more, incarnations } => {
+                self.on_scanned(from, after, entries, (more, incarnations), cx);
             }
             // No one sends a replica anything else.
             Message::Read1Reply { .. } | Message::Write1Reply { .. } | Message::Applied { .. } => {}

@@ -409,13 +409,24 @@ fn a_replica_whose_predecessor_had_a_clock_that_was_ahead_is_in_a_later_incarnat
     net.network.clear();
     net.replace(0);
     net.settle();
-    net.ask(0, 1, Access::Read, None);
-    net.step();
-    let named = net.network.iter().find_map(|(from, _, message)| match message {
-        Message::Read1Reply { incarnations, .. } if *from == NodeId(0) => Some(incarnations[0]),
-        _ => None,
-    });
-    assert_eq!(named, Some(1001));
+    assert_eq!(net.named_by_first().map(|named| named[0]), Some(1001));
+}
+
+/// Replica 0's clock was ahead when it replaced a lost disk. The others, who know its number, are replaced one after the
+/// other, and then replica 0 is again.
+#[test]
+fn who_replaces_a_lost_disk_takes_over_which_numbers_the_others_know() {
+    let mut net = Net::new(false);
+    for member in [1, 2] {
+        let scan = Message::Scan { after: None, incarnation: 1000 };
+        net.replica(member, |replica, cx| replica.on_message(NodeId(0), scan, cx));
+    }
+    net.network.clear();
+    for member in [1, 2, 0] {
+        net.replace(member);
+        net.settle();
+    }
+    assert_eq!(net.named_by_first().map(|named| named[0]), Some(1001));
 }
 
 #[test]
@@ -441,6 +452,18 @@ fn a_replica_knows_after_a_restart_whose_disks_were_lost() {
 }
 
 impl Net {
+    /// The incarnations that replica 0 names, if it answers.
+    fn named_by_first(&mut self) -> Option<Vec<u64>> {
+        self.ask(0, 1, Access::Read, None);
+        self.step();
+        self.network.iter().find_map(|(from, _, message)| match message {
+            Message::Read1Reply { incarnations, .. } if *from == NodeId(0) => {
+                Some(incarnations.clone())
+            }
+            _ => None,
+        })
+    }
+
     /// A replica starts in the place of one whose disk was lost.
     fn replace(&mut self, member: usize) {
         let group = Group::new(3, Duration::from_millis(1));

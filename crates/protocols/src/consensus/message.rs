@@ -117,8 +117,8 @@ pub enum Message {
         entries: Vec<Shown>,
         /// Whether there are more.
         more: bool,
-        /// The latest incarnation of the receiver that the sender knows.
-        incarnation: u64,
+        /// The incarnations that the sender knows ([`serried_parts::Incarnations::named`]).
+        incarnations: Vec<u64>,
     },
     /// The sender has lost its disk itself, so it can show nothing.
     AlsoLost {

@@ -65,8 +65,10 @@ impl Sound<'_> {
                 (is_member || from.is_coordinator()) && *incarnation < NEVER
             }
             Message::AlsoLost { incarnation } => is_member && *incarnation < NEVER,
-            Message::Scanned { entries, incarnation, .. } => {
-                is_member && *incarnation < NEVER && entries.iter().all(|shown| self.shown(shown))
+            Message::Scanned { entries, incarnations, .. } => {
+                is_member
+                    && self.incarnations(incarnations)
+                    && entries.iter().all(|shown| self.shown(shown))
             }
             // These are for clients.
             Message::Reply { .. } | Message::Write1Reply { .. } => false,

@@ -239,6 +239,25 @@ impl Visitor for Runs {
     }
 }
 
+/// A run that once failed.
+struct Regression(u64);
+
+impl Visitor for Regression {
+    type Output = ();
+
+    fn visit<P: Protocol>(self) {
+        assert_eq!(run::<P>(self.0).0, Ok(()), "{}, regression of seed {}", P::NAME, self.0);
+    }
+}
+
+/// The number of a replica's data was ahead, and all who knew it lost their disks, one after the other.
+#[test]
+fn regression_a_replicas_next_number_is_above_its_last_though_all_others_were_replaced() {
+    for protocol in of(Family::Registers) {
+        visit(protocol.name, Regression(25_656)).unwrap();
+    }
+}
+
 #[test]
 fn registers_keep_their_guarantee_when_replicas_return_without_their_disks_and_after_power_failed()
 {

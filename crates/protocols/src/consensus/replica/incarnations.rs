@@ -23,6 +23,17 @@ impl Replica {
         incarnation >= known
     }
 
+    /// Takes over which incarnations of others are known, as the predecessor knew: those may be replaced again, and
+    /// whoever replaces them has to be told of the latest.
+    pub(super) fn learn_of_others(&mut self, incarnations: &[u64], cx: &mut Cx<'_>) {
+        for (member, incarnation) in incarnations.iter().enumerate().take(self.group().size()) {
+            let other = self.node(member);
+            if other != self.id {
+                self.is_current(other, *incarnation, cx);
+            }
+        }
+    }
+
     pub(super) fn set_incarnation(&mut self, of: NodeId, incarnation: u64, cx: &mut Cx<'_>) {
         self.incarnations.set(of, incarnation);
         self.record_incarnations(cx);

@@ -116,7 +116,8 @@ impl Replica {
         };
         let entries: Vec<_> = keys.into_iter().map(entry).collect();
         cx.charge(entries.len());
-        cx.send(from, Message::Scanned { after, entries, more, incarnation });
+        let incarnations = self.incarnations.named();
+        cx.send(from, Message::Scanned { after, entries, more, incarnations });
     }
 
     pub(super) fn on_also_lost(&mut self, from: NodeId, incarnation: u64, cx: &mut Cx<'_>) {
@@ -137,10 +138,15 @@ impl Replica {
         from: NodeId,
         after: Option<Key>,
         entries: Vec<Shown>,
-        (more, incarnation): (bool, u64),
+        (more, incarnations): (bool, Vec<u64>),
         cx: &mut Cx<'_>,
     ) {
+        if self.lost.is_none() {
+            return;
+        }
+        self.learn_of_others(&incarnations, cx);
         let mine = self.incarnations.of(self.id);
+        let incarnation = incarnations.get(self.id.member()).copied().unwrap_or(0);
         let Some(lost) = &self.lost else { return };
         if incarnation > mine {
             // The predecessor's incarnation is later, because its clock was ahead.

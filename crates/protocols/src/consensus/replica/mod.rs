@@ -457,8 +457,8 @@ impl Actor for Replica {
                 self.forget(&key);
             }
             Message::Scan { after, incarnation } => self.on_scan(from, after, incarnation, cx),
-            Message::Scanned { after, entries, more, incarnation } => {
-                self.on_scanned(from, after, entries, (more, incarnation), cx);
+            Message::Scanned { after, entries, more, incarnations } => {
+                self.on_scanned(from, after, entries, (more, incarnations), cx);
             }
             Message::AlsoLost { incarnation } => self.on_also_lost(from, incarnation, cx),
             Message::TakeOver { key, state } => drop(self.take_over(&key, *state, cx)),

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use super::super::Status;
+use super::super::{Message, Status};
 use super::net::{X, update};
 use super::*;
 
@@ -338,4 +338,28 @@ fn a_replica_that_has_promised_a_ballot_pre_accepts_nothing_below_it() {
         assert_eq!(net.value(0).len(), 2, "{variant:?}");
         net.assert_agree(X);
     }
+}
+
+/// Replica 0's clock was ahead when it replaced a lost disk. The others, who know its number, are replaced one after the
+/// other, and then replica 0 is again.
+#[test]
+fn who_replaces_a_lost_disk_takes_over_which_numbers_the_others_know() {
+    let mut net = Net::new(Variant::Gryff, 3);
+    let ahead = net.clock_us() + 1_000_000_000;
+    for member in [1, 2] {
+        let scan = Message::Scan { after: None, incarnation: ahead };
+        net.hand(NodeId(0), NodeId(member), scan);
+    }
+    net.lose(&["*>* *"]);
+    for member in [1, 2] {
+        net.lose_disk(member);
+        net.settle();
+    }
+    net.lose_disk(0);
+    net.script(&["0>1 Scan", "1>0 Scanned"]);
+    let again = net.hold("0>1 Scan");
+    assert!(
+        matches!(&again[..], [(.., Message::Scan { incarnation, .. })] if *incarnation > ahead),
+        "{again:?}"
+    );
 }
