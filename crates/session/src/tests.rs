@@ -2,6 +2,7 @@
 
 mod one_shot;
 mod read_only;
+mod unknown;
 
 use core::future::Future;
 use core::pin::Pin;

@@ -15,6 +15,8 @@ use serried_parts::Stamped;
 
 use super::{Coordinator, Message, Record, Replica};
 
+mod returning;
+
 const CLIENTS: u64 = 2;
 
 /// Three replicas, two coordinators, and the messages between them, delivered in order.

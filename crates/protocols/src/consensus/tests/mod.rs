@@ -5,6 +5,7 @@ mod dependency;
 mod duplicates;
 mod forgetting;
 mod net;
+mod pages;
 mod places;
 mod reads;
 mod recovery;

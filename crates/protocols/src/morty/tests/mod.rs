@@ -10,6 +10,7 @@ mod forged;
 mod forgotten;
 mod history;
 mod loaded;
+mod merging;
 mod partitions;
 mod recovery;
 mod rejoining;

@@ -2,6 +2,7 @@
 
 mod forged;
 mod leaders;
+mod lost;
 mod runs;
 
 use core::time::Duration;

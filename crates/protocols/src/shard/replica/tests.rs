@@ -2,6 +2,7 @@
 
 mod ahead;
 mod forged;
+mod forgetting;
 mod trio;
 
 use core::time::Duration;

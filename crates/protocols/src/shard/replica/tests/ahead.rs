@@ -31,6 +31,10 @@ fn a_shard_whose_only_clock_was_ahead_takes_who_begins_when_it_was_told_to() {
     for restarts in [false, true] {
         let mut bench = was_ahead(restarts);
         let from_us = told(&mut bench);
+        let said = bench.write(from_us - 1);
+        let late =
+            |reply: &Reply| matches!(reply, Reply::Refused { reason: Refusal::Late { .. }, .. });
+        assert!(said.iter().all(late) && !said.is_empty(), "a microsecond too early: {said:?}");
         let said = bench.write(from_us);
         assert!(matches!(said[..], [Reply::Executed(_)]), "restarted: {restarts}; {said:?}");
     }

@@ -1,0 +1,117 @@
+//! Lost disks, and what is forgotten or remembered over a restart.
+
+use serried_model::Value;
+use serried_parts::encode_cell;
+
+use super::super::follower::{Follower, Reached};
+use super::super::lost::Lost;
+use super::super::slots::Slots;
+use super::*;
+
+/// The last member has lost its disk, and only what the others have promised gets to it.
+fn hears_of_promises_only(away: &[u64]) -> Net {
+    let mut net = Net::new();
+    net.propose(0, 7);
+    net.settle();
+    net.away = set(away);
+    net.lose(2);
+    while let Some(next) = net.network.pop_front() {
+        if matches!(next.2, Message::Rejoin { .. } | Message::Standing { .. }) {
+            net.deliver(next);
+        }
+    }
+    net.away = NodeSet::EMPTY;
+    net
+}
+
+fn is_asking(net: &Net) -> bool {
+    net.nodes[2].log.lost.as_ref().is_some_and(Lost::is_asking)
+}
+
+#[test]
+fn a_replica_that_lost_its_disk_follows_nobody_before_all_others_have_said_what_they_promised() {
+    for (away, asks) in [(&[0][..], true), (&[1], true), (&[], false)] {
+        let net = hears_of_promises_only(away);
+        assert_eq!(is_asking(&net), asks, "without {away:?}");
+    }
+}
+
+#[test]
+fn a_replica_that_lost_its_disk_promises_nothing_before_it_has_what_was_chosen() {
+    let mut net = hears_of_promises_only(&[]);
+    assert!(net.nodes[2].log.lost.is_some() && !is_asking(&net));
+    let promised = net.nodes[2].log.promised.max(net.nodes[0].log.promised);
+    // As after a hand-over, so that no leader is in the way.
+    let prepare = Message::Prepare { ballot: promised.next(1), from: 0, after: promised };
+    net.deliver((NodeId(1), NodeId(2), prepare));
+    let answers = net.network.iter().filter(|(from, ..)| *from == NodeId(2));
+    let promises = answers.filter(|(.., message)| matches!(message, Message::Promise { .. }));
+    assert_eq!(promises.count(), 0, "its predecessor may have accepted what it does not know of");
+}
+
+#[test]
+fn a_candidate_does_not_take_its_ballot_a_second_time_after_a_restart() {
+    let mut net = Net::new();
+    net.away = set(&[0, 1, 2]);
+    net.act(1, |log, sums, cx| log.campaign(sums, cx));
+    let ballot = net.nodes[1].log.promised;
+    net.restart(1);
+    assert!(net.nodes[1].log.promised >= ballot, "{ballot:?}");
+}
+
+#[test]
+fn what_was_taken_over_is_applied_after_a_restart_too() {
+    let mut net = Net::new();
+    net.away = set(&[2]);
+    net.propose(0, 7);
+    net.settle();
+    net.away = NodeSet::EMPTY;
+    net.act(2, |log, _, cx| log.restore_from(NodeId(0), cx));
+    net.settle();
+    let applied = net.nodes[2].log.applied();
+    assert!(applied > 0 && net.sums(2) == 7);
+    net.away = set(&[0, 1]);
+    net.restart(2);
+    assert_eq!(net.nodes[2].log.applied(), applied);
+    assert_eq!(net.sums(2), 7);
+}
+
+#[test]
+fn a_state_that_is_taken_over_is_from_one_run_of_its_source() {
+    for (second, is_behind) in [(1, false), (2, true)] {
+        let mut net = Net::new();
+        net.act(2, |log, _, cx| log.restore_from(NodeId(0), cx));
+        let key = Key::from(1u64.to_be_bytes());
+        let entries = vec![(key.clone(), Value::from(&encode_cell(&(1u64, 7u64))[..]))];
+        let (after, at) = (None, 5);
+        let first = Message::Scanned { after, incarnation: 1, at, entries, more: true };
+        net.deliver((NodeId(0), NodeId(2), first));
+        let (after, entries) = (Some(key), Vec::new());
+        let rest = Message::Scanned { after, incarnation: second, at, entries, more: false };
+        net.deliver((NodeId(0), NodeId(2), rest));
+        assert_eq!(net.nodes[2].log.is_behind(), is_behind, "the rest is from run {second}");
+    }
+}
+
+#[test]
+fn an_answer_that_may_be_from_before_the_known_run_is_ignored() {
+    let now = Timestamp(1);
+    for (beat, counts) in [(3, false), (4, false), (5, true)] {
+        let mut follower = Follower::new(Some(0), now);
+        assert!(follower.answered(Reached { incarnation: 7, beat: 2, matched: 10 }, 4, now));
+        let other = Reached { incarnation: 9, beat, matched: 6 };
+        assert_eq!(follower.answered(other, 8, now), counts, "it has had beat {beat}");
+        assert_eq!(follower.matched, if counts { 6 } else { 10 });
+    }
+}
+
+#[test]
+fn the_log_is_kept_for_a_slot_whose_record_comes_before_that_of_an_earlier_slot() {
+    let mut slots = Slots::new(10);
+    let ballot = Ballot::NONE.next(0);
+    slots.accept(1, ballot, 5, Some(Add(1)));
+    slots.accept(0, ballot, 9, Some(Add(2)));
+    assert_eq!(slots.needs_log_from(), Some(5));
+    slots.apply_next();
+    assert_eq!(slots.needs_log_from(), Some(5));
+}
