@@ -33,7 +33,8 @@ fn what_was_shown_to_an_earlier_incarnation_does_not_make_a_replica_whole() {
         let mut net = first_is_lost();
         for member in [1, 2] {
             let (after, entries, more) = (None, Vec::new(), false);
-            let shown = Message::Scanned { after, entries, more, incarnation };
+            let incarnations = vec![incarnation, 0, 0];
+            let shown = Message::Scanned { after, entries, more, incarnations };
             net.replica(0, |replica, cx| replica.on_message(NodeId(member), shown, cx));
         }
         assert_eq!(answers_a_read(&mut net, 0), is_whole, "shown to {incarnation}");
