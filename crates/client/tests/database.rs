@@ -53,7 +53,8 @@ async fn money_is_neither_made_nor_lost_by_transfers_from_many_tasks() {
     assert_eq!(total, 100 * ACCOUNTS as u64);
     let statistics = db.statistics().await;
     assert!(statistics.client.messages_sent > 0 && statistics.client.messages_dropped == 0);
-    assert!(statistics.nodes.iter().all(|node| node.is_some_and(|node| node.connections == 1)));
+    // The nodes have connections with each other, too.
+    assert!(statistics.nodes.iter().all(|node| node.is_some_and(|node| node.connections > 0)));
     db.close().await;
 }
 
