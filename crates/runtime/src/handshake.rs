@@ -69,6 +69,9 @@ pub(crate) struct Welcome {
     pub(crate) dropped: Vec<(String, u32)>,
     /// If its data replaces lost data: the last generation of each name that the lost data may have included.
     pub(crate) lost: Vec<(String, u32)>,
+    /// It knows all that the lost data may have included, or has lost none. If not, it is not one of those that tell
+    /// another node what there is.
+    pub(crate) knows_lost: bool,
     /// The number of the data that the one who asks had when it was last met here.
     pub(crate) met: Option<u64>,
     /// How large things may be.
@@ -193,6 +196,7 @@ impl Welcome {
             }],
             dropped: vec![("audit".to_string(), 2)],
             lost: vec![("carts".to_string(), 1)],
+            knows_lost: true,
             met: Some(4),
             limits: Limits::default(),
             frame_bytes: 1 << 20,

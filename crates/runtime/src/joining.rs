@@ -57,6 +57,11 @@ pub(crate) struct Joining<'a> {
     pub(crate) incarnation: u64,
 }
 
+/// Whether a node's data replaces lost data.
+pub(crate) fn rejoined(disks: &dyn Disks) -> bool {
+    disks.provenance().is_some_and(|has| has.rejoined)
+}
+
 impl Joining<'_> {
     /// How one of its cores introduces itself to another node.
     pub(crate) fn hello(&self, core: usize) -> Hello {
@@ -195,7 +200,7 @@ impl Joining<'_> {
     async fn ask_until_known(&self, disks: &dyn Disks) -> Result<Heard, StartError> {
         let nodes = self.configuration.peers.len();
         let enough = (nodes / 2 + 1).min(nodes - 1);
-        let rejoined = disks.provenance().is_some_and(|has| has.rejoined);
+        let rejoined = rejoined(disks);
         let wanted = if rejoined && disks.lost().is_none() { enough } else { 0 };
         let until = Instant::now() + REJOIN_PATIENCE;
         loop {
@@ -203,7 +208,9 @@ impl Joining<'_> {
                 self.renumber(disks).await?;
             }
             let answers = self.ask_once(self.hello(0), disks.is_new()).await?;
-            let (answered, over) = (answers.len(), Instant::now() > until);
+            // Who was itself told by too few may lack what the others must tell.
+            let answered = answers.iter().filter(|answer| answer.knows_lost).count();
+            let over = Instant::now() > until;
             if answered < wanted && over {
                 tracing::warn!(
                     answered,

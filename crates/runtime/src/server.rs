@@ -21,7 +21,7 @@ use crate::durable::{Disks, Durability};
 use crate::flusher::Latency;
 use crate::frame::{BadFrame, FrameReader, Kind};
 use crate::handshake::{Hello, KeyspaceInfo, Place, Welcome};
-use crate::joining::Joining;
+use crate::joining::{Joining, rejoined};
 use crate::links::{End, LinkOptions};
 use crate::machine::Role;
 use crate::metrics::{Exposed, Partition};
@@ -178,6 +178,7 @@ impl Server {
             cores.push(Seat { endpoint: Arc::new(endpoint), inbox, arrivals });
             receivers.push((inbox_receiver, arrivals_receiver));
         }
+        let lost = disks.as_ref().and_then(|disks| disks.lost());
         let welcome = Welcome {
             node: id,
             cluster: configuration.cluster.clone(),
@@ -188,7 +189,8 @@ impl Server {
             geography: configuration.geography.clone(),
             keyspaces,
             dropped,
-            lost: disks.as_ref().and_then(|disks| disks.lost()).into_iter().flatten().collect(),
+            knows_lost: lost.is_some() || !disks.as_ref().is_some_and(|disks| rejoined(&**disks)),
+            lost: lost.into_iter().flatten().collect(),
             met: None,
             limits: configuration.limits,
             frame_bytes: configuration.transport.frame_bytes,

@@ -13,7 +13,8 @@
 //! these had noted the generation on its disk before it served it. Since (f + 1) + f > 2f, one of them answers. It still
 //! says so: a directory never forgets a name, and its generations only rise. If its own disk was replaced meanwhile, it
 //! had been told of the generation in the same way, and it tells what it has noted, whether it serves it or not. So it
-//! follows by induction over the order in which the directories were settled.
+//! follows by induction over the order in which the directories were settled. A node that was itself told by too few says
+//! so, and does not count among the f + 1.
 //!
 //! If too few answer, nothing is noted, and everything rejoins, until a later start hears enough of them. A start that
 //! comes later may note too much, but never too little. A keyspace of the first settlement rejoins anyway.

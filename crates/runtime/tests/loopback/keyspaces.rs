@@ -275,6 +275,38 @@ async fn a_keyspace_that_a_lost_disk_held_rejoins_although_it_is_configured_late
     assert!(identity(&rolling, 2).contains("later = true"), "{}", identity(&rolling, 2));
 }
 
+/// Keyspace `k` is on nodes 0, 2 and 4 of five, which have acknowledged a write there. Node 0's disk is replaced while too
+/// few run to tell it of `k`. Then node 2's is, while node 4 is away, and node 0 is among those that tell it what there is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_was_told_by_too_few_does_not_count_among_those_that_tell_the_next() {
+    let (without, with) = ([named("a")], [named("a"), named("k")]);
+    let peers = (0..5).map(|_| free_address()).collect();
+    let nodes = (0..5).map(|_| None).collect();
+    let mut rolling = Rolling { folder: Folder::new(), peers, nodes };
+    for node in 0..5 {
+        let keyspaces = if node % 2 == 0 { &with[..] } else { &without[..] };
+        rolling.restart(node, keyspaces).await.unwrap();
+    }
+    put(&rolling.client().await, "k", "key", "value").await;
+    for node in [2, 4, 0] {
+        rolling.stop(node).await;
+    }
+    std::fs::remove_dir_all(rolling.directory(0)).unwrap();
+    rolling.begin(0, &without, true).await.unwrap();
+    std::fs::remove_dir_all(rolling.directory(2)).unwrap();
+    rolling.begin(2, &without, true).await.unwrap();
+    // Now all are given the keyspace. Node 4, which alone has what was acknowledged, is still away.
+    for node in 0..4 {
+        rolling.restart(node, &with).await.unwrap();
+    }
+    let client = rolling.client().await;
+    let options = TransactOptions { deadline: Duration::from_secs(5), ..patient() };
+    let read = client.keyspace("k").unwrap().with_options(options).get("key".to_string()).await;
+    assert!(!matches!(read, Ok(None)), "an acknowledged write is gone");
+    let identity = std::fs::read_to_string(rolling.directory(2).join("identity.toml")).unwrap();
+    assert!(!identity.contains("later = true"), "{identity}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_is_replaced_although_the_clock_was_ahead_when_its_directory_was_made() {
     let mut rolling = Rolling::start(&[named("a")]).await;
