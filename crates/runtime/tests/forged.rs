@@ -55,7 +55,7 @@ fn start(nodes: usize) -> LocalCluster {
 
 /// A frame whose checksum fits, made by other means than the runtime's own.
 fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![0x44, 0x5e, 2, kind];
+    let mut frame = vec![0x44, 0x5e, 3, kind];
     frame.extend((payload.len() as u32).to_le_bytes());
     let checksum = crc32fast::hash(&[&frame, payload].concat());
     frame.extend(checksum.to_le_bytes());

@@ -17,7 +17,7 @@ pub(crate) const PONG: u8 = 6;
 
 /// A frame as the format's description has it, made by other means than the runtime's own.
 pub(crate) fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![0x44, 0x5e, 2, kind];
+    let mut frame = vec![0x44, 0x5e, 3, kind];
     frame.extend((payload.len() as u32).to_le_bytes());
     let checksum = crc32fast::hash(&[&frame, payload].concat());
     frame.extend(checksum.to_le_bytes());
@@ -103,7 +103,7 @@ async fn a_bad_frame_ends_its_own_connection_and_no_other() {
     ];
     for bytes in after_the_handshake {
         let answer = answer(address, &[hello(), bytes].concat()).await;
-        assert!(answer.is_empty() || answer.starts_with(&[0x44, 0x5e, 2, 2]));
+        assert!(answer.is_empty() || answer.starts_with(&[0x44, 0x5e, 3, 2]));
     }
     keyspace.put("key", "other").await.unwrap();
     while cluster.statistics()[0].connections > connections {
