@@ -303,6 +303,13 @@ fn regression_no_provisional_vote_stays_one_for_good() {
     }
 }
 
+/// Two replicas took turns at a truncation in rounds that never met, and one of them asked for ever about what the other
+/// had forgotten.
+#[test]
+fn regression_what_others_have_forgotten_is_not_open_for_ever() {
+    regression_with(25_315, "bank", Choices::drawn(25_315));
+}
+
 struct Determinism;
 
 impl Visitor for Determinism {

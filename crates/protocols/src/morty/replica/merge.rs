@@ -179,6 +179,7 @@ impl Replica {
         }
         if view > merge.view {
             self.merge = None; // Its own next turn comes.
+            self.truncation.follow(upto, view);
             return;
         }
         let Some(merged) = merge.proposed else { return };

@@ -48,8 +48,9 @@ pub(super) struct Truncation {
     instances: BTreeMap<u64, Instance>,
     /// A finished truncation and its digest, if this replica does not have everything below it yet.
     pub(super) target: Option<(u64, Digest)>,
-    /// For how many rounds it has waited for the truncation that it has stopped for.
-    waited: u32,
+    /// The round of the truncation that it has stopped for. It goes on by one each time the replica looks, and follows the
+    /// others' (see [`Truncation::follow`]).
+    round: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,7 +67,7 @@ impl Truncation {
             stopped: 0,
             instances: BTreeMap::new(),
             target: None,
-            waited: 0,
+            round: 0,
         }
     }
 
@@ -83,8 +84,17 @@ impl Truncation {
     fn finish(&mut self, upto: u64) {
         self.stop(upto);
         self.instances = self.instances.split_off(&(upto + 1));
-        self.waited = 0;
+        self.round = 0;
         self.target.take_if(|(target, _)| *target <= upto);
+    }
+
+    /// Another replica is in a view of a truncation. A replica that stopped later is in earlier rounds. If it stayed there,
+    /// nobody would follow it, and the others alone would have turns. It enters the next round after the other has had this
+    /// one for as long as it waits between two rounds.
+    pub(super) fn follow(&mut self, upto: u64, view: View) {
+        if upto == self.stopped {
+            self.round = self.round.max(view.round.saturating_sub(1));
+        }
     }
 
     pub(super) fn promise(&mut self, upto: u64, view: View, accepted: Option<(View, Digest)>) {
@@ -119,8 +129,8 @@ impl Replica {
         let due = cx.clock().midpoint_us().saturating_sub(lag_us) / every_us * every_us;
         let (watermark, _) = self.progress.finished();
         if watermark < self.truncation.stopped {
-            self.truncation.waited += 1;
-            let (upto, round) = (self.truncation.stopped, self.truncation.waited);
+            self.truncation.round = self.truncation.round.saturating_add(1);
+            let Truncation { stopped: upto, round, .. } = self.truncation;
             if self.is_coordinator_of(upto, round) {
                 self.enter_view(upto, View { round, recoverer: self.id }, cx);
             } else {
@@ -128,7 +138,7 @@ impl Replica {
             }
         } else if due > watermark {
             self.stop_voting(due, cx);
-            self.truncation.waited = 0;
+            self.truncation.round = 0;
             self.send_snapshot(due, View::OWN, self.coordinator_of(due, 0), cx);
         }
         self.settle(cx);
@@ -196,6 +206,7 @@ impl Replica {
         let accepted = instance.accepted;
         self.append(Record::Merging { upto, view, accepted }, cx);
         self.stop_voting(upto, cx);
+        self.truncation.follow(upto, view);
         self.send_snapshot(upto, view, from, cx);
     }
 

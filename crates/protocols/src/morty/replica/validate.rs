@@ -321,13 +321,14 @@ impl Replica {
                 self.notices.push(Notice { reader: version, key, write, value, instead_of });
             }
         }
+        // If an earlier vote was provisional, and this writer aborts, that settles it, whatever else is unknown.
+        if let Some(writer) = wait.filter(|_| conflict.is_none()) {
+            self.wait_for(writer, version, cx);
+        }
         let (vote, conflict) = match (conflict, unknown, wait) {
             (Some(key), ..) => (Vote::AbandonFinal, Some(key)),
             (_, Some(key), _) => (Vote::AbandonTentative, Some(key)),
-            (.., Some(writer)) => {
-                self.wait_for(writer, version, cx);
-                (Vote::Provisional, None)
-            }
+            (.., Some(_)) => (Vote::Provisional, None),
             _ => (Vote::Commit, None),
         };
         Validated { vote, conflict, unconfirmed }

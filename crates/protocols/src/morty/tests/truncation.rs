@@ -180,3 +180,85 @@ fn a_store_that_is_behind_is_given_nothing_to_settle_until_it_is_not() {
     net.pass(Duration::from_millis(10));
     assert_eq!(stored(&net), [true, true]);
 }
+
+#[test]
+fn a_vote_waits_for_the_next_writer_even_if_it_is_not_known_what_became_of_another() {
+    let client = coordinator_id(0);
+    let mut net = morty(1);
+    net.now = UPTO_IS_DUE;
+    let (other, unheard_of) = (version(2, 0), version(1, 0));
+    let (writer, reader) = (version(UPTO, 0), version(UPTO + 1, 0));
+    let reads = contents(&[("x", unheard_of), ("y", writer)], &[("z", "1")]);
+    let votes = net.tell(client, 0, prepare(reader, 0, &reads));
+    assert_eq!(name(&votes[0].1), "PrepareReply 0 Provisional");
+    assert_eq!(net.replicas[0].waited_for(), [unheard_of]);
+    // n0 copies the store of n1, which has forgotten what became of the first writer.
+    let writes = contents(&[], &[("w", "1")]);
+    net.tell(client, 1, decide(other, 0, Decision::Commit, &writes));
+    let mut merged = Digest::default();
+    merged.add(other, 0);
+    let finished = Message::TruncationFinished { upto: UPTO, merged };
+    net.tell(NodeId(1), 1, finished.clone());
+    let asked = net.tell(NodeId(1), 0, finished);
+    let [(_, Message::GetCommitted { run, .. })] = asked[..] else { panic!("{asked:?}") };
+    let (since, versions) = (Version::INITIAL, Vec::new());
+    let list = Message::Committed { since, run, versions, more: false, reaches: false };
+    net.network.push_back((NodeId(1), NodeId(0), list));
+    net.settle();
+    assert_eq!(truncated_below(&net, 0), UPTO);
+    assert_eq!(net.replicas[0].waited_for(), [writer]);
+    let aborts = decide(writer, 0, Decision::Abort, &contents(&[], &[]));
+    let sent = net.tell(client, 0, aborts);
+    let lines: Vec<_> = sent.iter().map(|(_, message)| name(message)).collect();
+    assert!(lines.contains(&"PrepareReply 0 AbandonFinal".to_string()), "{lines:?}");
+}
+
+#[test]
+fn a_replica_that_lags_in_rounds_gets_its_turn_at_a_truncation() {
+    let next = UPTO + 2_000_000;
+    let mut net = morty(1);
+    net.held.insert(NodeId(0));
+    net.now = next + 10_000_000;
+    // n2 has tried for a while before n1 hears of the truncation.
+    net.held.insert(NodeId(1));
+    for _ in 0..30 {
+        net.act(2, |replica, cx| replica.on_timer(ReplicaTimer::Truncation, cx));
+        net.settle();
+    }
+    net.network.clear();
+    net.held = [NodeId(0)].into_iter().collect();
+    // The messages that would let n2 finish are lost.
+    let for_n2 = |(_, to, message): &Envelope| {
+        *to == NodeId(2) && matches!(message, Message::Truncate { .. })
+    };
+    for _ in 0..6 {
+        for member in [2, 1] {
+            net.act(member, |replica, cx| replica.on_timer(ReplicaTimer::Truncation, cx));
+            while let Some(envelope) = net.network.pop_front() {
+                let lost = for_n2(&envelope) || net.held.contains(envelope.1);
+                if !lost {
+                    net.deliver(envelope);
+                }
+            }
+        }
+    }
+    assert_eq!([1, 2].map(|member| truncated_below(&net, member)), [next; 2]);
+}
+
+#[test]
+fn what_others_have_settled_for_good_and_forgotten_is_copied_and_not_recovered_for_ever() {
+    let (client, lost, upto) = (coordinator_id(0), version(1000, 0), 100_000_000);
+    let mut net = morty(1);
+    net.tell(client, 2, prepare(lost, 0, &contents(&[], &[("x", "1")])));
+    // n1 settles everything and forgets it, and n0 goes away. n2 hears of neither.
+    let merged = Digest::default();
+    net.tell(NodeId(0), 1, Message::TruncationFinished { upto, merged });
+    net.held.insert(NodeId(0));
+    net.now = upto + 10_000_000;
+    net.network.push_back((client, NodeId(2), Message::Inquire { version: lost }));
+    net.settle();
+    assert_eq!(net.replicas[2].undecided(), 1);
+    net.act(2, |replica, cx| replica.on_timer(ReplicaTimer::Recovery(lost), cx));
+    net.settle();
+    assert_eq!((truncated_below(&net, 2), net.replicas[2].undecided()), (upto, 0));
+}

@@ -94,9 +94,10 @@ impl Instance {
         self.known.values().filter(|known| known.settlement != Some(Settlement::Forgotten))
     }
 
-    /// Whether a replica has forgotten the transaction.
-    pub(super) fn is_forgotten(&self) -> bool {
-        self.known.values().any(|known| known.settlement == Some(Settlement::Forgotten))
+    /// A member that has forgotten the transaction.
+    pub(super) fn forgotten_by(&self) -> Option<usize> {
+        let forgotten = |known: &Known| known.settlement == Some(Settlement::Forgotten);
+        self.known.iter().find(|(_, known)| forgotten(known)).map(|(member, _)| *member)
     }
 
     /// Whether a replica says that the transaction has aborted.

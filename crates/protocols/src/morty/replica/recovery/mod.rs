@@ -290,8 +290,14 @@ impl Replica {
     pub(super) fn go_on_recovering(&mut self, version: Version, cx: &mut Cx) {
         let Some(recovery) = self.recoveries.get(&version) else { return };
         // Some replicas have forgotten the transaction, and the others do not know enough.
-        if recovery.instances.values().any(Instance::is_forgotten) {
-            return self.give_up(version, cx);
+        if recovery.instances.values().any(|instance| instance.forgotten_by().is_some()) {
+            let peer = recovery.instances.get(&recovery.own).and_then(Instance::forgotten_by);
+            self.give_up(version, cx);
+            // What that replica has settled for good is still open here. So this one copies it.
+            if let Some(member) = peer {
+                self.catch_up_from(NodeId::replica(self.id.partition(), member), cx);
+            }
+            return;
         }
         if let Stage::Yields(last) = recovery.stage {
             return self.begin_view(version, last, cx);
