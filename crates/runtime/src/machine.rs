@@ -403,6 +403,7 @@ impl<A: Actor> Machine for Erased<A> {
     fn gauges(&self) -> Vec<(&'static str, u64)> {
         let mut gauges = Vec::new();
         self.driven.actor.gauges(&mut |name, value| gauges.push((name, value)));
+        gauges.push(("rejected_messages", self.driven.rejected));
         gauges
     }
 

@@ -280,7 +280,9 @@ impl Actor for Replica {
             Message::Log(message) => {
                 self.log.on_message(from, message, &mut self.registers, cx);
             }
-            Message::Reply { .. } => {} // No one sends a replica that.
+            Message::Reply { .. } => {
+                cx.reject(|| format!("{from} has sent a replica what only clients are sent"));
+            }
         }
         self.after_log(cx);
     }

@@ -276,6 +276,9 @@ impl<E: Entry> Log<E> {
         cx: &mut Context<'_, H>,
     ) {
         if !self.is_sound(from, &message) {
+            return cx.reject(|| format!("{from} has sent a replica what no replica sends"));
+        }
+        if !self.is_of_use(&message) {
             return;
         }
         match message {

@@ -22,6 +22,18 @@ impl<E: Entry> Log<E> {
             && node.member() < self.group.size()
     }
 
+    /// Whether a message fits what this replica has asked for. One that does not is late, if it is not forged, and is of no
+    /// use: this replica has lost slots or has asked again since.
+    pub(super) fn is_of_use(&self, message: &Message<E>) -> bool {
+        match message {
+            Message::Accepted { matched, .. } => *matched <= self.slots.end(),
+            Message::Promise { applied, accepted, .. } => {
+                can_be_shown(self.slots.applied(), *applied, accepted)
+            }
+            _ => true,
+        }
+    }
+
     fn can_be_said(&self, from: NodeId, message: &Message<E>) -> bool {
         let is_ballot = |ballot: &Ballot| {
             ballot.round < NEVER && usize::from(ballot.member) < self.group.size()
@@ -35,15 +47,11 @@ impl<E: Entry> Log<E> {
             Message::Beat { ballot, chosen, base, .. } => {
                 is_own(ballot) && *chosen < NEVER && *base < NEVER
             }
-            Message::Accepted { ballot, matched, .. } => {
-                is_ballot(ballot) && *matched <= self.slots.end()
-            }
+            Message::Accepted { ballot, matched, .. } => is_ballot(ballot) && *matched < NEVER,
             Message::Prepare { ballot, from, after } => {
                 is_own(ballot) && *from < NEVER && is_ballot(after)
             }
-            Message::Promise { ballot, applied, accepted } => {
-                is_ballot(ballot) && can_be_shown(self.slots.applied(), *applied, accepted)
-            }
+            Message::Promise { ballot, applied, .. } => is_ballot(ballot) && *applied < NEVER,
             Message::HandOver { ballot } => is_own(ballot),
             Message::Behind { ballot } => is_ballot(ballot),
             Message::Refused { promised } | Message::Standing { promised, .. } => {
@@ -66,5 +74,5 @@ fn can_be_shown<E>(first: u64, applied: u64, accepted: &[Accepted<E>]) -> bool {
     let shown = accepted.iter().filter(|accepted| accepted.slot < applied).count() as u64;
     let most = applied.max(first).saturating_add(accepted.len() as u64 + 2 * OPEN_ENTRIES);
     let ends = accepted.last().is_none_or(|accepted| accepted.slot < most);
-    applied < NEVER && rises && begins && ends && shown == applied.saturating_sub(first)
+    rises && begins && ends && shown == applied.saturating_sub(first)
 }

@@ -66,8 +66,7 @@ pub(super) fn to_replica(from: NodeId, message: &Message, own: u16, group: &Grou
 }
 
 /// Whether `from` can have sent this to a client.
-pub(super) fn to_client(from: NodeId, message: &Message, group: &Group) -> bool {
-    let Message::Reply(told) = message else { return false };
+pub(super) fn to_client(from: NodeId, told: &Reply, group: &Group) -> bool {
     !from.is_coordinator() && node(from, group) && reply(told)
 }
 

@@ -52,8 +52,6 @@ pub struct Replica {
     lost: Option<Lost>,
     /// When the log was trimmed last.
     trimmed: Timestamp,
-    /// How many messages it has dropped that no correct sender sends.
-    rejected: u64,
 }
 
 /// A client that waits.
@@ -118,7 +116,6 @@ impl Replica {
             incarnations,
             lost: None,
             trimmed: Timestamp(0),
-            rejected: 0,
         }
     }
 
@@ -131,9 +128,8 @@ impl Replica {
         Sound { group, partition, registers: self.rules.have_registers() }
     }
 
-    /// Counts and reports a message that no correct sender sends. The caller drops it.
-    fn reject(&mut self, from: NodeId, what: impl core::fmt::Display, cx: &mut Cx<'_>) {
-        self.rejected += 1;
+    /// Reports a message that no correct sender sends. The caller drops it.
+    fn reject(&self, from: NodeId, what: impl core::fmt::Display, cx: &mut Cx<'_>) {
         cx.reject(|| format!("{from} has sent {what}"));
     }
 
@@ -485,7 +481,6 @@ impl Actor for Replica {
         each("unstored_keys", self.cells.unstored() as u64);
         each("active_keys", self.spaces.len() as u64);
         each("operations", self.open.len() as u64);
-        each("rejected", self.rejected);
         each("catching_up", u64::from(self.lost.is_some()));
     }
 }

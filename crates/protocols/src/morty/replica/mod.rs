@@ -81,8 +81,6 @@ pub struct Replica {
     acknowledge_set: bool,
     /// Readers to be told that they would now find something else; empty between events.
     notices: Vec<Notice>,
-    /// How many messages it has dropped that no correct sender sends.
-    rejected: u64,
 }
 
 /// A transaction in progress. Of its executions only the latest that was prepared is kept: a Prepare
@@ -205,7 +203,6 @@ impl Replica {
             acknowledgements: BTreeMap::new(),
             acknowledge_set: false,
             notices: Vec::new(),
-            rejected: 0,
             group,
         }
     }
@@ -301,9 +298,8 @@ impl Replica {
             && contents.reads.iter().all(|read| read.write.version < version)
     }
 
-    /// Counts and reports a message that no correct sender sends. The caller drops it.
-    fn reject(&mut self, from: NodeId, what: impl core::fmt::Display, cx: &mut Cx) {
-        self.rejected += 1;
+    /// Reports a message that no correct sender sends. The caller drops it.
+    fn reject(&self, from: NodeId, what: impl core::fmt::Display, cx: &mut Cx) {
         cx.reject(|| format!("{from} has sent {what}"));
     }
 
@@ -563,7 +559,6 @@ impl Actor for Replica {
         each("truncated_below_us", self.progress.watermark().timestamp_us);
         let catching_up = self.catch_up.is_some() || self.behind || !self.takes_part();
         each("catching_up", u64::from(catching_up));
-        each("rejected_messages", self.rejected);
     }
 }
 

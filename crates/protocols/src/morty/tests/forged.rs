@@ -31,10 +31,10 @@ fn impossible() -> Vec<Arc<Contents>> {
 
 /// A replica gets a message: it sends nothing, keeps nothing of it, and has counted it.
 fn is_dropped(net: &mut Net, from: NodeId, member: usize, message: Message) {
-    let before = (net.gauge(member, "rejected_messages"), net.logs[member].len());
+    let before = (net.rejected[member], net.logs[member].len());
     let open = net.replicas[member].undecided();
     assert_eq!(net.tell(from, member, message.clone()), [], "to {message:?}");
-    let after = (net.gauge(member, "rejected_messages"), net.logs[member].len());
+    let after = (net.rejected[member], net.logs[member].len());
     assert_eq!(after, (before.0 + 1, before.1), "after {message:?}");
     assert!(net.replicas[member].undecided() <= open.max(1), "after {message:?}");
 }

@@ -55,6 +55,8 @@ struct Net {
     /// When the timers of each replica are due, in microseconds. Only [`Net::pass`] has them go off.
     timers: [BTreeMap<ReplicaTimer, u64>; 3],
     options: Options,
+    /// How many messages each replica has reported as such that no correct sender sends.
+    rejected: [u64; 3],
     random: Random,
     now: u64,
 }
@@ -112,6 +114,7 @@ impl Net {
             logs: Default::default(),
             stores: Default::default(),
             timers: Default::default(),
+            rejected: [0; 3],
             options,
             random: rand_pcg(),
             now: 1000,
@@ -204,6 +207,7 @@ impl Net {
         let durable = Durable { store, log_position: self.logs[member].len() as u64 };
         let mut cx = Context::new(id, now, clock, &mut self.random, &mut effects, durable);
         does(&mut self.replicas[member], &mut cx);
+        self.rejected[member] += u64::from(cx.take_rejected().is_some());
         for effect in effects {
             match effect {
                 Effect::Send { to, message } | Effect::SendBeforeDurable { to, message } => {

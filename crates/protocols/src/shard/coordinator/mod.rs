@@ -311,10 +311,11 @@ impl<C: Control> Actor for Coordinator<C> {
     type Output = (TxnId, Output);
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_, C>) {
-        if sound::to_client(from, &message, &self.group)
-            && let Message::Reply(reply) = message
-        {
-            self.on_reply(from, reply, cx);
+        match message {
+            Message::Reply(reply) if sound::to_client(from, &reply, &self.group) => {
+                self.on_reply(from, reply, cx);
+            }
+            _ => cx.reject(|| format!("{from} has sent a client what no replica sends one")),
         }
     }
 

@@ -206,7 +206,7 @@ impl<C: Control> Actor for Replica<C> {
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_, C>) {
         cx.charge(1);
         if !sound::to_replica(from, &message, self.shard.id.partition(), &self.shard.group) {
-            return;
+            return cx.reject(|| format!("{from} has sent a replica what no correct sender sends"));
         }
         match message {
             Message::Request(request) => self.on_request(from, request, cx),
