@@ -47,7 +47,7 @@ impl Visitor for Suite {
     type Output = ();
 
     fn visit<P: Protocol>(self) {
-        let mut committed = 0;
+        let (mut committed, mut losses) = (0, 0);
         for seed in seeds(self.seeds) {
             let trial = Trial::new(seed, self.workload, self.faults);
             let outcome = trial.run::<P>();
@@ -55,8 +55,10 @@ impl Visitor for Suite {
                 panic!("{wrong}\n{}", trial.replay::<P>());
             }
             committed += outcome.committed;
+            losses += u64::from(outcome.loses_disks);
         }
         let runs = seeds(self.seeds).count() as u64;
+        println!("{}, {}: {runs} runs, {losses} with lost disks", P::NAME, self.workload);
         assert!(committed > 20 * runs, "{}: {committed} commits in {runs} runs", P::NAME);
     }
 }

@@ -52,6 +52,8 @@ pub(crate) struct Outcome {
     pub(crate) history: History,
     pub(crate) hash: u64,
     pub(crate) committed: u64,
+    /// Whether a replica was to lose its disk.
+    pub(crate) loses_disks: bool,
     /// The checker found fault with the history, or something that was acknowledged is lost.
     pub(crate) violation: Option<String>,
     /// Anything else is wrong with the run.
@@ -66,6 +68,8 @@ impl Trial {
     pub(crate) fn run<P: Protocol>(&self) -> Outcome {
         let (name, faults_last) = self.place();
         let (configuration, plan) = self.configuration(Geography::named(name).unwrap());
+        let is_loss = |scheduled: &Scheduled| matches!(scheduled.fault, Fault::LostDisk(_));
+        let loses_disks = plan.faults.iter().any(is_loss);
         let workload = self.workload();
         let initial = {
             let workload = workload.clone();
@@ -122,7 +126,7 @@ impl Trial {
             Verdict::Violation(violation) => (Some(violation.to_string()), None),
             Verdict::Unknown { reason } => (None, Some(reason)),
         };
-        Outcome { history, hash, committed, violation, wrong: wrong.or(unknown) }
+        Outcome { history, hash, committed, loses_disks, violation, wrong: wrong.or(unknown) }
     }
 
     /// Where the sites are, and how long faults last; then there is as much time again without. The nearer the
