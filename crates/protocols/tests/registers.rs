@@ -57,6 +57,8 @@ struct Choices {
     elects_soon: bool,
     /// Whether clients give operations up early.
     impatient: bool,
+    /// Whether the results of updates are forgotten while the trial lasts, and replicas are away for longer than that.
+    forgets: bool,
 }
 
 impl Choices {
@@ -76,6 +78,7 @@ impl Choices {
             recovers_soon: below(6) == 5,
             elects_soon: below(6) == 5,
             impatient: below(4) == 0,
+            forgets: below(3) > 0,
         }
     }
 
@@ -93,6 +96,7 @@ impl Choices {
             recovers_soon: seed % 6 == 5,
             elects_soon: seed % 6 == 5,
             impatient: seed.is_multiple_of(4),
+            forgets: false,
         }
     }
 }
@@ -123,12 +127,14 @@ impl Trial {
             flush: Duration::from_micros(200),
             keep_records: true,
         };
+        let forgets = self.crashes && choices.forgets;
         let settings = Settings {
             resident_keys: if choices.evicts { 2 } else { 1000 },
             thrifty: choices.thrifty,
             // Some take over what others are still at.
             recovery_after_ms: if choices.recovers_soon { 2 } else { 1000 },
             election_timeout_ms: if choices.elects_soon { 2 } else { 200 },
+            outcomes_ms: if forgets { faults_last.as_millis() as u64 / 5 } else { 30_000 },
             ..Settings::default()
         };
         let configuration = Configuration {
@@ -144,9 +150,12 @@ impl Trial {
         };
         let swarm = Swarm {
             lasts: faults_last,
+            always: std::env::var_os("SERRIED_ALWAYS").is_some(),
             crashes: self.crashes,
             pauses: true,
             lost_disks: self.crashes,
+            absences: forgets,
+            blackouts: forgets,
             deaths: self.crashes,
             jumps: if self.crashes { faults_last } else { Duration::ZERO },
             ..Swarm::default()

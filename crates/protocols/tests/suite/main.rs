@@ -6,7 +6,8 @@
 //!
 //! Each test goes through some seeds. `SERRIED_SEEDS=2000 cargo test --release -p serried-protocols
 //! --test suite` goes through more, `SERRIED_FIRST_SEED=17 SERRIED_SEEDS=1` through a single one, and
-//! `SERRIED_PROTOCOL=ncc` through those of one protocol.
+//! `SERRIED_PROTOCOL=ncc` through those of one protocol. A seed chooses which kinds of fault occur; with
+//! `SERRIED_ALWAYS=1` all do, lost disks too.
 
 #[path = "../support/blind.rs"]
 mod blind;

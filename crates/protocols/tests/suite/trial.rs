@@ -160,6 +160,7 @@ impl Trial {
         };
         let swarm = Swarm {
             lasts: faults_last,
+            always: std::env::var_os("SERRIED_ALWAYS").is_some(),
             crashes: matches!(self.faults, Faults::Crashes | Faults::All),
             pauses: true,
             lost_disks: all,
