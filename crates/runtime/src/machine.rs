@@ -4,6 +4,7 @@
 //! which carries its actor's effects out at once, into the buffers of the connections concerned.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use serried_actor::{
     Actor, Context, Coordinate, Durable, Effect, Malformed, MemoryStore, Protocol, Random, Recover,
@@ -17,6 +18,7 @@ use crate::durable::{Batch, Log, Opened};
 use crate::flusher::Flushing;
 use crate::links::{Links, Sending};
 use crate::metrics::PartitionCounts;
+use crate::sparing::{Sparing, legible};
 use crate::timers::Timers;
 use crate::watch::Watch;
 
@@ -160,6 +162,7 @@ struct Driven<A: Actor> {
     full_at: Timestamp,
     /// How many messages it has rejected.
     rejected: u64,
+    sparing: Sparing,
     /// What it sent to itself.
     own: VecDeque<A::Message>,
 }
@@ -182,6 +185,7 @@ impl<A: Actor> Driven<A> {
             standing,
             full_at: Timestamp(0),
             rejected: 0,
+            sparing: Sparing::default(),
             own: VecDeque::new(),
         }
     }
@@ -222,10 +226,9 @@ impl<A: Actor> Driven<A> {
         event(&mut self.actor, &mut cx);
         if let Some(why) = cx.take_rejected() {
             self.rejected += 1;
-            // Logs the first, second, fourth, and so on, so that the log stays short.
-            if self.rejected.is_power_of_two() {
-                let so_far = self.rejected;
-                tracing::warn!(node = %self.id, why, so_far, "dropping a message");
+            if let Some(more) = self.sparing.may_say("rejected", Instant::now().into()) {
+                let (why, so_far) = (legible(&why), self.rejected);
+                tracing::warn!(node = %self.id, why, so_far, more, "dropping a message");
             }
         }
         self.log_position = cx.log_position();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use serried_actor::MemoryStore;
+use serried_actor::{MemoryStore, Store};
 use serried_runtime::{Batch, Disks, Log, Opened, Replay};
 
 /// What the disk does when it panics.
@@ -12,6 +12,7 @@ use serried_runtime::{Batch, Disks, Log, Opened, Replay};
 pub(crate) enum Panics {
     Replaying,
     Writing,
+    Storing,
 }
 
 /// The disk of one node.
@@ -76,8 +77,30 @@ impl Disk {
 impl Disks for Disk {
     fn open(&self, keyspace: &str, partition: u16) -> Result<Opened, String> {
         let (state, place) = (self.state.clone(), (keyspace.to_string(), partition));
+        let store = Box::new(KeptStore { state: state.clone(), store: MemoryStore::default() });
         let log = Box::new(MemoryLog { state, place, appended: Vec::new() });
-        Ok(Opened { log, store: Box::new(MemoryStore::default()), rejoins: false })
+        Ok(Opened { log, store, rejoins: false })
+    }
+}
+
+struct KeptStore {
+    state: Arc<(Mutex<State>, Condvar)>,
+    store: MemoryStore,
+}
+
+impl Store for KeptStore {
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let state = self.state.0.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(state.panics != Some(Panics::Storing), "panicked in the store");
+        self.store.get(key)
+    }
+
+    fn put(&mut self, key: &[u8], value: Option<&[u8]>) {
+        self.store.put(key, value);
+    }
+
+    fn scan(&self, after: Option<&[u8]>, bytes: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> bool {
+        self.store.scan(after, bytes, each)
     }
 }
 

@@ -8,7 +8,7 @@ use serried_runtime::{
 };
 
 use crate::disk::{Disk, Panics};
-use crate::toy::POISON;
+use crate::toy::{FORGED, POISON, STORED};
 use crate::{catalogue, connect, connect_to, keyspaces};
 
 /// A cluster of one node with two cores, which share the partitions.
@@ -77,6 +77,37 @@ async fn a_log_that_panics_when_it_is_written_ends_its_node() {
         );
         put.abort();
     }
+}
+
+#[tokio::test]
+async fn a_store_that_panics_ends_its_node() {
+    let (cluster, disk) = start(Durability::Buffered);
+    let keyspace = connect(&cluster).await.keyspace("first").unwrap();
+    assert_eq!(keyspace.get(STORED).await.unwrap(), None);
+    disk.set_panics(Panics::Storing);
+    let get = tokio::spawn(async move { keyspace.get(STORED).await });
+    let cause = cause_of_end(&cluster).await;
+    assert!(cause.starts_with("n0 stopped") && cause.contains("panicked in the store"), "{cause}");
+    get.abort();
+}
+
+#[tokio::test]
+async fn a_message_that_a_replica_rejects_is_counted_and_ends_nothing() {
+    let node = started(1).await;
+    let client = connect_to(vec![node.local_addr().to_string()]).await.unwrap();
+    let keyspace = client.keyspace("first").unwrap();
+    let forged = keyspace.clone();
+    let read = tokio::spawn(async move { forged.get(FORGED).await });
+    let rejected = || {
+        let metrics = node.observer().metrics();
+        let lines = metrics.lines().filter(|line| line.starts_with("serried_partition_rejected"));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum::<u64>()
+    };
+    while rejected() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(keyspace.get("another").await.unwrap(), None);
+    read.abort();
 }
 
 #[test]

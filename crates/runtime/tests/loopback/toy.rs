@@ -16,6 +16,10 @@ use serried_model::{
 const RETRY: Duration = Duration::from_millis(200);
 /// A replica that is asked for this key panics.
 pub(crate) const POISON: &str = "poison";
+/// A replica takes a read of this key for one that no correct client sends.
+pub(crate) const FORGED: &str = "forged";
+/// A replica looks for this key in its store.
+pub(crate) const STORED: &str = "stored";
 
 /// Keys that begin with this read as how many of them were asked for in one batch.
 pub(crate) const BATCH: &str = "batch";
@@ -189,6 +193,12 @@ impl Actor for Replica {
         match message {
             Message::Read { txn, key } => {
                 assert_ne!(key, Key::from(POISON), "asked for the poisoned key");
+                if key == Key::from(FORGED) {
+                    return cx.reject(|| format!("{sender} has sent what is forged"));
+                }
+                if key == Key::from(STORED) {
+                    let _ = cx.store().get(key.as_bytes());
+                }
                 let (version, value) =
                     self.data.get(&key).cloned().unwrap_or((Version::INITIAL, None));
                 cx.send(sender, Message::ReadReply { txn, key, version, value });
