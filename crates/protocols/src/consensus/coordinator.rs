@@ -195,8 +195,8 @@ impl Coordinator {
     fn on_reply(&mut self, txn: TxnId, from: NodeId, answer: Answer, cx: &mut Cx<'_>) {
         let Some(running) = self.operations.get(&txn) else { return };
         let Phase::Handed { repeated, .. } = running.phase else { return };
-        if repeated > 0 && matches!(answer, Answer::ClockSkew { .. }) {
-            return; // Another may do it all the same.
+        if (repeated > 0 || running.again) && matches!(answer, Answer::ClockSkew { .. }) {
+            return; // Another may do it all the same, or has done it.
         }
         let group = self.quorums.group();
         let partition = group.partition_of(&running.key);

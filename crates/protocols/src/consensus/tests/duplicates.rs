@@ -170,3 +170,26 @@ fn what_is_under_way_is_not_refused_when_it_comes_again_and_the_clock_was_set_ba
         assert_eq!(net.values(), ["a"; 3], "{variant:?}");
     }
 }
+
+#[test]
+fn what_took_effect_is_not_called_refused_when_it_is_tried_again_at_a_clock_that_is_behind() {
+    for variant in BOTH {
+        let mut net = Net::new(variant, 3);
+        net.crash(2);
+        let timestamp_us = net.clock_us() + 1_000_000;
+        let token = Token { id: Version { timestamp_us, coordinator: client(0) }, carstamp: None };
+        net.ask_again(0, 1, append("a"), token);
+        net.settle_but("*>c0 Reply");
+        net.lose(&["*>c0 Reply"]);
+        net.give_up(0, 1);
+        assert_eq!(net.value(0), "a", "{variant:?}");
+        assert_eq!(net.ended(0, 1), "Unknown", "{variant:?}");
+        // To 2, whose clock is behind, the token is too far ahead. It has not heard of the update.
+        net.settings.clock_bound_ms = 0;
+        net.restart(2);
+        net.ask_again(2, 1, append("a"), token);
+        net.settle();
+        let ended = net.ended(2, 1);
+        assert!(!ended.contains("ClockSkew"), "{variant:?}: {ended} of an update that took effect");
+    }
+}

@@ -3,7 +3,8 @@
 //! A leader remembers its refusals in memory, for as long as it leads. A later leader refuses all transactions that began
 //! before its own window. So a leader refuses a transaction in memory only if it began before the end of the window that
 //! is in the log. A transaction that begins later is refused by an entry in the log, and the client is told once the entry
-//! is chosen.
+//! is chosen. Until then it is not taken, even if the window is extended meanwhile. Nor is it refused in the log if a window
+//! on its way to the log allows it.
 
 use serried_actor::Context;
 use serried_model::{NodeId, Version};
@@ -97,13 +98,10 @@ impl<C: Control> Shard<C> {
             }
             return self.tell_refused(to, txn, cx);
         }
-        let leader = self.leader_mut();
-        if let Some(barred) = leader.barred.get_mut(&txn) {
-            if !barred.to.contains(&to) {
-                barred.to.push(to);
-            }
+        if self.waits_to_be_barred(txn, to) {
             return;
         }
+        let leader = self.leader_mut();
         if leader.ahead >= BARRED_AT_MOST {
             return;
         }
@@ -111,6 +109,16 @@ impl<C: Control> Shard<C> {
         leader.barred.insert(txn, Barred { reason, to: [to].into_iter().collect() });
         let (decision, keys) = (Decision::Abort, [].into());
         leader.unproposed.push_back(Entry::Decide { txn, decision, keys });
+    }
+
+    /// Whether a transaction is about to be refused in the log. If so, `to` is told with the others. The window may have
+    /// reached it since, but what is in the log comes first.
+    pub(super) fn waits_to_be_barred(&mut self, txn: Version, to: NodeId) -> bool {
+        let Some(barred) = self.leader_mut().barred.get_mut(&txn) else { return false };
+        if !barred.to.contains(&to) {
+            barred.to.push(to);
+        }
+        true
     }
 
     /// Whether a transaction that has ended was refused in the log. If so, everybody who waits for that is told.

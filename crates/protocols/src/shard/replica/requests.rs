@@ -89,6 +89,9 @@ impl<C: Control> Shard<C> {
             self.say(client, Reply::Refused { txn, reason }, cx);
             return None;
         }
+        if self.waits_to_be_barred(txn, client) {
+            return None;
+        }
         let now = cx.now();
         if !self.leader_mut().open.contains_key(&txn) {
             match self.admission(txn, cx) {

@@ -64,6 +64,10 @@ impl<C: Control> Shard<C> {
         if us < window.to_us {
             return Admission::Taken;
         }
+        // What comes after a window that is on its way could not refuse it any more.
+        if self.leader.as_ref().is_some_and(|leader| us < leader.proposed.to_us) {
+            return Admission::Waits;
+        }
         let Some(time) = self.time(cx) else { return Admission::Waits };
         let Span { earliest_us, latest_us } = time;
         if us <= self.allowed_us(earliest_us, time) {

@@ -22,6 +22,8 @@ struct Trio<C: Control> {
     /// These do nothing.
     paused: BTreeSet<u64>,
     now: Timestamp,
+    /// By how much each clock is ahead, in microseconds.
+    ahead_us: [i64; 3],
     random: Pcg64Mcg,
 }
 
@@ -42,6 +44,7 @@ impl<C: Control> Trio<C> {
             cut: BTreeSet::new(),
             paused: BTreeSet::new(),
             now: Timestamp(1),
+            ahead_us: [0; 3],
             random: Pcg64Mcg::new(1),
         };
         for member in 0..3 {
@@ -62,7 +65,7 @@ impl<C: Control> Trio<C> {
         member: u64,
         act: impl FnOnce(&mut Replica<C>, &mut Context<'_, Replica<C>>),
     ) {
-        let us = NOW_US + self.after_us();
+        let us = (NOW_US + self.after_us()).saturating_add_signed(self.ahead_us[member as usize]);
         let clock = ClockInterval { earliest_us: us, latest_us: us };
         let mut effects = Vec::new();
         let node = &mut self.nodes[member as usize];
@@ -299,4 +302,53 @@ fn what_the_log_has_no_room_for_waits_as_requests_in_bounded_number() {
     let told = trio.told();
     let executed = told.iter().filter(|reply| matches!(reply, Reply::Executed(_))).count();
     assert_eq!((executed > 8000, executed), (true, told.len()), "all that was taken");
+}
+
+#[test]
+fn who_is_about_to_be_refused_in_the_log_is_not_taken_if_it_comes_again() {
+    let mut trio = Trio::<Queues<false>>::new();
+    trio.ahead_us = [0, -100_000, 100_000];
+    trio.run(Duration::from_secs(3));
+    let bound_us = Settings::default().clock_bound_ms * 1000;
+    let txn = txn(trio.after_us() + bound_us - 20_000);
+    let write = Write { key: Key::from("x"), value: Some(Value::from("new")) };
+    let shot = Shot {
+        txn,
+        number: 1,
+        reads: Vec::new(),
+        writes: vec![write],
+        participants: Some(Arc::new([0, 1])),
+    };
+    let shot = Message::Request(Request::Shot(shot));
+    let flush = Timer::Log(replicated_log::Timer::Flush);
+    // The window is about to be extended to the transaction's time. One replica has accepted that.
+    trio.act(0, |replica, cx| replica.on_message(CLIENT, shot.clone(), cx));
+    trio.act(0, |replica, cx| replica.on_timer(flush, cx));
+    for (from, to, message) in core::mem::take(&mut trio.network) {
+        if to.0 == 1 {
+            trio.act(1, |replica, cx| replica.on_message(from, message, cx));
+        }
+    }
+    let accepted = core::mem::take(&mut trio.network);
+    // The leader's clock is set back a little. So the transaction, which still waits, is refused in the log.
+    trio.ahead_us[0] = -50_000;
+    let alive = Message::Request(Request::Alive(Vec::new()));
+    trio.act(0, |replica, cx| replica.on_message(CLIENT, alive, cx));
+    trio.act(0, |replica, cx| replica.on_timer(flush, cx));
+    trio.network.clear();
+    // The window is chosen. The client has sent the shot again, which comes now.
+    trio.network = accepted;
+    trio.settle();
+    assert!(trio.told().is_empty());
+    trio.act(0, |replica, cx| replica.on_message(CLIENT, shot, cx));
+    trio.run(Duration::from_millis(500));
+    let told = trio.told();
+    let refused = told.iter().any(|reply| matches!(reply, Reply::Refused { .. }));
+    let ready = told.iter().any(|reply| matches!(reply, Reply::Executed(_)));
+    // Whoever hears first that it is ready commits it; whoever asks is told that it is aborted.
+    let before = trio.ask(0, Request::Inspect { txn });
+    let at = Stamp::assigned(txn);
+    trio.ask(0, Request::End { txn, decision: Decision::Commit(at) });
+    let after = trio.ask(0, Request::Inspect { txn });
+    assert!(!(refused && ready), "{told:?}, then {before:?}, then {after:?}");
 }
