@@ -64,8 +64,9 @@ enum Phase {
     /// Nothing is sent before majorities hold the values that the client had read from other keys when this operation
     /// began. A write that is tried again may have its place (`placed`) already.
     Waiting { begun: Moment, placed: Option<Carstamp> },
-    /// A replica does it: which, from the nearest, and how often it was handed to one before.
-    Handed { choice: usize, repeated: u32 },
+    /// A replica does it: which, from the nearest. Also how often one before did not answer in time, and how many before have
+    /// refused it for the client's clock.
+    Handed { choice: usize, repeated: u32, refused: usize },
     /// A write learns what replicas hold: the latest so far.
     Placing { latest: Carstamp, asked: Asked },
     /// It has them hold this.
@@ -152,7 +153,7 @@ impl Coordinator {
             _ => {
                 let (choice, until) = self.preferred;
                 let choice = if cx.now() < until { choice } else { 0 };
-                Phase::Handed { choice, repeated: 0 }
+                Phase::Handed { choice, repeated: 0, refused: 0 }
             }
         };
         if self.rules.break_by(Mutation::DependencyClearedAtSend) {
@@ -172,7 +173,7 @@ impl Coordinator {
         let brings = || running.command.brings.clone();
         let (to, message, patience) = match &running.phase {
             Phase::Waiting { .. } => return,
-            Phase::Handed { choice, repeated } => {
+            Phase::Handed { choice, repeated, .. } => {
                 let patience = patience_with_proxy(group, *repeated);
                 let to = [group.choice(partition, *choice)].into_iter().collect();
                 let command = running.command.clone();
@@ -193,10 +194,12 @@ impl Coordinator {
     }
 
     fn on_reply(&mut self, txn: TxnId, from: NodeId, answer: Answer, cx: &mut Cx<'_>) {
+        if let Answer::ClockSkew { ahead_us } = answer {
+            return self.on_refused(txn, from, ahead_us, cx);
+        }
         let Some(running) = self.operations.get(&txn) else { return };
-        let Phase::Handed { repeated, .. } = running.phase else { return };
-        if (repeated > 0 || running.again) && matches!(answer, Answer::ClockSkew { .. }) {
-            return; // Another may do it all the same, or has done it.
+        if !matches!(running.phase, Phase::Handed { .. }) {
+            return;
         }
         let group = self.quorums.group();
         let partition = group.partition_of(&running.key);
@@ -211,15 +214,34 @@ impl Coordinator {
         if let Answer::Unsettled(Found(stamped)) = &answer {
             self.settle(running.key.clone(), stamped.clone(), cx);
         }
-        let is_refused = matches!(answer, Answer::Forgotten | Answer::ClockSkew { .. });
+        let is_forgotten = answer == Answer::Forgotten;
         match answer {
             Answer::Done(found) | Answer::Unsettled(found) => self.finish(txn, found.into(), cx),
             Answer::Forgotten => self.end(txn, Outcome::Forgotten, cx),
-            Answer::ClockSkew { ahead_us } => self.end(txn, Outcome::ClockSkew { ahead_us }, cx),
+            Answer::ClockSkew { .. } => {} // See above.
         }
-        if !is_refused {
+        if !is_forgotten {
             self.are_held(&brings, cx);
         }
+    }
+
+    /// A replica has refused an operation for good, since the client's clock is ahead of its own. That one's may be behind,
+    /// so another is asked, one at a time, until a majority has refused. Then nobody else knows of the operation.
+    fn on_refused(&mut self, txn: TxnId, from: NodeId, ahead_us: i64, cx: &mut Cx<'_>) {
+        let group = self.quorums.group();
+        let Some(running) = self.operations.get_mut(&txn) else { return };
+        let partition = group.partition_of(&running.key);
+        let Phase::Handed { choice, repeated, refused } = &mut running.phase else { return };
+        // Another may do it all the same, or has done it, or this answer came twice.
+        if *repeated > 0 || running.again || group.choice(partition, *choice) != from {
+            return;
+        }
+        *refused += 1;
+        if *refused >= group.majority() {
+            return self.end(txn, Outcome::ClockSkew { ahead_us }, cx);
+        }
+        *choice = (*choice + 1) % group.size();
+        self.send(txn, cx);
     }
 
     fn on_placed(&mut self, txn: TxnId, from: NodeId, carstamp: Carstamp, cx: &mut Cx<'_>) {
@@ -356,7 +378,7 @@ impl Actor for Coordinator {
     /// is recognised if both go on with it.
     fn on_timer(&mut self, Repeat(request): Repeat, cx: &mut Cx<'_>) {
         match self.operations.get_mut(&TxnId(request)).map(|running| &mut running.phase) {
-            Some(Phase::Handed { choice, repeated }) => {
+            Some(Phase::Handed { choice, repeated, .. }) => {
                 *repeated += 1;
                 *choice = (*choice + 1) % self.quorums.group().size();
             }

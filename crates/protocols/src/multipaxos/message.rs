@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serried_model::{Access, Key, Version};
 use serried_parts::Stamped;
 
-use crate::replicated_log;
+use crate::replicated_log::{self, Time};
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -27,6 +27,8 @@ pub enum Message {
     },
     /// About the log.
     Log(replicated_log::Message<Update>),
+    /// Between the replicas of a partition: what their clocks say.
+    Time(Time),
 }
 
 /// What a client wants.

@@ -10,7 +10,7 @@ use serried_parts::{Cells, decode_cell_of_another, encode_cell};
 use super::Mutation;
 use super::message::{Answer, Message, Record, Request, Update};
 use super::register::{Executed, Register};
-use crate::replicated_log::{self, Ballot, Chosen, Host, Log, Machine};
+use crate::replicated_log::{self, Ballot, Chosen, Clocks, Host, Log, Machine, Span, Time};
 
 /// How often what was applied is put into the store, and what is not needed any more trimmed.
 const STORE_EVERY: Duration = Duration::from_millis(20);
@@ -33,7 +33,9 @@ pub struct Replica {
     pending: VecDeque<Client>,
     /// The ballot in which it leads, as far as those that wait were told.
     leads: Option<Ballot>,
-    clock_bound_us: i64,
+    clock_bound_us: u64,
+    clocks: Clocks,
+    group: Group,
     /// Where the durable log was at each of the last times that something was stored.
     positions: VecDeque<u64>,
     /// Until it is trimmed.
@@ -145,7 +147,7 @@ impl Replica {
         settings: &Settings,
         mutation: Option<Mutation>,
     ) -> Replica {
-        let mut log = Log::new(id, group, settings);
+        let mut log = Log::new(id, group.clone(), settings);
         if mutation == Some(Mutation::AcknowledgedByLeaderAlone) {
             log = log.with_quorum(1);
         }
@@ -160,7 +162,9 @@ impl Replica {
             registers,
             pending: VecDeque::new(),
             leads: None,
-            clock_bound_us: settings.clock_bound_ms as i64 * 1000,
+            clock_bound_us: settings.clock_bound_ms.saturating_mul(1000),
+            clocks: Clocks::new(group.size(), id.member()),
+            group,
             positions: VecDeque::new(),
             untrimmed: 0,
             mutation,
@@ -180,7 +184,9 @@ impl Replica {
         }
     }
 
-    /// Puts a request into the log, or its refusal. Returns the request if there is no room.
+    /// Puts a request into the log, or its refusal. Returns the request if there is no room, or the time is not known yet. If
+    /// it is not clear whether the client's clock is off, since the clocks of two replicas of three disagree, the request
+    /// gets no answer, and the client sends it again.
     ///
     /// A leader can't know whether the log already contains an update that it refuses, or will contain it under another
     /// leader, because the request may have been sent twice. So the order in the log decides, and the client is told once
@@ -190,10 +196,15 @@ impl Replica {
         let entry = match &request.access {
             Access::Read => None,
             access => {
-                let token_us = i64::try_from(request.token.timestamp_us).unwrap_or(i64::MAX);
-                let ahead_us = token_us.saturating_sub(cx.clock().latest_us as i64);
-                client.ahead_us = (ahead_us > self.clock_bound_us).then_some(ahead_us);
-                let is_refused = client.ahead_us.is_some();
+                let time = self.clocks.time(cx.clock().midpoint_us(), cx.now());
+                let Some(Span { earliest_us, latest_us }) = time else { return Some(client) };
+                let (us, bound_us) = (request.token.timestamp_us, self.clock_bound_us);
+                let is_refused = us > latest_us.saturating_add(bound_us);
+                if !is_refused && us > earliest_us.saturating_add(bound_us) {
+                    return None;
+                }
+                let ahead_us = i64::try_from(us.saturating_sub(latest_us)).unwrap_or(i64::MAX);
+                client.ahead_us = is_refused.then_some(ahead_us);
                 let access = if is_refused { Access::Read } else { access.clone() };
                 let (key, token, settled) = (request.key.clone(), request.token, request.settled);
                 Some(Update { key, token, settled, access })
@@ -209,6 +220,9 @@ impl Replica {
         let leads = self.log.leads();
         if leads != self.leads {
             self.leads = leads;
+            if leads.is_some() {
+                self.ask_clocks(cx);
+            }
             self.registers.ballot = leads;
             for (_, client) in core::mem::take(&mut self.registers.waiting) {
                 self.wait(client);
@@ -226,6 +240,32 @@ impl Replica {
             for Client { node, request, .. } in self.pending.drain(..) {
                 cx.send_before_durable(leader, Message::Forward { client: node, request });
             }
+        }
+    }
+
+    /// Asks the other replicas what their clocks say, unless they were asked lately.
+    fn ask_clocks(&mut self, cx: &mut Cx<'_>) {
+        if !self.clocks.are_due(cx.clock().midpoint_us(), cx.now()) {
+            return;
+        }
+        let number = cx.draw();
+        self.clocks.ask(number, cx.now());
+        let others = self.group.all().without([cx.id()].into_iter().collect());
+        let ask = Message::Time(Time::Ask { number });
+        cx.broadcast(cx.id().partition(), others, ask);
+    }
+
+    fn on_time(&mut self, from: NodeId, time: Time, cx: &mut Cx<'_>) {
+        if !self.group.contains(from) || from.partition() != cx.id().partition() {
+            return cx.reject(|| format!("{from} has sent what only replicas of a partition send"));
+        }
+        match time {
+            Time::Ask { number } => {
+                let us = cx.clock().midpoint_us();
+                // The answer promises nothing.
+                cx.send_before_durable(from, Message::Time(Time::Tell { number, us }));
+            }
+            Time::Tell { number, us } => self.clocks.hear(from.member(), number, us, cx.now()),
         }
     }
 
@@ -263,6 +303,7 @@ impl Actor for Replica {
 
     fn on_start(&mut self, cx: &mut Cx<'_>) {
         self.log.on_start(&mut self.registers, cx);
+        self.ask_clocks(cx);
         self.after_log(cx);
         self.store_soon(cx);
     }
@@ -280,6 +321,7 @@ impl Actor for Replica {
             Message::Log(message) => {
                 self.log.on_message(from, message, &mut self.registers, cx);
             }
+            Message::Time(time) => self.on_time(from, time, cx),
             Message::Reply { .. } => {
                 cx.reject(|| format!("{from} has sent a replica what only clients are sent"));
             }
@@ -293,7 +335,12 @@ impl Actor for Replica {
                 self.log.on_timer(timer, &mut self.registers, cx);
                 self.after_log(cx);
             }
-            Timer::Store => self.store_some(cx),
+            Timer::Store => {
+                if self.leads.is_some() {
+                    self.ask_clocks(cx);
+                }
+                self.store_some(cx);
+            }
         }
     }
 

@@ -94,6 +94,7 @@
 //! And its leader sends to all followers or to none.
 
 mod canvass;
+mod clocks;
 mod elect;
 mod follower;
 mod hand_over;
@@ -107,5 +108,6 @@ mod sound;
 #[cfg(test)]
 mod tests;
 
+pub use clocks::{Clocks, Span, Time};
 pub use log::{Chosen, Host, Log, Machine};
 pub use message::{Accepted, Ballot, Entries, Entry, Message, Record, Timer};

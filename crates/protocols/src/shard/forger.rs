@@ -7,9 +7,10 @@ use rand_pcg::Pcg64Mcg;
 use serried_model::{Key, NodeId, Value, Version, Write};
 
 use super::message::{
-    AsOf, Decision, Executed, Found, Message, Refusal, Reply, Request, Shot, Time, Unseen,
+    AsOf, Decision, Executed, Found, Message, Refusal, Reply, Request, Shot, Unseen,
 };
 use super::stamp::{Stamp, Validity};
+use crate::replicated_log::Time;
 
 /// What clocks say, about, in microseconds.
 pub(super) const NOW_US: u64 = 10_000_000;

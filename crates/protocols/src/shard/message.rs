@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serried_model::{Key, NodeId, Value, Version, Write};
 
 use super::stamp::{Stamp, Validity};
-use crate::replicated_log::{self, Ballot};
+use crate::replicated_log::{self, Ballot, Time};
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -26,23 +26,6 @@ pub enum Message {
     Log(replicated_log::Message<Led>),
     /// Between the replicas of a shard, about their clocks.
     Time(Time),
-}
-
-/// A question about a replica's clock, or the answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Time {
-    /// What does the receiver's clock say?
-    Ask {
-        /// Identifies the question.
-        number: u64,
-    },
-    /// The answer.
-    Tell {
-        /// The question.
-        number: u64,
-        /// What the sender's clock says, in microseconds since the Unix epoch.
-        us: u64,
-    },
 }
 
 /// What is wanted of a shard's leader.

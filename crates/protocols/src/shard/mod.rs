@@ -91,7 +91,7 @@ pub use control::{Control, Desk, Event, Glance, Rounds, Snapshots};
 pub use coordinator::Coordinator;
 pub use message::{
     AsOf, Decision, Entry, Executed, Found, Item, Led, Message, Part, Record, Refusal, Reply,
-    Request, Shot, Time, Window, Written,
+    Request, Shot, Window, Written,
 };
 pub use replica::Replica;
 pub use row::{Installed, Row};

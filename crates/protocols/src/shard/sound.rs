@@ -4,8 +4,9 @@
 use serried_actor::Group;
 use serried_model::{NodeId, Version};
 
-use super::message::{AsOf, Decision, Executed, Message, Refusal, Reply, Request, Shot, Time};
+use super::message::{AsOf, Decision, Executed, Message, Refusal, Reply, Request, Shot};
 use super::stamp::{Stamp, Validity};
+use crate::replicated_log::Time;
 
 /// Greater than any time, in microseconds since the Unix epoch. Sums of smaller times do not overflow.
 const LAST_US: u64 = 1 << 62;

@@ -88,6 +88,31 @@ fn a_replica_whose_clock_is_off_does_not_end_what_another_may_do() {
     }
 }
 
+#[test]
+fn one_replica_whose_clock_is_behind_refuses_nobody_and_a_majority_that_refuses_is_believed() {
+    let skewed = |ahead_us| Message::Reply { request: 1, answer: Answer::ClockSkew { ahead_us } };
+    for variant in BOTH {
+        for majority in [false, true] {
+            let mut net = Net::new(variant, 3);
+            net.ask(0, 1, append("a"));
+            net.lose(&["c0>0 Request"]);
+            // It comes twice, and counts once.
+            net.hand(NodeId(0), client(0), skewed(9_000_000));
+            net.hand(NodeId(0), client(0), skewed(9_000_000));
+            assert_eq!(net.ended(0, 1), "", "{variant:?}");
+            assert_eq!(net.waiting(), ["c0>n1 Request"], "{variant:?}: nobody else is asked yet");
+            if majority {
+                net.lose(&["c0>1 Request"]);
+                net.hand(NodeId(1), client(0), skewed(8_000_000));
+            }
+            net.settle();
+            let ended = net.ended(0, 1);
+            assert_eq!(ended.contains("ClockSkew"), majority, "{variant:?}: {ended}");
+            assert_eq!(ended.contains("Committed"), !majority, "{variant:?}: {ended}");
+        }
+    }
+}
+
 /// A request of a client whose clock is ahead by so much of the time that begins now.
 fn request_ahead(request: u64, ahead: Duration, net: &Net) -> Message {
     let timestamp_us = net.clock_us() + ahead.as_micros() as u64;

@@ -14,13 +14,12 @@ use super::super::message::{
 };
 use super::super::stamp::Stamp;
 use super::super::table::Table;
-use super::clocks::Clocks;
 use super::open::{Open, Standing};
 use super::refusals::Barred;
 use super::resolve::Resolving;
 use super::snapshots::Parked;
 use super::{ACKNOWLEDGED_AFTER, Replica, Timer};
-use crate::replicated_log::{Ballot, Chosen, Log, Machine};
+use crate::replicated_log::{Ballot, Chosen, Clocks, Log, Machine};
 
 /// How many transactions may be open at a leader. Shots of others are dropped, and clients send them again.
 pub(super) const OPEN_AT_MOST: usize = 1 << 16;

@@ -1,6 +1,5 @@
 //! The server side: a replica of one shard.
 
-mod clocks;
 mod leader;
 mod open;
 mod redirect;

@@ -4,16 +4,14 @@ use serried_actor::Context;
 use serried_model::{NodeId, Version};
 
 use super::super::control::Control;
-use super::super::message::{Entry, Message, Time, Window};
+use super::super::message::{Entry, Message, Window};
 use super::Replica;
-use super::clocks::Span;
 use super::leader::Shard;
+use crate::replicated_log::{Span, Time};
 
 /// How far a window reaches ahead of the time, in microseconds. After a pause, the first transaction may have to wait until
 /// the window is extended.
 const WINDOW_US: u64 = 200_000;
-/// How often the other replicas are asked what their clocks say, in milliseconds.
-const CLOCKS_EVERY_MS: u64 = 1000;
 
 type Cx<'a, C> = Context<'a, Replica<C>>;
 
@@ -124,15 +122,13 @@ impl<C: Control> Shard<C> {
         leader.unproposed.push_back(Entry::Window(leader.proposed));
     }
 
-    /// Asks the other replicas what their clocks say, unless they were asked less than [`CLOCKS_EVERY_MS`] ago.
+    /// Asks the other replicas what their clocks say, unless they were asked lately.
     pub(super) fn ask_clocks(&mut self, cx: &mut Cx<'_, C>) {
-        let (now, every) = (cx.now(), core::time::Duration::from_millis(CLOCKS_EVERY_MS));
-        let lately = self.clocks.asked_at().is_some_and(|at| now.since(at) < every);
-        if self.group.size() == 1 || (lately && self.time(cx).is_some()) {
+        if !self.clocks.are_due(cx.clock().midpoint_us(), cx.now()) {
             return;
         }
         let number = cx.draw();
-        self.clocks.ask(number, now);
+        self.clocks.ask(number, cx.now());
         let others = self.group.all().without([self.id].into_iter().collect());
         let message = Message::Time(Time::Ask { number });
         cx.broadcast(self.id.partition(), others, message);

@@ -1,13 +1,36 @@
-//! The time by the clocks of a majority of a shard's replicas. A single wrong clock does not matter.
+//! The time by the clocks of a majority of a partition's replicas. A single wrong clock does not matter.
 
+use core::time::Duration;
+
+use serde::{Deserialize, Serialize};
 use serried_actor::Timestamp;
 
-/// What this replica knows of the clocks of its shard's replicas.
+/// How often the other replicas are asked what their clocks say.
+const ASKED_EVERY: Duration = Duration::from_secs(1);
+
+/// A question about a replica's clock, or the answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Time {
+    /// What does the receiver's clock say?
+    Ask {
+        /// Identifies the question.
+        number: u64,
+    },
+    /// The answer.
+    Tell {
+        /// The question.
+        number: u64,
+        /// What the sender's clock says, in microseconds since the Unix epoch.
+        us: u64,
+    },
+}
+
+/// What this replica knows of the clocks of its partition's replicas.
 ///
 /// Readings are carried forward by this replica's monotonic clock. So a reading is still good after minutes, and a jump of
 /// this replica's own wall clock changes only its own reading.
 #[derive(Debug)]
-pub(super) struct Clocks {
+pub struct Clocks {
     own: usize,
     /// The number of the last question, and when it was asked.
     asked: Option<(u64, Timestamp)>,
@@ -15,32 +38,34 @@ pub(super) struct Clocks {
     readings: Vec<Option<(u64, Timestamp)>>,
 }
 
-/// The time, in microseconds since the Unix epoch. By a majority of the clocks it is `earliest_us` or later, and by a
-/// majority it is `latest_us` or earlier. If all clocks are known, the two are the same.
+/// The time, in microseconds since the Unix epoch. If all clocks are known, its two ends are the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Span {
-    pub(super) earliest_us: u64,
-    pub(super) latest_us: u64,
+pub struct Span {
+    /// By a majority of the clocks it is so late, or later.
+    pub earliest_us: u64,
+    /// By a majority of the clocks it is so late, or earlier.
+    pub latest_us: u64,
 }
 
 impl Clocks {
     /// For a group of `members` replicas, of which this one is `own`. No clock but its own is known.
-    pub(super) fn new(members: usize, own: usize) -> Clocks {
+    pub fn new(members: usize, own: usize) -> Clocks {
         Clocks { own, asked: None, readings: vec![None; members] }
     }
 
+    /// Whether to ask the others what their clocks say: their answers are old, or too few, or are under way.
+    pub fn are_due(&self, own_us: u64, now: Timestamp) -> bool {
+        let lately = self.asked.is_some_and(|(_, at)| now.since(at) < ASKED_EVERY);
+        self.readings.len() > 1 && !(lately && self.time(own_us, now).is_some())
+    }
+
     /// Notes that the others are asked for their clocks.
-    pub(super) fn ask(&mut self, number: u64, now: Timestamp) {
+    pub fn ask(&mut self, number: u64, now: Timestamp) {
         self.asked = Some((number, now));
     }
 
-    /// When the others were last asked.
-    pub(super) fn asked_at(&self) -> Option<Timestamp> {
-        self.asked.map(|(_, at)| at)
-    }
-
     /// Takes in a member's answer `us`, unless it is to an earlier question.
-    pub(super) fn hear(&mut self, member: usize, number: u64, us: u64, now: Timestamp) {
+    pub fn hear(&mut self, member: usize, number: u64, us: u64, now: Timestamp) {
         let Some((_, asked_at)) = self.asked.filter(|(asked, _)| *asked == number) else { return };
         if member == self.own {
             return;
@@ -52,7 +77,7 @@ impl Clocks {
     }
 
     /// The time, if the clocks of a majority are known. This replica's own clock says `own_us`.
-    pub(super) fn time(&self, own_us: u64, now: Timestamp) -> Option<Span> {
+    pub fn time(&self, own_us: u64, now: Timestamp) -> Option<Span> {
         let majority = self.readings.len() / 2 + 1;
         let others = self.readings.iter().flatten();
         let carried =
