@@ -67,6 +67,17 @@ pub enum StartError {
         /// Why, and what to do.
         reason: String,
     },
+    /// It replaces a node whose disk was lost, and can't know what was lost. It can be started again on the same
+    /// directory.
+    #[error(
+        "only {answered} of the other nodes answer, and {wanted} must say which keyspaces the lost disk may have held: start the others, and this node again"
+    )]
+    TooFew {
+        /// How many have answered.
+        answered: usize,
+        /// How many have to.
+        wanted: usize,
+    },
     /// A panic has ended it.
     #[error(transparent)]
     Failed(NodeFailed),

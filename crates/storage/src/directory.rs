@@ -16,8 +16,16 @@
 //! follows by induction over the order in which the directories were settled. A node that was itself told by too few says
 //! so, and does not count among the f + 1.
 //!
-//! If too few answer, nothing is noted, and everything rejoins, until a later start hears enough of them. A start that
-//! comes later may note too much, but never too little. A keyspace of the first settlement rejoins anyway.
+//! If too few answer, the directory is not settled, and its node does not start (`runtime/joining.rs`). Otherwise it might
+//! be settled in an earlier generation than the lost one was in, because those that know the later one are away. It could
+//! not leave that generation again: it may have copied what the others have there and acknowledged new data, so only a
+//! majority that is beyond the generation shows that nothing of it counts any more. And the later generation would miss
+//! this node. While the node waits nothing is lost: if f or fewer of the others run, they are no majority, and the node
+//! would not make them one, since it counts as failed until it has copied what f + 1 of them have.
+//!
+//! Directories that an earlier release has settled while too few answered have noted nothing. In these everything rejoins,
+//! until a later start hears enough of them. A start that comes later may note too much, but never too little. A keyspace
+//! of the first settlement rejoins anyway.
 //!
 //! One thing is left: an operation that was under way all the time. If the lost disk had acknowledged it, and the other
 //! nodes that do so were given the keyspace only after this node had noted what there is, then the note is too low.
