@@ -210,7 +210,8 @@ impl Joining<'_> {
             if rejoined && disks.keyspaces().is_empty() {
                 self.renumber(disks).await?;
             }
-            let answers = self.ask_once(self.hello(0), disks.is_new()).await?;
+            let hello = Hello { inquires: true, ..self.hello(0) };
+            let answers = self.ask_once(hello, disks.is_new()).await?;
             // Who was itself told by too few may lack what the others must tell.
             let answered = answers.iter().filter(|answer| answer.knows_lost).count();
             let over = Instant::now() > until;
@@ -238,7 +239,9 @@ impl Joining<'_> {
         let provenance = hello.provenance.map(unnumbered);
         let inquiry = Hello { inquires: true, provenance, ..hello };
         let answers = self.ask_once(inquiry, false).await?;
-        let Some(known) = answers.iter().filter_map(|answer| answer.met).max() else {
+        let Some(known) =
+            answers.iter().filter_map(|answer| answer.met(self.configuration.node)).max()
+        else {
             return Ok(());
         };
         // If it is the same, it was told by this node before it was killed.
@@ -247,6 +250,16 @@ impl Joining<'_> {
             disks.raise(incarnation).map_err(|reason| self.cant_write(reason))?;
         }
         Ok(())
+    }
+
+    /// Whether an answer is that of the data which counts as its node's. It came from the node's address, so it is noted.
+    fn counts(&self, answer: &Welcome) -> bool {
+        let (Some(disks), Some(has)) = (self.disks, answer.provenance) else { return true };
+        let met = disks.meet(answer.node.member(), has);
+        if let Err(reason) = &met {
+            tracing::warn!(node = %answer.node, reason, "another node's answer does not count");
+        }
+        met.is_ok()
     }
 
     async fn ask_once(&self, hello: Hello, is_new: bool) -> Result<Vec<Welcome>, StartError> {
@@ -267,7 +280,11 @@ impl Joining<'_> {
         let mut answers = Vec::new();
         while let Some(answer) = asked.join_next().await {
             match answer {
-                Ok(Ok(Ok(met))) => answers.push(met.welcome),
+                Ok(Ok(Ok(met))) if self.counts(&met.welcome) => answers.push(met.welcome),
+                // Its promises count no more, so it takes no part, however often it asks.
+                Ok(Ok(Err(Ended::Disowned(reason)))) => {
+                    return Err(StartError::Unwelcome { reason });
+                }
                 // A node that was here before may be rejected only because its former process still counts as connected.
                 Ok(Ok(Err(Ended::Rejected(reason)))) if is_new => {
                     return Err(StartError::Unwelcome { reason });

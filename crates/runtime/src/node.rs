@@ -78,7 +78,7 @@ pub enum StartError {
         /// How many have to.
         wanted: usize,
     },
-    /// A panic has ended it.
+    /// Something has ended it.
     #[error(transparent)]
     Failed(NodeFailed),
     /// The operating system did not give what the node needs.
@@ -86,17 +86,28 @@ pub enum StartError {
     System(io::Error),
 }
 
-/// A panic in one of a node's replicas, in its log or in its store has ended the node. It does not continue with a part
-/// missing.
+/// What has ended a node that was not stopped.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "{node} stopped, as a part of it has panicked: {cause}; start it again, and report this if its disk is sound"
-)]
-pub struct NodeFailed {
-    /// The node.
-    pub node: NodeId,
-    /// What the panic said.
-    pub cause: String,
+#[non_exhaustive]
+pub enum NodeFailed {
+    /// A panic in one of its replicas, in its log or in its store. It does not continue with a part missing.
+    #[error(
+        "{node} stopped, as a part of it has panicked: {cause}; start it again, and report this if its disk is sound"
+    )]
+    Panicked {
+        /// The node.
+        node: NodeId,
+        /// What the panic said.
+        cause: String,
+    },
+    /// Another node says that its data does not count, or not any more.
+    #[error("{node} stopped, as another node has turned it away for good: {reason}")]
+    Disowned {
+        /// The node.
+        node: NodeId,
+        /// Why, and what to do.
+        reason: String,
+    },
 }
 
 /// Nodes are started here.
@@ -295,7 +306,7 @@ impl NodeHandle {
     /// Waits until the node no longer serves.
     ///
     /// # Errors
-    /// If a panic has ended it.
+    /// If it was not stopped: what has ended it.
     pub async fn stopped(&self) -> Result<(), NodeFailed> {
         let mut state = self.server.watch();
         // The sender lives as long as the server.

@@ -39,6 +39,7 @@
 //! whoever has takes the greater one for a replacement of that. If two directories are made at the same time to replace
 //! the same one, they differ by their clocks, or by the random number that is added where the clocks do not count. If a
 //! node that knows a greater number was not there to be asked, it turns the new directory away, and says what to do.
+//! `runtime/server/replaced.rs` says who notes a number, and what becomes of older data.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -325,34 +326,26 @@ impl DataDirectory {
         self.is_new && !self.provenance().rejoined
     }
 
-    /// Notes which data another node has, which connects now.
+    /// Judges the data that another node says it has. Returns whether it is the data that the node was last met with; if
+    /// not, it is new, and has not been noted.
     ///
     /// # Errors
-    /// [`StorageError::Refused`] if that node had other data before and does not rejoin: it has made promises that it
-    /// does not know of. Other errors if the directory can't be written.
+    /// If it does not count, or not any more: why, and what to do.
+    pub fn judge(&self, node: u64, has: Provenance) -> Result<bool, String> {
+        judge(node, self.met(node), has)
+    }
+
+    /// Notes which data another node has.
+    ///
+    /// # Errors
+    /// [`StorageError::Refused`] if [`DataDirectory::judge`] says that the data does not count; other errors if the
+    /// directory can't be written.
     pub fn meet(&self, node: u64, has: Provenance) -> Result<(), StorageError> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = peers.get(&node.to_string()).copied();
-        if known == Some(has.incarnation) {
-            return Ok(());
-        }
         let file = self.path.join(PEERS);
-        if known.is_some_and(|known| known > has.incarnation || !has.rejoined) {
-            return Err(StorageError::refused(
-                &file,
-                format!(
-                    "n{node} had other data before, and what it has promised with that it does not know \
-                     any more: if its disk was lost, start it on an empty directory with --rejoin"
-                ),
-            ));
-        }
-        if i64::try_from(has.incarnation).is_err() {
-            // TOML has no such number.
-            let reason = format!("n{node} says that its data is {}, as none is", has.incarnation);
-            return Err(StorageError::refused(
-                &file,
-                format!("{reason}: it is no node, or is damaged"),
-            ));
+        let judged = judge(node, peers.get(&node.to_string()).copied(), has);
+        if judged.map_err(|reason| StorageError::refused(&file, reason))? {
+            return Ok(());
         }
         let mut met = peers.clone();
         met.insert(node.to_string(), has.incarnation);
@@ -404,6 +397,28 @@ impl DataDirectory {
         let text = format!("{cluster}/{node}/{incarnation}/{keyspace}/{partition}");
         let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         text.bytes().fold(0xcbf2_9ce4_8422_2325, fold)
+    }
+}
+
+/// Judges the data that a node says it has, whose data was number `known` when it was last met.
+fn judge(node: u64, known: Option<u64>, has: Provenance) -> Result<bool, String> {
+    match known {
+        Some(known) if known == has.incarnation => Ok(true),
+        Some(known) if known > has.incarnation => Err(format!(
+            "n{node} was replaced: it was met with newer data than this, and this does not count any more; leave the \
+             process that has it stopped and remove its directory, or, if it is to be n{node} again, stop the other one \
+             and start it on an empty directory with --rejoin"
+        )),
+        Some(_) if !has.rejoined => Err(format!(
+            "n{node} had other data before, and what it has promised with that it does not know any more: if its disk \
+             was lost, start it on an empty directory with --rejoin"
+        )),
+        // TOML has no greater number.
+        _ if i64::try_from(has.incarnation).is_err() => Err(format!(
+            "n{node} says that its data is {}, as none is: it is no node, or is damaged",
+            has.incarnation
+        )),
+        _ => Ok(false),
     }
 }
 

@@ -180,6 +180,10 @@ impl Disks for Directory {
         self.opened.lock().unwrap().as_ref().expect(OPEN).is_new()
     }
 
+    fn judge(&self, member: usize, has: Provenance) -> Result<bool, String> {
+        self.opened.lock().unwrap().as_ref().expect(OPEN).judge(member, has)
+    }
+
     fn meet(&self, member: usize, has: Provenance) -> Result<(), String> {
         self.opened.lock().unwrap().as_ref().expect(OPEN).meet(member, has)
     }
