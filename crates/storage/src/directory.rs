@@ -41,63 +41,26 @@
 //! node that knows a greater number was not there to be asked, it turns the new directory away, and says what to do.
 //! `runtime/server/replaced.rs` says who notes a number, and what becomes of older data.
 
+mod identity;
+mod peers;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde::{Deserialize, Serialize};
-
-use crate::StorageError;
-use crate::disk::sync_directory;
+pub(crate) use self::identity::FORMAT;
+use self::identity::{Held, check, write};
+pub use self::identity::{Identity, Provenance};
+use self::peers::Peers;
+use crate::disk::TEMPORARY;
 use crate::engine::{ROOM, find_room};
-use crate::keyspaces::{KeyspaceIdentity, KeyspaceRecord, MOST_RECORDS, Records};
-use crate::run;
+use crate::keyspaces::{KeyspaceIdentity, KeyspaceRecord, MOST_RECORDS};
+use crate::{StorageError, run};
 
-/// The format of the directory. A format that the release before can't read has the next number. In format 1,
-/// keyspaces had no generations. Up to format 2, stores had no marks (`marks.rs`).
-pub(crate) const FORMAT: u32 = 3;
-const IDENTITY: &str = "identity.toml";
-const PEERS: &str = "peers.toml";
+/// The file by which it is locked.
 const LOCK: &str = "lock";
-/// The extension of a file's next version, until it is complete.
-const TEMPORARY: &str = "new";
-
-/// Whose a directory is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Identity {
-    /// The cluster's name.
-    pub cluster: String,
-    /// The node's number in it.
-    pub node: u64,
-    /// How many nodes there are.
-    pub nodes: usize,
-    /// The keyspaces of its configuration.
-    pub keyspaces: Vec<KeyspaceIdentity>,
-}
-
-/// What lies in the file.
-#[derive(Serialize, Deserialize)]
-struct Contents {
-    format: u32,
-    /// Distinguishes this data from other data that the node had before: see [`Provenance::incarnation`].
-    incarnation: u64,
-    /// It was created to replace a lost disk.
-    #[serde(default)]
-    rejoined: bool,
-    /// See [`Held::lost`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    lost: Option<BTreeMap<String, u32>>,
-    /// In format 1: the keyspaces that are [`KeyspaceRecord::later`].
-    #[serde(default, skip_serializing)]
-    later: Vec<String>,
-    cluster: String,
-    node: u64,
-    nodes: usize,
-    keyspaces: Vec<KeyspaceRecord>,
-}
-
 /// How a node means to start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
@@ -107,41 +70,6 @@ pub enum Start {
     Rejoin,
     /// With what is left of its data, although acknowledged records may be missing: see [`crate`].
     AcceptLoss,
-}
-
-/// What a node tells the others about its data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Provenance {
-    /// When the directory was created, in microseconds since the Unix epoch. It distinguishes this data from other data
-    /// that the node had before. Data that replaces other data has the greater number.
-    pub incarnation: u64,
-    /// It was created to replace a lost disk.
-    pub rejoined: bool,
-}
-
-/// What the identity file says that may change.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Held {
-    provenance: Provenance,
-    records: Records,
-    /// Of a directory that replaces a lost one, once it is known: the last generation of each name that the lost one may
-    /// have held. It may have held the earlier ones as well.
-    lost: Option<BTreeMap<String, u32>>,
-    /// The format in which it was found. From format 2 on, each use of a directory is noted.
-    format: u32,
-}
-
-impl Held {
-    /// It has nothing yet.
-    fn nothing(provenance: Provenance) -> Held {
-        Held { provenance, records: Records::default(), lost: None, format: FORMAT }
-    }
-
-    /// Whether a generation was created after the disk was lost.
-    fn is_later(&self, keyspace: &str, generation: u32) -> bool {
-        let lost = |lost: &BTreeMap<String, u32>| lost.get(keyspace).copied();
-        self.lost.as_ref().is_some_and(|all| lost(all).is_none_or(|lost| generation > lost))
-    }
 }
 
 /// A node's directory, locked for as long as this lives.
@@ -154,8 +82,7 @@ pub struct DataDirectory {
     held: Mutex<Held>,
     /// The keyspaces that were dropped when the directory was opened: their names, and where their data lies.
     dropped: Vec<(String, PathBuf)>,
-    /// The incarnations of the other nodes' data when they were last met, by node.
-    peers: Mutex<BTreeMap<String, u64>>,
+    peers: Peers,
     _lock: File,
 }
 
@@ -166,7 +93,7 @@ impl DataDirectory {
         let is_file = |file: &str| {
             name == file || Path::new(name) == Path::new(file).with_extension(TEMPORARY)
         };
-        [LOCK, IDENTITY, PEERS, run::NAME].into_iter().any(is_file)
+        [LOCK, identity::NAME, peers::NAME, run::NAME].into_iter().any(is_file)
     }
 
     /// Opens the directory at `path`, or creates it. Drops the keyspaces that it has and the configuration does not
@@ -179,7 +106,7 @@ impl DataDirectory {
     pub fn open(path: &Path, identity: &Identity, start: Start) -> Result<Self, StorageError> {
         fs::create_dir_all(path).map_err(StorageError::write(path, ROOM))?;
         let lock = lock(path)?;
-        let file = path.join(IDENTITY);
+        let file = path.join(identity::NAME);
         let existing = match fs::read_to_string(&file) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -216,7 +143,7 @@ impl DataDirectory {
             was_used,
             held: Mutex::new(held),
             dropped: Vec::new(),
-            peers: Mutex::new(read_peers(&path.join(PEERS))?),
+            peers: Peers::open(path)?,
             _lock: lock,
         };
         let moved = dropped.iter().map(|name| (name.clone(), path.join(directory.folder(name))));
@@ -256,7 +183,7 @@ impl DataDirectory {
         told: Option<&BTreeMap<String, u32>>,
     ) -> Result<(), StorageError> {
         let mut present = self.held();
-        let file = self.path.join(IDENTITY);
+        let file = self.path.join(identity::NAME);
         let refused = |reason| StorageError::refused(&file, reason);
         let mut held = present.clone();
         let first = held.records.0.is_empty();
@@ -294,7 +221,7 @@ impl DataDirectory {
         if incarnation <= present.provenance.incarnation {
             return Ok(());
         }
-        let file = self.path.join(IDENTITY);
+        let file = self.path.join(identity::NAME);
         let is_number = i64::try_from(incarnation).is_ok();
         if !present.provenance.rejoined || !present.records.0.is_empty() || !is_number {
             let reason = format!("its data can't become number {incarnation}");
@@ -332,7 +259,7 @@ impl DataDirectory {
     /// # Errors
     /// If it does not count, or not any more: why, and what to do.
     pub fn judge(&self, node: u64, has: Provenance) -> Result<bool, String> {
-        judge(node, self.met(node), has)
+        peers::judge(node, self.met(node), has)
     }
 
     /// Notes which data another node has.
@@ -341,25 +268,12 @@ impl DataDirectory {
     /// [`StorageError::Refused`] if [`DataDirectory::judge`] says that the data does not count; other errors if the
     /// directory can't be written.
     pub fn meet(&self, node: u64, has: Provenance) -> Result<(), StorageError> {
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = self.path.join(PEERS);
-        let judged = judge(node, peers.get(&node.to_string()).copied(), has);
-        if judged.map_err(|reason| StorageError::refused(&file, reason))? {
-            return Ok(());
-        }
-        let mut met = peers.clone();
-        met.insert(node.to_string(), has.incarnation);
-        let text = toml::to_string(&met).expect("numbers can be written");
-        let heading = "# Which data the other nodes had when they were last met.";
-        replace(&file, &format!("{heading}\n{text}"))?;
-        *peers = met;
-        Ok(())
+        self.peers.meet(node, has)
     }
 
-    /// Which data another node had when it was last met.
+    /// The number of the data that another node had when it was last met.
     pub fn met(&self, node: u64) -> Option<u64> {
-        let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        peers.get(&node.to_string()).copied()
+        self.peers.met(node)
     }
 
     /// Where it is.
@@ -400,28 +314,6 @@ impl DataDirectory {
     }
 }
 
-/// Judges the data that a node says it has, whose data was number `known` when it was last met.
-fn judge(node: u64, known: Option<u64>, has: Provenance) -> Result<bool, String> {
-    match known {
-        Some(known) if known == has.incarnation => Ok(true),
-        Some(known) if known > has.incarnation => Err(format!(
-            "n{node} was replaced: it was met with newer data than this, and this does not count any more; leave the \
-             process that has it stopped and remove its directory, or, if it is to be n{node} again, stop the other one \
-             and start it on an empty directory with --rejoin"
-        )),
-        Some(_) if !has.rejoined => Err(format!(
-            "n{node} had other data before, and what it has promised with that it does not know any more: if its disk \
-             was lost, start it on an empty directory with --rejoin"
-        )),
-        // TOML has no greater number.
-        _ if i64::try_from(has.incarnation).is_err() => Err(format!(
-            "n{node} says that its data is {}, as none is: it is no node, or is damaged",
-            has.incarnation
-        )),
-        _ => Ok(false),
-    }
-}
-
 /// The folder of a generation. Generation 0 lies under the plain name, as in format 1.
 fn named(keyspace: &str, generation: u32) -> String {
     match generation {
@@ -453,101 +345,4 @@ fn holds_data(path: &Path) -> io::Result<bool> {
         }
     }
     Ok(false)
-}
-
-fn read_peers(file: &Path) -> Result<BTreeMap<String, u64>, StorageError> {
-    let text = match fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-        Err(source) => return Err(StorageError::Io { path: file.to_path_buf(), source }),
-    };
-    toml::from_str(&text).map_err(|error| {
-        let offset = error.span().map_or(0, |span| span.start as u64);
-        StorageError::corrupt(file, offset, error.message())
-    })
-}
-
-/// Checks a directory's identity file against the configuration. What the configuration says of its keyspaces is
-/// checked when their generations are known.
-fn check(file: &Path, text: &str, wanted: &Identity) -> Result<Held, StorageError> {
-    let refused = |reason: String| Err(StorageError::refused(file, reason));
-    #[derive(Deserialize)]
-    struct Format {
-        format: u32,
-    }
-    let format = toml::from_str::<Format>(text).map(|contents| contents.format);
-    if let Ok(format) = format
-        && format > FORMAT
-    {
-        return refused(format!(
-            "this data has format {format}, and this release knows formats up to {FORMAT}; use a newer release"
-        ));
-    }
-    let contents: Contents = match toml::from_str(text) {
-        Ok(contents) => contents,
-        Err(error) => {
-            let offset = error.span().map_or(0, |span| span.start as u64);
-            return Err(StorageError::corrupt(file, offset, error.message()));
-        }
-    };
-    let provenance = Provenance { incarnation: contents.incarnation, rejoined: contents.rejoined };
-    let found = &contents;
-    if found.cluster != wanted.cluster {
-        return refused(format!(
-            "this is data of cluster `{}`, and the configuration is that of `{}`",
-            found.cluster, wanted.cluster
-        ));
-    }
-    if found.node != wanted.node {
-        return refused(format!(
-            "this is data of node {}, and this is node {}; start it with its own directory",
-            found.node, wanted.node
-        ));
-    }
-    if found.nodes != wanted.nodes {
-        return refused(format!(
-            "this data is of {} replicas, and the configuration has {}; the number of replicas of \
-             existing data can't be changed",
-            found.nodes, wanted.nodes
-        ));
-    }
-    let mut records = Records(contents.keyspaces);
-    for record in &mut records.0 {
-        record.later |= contents.later.contains(&record.identity.name);
-    }
-    let format = contents.format;
-    Ok(Held { provenance, records, lost: contents.lost, format })
-}
-
-fn write(file: &Path, identity: &Identity, held: &Held) -> Result<(), StorageError> {
-    let Provenance { incarnation, rejoined } = held.provenance;
-    let contents = Contents {
-        format: FORMAT,
-        incarnation,
-        rejoined,
-        lost: held.lost.clone(),
-        later: Vec::new(),
-        cluster: identity.cluster.clone(),
-        node: identity.node,
-        nodes: identity.nodes,
-        keyspaces: held.records.0.clone(),
-    };
-    let text = toml::to_string(&contents).expect("an identity can be written as TOML");
-    replace(
-        file,
-        &format!("# Whose data this is. It is checked at each start; do not edit it.\n{text}"),
-    )
-}
-
-/// Replaces the file, or leaves it as it was.
-pub(crate) fn replace(file: &Path, text: &str) -> Result<(), StorageError> {
-    let temporary = file.with_extension(TEMPORARY);
-    let replace = || {
-        let mut new = File::create(&temporary)?;
-        new.write_all(text.as_bytes())?;
-        new.sync_all()?;
-        fs::rename(&temporary, file)?;
-        sync_directory(file)
-    };
-    replace().map_err(StorageError::write(file, ROOM))
 }

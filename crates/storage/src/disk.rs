@@ -1,9 +1,15 @@
 //! The few things that a log does with files, so that tests can have them fail.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+
+use crate::StorageError;
+use crate::engine::ROOM;
+
+/// The extension of a file's next version, until it is complete.
+pub(crate) const TEMPORARY: &str = "new";
 
 /// A file system.
 pub(crate) trait Disk: Send + std::fmt::Debug {
@@ -78,4 +84,17 @@ pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Replaces the file, or leaves it as it was.
+pub(crate) fn replace(file: &Path, text: &str) -> Result<(), StorageError> {
+    let temporary = file.with_extension(TEMPORARY);
+    let replace = || {
+        let mut new = File::create(&temporary)?;
+        new.write_all(text.as_bytes())?;
+        new.sync_all()?;
+        fs::rename(&temporary, file)?;
+        sync_directory(file)
+    };
+    replace().map_err(StorageError::write(file, ROOM))
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::directory::replace;
+use crate::disk::replace;
 use crate::{Durability, Start, StorageError};
 
 pub(crate) const NAME: &str = "run.toml";
