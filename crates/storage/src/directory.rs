@@ -54,13 +54,14 @@ pub(crate) use self::identity::FORMAT;
 use self::identity::{Held, check, write};
 pub use self::identity::{Identity, Provenance};
 use self::peers::Peers;
-use crate::disk::TEMPORARY;
+use crate::disk::{TEMPORARY, create_directory};
 use crate::engine::{ROOM, find_room};
 use crate::keyspaces::{KeyspaceIdentity, KeyspaceRecord, MOST_RECORDS};
 use crate::{StorageError, run};
 
 /// The file by which it is locked.
 const LOCK: &str = "lock";
+
 /// How a node means to start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
@@ -104,7 +105,7 @@ impl DataDirectory {
     /// format, or if the configuration has changed in a way that its data can't follow;
     /// [`StorageError::Full`] if its disk is too full to start on.
     pub fn open(path: &Path, identity: &Identity, start: Start) -> Result<Self, StorageError> {
-        fs::create_dir_all(path).map_err(StorageError::write(path, ROOM))?;
+        create_directory(path).map_err(StorageError::write(path, ROOM))?;
         let lock = lock(path)?;
         let file = path.join(identity::NAME);
         let existing = match fs::read_to_string(&file) {

@@ -162,7 +162,7 @@ fn read(file: &Path, start: Start) -> Result<Option<Contents>, StorageError> {
 }
 
 /// Syncs all files in `directory` and below to the disk.
-fn sync_all(directory: &Path) -> Result<(), StorageError> {
+pub(crate) fn sync_all(directory: &Path) -> Result<(), StorageError> {
     for entry in fs::read_dir(directory).map_err(StorageError::io(directory))? {
         let path = entry.map_err(StorageError::io(directory))?.path();
         if path.is_dir() {

@@ -11,6 +11,7 @@ use crate::keyspaces::{KeyspaceIdentity, KeyspaceRecord, Records};
 
 /// Its name.
 pub(super) const NAME: &str = "identity.toml";
+
 /// The format of the directory. A format that the release before can't read has the next number. In format 1,
 /// keyspaces had no generations. Up to format 2, stores had no marks (`marks.rs`).
 pub(crate) const FORMAT: u32 = 3;
