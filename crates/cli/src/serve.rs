@@ -48,6 +48,8 @@ nodes, without itself, has said which keyspaces the lost disk may have held: of 
 Then it counts as failed until it has everything from the other nodes that the lost disk may have held;
 `serried status` then says `serves`.
 
+If the old process of a node that was replaced comes back, the other nodes tell it so, and it ends. Leave it stopped.
+
 A node does not start if its data is damaged, or lacks something that the node had acknowledged. A node with
 durability `buffered` does not start either if its machine went down without the node having been stopped,
 since its last acknowledged data may be missing. In both cases start the node on an empty directory with
