@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serried_runtime::{
     Client, ConnectOptions, Durability, KeyspaceConfiguration, Node, NodeConfiguration, NodeDisks,
-    NodeFailed, NodeHandle, Provenance, Start,
+    NodeFailed, NodeHandle, Provenance, Start, StartError,
 };
 use tokio::io::{AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
@@ -96,7 +96,14 @@ async fn start(
         ..NodeConfiguration::new(node, peers)
     };
     let disks = NodeDisks::open(folder.0.join(name), &configuration, start).unwrap();
-    Node::start_on(configuration, Arc::new(disks)).await.unwrap()
+    let disks = Arc::new(disks);
+    loop {
+        match Node::start_on(configuration.clone(), disks.clone()).await {
+            // They have not noticed yet that the old process is cut off.
+            Err(StartError::TooFew { .. }) => {}
+            started => return started.unwrap(),
+        }
+    }
 }
 
 impl Replaced {
