@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use serried_runtime::{Durability, Node, NodeConfiguration, NodeDisks, Start};
+use serried_runtime::{
+    Disks, Durability, Node, NodeConfiguration, NodeDisks, NodeHandle, Start, StartError,
+};
 use serried_storage::{STORE_THREAD, StorageError};
 use tokio::net::TcpListener;
 
@@ -41,8 +43,12 @@ Examples:
   serried serve --config node-0.toml --durability memory
   serried serve --config node-0.toml --metrics 127.0.0.1:9400 --log-format json
 
-If a node's disk is lost, start the node on an empty directory with --rejoin, once. It counts as failed until it
-has everything from the other nodes that the lost disk may have held; `serried status` then says `serves`.
+If a node's disk is lost, start the node on an empty directory with --rejoin, once. It waits until a majority of the
+nodes, without itself, has said which keyspaces the lost disk may have held: of three nodes both others have to run.
+Then it counts as failed until it has everything from the other nodes that the lost disk may have held;
+`serried status` then says `serves`.
+
+If the old process of a node that was replaced comes back, the other nodes tell it so, and it ends. Leave it stopped.
 
 A node does not start if its data is damaged, or lacks something that the node had acknowledged. A node with
 durability `buffered` does not start either if its machine went down without the node having been stopped,
@@ -117,6 +123,29 @@ async fn open_disks(
     }
 }
 
+/// How long to wait before a node that too few others have answered is started again.
+const OTHERS_AGAIN: Duration = Duration::from_secs(1);
+
+/// Starts a node on its disks, as soon as it can know what a lost disk may have held.
+async fn start(
+    configuration: NodeConfiguration,
+    disks: Arc<dyn Disks>,
+) -> Result<NodeHandle, StartError> {
+    let mut told = false;
+    loop {
+        match Node::start_on(configuration.clone(), disks.clone()).await {
+            Err(error @ StartError::TooFew { .. }) => {
+                if !told {
+                    tracing::warn!(%error, "waits for the other nodes");
+                    told = true;
+                }
+                tokio::time::sleep(OTHERS_AGAIN).await;
+            }
+            started => return started,
+        }
+    }
+}
+
 /// Makes a panic in the store's own thread end the process. Nobody joins that thread, and without it the store
 /// stops taking writes after a while.
 fn end_with_the_store() {
@@ -176,7 +205,14 @@ impl Serve {
                         return Ok(interrupted.map(|()| Ended::Well)?);
                     }
                 };
-                (Node::start_on(configuration, Arc::new(disks)).await?, place)
+                let node = tokio::select! {
+                    started = start(configuration, Arc::new(disks)) => started?,
+                    _ = terminate.recv() => return Ok(Ended::Well),
+                    interrupted = tokio::signal::ctrl_c() => {
+                        return Ok(interrupted.map(|()| Ended::Well)?);
+                    }
+                };
+                (node, place)
             };
             if !self.quiet {
                 println!("node {number} serves on {}, its data {place}", node.local_addr());

@@ -26,6 +26,8 @@ pub(crate) enum Ended {
     Bad(#[from] BadFrame),
     #[error("{0}")]
     Rejected(String),
+    #[error("{0}")]
+    Disowned(String),
     #[error("{0}: try again later")]
     Full(String),
     #[error("no answer in time")]
@@ -44,6 +46,7 @@ impl Ended {
             Ended::Lost(_) => "lost",
             Ended::Bad(_) => "bad frame",
             Ended::Rejected(_) => "rejected",
+            Ended::Disowned(_) => "disowned",
             Ended::Full(_) => "full",
             Ended::TimedOut => "timed out",
             Ended::Cut(_) => "cut",
@@ -179,6 +182,9 @@ async fn read_loop(
             let mut core = endpoint.lock();
             core.links.counters.reads += u64::from(bytes > 0);
             core.links.counters.bytes_received += bytes as u64;
+            if let Some(why) = core.links.given_up(link) {
+                return Ended::Cut(why);
+            }
             let handled = loop {
                 match reader.next_frame() {
                     Ok(Some(frame)) => match core.on_frame(from, link, frame, moment) {

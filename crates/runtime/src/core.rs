@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 
-use serried_actor::{Random, Timestamp};
+use serried_actor::{NodeSet, Random, Timestamp};
 use serried_model::{NodeId, Operation, TxnId};
 use serried_session::Switchboard;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -19,6 +19,7 @@ use crate::clock::{Clock, Moment};
 use crate::durable::Batch;
 use crate::flusher::Flushing;
 use crate::frame::{BadFrame, Frame, Kind};
+use crate::handshake::KnownData;
 use crate::links::{Cut, LinkId, Links};
 use crate::machine::{Machine, Outbox};
 use crate::obstacles::Obstacles;
@@ -293,6 +294,12 @@ impl Core {
             }
             Kind::Obstacle if self.home.is_none() => {
                 self.obstacles.set(link, from, decode(kind, payload)?);
+            }
+            Kind::Known if self.home.is_none() => {
+                let known: KnownData = decode(kind, payload)?;
+                for (member, number) in known.into_iter().take(NodeSet::CAPACITY) {
+                    self.links.meet_data(usize::from(member), number);
+                }
             }
             _ => return Err(BadFrame::Unexpected(kind)),
         }

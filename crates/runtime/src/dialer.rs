@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::connection::Ended;
 use crate::core::Endpoint;
 use crate::handshake::{Hello, Met, Place, Welcome, dial};
-use crate::links::{End, LinkOptions};
+use crate::links::{End, LinkOptions, Links};
 use crate::redial::Redial;
 use crate::tables::Tables;
 
@@ -185,6 +185,7 @@ impl Dialer {
                         return;
                     }
                     Joined::Duplicate => {}
+                    Joined::Outdated(reason) => self.failed(reason, false),
                     Joined::Disagrees(reason) => self.failed(reason, true),
                 },
                 Err(ended) => {
@@ -236,6 +237,11 @@ impl Dialer {
         let endpoint = self.dialers.endpoint.clone();
         let link = {
             let mut core = endpoint.lock();
+            if !meet_data(&mut core.links, &welcome) {
+                return Joined::Outdated(format!(
+                    "{node} was replaced, and the process that answers there has the data from before: stop it"
+                ));
+            }
             let end = End::Core { member: node.member(), core: usize::from(self.hello.core) };
             if core.links.leads_to(end) {
                 return match self.dialers.is_met(&welcome) {
@@ -297,9 +303,21 @@ impl Dialer {
     }
 }
 
+/// Notes which data a node has, and which data it says that others have. Returns whether its own is that which counts. All
+/// links to a node are to the newest data that is known, since others are cut when it becomes known.
+fn meet_data(links: &mut Links, welcome: &Welcome) -> bool {
+    for (member, number) in &welcome.known {
+        links.meet_data(usize::from(*member), *number);
+    }
+    let member = welcome.node.member();
+    welcome.provenance.is_none_or(|has| links.meet_data(member, has.incarnation))
+}
+
 enum Joined {
     /// It was connected, and no longer is.
     Connected,
     Duplicate,
+    /// It has data that was replaced.
+    Outdated(String),
     Disagrees(String),
 }

@@ -170,6 +170,10 @@ impl Disks for NodeDisks {
         self.directory.met(member as u64)
     }
 
+    fn judge(&self, member: usize, has: Provenance) -> Result<bool, String> {
+        self.directory.judge(member as u64, has)
+    }
+
     fn meet(&self, member: usize, has: Provenance) -> Result<(), String> {
         self.directory.meet(member as u64, has).map_err(|error| match error {
             StorageError::Refused { reason, .. } => reason,

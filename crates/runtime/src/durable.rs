@@ -62,10 +62,19 @@ pub trait Disks: Send + Sync + 'static {
         None
     }
 
-    /// Notes which data node `member` has.
+    /// Judges the data that node `_member` says it has. Returns whether it is the data that the node was last met with; if
+    /// not, it is new, and has not been noted.
     ///
     /// # Errors
-    /// If that node has lost data with which it had made promises, and what to do.
+    /// If it does not count, or not any more: why, and what to do.
+    fn judge(&self, _member: usize, _has: Provenance) -> Result<bool, String> {
+        Ok(true)
+    }
+
+    /// Notes which data node `_member` has.
+    ///
+    /// # Errors
+    /// As [`Disks::judge`], and if that can't be written.
     fn meet(&self, _member: usize, _has: Provenance) -> Result<(), String> {
         Ok(())
     }

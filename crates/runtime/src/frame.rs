@@ -18,7 +18,7 @@ use tokio::net::tcp::OwnedReadHalf;
 /// The first two bytes of every frame.
 pub(crate) const MAGIC: u16 = 0x5e44;
 /// The version of the frames and of everything in them.
-pub(crate) const VERSION: u8 = 3;
+pub(crate) const VERSION: u8 = 4;
 /// How long a frame's header is, in bytes.
 pub(crate) const HEADER_BYTES: usize = 12;
 /// The size of a reader's buffer while frames are small. Larger than what a read usually finds, so
@@ -57,6 +57,10 @@ pub(crate) enum Kind {
     Obstacle = 12,
     /// Another answer to a hello: the node has as many connections as it may.
     Full = 13,
+    /// Another answer to a hello: the data of the node that asks does not count, or not any more.
+    Disowned = 14,
+    /// Tells a client which data the other nodes have, by their numbers.
+    Known = 15,
 }
 
 impl Kind {
@@ -64,7 +68,7 @@ impl Kind {
         use Kind::*;
         let first = [Hello, Welcome, Reject, Batch, Ping, Pong];
         let requests = [StatusRequest, StatusReply, WatchRequest, WatchReply, WatchEnd];
-        let mut all = first.into_iter().chain(requests).chain([Obstacle, Full]);
+        let mut all = first.into_iter().chain(requests).chain([Obstacle, Full, Disowned, Known]);
         all.find(|kind| *kind as u8 == byte)
     }
 }

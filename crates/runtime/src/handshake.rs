@@ -42,9 +42,12 @@ pub(crate) struct Hello {
     pub(crate) frame_bytes: usize,
     /// Which data it has, if it is a node that keeps any.
     pub(crate) provenance: Option<Provenance>,
-    /// It only asks what is known of it, and has no data yet that it says by its number.
+    /// It only asks, and nothing follows the answer. The number of its data may be 0: then it has none yet that it says.
     pub(crate) inquires: bool,
 }
+
+/// Numbers of nodes' data, by node.
+pub(crate) type KnownData = Vec<(u16, u64)>;
 
 /// What a node answers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -72,8 +75,10 @@ pub(crate) struct Welcome {
     /// It knows all that the lost data may have included, or has lost none. If not, it is not one of those that tell
     /// another node what there is.
     pub(crate) knows_lost: bool,
-    /// The number of the data that the one who asks had when it was last met here.
-    pub(crate) met: Option<u64>,
+    /// Which data it has, if it keeps any.
+    pub(crate) provenance: Option<Provenance>,
+    /// The numbers of the data that the other nodes had when they were last met here, by node.
+    pub(crate) known: KnownData,
     /// How large things may be.
     pub(crate) limits: Limits,
     /// The longest payload that it accepts, in bytes.
@@ -93,6 +98,9 @@ impl Welcome {
         if self.cores == 0 {
             return Err("a node without cores".to_string());
         }
+        if self.known.iter().any(|(member, _)| usize::from(*member) >= nodes) {
+            return Err(format!("data of more than {nodes} nodes"));
+        }
         self.keyspaces.iter().try_for_each(KeyspaceInfo::check)
     }
 
@@ -101,6 +109,12 @@ impl Welcome {
         let present = self.keyspaces.iter().map(|keyspace| (&keyspace.name, &keyspace.generation));
         let others = self.dropped.iter().chain(&self.lost).map(|(name, last)| (name, last));
         present.chain(others).map(|(name, generation)| (name.as_str(), *generation))
+    }
+
+    /// The number of the data that a node had when it was last met there.
+    pub(crate) fn met(&self, member: usize) -> Option<u64> {
+        let met = self.known.iter().find(|(other, _)| usize::from(*other) == member);
+        met.map(|(_, number)| *number)
     }
 
     /// What the node knows of a keyspace's name.
@@ -197,7 +211,8 @@ impl Welcome {
             dropped: vec![("audit".to_string(), 2)],
             lost: vec![("carts".to_string(), 1)],
             knows_lost: true,
-            met: Some(4),
+            provenance: Some(Provenance { incarnation: 5, rejoined: false }),
+            known: vec![(0, 4)],
             limits: Limits::default(),
             frame_bytes: 1 << 20,
         }
@@ -224,10 +239,11 @@ pub(crate) async fn dial(address: &str, hello: &Hello, measure: bool) -> Result<
             checked.map_err(|reason| BadFrame::Payload(kind, legible(&reason)))?;
             welcome
         }
-        (kind @ (Kind::Reject | Kind::Full), payload) => {
+        (kind @ (Kind::Reject | Kind::Full | Kind::Disowned), payload) => {
             let reason = legible(&decode::<String>(kind, &payload)?);
             return Err(match kind {
                 Kind::Full => Ended::Full(reason),
+                Kind::Disowned => Ended::Disowned(reason),
                 _ => Ended::Rejected(reason),
             });
         }
@@ -286,12 +302,13 @@ mod tests {
     #[test]
     fn nobody_goes_by_what_no_node_can_say() {
         assert_eq!(welcome(|_| {}), Ok(()));
-        let refused: [fn(&mut Welcome); 9] = [
+        let refused: [fn(&mut Welcome); 10] = [
             |w| w.peers.clear(),
             |w| w.peers.truncate(2),
             |w| w.peers = vec![String::new(); NodeSet::CAPACITY + 1],
             |w| w.node = NodeId(3),
             |w| w.cores = 0,
+            |w| w.known.push((3, 7)),
             |w| w.keyspaces[0].partitions = 0,
             |w| w.keyspaces[0].partitions = u16::MAX,
             |w| w.keyspaces[0].first_shard = u16::MAX,

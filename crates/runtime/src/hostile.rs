@@ -6,7 +6,7 @@ use serried_model::{Key, NodeId};
 
 use crate::core::{decode, encode};
 use crate::frame::{FrameReader, HEADER_BYTES, Kind, finish_frame};
-use crate::handshake::{Hello, Welcome};
+use crate::handshake::{Hello, KnownData, Welcome};
 use crate::out_buffer::{Messages, OutBuffer, Route};
 use crate::shards::Shards;
 use crate::watch::{Recorded, WatchReply, WatchRequest};
@@ -24,7 +24,7 @@ pub fn read_hostile_frames(bytes: &[u8]) -> bool {
     }
     // Also reads the rest as the payload of each kind, since random bytes never have the right checksum.
     let kinds = [Kind::Hello, Kind::Welcome, Kind::Batch, Kind::StatusReply, Kind::WatchRequest];
-    for kind in kinds.into_iter().chain([Kind::WatchReply, Kind::Obstacle]) {
+    for kind in kinds.into_iter().chain([Kind::WatchReply, Kind::Obstacle, Kind::Known]) {
         understood |= read_payload(kind, bytes.get(HEADER_BYTES..).unwrap_or_default(), &shards);
     }
     understood
@@ -34,7 +34,8 @@ fn read_payload(kind: Kind, payload: &[u8], shards: &Shards) -> bool {
     match kind {
         Kind::Hello => decode::<Hello>(kind, payload).is_ok(),
         Kind::Welcome => decode::<Welcome>(kind, payload).is_ok_and(|w| w.check().is_ok()),
-        Kind::Reject | Kind::Full => decode::<String>(kind, payload).is_ok(),
+        Kind::Known => decode::<KnownData>(kind, payload).is_ok(),
+        Kind::Reject | Kind::Full | Kind::Disowned => decode::<String>(kind, payload).is_ok(),
         Kind::Batch => {
             let mut messages = Messages::new(payload);
             for (route, _) in &mut messages {
@@ -76,6 +77,7 @@ pub fn example_frames() -> Vec<Vec<u8>> {
     }
     batch.push_frame(Kind::Ping, &[]);
     batch.push_frame(Kind::Obstacle, &encode(&Some("no room")));
+    batch.push_frame(Kind::Known, &encode(&Welcome::example().known));
     let frame = |kind, payload: Vec<u8>| {
         let mut frame = vec![0; HEADER_BYTES];
         frame.extend(payload);

@@ -2,7 +2,8 @@
 //!
 //! A node whose data replaces lost data asks more. First it asks which data the others have known it by, so that its new
 //! data has a greater number. Then it asks until so many have said which keyspaces there are that one of them knows each
-//! keyspace of which data may have been lost. `storage/directory.rs` argues for both.
+//! keyspace of which data may have been lost. Before that it is not settled in any generation, and does not start.
+//! `storage/directory.rs` argues for all of this.
 
 use std::collections::{BTreeMap, HashSet};
 use std::thread;
@@ -83,6 +84,7 @@ impl Joining<'_> {
     ///
     /// # Errors
     /// [`StartError::Unwelcome`] if the node starts for the first time and another node has met it with other data;
+    /// [`StartError::TooFew`] if its data replaces lost data, and too few nodes say what that was;
     /// [`StartError::Keyspace`] if a name means something else on other nodes; [`StartError::Storage`] if the disk can't be
     /// written.
     pub(crate) fn settle(&self) -> Result<Vec<u32>, StartError> {
@@ -151,7 +153,7 @@ impl Joining<'_> {
             (Some(lost), Some(asked)) if asked < lost => {
                 return Err(format!(
                     "the configuration says `{name}@{asked}`, and this node may have had `{name}@{lost}` \
-                     before its disk was lost: leave the keyspace's `id` out"
+                     before its disk was lost: write that as the keyspace's `id`"
                 ));
             }
             (Some(lost), None) => chosen.max(lost),
@@ -196,7 +198,8 @@ impl Joining<'_> {
 
     /// Asks the other nodes. A node that replaces a lost one asks until so many of the others have answered that one of
     /// them is in each majority that the lost one was in, because the lost one may have known generations that only
-    /// others remember.
+    /// others remember. It gives up after a while. Only a directory that was settled before goes on without an answer,
+    /// and one that meets others like it: a release before this one settled directories that nobody had told enough.
     async fn ask_until_known(&self, disks: &dyn Disks) -> Result<Heard, StartError> {
         let nodes = self.configuration.peers.len();
         let enough = (nodes / 2 + 1).min(nodes - 1);
@@ -207,15 +210,19 @@ impl Joining<'_> {
             if rejoined && disks.keyspaces().is_empty() {
                 self.renumber(disks).await?;
             }
-            let answers = self.ask_once(self.hello(0), disks.is_new()).await?;
+            let hello = Hello { inquires: true, ..self.hello(0) };
+            let answers = self.ask_once(hello, disks.is_new()).await?;
             // Who was itself told by too few may lack what the others must tell.
             let answered = answers.iter().filter(|answer| answer.knows_lost).count();
             let over = Instant::now() > until;
             if answered < wanted && over {
+                if disks.keyspaces().is_empty() && answers.len() < wanted {
+                    return Err(StartError::TooFew { answered: answers.len(), wanted });
+                }
                 tracing::warn!(
                     answered,
                     wanted,
-                    "too few nodes say which keyspaces there are: until this node has been started while enough others run, it counts as one that has lost its disk in each keyspace that it gets; if some keyspaces were dropped and created again, start it again once the others run"
+                    "too few nodes say which keyspaces there are: until this node has been started while enough others run, it counts as one that has lost its disk in each keyspace that it gets; if it has an earlier generation of a keyspace than the one that is meant, replace it once more, on an empty directory with --rejoin, while the others run"
                 );
             }
             if answered >= wanted || over {
@@ -232,7 +239,9 @@ impl Joining<'_> {
         let provenance = hello.provenance.map(unnumbered);
         let inquiry = Hello { inquires: true, provenance, ..hello };
         let answers = self.ask_once(inquiry, false).await?;
-        let Some(known) = answers.iter().filter_map(|answer| answer.met).max() else {
+        let Some(known) =
+            answers.iter().filter_map(|answer| answer.met(self.configuration.node)).max()
+        else {
             return Ok(());
         };
         // If it is the same, it was told by this node before it was killed.
@@ -241,6 +250,16 @@ impl Joining<'_> {
             disks.raise(incarnation).map_err(|reason| self.cant_write(reason))?;
         }
         Ok(())
+    }
+
+    /// Whether an answer is that of the data which counts as its node's. It came from the node's address, so it is noted.
+    fn counts(&self, answer: &Welcome) -> bool {
+        let (Some(disks), Some(has)) = (self.disks, answer.provenance) else { return true };
+        let met = disks.meet(answer.node.member(), has);
+        if let Err(reason) = &met {
+            tracing::warn!(node = %answer.node, reason, "another node's answer does not count");
+        }
+        met.is_ok()
     }
 
     async fn ask_once(&self, hello: Hello, is_new: bool) -> Result<Vec<Welcome>, StartError> {
@@ -261,7 +280,11 @@ impl Joining<'_> {
         let mut answers = Vec::new();
         while let Some(answer) = asked.join_next().await {
             match answer {
-                Ok(Ok(Ok(met))) => answers.push(met.welcome),
+                Ok(Ok(Ok(met))) if self.counts(&met.welcome) => answers.push(met.welcome),
+                // Its promises count no more, so it takes no part, however often it asks.
+                Ok(Ok(Err(Ended::Disowned(reason)))) => {
+                    return Err(StartError::Unwelcome { reason });
+                }
                 // A node that was here before may be rejected only because its former process still counts as connected.
                 Ok(Ok(Err(Ended::Rejected(reason)))) if is_new => {
                     return Err(StartError::Unwelcome { reason });

@@ -3,7 +3,7 @@
 mod beat;
 mod burden;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -128,6 +128,8 @@ pub(crate) struct Links {
     clients: HashMap<NodeId, usize, FixedState>,
     /// By member.
     nodes: Vec<Node>,
+    /// By member: the number of the newest data that it is known to have. Only a client notes that here.
+    data: BTreeMap<usize, u64>,
     /// The last flush that is done.
     flushed: u64,
     generation: u64,
@@ -143,6 +145,7 @@ impl Links {
             slots: Slab::new(),
             clients: HashMap::default(),
             nodes: Vec::new(),
+            data: BTreeMap::new(),
             flushed: 0,
             generation: 0,
             closing: false,
@@ -435,6 +438,14 @@ impl Links {
             .collect();
         for id in ids {
             self.push_frame_to_client(id, kind, payload);
+        }
+    }
+
+    /// Sends a frame to all clients, also over links that are yet to be connected.
+    pub(crate) fn tell_clients(&mut self, kind: Kind, payload: &[u8]) {
+        for (_, link) in self.slots.iter_mut().filter(|(_, link)| link.is_client()) {
+            link.buffer.push_frame(kind, payload);
+            link.wake_writer();
         }
     }
 

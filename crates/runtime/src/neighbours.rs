@@ -3,8 +3,8 @@
 //! Two processes of one node must not both take part, so the second one is turned away for as long as the first one
 //! answers. A process whose machine has died leaves connections that nobody closes. Therefore a newcomer is not turned away
 //! before the present process was sent a ping over all of its connections. If no byte comes on any of these within one
-//! heartbeat, and it opens no other, the connections are cut and the newcomer takes its place. Whether a node has the data
-//! that it had is judged after that, and apart from it.
+//! heartbeat, and it opens no other, the connections are cut and the newcomer takes its place. Whether a newcomer has
+//! the data that counts is judged apart from that, and before (`server/replaced.rs`): what was replaced is to know it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

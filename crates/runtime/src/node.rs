@@ -67,7 +67,18 @@ pub enum StartError {
         /// Why, and what to do.
         reason: String,
     },
-    /// A panic has ended it.
+    /// It replaces a node whose disk was lost, and can't know what was lost. It can be started again on the same
+    /// directory.
+    #[error(
+        "only {answered} of the other nodes answer, and {wanted} must say which keyspaces the lost disk may have held: start the others, and this node again"
+    )]
+    TooFew {
+        /// How many have answered.
+        answered: usize,
+        /// How many have to.
+        wanted: usize,
+    },
+    /// Something has ended it.
     #[error(transparent)]
     Failed(NodeFailed),
     /// The operating system did not give what the node needs.
@@ -75,17 +86,28 @@ pub enum StartError {
     System(io::Error),
 }
 
-/// A panic in one of a node's replicas, in its log or in its store has ended the node. It does not continue with a part
-/// missing.
+/// What has ended a node that was not stopped.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "{node} stopped, as a part of it has panicked: {cause}; start it again, and report this if its disk is sound"
-)]
-pub struct NodeFailed {
-    /// The node.
-    pub node: NodeId,
-    /// What the panic said.
-    pub cause: String,
+#[non_exhaustive]
+pub enum NodeFailed {
+    /// A panic in one of its replicas, in its log or in its store. It does not continue with a part missing.
+    #[error(
+        "{node} stopped, as a part of it has panicked: {cause}; start it again, and report this if its disk is sound"
+    )]
+    Panicked {
+        /// The node.
+        node: NodeId,
+        /// What the panic said.
+        cause: String,
+    },
+    /// Another node says that its data does not count, or not any more.
+    #[error("{node} stopped, as another node has turned it away for good: {reason}")]
+    Disowned {
+        /// The node.
+        node: NodeId,
+        /// Why, and what to do.
+        reason: String,
+    },
 }
 
 /// Nodes are started here.
@@ -284,7 +306,7 @@ impl NodeHandle {
     /// Waits until the node no longer serves.
     ///
     /// # Errors
-    /// If a panic has ended it.
+    /// If it was not stopped: what has ended it.
     pub async fn stopped(&self) -> Result<(), NodeFailed> {
         let mut state = self.server.watch();
         // The sender lives as long as the server.

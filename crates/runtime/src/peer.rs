@@ -61,6 +61,9 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
             }
             Err(ended) => {
                 endpoint.lock().links.remove(link);
+                if let Ended::Disowned(reason) = ended {
+                    return server.disowned(reason);
+                }
                 ended
             }
         };
@@ -96,6 +99,7 @@ async fn open(server: &Server, core: usize, member: usize) -> Result<(Met, Durat
         let found = met.welcome.node;
         return Err(Ended::Rejected(format!("{found} answers there: correct `peers`")));
     }
+    server.meet(&met.welcome).map_err(Ended::Rejected)?;
     let delay = match server.place {
         None => Duration::ZERO,
         Some(place) => {

@@ -1,5 +1,7 @@
 //! What the cores of a node share, and what each of their threads does.
 
+mod replaced;
+
 use std::any::Any;
 use std::io;
 use std::net::SocketAddr;
@@ -17,10 +19,10 @@ use crate::admission::{Admission, Admitted, Sort};
 use crate::clock::Clock;
 use crate::connection::{Connection, Ended};
 use crate::core::{Endpoint, decode, encode};
-use crate::durable::{Disks, Durability};
+use crate::durable::{Disks, Durability, Provenance};
 use crate::flusher::Latency;
 use crate::frame::{BadFrame, FrameReader, Kind};
-use crate::handshake::{Hello, KeyspaceInfo, Place, Welcome};
+use crate::handshake::{Hello, KeyspaceInfo, KnownData, Place, Welcome};
 use crate::joining::{Joining, rejoined};
 use crate::links::{End, LinkOptions};
 use crate::machine::Role;
@@ -56,6 +58,8 @@ pub(crate) struct Server {
     neighbours: Arc<Neighbours>,
     sparing: Sparing,
     disks: Option<Arc<dyn Disks>>,
+    /// Held by the one who meets another node.
+    meeting: Mutex<()>,
     started: Instant,
     state: watch::Sender<State>,
 }
@@ -88,6 +92,9 @@ struct Arrival {
 struct Met {
     node: NodeId,
     incarnation: u64,
+    provenance: Option<Provenance>,
+    /// Which data it was told that the nodes have.
+    told: KnownData,
     delay: Duration,
     frame_bytes: usize,
     _admitted: Admitted,
@@ -97,6 +104,8 @@ struct Met {
 enum Refusal {
     /// It does not fit.
     Unfit(String),
+    /// Its data does not count, or not any more.
+    Disowned(String),
     /// There is no room for it now.
     Full(String),
 }
@@ -191,7 +200,8 @@ impl Server {
             dropped,
             knows_lost: lost.is_some() || !disks.as_ref().is_some_and(|disks| rejoined(&**disks)),
             lost: lost.into_iter().flatten().collect(),
-            met: None,
+            provenance: disks.as_ref().and_then(|disks| disks.provenance()),
+            known: Vec::new(),
             limits: configuration.limits,
             frame_bytes: configuration.transport.frame_bytes,
         };
@@ -208,6 +218,7 @@ impl Server {
             neighbours: Arc::default(),
             sparing: Sparing::default(),
             disks,
+            meeting: Mutex::default(),
             started: Instant::now(),
             state: watch::Sender::new(State { running: count, ..State::default() }),
         });
@@ -398,17 +409,17 @@ impl Server {
             // Later panics are consequences of the first.
             if state.failed.is_none() {
                 tracing::error!(%node, cause, "stopped: a panic has ended a part of it");
-                state.failed = Some(NodeFailed { node, cause });
+                state.failed = Some(NodeFailed::Panicked { node, cause });
             }
         });
     }
 
-    /// The panic that has ended the node, if one has.
+    /// What has ended the node, if it was not stopped.
     pub(crate) fn failure(&self) -> Option<NodeFailed> {
         self.state.borrow().failed.clone()
     }
 
-    /// Syncs everything to the disk, once all threads have ended. Does nothing if a panic has ended the node.
+    /// Syncs everything to the disk, once all threads have ended. Does nothing if the node was not stopped.
     pub(crate) fn close_disks(&self) {
         if self.state.borrow().failed.is_some() {
             return;
@@ -426,16 +437,21 @@ impl Server {
         };
         match self.judge(&hello).await {
             Ok(_) if hello.inquires => {
-                let met = self.disks.as_ref().and_then(|disks| disks.met(hello.node.member()));
-                let welcome = Welcome { met, ..self.welcome.clone() };
-                connection.send(Kind::Welcome, &encode(&welcome)).await?;
-                // Nobody has judged its data yet, so it is no more than asked.
+                connection.send(Kind::Welcome, &encode(&self.welcome())).await?;
                 Err(Ended::Closed)
             }
             Ok((delay, _admitted)) => {
-                connection.send(Kind::Welcome, &encode(&self.welcome)).await?;
-                let Hello { node, incarnation, frame_bytes, core, .. } = hello;
-                Ok((core, Met { node, incarnation, delay, frame_bytes, _admitted }))
+                let welcome = self.welcome();
+                connection.send(Kind::Welcome, &encode(&welcome)).await?;
+                let (Hello { node, incarnation, frame_bytes, provenance, core, .. }, told) =
+                    (hello, welcome.known);
+                let met =
+                    Met { node, incarnation, provenance, told, delay, frame_bytes, _admitted };
+                Ok((core, met))
+            }
+            Err(Refusal::Disowned(reason)) => {
+                connection.send(Kind::Disowned, &encode(&reason)).await?;
+                Err(Ended::Disowned(reason))
             }
             Err(Refusal::Unfit(reason)) => {
                 connection.send(Kind::Reject, &encode(&reason)).await?;
@@ -452,6 +468,8 @@ impl Server {
     /// passes for it.
     async fn judge(&self, hello: &Hello) -> Result<(Duration, Admitted), Refusal> {
         self.judge_sender(hello)?;
+        // It is to know that its data does not count, although its successor is here, and passes for its node.
+        let is_known = self.judge_data(hello)?;
         let (id, cluster) = (self.id(), &self.welcome.cluster);
         let sort = Sort::of(hello.node);
         let full = || {
@@ -468,9 +486,8 @@ impl Server {
                 "another process passes for {node} of cluster `{cluster}`: stop one of the two"
             )));
         }
-        // The number of an inquirer's data is not what it says yet.
-        if let (Some(disks), Some(has), false) = (&self.disks, hello.provenance, hello.inquires) {
-            disks.meet(hello.node.member(), has)?;
+        if !is_known && !hello.inquires {
+            self.confirm_data(hello).await?;
         }
         let Some(place) = self.place else { return Ok((Duration::ZERO, admitted)) };
         let number = if hello.node.is_coordinator() { 0 } else { hello.node.member() };
@@ -721,7 +738,7 @@ async fn greet(server: Arc<Server>, core: usize, stream: TcpStream) -> Ended {
 
 async fn converse(server: Arc<Server>, core: usize, connection: Connection, met: Met) -> Ended {
     let endpoint = server.endpoint(core);
-    let Met { node, incarnation, delay, frame_bytes, _admitted } = met;
+    let Met { node, incarnation, provenance, told, delay, frame_bytes, _admitted } = met;
     let end = match node.is_coordinator() {
         true => End::Client(node),
         false => End::Core { member: node.member(), core: 0 },
@@ -734,6 +751,16 @@ async fn converse(server: Arc<Server>, core: usize, connection: Connection, met:
         frame_bytes,
         most_waiting_bytes: endpoint.transport.most_waiting_bytes,
     });
+    // What was learned since it was judged and told concerns it too. What is learned from now on finds its link.
+    let known = server.known();
+    if node.is_coordinator() && known != told {
+        endpoint.lock().links.push_frame(link, Kind::Known, &encode(&known));
+    }
+    let judged = server.disks.as_ref().zip(provenance);
+    if let Some(Err(reason)) = judged.map(|(disks, has)| disks.judge(node.member(), has)) {
+        endpoint.lock().lose(link);
+        return Ended::Disowned(reason);
+    }
     let present = match node.is_coordinator() {
         true => None,
         false => {

@@ -55,7 +55,7 @@ fn start(nodes: usize) -> LocalCluster {
 
 /// A frame whose checksum fits, made by other means than the runtime's own.
 fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![0x44, 0x5e, 3, kind];
+    let mut frame = vec![0x44, 0x5e, 4, kind];
     frame.extend((payload.len() as u32).to_le_bytes());
     let checksum = crc32fast::hash(&[&frame, payload].concat());
     frame.extend(checksum.to_le_bytes());
@@ -127,7 +127,7 @@ async fn no_frame_ends_a_node() {
             let mut payloads = payloads(keyspace);
             let mut payload = payloads.swap_remove(random.random_range(0..payloads.len()));
             damage(&mut payload, &mut random);
-            bytes.extend(frame(random.random_range(0..14), &payload));
+            bytes.extend(frame(random.random_range(0..16), &payload));
         }
         let mut stream = TcpStream::connect(&address).await.unwrap();
         // The node may have closed it by now.
@@ -162,7 +162,7 @@ async fn forward(client: TcpStream, node: String, here: String, mut random: Rand
         if random.random_ratio(1, 3) {
             damage(&mut payload, &mut random);
         }
-        let kind = if random.random_ratio(1, 32) { random.random_range(0..14) } else { header[3] };
+        let kind = if random.random_ratio(1, 32) { random.random_range(0..16) } else { header[3] };
         if to_client.write_all(&frame(kind, &payload)).await.is_err() {
             return;
         }

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use fjall::{PersistMode, Slice};
 use serried_actor::{MemoryStore, Store};
 
-use crate::disk::sync_directory;
+use crate::disk::{create_directory, sync_directory};
 use crate::engine::{Engine, Puts, failed, find_room, missing};
+use crate::run::sync_all;
 use crate::{Durability, StorageError, marks};
 
 /// A replica's [`Store`]: in fjall, or in memory.
@@ -116,8 +117,12 @@ impl Base {
 }
 
 /// Opens a store, or creates one. It is created in another place and then renamed, so that a store under its final name
-/// is always complete. Otherwise a process that ends meanwhile would leave what looks like a damaged store.
+/// is always complete, also after a power cut. Otherwise a process that ends meanwhile would leave what looks like a damaged
+/// store.
 fn open_whole(directory: &Path, cache: u64, mode: PersistMode) -> Result<Engine, StorageError> {
+    if let Some(parent) = directory.parent() {
+        create_directory(parent).map_err(StorageError::io(parent))?;
+    }
     if !directory.exists() {
         let unfinished = directory.with_extension("unfinished");
         match fs::remove_dir_all(&unfinished) {
@@ -126,9 +131,11 @@ fn open_whole(directory: &Path, cache: u64, mode: PersistMode) -> Result<Engine,
             }
             _ => drop(Engine::open(&unfinished, cache, mode)?),
         }
+        sync_all(&unfinished)?;
         fs::rename(&unfinished, directory).map_err(StorageError::io(directory))?;
-        sync_directory(directory).map_err(StorageError::io(directory))?;
     }
+    // A process that was killed may have left it with a name that is not durable.
+    sync_directory(directory).map_err(StorageError::io(directory))?;
     Engine::open(directory, cache, mode)
 }
 

@@ -16,8 +16,16 @@
 //! follows by induction over the order in which the directories were settled. A node that was itself told by too few says
 //! so, and does not count among the f + 1.
 //!
-//! If too few answer, nothing is noted, and everything rejoins, until a later start hears enough of them. A start that
-//! comes later may note too much, but never too little. A keyspace of the first settlement rejoins anyway.
+//! If too few answer, the directory is not settled, and its node does not start (`runtime/joining.rs`). Otherwise it might
+//! be settled in an earlier generation than the lost one was in, because those that know the later one are away. It could
+//! not leave that generation again: it may have copied what the others have there and acknowledged new data, so only a
+//! majority that is beyond the generation shows that nothing of it counts any more. And the later generation would miss
+//! this node. While the node waits nothing is lost: if f or fewer of the others run, they are no majority, and the node
+//! would not make them one, since it counts as failed until it has copied what f + 1 of them have.
+//!
+//! Directories that an earlier release has settled while too few answered have noted nothing. In these everything rejoins,
+//! until a later start hears enough of them. A start that comes later may note too much, but never too little. A keyspace
+//! of the first settlement rejoins anyway.
 //!
 //! One thing is left: an operation that was under way all the time. If the lost disk had acknowledged it, and the other
 //! nodes that do so were given the keyspace only after this node had noted what there is, then the note is too low.
@@ -31,63 +39,28 @@
 //! whoever has takes the greater one for a replacement of that. If two directories are made at the same time to replace
 //! the same one, they differ by their clocks, or by the random number that is added where the clocks do not count. If a
 //! node that knows a greater number was not there to be asked, it turns the new directory away, and says what to do.
+//! `runtime/server/replaced.rs` says who notes a number, and what becomes of older data.
+
+mod identity;
+mod peers;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde::{Deserialize, Serialize};
-
-use crate::StorageError;
-use crate::disk::sync_directory;
+pub(crate) use self::identity::FORMAT;
+use self::identity::{Held, check, write};
+pub use self::identity::{Identity, Provenance};
+use self::peers::Peers;
+use crate::disk::{TEMPORARY, create_directory};
 use crate::engine::{ROOM, find_room};
-use crate::keyspaces::{KeyspaceIdentity, KeyspaceRecord, MOST_RECORDS, Records};
-use crate::run;
+use crate::keyspaces::{KeyspaceIdentity, KeyspaceRecord, MOST_RECORDS};
+use crate::{StorageError, run};
 
-/// The format of the directory. A format that the release before can't read has the next number. In format 1,
-/// keyspaces had no generations. Up to format 2, stores had no marks (`marks.rs`).
-pub(crate) const FORMAT: u32 = 3;
-const IDENTITY: &str = "identity.toml";
-const PEERS: &str = "peers.toml";
+/// The file by which it is locked.
 const LOCK: &str = "lock";
-/// The extension of a file's next version, until it is complete.
-const TEMPORARY: &str = "new";
-
-/// Whose a directory is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Identity {
-    /// The cluster's name.
-    pub cluster: String,
-    /// The node's number in it.
-    pub node: u64,
-    /// How many nodes there are.
-    pub nodes: usize,
-    /// The keyspaces of its configuration.
-    pub keyspaces: Vec<KeyspaceIdentity>,
-}
-
-/// What lies in the file.
-#[derive(Serialize, Deserialize)]
-struct Contents {
-    format: u32,
-    /// Distinguishes this data from other data that the node had before: see [`Provenance::incarnation`].
-    incarnation: u64,
-    /// It was created to replace a lost disk.
-    #[serde(default)]
-    rejoined: bool,
-    /// See [`Held::lost`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    lost: Option<BTreeMap<String, u32>>,
-    /// In format 1: the keyspaces that are [`KeyspaceRecord::later`].
-    #[serde(default, skip_serializing)]
-    later: Vec<String>,
-    cluster: String,
-    node: u64,
-    nodes: usize,
-    keyspaces: Vec<KeyspaceRecord>,
-}
 
 /// How a node means to start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,41 +73,6 @@ pub enum Start {
     AcceptLoss,
 }
 
-/// What a node tells the others about its data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Provenance {
-    /// When the directory was created, in microseconds since the Unix epoch. It distinguishes this data from other data
-    /// that the node had before. Data that replaces other data has the greater number.
-    pub incarnation: u64,
-    /// It was created to replace a lost disk.
-    pub rejoined: bool,
-}
-
-/// What the identity file says that may change.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Held {
-    provenance: Provenance,
-    records: Records,
-    /// Of a directory that replaces a lost one, once it is known: the last generation of each name that the lost one may
-    /// have held. It may have held the earlier ones as well.
-    lost: Option<BTreeMap<String, u32>>,
-    /// The format in which it was found. From format 2 on, each use of a directory is noted.
-    format: u32,
-}
-
-impl Held {
-    /// It has nothing yet.
-    fn nothing(provenance: Provenance) -> Held {
-        Held { provenance, records: Records::default(), lost: None, format: FORMAT }
-    }
-
-    /// Whether a generation was created after the disk was lost.
-    fn is_later(&self, keyspace: &str, generation: u32) -> bool {
-        let lost = |lost: &BTreeMap<String, u32>| lost.get(keyspace).copied();
-        self.lost.as_ref().is_some_and(|all| lost(all).is_none_or(|lost| generation > lost))
-    }
-}
-
 /// A node's directory, locked for as long as this lives.
 #[derive(Debug)]
 pub struct DataDirectory {
@@ -145,8 +83,7 @@ pub struct DataDirectory {
     held: Mutex<Held>,
     /// The keyspaces that were dropped when the directory was opened: their names, and where their data lies.
     dropped: Vec<(String, PathBuf)>,
-    /// The incarnations of the other nodes' data when they were last met, by node.
-    peers: Mutex<BTreeMap<String, u64>>,
+    peers: Peers,
     _lock: File,
 }
 
@@ -157,7 +94,7 @@ impl DataDirectory {
         let is_file = |file: &str| {
             name == file || Path::new(name) == Path::new(file).with_extension(TEMPORARY)
         };
-        [LOCK, IDENTITY, PEERS, run::NAME].into_iter().any(is_file)
+        [LOCK, identity::NAME, peers::NAME, run::NAME].into_iter().any(is_file)
     }
 
     /// Opens the directory at `path`, or creates it. Drops the keyspaces that it has and the configuration does not
@@ -168,9 +105,9 @@ impl DataDirectory {
     /// format, or if the configuration has changed in a way that its data can't follow;
     /// [`StorageError::Full`] if its disk is too full to start on.
     pub fn open(path: &Path, identity: &Identity, start: Start) -> Result<Self, StorageError> {
-        fs::create_dir_all(path).map_err(StorageError::write(path, ROOM))?;
+        create_directory(path).map_err(StorageError::write(path, ROOM))?;
         let lock = lock(path)?;
-        let file = path.join(IDENTITY);
+        let file = path.join(identity::NAME);
         let existing = match fs::read_to_string(&file) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -207,7 +144,7 @@ impl DataDirectory {
             was_used,
             held: Mutex::new(held),
             dropped: Vec::new(),
-            peers: Mutex::new(read_peers(&path.join(PEERS))?),
+            peers: Peers::open(path)?,
             _lock: lock,
         };
         let moved = dropped.iter().map(|name| (name.clone(), path.join(directory.folder(name))));
@@ -247,7 +184,7 @@ impl DataDirectory {
         told: Option<&BTreeMap<String, u32>>,
     ) -> Result<(), StorageError> {
         let mut present = self.held();
-        let file = self.path.join(IDENTITY);
+        let file = self.path.join(identity::NAME);
         let refused = |reason| StorageError::refused(&file, reason);
         let mut held = present.clone();
         let first = held.records.0.is_empty();
@@ -285,7 +222,7 @@ impl DataDirectory {
         if incarnation <= present.provenance.incarnation {
             return Ok(());
         }
-        let file = self.path.join(IDENTITY);
+        let file = self.path.join(identity::NAME);
         let is_number = i64::try_from(incarnation).is_ok();
         if !present.provenance.rejoined || !present.records.0.is_empty() || !is_number {
             let reason = format!("its data can't become number {incarnation}");
@@ -317,48 +254,27 @@ impl DataDirectory {
         self.is_new && !self.provenance().rejoined
     }
 
-    /// Notes which data another node has, which connects now.
+    /// Judges the data that another node says it has. Returns whether it is the data that the node was last met with; if
+    /// not, it is new, and has not been noted.
     ///
     /// # Errors
-    /// [`StorageError::Refused`] if that node had other data before and does not rejoin: it has made promises that it
-    /// does not know of. Other errors if the directory can't be written.
-    pub fn meet(&self, node: u64, has: Provenance) -> Result<(), StorageError> {
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = peers.get(&node.to_string()).copied();
-        if known == Some(has.incarnation) {
-            return Ok(());
-        }
-        let file = self.path.join(PEERS);
-        if known.is_some_and(|known| known > has.incarnation || !has.rejoined) {
-            return Err(StorageError::refused(
-                &file,
-                format!(
-                    "n{node} had other data before, and what it has promised with that it does not know \
-                     any more: if its disk was lost, start it on an empty directory with --rejoin"
-                ),
-            ));
-        }
-        if i64::try_from(has.incarnation).is_err() {
-            // TOML has no such number.
-            let reason = format!("n{node} says that its data is {}, as none is", has.incarnation);
-            return Err(StorageError::refused(
-                &file,
-                format!("{reason}: it is no node, or is damaged"),
-            ));
-        }
-        let mut met = peers.clone();
-        met.insert(node.to_string(), has.incarnation);
-        let text = toml::to_string(&met).expect("numbers can be written");
-        let heading = "# Which data the other nodes had when they were last met.";
-        replace(&file, &format!("{heading}\n{text}"))?;
-        *peers = met;
-        Ok(())
+    /// If it does not count, or not any more: why, and what to do.
+    pub fn judge(&self, node: u64, has: Provenance) -> Result<bool, String> {
+        peers::judge(node, self.met(node), has)
     }
 
-    /// Which data another node had when it was last met.
+    /// Notes which data another node has.
+    ///
+    /// # Errors
+    /// [`StorageError::Refused`] if [`DataDirectory::judge`] says that the data does not count; other errors if the
+    /// directory can't be written.
+    pub fn meet(&self, node: u64, has: Provenance) -> Result<(), StorageError> {
+        self.peers.meet(node, has)
+    }
+
+    /// The number of the data that another node had when it was last met.
     pub fn met(&self, node: u64) -> Option<u64> {
-        let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        peers.get(&node.to_string()).copied()
+        self.peers.met(node)
     }
 
     /// Where it is.
@@ -430,101 +346,4 @@ fn holds_data(path: &Path) -> io::Result<bool> {
         }
     }
     Ok(false)
-}
-
-fn read_peers(file: &Path) -> Result<BTreeMap<String, u64>, StorageError> {
-    let text = match fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-        Err(source) => return Err(StorageError::Io { path: file.to_path_buf(), source }),
-    };
-    toml::from_str(&text).map_err(|error| {
-        let offset = error.span().map_or(0, |span| span.start as u64);
-        StorageError::corrupt(file, offset, error.message())
-    })
-}
-
-/// Checks a directory's identity file against the configuration. What the configuration says of its keyspaces is
-/// checked when their generations are known.
-fn check(file: &Path, text: &str, wanted: &Identity) -> Result<Held, StorageError> {
-    let refused = |reason: String| Err(StorageError::refused(file, reason));
-    #[derive(Deserialize)]
-    struct Format {
-        format: u32,
-    }
-    let format = toml::from_str::<Format>(text).map(|contents| contents.format);
-    if let Ok(format) = format
-        && format > FORMAT
-    {
-        return refused(format!(
-            "this data has format {format}, and this release knows formats up to {FORMAT}; use a newer release"
-        ));
-    }
-    let contents: Contents = match toml::from_str(text) {
-        Ok(contents) => contents,
-        Err(error) => {
-            let offset = error.span().map_or(0, |span| span.start as u64);
-            return Err(StorageError::corrupt(file, offset, error.message()));
-        }
-    };
-    let provenance = Provenance { incarnation: contents.incarnation, rejoined: contents.rejoined };
-    let found = &contents;
-    if found.cluster != wanted.cluster {
-        return refused(format!(
-            "this is data of cluster `{}`, and the configuration is that of `{}`",
-            found.cluster, wanted.cluster
-        ));
-    }
-    if found.node != wanted.node {
-        return refused(format!(
-            "this is data of node {}, and this is node {}; start it with its own directory",
-            found.node, wanted.node
-        ));
-    }
-    if found.nodes != wanted.nodes {
-        return refused(format!(
-            "this data is of {} replicas, and the configuration has {}; the number of replicas of \
-             existing data can't be changed",
-            found.nodes, wanted.nodes
-        ));
-    }
-    let mut records = Records(contents.keyspaces);
-    for record in &mut records.0 {
-        record.later |= contents.later.contains(&record.identity.name);
-    }
-    let format = contents.format;
-    Ok(Held { provenance, records, lost: contents.lost, format })
-}
-
-fn write(file: &Path, identity: &Identity, held: &Held) -> Result<(), StorageError> {
-    let Provenance { incarnation, rejoined } = held.provenance;
-    let contents = Contents {
-        format: FORMAT,
-        incarnation,
-        rejoined,
-        lost: held.lost.clone(),
-        later: Vec::new(),
-        cluster: identity.cluster.clone(),
-        node: identity.node,
-        nodes: identity.nodes,
-        keyspaces: held.records.0.clone(),
-    };
-    let text = toml::to_string(&contents).expect("an identity can be written as TOML");
-    replace(
-        file,
-        &format!("# Whose data this is. It is checked at each start; do not edit it.\n{text}"),
-    )
-}
-
-/// Replaces the file, or leaves it as it was.
-pub(crate) fn replace(file: &Path, text: &str) -> Result<(), StorageError> {
-    let temporary = file.with_extension(TEMPORARY);
-    let replace = || {
-        let mut new = File::create(&temporary)?;
-        new.write_all(text.as_bytes())?;
-        new.sync_all()?;
-        fs::rename(&temporary, file)?;
-        sync_directory(file)
-    };
-    replace().map_err(StorageError::write(file, ROOM))
 }

@@ -1,9 +1,15 @@
 //! The few things that a log does with files, so that tests can have them fail.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+
+use crate::StorageError;
+use crate::engine::ROOM;
+
+/// The extension of a file's next version, until it is complete.
+pub(crate) const TEMPORARY: &str = "new";
 
 /// A file system.
 pub(crate) trait Disk: Send + std::fmt::Debug {
@@ -13,6 +19,7 @@ pub(crate) trait Disk: Send + std::fmt::Debug {
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
     fn write_at(&mut self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
     fn sync(&mut self, file: &File) -> io::Result<()>;
+    /// Removes a file, durably.
     fn remove(&mut self, path: &Path) -> io::Result<()>;
 }
 
@@ -54,28 +61,50 @@ impl Disk for RealDisk {
     }
 
     fn remove(&mut self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path)
+        fs::remove_file(path)?;
+        sync_directory(path)
     }
 }
 
-/// Creates a directory and its missing parents, durably.
+/// Creates a directory and its missing parents, durably. If it exists, its name is made durable all the same: a process that
+/// was killed may have created it.
 pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
+    let existed = path.is_dir();
+    if !existed {
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            create_directory(parent)?;
+        }
+        match fs::create_dir(path) {
+            // Another thread creates a directory in the same parent.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made?,
+        }
     }
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        create_directory(parent)?;
+    match sync_directory(path) {
+        // Somebody who may write there has made it.
+        Err(error) if existed && error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        synced => synced,
     }
-    match fs::create_dir(path) {
-        // Another thread creates a directory in the same parent.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        made => made?,
-    }
-    sync_directory(path)
 }
 
 /// Makes the names in the directory of `path` durable.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    let parent = parent.unwrap_or(Path::new("."));
+    #[cfg(test)]
+    crate::tests::note_synced(parent);
+    File::open(parent)?.sync_all()
+}
+
+/// Replaces the file, or leaves it as it was.
+pub(crate) fn replace(file: &Path, text: &str) -> Result<(), StorageError> {
+    let temporary = file.with_extension(TEMPORARY);
+    let replace = || {
+        let mut new = File::create(&temporary)?;
+        new.write_all(text.as_bytes())?;
+        new.sync_all()?;
+        fs::rename(&temporary, file)?;
+        sync_directory(file)
+    };
+    replace().map_err(StorageError::write(file, ROOM))
 }

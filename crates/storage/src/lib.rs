@@ -35,6 +35,15 @@
 //! Two kinds of damage go unnoticed: a disk that says it has written what it has not, and damage in the very batch
 //! that was the last one at a power cut under `sync`.
 //!
+//! # Names
+//!
+//! A file outlives a power cut only if its name is on the disk too, and so are the names of the folders in which it lies.
+//! So before anything rests on a file, its folder is synced (`disk.rs`), and whenever a folder is used, its
+//! own name, also if it is found: the process that made it may have been killed before it had done that. This goes for the
+//! data directory, the folders of keyspaces and partitions, logs with their segments and notes, stores, and the files by
+//! which a directory is recognised. A removed segment is gone for good before the next one is removed, so that what is left
+//! of a log after a power cut has no gaps. Inside of a store fjall does the same.
+//!
 //! # Why the log is our own
 //!
 //! It makes commits cheap: one flush for everything that a wake-up has appended, where an engine makes one for each

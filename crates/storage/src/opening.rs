@@ -108,7 +108,7 @@ impl<'a> Opening<'a> {
             self.give_up(&segments)?;
         }
         if let Some(path) = unused {
-            fs::remove_file(&path).map_err(StorageError::io(&path))?;
+            self.disk.remove(&path).map_err(StorageError::io(&path))?;
         }
         self.settle(noted, first)
     }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::directory::replace;
+use crate::disk::replace;
 use crate::{Durability, Start, StorageError};
 
 pub(crate) const NAME: &str = "run.toml";
@@ -162,7 +162,7 @@ fn read(file: &Path, start: Start) -> Result<Option<Contents>, StorageError> {
 }
 
 /// Syncs all files in `directory` and below to the disk.
-fn sync_all(directory: &Path) -> Result<(), StorageError> {
+pub(crate) fn sync_all(directory: &Path) -> Result<(), StorageError> {
     for entry in fs::read_dir(directory).map_err(StorageError::io(directory))? {
         let path = entry.map_err(StorageError::io(directory))?.path();
         if path.is_dir() {

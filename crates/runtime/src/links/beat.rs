@@ -15,7 +15,7 @@
 
 use tokio::sync::oneshot;
 
-use super::{LinkId, Links};
+use super::{End, LinkId, Links};
 use crate::frame::Kind;
 
 /// Why a connection is given up at this end.
@@ -25,6 +25,8 @@ pub(crate) enum Cut {
     Silent(u32),
     #[error("another process of the same node has connected, and this one did not answer")]
     Replaced,
+    #[error("the node's data was replaced, so it is connected to anew")]
+    Disowned,
     #[error("the other end has left more than {most} bytes unread")]
     Unread { most: usize },
     #[error(
@@ -112,6 +114,35 @@ impl Links {
         }
     }
 
+    /// Why a link is given up, if it is. Nothing more that it brings is taken.
+    pub(crate) fn given_up(&mut self, id: LinkId) -> Option<Cut> {
+        self.find(id)?.pulse.given_up
+    }
+
+    /// Has all connections with a node given up.
+    pub(crate) fn cut_node(&mut self, node: usize) {
+        for (_, link) in &mut self.slots {
+            if matches!(link.options.end, End::Core { member, .. } if member == node && !link.options.internal)
+            {
+                link.pulse.cut(Cut::Disowned);
+            }
+        }
+    }
+
+    /// Notes which data a node has, by its number. If it had other data before, connections to whoever has that are given
+    /// up. Returns whether it is as new as what is known.
+    pub(crate) fn meet_data(&mut self, member: usize, number: u64) -> bool {
+        match self.data.insert(member, number) {
+            Some(known) if known > number => {
+                self.data.insert(member, known);
+                return false;
+            }
+            Some(known) if known < number => self.cut_node(member),
+            _ => {}
+        }
+        true
+    }
+
     /// One beat: sends pings where nothing else is sent or heard, and cuts links that have been silent for `patience` beats.
     pub(crate) fn beat(&mut self, patience: u32) {
         let (mut silent, mut clients) = (Vec::new(), Vec::new());
@@ -140,7 +171,7 @@ mod tests {
 
     use serried_model::NodeId;
 
-    use super::super::{End, LinkOptions, Sending};
+    use super::super::{LinkOptions, Sending};
     use super::*;
     use crate::out_buffer::OutBuffer;
 

@@ -1,7 +1,7 @@
 //! What a node makes of bytes that are not as they should be.
 
 use serried_model::NodeId;
-use serried_runtime::{Durability, KeyspaceConfiguration};
+use serried_runtime::{Durability, KeyspaceConfiguration, Provenance};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -14,10 +14,11 @@ pub(crate) const REJECT: u8 = 3;
 const BATCH: u8 = 4;
 pub(crate) const PING: u8 = 5;
 pub(crate) const PONG: u8 = 6;
+pub(crate) const DISOWNED: u8 = 14;
 
 /// A frame as the format's description has it, made by other means than the runtime's own.
 pub(crate) fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![0x44, 0x5e, 3, kind];
+    let mut frame = vec![0x44, 0x5e, 4, kind];
     frame.extend((payload.len() as u32).to_le_bytes());
     let checksum = crc32fast::hash(&[&frame, payload].concat());
     frame.extend(checksum.to_le_bytes());
@@ -41,9 +42,13 @@ pub(crate) fn hello() -> Vec<u8> {
 }
 
 pub(crate) fn hello_of_node(node: u64, incarnation: u64) -> Vec<u8> {
+    frame_of_node(node, incarnation, None)
+}
+
+/// A hello of a node that says it has this data.
+pub(crate) fn frame_of_node(node: u64, incarnation: u64, has: Option<Provenance>) -> Vec<u8> {
     let none: Option<String> = None;
-    let hello =
-        (NodeId(node), incarnation, 0u16, none.clone(), none, 1usize << 20, None::<()>, false);
+    let hello = (NodeId(node), incarnation, 0u16, none.clone(), none, 1usize << 20, has, false);
     frame(HELLO, &postcard::to_allocvec(&hello).unwrap())
 }
 
@@ -103,7 +108,7 @@ async fn a_bad_frame_ends_its_own_connection_and_no_other() {
     ];
     for bytes in after_the_handshake {
         let answer = answer(address, &[hello(), bytes].concat()).await;
-        assert!(answer.is_empty() || answer.starts_with(&[0x44, 0x5e, 3, 2]));
+        assert!(answer.is_empty() || answer.starts_with(&[0x44, 0x5e, 4, 2]));
     }
     keyspace.put("key", "other").await.unwrap();
     while cluster.statistics()[0].connections > connections {

@@ -96,10 +96,19 @@ impl Kept {
         self.begin(node, Start::Rejoin);
     }
 
-    /// The same where no other runs that could turn it away.
+    /// The same where no other runs. The others had told it what there is, and then it was killed.
     pub(crate) fn replace_alone(&mut self, node: usize) {
-        std::fs::remove_dir_all(&self.directories[node].path).unwrap();
-        self.begin(node, Start::Rejoin);
+        let directory = &self.directories[node];
+        std::fs::remove_dir_all(&directory.path).unwrap();
+        directory.open(Start::Rejoin).unwrap();
+        let keyspaces = directory.configuration.keyspaces.iter().map(|keyspace| {
+            let KeyspaceConfiguration { name, protocol, partitions, .. } = keyspace.clone();
+            (KeyspaceIdentity { name, protocol, partitions }, 0)
+        });
+        let keyspaces: Vec<_> = keyspaces.collect();
+        let told = keyspaces.iter().map(|(keyspace, last)| (keyspace.name.clone(), *last));
+        directory.settle(&keyspaces, Some(&told.collect())).unwrap();
+        self.cluster.start_node(node).unwrap();
     }
 
     /// Where a node keeps its data.
@@ -169,6 +178,10 @@ impl Disks for Directory {
 
     fn is_new(&self) -> bool {
         self.opened.lock().unwrap().as_ref().expect(OPEN).is_new()
+    }
+
+    fn judge(&self, member: usize, has: Provenance) -> Result<bool, String> {
+        self.opened.lock().unwrap().as_ref().expect(OPEN).judge(member, has)
     }
 
     fn meet(&self, member: usize, has: Provenance) -> Result<(), String> {

@@ -14,6 +14,7 @@ mod limits;
 mod panics;
 mod partitions;
 mod registers;
+mod replaced;
 mod room;
 mod standing;
 mod survival;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serried_runtime::{
     Disks, Durability, KeyspaceConfiguration, LocalCluster, LocalOptions, Node, NodeConfiguration,
-    NodeHandle,
+    NodeFailed, NodeHandle,
 };
 
 use crate::disk::{Disk, Panics};
@@ -51,8 +51,9 @@ async fn a_replica_that_panics_ends_all_cores_of_its_node_with_its_cause() {
         let keyspace = client.keyspace("first").unwrap();
         let read = tokio::spawn(async move { keyspace.get(POISON).await });
         let failed = node.stopped().await.unwrap_err();
-        assert_eq!(failed.node.to_string(), "n0");
-        assert!(failed.cause.contains("asked for the poisoned key"), "{}", failed.cause);
+        let NodeFailed::Panicked { node: who, cause } = &failed else { panic!("{failed}") };
+        assert_eq!(who.to_string(), "n0");
+        assert!(cause.contains("asked for the poisoned key"), "{cause}");
         let reason = node.observer().health().unwrap_err();
         assert_eq!(reason, failed.to_string());
         let observer = node.observer();

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serried_actor::Settings;
 use serried_model::{Key, Value, Version};
 use serried_runtime::{
-    Client, ConnectOptions, Disks, Durability, KeyspaceConfiguration, Node, NodeConfiguration,
-    NodeDisks, Start,
+    Client, ConnectOptions, Disks, Durability, KeyspaceConfiguration, KeyspaceIdentity, Node,
+    NodeConfiguration, NodeDisks, Start,
 };
 use serried_session::{Error, Keyspace, TransactOptions, Transaction};
 
@@ -261,6 +261,12 @@ async fn a_node_that_is_killed_before_it_has_noted_that_it_rejoins_does_so_all_t
     };
     let open = |start| NodeDisks::open(folder.0.clone(), &configuration, start).unwrap();
     let disks = open(Start::Rejoin);
+    let flags = KeyspaceIdentity {
+        name: "flags".to_string(),
+        protocol: "multipaxos".to_string(),
+        partitions: 1,
+    };
+    disks.settle(&[(flags, 0)], Some(&[("flags".to_string(), 0)].into())).unwrap();
     let mut opened = disks.open("flags", 0).unwrap();
     assert_eq!(opened.log.replay(&mut |_, _| Ok(())), Ok(0));
     drop((opened, disks));

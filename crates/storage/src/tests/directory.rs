@@ -219,11 +219,11 @@ fn a_node_that_has_lost_data_with_which_it_was_met_is_told_apart() {
     assert!(error.contains("n2 says that its data is 18446744073709551615, as none is"), "{error}");
     directory.meet(2, has(7, true)).unwrap();
     let error = directory.meet(2, has(5, false)).unwrap_err().to_string();
-    assert!(
-        error.contains("n2 had other data before"),
-        "its old disk is not its own any more: {error}"
-    );
+    assert!(error.contains("n2 was replaced"), "its old disk is not its own any more: {error}");
     directory.meet(2, has(7, true)).unwrap();
+    assert_eq!(directory.judge(2, has(7, true)), Ok(true));
+    assert_eq!(directory.judge(2, has(8, true)), Ok(false), "it is judged and not noted");
+    assert_eq!(directory.met(2), Some(7));
 }
 
 #[test]

@@ -8,7 +8,9 @@ mod journal;
 mod log;
 mod note;
 mod run;
+mod syncs;
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,4 +36,18 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         drop(std::fs::remove_dir_all(&self.0));
     }
+}
+
+thread_local! {
+    static SYNCED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The names in a folder are made durable, by this thread.
+pub(crate) fn note_synced(folder: &Path) {
+    SYNCED.with_borrow_mut(|synced| synced.push(folder.to_path_buf()));
+}
+
+/// The folders for which that was done since the last time, in order.
+fn take_synced() -> Vec<PathBuf> {
+    SYNCED.take()
 }
