@@ -412,6 +412,29 @@ fn who_runs_for_longer_than_a_transaction_may_is_told_so() {
 }
 
 #[test]
+fn who_begins_exactly_at_the_end_of_the_window_is_not_within_it() {
+    let unknown = |txn| [Request::Inspect { txn }, Request::End { txn, decision: Decision::Abort }];
+    for ask in 0..4 {
+        let mut bench = Bench::<Versions>::new();
+        assert_eq!(found(&bench.glance(1)), Some(Version::INITIAL));
+        let window = bench.replica.shard.window();
+        let after_us = window.to_us - NOW_US;
+        let replies = match ask {
+            0 => bench.write(after_us),
+            1 => bench.glance(after_us),
+            _ => bench.ask(unknown(txn(after_us))[ask - 2].clone()),
+        };
+        let extended = bench.replica.shard.window() != window;
+        assert_eq!(
+            extended,
+            ask < 3,
+            "whoever is answered for good has to be within it: {replies:?}"
+        );
+        assert!(ask == 3 || replies.len() == 1, "{ask}: {replies:?}");
+    }
+}
+
+#[test]
 fn a_window_ends_no_later_than_the_clock_and_the_bound_allow() {
     let bound_us = Settings::default().clock_bound_ms * 1000;
     for after_us in [1, bound_us / 2, bound_us] {
