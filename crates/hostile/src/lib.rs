@@ -152,7 +152,7 @@ mod tests {
         let example = "cluster = \"bank\"\nnode = 1\nlisten = \"127.0.0.1:1\"\npeers = [\"a:1\", \"b:1\", \
                        \"c:1\"]\ngeography = \"reg\"\ncores = 2\n[[keyspace]]\nname = \"a\"\nid = \"a@3\"\n\
                        protocol = \"ncc\"\npartitions = 4\n[keyspace.settings]\nclock_bound_ms = 5\n\
-                       [limits]\nkey_bytes = 100\n[transport]\nframe_bytes = 70000\n";
+                       [limits]\nkey_bytes = 100\n[transport]\nframe_bytes = 70000000\n";
         feed(configuration, &[example.as_bytes().to_vec()], 50_000);
     }
 

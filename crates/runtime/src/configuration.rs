@@ -389,7 +389,10 @@ impl NodeConfiguration {
         if self.cores == Some(0) {
             return Err((Part::Cores, "`cores` is 0: choose 1 or more".to_string()));
         }
-        let least = TransportOptions::LEAST_FRAME_BYTES;
+        let least = match self.peers.len() {
+            1 => TransportOptions::LEAST_FRAME_BYTES,
+            _ => TransportOptions::LEAST_FRAME_BYTES_OF_NODES,
+        };
         if !(least..=u32::MAX as usize).contains(&self.transport.frame_bytes) {
             let message = format!("`frame_bytes` must be between {least} and {}", u32::MAX);
             return Err((Part::Transport, message));
@@ -464,6 +467,8 @@ key_bytes = 100
         );
         let error = error_after(", \"127.0.0.1:7402\"", "");
         assert_eq!(error, "node.toml:4: `peers` lists 2 nodes: list an odd number up to 63");
+        let error = error_after("[limits]", "[transport]\nframe_bytes = 1048576\n[limits]");
+        assert!(error.contains("`frame_bytes` must be between 67108864 and"), "{error}");
         let error = error_after("\"zone-2\"", "\"moon\"");
         assert!(error.starts_with("node.toml:6: geography `reg` has no site `moon`; choose"));
         let error = error_after("\"morty\"", "\"mort\"");

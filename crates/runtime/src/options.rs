@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TransportOptions {
-    /// The longest payload of a frame, in bytes. Default 64 MiB; at least 64 KiB.
+    /// The longest payload of a frame, in bytes. Default 64 MiB. A client needs at least 64 KiB, a node of several 64 MiB.
     pub frame_bytes: usize,
     /// Messages to a receiver are dropped while more bytes than this wait for it; a client that leaves more than this unread is
     /// disconnected. Default 64 MiB.
@@ -51,6 +51,9 @@ impl Default for TransportOptions {
 impl TransportOptions {
     /// The least that [`TransportOptions::frame_bytes`] may be.
     pub(crate) const LEAST_FRAME_BYTES: usize = 64 << 10;
+    /// The least between nodes. What a replica shows a candidate fits into one frame: up to 16 MiB of open entries, and 32
+    /// MiB of others. If that were dropped for its length, nobody could lead.
+    pub(crate) const LEAST_FRAME_BYTES_OF_NODES: usize = 64 << 20;
 
     pub(crate) fn clock_uncertainty(&self) -> Duration {
         Duration::from_micros(self.clock_uncertainty_us)

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use serried_actor::{MemoryStore, Store};
@@ -19,6 +20,8 @@ pub(crate) enum Panics {
 #[derive(Default)]
 pub(crate) struct Disk {
     state: Arc<(Mutex<State>, Condvar)>,
+    /// Whether stores panic when they are asked. It is no part of the state, which is locked while a log is replayed.
+    stores_panic: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -66,6 +69,7 @@ impl Disk {
     }
 
     pub(crate) fn set_panics(&self, panics: Panics) {
+        self.stores_panic.store(panics == Panics::Storing, Ordering::SeqCst);
         self.change(|state| state.panics = Some(panics));
     }
 
@@ -77,21 +81,21 @@ impl Disk {
 impl Disks for Disk {
     fn open(&self, keyspace: &str, partition: u16) -> Result<Opened, String> {
         let (state, place) = (self.state.clone(), (keyspace.to_string(), partition));
-        let store = Box::new(KeptStore { state: state.clone(), store: MemoryStore::default() });
+        let panics = self.stores_panic.clone();
+        let store = Box::new(KeptStore { panics, store: MemoryStore::default() });
         let log = Box::new(MemoryLog { state, place, appended: Vec::new() });
         Ok(Opened { log, store, rejoins: false })
     }
 }
 
 struct KeptStore {
-    state: Arc<(Mutex<State>, Condvar)>,
+    panics: Arc<AtomicBool>,
     store: MemoryStore,
 }
 
 impl Store for KeptStore {
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        let state = self.state.0.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(state.panics != Some(Panics::Storing), "panicked in the store");
+        assert!(!self.panics.load(Ordering::SeqCst), "panicked in the store");
         self.store.get(key)
     }
 

@@ -14,7 +14,7 @@ use crate::bad_frames::{
 use crate::{catalogue, connect_to, start_on};
 
 const QUICK: TransportOptions = TransportOptions {
-    frame_bytes: 1 << 20,
+    frame_bytes: 64 << 20,
     most_waiting_bytes: 1 << 20,
     slow_waiting_bytes: 1 << 20,
     clock_uncertainty_us: 10_000,
