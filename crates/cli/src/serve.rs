@@ -31,44 +31,52 @@ A configuration, of which all but node, listen and peers may be left out:
   geography = \"reg\"                   # emulate one: lan, reg, con, glo, gryff-3, gryff-5
   [[keyspace]]
   name = \"accounts\"
-  protocol = \"morty\"                  # or mvtso; registers: gryff, gryff-rsc, epaxos, multipaxos, abd
+  protocol = \"morty\"                  # `serried sim --help` lists all protocols
   partitions = 4                      # the key space is split by a hash of the key; default 1
   id = \"accounts@0\"                   # only to use a keyspace again that was dropped last
+  [keyspace.settings]
+  truncation_lag_ms = 10000           # the README has all settings
   [limits]
   key_bytes = 8192
   value_bytes = 1048576
+  [transport]
+  heartbeat_ms = 1000                 # the README has the others
 
 Examples:
   serried serve --config node-0.toml --data /var/lib/serried
   serried serve --config node-0.toml --durability memory
   serried serve --config node-0.toml --metrics 127.0.0.1:9400 --log-format json
 
-If a node's disk is lost, start the node on an empty directory with --rejoin, once. It waits until a majority of the
-nodes, without itself, has said which keyspaces the lost disk may have held: of three nodes both others have to run.
-Then it counts as failed until it has everything from the other nodes that the lost disk may have held;
-`serried status` then says `serves`.
+If a node's disk is lost, start the node on an empty directory with --rejoin, once. It waits until
+a majority of the nodes, without itself, has said which keyspaces the lost disk may have held: of
+three nodes both others have to run. Then it counts as failed until it has everything from the other
+nodes that the lost disk may have held; `serried status` then says `serves`.
 
-If the old process of a node that was replaced comes back, the other nodes tell it so, and it ends. Leave it stopped.
+If the old process of a node that was replaced comes back, the other nodes tell it so, and it ends.
+Leave it stopped.
 
-A node does not start if its data is damaged, or lacks something that the node had acknowledged. A node with
-durability `buffered` does not start either if its machine went down without the node having been stopped,
-since its last acknowledged data may be missing. In both cases start the node on an empty directory with
---rejoin. With durability `sync` a power cut takes nothing, and the node just starts.
+A node does not start if its data is damaged, or lacks something that the node had acknowledged. A
+node with durability `buffered` does not start either if its machine went down without the node
+having been stopped, since its last acknowledged data may be missing. In both cases start the node
+on an empty directory with --rejoin. With durability `sync` the node just starts after a power cut.
+Its log may end with a write that was cut off; damage to its very last batch looks the same. If you
+have reason to doubt the disk, use --rejoin.
 
-If all nodes with durability `buffered` have lost power, no node has all data, so none can rejoin. Start all of
-them with --accept-loss, once. Each continues with what its disk has, up to the first damage, and says what it
-gave up. A log whose beginning is gone is of no use then, and neither is a store with damaged tables: such a node
-has to rejoin. The guarantees of the database do not hold across this: transactions that were acknowledged in about
-the last half minute may be missing, wholly or in part, and later transactions may contradict them. Check your
-data. Never use --accept-loss while enough nodes have all their data for the others to rejoin.
+If all nodes with durability `buffered` have lost power, no node has all data, so none can rejoin.
+Start all of them with --accept-loss, once. Each continues with what its disk has, up to the first
+damage, and says what it gave up. A log whose beginning is gone is of no use then, and neither is a
+store with damaged tables: such a node has to rejoin. The guarantees of the database do not hold
+across this: transactions that were acknowledged in about the last half minute may be missing,
+wholly or in part, and later transactions may contradict them. Check your data. Never use
+--accept-loss while enough nodes have all their data for the others to rejoin.
 
-To add, drop or reorder keyspaces, restart the nodes with new configurations, one after the other. A keyspace is
-served once a majority of the nodes has it. A node drops a keyspace that its configuration does not list any
-more; the data stays in the node's directory until you remove it. Once a majority has dropped a keyspace,
-a new keyspace of that name starts empty.
+To add, drop or reorder keyspaces, restart the nodes with new configurations, one after the other.
+A keyspace is served once a majority of the nodes has it. A node drops a keyspace that its
+configuration does not list any more; the data stays in the node's directory until you remove it.
+Once a majority has dropped a keyspace, a new keyspace of that name starts empty.
 
-The node stops on SIGTERM and SIGINT: it hands its leaderships to other nodes, accepts nothing more, writes what
-waits, and exits with 0.")]
+The node stops on SIGTERM and SIGINT: it hands its leaderships to other nodes, accepts nothing
+more, writes what waits, and exits with 0.")]
 pub(crate) struct Serve {
     /// The node's configuration
     #[arg(long, value_name = "FILE")]

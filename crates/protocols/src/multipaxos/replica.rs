@@ -382,3 +382,36 @@ impl Recover for Replica {
         encode_cell(&Register::holding(value.clone()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serried_actor::MemoryStore;
+    use serried_model::{Modification, Version};
+
+    use super::*;
+
+    /// What a store has for a key after so many additions.
+    fn after(additions: u64) -> Vec<u8> {
+        let mut register = Register::default();
+        for slot in 0..additions {
+            let (key, token) = (Key::from("x"), Version::at(slot + 1));
+            let access = Access::Modify(Modification::add(1));
+            register.execute(slot, &Update { key, token, settled: Version::INITIAL, access }, 1000);
+        }
+        encode_cell(&register)
+    }
+
+    #[test]
+    fn what_another_has_of_a_key_replaces_nothing_that_is_later() {
+        let cells = Cells::new(9);
+        let waiting = VecDeque::new();
+        let mut registers = Registers { cells, remembered_us: 1000, waiting, ballot: None };
+        let (key, mut store) = (Key::from("x"), MemoryStore::default());
+        for (shown, value) in [(2, "2"), (1, "2"), (3, "3"), (0, "3")] {
+            assert!(registers.take_over(&key, &after(shown), &mut store), "{shown}");
+            let found = registers.cells.get(&key, &store).read().value;
+            assert_eq!(found, Some(Value::from(value)), "after it was shown {shown}");
+        }
+        assert!(!registers.take_over(&key, b"something else", &mut store));
+    }
+}

@@ -396,6 +396,42 @@ mod tests {
     }
 
     #[test]
+    fn what_another_has_replaces_nothing_that_is_later() {
+        let led = |entry| Led { by: Ballot::NONE, entry };
+        let key = Key::from("x");
+        let ended = |us: u64| {
+            let txn = Version { timestamp_us: us, coordinator: NodeId(70_000) };
+            let items = vec![Item { key: key.clone(), read: Some(Stamp::INITIAL), write: None }];
+            let (participants, validity) = (Arc::new([0]), Validity::ALWAYS);
+            let prepare = Entry::Prepare(Arc::new(Part { txn, participants, validity, items }));
+            let decision = Decision::Commit(Stamp::assigned(txn));
+            [led(prepare), led(Entry::Decide { txn, decision, keys: Arc::new([key.clone()]) })]
+        };
+        let window = |to_us| led(Entry::Window(Window { from_us: 1, to_us, forget_us: 0 }));
+        let entries: Vec<_> = [window(10)].into_iter().chain(ended(7)).collect();
+        let more: Vec<_> = [window(20)].into_iter().chain(ended(8)).collect();
+        let [(mut older, mut its_store), (mut newer, mut store)] =
+            [(), ()].map(|()| (Table::new(9, false), MemoryStore::default()));
+        for (slot, entry) in (0..).zip(&entries) {
+            older.apply((slot, slot), Some(entry), &mut its_store);
+            newer.apply((slot, slot), Some(entry), &mut store);
+        }
+        for (slot, entry) in (3..).zip(&more) {
+            newer.apply((slot, slot), Some(entry), &mut store);
+        }
+        older.store_some(usize::MAX, &mut its_store);
+        let mut names = 0;
+        its_store.scan(None, READ_AT_ONCE, &mut |name, state| {
+            let name = Key::from(name);
+            let before = newer.cells.get(&name, &store).clone();
+            assert!(newer.take_over(&name, state, &mut store));
+            assert_eq!(*newer.cells.get(&name, &store), before, "{name}");
+            names += 1;
+        });
+        assert_eq!((names, newer.window().to_us), (3, 20));
+    }
+
+    #[test]
     fn what_was_proposed_before_somebody_else_led_counts_no_more_after_that() {
         let ballot = |round| Ballot { round, member: 0 };
         let led = |round, entry| Some(Led { by: ballot(round), entry });

@@ -94,6 +94,25 @@ fn what_a_replica_pre_accepted_accepted_or_executed_before_its_disk_was_lost_doe
 }
 
 #[test]
+fn what_a_replica_has_shown_a_recoverer_before_its_disk_was_lost_does_not_count() {
+    for variant in BOTH {
+        let mut net = Net::new(variant, 5);
+        net.ask(0, 1, append("a"));
+        net.script(&["c0>0 Request", "0>1 PreAccept", "0>4 PreAccept"]);
+        net.lose(&["*>* *"]);
+        net.crash(0);
+        net.recover(1);
+        let before = net.count_said(1, update(0, 1));
+        net.script(&["1>4 Prepare", "4>1 Prepared"]);
+        assert_eq!(net.count_said(1, update(0, 1)), before + 1, "{variant:?}");
+        net.lose(&["*>* *"]);
+        net.lose_disk(4);
+        net.deliver("4>1 Scan");
+        assert_eq!(net.count_said(1, update(0, 1)), before, "{variant:?}");
+    }
+}
+
+#[test]
 fn a_replica_knows_after_a_restart_whose_disks_were_lost() {
     for variant in BOTH {
         let (mut net, late) = Net::with_late_pre_accept(variant);

@@ -3,7 +3,7 @@
 use super::by_hand::{contents, decide, prepare, version};
 use super::*;
 use crate::morty::Digest;
-use crate::morty::message::Snapshot;
+use crate::morty::message::{Settlement, Snapshot};
 
 /// The truncations of the default settings are two seconds apart, and ten seconds late; the replicas
 /// take turns at coordinating them, and this one is the turn of n0.
@@ -261,4 +261,39 @@ fn what_others_have_settled_for_good_and_forgotten_is_copied_and_not_recovered_f
     net.act(2, |replica, cx| replica.on_timer(ReplicaTimer::Recovery(lost), cx));
     net.settle();
     assert_eq!((truncated_below(&net, 2), net.replicas[2].undecided()), (upto, 0));
+}
+
+#[test]
+fn what_was_open_when_state_was_copied_past_it_is_not_said_to_have_aborted() {
+    let client = coordinator_id(0);
+    let mut net = morty(1);
+    net.now = UPTO_IS_DUE;
+    let writer = version(1, 0);
+    let writes = contents(&[], &[("x", "1")]);
+    net.tell(client, 0, prepare(writer, 0, &writes));
+    net.tell(client, 1, decide(writer, 0, Decision::Commit, &writes));
+    let mut merged = Digest::default();
+    merged.add(writer, 0);
+    let finished = Message::TruncationFinished { upto: UPTO, merged };
+    net.tell(NodeId(1), 1, finished.clone());
+    let asked = net.tell(NodeId(1), 0, finished);
+    let [(_, Message::GetCommitted { run, .. })] = asked[..] else { panic!("{asked:?}") };
+    let (since, versions) = (Version::INITIAL, Vec::new());
+    let list = Message::Committed { since, run, versions, more: false, reaches: false };
+    net.network.push_back((NodeId(1), NodeId(0), list));
+    net.settle();
+    assert_eq!((truncated_below(&net, 0), net.replicas[0].undecided()), (UPTO, 0));
+    for restarts in [false, true] {
+        if restarts {
+            net.restart(0);
+            net.network.clear();
+        }
+        let said = net.tell(client, 0, Message::Inquire { version: writer });
+        let settlement = Settlement::Forgotten;
+        assert_eq!(
+            said,
+            [(client, Message::Settled { version: writer, settlement })],
+            "it committed"
+        );
+    }
 }
