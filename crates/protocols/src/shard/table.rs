@@ -408,15 +408,16 @@ mod tests {
             [led(prepare), led(Entry::Decide { txn, decision, keys: Arc::new([key.clone()]) })]
         };
         let window = |to_us| led(Entry::Window(Window { from_us: 1, to_us, forget_us: 0 }));
-        let entries: Vec<_> = [window(10)].into_iter().chain(ended(7)).collect();
-        let more: Vec<_> = [window(20)].into_iter().chain(ended(8)).collect();
+        let [prepared, decided] = ended(8);
+        let entries: Vec<_> = ended(7).into_iter().chain([window(10), prepared]).collect();
+        let more = [decided, window(20)];
         let [(mut older, mut its_store), (mut newer, mut store)] =
             [(), ()].map(|()| (Table::new(9, false), MemoryStore::default()));
         for (slot, entry) in (0..).zip(&entries) {
             older.apply((slot, slot), Some(entry), &mut its_store);
             newer.apply((slot, slot), Some(entry), &mut store);
         }
-        for (slot, entry) in (3..).zip(&more) {
+        for (slot, entry) in (4..).zip(&more) {
             newer.apply((slot, slot), Some(entry), &mut store);
         }
         older.store_some(usize::MAX, &mut its_store);
@@ -428,7 +429,7 @@ mod tests {
             assert_eq!(*newer.cells.get(&name, &store), before, "{name}");
             names += 1;
         });
-        assert_eq!((names, newer.window().to_us), (3, 20));
+        assert_eq!((names, newer.window().to_us), (4, 20));
     }
 
     #[test]
