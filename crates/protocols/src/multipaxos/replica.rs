@@ -245,7 +245,8 @@ impl Replica {
 
     /// Asks the other replicas what their clocks say, unless they were asked lately.
     fn ask_clocks(&mut self, cx: &mut Cx<'_>) {
-        if !self.clocks.are_due(cx.clock().midpoint_us(), cx.now()) {
+        let round_trip = self.group.round_trip();
+        if !self.clocks.are_due(cx.clock().midpoint_us(), cx.now(), round_trip) {
             return;
         }
         let number = cx.draw();

@@ -7,6 +7,8 @@ use serried_actor::Timestamp;
 
 /// How often the other replicas are asked what their clocks say.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
+/// After so long, and two round trips, those are asked again who have not answered.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// A question about a replica's clock, or the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -34,6 +36,8 @@ pub struct Clocks {
     own: usize,
     /// The number of the last question, and when it was asked.
     asked: Option<(u64, Timestamp)>,
+    /// How many questions in a row nobody has answered, but for the last.
+    unanswered: u32,
     /// By member: what its clock said, in microseconds since the Unix epoch, and when it was heard.
     readings: Vec<Option<(u64, Timestamp)>>,
 }
@@ -50,17 +54,24 @@ pub struct Span {
 impl Clocks {
     /// For a group of `members` replicas, of which this one is `own`. No clock but its own is known.
     pub fn new(members: usize, own: usize) -> Clocks {
-        Clocks { own, asked: None, readings: vec![None; members] }
+        Clocks { own, asked: None, unanswered: 0, readings: vec![None; members] }
     }
 
-    /// Whether to ask the others what their clocks say: their answers are old, or too few, or are under way.
-    pub fn are_due(&self, own_us: u64, now: Timestamp) -> bool {
-        let lately = self.asked.is_some_and(|(_, at)| now.since(at) < ASKED_EVERY);
-        self.readings.len() > 1 && !(lately && self.time(own_us, now).is_some())
+    /// Whether to ask the others what their clocks say: their answers are old, or are too few and should have come. Nobody's
+    /// answer is taken in to any question but the last, so they are not asked more often, and less and less often if nobody
+    /// answers. A round trip takes about `round_trip`.
+    pub fn are_due(&self, own_us: u64, now: Timestamp, round_trip: Duration) -> bool {
+        let Some((_, asked_at)) = self.asked else { return self.readings.len() > 1 };
+        let wait = match self.time(own_us, now) {
+            Some(_) => ASKED_EVERY,
+            None => (2 * round_trip + ASKED_AGAIN_AFTER) * (1 << self.unanswered.min(5)),
+        };
+        now.since(asked_at) >= wait
     }
 
     /// Notes that the others are asked for their clocks.
     pub fn ask(&mut self, number: u64, now: Timestamp) {
+        self.unanswered = if self.asked.is_some() { self.unanswered.saturating_add(1) } else { 0 };
         self.asked = Some((number, now));
     }
 
@@ -74,6 +85,7 @@ impl Clocks {
         // The clock was read about half-way between question and answer.
         let since_us = now.since(asked_at).as_micros() as u64 / 2;
         *reading = Some((us.saturating_add(since_us), now));
+        self.unanswered = 0;
     }
 
     /// The time, if the clocks of a majority are known. This replica's own clock says `own_us`.
@@ -125,6 +137,23 @@ mod tests {
         assert_eq!(span(3, 900_000, &[9_000]), Some((10_000, 900_000)));
         assert_eq!(span(3, 5, &[9_000]), Some((5, 10_000)));
         assert_eq!(span(3, 5, &[]), None);
+    }
+
+    #[test]
+    fn the_others_are_asked_again_once_they_should_have_answered_and_then_now_and_again() {
+        let round_trip = Duration::from_millis(100);
+        let due = |clocks: &Clocks, ms: u64| {
+            clocks.are_due(5, Timestamp(ASKED.0 + ms * 1_000_000), round_trip)
+        };
+        let mut clocks = Clocks::new(3, 0);
+        assert!(due(&clocks, 0));
+        clocks.ask(7, ASKED);
+        assert_eq!([100, 249, 250].map(|ms| due(&clocks, ms)), [false, false, true]);
+        clocks.ask(8, ASKED);
+        assert_eq!([250, 499, 500].map(|ms| due(&clocks, ms)), [false, false, true]);
+        clocks.hear(1, 8, 9_000, HEARD);
+        assert_eq!([250, 999, 1000].map(|ms| due(&clocks, ms)), [false, false, true]);
+        assert!(!Clocks::new(1, 0).are_due(5, HEARD, round_trip), "there is nobody to ask");
     }
 
     #[test]

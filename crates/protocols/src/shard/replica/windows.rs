@@ -124,7 +124,8 @@ impl<C: Control> Shard<C> {
 
     /// Asks the other replicas what their clocks say, unless they were asked lately.
     pub(super) fn ask_clocks(&mut self, cx: &mut Cx<'_, C>) {
-        if !self.clocks.are_due(cx.clock().midpoint_us(), cx.now()) {
+        let round_trip = self.group.round_trip();
+        if !self.clocks.are_due(cx.clock().midpoint_us(), cx.now(), round_trip) {
             return;
         }
         let number = cx.draw();
