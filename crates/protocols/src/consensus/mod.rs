@@ -37,6 +37,9 @@
 //!   something that it has to know.
 //! - *A refusal is permanent.* If a request is refused because of its client's clock, the refusal is in the log, and the
 //!   request is refused again if it comes again. (A replica that has lost its disk does not know its earlier refusals.)
+//! - *No single clock refuses an update.* A client that is refused because of its clock asks one replica after the other. It
+//!   believes that its clock is off when a majority has refused. All that it has asked have refused then, so the update has
+//!   no effect.
 //!
 //! # Fast quorums
 //! EPaxos' fast quorums have `f + ⌈f/2⌉` members; Gryff's have `2f`. A replica that recovers an instance asks a majority. It

@@ -20,6 +20,8 @@
 //! - *A refusal is permanent.* If an update is refused because of its client's clock, the refusal is an entry of the log, and
 //!   no replica executes the update after that entry. The client is told once the entry is chosen, unless the update
 //!   itself is in an earlier slot.
+//! - *No single clock refuses an update.* The leader goes by the clocks of a majority of the replicas
+//!   (`replicated_log/clocks.rs`).
 //! - *A read is answered by the leader that has proposed its slot, in the ballot in which it has*: what was
 //!   acknowledged before it began is in an earlier slot.
 //! - *The state of a key says which slot it is as of*, so that what is replayed or was taken over from another

@@ -245,28 +245,17 @@ impl Replica {
 
     /// Asks the other replicas what their clocks say, unless they were asked lately.
     fn ask_clocks(&mut self, cx: &mut Cx<'_>) {
-        let round_trip = self.group.round_trip();
-        if !self.clocks.are_due(cx.clock().midpoint_us(), cx.now(), round_trip) {
-            return;
-        }
-        let number = cx.draw();
-        self.clocks.ask(number, cx.now());
+        let Some(question) = self.clocks.question(self.group.round_trip(), cx) else { return };
         let others = self.group.all().without([cx.id()].into_iter().collect());
-        let ask = Message::Time(Time::Ask { number });
-        cx.broadcast(cx.id().partition(), others, ask);
+        cx.broadcast(cx.id().partition(), others, Message::Time(question));
     }
 
     fn on_time(&mut self, from: NodeId, time: Time, cx: &mut Cx<'_>) {
         if !self.group.contains(from) || from.partition() != cx.id().partition() {
             return cx.reject(|| format!("{from} has sent what only replicas of a partition send"));
         }
-        match time {
-            Time::Ask { number } => {
-                let us = cx.clock().midpoint_us();
-                // The answer promises nothing.
-                cx.send_before_durable(from, Message::Time(Time::Tell { number, us }));
-            }
-            Time::Tell { number, us } => self.clocks.hear(from.member(), number, us, cx.now()),
+        if let Some(answer) = self.clocks.on_time(from, time, cx) {
+            cx.send_before_durable(from, Message::Time(answer));
         }
     }
 

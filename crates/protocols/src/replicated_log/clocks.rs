@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serried_actor::Timestamp;
+use serried_actor::{Actor, Context, Timestamp};
+use serried_model::NodeId;
 
 /// How often the other replicas are asked what their clocks say.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
@@ -45,9 +46,9 @@ pub struct Clocks {
 /// The time, in microseconds since the Unix epoch. If all clocks are known, its two ends are the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// By a majority of the clocks it is so late, or later.
+    /// A majority of the clocks say this or a later time.
     pub earliest_us: u64,
-    /// By a majority of the clocks it is so late, or earlier.
+    /// A majority of the clocks say this or an earlier time.
     pub latest_us: u64,
 }
 
@@ -57,10 +58,41 @@ impl Clocks {
         Clocks { own, asked: None, unanswered: 0, readings: vec![None; members] }
     }
 
-    /// Whether to ask the others what their clocks say: their answers are old, or are too few and should have come. Nobody's
-    /// answer is taken in to any question but the last, so they are not asked more often, and less and less often if nobody
-    /// answers. A round trip takes about `round_trip`.
-    pub fn are_due(&self, own_us: u64, now: Timestamp, round_trip: Duration) -> bool {
+    /// The question for the others, if it is time to ask them.
+    pub fn question<A: Actor>(
+        &mut self,
+        round_trip: Duration,
+        cx: &mut Context<'_, A>,
+    ) -> Option<Time> {
+        if !self.are_due(cx.clock().midpoint_us(), cx.now(), round_trip) {
+            return None;
+        }
+        let number = cx.draw();
+        self.ask(number, cx.now());
+        Some(Time::Ask { number })
+    }
+
+    /// Takes in what another replica says. Returns the answer if it was a question. The answer promises nothing, so it need
+    /// not wait for anything to be durable.
+    pub fn on_time<A: Actor>(
+        &mut self,
+        from: NodeId,
+        time: Time,
+        cx: &mut Context<'_, A>,
+    ) -> Option<Time> {
+        match time {
+            Time::Ask { number } => Some(Time::Tell { number, us: cx.clock().midpoint_us() }),
+            Time::Tell { number, us } => {
+                self.hear(from.member(), number, us, cx.now());
+                None
+            }
+        }
+    }
+
+    /// Whether to ask the others what their clocks say: their answers are old, or are too few and should have come. Only the
+    /// answer to the last question is taken in. So the others are not asked again before they can have answered, and less
+    /// and less often if nobody answers. A round trip takes about `round_trip`.
+    fn are_due(&self, own_us: u64, now: Timestamp, round_trip: Duration) -> bool {
         let Some((_, asked_at)) = self.asked else { return self.readings.len() > 1 };
         let wait = match self.time(own_us, now) {
             Some(_) => ASKED_EVERY,
@@ -70,13 +102,13 @@ impl Clocks {
     }
 
     /// Notes that the others are asked for their clocks.
-    pub fn ask(&mut self, number: u64, now: Timestamp) {
+    fn ask(&mut self, number: u64, now: Timestamp) {
         self.unanswered = if self.asked.is_some() { self.unanswered.saturating_add(1) } else { 0 };
         self.asked = Some((number, now));
     }
 
     /// Takes in a member's answer `us`, unless it is to an earlier question.
-    pub fn hear(&mut self, member: usize, number: u64, us: u64, now: Timestamp) {
+    fn hear(&mut self, member: usize, number: u64, us: u64, now: Timestamp) {
         let Some((_, asked_at)) = self.asked.filter(|(asked, _)| *asked == number) else { return };
         if member == self.own {
             return;

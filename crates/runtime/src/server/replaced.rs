@@ -24,7 +24,8 @@
 //!
 //! One case is left: a client that had the vote of the old process before it was told, and gets that of X when the successor
 //! has copied everything. Under Morty and MVTSO no transaction lasts so long: copying takes longer than `truncation_lag_ms`.
-//! Registers do not count what names an old incarnation.
+//! Registers do not count what names an old incarnation. Clients of shards and of MultiPaxos count no votes: their leader
+//! counts those of replicas, and the other nodes have cut the old process.
 
 use std::fmt;
 use std::sync::{MutexGuard, PoisonError};

@@ -137,6 +137,20 @@ fn whoever_waits_for_something_below_the_watermark_goes_on_when_it_passes() {
     assert_eq!(net.replicas[0].waited_for(), [later]);
 }
 
+/// Below [`UPTO`] one transaction has committed, which n0 lacks. n1 can't list it any more, so n0 begins to copy n1's store.
+fn n0_copies_what_n1_has(net: &mut Net, committed: Version) {
+    let mut merged = Digest::default();
+    merged.add(committed, 0);
+    let finished = Message::TruncationFinished { upto: UPTO, merged };
+    net.tell(NodeId(1), 1, finished.clone());
+    let asked = net.tell(NodeId(1), 0, finished);
+    assert_eq!((truncated_below(net, 0), truncated_below(net, 1)), (0, UPTO));
+    let [(_, Message::GetCommitted { run, .. })] = asked[..] else { panic!("{asked:?}") };
+    let (since, versions) = (Version::INITIAL, Vec::new());
+    let list = Message::Committed { since, run, versions, more: false, reaches: false };
+    net.network.push_back((NodeId(1), NodeId(0), list));
+}
+
 #[test]
 fn whoever_waits_for_something_that_was_copied_as_committed_commits() {
     let client = coordinator_id(0);
@@ -147,17 +161,7 @@ fn whoever_waits_for_something_that_was_copied_as_committed_commits() {
     net.tell(client, 1, decide(writer, 0, Decision::Commit, &writes));
     let votes = net.tell(client, 0, prepare(reader, 0, &contents(&[("x", writer)], &[("y", "1")])));
     assert_eq!(name(&votes[0].1), "PrepareReply 0 Provisional");
-    let mut merged = Digest::default();
-    merged.add(writer, 0);
-    let finished = Message::TruncationFinished { upto: UPTO, merged };
-    net.tell(NodeId(1), 1, finished.clone());
-    let asked = net.tell(NodeId(1), 0, finished);
-    assert_eq!((truncated_below(&net, 0), truncated_below(&net, 1)), (0, UPTO));
-    // n1 can't list any more what n0 lacks, so n0 copies n1's store.
-    let [(_, Message::GetCommitted { run, .. })] = asked[..] else { panic!("{asked:?}") };
-    let (since, versions) = (Version::INITIAL, Vec::new());
-    let list = Message::Committed { since, run, versions, more: false, reaches: false };
-    net.network.push_back((NodeId(1), NodeId(0), list));
+    n0_copies_what_n1_has(&mut net, writer);
     let lines = net.trace();
     assert!(lines.contains(&"n0 -> c0 PrepareReply 0 Commit".to_string()), "{lines:?}");
     assert_eq!(truncated_below(&net, 0), UPTO);
@@ -195,15 +199,7 @@ fn a_vote_waits_for_the_next_writer_even_if_it_is_not_known_what_became_of_anoth
     // n0 copies the store of n1, which has forgotten what became of the first writer.
     let writes = contents(&[], &[("w", "1")]);
     net.tell(client, 1, decide(other, 0, Decision::Commit, &writes));
-    let mut merged = Digest::default();
-    merged.add(other, 0);
-    let finished = Message::TruncationFinished { upto: UPTO, merged };
-    net.tell(NodeId(1), 1, finished.clone());
-    let asked = net.tell(NodeId(1), 0, finished);
-    let [(_, Message::GetCommitted { run, .. })] = asked[..] else { panic!("{asked:?}") };
-    let (since, versions) = (Version::INITIAL, Vec::new());
-    let list = Message::Committed { since, run, versions, more: false, reaches: false };
-    net.network.push_back((NodeId(1), NodeId(0), list));
+    n0_copies_what_n1_has(&mut net, other);
     net.settle();
     assert_eq!(truncated_below(&net, 0), UPTO);
     assert_eq!(net.replicas[0].waited_for(), [writer]);
@@ -272,15 +268,7 @@ fn what_was_open_when_state_was_copied_past_it_is_not_said_to_have_aborted() {
     let writes = contents(&[], &[("x", "1")]);
     net.tell(client, 0, prepare(writer, 0, &writes));
     net.tell(client, 1, decide(writer, 0, Decision::Commit, &writes));
-    let mut merged = Digest::default();
-    merged.add(writer, 0);
-    let finished = Message::TruncationFinished { upto: UPTO, merged };
-    net.tell(NodeId(1), 1, finished.clone());
-    let asked = net.tell(NodeId(1), 0, finished);
-    let [(_, Message::GetCommitted { run, .. })] = asked[..] else { panic!("{asked:?}") };
-    let (since, versions) = (Version::INITIAL, Vec::new());
-    let list = Message::Committed { since, run, versions, more: false, reaches: false };
-    net.network.push_back((NodeId(1), NodeId(0), list));
+    n0_copies_what_n1_has(&mut net, writer);
     net.settle();
     assert_eq!((truncated_below(&net, 0), net.replicas[0].undecided()), (UPTO, 0));
     for restarts in [false, true] {

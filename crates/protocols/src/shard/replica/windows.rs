@@ -124,25 +124,14 @@ impl<C: Control> Shard<C> {
 
     /// Asks the other replicas what their clocks say, unless they were asked lately.
     pub(super) fn ask_clocks(&mut self, cx: &mut Cx<'_, C>) {
-        let round_trip = self.group.round_trip();
-        if !self.clocks.are_due(cx.clock().midpoint_us(), cx.now(), round_trip) {
-            return;
-        }
-        let number = cx.draw();
-        self.clocks.ask(number, cx.now());
+        let Some(question) = self.clocks.question(self.group.round_trip(), cx) else { return };
         let others = self.group.all().without([self.id].into_iter().collect());
-        let message = Message::Time(Time::Ask { number });
-        cx.broadcast(self.id.partition(), others, message);
+        cx.broadcast(self.id.partition(), others, Message::Time(question));
     }
 
     pub(super) fn on_time(&mut self, from: NodeId, time: Time, cx: &mut Cx<'_, C>) {
-        match time {
-            Time::Ask { number } => {
-                let us = cx.clock().midpoint_us();
-                // The answer promises nothing.
-                cx.send_before_durable(from, Message::Time(Time::Tell { number, us }));
-            }
-            Time::Tell { number, us } => self.clocks.hear(from.member(), number, us, cx.now()),
+        if let Some(answer) = self.clocks.on_time(from, time, cx) {
+            cx.send_before_durable(from, Message::Time(answer));
         }
     }
 }
