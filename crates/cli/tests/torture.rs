@@ -35,15 +35,19 @@ fn a_short_torture_kills_nodes_commits_transactions_and_finds_nothing_lost() {
 #[test]
 fn a_short_torture_of_registers_finds_their_history_linearizable() {
     for protocol in ["abd", "epaxos"] {
-        let out = torture(&["register", "--protocol", protocol, "--thrifty"], "operations done");
+        let options = ["register", "--protocol", protocol, "--thrifty", "--cut-links"];
+        let out = torture(&options, "operations done");
         assert!(out.contains("register: linearizable: "), "{out}");
+        assert!(count(&out, " times") > 0, "{out}");
     }
 }
 
 #[test]
 fn a_short_torture_of_disks_finds_damage_named_and_nothing_lost() {
     let options = ["register", "--protocol", "abd", "--lose-disks", "--damage", "--all-at-once"];
+    // It goes on for longer if a kind of fault has not happened.
     let out = torture(&options, "operations done");
     let summary = out.lines().find(|line| line.contains(" disks lost, ")).unwrap();
-    assert!(count(summary, " disks lost") + count(summary, " damaged,") > 0, "{summary}");
+    assert!(count(summary, " disks lost") > 0, "{summary}");
+    assert!(count(summary, " damaged,") > 0, "{summary}");
 }

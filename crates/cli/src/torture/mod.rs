@@ -3,8 +3,10 @@
 mod client;
 mod clients;
 mod damage;
+mod links;
 mod lists;
 mod nodes;
+mod probe;
 mod registers;
 mod timeline;
 mod verdict;
@@ -24,20 +26,25 @@ use crate::arguments::{partitions, protocols};
 use crate::family::{info, offers_rmws, promises_nothing};
 pub(crate) use client::TortureClient;
 use clients::Clients;
-use nodes::{Fate, Nodes};
+use nodes::{Done, Fate, Nodes};
 
 /// How often it is looked at what the processes do.
 const TICK: Duration = Duration::from_millis(20);
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 /// How long the cluster may take to heal once nothing is killed any more.
 const HEAL_WITHIN: Duration = Duration::from_secs(60);
+/// How much longer it goes on at most until each kind of fault that was asked for has happened.
+const LONGER_FOR_ALL_FAULTS: Duration = Duration::from_secs(120);
+/// Links are cut for this many times the time for which nodes are down: partly longer than it takes to give up a silent
+/// connection, partly shorter.
+const LONG_CUTS: u32 = 4;
 
 /// Kill nodes and clients at random, and check that nothing acknowledged is lost.
 ///
 /// It starts a cluster of node processes on free ports of loopback, and client processes that write down what they do
 /// as they do it. It kills nodes, never more at a time than the cluster survives, and clients, all with SIGKILL, and
-/// starts them again. On request it also kills all nodes at once, deletes nodes' data, and damages the ends of logs and
-/// stores. A node whose data was deleted or damaged counts as failed until it has rejoined. In the end it restarts everything,
+/// starts them again. On request it also kills all nodes at once, deletes nodes' data, damages the ends of logs and
+/// stores, and cuts links between nodes. A node whose data was deleted or damaged counts as failed until it has rejoined. In the end it restarts everything,
 /// reads all data, and checks the history of all clients together. The history must be what the protocol promises.
 /// Every acknowledged append must be in the lists, and the bank's total must be unchanged. Registers are read in the
 /// end, and these reads are part of their history.
@@ -48,9 +55,9 @@ Examples:
   serried torture --seconds 600 --protocol ncc --workload bank
   serried torture --seconds 60 --nodes 5 --durability buffered --workload list-append --seed 7
   serried torture --seconds 600 --workload register --thrifty
-  serried torture --seconds 600 --all-at-once --lose-disks --damage")]
+  serried torture --seconds 600 --all-at-once --lose-disks --damage --cut-links")]
 pub(crate) struct Torture {
-    /// For how long to kill, in seconds
+    /// For how long to kill, in seconds, and up to two minutes longer until each kind of fault that was asked for has happened
     #[arg(long, default_value_t = 60)]
     seconds: u64,
     /// How many nodes there are, an odd number from 3
@@ -88,6 +95,10 @@ pub(crate) struct Torture {
     /// one of its stores, or cut it off; the node must notice that, and comes back with --rejoin on an empty directory
     #[arg(long)]
     damage: bool,
+    /// Now and then, cut a node off from one other or from all others, without a word, for up to four times the longest
+    /// time between two kills
+    #[arg(long)]
+    cut_links: bool,
     /// Where to keep data, logs and histories [default: a temporary directory, removed if all is well]
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<PathBuf>,
@@ -103,6 +114,15 @@ enum Choice {
     /// Both of these
     Both,
     Register,
+}
+
+/// What happens to the processes and their links.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    KillClient,
+    KillNode(Fate),
+    KillAll,
+    CutLinks,
 }
 
 /// A workload that can tell whether something was lost.
@@ -234,12 +254,14 @@ impl Torture {
         }
         runtime.block_on(verdict::all_serve(nodes.addresses(), HEAL_WITHIN))?;
         nodes.watch()?;
+        let done = nodes.done();
         println!(
-            "{} s, {} nodes killed, {} disks lost, {} damaged, {} clients killed, {} {}, {} unknown",
+            "{} s, {} nodes killed, {} disks lost, {} damaged, links cut {} times, {} clients killed, {} {}, {} unknown",
             begun.elapsed().as_secs(),
-            nodes.kills(),
-            nodes.lost(),
-            nodes.damaged(),
+            done.kills,
+            done.lost,
+            done.damaged,
+            done.cuts,
             clients.kills(),
             clients.progress()?.committed,
             self.workload.done(),
@@ -256,16 +278,33 @@ impl Torture {
         Ok(ended)
     }
 
-    /// What happens to the disk of the next node that is killed.
-    fn fate(&self, random: &mut Pcg64Mcg) -> Fate {
-        match random.random_range(0..3) {
-            0 if self.lose_disks => Fate::Lost,
-            1 if self.damage => Fate::Damaged,
-            _ => Fate::Kept,
+    /// What happens next.
+    fn draw(&self, random: &mut Pcg64Mcg) -> Event {
+        match random.random_range(0..6) {
+            0 | 1 => Event::KillClient,
+            2 if self.all_at_once => Event::KillAll,
+            3 if self.cut_links => Event::CutLinks,
+            _ => Event::KillNode(match random.random_range(0..3) {
+                0 if self.lose_disks => Fate::Lost,
+                1 if self.damage => Fate::Damaged,
+                _ => Fate::Kept,
+            }),
         }
     }
 
-    /// Kills nodes and clients until the time is up.
+    /// Something that was asked for, and has not happened yet.
+    fn missing(&self, done: Done) -> Option<Event> {
+        let events = [
+            (done.kills == 0, Event::KillNode(Fate::Kept)),
+            (self.all_at_once && done.blackouts == 0, Event::KillAll),
+            (self.lose_disks && done.lost == 0, Event::KillNode(Fate::Lost)),
+            (self.damage && done.damaged == 0, Event::KillNode(Fate::Damaged)),
+            (self.cut_links && done.cuts == 0, Event::CutLinks),
+        ];
+        events.into_iter().find_map(|(is_missing, event)| is_missing.then_some(event))
+    }
+
+    /// Kills nodes and clients until the time is up and each kind of fault that was asked for has happened.
     fn kill(
         &self,
         nodes: &mut Nodes,
@@ -280,17 +319,22 @@ impl Torture {
         };
         let mut next_kill = begun + pause(random);
         let mut next_progress = begun + PROGRESS_EVERY;
-        while Instant::now() < until {
+        let latest = until + LONGER_FOR_ALL_FAULTS;
+        while Instant::now() < until
+            || (Instant::now() < latest && self.missing(nodes.done()).is_some())
+        {
             std::thread::sleep(TICK);
             nodes.watch()?;
             clients.watch()?;
             let now = Instant::now();
             if now >= next_kill {
                 let down_for = pause(random);
-                match random.random_range(0..6) {
-                    0 | 1 => clients.kill_one(random)?,
-                    2 if self.all_at_once => nodes.kill_all(down_for)?,
-                    _ => nodes.kill_one(self.fate(random), random, down_for)?,
+                let overdue = if now < until { None } else { self.missing(nodes.done()) };
+                match overdue.unwrap_or_else(|| self.draw(random)) {
+                    Event::KillClient => clients.kill_one(random)?,
+                    Event::KillAll => nodes.kill_all(down_for)?,
+                    Event::CutLinks => nodes.cut_links(random, LONG_CUTS * down_for),
+                    Event::KillNode(fate) => nodes.kill_one(fate, random, down_for)?,
                 }
                 next_kill = now + pause(random);
             }
@@ -299,7 +343,7 @@ impl Torture {
                 println!(
                     "{} s: {} nodes killed, {} clients killed, {} {}",
                     begun.elapsed().as_secs(),
-                    nodes.kills(),
+                    nodes.done().kills,
                     clients.kills(),
                     progress.committed,
                     self.workload.done(),

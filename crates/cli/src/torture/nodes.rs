@@ -1,8 +1,7 @@
 //! The node processes of a torture.
 
 use std::fs::OpenOptions;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,18 +11,14 @@ use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 
 use super::damage::damage;
+use super::links::Links;
+use super::probe::{free_addresses, listens, serves};
 use super::{TICK, Torture};
-
-/// Ports below those that the system gives to outgoing connections: one of theirs could be taken while
-/// its node is down.
-const PORTS: std::ops::Range<u16> = 10_000..32_000;
 
 /// What a node says of damage in its log or store.
 const DAMAGE: [&str; 2] = ["corrupt at offset", "the store in this directory"];
 /// How long a node may take to notice that its data is damaged.
 const NOTICED_WITHIN: Duration = Duration::from_secs(20);
-/// How long a node may take to answer about its health.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Truncation, trimming and recovery happen so often that kills meet them.
 const SETTINGS: &str =
@@ -36,9 +31,24 @@ pub(super) struct Nodes {
     /// The address of each node's `/healthz`.
     healths: Vec<String>,
     members: Vec<Member>,
-    kills: u64,
-    lost: u64,
-    damaged: u64,
+    /// The links between them, if links are cut.
+    links: Option<Links>,
+    done: Done,
+}
+
+/// What has happened to the nodes so far.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Done {
+    /// How many nodes were killed.
+    pub(super) kills: u64,
+    /// How often all were killed at once.
+    pub(super) blackouts: u64,
+    /// How many disks were lost, not counting damaged ones.
+    pub(super) lost: u64,
+    /// How many logs and stores were damaged.
+    pub(super) damaged: u64,
+    /// How often links were cut.
+    pub(super) cuts: u64,
 }
 
 /// What happens to the disk of a node that is killed.
@@ -78,9 +88,11 @@ impl Nodes {
         let program = std::env::current_exe().context("can't find this program's own file")?;
         let mut addresses = free_addresses(2 * torture.nodes, random)?;
         let healths = addresses.split_off(torture.nodes);
+        let links = torture.cut_links.then(|| Links::start(&addresses)).transpose()?;
         for (node, address) in addresses.iter().enumerate() {
+            let peers = links.as_ref().map_or_else(|| addresses.clone(), |links| links.of(node));
             let mut configuration = format!(
-                "cluster = \"torture\"\nnode = {node}\nlisten = {address:?}\npeers = {addresses:?}\n\
+                "cluster = \"torture\"\nnode = {node}\nlisten = {address:?}\npeers = {peers:?}\n\
                  pin = false\ndurability = \"{}\"\n",
                 torture.durability
             );
@@ -101,8 +113,8 @@ impl Nodes {
         let down = |_| Member { process: None, stage: Stage::Down(Instant::now(), Fate::Kept) };
         let members = (0..torture.nodes).map(down).collect();
         let folder = folder.to_path_buf();
-        let mut nodes =
-            Nodes { program, folder, addresses, healths, members, kills: 0, lost: 0, damaged: 0 };
+        let done = Done::default();
+        let mut nodes = Nodes { program, folder, addresses, healths, members, links, done };
         nodes.watch()?;
         Ok(nodes)
     }
@@ -111,26 +123,20 @@ impl Nodes {
         &self.addresses
     }
 
-    /// How many were killed so far.
-    pub(super) fn kills(&self) -> u64 {
-        self.kills
+    /// What has happened to them so far.
+    pub(super) fn done(&self) -> Done {
+        self.done
     }
 
-    /// How many disks were lost so far, not counting damaged ones.
-    pub(super) fn lost(&self) -> u64 {
-        self.lost
-    }
-
-    /// How many logs and stores were damaged so far.
-    pub(super) fn damaged(&self) -> u64 {
-        self.damaged
-    }
-
-    /// Starts the nodes that have been down long enough, and checks how far the others are.
+    /// Starts the nodes that have been down long enough, checks how far the others are, and mends links that were cut for long
+    /// enough.
     ///
     /// # Errors
     /// If one has ended by itself, or has not although its data is damaged.
     pub(super) fn watch(&mut self) -> anyhow::Result<()> {
+        if let Some(links) = &mut self.links {
+            links.mend_until(Instant::now());
+        }
         for node in 0..self.members.len() {
             let ended = match &mut self.members[node].process {
                 Some(process) => process.try_wait()?,
@@ -218,7 +224,7 @@ impl Nodes {
         if let Some(mut process) = self.members[node].process.take() {
             process.kill().with_context(|| format!("can't kill node {node}"))?;
             process.wait()?;
-            self.kills += 1;
+            self.done.kills += 1;
         }
         Ok(())
     }
@@ -241,13 +247,13 @@ impl Nodes {
         let fate = match fate {
             Fate::Kept => Fate::Kept,
             Fate::Lost => {
-                self.lost += 1;
+                self.done.lost += 1;
                 Fate::Lost
             }
             Fate::Damaged => match damage(&self.data(victim), random)? {
                 Some(done) => {
                     println!("node {victim}: {done}");
-                    self.damaged += 1;
+                    self.done.damaged += 1;
                     Fate::Damaged
                 }
                 None => Fate::Kept,
@@ -265,6 +271,7 @@ impl Nodes {
         if self.members.iter().any(comes_back) {
             return Ok(());
         }
+        self.done.blackouts += 1;
         let until = Instant::now() + down_for;
         for process in self.members.iter_mut().filter_map(|member| member.process.as_mut()) {
             process.kill().context("can't kill a node")?;
@@ -282,9 +289,20 @@ impl Nodes {
         Ok(())
     }
 
-    /// Starts all nodes that are down, and waits until all take part.
+    /// Cuts links between nodes for this long, if there are any that can be cut.
+    pub(super) fn cut_links(&mut self, random: &mut Pcg64Mcg, lasts: Duration) {
+        if let Some(links) = &mut self.links {
+            links.cut(random, Instant::now() + lasts);
+            self.done.cuts += 1;
+        }
+    }
+
+    /// Mends all links, starts all nodes that are down, and waits until all take part.
     pub(super) fn heal(&mut self, within: Duration) -> anyhow::Result<()> {
         let until = Instant::now() + within;
+        if let Some(links) = &mut self.links {
+            links.mend_all();
+        }
         for member in &mut self.members {
             if let Stage::Down(until, _) = &mut member.stage {
                 *until = Instant::now();
@@ -317,39 +335,4 @@ impl Drop for Nodes {
 
 fn log(folder: &Path, node: usize) -> PathBuf {
     folder.join(format!("node-{node}.log"))
-}
-
-fn listens(address: &str) -> bool {
-    let address = address.parse::<SocketAddr>();
-    address.is_ok_and(|address| TcpStream::connect_timeout(&address, TICK).is_ok())
-}
-
-/// Whether a node's `/healthz` says that it serves.
-fn serves(health: &str) -> bool {
-    let ask = || {
-        let mut stream = TcpStream::connect(health)?;
-        stream.set_read_timeout(Some(ANSWERED_WITHIN))?;
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        std::io::Result::Ok(answer)
-    };
-    ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
-}
-
-fn free_addresses(count: usize, random: &mut Pcg64Mcg) -> anyhow::Result<Vec<String>> {
-    // Those of runs at the same time with the same seed differ too.
-    let offset = std::process::id() as u16;
-    let mut listeners = Vec::new();
-    for _ in 0..1000 {
-        let drawn = random.random_range(PORTS).wrapping_add(offset);
-        let port = PORTS.start + drawn % (PORTS.end - PORTS.start);
-        // All are held until all are found, so that they differ.
-        listeners.extend(TcpListener::bind(("127.0.0.1", port)));
-        if listeners.len() == count {
-            let address = |listener: &TcpListener| Ok(listener.local_addr()?.to_string());
-            return listeners.iter().map(address).collect();
-        }
-    }
-    anyhow::bail!("there are no {count} free ports on 127.0.0.1")
 }
