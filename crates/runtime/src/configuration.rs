@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serried_actor::{NodeSet, Settings};
-use serried_model::{Geography, Limits, NodeId};
+use serried_model::{Family, Geography, Limits, NodeId};
 use serried_storage::DataDirectory;
 use toml::Spanned;
 
@@ -21,6 +21,9 @@ use crate::{Catalogue, TransportOptions};
 const MOST_NAME_BYTES: usize = 128;
 /// How many keyspaces there may be. A node describes all of them in one frame of the handshake.
 const MOST_KEYSPACES: usize = 512;
+/// How many times `clock_bound_ms` the `outcomes_ms` of a keyspace of registers must be at least: the clocks of two clients
+/// may differ by twice the bound, and an update may be tried again.
+const OUTCOMES_TO_CLOCK_BOUND: u64 = 4;
 
 /// What a node is told when it starts.
 ///
@@ -373,6 +376,15 @@ impl NodeConfiguration {
             checked.map_err(|reason| wrong(format!("keyspace `{name}`: {reason}")))?;
             let checked = keyspace.settings.check();
             checked.map_err(|reason| wrong(format!("keyspace `{name}`: {reason}")))?;
+            let Settings { outcomes_ms, clock_bound_ms, .. } = keyspace.settings;
+            let least = OUTCOMES_TO_CLOCK_BOUND.saturating_mul(clock_bound_ms);
+            if entry.guarantee.family() == Family::Registers && outcomes_ms < least {
+                return Err(wrong(format!(
+                    "keyspace `{name}`: `outcomes_ms` is {outcomes_ms}: choose {least} at least, \
+                     {OUTCOMES_TO_CLOCK_BOUND} times `clock_bound_ms`; else a client whose clock is behind within \
+                     the bound is not told what its updates have done"
+                )));
+            }
             let (partitions, most) = (keyspace.partitions, NodeId::PARTITIONS);
             if !(1..=most).contains(&usize::from(partitions)) {
                 let message = format!(
@@ -498,6 +510,20 @@ key_bytes = 100
             "{error}"
         );
         assert!(parse(&text("morty")).is_ok());
+    }
+
+    #[test]
+    fn registers_remember_the_results_of_updates_for_longer_than_clocks_differ() {
+        let text = |protocol, outcomes_ms| {
+            format!(
+                "node = 0\nlisten = 'a:1'\npeers = ['a:1']\n[[keyspace]]\nname = 'flags'\nprotocol = '{protocol}'\n\
+                 settings = {{ outcomes_ms = {outcomes_ms}, clock_bound_ms = 500 }}"
+            )
+        };
+        let error = parse(&text("gryff", 1999)).unwrap_err();
+        let what = "node.toml:4: keyspace `flags`: `outcomes_ms` is 1999: choose 2000 at least, 4 times `clock_bound_ms`";
+        assert!(error.starts_with(what), "{error}");
+        assert!(parse(&text("gryff", 2000)).is_ok() && parse(&text("morty", 1)).is_ok());
     }
 
     #[test]

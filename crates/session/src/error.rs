@@ -105,9 +105,10 @@ pub enum Error {
         /// The key.
         key: Key,
     },
-    /// An update was tried again so late that nobody knows any more whether it has taken effect.
+    /// An update was tried again so late that nobody knows any more whether it has taken effect. A new update whose client's
+    /// clock is behind by more than `outcomes_ms` looks the same.
     #[error(
-        "whether the update {token} of `{key}` took effect is no longer known: `outcomes_ms` says for how long it is"
+        "whether the update {token} of `{key}` took effect is no longer known: `outcomes_ms` says for how long it is; if this is said of new updates, this client's clock is behind: synchronise it"
     )]
     ForgottenUpdate {
         /// The key.
