@@ -2,6 +2,7 @@
 
 mod one_shot;
 mod read_only;
+mod too_long;
 mod unknown;
 
 use core::future::Future;
