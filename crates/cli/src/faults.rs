@@ -36,7 +36,10 @@ enum FaultKind {
     Blackouts,
     /// A replica is down for most of the time.
     Absences,
-    /// Replicas that crash lose their disks, as if they were damaged or replaced.
+    /// Replicas that crash lose their disks, or find them damaged, and are replaced. Also called `damage`: a replica notices
+    /// if something that it has acknowledged is damaged, and does not start. (A crash alone already cuts off a part of
+    /// what was not acknowledged.)
+    #[value(alias = "damage")]
     LostDisks,
     /// Clocks jump by up to 3 seconds.
     ClockJumps,
