@@ -5,6 +5,8 @@ use serried_actor::NodeSet;
 use serried_model::{Accessed, Carstamp, Key, NodeId};
 use serried_parts::Stamped;
 
+use crate::replicated_log::Time;
+
 use super::State;
 use super::instance::{Attributes, Ballot, Command, Instance, InstanceId};
 
@@ -125,6 +127,8 @@ pub enum Message {
         /// The latest incarnation of the receiver that the sender knows.
         incarnation: u64,
     },
+    /// A question about the receiver's clock, or the answer.
+    Time(Time),
 }
 
 /// What a client is answered.

@@ -70,6 +70,7 @@ impl Sound<'_> {
                     && self.incarnations(incarnations)
                     && entries.iter().all(|shown| self.shown(shown))
             }
+            Message::Time(_) => is_member,
             // These are for clients.
             Message::Reply { .. } | Message::Write1Reply { .. } => false,
         }

@@ -2,9 +2,8 @@
 //! [`consensus`](crate::consensus).
 //!
 //! Reads and writes are commands like read-modify-writes. A command is acknowledged when the replica that coordinates it has
-//! executed it. With three replicas, a write that does not read is acknowledged as soon as it is agreed on. It gets no
-//! carstamp then, because its place may not be known yet. [`consensus`](crate::consensus) says why more replicas can't
-//! do this.
+//! executed it. 001 acknowledges a write that does not read as soon as it is agreed on;
+//! [`consensus`](crate::consensus) says why that does not do here.
 
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId};

@@ -122,8 +122,22 @@ impl Clocks {
 
     /// The time, if the clocks of a majority are known. This replica's own clock says `own_us`.
     pub fn time(&self, own_us: u64, now: Timestamp) -> Option<Span> {
+        self.time_by(own_us, now, |_| true)
+    }
+
+    /// The same by the clocks that were heard lately. Older readings do not show whether a clock was set right since.
+    pub fn recent_time(&self, own_us: u64, now: Timestamp) -> Option<Span> {
+        self.time_by(own_us, now, |heard| now.since(heard) < 2 * ASKED_EVERY)
+    }
+
+    fn time_by(
+        &self,
+        own_us: u64,
+        now: Timestamp,
+        counts: impl Fn(Timestamp) -> bool,
+    ) -> Option<Span> {
         let majority = self.readings.len() / 2 + 1;
-        let others = self.readings.iter().flatten();
+        let others = self.readings.iter().flatten().filter(|(_, heard)| counts(*heard));
         let carried =
             |(us, at): &(u64, Timestamp)| us.saturating_add(now.since(*at).as_micros() as u64);
         let mut times: Vec<u64> = others.map(carried).chain([own_us]).collect();

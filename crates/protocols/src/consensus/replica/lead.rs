@@ -3,17 +3,13 @@
 use std::collections::BTreeMap;
 
 use serried_actor::{NodeSet, Timestamp};
-use serried_model::{Access, Key, NodeId};
+use serried_model::{Key, NodeId};
 use serried_parts::Asked;
 
 use super::{Client, Cx, Replica, Task};
 use crate::consensus::instance::{Attributes, Ballot, Command, Instance, InstanceId, Status};
-use crate::consensus::message::{Answer, Body, Conflict, Found};
+use crate::consensus::message::{Body, Conflict};
 use crate::consensus::{Mutation, Variant};
-
-/// With at most so many replicas, a write has its place when it is agreed on, because every command that begins later gets
-/// a greater sequence number (see [`consensus`](crate::consensus), "When a write is acknowledged").
-const SEQUENCED: usize = 3;
 
 /// An instance that this replica is having agreed on.
 #[derive(Debug)]
@@ -307,8 +303,7 @@ impl Replica {
         self.broadcast(to, key, id, body, cx);
         let active = self.active(key, cx.store());
         active.leads.remove(&id);
-        if let Some(client) = active.clients.get(&id) {
-            let operation = client.operation;
+        if active.clients.contains_key(&id) {
             match command {
                 // Others have ended it; it is tried again.
                 None => {
@@ -318,14 +313,6 @@ impl Replica {
                 Some(_) if self.rules.have_registers() => {
                     let ballot = Ballot { number: 0, member: self.member() };
                     self.begin(key, id, (ballot, Phase::Executing(NodeSet::EMPTY)), cx);
-                }
-                // The write will take effect, before everything that begins from now on. It reads nothing.
-                Some(Command { access: Access::Write(_), token, .. })
-                    if self.group().size() <= SEQUENCED
-                        && self.is_young(token.timestamp_us, cx) =>
-                {
-                    self.active(key, cx.store()).clients.remove(&id);
-                    self.answer(operation, Answer::Done(Found::default()), cx);
                 }
                 Some(_) => {}
             }
@@ -357,13 +344,6 @@ impl Replica {
             self.answer(client.operation, answer, cx);
             self.forget(key);
         }
-    }
-
-    /// Whether an update can't have been forgotten.
-    fn is_young(&self, token_us: u64, cx: &Cx<'_>) -> bool {
-        let age_us = cx.clock().latest_us.saturating_sub(token_us);
-        let bound_us = 2 * self.settings.clock_bound_ms * 1000;
-        age_us + bound_us < self.settings.outcomes_ms * 1000
     }
 
     /// What was asked for should have been answered.

@@ -88,10 +88,9 @@ impl Replica {
         if self.lost.is_some() {
             return cx.send(from, Message::AlsoLost { incarnation });
         }
-        if after.is_none() {
-            // Puts everything that is held here into the store, where the scan finds it.
-            self.cells.store_some(usize::MAX, cx.store());
-        }
+        // Puts everything that is held here into the store, where the scan finds it: also what was executed since the
+        // last page, since it may have been agreed on before that.
+        self.cells.store_some(usize::MAX, cx.store());
         let start = after.as_ref().map(Key::as_bytes);
         let mut keys = Vec::new();
         let more = cx.store().scan(start, SCANNED_AT_ONCE, &mut |key, bytes| {

@@ -2,6 +2,7 @@
 //! registers, and executes what was agreed on.
 
 mod active;
+mod clocks;
 mod durable;
 mod incarnations;
 mod lead;
@@ -16,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serried_actor::{Actor, Context, Group, NodeSet, Settings, Store, Timestamp};
 use serried_model::{Access, Key, NodeId};
 use serried_parts::{Cells, Incarnations, Quorums, Recalled, Refusals, Stamped};
+
+use crate::replicated_log::Clocks;
 
 use super::Rules;
 use super::instance::{Command, Dependencies, InstanceId};
@@ -39,6 +42,9 @@ pub struct Replica {
     spaces: ActiveKeys,
     /// The clients' operations that are under way here.
     open: BTreeSet<OperationId>,
+    clocks: Clocks,
+    /// Requests that wait until the clocks of a majority are known.
+    unjudged: Vec<(OperationId, Key, Command)>,
     refusals: Refusals,
     /// Reads of registers that are under way here.
     reads: BTreeMap<OperationId, Reading>,
@@ -86,20 +92,11 @@ pub enum Timer {
 
 type Cx<'a> = Context<'a, Replica>;
 
-/// By how much a time that a client names is ahead of a clock, both in microseconds: the furthest that can be said, if
-/// it is further.
-fn ahead_us(named_us: u64, clock_us: u64) -> i64 {
-    let signed = |us| i64::try_from(us).unwrap_or(i64::MAX);
-    match named_us >= clock_us {
-        true => signed(named_us - clock_us),
-        false => -signed(clock_us - named_us),
-    }
-}
-
 impl Replica {
     /// An empty replica.
     pub fn new(id: NodeId, group: Group, settings: &Settings, rules: Rules) -> Replica {
         let incarnations = Incarnations::new(group.size());
+        let clocks = Clocks::new(group.size(), id.member());
         Replica {
             quorums: Quorums::new(group, settings.thrifty),
             settings: *settings,
@@ -108,6 +105,8 @@ impl Replica {
             cells: Cells::new(settings.resident_keys),
             spaces: ActiveKeys::default(),
             open: BTreeSet::new(),
+            clocks,
+            unjudged: Vec::new(),
             refusals: Refusals::default(),
             reads: BTreeMap::new(),
             due: BTreeSet::new(),
@@ -221,11 +220,12 @@ impl Replica {
             _ => {
                 // What it was told before stands, whatever the clock says now.
                 let OperationId { client, request } = operation;
-                let ahead_us = ahead_us(command.token.timestamp_us, cx.clock().latest_us);
-                let bound_us = self.settings.clock_bound_ms.saturating_mul(1000);
-                let bound_us = i64::try_from(bound_us).unwrap_or(i64::MAX);
+                let ahead = self.ahead_us(command.token.timestamp_us, cx);
+                let Some((ahead_us, is_too_much)) = ahead else {
+                    return self.wait_for_clocks(operation, key, command);
+                };
                 let was_refused = self.refusals.have(client, request);
-                if (was_refused || ahead_us > bound_us) && !self.is_under_way(&key, &command) {
+                if (was_refused || is_too_much) && !self.is_under_way(&key, &command) {
                     if !was_refused {
                         self.refuse(client, request, cx);
                     }
@@ -398,6 +398,7 @@ impl Actor for Replica {
     fn on_start(&mut self, cx: &mut Cx<'_>) {
         self.record_incarnations(cx);
         self.record_refusals(cx);
+        self.ask_clocks(cx);
         for key in self.spaces.sorted() {
             // Where they lie in the log is not known; they are put at its end.
             let active = self.spaces.get(&key).expect("as before");
@@ -457,6 +458,7 @@ impl Actor for Replica {
                 self.on_scanned(from, after, entries, (more, incarnations), cx);
             }
             Message::AlsoLost { incarnation } => self.on_also_lost(from, incarnation, cx),
+            Message::Time(time) => self.on_time(from, time, cx),
             Message::TakeOver { key, state } => drop(self.take_over(&key, *state, cx)),
             Message::Reply { .. } | Message::Write1Reply { .. } => {
                 unreachable!("it was looked whether a replica is sent that")
@@ -482,23 +484,5 @@ impl Actor for Replica {
         each("active_keys", self.spaces.len() as u64);
         each("operations", self.open.len() as u64);
         each("catching_up", u64::from(self.lost.is_some()));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_that_is_far_beyond_the_clock_is_ahead_of_it_and_not_behind() {
-        for (named, clock, ahead) in [
-            (7, 5, 2),
-            (5, 7, -2),
-            (u64::MAX, 1000, i64::MAX),
-            (1 << 63, 1000, (1_i64 << 62) - 1000 + (1 << 62)),
-            (0, u64::MAX, -i64::MAX),
-        ] {
-            assert_eq!(ahead_us(named, clock), ahead, "{named} by {clock}");
-        }
     }
 }

@@ -52,12 +52,16 @@ pub(super) struct Net {
     pub(super) network: VecDeque<Envelope>,
     /// Messages from these to those are lost.
     pub(super) cut: BTreeSet<(NodeId, NodeId)>,
+    /// The replicas that have crashed.
+    down: BTreeSet<NodeId>,
     /// How many messages replicas have received.
     pub(super) received: usize,
     /// What replicas have recorded last of each instance of a key, which they may have forgotten.
     recorded: BTreeMap<(NodeId, InstanceId), Instance>,
     random: Random,
     now: Timestamp,
+    /// By how much the clocks of these are ahead, in microseconds.
+    pub(super) ahead_us: BTreeMap<NodeId, u64>,
 }
 
 /// The client of a number.
@@ -83,6 +87,7 @@ fn kind(message: &Message) -> &'static str {
         Message::Applied { .. } => "Applied",
         Message::Scan { .. } => "Scan",
         Message::Scanned { .. } => "Scanned",
+        Message::Time(_) => "Time",
         Message::AlsoLost { .. } => "AlsoLost",
         Message::TakeOver { .. } => "TakeOver",
         Message::Instance { body, .. } => match **body {
@@ -145,10 +150,12 @@ impl Net {
             clients: Vec::new(),
             network: VecDeque::new(),
             cut: BTreeSet::new(),
+            down: BTreeSet::new(),
             received: 0,
             recorded: BTreeMap::new(),
             random: Random::new(1),
             now: Timestamp(0),
+            ahead_us: BTreeMap::new(),
         };
         for number in 0..CLIENTS {
             let coordinator =
@@ -165,8 +172,10 @@ impl Net {
                 let replica = Replica::new(id, net.group(member, 1), &settings, rules);
                 let (store, log, timers) = Default::default();
                 net.nodes.insert(id, Node { replica, store, log, appended: 0, timers });
-                net.replica(id, |replica, cx| replica.on_start(cx));
             }
+        }
+        for id in net.nodes.keys().copied().collect::<Vec<_>>() {
+            net.replica(id, |replica, cx| replica.on_start(cx));
         }
         net
     }
@@ -185,14 +194,26 @@ impl Net {
         ClockInterval { earliest_us: us, latest_us: us }
     }
 
+    fn clock_of(&self, id: NodeId) -> ClockInterval {
+        let us = self.clock().latest_us + self.ahead_us.get(&id).copied().unwrap_or(0);
+        ClockInterval { earliest_us: us, latest_us: us }
+    }
+
     /// What all clocks read, in microseconds.
     pub(super) fn clock_us(&self) -> u64 {
         self.clock().latest_us
     }
 
     fn post(&mut self, from: NodeId, to: NodeId, message: Message) {
-        if !self.cut.contains(&(from, to)) {
-            self.network.push_back((from, to, message));
+        if self.cut.contains(&(from, to)) || self.down.contains(&from) || self.down.contains(&to) {
+            return;
+        }
+        // What clocks say arrives at once, so that it is no part of a test's script.
+        match message {
+            Message::Time(_) => {
+                self.replica(to, |replica, cx| replica.on_message(from, message, cx))
+            }
+            _ => self.network.push_back((from, to, message)),
         }
     }
 
@@ -201,7 +222,7 @@ impl Net {
         id: NodeId,
         act: impl FnOnce(&mut Replica, &mut Context<'_, Replica>),
     ) {
-        let (now, clock) = (self.now, self.clock());
+        let (now, clock) = (self.now, self.clock_of(id));
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let mut effects = Vec::new();
         let durable = Durable { store: &mut node.store, log_position: node.appended };
@@ -245,7 +266,7 @@ impl Net {
         number: u64,
         act: impl FnOnce(&mut Coordinator, &mut Context<'_, Coordinator>),
     ) {
-        let (now, clock) = (self.now, self.clock());
+        let (now, clock) = (self.now, self.clock_of(client(number)));
         let it = &mut self.clients[number as usize];
         let (mut effects, mut store) = (Vec::new(), MemoryStore::default());
         let durable = Durable { store: &mut store, log_position: 0 };
@@ -474,6 +495,7 @@ impl Net {
     pub(super) fn crash(&mut self, member: usize) {
         let node = NodeId(member as u64);
         self.part(&[member]);
+        self.down.insert(node);
         self.nodes.get_mut(&node).expect("a replica").timers.clear();
     }
 
@@ -481,6 +503,7 @@ impl Net {
     pub(super) fn restart(&mut self, member: usize) {
         let id = NodeId(member as u64);
         self.cut.retain(|(from, to)| *from != id && *to != id);
+        self.down.remove(&id);
         let mut replica = Replica::new(id, self.group(member, 1), &self.settings, self.rules);
         let node = self.nodes.get_mut(&id).expect("a replica");
         for (_, record) in &node.log {
@@ -494,6 +517,7 @@ impl Net {
     pub(super) fn replace(&mut self, member: usize) {
         let id = NodeId(member as u64);
         self.cut.retain(|(from, to)| *from != id && *to != id);
+        self.down.remove(&id);
         let replica = Replica::new(id, self.group(member, 1), &self.settings, self.rules);
         let (store, log, timers) = Default::default();
         self.nodes.insert(id, Node { replica, store, log, appended: 0, timers });

@@ -3,7 +3,9 @@
 use core::time::Duration;
 use std::collections::BTreeSet;
 
+use super::super::Status;
 use super::super::message::Message;
+use super::net::update;
 use super::*;
 
 #[test]
@@ -49,4 +51,41 @@ fn a_replica_remembers_that_its_disk_was_lost_until_it_is_whole() {
     net.heal();
     net.pass(Duration::from_secs(5));
     assert_eq!(net.gauge(0, "catching_up"), 0);
+}
+
+/// A write was agreed on with the help of a replica that is then lost, and is executed between two pages. It is to a new
+/// key, which is neither in the store nor among the keys with instances when the second page is put together.
+#[test]
+fn what_is_executed_between_two_pages_is_shown() {
+    let mut net = Net::new(Variant::Epaxos, 3);
+    // Two keys, of which the first fills a page.
+    let large = "v".repeat(100 << 10);
+    for (txn, key, value) in [(1, "a", large.as_str()), (2, "b", "b")] {
+        net.ask_of(0, txn, key, write(value));
+        net.settle();
+    }
+    net.pass(Duration::from_secs(1));
+    net.ask(2, 1, write("y"));
+    net.script(&["c2>2 Request", "2>0 PreAccept"]);
+    let of_y = net.hold("0>2 PreAccepted");
+    net.lose(&["*>* *"]);
+    // With the help of 1, 0 has a write agreed on that comes after that of 2. 2 hears nothing of it.
+    net.ask(0, 3, write("k"));
+    net.script(&["c0>0 Request", "0>1 PreAccept", "1>0 PreAccepted"]);
+    assert_eq!(net.instance(0, update(0, 1)).status, Status::Committed);
+    net.lose(&["*>* *"]);
+    net.lose_disk(1);
+    net.script(&["1>0 Scan"]);
+    let page = net.hold("0>1 Scanned");
+    net.put_back(of_y);
+    net.script(&["0>2 PreAccepted", "2>0 Commit", "0>c0 Reply"]);
+    assert_eq!(net.ended(0, 3), "- Committed");
+    net.put_back(page);
+    net.script(&["0>1 Scanned"]);
+    net.settle();
+    assert_eq!(net.gauge(1, "catching_up"), 0, "it takes part again");
+    net.crash(0);
+    net.ask(2, 9, Access::Read);
+    net.pass(Duration::from_secs(60));
+    assert_eq!(net.ended(2, 9), "k Committed", "the write was acknowledged");
 }

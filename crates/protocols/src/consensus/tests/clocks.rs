@@ -1,0 +1,99 @@
+//! Clocks that leave their bound, of one machine or of all.
+
+use core::time::Duration;
+
+use super::net::{Net, X, client};
+use super::*;
+
+const HOUR_US: u64 = 3_600_000_000;
+
+/// The clock of one machine is an hour ahead, and so is that of a client on it, which asks the replica there.
+fn with_one_machine_ahead(variant: Variant) -> Net {
+    let mut net = Net::new(variant, 3);
+    net.ahead_us.extend([(NodeId(0), HOUR_US), (client(0), HOUR_US)]);
+    net
+}
+
+#[test]
+fn one_machine_whose_clock_is_ahead_keeps_nobody_from_updating_a_key() {
+    for variant in BOTH {
+        let mut net = with_one_machine_ahead(variant);
+        net.ask(0, 1, append("a"));
+        net.pass(Duration::from_secs(1));
+        assert_eq!(net.ended(0, 1), "ClockSkew { ahead_us: 3600000000 }", "{variant:?}");
+        for (client, txn, before) in [(2, 1, "-"), (1, 1, "b"), (2, 2, "bb")] {
+            net.ask(client, txn, append("b"));
+            net.pass(Duration::from_secs(1));
+            assert_eq!(net.ended(client, txn), format!("{before} Committed"), "{variant:?}");
+        }
+    }
+}
+
+#[test]
+fn a_replica_whose_clock_alone_is_behind_refuses_nobody() {
+    for variant in BOTH {
+        let mut net = Net::new(variant, 3);
+        net.ahead_us.extend((1..3).map(NodeId).chain([client(0)]).map(|id| (id, HOUR_US)));
+        net.pass(Duration::from_secs(3));
+        net.ask(0, 1, append("a"));
+        net.settle();
+        net.pass(Duration::from_millis(1));
+        assert_eq!(net.ended(0, 1), "- Committed", "{variant:?}");
+        net.assert_agree(X);
+    }
+}
+
+/// Results are forgotten by the times of updates. So an update whose time is long before that of another may count as
+/// forgotten, and is not executed.
+#[test]
+fn no_write_is_acknowledged_that_is_not_executed_because_clocks_were_ahead() {
+    let mut net = Net::new(Variant::Epaxos, 3);
+    let all = (0..3).map(NodeId).chain([client(0), client(2)]);
+    net.ahead_us.extend(all.map(|id| (id, HOUR_US)));
+    net.pass(Duration::from_secs(3));
+    net.ask(0, 1, write("then"));
+    net.pass(Duration::from_secs(1));
+    assert_eq!(net.ended(0, 1), "- Committed");
+    net.ahead_us.clear();
+    net.pass(Duration::from_secs(3));
+    net.ask(2, 1, write("v"));
+    net.pass(Duration::from_secs(1));
+    assert_eq!(net.ended(2, 1), "Forgotten", "nobody can tell whether it was executed before");
+    net.ask(2, 2, Access::Read);
+    net.pass(Duration::from_secs(1));
+    assert_eq!(net.ended(2, 2), "then Committed");
+}
+
+#[test]
+fn whoever_would_be_refused_by_what_clocks_said_long_ago_is_judged_anew() {
+    for variant in BOTH {
+        // The clocks were behind when the replicas started, and were set right since.
+        let mut net = Net::new(variant, 3);
+        net.ahead_us.extend((0..3).map(NodeId).chain([client(0)]).map(|id| (id, HOUR_US)));
+        net.pass(Duration::from_secs(60));
+        net.ask(0, 1, append("a"));
+        net.settle();
+        net.pass(Duration::from_millis(1));
+        assert_eq!(net.ended(0, 1), "- Committed", "{variant:?}");
+    }
+}
+
+#[test]
+fn who_asks_before_the_clocks_of_a_majority_are_known_waits_for_them() {
+    for variant in BOTH {
+        let mut net = Net::new(variant, 3);
+        (0..3).for_each(|member| net.crash(member));
+        net.restart(0);
+        net.ahead_us.extend([(NodeId(0), HOUR_US), (client(0), HOUR_US)]);
+        net.ask(0, 1, append("a"));
+        net.deliver("c0>0 Request");
+        assert_eq!(net.waiting(), [""; 0], "{variant:?}: nobody is told of it");
+        (1..3).for_each(|member| net.restart(member));
+        net.pass(Duration::from_secs(10));
+        net.ask(2, 1, append("b"));
+        net.pass(Duration::from_secs(1));
+        assert_eq!(net.ended(2, 1), "- Committed", "{variant:?}");
+        net.pass(Duration::from_secs(30));
+        assert_eq!(net.values(), ["b"; 3], "{variant:?}");
+    }
+}
