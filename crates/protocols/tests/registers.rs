@@ -128,13 +128,15 @@ impl Trial {
             keep_records: true,
         };
         let forgets = self.crashes && choices.forgets;
+        let outcomes_ms = if forgets { faults_last.as_millis() as u64 / 5 } else { 30_000 };
         let settings = Settings {
             resident_keys: if choices.evicts { 2 } else { 1000 },
             thrifty: choices.thrifty,
             // Some take over what others are still at.
             recovery_after_ms: if choices.recovers_soon { 2 } else { 1000 },
             election_timeout_ms: if choices.elects_soon { 2 } else { 200 },
-            outcomes_ms: if forgets { faults_last.as_millis() as u64 / 5 } else { 30_000 },
+            outcomes_ms,
+            clock_bound_ms: (outcomes_ms / 4).min(2000),
             ..Settings::default()
         };
         let configuration = Configuration {
