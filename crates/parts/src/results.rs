@@ -50,6 +50,9 @@ impl<F> Default for Results<F> {
 impl<F: Clone> Results<F> {
     /// How many clients may have an update refused by [`Results::refuse`] and no result.
     const REFUSED_AT_MOST: usize = 1024;
+    /// With more clients than that, results are forgotten with one update of [`Results::FEW_TIMES`].
+    const FEW_CLIENTS: usize = 16;
+    const FEW_TIMES: u64 = 64;
 
     /// What is known of an update. The client of `settled` does not try tokens below it any more, so their results are
     /// forgotten.
@@ -78,7 +81,9 @@ impl<F: Clone> Results<F> {
         }
     }
 
-    /// Notes the result of an update. It is remembered for at most `remembered_us` microseconds by the tokens' times.
+    /// Notes the result of an update. What is older by `remembered_us` microseconds, by the tokens' times, may be forgotten.
+    /// Only updates up to those that are forgotten count as such: if a token's time was far ahead, others are executed all the
+    /// same.
     pub fn remember(&mut self, token: Version, settled: Version, result: F, remembered_us: u64) {
         let (us, client) = (token.timestamp_us, token.coordinator);
         let at = self.of(client).unwrap_or_else(|at| {
@@ -91,15 +96,28 @@ impl<F: Clone> Results<F> {
         let results = &mut self.remembered[at].results;
         let at = results.partition_point(|(other, _)| *other < us);
         results.insert(at, (us, result));
-        // Not for each: all clients are gone through.
-        let before_us = us.saturating_sub(remembered_us);
-        if before_us > self.forgotten_before_us + remembered_us / 4 {
-            self.forgotten_before_us = before_us;
-            for remembered in &mut self.remembered {
-                remembered.results.retain(|(us, _)| *us >= before_us);
-            }
-            self.remembered.retain(|r| !r.results.is_empty() || r.settled_us >= before_us);
+        // All clients are gone through. If there are many, that is not done for each update. All replicas choose the same.
+        if self.remembered.len() <= Self::FEW_CLIENTS || us.is_multiple_of(Self::FEW_TIMES) {
+            self.forget_before(us.saturating_sub(remembered_us));
         }
+    }
+
+    fn forget_before(&mut self, before_us: u64) {
+        let mut forgotten_us = self.forgotten_before_us;
+        for remembered in &mut self.remembered {
+            let old = remembered.results.partition_point(|(us, _)| *us < before_us);
+            if let Some((latest_us, _)) = remembered.results.drain(..old).next_back() {
+                forgotten_us = forgotten_us.max(latest_us.saturating_add(1));
+            }
+        }
+        self.remembered.retain(|remembered| {
+            let stays = !remembered.results.is_empty() || remembered.settled_us >= before_us;
+            if !stays {
+                forgotten_us = forgotten_us.max(remembered.settled_us);
+            }
+            stays
+        });
+        self.forgotten_before_us = forgotten_us;
     }
 
     /// The results of older updates are forgotten, in microseconds since the Unix epoch.
@@ -262,6 +280,34 @@ mod tests {
         results.remember(token(145, 1), token(0, 1), 145, 50);
         assert_eq!(results.recall(token(90, 1)), Recalled::Forgotten);
         assert_eq!((results.recall(token(100, 1)), results.len()), (Recalled::Result(100), 2));
+    }
+
+    #[test]
+    fn a_token_whose_time_is_far_ahead_keeps_nobody_elses_update_from_being_executed() {
+        let mut results = Results::default();
+        results.remember(token(100, 1), token(100, 1), 1, 50);
+        results.remember(token(9000, 2), token(9000, 2), 2, 50);
+        assert_eq!(results.recall(token(100, 1)), Recalled::Forgotten, "it may be tried again");
+        for us in 101..200 {
+            let (token, settled) = (token(us, 3), token(us, 3));
+            assert_eq!(results.recall_and_settle(token, settled), Recalled::Nothing, "{us}");
+            results.remember(token, settled, us, 50);
+            assert_eq!(results.recall(token), Recalled::Result(us));
+        }
+        assert_eq!(results.recall(token(9000, 2)), Recalled::Result(2));
+        assert_eq!(results.forgotten_before_us(), 101);
+    }
+
+    #[test]
+    fn of_many_clients_that_come_once_few_are_remembered() {
+        let mut results = Results::default();
+        for us in 0..10_000 {
+            results.remember(token(us, us), token(us, us), us, 50);
+            assert_eq!(results.recall(token(us, us)), Recalled::Result(us));
+            let (fewest, most) = ((us + 1).min(50), 50 + Results::<u64>::FEW_TIMES);
+            assert!((fewest..=most).contains(&(results.len() as u64)), "{}", results.len());
+            assert!(us < 500 || results.recall(token(us - 200, us - 200)) == Recalled::Forgotten);
+        }
     }
 
     #[test]

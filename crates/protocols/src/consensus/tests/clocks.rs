@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use serried_model::{Token, Version};
+
 use super::net::{Net, X, client};
 use super::*;
 
@@ -43,25 +45,45 @@ fn a_replica_whose_clock_alone_is_behind_refuses_nobody() {
     }
 }
 
-/// Results are forgotten by the times of updates. So an update whose time is long before that of another may count as
-/// forgotten, and is not executed.
-#[test]
-fn no_write_is_acknowledged_that_is_not_executed_because_clocks_were_ahead() {
-    let mut net = Net::new(Variant::Epaxos, 3);
+/// A client's update is done an hour ahead of time, and then one of another whose clock is right.
+fn after_all_clocks_were_ahead(variant: Variant) -> Net {
+    let mut net = Net::new(variant, 3);
+    net.ask(1, 1, append("a"));
+    net.settle();
     let all = (0..3).map(NodeId).chain([client(0), client(2)]);
     net.ahead_us.extend(all.map(|id| (id, HOUR_US)));
     net.pass(Duration::from_secs(3));
-    net.ask(0, 1, write("then"));
+    net.ask(0, 1, append("b"));
     net.pass(Duration::from_secs(1));
-    assert_eq!(net.ended(0, 1), "- Committed");
+    assert_eq!(net.ended(0, 1), "a Committed", "{variant:?}");
     net.ahead_us.clear();
     net.pass(Duration::from_secs(3));
-    net.ask(2, 1, write("v"));
+    net
+}
+
+#[test]
+fn clocks_that_were_ahead_close_no_key() {
+    for variant in BOTH {
+        let mut net = after_all_clocks_were_ahead(variant);
+        for (txn, before) in [(1, "ab"), (2, "abc")] {
+            net.ask(2, txn, append("c"));
+            net.pass(Duration::from_secs(1));
+            assert_eq!(net.ended(2, txn), format!("{before} Committed"), "{variant:?}");
+        }
+    }
+}
+
+/// Results are forgotten by the times of updates. An update whose result may be forgotten is not executed.
+#[test]
+fn no_write_is_acknowledged_that_is_not_executed() {
+    let mut net = after_all_clocks_were_ahead(Variant::Epaxos);
+    let id = Version { timestamp_us: net.token(1, 1).timestamp_us, coordinator: client(2) };
+    net.ask_again(2, 1, write("v"), Token { id, carstamp: None });
     net.pass(Duration::from_secs(1));
     assert_eq!(net.ended(2, 1), "Forgotten", "nobody can tell whether it was executed before");
     net.ask(2, 2, Access::Read);
     net.pass(Duration::from_secs(1));
-    assert_eq!(net.ended(2, 2), "then Committed");
+    assert_eq!(net.ended(2, 2), "ab Committed");
 }
 
 #[test]

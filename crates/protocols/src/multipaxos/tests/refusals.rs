@@ -193,3 +193,20 @@ fn a_leader_whose_clock_alone_is_behind_refuses_nobody_whose_clock_is_right() {
     let told = trio.ask(1, &request(3, NOW_US + 1, Access::Modify(Modification::add(1))));
     assert!(matches!(told[..], [Answer::Done(_)]), "{told:?}");
 }
+
+#[test]
+fn clocks_that_were_ahead_close_no_key() {
+    const HOUR_US: u64 = 3_600_000_000;
+    let add = || Access::Modify(Modification::add(1));
+    let mut trio = Trio::at(NOW_US + HOUR_US);
+    let told = trio.ask(0, &request(1, NOW_US + HOUR_US, add()));
+    assert!(matches!(told[..], [Answer::Done(_)]), "{told:?}");
+    // All clocks are set right.
+    trio.clock_us = NOW_US;
+    trio.fail_over();
+    let mut other = request(2, NOW_US, add());
+    other.token.coordinator = NodeId(CLIENT.0 + 1);
+    other.settled = other.token;
+    let told = trio.ask(1, &other);
+    assert!(matches!(told[..], [Answer::Done(_)]), "{told:?}");
+}
