@@ -146,18 +146,22 @@ pub struct Attributes {
     /// Gryff's base update (001 §4.3.3): on what the command is executed, unless a later one before it
     /// has made something else of that. None in EPaxos.
     pub base: Option<Stamped>,
+    /// A write that nobody has executed before, in this place or in another: it is executed in any case.
+    pub fresh: bool,
 }
 
 impl Attributes {
     /// Those of what is not done.
     pub fn of_no_op(members: usize) -> Attributes {
-        Attributes { sequence: 0, dependencies: Dependencies::none(members), base: None }
+        let dependencies = Dependencies::none(members);
+        Attributes { sequence: 0, dependencies, base: None, fresh: false }
     }
 
     /// Takes in what another replica makes of the same command.
     pub fn add(&mut self, other: &Attributes) {
         self.sequence = self.sequence.max(other.sequence);
         self.dependencies.add(&other.dependencies);
+        self.fresh &= other.fresh;
         let carstamp = |base: &Option<Stamped>| base.as_ref().map(|base| base.carstamp);
         if carstamp(&self.base) < carstamp(&other.base) {
             self.base = other.base.clone();
@@ -217,9 +221,49 @@ impl Instance {
     }
 }
 
+/// An instance as earlier releases wrote it to their logs. Its command is not fresh.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct InstanceBefore {
+    command: Option<Command>,
+    attributes: (u64, Dependencies, Option<Stamped>),
+    status: Status,
+    promised: Ballot,
+    accepted: Ballot,
+    quorum: NodeSet,
+    initial: Dependencies,
+}
+
+impl From<InstanceBefore> for Instance {
+    fn from(before: InstanceBefore) -> Instance {
+        let InstanceBefore { command, attributes, status, promised, accepted, quorum, initial } =
+            before;
+        let (sequence, dependencies, base) = attributes;
+        let attributes = Attributes { sequence, dependencies, base, fresh: false };
+        let recorded = u64::MAX;
+        Instance { command, attributes, status, promised, accepted, quorum, initial, recorded }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_earlier_releases_wrote_of_an_instance_is_read_as_it_was_meant() {
+        let mut instance = Instance::unknown(3);
+        instance.attributes.sequence = 7;
+        instance.status = Status::Accepted;
+        instance.promised = Ballot { number: 2, member: 1 };
+        let Attributes { sequence, dependencies, base, .. } = instance.attributes.clone();
+        let Instance { command, status, promised, accepted, quorum, initial, .. } =
+            instance.clone();
+        // As the fields lay in the log.
+        let before =
+            (command, (sequence, dependencies, base), status, promised, accepted, quorum, initial);
+        let bytes = postcard::to_allocvec(&before).unwrap();
+        let read: InstanceBefore = postcard::from_bytes(&bytes).unwrap();
+        assert_eq!(Instance::from(read), instance);
+    }
 
     #[test]
     fn dependencies_are_all_up_to_a_number_of_each_row() {

@@ -8,7 +8,7 @@ use serried_parts::Stamped;
 use crate::replicated_log::Time;
 
 use super::State;
-use super::instance::{Attributes, Ballot, Command, Instance, InstanceId};
+use super::instance::{Attributes, Ballot, Command, Instance, InstanceBefore, InstanceId};
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -275,14 +275,14 @@ pub enum Record {
         /// What it holds.
         stamped: Stamped,
     },
-    /// What is known of an instance from here on.
-    Instance {
+    /// What is known of an instance from here on, as earlier releases wrote it.
+    InstanceBefore {
         /// The key.
         key: Key,
         /// The instance.
         id: InstanceId,
         /// What is known of it.
-        instance: Box<Instance>,
+        instance: Box<InstanceBefore>,
     },
     /// The latest incarnation of each member that it has heard of.
     Incarnations(Vec<u64>),
@@ -293,4 +293,13 @@ pub enum Record {
     /// The replica has refused requests because of their clients' clocks, and goes on refusing them: for each client, all
     /// requests up to a number.
     Refused(Vec<(NodeId, u64)>),
+    /// What is known of an instance from here on.
+    Instance {
+        /// The key.
+        key: Key,
+        /// The instance.
+        id: InstanceId,
+        /// What is known of it.
+        instance: Box<Instance>,
+    },
 }

@@ -56,24 +56,30 @@
 //! on everything that was agreed on before it began. This does not use sequence numbers. They only make all replicas
 //! execute the commands of a cycle in the same order.
 //!
-//! 001 has EPaxos acknowledge a write that does not read when it is agreed on, before it is executed (§4.3.1). Two things
-//! can go wrong then:
+//! EPaxos acknowledges a write that does not read when it is agreed on, before it is executed (001 §4.3.1). Then two things
+//! must be certain.
 //!
-//! - *Its place depends on sequence numbers.* The write may depend on a command that is not agreed on yet, and that comes to
-//!   depend on a later command. The three are then in a cycle, and the later command must not come first. So the later
-//!   command needs the greater sequence number. With five or more replicas it may not have one: the fast quorum without its
-//!   coordinator may be the minority of the replicas that a recovery asks. Their attributes can be neither taken nor
-//!   rejected because of a sequence number, since that of a conflicting command may have been raised in a second round. (In
-//!   the EPaxos report, a command goes the fast way only if its dependencies are committed. That costs a round.)
-//! - *It may not be executed at all.* Results of updates are remembered for a limited time by the tokens' times. An update
-//!   whose result may be forgotten is not executed, because it may have been executed before. Whether it is forgotten depends
-//!   on the tokens of the commands before it, and these are not known yet. If clocks kept to their bound, the update's age
-//!   would decide. But one machine whose clock is far ahead, with a client beside it, would make the group lose all
-//!   writes that others have acknowledged meanwhile.
+//! - *Its place is fixed.* The write may depend on a command that is not agreed on yet, and that comes to depend on a later
+//!   command. The three are then in a cycle, and the later command must not come first. So the later command needs the
+//!   greater sequence number. *With three replicas it has one.* An agreed command is known to a majority, with its sequence
+//!   number. The attributes of a recovered command come from a majority, its coordinator included. The two majorities share
+//!   a replica. That replica has either given the later command a greater number, or it had executed the earlier command;
+//!   then the two are in no cycle.
+//! - *It is executed.* Results of updates are remembered for a limited time, by the tokens' times. An update whose result may
+//!   be forgotten is not executed, because it may have been executed before, in another place. Clocks can't exclude that:
+//!   one machine whose clock is far ahead can make others forget. So a write is agreed on as *fresh* if all of its quorum,
+//!   which is a majority, know its token from nowhere else, and each has heard of every command that the write depends on
+//!   because of it. A fresh write is executed in any case. It was not executed before: of two places with the same token, one has a replica in
+//!   its quorum that knew of the other one. So only one is fresh. The other depends on it and has the greater sequence
+//!   number, and the fresh one depends on nothing unheard of, so the fresh one is executed first.
 //!
-//! So a write is acknowledged when it is executed, like a read. Safety does not depend on clocks or sequence numbers, and
-//! validation needs to look at dependencies only. A write that nothing conflicts with is executed at once. Another waits
-//! for the commands that were under way before it.
+//! So with three replicas a fresh write is acknowledged when it is agreed on. All other commands are acknowledged when they
+//! are executed. With five or more replicas the first condition may not hold: the fast quorum without its coordinator may
+//! be the minority of the replicas that a recovery asks. Their attributes can be neither taken nor rejected because of a
+//! sequence number: that of a conflicting command may have been raised in a second round, so it proves nothing about what
+//! the fast quorum knew. (In the EPaxos report, a command goes the fast way only if its dependencies are committed. That
+//! costs a round. The solution here only costs waiting for commands that were under way.) Validation needs to look at
+//! dependencies only.
 
 mod coordinator;
 mod instance;

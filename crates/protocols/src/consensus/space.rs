@@ -88,16 +88,32 @@ impl Space {
         self.instances.iter()
     }
 
-    /// The next of `member`'s instances for a command of a kind, and what this replica makes of it.
+    /// The next of `member`'s instances for a command of a kind, and what this replica makes of it. `is_new` says that this
+    /// replica knows the command from nowhere else.
     pub(super) fn next(
         &self,
         kind: Kind,
         member: u8,
         base: Option<Stamped>,
+        is_new: bool,
     ) -> (InstanceId, Attributes) {
         let mut id = InstanceId { kind, member, number: 0 };
         id.number = self.known.row(id) + 1;
-        (id, self.attributes(kind, base))
+        let mut attributes = self.attributes(kind, base);
+        attributes.fresh = is_new && self.has_heard_of_all(&attributes.dependencies);
+        (id, attributes)
+    }
+
+    /// Whether the commands of all these instances were heard of, or executed.
+    fn has_heard_of_all(&self, instances: &Dependencies) -> bool {
+        let is_known = |id| {
+            self.get(id)
+                .is_some_and(|known| known.command.is_some() || known.status == Status::Committed)
+        };
+        let mut ranges = instances.ranges(&self.executed).into_iter();
+        ranges.all(|(last, first)| {
+            (first..=last.number).all(|number| is_known(InstanceId { number, ..last }))
+        })
     }
 
     fn attributes(&self, kind: Kind, base: Option<Stamped>) -> Attributes {
@@ -109,19 +125,23 @@ impl Space {
                 self.update_sequence
             }
         };
-        Attributes { sequence, dependencies, base }
+        Attributes { sequence, dependencies, base, fresh: true }
     }
 
-    /// What this replica makes of an instance for which its coordinator has `theirs`.
+    /// What this replica makes of an instance for which its coordinator has `theirs`. `is_new` is as in [`Space::next`].
     pub(super) fn merge(
         &self,
         id: InstanceId,
         theirs: &Attributes,
         base: Option<Stamped>,
+        is_new: bool,
     ) -> Attributes {
         let mut attributes = self.attributes(id.kind, base);
         // It has told of its own.
         *attributes.dependencies.row_mut(id) = theirs.dependencies.row(id);
+        let mut others = attributes.dependencies.clone();
+        (others.updates[usize::from(id.member)], others.reads[usize::from(id.member)]) = (0, 0);
+        attributes.fresh = is_new && self.has_heard_of_all(&others);
         attributes.add(theirs);
         attributes
     }

@@ -105,12 +105,14 @@ impl State {
     /// is executed on its base or what the last command made of that, whichever is later (001 Algorithm
     /// 4).
     ///
+    /// A `fresh` write is executed although its result may be forgotten: nobody has executed it before.
+    ///
     /// Results are remembered until their clients try them no more, or for `remembered_us` by the tokens'
     /// times: all replicas execute updates in the same order, so that they remember the same.
     pub(super) fn execute(
         &mut self,
         command: &Command,
-        base: Option<&Stamped>,
+        (base, fresh): (Option<&Stamped>, bool),
         remembered_us: u64,
     ) -> Answer {
         if command.access == Access::Read {
@@ -118,9 +120,9 @@ impl State {
         }
         let Command { token, settled, .. } = *command;
         match self.results.recall_and_settle(token, settled) {
-            Recalled::Forgotten => return Answer::Forgotten,
+            Recalled::Forgotten if !fresh => return Answer::Forgotten,
             Recalled::Result(found) => return Answer::Done(found),
-            Recalled::Nothing => {}
+            Recalled::Nothing | Recalled::Forgotten => {}
         }
         let found = match base {
             None => self.replace(&command.access),
@@ -200,7 +202,7 @@ mod tests {
     fn an_update_is_executed_once_and_too_late_it_is_not_executed_at_all() {
         let mut state = State::default();
         let nth = |timestamp| Carstamp { timestamp, ..Carstamp::INITIAL };
-        let mut execute = |us, client| state.execute(&add(us, client, 0), None, 50);
+        let mut execute = |us, client| state.execute(&add(us, client, 0), (None, false), 50);
         assert_eq!(execute(100, 1), done(None, nth(1)));
         assert_eq!(execute(90, 1), done(Some("1"), nth(2)));
         assert_eq!(execute(100, 1), done(None, nth(1)), "it is told what it found then");
@@ -214,7 +216,8 @@ mod tests {
     #[test]
     fn a_read_modify_write_is_executed_on_its_base_or_the_last_ones_result() {
         let mut state = State::default();
-        let mut execute = |us, base: &Stamped| state.execute(&add(us, 1, 0), Some(base), 1000);
+        let mut execute =
+            |us, base: &Stamped| state.execute(&add(us, 1, 0), (Some(base), false), 1000);
         let base = stamped("10", 3, 0);
         assert_eq!(execute(1, &base), done(Some("10"), stamped("", 3, 1).carstamp));
         assert_eq!(execute(2, &base), done(Some("11"), stamped("", 3, 2).carstamp));
@@ -223,7 +226,7 @@ mod tests {
         // What was written meanwhile and is no base stays.
         assert!(state.hold(&stamped("90", 5, 0)));
         assert_eq!(
-            state.execute(&add(4, 1, 0), Some(&base), 1000),
+            state.execute(&add(4, 1, 0), (Some(&base), false), 1000),
             done(Some("51"), stamped("", 4, 2).carstamp)
         );
         assert_eq!(state.held, stamped("90", 5, 0));
@@ -236,7 +239,10 @@ mod tests {
         let swap = Modification::CompareAndSwap { expected: None, new: None };
         let command = Command { access: Access::Modify(swap), ..add(1, 1, 0) };
         let base = stamped("10", 3, 0);
-        assert_eq!(state.execute(&command, Some(&base), 1000), done(Some("10"), base.carstamp));
+        assert_eq!(
+            state.execute(&command, (Some(&base), false), 1000),
+            done(Some("10"), base.carstamp)
+        );
         assert_eq!(state.held, base);
     }
 }

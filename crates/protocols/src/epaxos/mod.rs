@@ -2,8 +2,9 @@
 //! [`consensus`](crate::consensus).
 //!
 //! Reads and writes are commands like read-modify-writes. A command is acknowledged when the replica that coordinates it has
-//! executed it. 001 acknowledges a write that does not read as soon as it is agreed on;
-//! [`consensus`](crate::consensus) says why that does not do here.
+//! executed it. With three replicas, a write that does not read is acknowledged as soon as it is agreed on, unless it was
+//! tried before. It gets no carstamp then, because its place may not be known yet. [`consensus`](crate::consensus) says
+//! why more replicas can't do this.
 
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId};

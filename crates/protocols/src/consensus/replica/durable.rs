@@ -8,7 +8,7 @@ use serried_parts::encode_cell;
 
 use super::lost::Lost;
 use super::{Cx, Replica, Timer};
-use crate::consensus::instance::InstanceId;
+use crate::consensus::instance::{Instance, InstanceId};
 use crate::consensus::message::Record;
 use crate::consensus::state::State;
 
@@ -95,6 +95,10 @@ impl Recover for Replica {
                     *active.space.get_mut(id) = *instance;
                     active.space.learn(id);
                 }
+            }
+            Record::InstanceBefore { key, id, instance } => {
+                let instance = Box::new(Instance::from(*instance));
+                self.replay(Record::Instance { key, id, instance }, store);
             }
             Record::Incarnations(of) => self.incarnations.replay(of),
             Record::Lost => self.lost = Some(Lost::default()),

@@ -3,13 +3,18 @@
 use std::collections::BTreeMap;
 
 use serried_actor::{NodeSet, Timestamp};
-use serried_model::{Key, NodeId};
-use serried_parts::Asked;
+use serried_model::{Access, Key, NodeId};
+use serried_parts::{Asked, Recalled};
 
 use super::{Client, Cx, Replica, Task};
 use crate::consensus::instance::{Attributes, Ballot, Command, Instance, InstanceId, Status};
-use crate::consensus::message::{Body, Conflict};
+use crate::consensus::message::{Answer, Body, Conflict, Found};
 use crate::consensus::{Mutation, Variant};
+
+/// With at most so many replicas, a write has its place when it is agreed on, because every command that begins later gets
+/// a greater sequence number. And its quorum is a majority, so it knows whether the write is in another place as well (see
+/// [`consensus`](crate::consensus), "When a write is acknowledged").
+const SEQUENCED: usize = 3;
 
 /// An instance that this replica is having agreed on.
 #[derive(Debug)]
@@ -73,8 +78,9 @@ impl Replica {
         let base = self.base(key, cx.store());
         let others = self.fast_quorum();
         let quorum = others.union(self.me());
+        let is_new = self.is_new(key, None, &command, cx);
         let active = self.active(key, cx.store());
-        let (id, attributes) = active.space.next(command.kind(), member, base);
+        let (id, attributes) = active.space.next(command.kind(), member, base, is_new);
         active.clients.insert(id, Box::new(client));
         let instance = active.space.get_mut(id);
         instance.command = Some(command);
@@ -88,6 +94,21 @@ impl Replica {
         let to = if self.settings.thrifty { others } else { self.others() };
         self.send_pre_accept(to, key, id, cx);
         self.count_pre_accepted(key, id, false, cx);
+    }
+
+    /// Whether a command of an instance is a write of which this replica knows nothing else: no other instance, no result,
+    /// and it may have forgotten none. Only few replicas can say together that nobody has executed it.
+    fn is_new(
+        &mut self,
+        key: &Key,
+        id: Option<InstanceId>,
+        command: &Command,
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        self.group().size() <= SEQUENCED
+            && matches!(command.access, Access::Write(_))
+            && self.cells.get(key, cx.store()).recall(command.token) == Recalled::Nothing
+            && !self.is_under_way(key, id, command)
     }
 
     fn send_pre_accept(&mut self, to: NodeSet, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
@@ -118,8 +139,9 @@ impl Replica {
             Status::Known => {
                 self.take_in(Some(&command), cx);
                 let base = self.base(key, cx.store());
+                let is_new = self.is_new(key, Some(id), &command, cx);
                 let active = self.active(key, cx.store());
-                let attributes = active.space.merge(id, &theirs, base);
+                let attributes = active.space.merge(id, &theirs, base, is_new);
                 let instance = active.space.get_mut(id);
                 instance.command = Some(command);
                 instance.initial = theirs.dependencies;
@@ -299,11 +321,13 @@ impl Replica {
         instance.attributes = attributes.clone();
         self.take_in(command.as_ref(), cx);
         self.record(key, id, cx);
+        let is_fresh = attributes.fresh;
         let body = Body::Commit { command: command.clone(), attributes };
         self.broadcast(to, key, id, body, cx);
         let active = self.active(key, cx.store());
         active.leads.remove(&id);
-        if active.clients.contains_key(&id) {
+        if let Some(client) = active.clients.get(&id) {
+            let operation = client.operation;
             match command {
                 // Others have ended it; it is tried again.
                 None => {
@@ -313,6 +337,11 @@ impl Replica {
                 Some(_) if self.rules.have_registers() => {
                     let ballot = Ballot { number: 0, member: self.member() };
                     self.begin(key, id, (ballot, Phase::Executing(NodeSet::EMPTY)), cx);
+                }
+                // It will be executed, before everything that begins from now on. It reads nothing.
+                Some(_) if is_fresh => {
+                    self.active(key, cx.store()).clients.remove(&id);
+                    self.answer(operation, Answer::Done(Found::default()), cx);
                 }
                 Some(_) => {}
             }

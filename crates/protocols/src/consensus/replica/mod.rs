@@ -225,7 +225,7 @@ impl Replica {
                     return self.wait_for_clocks(operation, key, command);
                 };
                 let was_refused = self.refusals.have(client, request);
-                if (was_refused || is_too_much) && !self.is_under_way(&key, &command) {
+                if (was_refused || is_too_much) && !self.is_under_way(&key, None, &command) {
                     if !was_refused {
                         self.refuse(client, request, cx);
                     }
@@ -237,12 +237,13 @@ impl Replica {
         self.propose(&key, Client { operation, command, answer: None }, cx);
     }
 
-    /// Whether this replica has seen an update before, so that it may take effect and can't be refused any more.
-    fn is_under_way(&self, key: &Key, command: &Command) -> bool {
+    /// Whether this replica has seen an update before, in another instance than one, so that it may take effect and can't be refused any more.
+    fn is_under_way(&self, key: &Key, but_for: Option<InstanceId>, command: &Command) -> bool {
         let same = |known: &Command| known.token == command.token;
         let active = self.spaces.get(key);
-        let mut known = active.into_iter().flat_map(|active| active.space.iter());
-        known.any(|(_, instance)| instance.command.as_ref().is_some_and(same))
+        let known = active.into_iter().flat_map(|active| active.space.iter());
+        let mut others = known.filter(|(id, _)| Some(*id) != but_for);
+        others.any(|(_, instance)| instance.command.as_ref().is_some_and(same))
     }
 
     /// Executes what can be executed of a key.
@@ -274,7 +275,8 @@ impl Replica {
                 }
                 if let Some(command) = &instance.command {
                     let base = instance.attributes.base.as_ref();
-                    let answer = state.execute(command, base, remembered_us);
+                    let fresh = instance.attributes.fresh;
+                    let answer = state.execute(command, (base, fresh), remembered_us);
                     if let Some(client) = active.clients.get_mut(&id) {
                         client.answer = Some(answer);
                         answered.push(id);

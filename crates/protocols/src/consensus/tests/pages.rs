@@ -3,9 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use super::super::Status;
 use super::super::message::Message;
-use super::net::update;
 use super::*;
 
 #[test]
@@ -71,15 +69,14 @@ fn what_is_executed_between_two_pages_is_shown() {
     net.lose(&["*>* *"]);
     // With the help of 1, 0 has a write agreed on that comes after that of 2. 2 hears nothing of it.
     net.ask(0, 3, write("k"));
-    net.script(&["c0>0 Request", "0>1 PreAccept", "1>0 PreAccepted"]);
-    assert_eq!(net.instance(0, update(0, 1)).status, Status::Committed);
+    net.script(&["c0>0 Request", "0>1 PreAccept", "1>0 PreAccepted", "0>c0 Reply"]);
+    assert_eq!(net.ended(0, 3), "- Committed");
     net.lose(&["*>* *"]);
     net.lose_disk(1);
     net.script(&["1>0 Scan"]);
     let page = net.hold("0>1 Scanned");
     net.put_back(of_y);
-    net.script(&["0>2 PreAccepted", "2>0 Commit", "0>c0 Reply"]);
-    assert_eq!(net.ended(0, 3), "- Committed");
+    net.script(&["0>2 PreAccepted", "2>0 Commit"]);
     net.put_back(page);
     net.script(&["0>1 Scanned"]);
     net.settle();

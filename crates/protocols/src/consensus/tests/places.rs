@@ -2,8 +2,10 @@
 
 use core::time::Duration;
 
+use serried_model::{Token, Version};
+
 use super::super::Status;
-use super::net::{X, update};
+use super::net::{X, client, update};
 use super::*;
 
 /// Replica 2 has begun `e`, of which 4 alone has heard; 3 has begun the write `d`, which is agreed on and
@@ -71,20 +73,80 @@ fn what_begins_after_a_write_was_acknowledged_comes_after_it_though_both_are_rec
 }
 
 #[test]
-fn with_three_replicas_too_a_write_is_acknowledged_when_all_that_it_depends_on_is_agreed_on() {
+fn with_three_replicas_a_write_is_acknowledged_when_it_is_agreed_on() {
     let mut net = Net::new(Variant::Epaxos, 3);
     net.ask(2, 1, append("e"));
     net.script(&["c2>2 Request", "2>0 PreAccept"]);
-    let late = net.hold("0>2 PreAccepted");
+    let late = net.hold("2>* PreAccept");
     net.lose(&["*>* *"]);
     net.ask(0, 1, write("d"));
-    net.script(&["c0>0 Request", "0>1 PreAccept", "1>0 PreAccepted"]);
-    assert_eq!(net.instance(0, update(0, 1)).status, Status::Committed);
-    assert_eq!(net.count("0>c0 Reply"), 0, "what comes before it is not known");
-    net.put_back(late);
-    net.script(&["0>2 PreAccepted", "2>0 Commit", "0>c0 Reply"]);
+    net.script(&["c0>0 Request", "0>1 PreAccept", "1>0 PreAccepted", "0>c0 Reply"]);
     assert_eq!(net.ended(0, 1), "- Committed");
+    // What begins now comes after it, though both are in a cycle with `e`.
+    net.lose(&["*>* *"]);
+    net.ask(1, 1, write("g"));
+    net.deliver("c1>1 Request");
+    net.put_back(late);
     net.settle();
     net.pass(Duration::from_secs(30));
-    assert_eq!(net.values(), ["d"; 3]);
+    let value = net.value(1);
+    assert!(value == "g" || value == "ge", "{value}");
+    net.assert_agree(X);
+}
+
+#[test]
+fn what_is_tried_again_elsewhere_is_acknowledged_early_in_one_place_at_most() {
+    for first_is_late in [false, true] {
+        let mut net = Net::new(Variant::Epaxos, 3);
+        net.ask(0, 1, write("v"));
+        net.deliver("c0>0 Request");
+        let token = Token { id: net.token(0, 1), carstamp: None };
+        if !first_is_late {
+            net.script(&["0>1 PreAccept"]);
+        }
+        let held = net.hold("0>* PreAccept");
+        let answers = net.hold("1>0 PreAccepted");
+        // The client tries it again, at 2. Of 2's quorum, 0 knows it already.
+        net.ask_again(2, 1, write("v"), token);
+        net.script(&["c2>2 Request", "2>0 PreAccept", "0>2 PreAccepted"]);
+        let again = net.instance(2, update(2, 1));
+        assert_eq!((again.status, again.attributes.fresh), (Status::Committed, false));
+        net.put_back(held);
+        net.put_back(answers);
+        net.settle();
+        net.pass(Duration::from_secs(1));
+        assert!(net.ended(0, 1).ends_with("Committed") && net.ended(2, 1).ends_with("Committed"));
+        assert_eq!(net.values(), ["v"; 3]);
+    }
+}
+
+/// Another update is agreed on before a write, and makes replicas forget what is older than itself by far. It is executed
+/// after the write was acknowledged.
+#[test]
+fn a_write_that_is_acknowledged_is_executed_though_what_is_so_old_is_forgotten() {
+    // Clocks may be so far off that both are let in.
+    let settings = Settings { clock_bound_ms: 10_000_000, ..Settings::default() };
+    let mut net = Net::with(Rules::of(Variant::Epaxos), 3, settings, 1);
+    net.ask(1, 1, append("a"));
+    net.settle();
+    net.pass(Duration::from_secs(1));
+    let before = net.token(1, 1).timestamp_us;
+    let at = |timestamp_us, number| Token {
+        id: Version { timestamp_us, coordinator: client(number) },
+        carstamp: None,
+    };
+    net.ask_again(0, 1, append("b"), at(before + 3_600_000_000, 0));
+    net.script(&["c0>0 Request", "0>1 PreAccept", "0>2 PreAccept"]);
+    let late = net.hold("1>0 PreAccepted");
+    net.lose(&["2>0 PreAccepted"]);
+    net.ask_again(2, 1, write("v"), at(before - 1, 2));
+    net.script(&["c2>2 Request", "2>0 PreAccept", "0>2 PreAccepted", "2>c2 Reply"]);
+    assert_eq!(net.ended(2, 1), "- Committed");
+    net.put_back(late);
+    net.settle();
+    assert_eq!(net.ended(0, 1), "a Committed");
+    assert_eq!(net.values(), ["v"; 3]);
+    net.ask_again(1, 2, write("v"), at(before - 1, 2));
+    net.settle();
+    assert_eq!(net.ended(1, 2), "Forgotten");
 }
