@@ -224,6 +224,8 @@ pub enum Message {
         more: bool,
         /// Whether the answering replica remembers that far back. If not, there is nothing in the list.
         reaches: bool,
+        /// Whether the answering replica is behind itself, so that the list may lack what it has missed.
+        behind: bool,
     },
     /// Replica to one of its group: what did these transactions write?
     Fetch {

@@ -82,8 +82,12 @@
 //!   prepared, unless its coordinator knows the replicas' clocks (`coordinator/admission.rs`).
 //! - *A settled delete is reported as if nothing was there*, and a read that found nothing has not missed a delete.
 //!   Replicas forget deletes at different times, and must agree on such reads.
-//! - *A replica that is behind never votes AbandonFinal.* It has just come back. What it holds may have been deleted since,
-//!   and the others may have forgotten the delete.
+//! - *A read that found nothing is not voted AbandonFinal over a value.* What was found may be a settled delete. A replica
+//!   may lack that delete, though it was never away, and have the value before it. So only a read that names a committed
+//!   version can miss a committed write for good. For the same reason a late write is not voted AbandonFinal if its reader
+//!   found nothing: the write may have committed elsewhere, and have been deleted before it was read.
+//! - *A replica that is behind never votes AbandonFinal.* It has just come back, or is copying what others hold. What it
+//!   does not find may have been overwritten and forgotten.
 //!
 //! ## Re-execution
 //! - *Stale writes are not announced again.* A write says what its transaction found in the key, if it has read it. If
@@ -126,8 +130,15 @@
 //!   it prepared, or committed, so they never vote for this execution afterwards. A replica that had voted for this
 //!   execution before can't have voted for the committed one, unless this execution was abandoned there meanwhile. So
 //!   whatever majority is asked, at most f replicas say that they have voted for this execution and have not abandoned
-//!   it. The argument needs that no replica takes a transaction for one that never commits while another replica has it as
-//!   committed. So forgotten deletes need care: see the next point.
+//!   it. The argument needs two things. No replica takes a transaction for one that never commits while another replica has
+//!   it as committed. So forgotten deletes need care: see the next point. And it must be certain that the two can't both
+//!   commit, so it must be known what was read. The conflict is that a committed write lies strictly between a version that
+//!   was read and the reader. If all of these are named, all replicas judge it alike, and each of the f + 1 that voted for
+//!   one of the two has rejected the other. "Nothing" names no version: it may stand for a delete that lies above the write,
+//!   and then there is no conflict. The delete was settled where it was read, so everything below it had been decided
+//!   there, and nobody needs this replica's vote to find out. AbandonTentative is safe in its place: the replica still
+//!   does not vote to commit. It costs a round for the Finalize when such a transaction aborts. A client that aborts for
+//!   this reason reads from another replica if the one that it has read from lacks the value (`votes.rs`).
 //! - *A read of a forgotten delete is not voted AbandonFinal.* One replica has forgotten a delete; another has not even
 //!   settled it, so it still tells readers the delete's version. A replica votes AbandonTentative if it lacks what was
 //!   read, the writer is below its horizon, and it does not know that the writer has aborted. A provisional vote stays as

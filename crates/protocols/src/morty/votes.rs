@@ -54,10 +54,17 @@ impl Votes {
         };
     }
 
-    /// Whether `replica` would commit what others know can't be. Nobody knows before it has voted.
-    pub(super) fn is_behind(&self, replica: NodeId) -> Option<bool> {
+    /// Whether `replica` would commit what others know can't be. If something `is_absent`, as it was read, nobody is sure of
+    /// that, and the votes of a majority are taken for it. Nobody knows before the replica has voted.
+    pub(super) fn is_behind(
+        &self,
+        replica: NodeId,
+        is_absent: bool,
+        majority: usize,
+    ) -> Option<bool> {
+        let against = !self.last.is_empty() || is_absent && self.tentative.len() >= majority;
         let voted = self.settled().contains(replica);
-        voted.then(|| self.commit.contains(replica) && !self.last.is_empty())
+        voted.then(|| self.commit.contains(replica) && against)
     }
 
     /// How many have voted, if only provisionally.
@@ -149,6 +156,25 @@ mod tests {
         }
         assert_eq!(votes.tally(3, 2), Tally::CommitFast);
         assert_eq!(votes.settled().len(), 1);
+    }
+
+    #[test]
+    fn who_lacks_what_others_have_is_behind_though_they_are_not_sure_if_it_was_found_absent() {
+        let is_behind = |votes: [Vote; 3], is_absent| {
+            let mut counted = Votes::default();
+            votes.iter().zip(0..).for_each(|(vote, i)| counted.record(NodeId(i), *vote));
+            counted.is_behind(NodeId(0), is_absent, 2)
+        };
+        for (votes, is_absent, expected) in [
+            ([C, F, C], false, Some(true)),
+            ([C, T, T], false, Some(false)),
+            ([C, T, T], true, Some(true)),
+            ([C, T, C], true, Some(false)),
+            ([T, T, T], true, Some(false)),
+            ([P, T, T], true, None),
+        ] {
+            assert_eq!(is_behind(votes, is_absent), expected, "{votes:?} {is_absent}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serried_actor::NodeSet;
 use serried_model::{Key, NodeId, Outcome, ReadStamp, Version, Write};
+use serried_parts::WriteId;
 use smallvec::SmallVec;
 
 use super::attempt::{self, Attempt, Participant};
@@ -321,7 +322,12 @@ impl Coordinator {
             conflicts = attempt.conflicts.to_vec();
             let asked = |partition| self.group.choice(partition, self.preferred);
             let mut parts = attempt.participants.iter();
-            let is_behind = |part: &Participant| part.votes.is_behind(asked(part.partition));
+            let majority = self.group.majority();
+            let is_behind = |part: &Participant| {
+                let mut reads = part.contents.reads.iter();
+                let is_absent = reads.any(|read| read.write == WriteId::INITIAL);
+                part.votes.is_behind(asked(part.partition), is_absent, majority)
+            };
             if parts.clone().any(|part| is_behind(part) == Some(true)) {
                 self.ask_another(cx);
             } else if parts.any(|part| is_behind(part).is_none()) {

@@ -12,6 +12,16 @@
 //!   replica has below the watermark is replaced: in the store page by page, in memory and for the log at the end.
 //! - *During a copy* nothing is settled, no reads are answered, and no reader is told of writes.
 //!
+//! # Peers that are behind themselves
+//! A replica that has just come back is *behind*: it answers no reads. A peer that is behind too says so in its list, which
+//! may lack what both have missed. So the asker goes on with the next peer. It is not behind any more
+//! - when it has everything that a peer has which is not behind,
+//! - or when it has asked all others and got everything from so many that they are a majority together with it. So if all
+//!   are behind, for instance after a loss of power everywhere, a majority suffices for all of them to get out, however
+//!   long the others stay away. Those that do not answer are given up after a while ([`ASKED_AT_MOST`]).
+//!
+//! Safety does not depend on this: a replica that is not behind may lack something as well.
+//!
 //! # Runs
 //! Each list and each copy is a *run* with a number of its own. Answers to earlier runs are ignored, since they may be
 //! out of date.
@@ -27,6 +37,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
+use serried_actor::NodeSet;
 use serried_model::{Key, NodeId, Version};
 use serried_parts::{Committed, decode_versions};
 
@@ -52,7 +63,25 @@ pub(super) struct CatchUp {
     tried: usize,
     /// Distinguishes its answers from those to earlier runs.
     run: u64,
+    /// The peer was behind when it listed something.
+    is_behind: bool,
     doing: Doing,
+}
+
+/// Whom a replica has asked while it is behind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asked {
+    /// Those that have answered, or were given up.
+    all: NodeSet,
+    /// Those from which it has got everything.
+    listed: NodeSet,
+}
+
+impl CatchUp {
+    /// A new run.
+    fn with(peer: NodeId, since: Version, cx: &mut Cx) -> CatchUp {
+        CatchUp { peer, tried: 0, run: cx.draw(), is_behind: false, doing: Doing::List(since) }
+    }
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -89,8 +118,7 @@ impl Replica {
     pub(super) fn catch_up_from(&mut self, peer: NodeId, cx: &mut Cx) -> bool {
         let begins = self.catch_up.is_none() && peer != self.id;
         if begins {
-            let doing = Doing::List(self.progress.watermark());
-            self.catch_up = Some(CatchUp { peer, tried: 0, run: cx.draw(), doing });
+            self.catch_up = Some(CatchUp::with(peer, self.progress.watermark(), cx));
             self.ask_peer(cx);
         }
         begins
@@ -126,11 +154,10 @@ impl Replica {
 
     /// Begins anew with another peer.
     fn begin_anew(&mut self, cx: &mut Cx) {
-        let Some(CatchUp { tried, .. }) = self.catch_up else { return };
-        let tried = tried.next_multiple_of(ASKED_AT_MOST).max(ASKED_AT_MOST);
-        let peer = self.peer(self.id.member() + 1 + tried / ASKED_AT_MOST);
-        let doing = Doing::List(self.progress.watermark());
-        self.catch_up = Some(CatchUp { peer, tried, run: cx.draw(), doing });
+        let Some(CatchUp { peer, .. }) = self.catch_up else { return };
+        self.asked.all.insert(peer);
+        let next = self.peer(peer.member() + 1);
+        self.catch_up = Some(CatchUp::with(next, self.progress.watermark(), cx));
         self.ask_peer(cx);
     }
 
@@ -148,7 +175,8 @@ impl Replica {
             true => self.settled.list(since, LISTED_AT_ONCE),
             false => (Vec::new(), false),
         };
-        cx.send(from, Message::Committed { since, run, versions, more, reaches });
+        let behind = self.behind;
+        cx.send(from, Message::Committed { since, run, versions, more, reaches, behind });
     }
 
     /// It can list all that has committed from here on, and hand on the deletes among it.
@@ -161,7 +189,7 @@ impl Replica {
         (from, run): (NodeId, u64),
         since: Version,
         versions: Vec<Version>,
-        (more, reaches): (bool, bool),
+        (more, reaches, behind): (bool, bool, bool),
         cx: &mut Cx,
     ) {
         let watermark = self.progress.watermark();
@@ -178,6 +206,7 @@ impl Replica {
             |version: &Version| *version >= watermark && self.settled.get(*version).is_none();
         let missing = versions.into_iter().filter(unknown).collect();
         let catch_up = self.catch_up.as_mut().expect("it is there");
+        catch_up.is_behind |= behind;
         catch_up.doing = Doing::Fetch { missing, next };
         self.fetch_more(cx);
     }
@@ -216,10 +245,26 @@ impl Replica {
 
     /// This replica has everything that its peer had when it was asked.
     fn end_catch_up(&mut self, cx: &mut Cx) {
-        let Some(catch_up) = self.catch_up.take() else { return };
+        let Some(CatchUp { peer, is_behind, .. }) = self.catch_up.take() else { return };
         cx.cancel_timer(Timer::CatchUp);
-        self.behind = false;
-        self.has_caught_up_with(catch_up.peer, cx);
+        self.asked.all.insert(peer);
+        self.asked.listed.insert(peer);
+        if !is_behind || self.has_asked_enough() {
+            self.behind = false;
+        }
+        if !self.behind {
+            self.asked = Asked::default();
+        }
+        self.has_caught_up_with(peer, cx);
+        if self.behind {
+            self.catch_up_from(self.peer(peer.member() + 1), cx);
+        }
+    }
+
+    /// Whether all others were asked, and those that have answered are a majority together with this replica.
+    fn has_asked_enough(&self) -> bool {
+        let Asked { all, listed } = self.asked;
+        all.len() + 1 >= self.group.size() && listed.len() + 1 >= self.group.majority()
     }
 
     pub(super) fn on_fetch(&mut self, from: NodeId, versions: Vec<Version>, cx: &mut Cx) {
@@ -353,7 +398,7 @@ impl Replica {
             self.raise_watermark(upto, digest, true, cx);
         }
         let catch_up = self.catch_up.as_mut().expect("it is there");
-        catch_up.doing = Doing::List(self.progress.watermark());
+        (catch_up.doing, catch_up.is_behind) = (Doing::List(self.progress.watermark()), false);
         self.ask_peer(cx);
     }
 }

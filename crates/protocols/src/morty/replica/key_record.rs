@@ -66,11 +66,14 @@ pub(super) struct Notice {
     pub instead_of: Option<WriteId>,
 }
 
-/// A write that a read did not see.
+/// A read did not see a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Missed {
-    Committed,
-    Uncommitted,
+    /// Reader and writer can't both commit, and one of them has.
+    ForGood,
+    /// It may turn out otherwise. One of the two is undecided, or the reader found nothing: what it found may be a delete
+    /// that this replica does not have, and that is later than the write.
+    Perhaps,
 }
 
 impl KeyRecord {
@@ -273,7 +276,8 @@ impl KeyRecord {
     }
 
     /// Whether `reader`, which found `found`, missed a write (check 1). Who found nothing has not missed a
-    /// delete: it would have found nothing either way.
+    /// delete: it would have found nothing either way. Nor has it missed a value for good, since it may have found a
+    /// later delete that is not known here.
     pub(super) fn missed_by(&self, reader: Version, found: WriteId) -> Option<Missed> {
         let latest = self.committed.latest_before(reader);
         let found = match latest {
@@ -282,22 +286,24 @@ impl KeyRecord {
         };
         let between = |version: Version| version > found.version;
         if latest.is_some_and(|write| between(write.id.version)) {
-            Some(Missed::Committed)
+            Some(if found == WriteId::INITIAL { Missed::Perhaps } else { Missed::ForGood })
         } else if self.uncommitted_before(reader).is_some_and(|write| between(write.id.version)) {
-            Some(Missed::Uncommitted)
+            Some(Missed::Perhaps)
         } else {
             None
         }
     }
 
-    /// Whether somebody's read has missed a write of `writer` (check 2).
+    /// Whether somebody's read has missed a write of `writer` (check 2). If the reader found nothing, that may have been a
+    /// delete later than the write, which has then committed, perhaps, where this replica does not know of it.
     pub(super) fn missed_write_of(&self, writer: Version) -> Option<Missed> {
-        if self.committed_reads.would_miss(writer) {
-            return Some(Missed::Committed);
+        if let Some(found) = self.committed_reads.found_by_who_misses(writer) {
+            let is_nothing = found == Version::INITIAL;
+            return Some(if is_nothing { Missed::Perhaps } else { Missed::ForGood });
         }
         let prepared = &self.active.as_deref()?.prepared_reads;
         let missed = |read: &PreparedRead| read.found < writer && writer < read.reader;
-        prepared.iter().any(missed).then_some(Missed::Uncommitted)
+        prepared.iter().any(missed).then_some(Missed::Perhaps)
     }
 
     /// Changes what is in progress, and gives its memory back if nothing is left.

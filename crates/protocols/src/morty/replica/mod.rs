@@ -27,7 +27,7 @@ use serried_model::{Key, NodeId, Value, Version};
 use serried_parts::{Committed, Map, Place, WriteId, encode_versions};
 use smallvec::SmallVec;
 
-use self::catch_up::CatchUp;
+use self::catch_up::{Asked, CatchUp};
 #[cfg(test)]
 use self::key_record::KeyRecord;
 use self::key_record::Notice;
@@ -74,6 +74,8 @@ pub struct Replica {
     copied: u64,
     /// It has just come back, and its state may be too old to answer reads.
     behind: bool,
+    /// Whom it has asked since.
+    asked: Asked,
     /// Up to where its predecessor may have taken part, if it replaces a replica whose disk was lost.
     floor: Floor,
     /// Decisions carried out and not acknowledged yet, by coordinator.
@@ -199,6 +201,7 @@ impl Replica {
             catch_up: None,
             copied: 0,
             behind: false,
+            asked: Asked::default(),
             floor: Floor::None,
             acknowledgements: BTreeMap::new(),
             acknowledge_set: false,
@@ -492,8 +495,8 @@ impl Actor for Replica {
             }
             Message::Watermark { upto } => self.progress.heard_of(from.partition(), upto),
             Message::GetCommitted { since, run } => self.on_get_committed(from, since, run, cx),
-            Message::Committed { since, run, versions, more, reaches } => {
-                self.on_committed((from, run), since, versions, (more, reaches), cx);
+            Message::Committed { since, run, versions, more, reaches, behind } => {
+                self.on_committed((from, run), since, versions, (more, reaches, behind), cx);
             }
             Message::Fetch { versions } => self.on_fetch(from, versions, cx),
             Message::Fetched { mut executions, readable_from } => {

@@ -132,11 +132,16 @@ impl Replica {
         contents.reads.iter().any(|read| self.settled.get(read.write.version) == aborted)
     }
 
-    /// Whether this replica may have forgotten a delete by this transaction. If it finds no such write, the transaction may
-    /// have committed all the same, and a replica that remembers the delete votes to commit a transaction that has read
-    /// it.
-    fn may_have_forgotten(&self, version: Version) -> bool {
-        version < self.progress.horizon()
+    /// Whether this replica may lack a write of `writer` that `reader` has found, though `writer` has committed with it. Then
+    /// a replica that has it votes to commit the reader.
+    /// - It may have forgotten a delete from below its horizon.
+    /// - It may have fetched the commit from a peer that had forgotten this write, because it was overwritten. What the peer
+    ///   has forgotten was overwritten below [`Progress::lacks_before`]. So a reader above that has missed what overwrote
+    ///   it. A reader below may have committed, and is below the peer's watermark, so it ends here too without this vote.
+    ///
+    /// [`Progress::lacks_before`]: super::progress::Progress::lacks_before
+    fn may_lack(&self, writer: Version, reader: Version) -> bool {
+        writer < self.progress.horizon() || reader < Version::at(self.progress.lacks_before())
     }
 
     /// The execution has to wait, and there is no vote to log. What earlier executions had prepared is released already, so
@@ -244,9 +249,9 @@ impl Replica {
             let key = read.key.clone();
             self.notices.push(Notice { reader: version, key, write, value, instead_of: None });
             match missed {
-                Missed::Committed => vote = Vote::AbandonFinal,
-                Missed::Uncommitted if vote != Vote::AbandonFinal => vote = Vote::AbandonTentative,
-                Missed::Uncommitted => continue,
+                Missed::ForGood => vote = Vote::AbandonFinal,
+                Missed::Perhaps if vote != Vote::AbandonFinal => vote = Vote::AbandonTentative,
+                Missed::Perhaps => continue,
             }
             conflict = Some(read.key.clone());
         }
@@ -255,11 +260,11 @@ impl Replica {
         let written = contents.writes.iter().zip(&undecided.writes);
         for (write, place) in written.filter(|_| checks.missed_by_others) {
             match self.keys.at(*place).1.missed_write_of(version) {
-                Some(Missed::Committed) => {
+                Some(Missed::ForGood) => {
                     let (vote, conflict) = (Vote::AbandonFinal, Some(write.key.clone()));
                     return Some(Validated { vote, conflict, unconfirmed });
                 }
-                Some(Missed::Uncommitted) if vote != Vote::AbandonFinal => {
+                Some(Missed::Perhaps) if vote != Vote::AbandonFinal => {
                     (vote, conflict) = (Vote::AbandonTentative, Some(write.key.clone()));
                 }
                 _ => {}
@@ -300,7 +305,7 @@ impl Replica {
                 Some(committed) => committed.id == read.write || !check,
                 None => match self.settlement(writer) {
                     Some(Settlement::Aborted) => false,
-                    Some(_) if self.may_have_forgotten(writer) => {
+                    Some(_) if self.may_lack(writer, version) => {
                         unconfirmed.push(number);
                         forgotten = true;
                         false

@@ -132,6 +132,8 @@ fn late_and_repeated_messages_of_a_decided_transaction_leave_nothing_behind() {
 #[test]
 fn a_write_too_late_for_a_committed_read_is_refused_for_good() {
     let mut net = morty(2);
+    net.commit(1, &[], &[("x", "0")]);
+    net.settle();
     net.get(0, "y"); // Takes the older version.
     net.settle();
     net.get(1, "x");

@@ -63,7 +63,8 @@ fn a_list_that_has_more_is_gone_on_with_after_its_last() {
     let run = run_asked_for(&asked);
     let [(_, peer, Message::GetCommitted { since, .. })] = &asked[..] else { panic!("{asked:?}") };
     let (since, versions) = (*since, vec![txn]);
-    let list = Message::Committed { since, run, versions, more: true, reaches: true };
+    let list =
+        Message::Committed { since, run, versions, more: true, reaches: true, behind: false };
     let answers = world.tell(*peer, n(0), list);
     let on = answers.iter().any(
         |(.., message)| matches!(message, Message::GetCommitted { since, .. } if *since > txn),
@@ -83,7 +84,8 @@ fn who_copies_lists_nothing() {
     let get = Message::GetCommitted { since: Version::INITIAL, run: 1 };
     assert_eq!(world.tell(n(2), n(0), get.clone()).len(), 1);
     let (since, versions) = (*since, Vec::new());
-    let list = Message::Committed { since, run, versions, more: false, reaches: false };
+    let list =
+        Message::Committed { since, run, versions, more: false, reaches: false, behind: false };
     world.tell(*peer, n(0), list);
     assert_eq!(world.tell(n(2), n(0), get), [], "the list would have gaps");
 }

@@ -1,6 +1,7 @@
 //! Morty on a network that is moved by hand: the messages of each rule, one by one.
 
 mod admission;
+mod back_together;
 mod by_hand;
 mod commit;
 mod copying;
@@ -11,6 +12,7 @@ mod forgotten;
 mod history;
 mod loaded;
 mod merging;
+mod missed_delete;
 mod partitions;
 mod recovery;
 mod rejoining;

@@ -95,6 +95,7 @@ fn an_answer_to_an_earlier_list_is_not_taken_for_one_to_this() {
         versions: Vec::new(),
         more: false,
         reaches: true,
+        behind: false,
     };
     let reads = |world: &mut World| {
         let get = Message::Get { version: version(world.now, 9), key: Key::from("k") };
@@ -187,8 +188,9 @@ fn what_a_voter_has_read_is_kept_when_it_fetches_the_commit() {
         if let Some(obstacle) = obstacle {
             world.tell(client, n(0), prepare(obstacle, 0, &in_the_way));
         }
-        let reader = at(10, 0);
-        let reads = contents(&[("x", Version::INITIAL)], &[("y", "1")]);
+        let (first, reader) = (at(0, 9), at(10, 0));
+        world.commit(&[0], first, &contents(&[], &[("x", "first")]));
+        let reads = contents(&[("x", first)], &[("y", "1")]);
         assert_eq!(votes(&world.tell(client, n(0), prepare(reader, 0, &reads))), [vote]);
         // It hears of the decision from a peer, which leaves the reads out.
         let fetched = Message::Fetched {
@@ -201,7 +203,14 @@ fn what_a_voter_has_read_is_kept_when_it_fetches_the_commit() {
                 world.restart(n(0));
                 let run = run_asked_for(&world.network);
                 let (since, versions) = (Version::INITIAL, Vec::new());
-                let list = Message::Committed { since, run, versions, more: false, reaches: true };
+                let list = Message::Committed {
+                    since,
+                    run,
+                    versions,
+                    more: false,
+                    reaches: true,
+                    behind: false,
+                };
                 world.tell(n(1), n(0), list);
             }
             let late = contents(&[], &[("x", "late")]);

@@ -147,7 +147,8 @@ fn n0_copies_what_n1_has(net: &mut Net, committed: Version) {
     assert_eq!((truncated_below(net, 0), truncated_below(net, 1)), (0, UPTO));
     let [(_, Message::GetCommitted { run, .. })] = asked[..] else { panic!("{asked:?}") };
     let (since, versions) = (Version::INITIAL, Vec::new());
-    let list = Message::Committed { since, run, versions, more: false, reaches: false };
+    let list =
+        Message::Committed { since, run, versions, more: false, reaches: false, behind: false };
     net.network.push_back((NodeId(1), NodeId(0), list));
 }
 

@@ -294,14 +294,24 @@ fn an_execution_that_was_abandoned_is_abandoned_after_a_restart() {
     }
 }
 
+/// All have committed a value of `x`, by this transaction.
+fn all_have_x() -> (Net, Version) {
+    let (mut net, first) = (morty(1), version(300, 3));
+    for member in 0..3 {
+        let decided = decide(first, 0, Decision::Commit, &contents(&[], &[("x", "0")]));
+        net.tell(first.coordinator, member, decided);
+    }
+    (net, first)
+}
+
 /// Table 1 lets a coordinator abort on one such vote alone.
 #[test]
 fn a_recoverer_that_hears_of_a_vote_to_abandon_for_good_abandons() {
     let (client, txn, later) = (coordinator_id(0), version(500, 0), version(400, 1));
-    let mut net = morty(1);
+    let (mut net, first) = all_have_x();
     let write = contents(&[], &[("x", "1")]);
     net.tell(coordinator_id(1), 2, decide(later, 0, Decision::Commit, &write));
-    let reads = contents(&[("x", Version::INITIAL)], &[("y", "1")]);
+    let reads = contents(&[("x", first)], &[("y", "1")]);
     let votes: Vec<_> =
         (0..3).flat_map(|member| net.tell(client, member, prepare(txn, 0, &reads))).collect();
     let final_votes =
@@ -323,9 +333,9 @@ fn a_recoverer_that_hears_of_a_vote_to_abandon_for_good_abandons() {
 fn a_vote_to_abandon_for_good_is_a_durable_decision() {
     let (client, txn, missed) = (coordinator_id(0), version(500, 0), version(400, 1));
     let write = contents(&[], &[("x", "1")]);
-    let reads = contents(&[("x", Version::INITIAL)], &[("y", "1")]);
     for (silent, restarts) in (0..3).flat_map(|silent| [(silent, false), (silent, true)]) {
-        let mut net = morty(2);
+        let (mut net, first) = all_have_x();
+        let reads = contents(&[("x", first)], &[("y", "1")]);
         for member in 0..2 {
             net.tell(coordinator_id(1), member, prepare(missed, 0, &write));
         }

@@ -39,11 +39,20 @@ pub(super) struct World {
 }
 
 impl World {
+    /// Three replicas of each partition.
     pub(super) fn new(partitions: u16) -> World {
-        let group = Group::new(3, Duration::from_millis(1)).with_partitions(partitions);
+        World::with(Group::new(3, Duration::from_millis(1)).with_partitions(partitions))
+    }
+
+    /// So many replicas of one partition.
+    pub(super) fn of(members: usize) -> World {
+        World::with(Group::new(members, Duration::from_millis(1)))
+    }
+
+    fn with(group: Group) -> World {
         let mut nodes = BTreeMap::new();
-        for partition in 0..partitions {
-            for member in 0..3 {
+        for partition in 0..group.partitions() {
+            for member in 0..group.size() {
                 let id = NodeId::replica(partition, member);
                 let replica =
                     Replica::new(id, group.clone(), &Settings::default(), Options::default());
