@@ -57,6 +57,10 @@
 //!   with the entries that follow.
 //!
 //! # Bounds
+//! - *A transaction that was moved commits under another version than it began with*, and its program is told that one,
+//!   before its shards are told anything. Somebody may ask them for the outcome by it. Then a shard that has a part of the
+//!   transaction refuses nothing: it may commit under that version, as far as the shard knows. It finds out how the
+//!   transaction ends, and whoever has asked asks again.
 //! - The outcome of a transaction is remembered for at least [`serried_actor::Settings::outcomes_ms`], and until no shard can
 //!   have an undecided part of it. Leaders tell each other below which time everything is over at their shards.
 //! - Transactions that run for longer than `truncation_lag_ms` may be refused.

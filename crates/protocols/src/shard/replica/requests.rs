@@ -36,6 +36,14 @@ impl<C: Control> Shard<C> {
         log: &mut Log<Led>,
         cx: &mut Cx<'_, C>,
     ) -> Option<Request> {
+        if let Request::Resolve { txn } = request
+            && from.is_coordinator()
+            && let Some(first) = self.is_to_commit_as(txn)
+        {
+            // It may have committed already, as far as its client knows. Whoever asks, asks again.
+            self.resolve(first, cx);
+            return None;
+        }
         if let Request::Inspect { txn } | Request::Resolve { txn } = request
             && self.is_unknown(txn)
         {

@@ -66,8 +66,27 @@ impl<C: Control> Shard<C> {
         self.resolve(txn, cx);
     }
 
+    /// The open transaction that is ready here and may commit under this version, though it began with another one. Until the
+    /// shards are told how it has ended, they know it by the version with which it began, but its program may know the
+    /// other one already.
+    pub(super) fn is_to_commit_as(&mut self, version: Version) -> Option<Version> {
+        if self.table.decision_of_version(version).is_some() {
+            return None;
+        }
+        let open = &self.leader_mut().open;
+        if open.contains_key(&version) {
+            return None;
+        }
+        let of_client = open.iter().filter(|(first, _)| first.coordinator == version.coordinator);
+        let may = of_client.filter(|(first, open)| {
+            let at = Stamp { us: version.timestamp_us, txn: **first };
+            open.is_ready() && open.validity.holds_at(at)
+        });
+        may.map(|(first, _)| *first).next()
+    }
+
     /// Finds out how the transaction ends, unless that is known, and ends it.
-    fn resolve(&mut self, txn: Version, cx: &mut Cx<'_, C>) {
+    pub(super) fn resolve(&mut self, txn: Version, cx: &mut Cx<'_, C>) {
         let own = self.id.partition();
         let leader = self.leader_mut();
         let Some(open) = leader.open.get(&txn).filter(|open| open.standing != Standing::Ending)

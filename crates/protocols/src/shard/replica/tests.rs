@@ -174,6 +174,31 @@ fn a_transaction_that_begins_with_a_version_under_which_another_has_committed_is
 }
 
 #[test]
+fn what_has_committed_under_another_version_is_not_called_refused_before_its_shards_know() {
+    for beyond_the_window in [false, true] {
+        let mut bench = Bench::<Queues<false>>::new();
+        let lanes = if beyond_the_window { 1 << 30 } else { 1 };
+        bench.write(1);
+        let at = stamp(1 + lanes * Stamp::LANES, 1);
+        assert_eq!(
+            bench.ask(Request::Move { txn: txn(1), to: at }),
+            [Reply::Moved { txn: txn(1) }]
+        );
+        // Its client has committed it, and has said so under this version. The shards are told later.
+        let resolve = Request::Resolve { txn: at.version() };
+        let early = bench.ask(resolve.clone());
+        assert!(!early.iter().any(|reply| matches!(reply, Reply::Refused { .. })), "{early:?}");
+        bench.commit(txn(1), at);
+        let committed = Reply::Decided { txn: at.version(), decision: Decision::Commit(at) };
+        assert_eq!(bench.ask(resolve), [committed]);
+        // Another client's transaction of that version is another one.
+        let other = Version { coordinator: NodeId(at.version().coordinator.0 + 1), ..at.version() };
+        let replies = bench.ask(Request::Resolve { txn: other });
+        assert!(matches!(replies[..], [Reply::Refused { .. }]), "{replies:?}");
+    }
+}
+
+#[test]
 fn what_is_told_before_it_is_durable_does_not_say_what_is_known() {
     let mut bench = Bench::<Queues<false>>::new();
     bench.write(1);
