@@ -23,8 +23,8 @@ Columns:
   log bytes   written to its logs since it started
   connections those that it has with clients and other nodes, in both directions
   RTT us      how long the question and its answer took, in microseconds
-  state       serves; or what it lacks: while a node is rejoining or catching up, stopping another one may
-              be one too many
+  state       serves; or what it lacks: while a node is rejoining or catching up, or does not vote,
+              stopping another one may be one too many
 
 Examples:
   serried status serried://127.0.0.1:7400
@@ -140,6 +140,7 @@ fn as_json(node: usize, reply: Option<&NodeReply>, state: &str) -> Value {
         "read_only": status.obstacle,
         "not_served": status.not_served,
         "behind": status.behind,
+        "not_voting": status.not_voting,
         "flush_under_way_s": status.flush_under_way.map(|lasting| lasting.as_secs_f64()),
         "flush_lag": status.flush_lag,
         "held_bytes": status.held_bytes,

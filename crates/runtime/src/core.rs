@@ -25,7 +25,7 @@ use crate::machine::{Machine, Outbox};
 use crate::obstacles::Obstacles;
 use crate::out_buffer::{Messages, OutBuffer, Route};
 use crate::shards::{Found, Shards, replica};
-use crate::status::Behind;
+use crate::status::{Behind, NotVoting};
 use crate::watch::{WatchReply, Watcher};
 use crate::{NodeStatus, TransportOptions};
 
@@ -440,6 +440,13 @@ impl Core {
             Behind::of(standing, now.since(since))
         });
         behind.reduce(Behind::plus)
+    }
+
+    /// The partitions of this core that vote on nothing yet, when the clock says `now_us`.
+    pub(crate) fn not_voting(&self, now_us: u64) -> Option<NotVoting> {
+        let machines = self.machines.iter().flatten();
+        let not_voting = machines.filter_map(|machine| NotVoting::of(&machine.gauges(), now_us));
+        not_voting.reduce(NotVoting::plus)
     }
 
     /// Whether any machine appends to a log.

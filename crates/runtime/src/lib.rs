@@ -85,5 +85,5 @@ pub use local_cluster::{LocalCluster, LocalOptions};
 pub use node::{Node, NodeFailed, NodeHandle, NodeObserver, StartError};
 pub use options::TransportOptions;
 pub use statistics::{NodeStatistics, Statistics, process_cpu_time};
-pub use status::{Behind, NodeReply, NodeStatus, NotServed};
+pub use status::{Behind, NodeReply, NodeStatus, NotServed, NotVoting};
 pub use watching::{WatchError, WatchOptions, Watched, Watching};

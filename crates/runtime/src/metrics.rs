@@ -66,6 +66,11 @@ impl Exposed<'_> {
                 status.behind.map_or(0.0, |behind| f64::from(behind.rejoining)),
             ),
             (
+                "partitions_not_voting",
+                "Partitions that vote on nothing yet, as the node's clock was ahead.",
+                status.not_voting.map_or(0.0, |not_voting| f64::from(not_voting.partitions)),
+            ),
+            (
                 "flush_under_way_seconds",
                 "For how long the longest flush of a log has been under way.",
                 status.flush_under_way.unwrap_or_default().as_secs_f64(),
@@ -194,7 +199,7 @@ mod tests {
     use serried_model::NodeId;
 
     use super::*;
-    use crate::{Durability, NodeStatistics, NotServed, Statistics};
+    use crate::{Durability, NodeStatistics, NotServed, NotVoting, Statistics};
 
     #[test]
     fn every_sample_has_its_family_and_a_histogram_adds_up() {
@@ -220,6 +225,7 @@ mod tests {
                 reason: "n1 has none".to_string(),
             }],
             behind: None,
+            not_voting: Some(NotVoting { partitions: 2, remaining: Duration::from_secs(5) }),
             flush_under_way: Some(Duration::from_secs(2)),
             flush_lag: 0,
             held_bytes: 0,
@@ -241,6 +247,7 @@ mod tests {
             "serried_uptime_seconds 60",
             "serried_log_flushes_total 3",
             "serried_partitions_catching_up 0",
+            "serried_partitions_not_voting 2",
             "serried_flush_under_way_seconds 2",
             "process_cpu_seconds_total 1.5",
             "serried_partition_messages_total{keyspace=\"a \\\"b\\\"\",partition=\"3\"} 5",

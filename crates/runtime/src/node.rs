@@ -197,6 +197,11 @@ impl Node {
         }
         let node = handle.server.id();
         tracing::info!(%node, address = %local_addr, cores = count, "serving");
+        let status = handle.server.status();
+        if let Some(not_voting) = status.not_voting {
+            let state = not_voting.text(status.partitions);
+            tracing::warn!(%node, state, "it counts as failed for a while");
+        }
         Ok(handle)
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::admission::{Admission, Admitted, Sort};
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::connection::{Connection, Ended};
 use crate::core::{Endpoint, decode, encode};
 use crate::durable::{Disks, Durability, Provenance};
@@ -33,8 +33,8 @@ use crate::shards::Shards;
 use crate::sparing::{Sparing, legible};
 use crate::tables::Tables;
 use crate::{
-    Catalogue, NodeConfiguration, NodeFailed, NodeStatistics, NodeStatus, StartError, flusher,
-    internal, peer, process_cpu_time, statistics::resident_memory,
+    Catalogue, NodeConfiguration, NodeFailed, NodeStatistics, NodeStatus, NotVoting, StartError,
+    flusher, internal, peer, process_cpu_time, statistics::resident_memory,
 };
 
 /// How long a node that is shut down waits for its connections to be flushed.
@@ -298,6 +298,7 @@ impl Server {
             obstacle: None,
             not_served: self.tables().not_served(),
             behind: None,
+            not_voting: None,
             flush_under_way: None,
             flush_lag: 0,
             held_bytes: 0,
@@ -310,7 +311,7 @@ impl Server {
                 process_id: std::process::id(),
             },
         };
-        let now = self.endpoint(0).clock.moment().now;
+        let Moment { now, clock } = self.endpoint(0).clock.moment();
         for core in self.cores.iter().filter_map(|seat| seat.endpoint.look()) {
             let statistics = &mut status.statistics;
             statistics.counters = statistics.counters.plus(&core.links.counters);
@@ -326,6 +327,8 @@ impl Server {
                 (Some(one), Some(other)) => Some(one.plus(other)),
                 (one, other) => one.or(other),
             };
+            let not_voting = [status.not_voting, core.not_voting(clock.latest_us)];
+            status.not_voting = not_voting.into_iter().flatten().reduce(NotVoting::plus);
         }
         status
     }

@@ -35,6 +35,8 @@ pub struct NodeStatus {
     pub not_served: Vec<NotServed>,
     /// The partitions that do not take part fully, if there are any.
     pub behind: Option<Behind>,
+    /// The partitions that vote on nothing for a while, if there are any.
+    pub not_voting: Option<NotVoting>,
     /// For how long the oldest flush of a log has been under way, if one is.
     pub flush_under_way: Option<Duration>,
     /// How many flushes of logs are under way or due.
@@ -103,8 +105,53 @@ impl Behind {
     }
 }
 
+/// The partitions of a node that vote on nothing yet: the node's clock was ahead, they have truncated by it, and a
+/// replica never votes below a truncation. Until their clock has come there, they count as failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NotVoting {
+    /// How many there are.
+    pub partitions: u16,
+    /// How long the last of them goes on like that.
+    pub remaining: Duration,
+}
+
+impl NotVoting {
+    /// The gauge of a replica that says below which time, in microseconds, it votes on nothing. Where there is none, the
+    /// protocol has no such time.
+    const GAUGE: &str = "stopped_below_us";
+    /// A time that is no further ahead than this is not told. Truncations lie in the past, by more than clocks may differ.
+    /// If somebody has set `truncation_lag_ms` to less than that, one may be ahead for a moment.
+    const SHORT_US: u64 = 1_000_000;
+
+    /// One partition whose replica has these gauges, when the node's clock says `now_us`. `None` if it votes.
+    pub(crate) fn of(gauges: &[(&'static str, u64)], now_us: u64) -> Option<NotVoting> {
+        let (_, stopped_us) = gauges.iter().find(|(name, _)| *name == NotVoting::GAUGE)?;
+        let ahead_us = stopped_us.saturating_sub(now_us);
+        let remaining = Duration::from_micros(ahead_us);
+        (ahead_us > NotVoting::SHORT_US).then_some(NotVoting { partitions: 1, remaining })
+    }
+
+    /// The partitions of both.
+    pub(crate) fn plus(self, other: NotVoting) -> NotVoting {
+        NotVoting {
+            partitions: self.partitions + other.partitions,
+            remaining: self.remaining.max(other.remaining),
+        }
+    }
+
+    /// A description, for a node with so many partitions.
+    pub(crate) fn text(self, partitions: u16) -> String {
+        let NotVoting { partitions: some, remaining } = self;
+        let seconds = remaining.as_secs();
+        format!(
+            "does not vote in {some} of {partitions} partitions for another {seconds} s, as its clock was ahead: keep the \
+             other nodes running; if all of them vote, it votes sooner when it is started on an empty directory with --rejoin"
+        )
+    }
+}
+
 impl NodeStatus {
-    /// Whether the node can write, reaches a majority, and all of its partitions take part fully.
+    /// Whether the node can write, reaches a majority, and all of its partitions take part fully and vote.
     ///
     /// # Errors
     /// Why not, and what to do.
@@ -118,7 +165,12 @@ impl NodeStatus {
                 "a flush of a log has been under way for {seconds} s: see to the disk"
             ));
         }
-        let reasons = [self.behind.map(|behind| behind.text(self.partitions)), self.alone()];
+        let partitions = self.partitions;
+        let reasons = [
+            self.behind.map(|behind| behind.text(partitions)),
+            self.not_voting.map(|not_voting| not_voting.text(partitions)),
+            self.alone(),
+        ];
         match reasons.into_iter().flatten().collect::<Vec<_>>().join("; ") {
             none if none.is_empty() => Ok(()),
             reasons => Err(reasons),
@@ -163,6 +215,7 @@ mod tests {
             obstacle: None,
             not_served: Vec::new(),
             behind: None,
+            not_voting: None,
             flush_under_way: Some(Duration::from_secs(1)),
             flush_lag: 0,
             held_bytes: 0,
@@ -200,5 +253,21 @@ mod tests {
             let told = NodeStatus { behind: Some(behind), ..status() }.serves().unwrap_err();
             assert!(told.starts_with(words), "{told}");
         }
+    }
+
+    #[test]
+    fn a_node_does_not_serve_while_its_partitions_vote_on_nothing() {
+        let of = |stopped_us, now_us| {
+            NotVoting::of(&[("resident_keys", 9), (NotVoting::GAUGE, stopped_us)], now_us)
+        };
+        let (hour, second) = (3_600_000_000, 1_000_000);
+        assert_eq!(NotVoting::of(&[("resident_keys", u64::MAX)], 0), None);
+        assert_eq!((of(0, hour), of(hour, hour + 10 * second)), (None, None), "as usual");
+        assert_eq!(of(hour + second, hour), None, "that is over soon");
+        let one = of(hour + 10 * second, 10 * second).unwrap();
+        let both = one.plus(of(9 * second, 0).unwrap());
+        let told = NodeStatus { not_voting: Some(both), ..status() }.serves().unwrap_err();
+        let words = "does not vote in 2 of 8 partitions for another 3600 s, as its clock was ahead";
+        assert!(told.starts_with(words) && told.contains("--rejoin"), "{told}");
     }
 }

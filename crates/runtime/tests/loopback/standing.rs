@@ -4,6 +4,8 @@ use serried_actor::Settings;
 use serried_runtime::{Durability, KeyspaceConfiguration, Start};
 
 use crate::directories::Kept;
+use crate::toy::AHEAD;
+use crate::{connect, start};
 
 /// A keyspace of each family.
 fn keyspaces() -> Vec<KeyspaceConfiguration> {
@@ -65,4 +67,17 @@ async fn a_node_that_comes_back_catches_up_before_it_serves() {
         tokio::task::yield_now().await;
     }
     kept.cluster.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_replicas_vote_on_nothing_says_so_and_does_not_serve() {
+    let cluster = start(1, None);
+    cluster.health(0).unwrap();
+    assert_eq!(cluster.status(0).not_voting, None);
+    let client = connect(&cluster).await;
+    client.keyspace("first").unwrap().put(AHEAD, "1").await.unwrap();
+    let told = cluster.health(0).unwrap_err();
+    assert!(told.starts_with("does not vote in 1 of"), "{told}");
+    assert_eq!(cluster.status(0).not_voting.unwrap().partitions, 1);
+    cluster.stop();
 }

@@ -20,6 +20,8 @@ pub(crate) const POISON: &str = "poison";
 pub(crate) const FORGED: &str = "forged";
 /// A replica looks for this key in its store.
 pub(crate) const STORED: &str = "stored";
+/// A replica that has this key says that it votes on nothing for very long.
+pub(crate) const AHEAD: &str = "ahead";
 
 /// Keys that begin with this read as how many of them were asked for in one batch.
 pub(crate) const BATCH: &str = "batch";
@@ -244,6 +246,11 @@ impl Actor for Replica {
     }
 
     fn on_timer(&mut self, (): (), _: &mut Context<'_, Self>) {}
+
+    fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        let ahead = self.data.contains_key(&Key::from(AHEAD));
+        each("stopped_below_us", if ahead { u64::MAX } else { 0 });
+    }
 }
 
 impl Recover for Replica {

@@ -560,6 +560,8 @@ impl Actor for Replica {
         each("recoveries_in_progress", self.recoveries.len() as u64);
         each("resident_keys", self.keys.resident() as u64);
         each("truncated_below_us", self.progress.watermark().timestamp_us);
+        // It lies in the past unless a clock was ahead.
+        each("stopped_below_us", self.truncation.stopped().timestamp_us);
         let catching_up = self.catch_up.is_some() || self.behind || !self.takes_part();
         each("catching_up", u64::from(catching_up));
     }

@@ -15,6 +15,26 @@ fn truncated_below(net: &Net, member: usize) -> u64 {
 }
 
 #[test]
+fn a_replica_whose_clock_was_ahead_shows_until_when_it_votes_on_nothing() {
+    let mut net = morty(0);
+    let stopped = |net: &Net| net.gauge(0, "stopped_below_us");
+    net.now = UPTO_IS_DUE;
+    for member in 0..3 {
+        net.act(member, |replica, cx| replica.on_timer(ReplicaTimer::Truncation, cx));
+    }
+    assert_eq!(stopped(&net), UPTO, "in the past, as usual");
+    net.settle();
+    let hour = 3_600_000_000;
+    net.now += hour;
+    net.act(0, |replica, cx| replica.on_timer(ReplicaTimer::Truncation, cx));
+    net.network.clear();
+    net.now -= hour;
+    assert_eq!(stopped(&net), UPTO + hour);
+    net.restart(0);
+    assert_eq!(stopped(&net), UPTO + hour, "its log says so too");
+}
+
+#[test]
 fn a_list_that_was_begun_before_a_snapshot_is_not_taken_for_all_that_is_in_it() {
     let client = coordinator_id(0);
     let mut net = morty(1);
