@@ -3,7 +3,7 @@
 mod registers;
 mod transaction;
 
-use std::io::{BufRead, IsTerminal, Write, stdin, stdout};
+use std::io::{BufRead, ErrorKind, IsTerminal, Write, stdin, stdout};
 use std::time::Duration;
 
 use clap::Args;
@@ -85,6 +85,14 @@ impl Shell {
                 stdout().flush()?;
             }
             let Some(line) = lines.recv().await else { break };
+            let line = match line {
+                Ok(line) => line,
+                Err(unreadable) => {
+                    failed = true;
+                    session.report("error", &unreadable);
+                    break;
+                }
+            };
             let words: Vec<&str> = line.split_whitespace().collect();
             match session.obey(&words).await {
                 Ok(true) => {}
@@ -108,9 +116,12 @@ impl Shell {
     }
 }
 
+/// A line, or why there are no more.
+type Line = Result<String, String>;
+
 /// Statements from the command line.
-fn given(statements: &str) -> mpsc::Receiver<String> {
-    let lines: Vec<String> = statements.split(';').map(str::to_string).collect();
+fn given(statements: &str) -> mpsc::Receiver<Line> {
+    let lines: Vec<Line> = statements.split(';').map(|line| Ok(line.to_string())).collect();
     let (sender, receiver) = mpsc::channel(lines.len().max(1));
     for line in lines {
         sender.try_send(line).expect("there is room for all");
@@ -118,17 +129,33 @@ fn given(statements: &str) -> mpsc::Receiver<String> {
     receiver
 }
 
-/// Lines from standard input, which is read by a thread, as it can't be waited for otherwise.
-fn typed() -> mpsc::Receiver<String> {
+/// Lines from standard input, which is read by a thread, as it can't be waited for otherwise. A line that can't be read is
+/// the last: what comes after may depend on it.
+fn typed() -> mpsc::Receiver<Line> {
     let (sender, receiver) = mpsc::channel(1);
     std::thread::spawn(move || {
-        for line in stdin().lock().lines().map_while(Result::ok) {
-            if sender.blocking_send(line).is_err() {
+        for (i, line) in stdin().lock().lines().enumerate() {
+            let line = line.map_err(|error| unreadable(i + 1, &error));
+            let is_last = line.is_err();
+            if sender.blocking_send(line).is_err() || is_last {
                 break;
             }
         }
     });
     receiver
+}
+
+/// Says what is wrong with a line of standard input.
+fn unreadable(number: usize, error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::InvalidData => format!(
+            "line {number} of the input is not UTF-8: it and what follows is left out; correct it, and \
+             give the rest again"
+        ),
+        _ => {
+            format!("line {number} of the input can't be read ({error}): what follows is left out")
+        }
+    }
 }
 
 struct Session {

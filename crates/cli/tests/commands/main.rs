@@ -16,11 +16,11 @@ fn serried(arguments: &[&str]) -> Output {
     command.args(arguments).stdin(Stdio::null()).output().expect("the binary runs")
 }
 
-fn with_input(arguments: &[&str], input: &str) -> Output {
+fn with_input(arguments: &[&str], input: impl AsRef<[u8]>) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_serried"));
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary runs");
-    child.stdin.take().unwrap().write_all(input.as_bytes()).expect("it reads its input");
+    child.stdin.take().unwrap().write_all(input.as_ref()).expect("it reads its input");
     child.wait_with_output().expect("it ends")
 }
 

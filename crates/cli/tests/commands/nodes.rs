@@ -55,6 +55,18 @@ fn the_shell_reads_writes_and_runs_transactions_against_a_cluster() {
 }
 
 #[test]
+fn the_shell_names_a_line_that_is_not_text_and_does_nothing_after_it() {
+    let keyspaces = [KeyspaceConfiguration::new("default", "morty")];
+    let cluster = LocalCluster::start(1, &keyspaces, LocalOptions::default()).unwrap();
+    let url = cluster.url();
+    let output = with_input(&["shell", &url], b"put a 1\nput b \xff\nput c 1\n");
+    assert_eq!(code(&output), 1);
+    assert!(err(&output).contains("line 2 of the input is not UTF-8"), "{}", err(&output));
+    let output = serried(&["shell", &url, "-e", "get a b c"]);
+    assert_eq!(out(&output), "a = 1\nb is absent\nc is absent\n");
+}
+
+#[test]
 fn a_cluster_that_does_not_answer_is_an_error_that_names_it() {
     let output = serried(&["shell", "serried://127.0.0.1:1", "-e", "get a"]);
     assert_eq!(code(&output), 1);
