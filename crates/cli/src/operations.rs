@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::iter;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -16,11 +17,60 @@ use tokio::task::{JoinError, JoinSet};
 /// What Prometheus expects.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
+/// What a node shows before it runs.
+const STARTS: &str = "# HELP serried_starting 1 while the node does not serve yet.\n# TYPE serried_starting gauge\n\
+                      serried_starting 1\n";
 /// How long to wait after the operating system refused a connection.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
+/// How far a node has come. It is shared with those who answer for it.
+#[derive(Clone)]
+pub(crate) struct Progress(Arc<Mutex<Stage>>);
+
+enum Stage {
+    /// It does not serve yet, for this reason.
+    Starts(String),
+    Runs(NodeObserver),
+}
+
+impl Progress {
+    /// A node that opens its data.
+    pub(crate) fn begin() -> Progress {
+        Progress(Arc::new(Mutex::new(Stage::Starts("the node opens its data".to_string()))))
+    }
+
+    /// It does not serve yet, for another reason.
+    pub(crate) fn starts(&self, reason: impl Into<String>) {
+        *self.stage() = Stage::Starts(reason.into());
+    }
+
+    /// It runs.
+    pub(crate) fn runs(&self, node: NodeObserver) {
+        *self.stage() = Stage::Runs(node);
+    }
+
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.0.lock().expect("nobody panics with it")
+    }
+
+    fn metrics(&self) -> String {
+        match &*self.stage() {
+            Stage::Starts(_) => STARTS.to_string(),
+            Stage::Runs(node) => node.metrics(),
+        }
+    }
+
+    /// Whether the node serves, and what is to be said of it.
+    fn health(&self) -> Result<String, String> {
+        match &*self.stage() {
+            Stage::Starts(reason) => Err(reason.clone()),
+            Stage::Runs(node) => node.health().map(|()| healthy(&node.status().not_served)),
+        }
+    }
+}
+
 /// Answers `GET /metrics` and `GET /healthz` for as long as it is polled. A panic in a connection's task panics here.
-pub(crate) async fn serve(listener: TcpListener, node: NodeObserver) -> Infallible {
+pub(crate) async fn serve(listener: TcpListener, node: Progress) -> Infallible {
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -65,11 +115,11 @@ fn healthy(not_served: &[NotServed]) -> String {
     iter::once("ok\n".to_string()).chain(lines).collect()
 }
 
-fn answer<B>(request: &Request<B>, node: &NodeObserver) -> Response<Full<Bytes>> {
+fn answer<B>(request: &Request<B>, node: &Progress) -> Response<Full<Bytes>> {
     let (status, kind, body) = match (request.method(), request.uri().path()) {
         (&Method::GET, "/metrics") => (StatusCode::OK, METRICS_TYPE, node.metrics()),
         (&Method::GET, "/healthz") => match node.health() {
-            Ok(()) => (StatusCode::OK, TEXT_TYPE, healthy(&node.status().not_served)),
+            Ok(told) => (StatusCode::OK, TEXT_TYPE, told),
             Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, TEXT_TYPE, format!("{reason}\n")),
         },
         (_, "/metrics" | "/healthz") => {
@@ -88,7 +138,30 @@ fn answer<B>(request: &Request<B>, node: &NodeObserver) -> Response<Full<Bytes>>
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt;
+
     use super::*;
+
+    /// The answer to a request: its status and its text.
+    async fn ask(path: &str, node: &Progress) -> (u16, String) {
+        let request = Request::get(path).body(()).unwrap();
+        let response = answer(&request, node);
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_node_that_starts_says_what_it_waits_for() {
+        let node = Progress::begin();
+        let opens = (503, "the node opens its data\n".to_string());
+        assert_eq!(ask("/healthz", &node).await, opens);
+        node.starts("waits for room on the disk");
+        let waits = (503, "waits for room on the disk\n".to_string());
+        assert_eq!(ask("/healthz", &node).await, waits);
+        let (status, text) = ask("/metrics", &node).await;
+        assert!(status == 200 && text.ends_with("\nserried_starting 1\n"), "{text}");
+    }
 
     #[test]
     fn a_healthy_node_names_the_keyspaces_that_it_refuses() {

@@ -1,5 +1,7 @@
 //! `serried serve`: a node.
 
+use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +11,12 @@ use clap::Args;
 use serried_runtime::{
     Disks, Durability, Node, NodeConfiguration, NodeDisks, NodeHandle, Start, StartError,
 };
-use serried_storage::{STORE_THREAD, StorageError};
+use serried_storage::STORE_THREAD;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::{Ended, LogFormat, operations};
+use crate::operations::{self, Progress};
+use crate::{Ended, LogFormat};
 
 /// Run a node of a cluster until it is interrupted.
 ///
@@ -75,7 +79,7 @@ A keyspace is served once a majority of the nodes has it. A node drops a keyspac
 configuration does not list any more; the data stays in the node's directory until you remove it.
 Once a majority has dropped a keyspace, a new keyspace of that name starts empty.
 
-The node stops on SIGTERM and SIGINT: it hands its leaderships to other nodes, accepts nothing
+The node stops on SIGTERM, SIGINT and SIGHUP: it hands its leaderships to other nodes, accepts nothing
 more, writes what waits, and exits with 0.")]
 pub(crate) struct Serve {
     /// The node's configuration
@@ -110,23 +114,27 @@ pub(crate) struct Serve {
 /// How long to wait for room on the disk before it is looked for again.
 const ROOM_AGAIN: Duration = Duration::from_secs(1);
 
-/// Opens a node's data directory, as soon as there is room on its disk.
+/// Opens a node's data directory, as soon as there is room on its disk. Others' questions are answered meanwhile.
 async fn open_disks(
     path: &Path,
     configuration: &NodeConfiguration,
     start: Start,
-) -> Result<NodeDisks, StorageError> {
+    progress: &Progress,
+) -> anyhow::Result<NodeDisks> {
     let mut told = false;
     loop {
-        match NodeDisks::open(path.to_path_buf(), configuration, start) {
+        let (path, configuration) = (path.to_path_buf(), configuration.clone());
+        let open = move || NodeDisks::open(path, &configuration, start);
+        match tokio::task::spawn_blocking(open).await? {
             Err(error) if error.is_full() => {
+                progress.starts(format!("the node waits for room on the disk: {error}"));
                 if !told {
                     tracing::error!(%error, "waits for room on the disk");
                     told = true;
                 }
                 tokio::time::sleep(ROOM_AGAIN).await;
             }
-            opened => return opened,
+            opened => return Ok(opened?),
         }
     }
 }
@@ -138,13 +146,16 @@ const OTHERS_AGAIN: Duration = Duration::from_secs(1);
 async fn start(
     configuration: NodeConfiguration,
     disks: Arc<dyn Disks>,
+    progress: &Progress,
 ) -> Result<NodeHandle, StartError> {
     let mut told = false;
     loop {
         match Node::start_on(configuration.clone(), disks.clone()).await {
-            Err(error @ StartError::TooFew { .. }) => {
+            Err(StartError::TooFew { answered, wanted }) => {
+                let reason = too_few(answered, wanted);
+                progress.starts(format!("the node waits for the other nodes: {reason}"));
                 if !told {
-                    tracing::warn!(%error, "waits for the other nodes");
+                    tracing::warn!(reason, "waits for the other nodes");
                     told = true;
                 }
                 tokio::time::sleep(OTHERS_AGAIN).await;
@@ -152,6 +163,14 @@ async fn start(
             started => return started,
         }
     }
+}
+
+/// Why a node that replaces a lost disk waits, and what to do. It goes on by itself.
+fn too_few(answered: usize, wanted: usize) -> String {
+    format!(
+        "{answered} of them answer, and {wanted} must say which keyspaces the lost disk may have held: start the others; \
+         this node goes on when they answer"
+    )
 }
 
 /// Makes a panic in the store's own thread end the process. Nobody joins that thread, and without it the store
@@ -184,10 +203,8 @@ impl Serve {
         end_with_the_store();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let mut terminate =
-                tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-            let peers = configuration.peers.join(",");
-            let number = configuration.node;
+            let mut ending = Ending::listen()?;
+            let progress = Progress::begin();
             let operations = match &self.metrics {
                 None => None,
                 Some(address) => {
@@ -195,57 +212,118 @@ impl Serve {
                     Some(listener.with_context(|| format!("can't serve metrics on {address}"))?)
                 }
             };
-            let durability = configuration.durability;
-            let (node, place) = if durability == Durability::Memory {
-                anyhow::ensure!(
-                    self.start() == Start::Usual,
-                    "--rejoin and --accept-loss are for nodes that keep data; see --durability"
-                );
-                (Node::start(configuration).await?, "in memory only".to_string())
-            } else {
-                let usual = || PathBuf::from(format!("serried-data/node-{number}"));
-                let path = self.data.clone().unwrap_or_else(usual);
-                let place = format!("in {}, {durability}", path.display());
-                let disks = tokio::select! {
-                    opened = open_disks(&path, &configuration, self.start()) => opened?,
-                    _ = terminate.recv() => return Ok(Ended::Well),
-                    interrupted = tokio::signal::ctrl_c() => {
-                        return Ok(interrupted.map(|()| Ended::Well)?);
-                    }
-                };
-                let node = tokio::select! {
-                    started = start(configuration, Arc::new(disks)) => started?,
-                    _ = terminate.recv() => return Ok(Ended::Well),
-                    interrupted = tokio::signal::ctrl_c() => {
-                        return Ok(interrupted.map(|()| Ended::Well)?);
-                    }
-                };
-                (node, place)
-            };
-            if !self.quiet {
-                println!("node {number} serves on {}, its data {place}", node.local_addr());
-                if let Some(listener) = &operations {
-                    println!("metrics at http://{}/metrics", listener.local_addr()?);
-                }
-                println!("connect with: serried shell serried://{peers}");
+            let answered = operations.as_ref().map(TcpListener::local_addr).transpose()?;
+            if let Some(address) = answered {
+                tracing::info!(%address, "answers /healthz and /metrics");
             }
             let operations = async {
                 match operations {
-                    Some(listener) => operations::serve(listener, node.observer()).await,
+                    Some(listener) => operations::serve(listener, progress.clone()).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                failed = node.stopped() => failed?,
+                ended = self.run_node(configuration, &mut ending, &progress, answered) => ended,
                 never = operations => match never {},
-                _ = terminate.recv() => {}
-                interrupted = tokio::signal::ctrl_c() => interrupted?,
             }
-            if !self.quiet {
-                println!("node {number} stops");
-            }
-            node.shutdown().await;
-            Ok(Ended::Well)
         })
     }
+
+    /// Starts the node, and waits until it has ended.
+    async fn run_node(
+        &self,
+        configuration: NodeConfiguration,
+        ending: &mut Ending,
+        progress: &Progress,
+        operations: Option<SocketAddr>,
+    ) -> anyhow::Result<Ended> {
+        let (number, peers) = (configuration.node, configuration.peers.join(","));
+        let started = tokio::select! {
+            started = self.start_node(configuration, progress) => started?,
+            ended = ending.asked() => return Ok(ended.map(|()| Ended::Well)?),
+        };
+        let (node, place) = started;
+        progress.runs(node.observer());
+        if !self.quiet {
+            println!("node {number} serves on {}, its data {place}", node.local_addr());
+            if let Some(address) = operations {
+                println!("metrics at http://{address}/metrics");
+            }
+            println!("connect with: serried shell serried://{peers}");
+        }
+        tokio::select! {
+            failed = node.stopped() => failed?,
+            asked = ending.asked() => asked?,
+        }
+        if !self.quiet {
+            println!("node {number} stops");
+        }
+        node.shutdown().await;
+        Ok(Ended::Well)
+    }
+
+    /// Starts the node; it, and where its data is.
+    async fn start_node(
+        &self,
+        configuration: NodeConfiguration,
+        progress: &Progress,
+    ) -> anyhow::Result<(NodeHandle, String)> {
+        let durability = configuration.durability;
+        let usual = || PathBuf::from(format!("serried-data/node-{}", configuration.node));
+        let path = self.data.clone().unwrap_or_else(usual);
+        if durability == Durability::Memory {
+            anyhow::ensure!(
+                self.start() == Start::Usual,
+                "--rejoin and --accept-loss are for nodes that keep data; see --durability"
+            );
+            if path.exists() {
+                let path = path.display();
+                tracing::warn!(%path, "the data of this directory is not used, and nothing is kept: the durability is memory; see --durability");
+            }
+            return Ok((Node::start(configuration).await?, "in memory only".to_string()));
+        }
+        let disks = open_disks(&path, &configuration, self.start(), progress).await?;
+        progress.starts("the node reads its data and asks the other nodes");
+        let node = start(configuration, Arc::new(disks), progress).await?;
+        Ok((node, format!("in {}, {durability}", path.display())))
+    }
+}
+
+/// The signals on which a node stops in good order.
+struct Ending {
+    terminate: Signal,
+    /// Of a terminal that has gone. `None` if the node was started so that it outlives its terminal, as by nohup.
+    hang_up: Option<Signal>,
+}
+
+impl Ending {
+    fn listen() -> io::Result<Ending> {
+        let hang_up = (!ignores_hang_up()).then(|| signal(SignalKind::hangup())).transpose()?;
+        Ok(Ending { terminate: signal(SignalKind::terminate())?, hang_up })
+    }
+
+    /// Waits until the node is to stop.
+    async fn asked(&mut self) -> io::Result<()> {
+        let hang_up = async {
+            match &mut self.hang_up {
+                Some(hang_up) => hang_up.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.terminate.recv() => Ok(()),
+            _ = hang_up => Ok(()),
+            interrupted = tokio::signal::ctrl_c() => interrupted,
+        }
+    }
+}
+
+/// Whether whoever started this process has it ignore SIGHUP, where the operating system tells.
+fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // The first bit is SIGHUP's, which has the number 1.
+    ignored
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 1 == 1)
 }

@@ -160,6 +160,8 @@ fn a_node_exposes_metrics_and_health_logs_json_and_stops_when_told() {
     let file = Temporary::new("operations.toml", configuration);
     let mut command = Command::new(env!("CARGO_BIN_EXE_serried"));
     command.args(["serve", "--config", file.path(), "--metrics", "127.0.0.1:0"]);
+    // There is a directory, and a node that keeps its data in memory does not use it.
+    command.arg("--data").arg(std::env::temp_dir());
     command.args(["--log-format", "json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary runs");
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -182,10 +184,50 @@ fn a_node_exposes_metrics_and_health_logs_json_and_stops_when_told() {
     assert!(kill.success());
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(err(&output).contains("the data of this directory is not used"), "{}", err(&output));
     for line in err(&output).lines() {
         let entry: Value = serde_json::from_str(line).expect("a line of JSON");
         assert!(entry["level"].is_string(), "{line}");
     }
+}
+
+/// The signal that a terminal sends when it goes, or, if tests were started so that it is ignored, the usual one.
+fn hang_up() -> &'static str {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    match ignored.is_some_and(|mask| mask.ends_with(['1', '3', '5', '7', '9', 'b', 'd', 'f'])) {
+        true => "-TERM",
+        false => "-HUP",
+    }
+}
+
+#[test]
+fn a_node_that_waits_for_others_says_so_and_stops_when_its_terminal_goes() {
+    let configuration = "node = 0\nlisten = \"127.0.0.1:0\"\n\
+                         peers = [\"127.0.0.1:1\", \"127.0.0.1:2\", \"127.0.0.1:3\"]\n";
+    let file = Temporary::new("rejoins.toml", configuration);
+    let data = std::env::temp_dir().join(format!("serried-{}-rejoins", std::process::id()));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_serried"));
+    command.args(["serve", "--rejoin", "--config", file.path(), "--metrics", "127.0.0.1:0"]);
+    command.arg("--data").arg(&data).args(["--log-format", "json"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut line_with = |words: &str| loop {
+        let line = lines.next().expect("it says so").unwrap();
+        if line.contains(words) {
+            break line;
+        }
+    };
+    let bound = line_with("answers /healthz and /metrics");
+    let address = bound.split("\"address\":\"").nth(1).and_then(|rest| rest.split('"').next());
+    let waits = line_with("waits for the other nodes");
+    assert!(waits.contains("this node goes on when they answer"), "{waits}");
+    let health = http(address.expect("it says where"), "GET /healthz");
+    assert!(health.starts_with("HTTP/1.1 503") && health.contains("start the others"), "{health}");
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args([hang_up(), &pid]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let _ = std::fs::remove_dir_all(data);
 }
 
 #[test]
