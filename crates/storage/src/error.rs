@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum StorageError {
     /// The operating system said no.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}{}", path.display(), advice(source))]
     Io {
         /// The file.
         path: PathBuf,
@@ -59,6 +59,22 @@ pub enum StorageError {
     },
 }
 
+/// What to do about an error of the operating system, if that can be said.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "; have its file system mounted for writing, or choose another directory with --data"
+        }
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            "; a file is where a directory is needed: move it away, or choose another directory with --data"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "; give the user of this process the right to read and write it, or choose another directory with --data"
+        }
+        _ => "",
+    }
+}
+
 impl StorageError {
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> StorageError {
         let path = path.to_path_buf();
@@ -87,5 +103,20 @@ impl StorageError {
     /// Whether it is only for want of room.
     pub fn is_full(&self) -> bool {
         matches!(self, StorageError::Full { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_operating_system_says_what_to_do() {
+        let told = |kind: io::ErrorKind| StorageError::io(Path::new("d"))(kind.into()).to_string();
+        assert!(told(io::ErrorKind::ReadOnlyFilesystem).contains("mounted for writing"));
+        assert!(told(io::ErrorKind::NotADirectory).contains("a file is where a directory"));
+        assert!(told(io::ErrorKind::AlreadyExists).contains("a file is where a directory"));
+        assert!(told(io::ErrorKind::PermissionDenied).contains("the right to read and write"));
+        assert!(!told(io::ErrorKind::UnexpectedEof).contains(';'));
     }
 }
