@@ -345,6 +345,30 @@ impl NodeConfiguration {
         self.judge(catalogue).map_err(error)
     }
 
+    /// Checks that the nodes can be reached at the addresses, each at its own.
+    ///
+    /// # Errors
+    /// Which can't be, and what to do.
+    fn judge_peers(&self) -> Result<(), String> {
+        for (i, peer) in self.peers.iter().enumerate() {
+            let port = peer.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+            let Some(port) = port.and_then(|(_, port)| port.parse::<u16>().ok()) else {
+                return Err(format!(
+                    "`peers` has `{}`: write host:port, with a port up to 65535",
+                    peer.escape_debug()
+                ));
+            };
+            let earlier = self.peers[..i].iter().position(|earlier| earlier == peer);
+            // Port 0 is any that is free.
+            if let Some(earlier) = earlier.filter(|_| port != 0) {
+                return Err(format!(
+                    "`peers` has `{peer}` for nodes {earlier} and {i}: give each node an address of its own"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     fn judge(&self, catalogue: &Catalogue) -> Result<Option<Place>, (Part, String)> {
         let nodes = self.peers.len();
         if nodes.is_multiple_of(2) || nodes > NodeSet::CAPACITY {
@@ -352,6 +376,7 @@ impl NodeConfiguration {
             let message = format!("`peers` lists {nodes} nodes: list an odd number up to {most}");
             return Err((Part::Peers, message));
         }
+        self.judge_peers().map_err(|message| (Part::Peers, message))?;
         if self.node >= nodes {
             let (node, last) = (self.node, nodes - 1);
             let message = format!(
@@ -376,6 +401,10 @@ impl NodeConfiguration {
             checked.map_err(|reason| wrong(format!("keyspace `{name}`: {reason}")))?;
             let checked = keyspace.settings.check();
             checked.map_err(|reason| wrong(format!("keyspace `{name}`: {reason}")))?;
+            if keyspace.settings.election_timeout_ms == 0 {
+                let advice = "`election_timeout_ms` is 0: choose 1 or more, 200 say";
+                return Err(wrong(format!("keyspace `{name}`: {advice}")));
+            }
             let Settings { outcomes_ms, clock_bound_ms, .. } = keyspace.settings;
             let least = OUTCOMES_TO_CLOCK_BOUND.saturating_mul(clock_bound_ms);
             if entry.guarantee.family() == Family::Registers && outcomes_ms < least {
@@ -408,6 +437,16 @@ impl NodeConfiguration {
         if !(least..=u32::MAX as usize).contains(&self.transport.frame_bytes) {
             let message = format!("`frame_bytes` must be between {least} and {}", u32::MAX);
             return Err((Part::Transport, message));
+        }
+        for (name, value) in [
+            ("connections", self.transport.connections),
+            ("client_bytes", self.transport.client_bytes),
+            ("most_waiting_bytes", self.transport.most_waiting_bytes),
+        ] {
+            if value == 0 {
+                let message = format!("`{name}` is 0, and nobody could be served: choose more");
+                return Err((Part::Transport, message));
+            }
         }
         let TransportOptions { heartbeat_ms, silence_ms, .. } = self.transport;
         if heartbeat_ms == 0 || silence_ms / 2 < heartbeat_ms {
@@ -494,6 +533,26 @@ key_bytes = 100
         assert_eq!(error, "node.toml:1: `cores` is 0: choose 1 or more");
         let error = error_after("\"audit\"", "\"accounts\"");
         assert_eq!(error, "node.toml:12: there are two keyspaces `accounts`: rename one of them");
+    }
+
+    #[test]
+    fn what_no_node_can_work_with_is_refused_by_name() {
+        let error = error_after("127.0.0.1:7402", "127.0.0.1:7400");
+        let what = "node.toml:4: `peers` has `127.0.0.1:7400` for nodes 0 and 2: give each node";
+        assert!(error.starts_with(what), "{error}");
+        for wrong in ["127.0.0.1", ":7402", "host:", "host:70000", "host:http"] {
+            let error = error_after("127.0.0.1:7402", wrong);
+            let what = format!("node.toml:4: `peers` has `{wrong}`: write host:port");
+            assert!(error.starts_with(&what), "{error}");
+        }
+        for name in ["connections", "client_bytes", "most_waiting_bytes"] {
+            let error = error_after("[limits]", &format!("[transport]\n{name} = 0\n[limits]"));
+            assert!(error.contains(&format!("`{name}` is 0")), "{error}");
+        }
+        let settings = "name = \"audit\"\nsettings = { election_timeout_ms = 0 }";
+        let error = error_after("name = \"audit\"", settings);
+        let what = "node.toml:12: keyspace `audit`: `election_timeout_ms` is 0";
+        assert!(error.starts_with(what), "{error}");
     }
 
     #[test]
