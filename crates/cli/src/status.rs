@@ -48,8 +48,11 @@ impl Status {
                 println!("cluster {}, {} nodes", client.cluster(), replies.len());
                 for keyspace in database.keyspaces() {
                     println!(
-                        "keyspace {}: {}, {}, {} partitions",
-                        keyspace.name, keyspace.protocol, keyspace.guarantee, keyspace.partitions
+                        "keyspace {}: {}, {}, {}",
+                        keyspace.name,
+                        keyspace.protocol,
+                        keyspace.guarantee,
+                        partitions(keyspace.partitions)
                     );
                 }
                 for refused in not_served(client.keyspaces_not_served(), &replies) {
@@ -82,6 +85,13 @@ impl Status {
             database.close().await;
             Ok(if serve { Ended::Well } else { Ended::Degraded })
         })
+    }
+}
+
+fn partitions(count: u16) -> String {
+    match count {
+        1 => "1 partition".to_string(),
+        _ => format!("{count} partitions"),
     }
 }
 

@@ -125,7 +125,7 @@ fn status_names_keyspaces_that_are_refused_and_says_why() {
     }
     let url = format!("serried://{}", peers.join(","));
     let text = out(&serried(&["status", &url]));
-    assert!(text.contains("keyspace default: morty, serializable, 1 partitions"), "{text}");
+    assert!(text.contains("keyspace default: morty, serializable, 1 partition\n"), "{text}");
     for (name, has, other) in [
         ("new", "n0 has new@0 (morty, 1 partition)", "n1 has none"),
         ("mixed", "n0 has mixed@0 (morty, 1 partition)", "n2 has mixed@0 (morty, 3 partitions)"),
