@@ -74,4 +74,16 @@ mod tests {
         }
         assert_eq!(marks.of(&Key::from("unread")), Version::default());
     }
+
+    #[test]
+    fn what_is_said_of_forgotten_reads_does_not_sink_when_later_ones_had_earlier_timestamps() {
+        let mut marks = Marks::default();
+        let key = |number: usize| Key::from(number.to_string().as_str());
+        // Those of one client whose clock is ahead, and then those of another.
+        for number in 0..4 * KEYS {
+            let us = if number < KEYS { 1000 } else { 10 };
+            marks.mark(&key(number), txn(us));
+        }
+        assert_eq!(marks.of(&key(0)), txn(1000));
+    }
 }

@@ -216,3 +216,13 @@ fn a_part_whose_version_may_have_been_committed_once_stays_what_it_is() {
     assert_eq!(leader.found(20, &["x"]), None, "nobody knows any more");
     leader.end(20, Some(stamp(20)));
 }
+
+#[test]
+fn nothing_is_kept_of_keys_whose_transactions_are_over() {
+    let mut leader = with_reader_that_waits();
+    leader.end(20, Some(stamp(20)));
+    leader.end(40, None);
+    leader.execute(&shot(50, 1, &["z"], &["y"]));
+    leader.discard(50);
+    assert_eq!(format!("{:?}", leader.control), "Versions of 0 keys, 0 transactions");
+}

@@ -269,3 +269,15 @@ fn who_only_reads_begins_anew_if_it_did_not_know_of_a_version_but_not_beside_a_w
     leader.execute(&last(20, &[], &["x"]));
     assert_eq!(leader.glance_as_of(AsOf::Slot(since), "x"), Glance::Refused { anew: false });
 }
+
+#[test]
+fn a_write_at_a_new_leader_is_later_than_the_moment_to_which_a_read_was_moved() {
+    let mut leader = leader();
+    leader.execute(&last(50, &["x"], &[]));
+    leader.reposition(50, stamp(200)).expect("nobody has written since");
+    assert_eq!(leader.prepare(50), from_until(5, 200));
+    assert_eq!(leader.fail_over(), [settled(50)]);
+    assert_eq!(leader.execute(&last(60, &[], &["x"])), waits(60));
+    assert_eq!(leader.end(50, Some(stamp(200))), [settled(60)]);
+    assert_eq!(leader.prepare(60), Validity::at(stamp(200).next_of(txn(60))));
+}

@@ -1,8 +1,8 @@
-use serried_model::Key;
+use serried_model::{Key, NodeId};
 
 use super::*;
 use crate::shard::bench::{Bench, last, ready, shot, stamp, txn};
-use crate::shard::{Event, Refusal};
+use crate::shard::{Event, Refusal, Shot};
 
 type Leader = Bench<Validation<Timestamps>>;
 
@@ -86,4 +86,25 @@ fn another_leader_holds_to_the_reads_and_writes_of_those_that_are_ready() {
     assert_eq!(leader.found(20, &["x"]), None, "nobody knows any more");
     leader.end(20, Some(stamp(20)));
     leader.commit(60, &["y"], &[]);
+}
+
+#[test]
+fn of_two_that_begin_in_one_microsecond_the_lesser_does_not_write_what_the_other_has_read() {
+    let mut leader = Leader::new();
+    let reader = Version { coordinator: NodeId(70_001), ..txn(10) };
+    assert!(reader > txn(10));
+    let told = leader.execute(&Shot { txn: reader, ..last(10, &["x"], &[]) });
+    assert_eq!(told, [Event::Executed(reader), Event::Settled(reader)]);
+    assert_eq!(leader.execute(&last(10, &[], &["x"])), refused(10, "x", 10));
+}
+
+#[test]
+fn who_is_too_late_for_several_keys_is_told_of_the_latest() {
+    let mut leader = with_ready(&[(30, &["x"], &[]), (40, &["y"], &[])]);
+    for keys in [["x", "y"], ["y", "x"]] {
+        let told = leader.execute(&last(20, &[], &keys));
+        let keys = keys.map(Key::from).to_vec();
+        let reason = Refusal::Conflict { keys, after_us: 40 };
+        assert_eq!(told, [Event::Refused(txn(20), reason)]);
+    }
 }

@@ -196,3 +196,26 @@ impl<R: Rule> Control for Validation<R> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::occ::Locks;
+    use crate::shard::bench::{Bench, last, shot, stamp};
+
+    #[test]
+    fn nothing_is_kept_of_keys_whose_transactions_are_over() {
+        let mut leader = Bench::<Validation<Locks>>::new();
+        leader.commit(10, &["x"], &["y"]);
+        leader.execute(&last(20, &["x"], &["z"]));
+        leader.prepare(20);
+        leader.end(20, None);
+        leader.execute(&shot(30, 1, &["x"], &[]));
+        leader.discard(30);
+        leader.execute(&last(40, &[], &["y"]));
+        leader.prepare(40);
+        assert_eq!((leader.control.txns.len(), leader.control.holders.len()), (1, 1));
+        leader.end(40, Some(stamp(40)));
+        assert_eq!((leader.control.txns.len(), leader.control.holders.len()), (0, 0));
+    }
+}
