@@ -460,6 +460,26 @@ fn who_begins_exactly_at_the_end_of_the_window_is_not_within_it() {
 }
 
 #[test]
+fn who_is_refused_for_its_clock_and_begins_exactly_at_the_end_of_the_window_is_refused_in_the_log()
+{
+    let mut bench = Bench::<Queues<false>>::new();
+    assert!(matches!(bench.write(1)[..], [Reply::Executed(_)]));
+    let after_us = bench.replica.shard.window().to_us - NOW_US;
+    // The clock is set back, so that this is too far ahead.
+    bench.clock_us = NOW_US - 2 * too_far_ahead_us();
+    let said = bench.write(after_us);
+    assert!(
+        matches!(said[..], [Reply::Refused { reason: Refusal::ClockSkew { .. }, .. }]),
+        "{said:?}"
+    );
+    // The next leader takes whoever begins then, unless the log says otherwise.
+    bench.clock_us = NOW_US;
+    bench.restart();
+    let said = bench.write(after_us);
+    assert!(matches!(said[..], [Reply::Decided { decision: Decision::Abort, .. }]), "{said:?}");
+}
+
+#[test]
 fn a_window_ends_no_later_than_the_clock_and_the_bound_allow() {
     let bound_us = Settings::default().clock_bound_ms * 1000;
     for after_us in [1, bound_us / 2, bound_us] {
