@@ -202,4 +202,18 @@ mod tests {
         assert_eq!(unsettled.are_held(&[(key("x"), stamped(9))], &quorums).over, [second]);
         assert_eq!(unsettled.all().count(), 0);
     }
+
+    #[test]
+    fn a_value_that_replaces_one_which_waits_is_in_the_way_of_whoever_the_former_was() {
+        let (mut unsettled, quorums) = (Unsettled::default(), quorums());
+        unsettled.enter(key("x"), stamped(5), &quorums).expect("a request");
+        unsettled.enter(key("x"), stamped(6), &quorums);
+        let after = unsettled.now();
+        unsettled.enter(key("x"), stamped(9), &quorums);
+        // 5 is held. 6, which was read before that operation began, is held once 9 is.
+        assert_eq!(unsettled.are_held(&[(key("x"), stamped(5))], &quorums).begun.len(), 1);
+        assert!(unsettled.has_other(&key("y"), after));
+        unsettled.are_held(&[(key("x"), stamped(9))], &quorums);
+        assert!(!unsettled.has_other(&key("y"), after));
+    }
 }

@@ -382,3 +382,27 @@ fn who_replaces_a_lost_disk_takes_over_which_numbers_the_others_know() {
         "{again:?}"
     );
 }
+
+#[test]
+fn what_a_recoverer_has_chosen_by_what_a_lost_disk_held_is_chosen_anew() {
+    let mut net = Net::new(Variant::Epaxos, 5);
+    net.ask(0, 1, append("a"));
+    net.script(&["c0>0 Request", "0>1 PreAccept", "0>4 PreAccept"]);
+    net.lose(&["*>* *"]);
+    net.crash(0);
+    net.part(&[0, 1]);
+    net.recover(4);
+    net.script(&["4>2 Prepare", "4>3 Prepare", "2>4 Prepared", "3>4 Prepared"]);
+    net.script(&["4>2 Validate", "4>3 Validate", "2>4 Validated"]);
+    let late = net.hold("3>4 Validated");
+    net.lose_disk(2);
+    net.deliver("2>4 Scan");
+    net.lose(&["*>* *"]);
+    net.put_back(late);
+    net.deliver("3>4 Validated");
+    assert_eq!(net.count("4>* Accept"), 0, "2 has promised nothing any more");
+    net.restart(0);
+    net.heal();
+    net.pass(Duration::from_secs(60));
+    assert_eq!(net.values(), ["a"; 5]);
+}
