@@ -24,9 +24,19 @@ fn effects<A: Actor>(
     id: NodeId,
     act: impl FnOnce(&mut A, &mut Context<'_, A>),
 ) -> Vec<Effect<A>> {
+    effects_at(0, actor, id, act)
+}
+
+/// The same, when its log has so many records.
+fn effects_at<A: Actor>(
+    log_position: u64,
+    actor: &mut A,
+    id: NodeId,
+    act: impl FnOnce(&mut A, &mut Context<'_, A>),
+) -> Vec<Effect<A>> {
     let mut effects = Vec::new();
     let clock = ClockInterval { earliest_us: 5, latest_us: 5 };
-    let durable = Durable { store: &mut MemoryStore::default(), log_position: 0 };
+    let durable = Durable { store: &mut MemoryStore::default(), log_position };
     let mut random = Pcg64Mcg::new(1);
     let mut cx = Context::new(id, Timestamp(1), clock, &mut random, &mut effects, durable);
     act(actor, &mut cx);
@@ -180,4 +190,85 @@ fn what_is_given_up_may_have_taken_effect_if_it_is_an_update() {
     };
     assert_eq!(give_up(1, Access::Read), [Outcome::Aborted { conflicts: Vec::new() }]);
     assert_eq!(give_up(2, Access::Write(None)), [Outcome::Unknown]);
+}
+
+/// What a client sends first for an operation on `x`.
+fn first_request(client: &mut Coordinator, txn: u64, access: Access) -> Request {
+    let operation = Operation::Access { key: Key::from("x"), access, token: None };
+    let sent =
+        sent(effects(client, CLIENT, |client, cx| client.on_operation(TxnId(txn), operation, cx)));
+    let [(_, Message::Request(request))] = &sent[..] else { panic!("{sent:?}") };
+    request.clone()
+}
+
+fn reply(client: &mut Coordinator, from: NodeId, request: u64) -> Vec<Effect<Coordinator>> {
+    let reply = Message::Reply { request, answer: Answer::Done(Default::default()) };
+    effects(client, CLIENT, |client, cx| client.on_message(from, reply, cx))
+}
+
+#[test]
+fn an_update_says_of_those_before_it_that_they_are_over_once_they_were_answered_and_not_if_given_up()
+ {
+    let mut client =
+        Coordinator::new(Group::new(3, Duration::from_millis(1)), &Settings::default());
+    let first = first_request(&mut client, 1, Access::Write(None));
+    let second = first_request(&mut client, 2, Access::Write(None));
+    assert!(second.settled <= first.token, "{second:?} while {first:?} is under way");
+    reply(&mut client, NodeId(0), 1);
+    reply(&mut client, NodeId(0), 2);
+    let third = first_request(&mut client, 3, Access::Write(None));
+    assert!(third.settled > second.token, "{third:?} after {second:?}");
+    // Whoever gives an update up may try it again.
+    effects(&mut client, CLIENT, |client, cx| {
+        client.on_operation(TxnId(3), Operation::Rollback, cx);
+    });
+    let fourth = first_request(&mut client, 4, Access::Write(None));
+    assert!(fourth.settled <= third.token, "{fourth:?} after {third:?} was given up");
+}
+
+#[test]
+fn a_client_takes_answers_of_replicas_alone() {
+    let mut client =
+        Coordinator::new(Group::new(3, Duration::from_millis(1)), &Settings::default());
+    first_request(&mut client, 1, Access::Write(None));
+    let is_output = |effect: &Effect<Coordinator>| matches!(effect, Effect::Output(_));
+    for stranger in [NodeId(3), NodeId::replica(1, 0), CLIENT] {
+        assert!(!reply(&mut client, stranger, 1).iter().any(is_output), "{stranger}");
+    }
+    assert!(reply(&mut client, NodeId(2), 1).iter().any(is_output));
+}
+
+#[test]
+fn requests_that_wait_for_a_leader_are_bounded_in_number() {
+    let mut follower = replica(1, 3);
+    for number in 0..10_000 {
+        let wanted = Message::Request(request(number, 1, Access::Read));
+        effects(&mut follower, NodeId(1), |replica, cx| replica.on_message(CLIENT, wanted, cx));
+    }
+    let ballot = Ballot { round: 1, member: 2 };
+    let beat =
+        replicated_log::Message::Beat { ballot, number: 1, chosen: 0, base: 0, behind: false };
+    let told = sent(effects(&mut follower, NodeId(1), |replica, cx| {
+        replica.on_message(NodeId(2), Message::Log(beat), cx);
+    }));
+    let forwarded =
+        told.iter().filter(|(_, message)| matches!(message, Message::Forward { .. })).count();
+    assert!((1..5000).contains(&forwarded), "{forwarded}");
+}
+
+#[test]
+fn the_log_is_kept_from_the_first_update_on_that_is_not_in_the_store() {
+    let mut only = replica(0, 1);
+    answers(&mut only, &[request(1, 2, Access::Write(Some(Value::from("a"))))]);
+    let mut trimmed = Vec::new();
+    for _ in 0..20 {
+        let effects = effects_at(9, &mut only, NodeId(0), |replica, cx| {
+            replica.on_timer(super::replica::Timer::Store, cx);
+        });
+        trimmed.extend(effects.into_iter().filter_map(|effect| match effect {
+            Effect::TrimLog(position) => Some(position),
+            _ => None,
+        }));
+    }
+    assert!(!trimmed.is_empty() && trimmed.iter().all(|position| *position == 0), "{trimmed:?}");
 }
