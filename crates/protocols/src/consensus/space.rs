@@ -384,3 +384,38 @@ fn next(edges: &mut Edges) -> Option<InstanceId> {
         edges.pop();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn update(member: u8, number: u64) -> InstanceId {
+        InstanceId { kind: Kind::Update, member, number }
+    }
+
+    #[test]
+    fn a_write_is_fresh_if_all_that_it_comes_after_was_heard_of() {
+        let empty = || Space::new(3, Dependencies::none(3));
+        let (id, theirs) = empty().next(Kind::Update, 0, None, true);
+        assert!(theirs.fresh && empty().merge(id, &theirs, None, true).fresh);
+        assert!(!empty().next(Kind::Update, 0, None, false).1.fresh);
+        assert!(!empty().merge(id, &theirs, None, false).fresh);
+        // Of another coordinator's first command a replica has heard by its number alone.
+        let mut space = empty();
+        space.hear_of(update(2, 2));
+        space.get_mut(update(2, 2)).status = Status::Committed;
+        assert!(!space.next(Kind::Update, 0, None, true).1.fresh);
+        assert!(!space.merge(id, &theirs, None, true).fresh);
+        space.get_mut(update(2, 1)).status = Status::Committed;
+        assert!(space.next(Kind::Update, 0, None, true).1.fresh);
+        assert!(space.merge(id, &theirs, None, true).fresh);
+        // The write's coordinator knows its own.
+        let mut space = empty();
+        space.hear_of(update(0, 4));
+        assert!(space.merge(update(0, 5), &theirs, None, true).fresh);
+        assert!(!space.merge(update(1, 1), &theirs, None, true).fresh);
+        // What others have said of it stands.
+        let known = Attributes { fresh: false, ..theirs };
+        assert!(!empty().merge(id, &known, None, true).fresh);
+    }
+}
