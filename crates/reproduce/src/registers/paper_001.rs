@@ -83,8 +83,6 @@ const TIMES: &str = "§4.5.2: the paper measures for 150 s after 15 s. Runs here
 const KEYS: &str = "Operations that conflict are on one key that all clients have in common, all others on 1000 keys of the \
      client's own; nothing is there before a run";
 const LEADER: &str = "§4.5.2: MultiPaxos' leader is in CA, the site of the first replica";
-const EXECUTED: &str = "EPaxos acknowledges a write when it is executed, not when it is agreed on as in §4.3.1: where writes \
-                        conflict, some wait for earlier ones (`consensus` says why)";
 const OWN_CPU: &str = "The paper's replicas had two cores of 3 GHz; ours have one simulated core with the costs of our own CPU. \
      `--cpu-factor` makes it slower";
 
@@ -135,7 +133,6 @@ pub(super) const FIGURES: &[RegisterFigure] = &[
             latency((0, Some(0.895)), OVER_EPAXOS, WRITE_P99, 89.0, FASTER_WRITES),
         ],
         remarks: &[
-            EXECUTED,
             "The text does not say at which write percentages EPaxos' reads are 1 ms and 44 ms behind: the least is \
              compared at the fewest writes, the most at its greatest",
             CLOSED,
@@ -175,7 +172,7 @@ pub(super) const FIGURES: &[RegisterFigure] = &[
                 "§4.5.3: approximately the same as Gryff's, 290 ms",
             ),
         ],
-        remarks: &[EXECUTED, CLOSED, EXACT, KEYS, LEADER, TIMES],
+        remarks: &[CLOSED, EXACT, KEYS, LEADER, TIMES],
     },
     RegisterFigure {
         name: "gryff-fig10",
@@ -195,7 +192,6 @@ pub(super) const FIGURES: &[RegisterFigure] = &[
             latency((0, None), OVER_EPAXOS, WRITE_P99, 89.0, "§4.5.4: 89 ms higher"),
         ],
         remarks: &[
-            EXECUTED,
             "§4.5.4: Gryff's read-modify-writes take 2 round trips without conflicts and 3 with; the text has no \
              milliseconds for it",
             CLOSED,
