@@ -92,7 +92,7 @@ pub enum Error {
     },
     /// The client's clock is off by more than the keyspace allows. Nothing took effect; have the clock
     /// synchronised.
-    #[error("this client's clock is {} s {} the nodes' clocks: synchronise it", seconds(.ahead_us), if *.ahead_us < 0 { "behind" } else { "ahead of" })]
+    #[error("this client's clock is {} s {} the nodes' clocks: synchronise it{}", seconds(.ahead_us), if *.ahead_us < 0 { "behind" } else { "ahead of" }, if *.ahead_us < 0 { "" } else { " and connect again" })]
     ClockSkew {
         /// By how much it is ahead, in microseconds; negative if it is behind.
         ahead_us: i64,

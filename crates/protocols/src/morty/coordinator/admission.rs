@@ -9,6 +9,10 @@
 //!   coordinator its clocks, and the coordinator adds what has passed since by its own timer, which does not jump; or
 //! - a majority of its home partition has been asked, and lets it in. They tell their clocks with that.
 //!
+//! If the clocks of that majority are all later than the client's own by more than clocks may differ, the client is told that
+//! its clock is behind. What it wrote without reading would come before what others have written meanwhile, and nobody
+//! would see it.
+//!
 //! The first transaction of a client that reads nothing costs a round trip more, then, as does one after the client's
 //! clock has jumped; the others cost nothing.
 //!
@@ -22,13 +26,13 @@
 use std::sync::Arc;
 
 use serried_actor::{NodeSet, Timestamp};
-use serried_model::{NodeId, Version};
+use serried_model::{NodeId, Outcome, Version};
 use smallvec::SmallVec;
 
 use super::commit::TENTATIVE_RETRIES;
 use super::transaction::Phase;
 use super::{Coordinator, Cx, patience};
-use crate::morty::message::{Contents, Message};
+use crate::morty::message::{Contents, Decision, Message};
 
 /// What an execution comes to in each partition, the home first.
 pub(super) type Parts = SmallVec<[(u16, Arc<Contents>); 1]>;
@@ -102,6 +106,16 @@ impl Coordinator {
         asking.clock_us = asking.clock_us.min(clock_us);
         if asking.admitted.len() < majority {
             return;
+        }
+        let behind_us = asking.clock_us.saturating_sub(cx.clock().midpoint_us());
+        if behind_us > self.clock_bound_us {
+            let ahead_us = i64::try_from(behind_us).map_or(i64::MIN, |us| -us);
+            return self.conclude(
+                version,
+                Some(Decision::Abort),
+                Outcome::ClockSkew { ahead_us },
+                cx,
+            );
         }
         self.heard_time = Some(Heard { clock_us: asking.clock_us, at: cx.now() });
         let parts = core::mem::take(&mut asking.parts);

@@ -265,7 +265,11 @@ impl Coordinator {
             Refusal::Truncated { clock_us } => {
                 (own_us as i64).saturating_sub_unsigned(clock_us).min(0)
             }
-            Refusal::Ahead { clock_us } => (own_us as i64).saturating_sub_unsigned(clock_us).max(0),
+            // If the client's clock has been set right since, its versions go on from where they were.
+            Refusal::Ahead { clock_us } => {
+                let own_us = own_us.max(version.timestamp_us);
+                (own_us as i64).saturating_sub_unsigned(clock_us).max(0)
+            }
         };
         let outcome = match ahead_us.unsigned_abs() > self.clock_bound_us {
             true => Outcome::ClockSkew { ahead_us },
