@@ -200,6 +200,11 @@ pub enum Message {
         /// All that has committed below it.
         merged: Digest,
     },
+    /// The answer to [`Message::Truncate`] of a replica that does not take part, and so can't coordinate.
+    CannotMerge {
+        /// The truncation.
+        upto: u64,
+    },
     /// Replica to the replicas of other partitions on its machine: everything below `upto` is settled here.
     Watermark {
         /// The truncation.

@@ -258,6 +258,10 @@ impl Replica {
         self.has_caught_up_with(peer, cx);
         if self.behind {
             self.catch_up_from(self.peer(peer.member() + 1), cx);
+        } else if self.truncation.target.is_some()
+            && let Some(peer) = self.truncation.announced_by.take()
+        {
+            self.catch_up_from(peer, cx);
         }
     }
 

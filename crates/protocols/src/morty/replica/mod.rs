@@ -267,6 +267,7 @@ impl Replica {
             | Message::ProposeMerge { .. }
             | Message::ProposeMergeReply { .. }
             | Message::TruncationFinished { .. }
+            | Message::CannotMerge { .. }
             | Message::GetCommitted { .. }
             | Message::Committed { .. }
             | Message::Fetch { .. }
@@ -448,7 +449,7 @@ impl Actor for Replica {
             return self.reject(from, "what it is not to send", cx);
         }
         if !self.takes_part() && self.is_for_those_who_take_part(&message) {
-            return;
+            return self.declines(from, &message, cx);
         }
         match message {
             Message::Get { version, key } => self.on_get(version, key, cx),
@@ -493,6 +494,7 @@ impl Actor for Replica {
             Message::TruncationFinished { upto, merged } => {
                 self.on_truncation_finished(from, upto, merged, cx);
             }
+            Message::CannotMerge { upto } => self.on_cannot_merge(from, upto, cx),
             Message::Watermark { upto } => self.progress.heard_of(from.partition(), upto),
             Message::GetCommitted { since, run } => self.on_get_committed(from, since, run, cx),
             Message::Committed { since, run, versions, more, reaches, behind } => {

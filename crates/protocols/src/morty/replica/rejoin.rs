@@ -96,6 +96,13 @@ impl Replica {
         }
     }
 
+    /// Does not handle a message, since this replica does not take part. The next in turn need not wait for it.
+    pub(super) fn declines(&self, from: NodeId, message: &Message, cx: &mut Cx) {
+        if let Message::Truncate { upto, .. } = *message {
+            cx.send(from, Message::CannotMerge { upto });
+        }
+    }
+
     /// Asks the others up to which version the predecessor may have taken part.
     pub(super) fn ask_for_the_floor(&mut self, cx: &mut Cx) {
         let Floor::Unknown { question, answers } = &mut self.floor else { return };

@@ -11,7 +11,9 @@
 //! 4. The replicas accept the proposal,
 //! 5. which makes it durable. The coordinator tells them so.
 //! 6. Each replica raises its watermark once it has everything that is in the digest.
-//! 7. If the coordinator is replaced, or two coordinators are at work, views decide.
+//! 7. If the coordinator is replaced, or two coordinators are at work, views decide. The next replica takes its turn after
+//!    the time between two truncations. It takes it at once if the coordinator says that it does not take part
+//!    ([`Message::CannotMerge`]; see `rejoin`).
 //!
 //! The paper's `merged_erecord` is a digest here, because all replicas nearly always have the same. A replica whose digest
 //! differs fetches what it lacks from another (`catch_up`).
@@ -48,6 +50,8 @@ pub(super) struct Truncation {
     instances: BTreeMap<u64, Instance>,
     /// A finished truncation and its digest, if this replica does not have everything below it yet.
     pub(super) target: Option<(u64, Digest)>,
+    /// Who has announced the target while this replica was catching up with another, which may lack something of it.
+    pub(super) announced_by: Option<NodeId>,
     /// The round of the truncation that it has stopped for. It goes on by one each time the replica looks, and follows the
     /// others' (see [`Truncation::follow`]).
     round: u32,
@@ -67,6 +71,7 @@ impl Truncation {
             stopped: 0,
             instances: BTreeMap::new(),
             target: None,
+            announced_by: None,
             round: 0,
         }
     }
@@ -117,7 +122,8 @@ impl Replica {
     /// Begins a truncation if it is time (steps 1 and 2), or goes on with one.
     pub(super) fn truncate(&mut self, cx: &mut Cx) {
         let Truncation { every_us, lag_us, .. } = self.truncation;
-        cx.set_timer(Timer::Truncation, Duration::from_micros(every_us));
+        let ago_us = cx.clock().midpoint_us().saturating_sub(lag_us);
+        cx.set_timer(Timer::Truncation, Duration::from_micros(until_next(ago_us, every_us)));
         self.log_marks.mark(cx.log_position());
         if !self.takes_part() || self.truncation.target.is_some() {
             // It lacks something that another peer may have.
@@ -126,14 +132,11 @@ impl Replica {
         if !self.takes_part() {
             return;
         }
-        let due = cx.clock().midpoint_us().saturating_sub(lag_us) / every_us * every_us;
+        let due = ago_us / every_us * every_us;
         let (watermark, _) = self.progress.finished();
         if watermark < self.truncation.stopped {
-            self.truncation.round = self.truncation.round.saturating_add(1);
-            let Truncation { stopped: upto, round, .. } = self.truncation;
-            if self.is_coordinator_of(upto, round) {
-                self.enter_view(upto, View { round, recoverer: self.id }, cx);
-            } else {
+            if !self.enter_next_round(cx) {
+                let upto = self.truncation.stopped;
                 self.send_snapshot(upto, View::OWN, self.coordinator_of(upto, 0), cx);
             }
         } else if due > watermark {
@@ -142,6 +145,27 @@ impl Replica {
             self.send_snapshot(due, View::OWN, self.coordinator_of(due, 0), cx);
         }
         self.settle(cx);
+    }
+
+    /// Enters the next round of the truncation that it has stopped for. Returns whether it is this replica's turn.
+    fn enter_next_round(&mut self, cx: &mut Cx) -> bool {
+        self.truncation.round = self.truncation.round.saturating_add(1);
+        let Truncation { stopped: upto, round, .. } = self.truncation;
+        let is_its_turn = self.is_coordinator_of(upto, round);
+        if is_its_turn {
+            self.enter_view(upto, View { round, recoverer: self.id }, cx);
+        }
+        is_its_turn
+    }
+
+    /// The coordinator of a truncation has been replaced and does not take part yet. The next in turn goes on at once.
+    pub(super) fn on_cannot_merge(&mut self, from: NodeId, upto: u64, cx: &mut Cx) {
+        let Truncation { stopped, round, .. } = self.truncation;
+        let (watermark, _) = self.progress.finished();
+        let is_waiting = upto == stopped && watermark < upto && round == 0;
+        if is_waiting && self.takes_part() && from == self.coordinator_of(upto, 0) {
+            self.enter_next_round(cx);
+        }
     }
 
     /// Votes on nothing below `upto` any more.
@@ -247,7 +271,7 @@ impl Replica {
         if self.committed_below(upto) != merged {
             if self.truncation.target.is_none_or(|(target, _)| target < upto) {
                 self.truncation.target = Some((upto, merged));
-                self.catch_up_from(from, cx);
+                self.truncation.announced_by = (!self.catch_up_from(from, cx)).then_some(from);
             }
             return;
         }
@@ -323,4 +347,11 @@ impl Replica {
             self.log_truncation(false, cx);
         }
     }
+}
+
+/// How long after `us` the next multiple of `every_us` has passed, in microseconds. Since the replicas' clocks are close to
+/// each other, they stop for a truncation at about the same time. Timers may be a little early.
+fn until_next(us: u64, every_us: u64) -> u64 {
+    const EARLY_US: u64 = 1000;
+    every_us - us % every_us + EARLY_US
 }

@@ -87,6 +87,7 @@ fn what_only_replicas_of_the_partition_send_is_dropped_from_others() {
         Message::ProposeMerge { upto, view, merged: Default::default() },
         Message::ProposeMergeReply { upto, view },
         Message::TruncationFinished { upto, merged: Default::default() },
+        Message::CannotMerge { upto },
         Message::GetCommitted { since: txn(), run: 0 },
         Message::Replaced { question: 0 },
         Message::ReplacedReply { question: 0, reached: 0 },

@@ -1,7 +1,7 @@
 //! Replicas that replace lost disks.
 
-use super::by_hand::{contents, prepare, version};
-use super::world::{SECOND, World, n, votes};
+use super::by_hand::{contents, decide, prepare, version};
+use super::world::{SECOND, World, digest, n, votes};
 use super::*;
 use crate::morty::Digest;
 
@@ -52,6 +52,55 @@ fn who_replaces_a_lost_disk_votes_on_nothing_before_it_knows_what_may_have_commi
     let answers = net.tell(coordinator_id(5), 1, get);
     let [(_, answer)] = &answers[..] else { panic!("{answers:?}") };
     assert_eq!(name(answer), "GetReply x = first");
+}
+
+#[test]
+fn who_replaces_a_lost_disk_takes_part_once_the_first_truncation_above_its_floor_is_due() {
+    let Settings { clock_bound_ms, truncation_every_ms, truncation_lag_ms, .. } =
+        Settings::default();
+    let latest_ms = 2 * clock_bound_ms + truncation_every_ms + truncation_lag_ms;
+    // The replicas take turns at coordinating truncations, and were not started at the same time.
+    for tenths in 0..60 {
+        let mut net = morty(1);
+        for member in 0..3 {
+            net.act(member, Replica::on_start);
+            net.pass(Duration::from_millis(700));
+        }
+        net.get(0, "x");
+        net.settle();
+        net.commit(0, &["x"], &[("x", "1")]);
+        net.pass(Duration::from_secs(30) + Duration::from_millis(100 * tenths));
+        net.replace(1);
+        net.pass(Duration::from_millis(latest_ms + 10));
+        assert_eq!(net.gauge(1, "catching_up"), 0, "replaced {tenths} tenths of a second later");
+    }
+}
+
+#[test]
+fn who_hears_of_a_truncation_while_it_catches_up_with_one_that_lacks_it_asks_the_coordinator_next()
+{
+    let mut world = World::new(1);
+    let client = coordinator_id(0);
+    let txn = version(SECOND, 0);
+    for member in 0..3 {
+        let what = contents(&[], &[("k", "a")]);
+        world.tell(client, n(member), decide(txn, 0, Decision::Commit, &what));
+    }
+    // n0 has restarted and asks n1, whose answer takes long.
+    world.restart(n(0));
+    let lists = world.take(|e| e.1 == n(1));
+    let lists: Vec<_> = lists.into_iter().flat_map(|(f, t, m)| world.tell(f, t, m)).collect();
+    // Meanwhile another transaction commits, of which n2 tells, and a truncation ends.
+    let other = version(2 * SECOND, 0);
+    world.tell(client, n(2), decide(other, 0, Decision::Commit, &contents(&[], &[("l", "a")])));
+    let (upto, merged) = (4 * SECOND, digest(&[txn, other]));
+    world.network.clear();
+    world.tell(n(2), n(0), Message::TruncationFinished { upto, merged });
+    lists.into_iter().for_each(|envelope| world.deliver(envelope));
+    world.settle(|e| !e.1.is_coordinator());
+    let view = View::OWN.next(n(1));
+    let said = world.tell(n(1), n(0), Message::TruncationPaxosPrepare { upto, view });
+    assert_eq!(said, [(n(0), n(1), Message::TruncationFinished { upto, merged })]);
 }
 
 #[test]
