@@ -104,10 +104,8 @@ impl Machine<Replica> for Registers {
             let register = self.cells.change(&update.key, position, cx.store());
             register.execute(slot, update, self.remembered_us)
         });
-        if self.waiting.front().is_none_or(|(first, _)| *first != slot)
-            || led_in.is_none()
-            || led_in != self.ballot
-        {
+        let is_waited_for = self.waiting.front().is_some_and(|(first, _)| *first == slot);
+        if !is_waited_for || led_in != self.ballot {
             return;
         }
         let (_, client) = self.waiting.pop_front().expect("somebody waits");

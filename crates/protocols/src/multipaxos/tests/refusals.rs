@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::super::message::Update;
 use super::super::replica::Timer;
 use super::*;
 
@@ -209,4 +210,28 @@ fn clocks_that_were_ahead_close_no_key() {
     other.settled = other.token;
     let told = trio.ask(1, &other);
     assert!(matches!(told[..], [Answer::Done(_)]), "{told:?}");
+}
+
+#[test]
+fn who_does_not_lead_any_more_answers_nobody_with_what_its_successor_has_put_in_the_same_place() {
+    let mut trio = Trio::new();
+    // n0 has proposed a read, of which nobody hears, and hears of its successor only when that has had something else chosen.
+    trio.request(0, &request(1, NOW_US, Access::Read));
+    trio.deliver();
+    trio.flush();
+    let proposed = trio.network.drain(..).find_map(|(_, _, message)| match message {
+        Message::Log(replicated_log::Message::Accept { first, .. }) => Some(first),
+        _ => None,
+    });
+    let first = proposed.expect("a proposal");
+    let Request { key, token, settled, access, .. } = add();
+    let entries = [Some(Update { key, token, settled, access })].into_iter().collect();
+    let (ballot, chosen) = (Ballot { round: 9, member: 1 }, first + 1);
+    let accept = replicated_log::Message::Accept { ballot, first, chosen, entries };
+    trio.network.push_back((NodeId(1), NodeId(0), Message::Log(accept)));
+    trio.deliver();
+    assert!(trio.network.iter().all(|(_, to, _)| *to != CLIENT), "{:?}", trio.network);
+    // The successor is asked instead.
+    let forwards = |message: &Message| matches!(message, Message::Forward { .. });
+    assert!(trio.network.iter().any(|(_, to, message)| *to == NodeId(1) && forwards(message)));
 }
