@@ -105,8 +105,12 @@ fn not_served(mut known: Vec<NotServed>, replies: &[Option<NodeReply>]) -> Vec<N
     known
 }
 
+/// A node that waits at its start answers to `/healthz` alone.
+const DOES_NOT_ANSWER: &str =
+    "does not answer: it is down, can't be reached, or is starting (see its log and /healthz)";
+
 fn state(reply: Option<&NodeReply>) -> String {
-    let Some(reply) = reply else { return "does not answer".to_string() };
+    let Some(reply) = reply else { return DOES_NOT_ANSWER.to_string() };
     match (reply.status.serves(), &reply.status.obstacle) {
         (Ok(()), _) => "serves".to_string(),
         (Err(reason), Some(_)) => format!("read-only: {reason}"),

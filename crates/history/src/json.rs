@@ -36,26 +36,40 @@ impl History {
     ///
     /// The first thing that is wrong, with the number of its line.
     pub fn read_json_lines(mut input: impl BufRead) -> Result<History, ReadError> {
+        type Open = (u64, Vec<MicroOperation>);
         let mut history = History::default();
-        let mut open_since: HashMap<u64, u64, FixedState> = HashMap::default();
+        let mut open: HashMap<u64, Open, FixedState> = HashMap::default();
         for_each_line(&mut input, |line, value| {
             let event = line.event(value)?;
             let (line, process) = (line.line, event.process);
-            match (event.kind, open_since.remove(&process)) {
-                (EventKind::Invoke, Some(open_since)) => {
+            match (event.kind, open.remove(&process)) {
+                (EventKind::Invoke, Some((open_since, _))) => {
                     return Err(ReadError::StillOpen { line, process, open_since });
                 }
                 (EventKind::Invoke, None) => {
-                    open_since.insert(process, line);
+                    open.insert(process, (line, event.operations.clone()));
                 }
                 (_, None) => return Err(ReadError::WithoutInvoke { line, process }),
-                (_, Some(_)) => {}
+                (_, Some((open_since, begun))) => {
+                    if !are_ends_of(&event.operations, &begun) {
+                        return Err(ReadError::OtherAppends { line, process, open_since });
+                    }
+                }
             }
             history.events.push(event);
             Ok(())
         })?;
         Ok(history)
     }
+}
+
+/// Whether a transaction that began with operations can end with these. Either may not have been recorded. What is read, and
+/// what a register is set to, may depend on what was read before. What is appended to lists may not.
+fn are_ends_of(operations: &[MicroOperation], begun: &[MicroOperation]) -> bool {
+    fn appends(of: &[MicroOperation]) -> impl Iterator<Item = &MicroOperation> {
+        of.iter().filter(|operation| matches!(operation, MicroOperation::Append { .. }))
+    }
+    operations.is_empty() || begun.is_empty() || appends(operations).eq(appends(begun))
 }
 
 /// Hands over each line that is not empty, as JSON.

@@ -147,6 +147,19 @@ pub enum ReadError {
         /// The process.
         process: u64,
     },
+    /// A transaction ends with other appends than it began with.
+    #[error(
+        "line {line}: process {process} ends with other appends than it began with on line \
+         {open_since}; repeat those of the invoke, in its order"
+    )]
+    OtherAppends {
+        /// The line.
+        line: u64,
+        /// The process.
+        process: u64,
+        /// The line of the invoke.
+        open_since: u64,
+    },
     /// A process begins a second transaction before its first has ended.
     #[error(
         "line {line}: process {process} begins a transaction while its transaction of line \
@@ -179,6 +192,7 @@ impl ReadError {
             | ReadError::KeyStillOpen { line, .. }
             | ReadError::OtherOperation { line, .. }
             | ReadError::WithoutInvoke { line, .. }
+            | ReadError::OtherAppends { line, .. }
             | ReadError::StillOpen { line, .. } => line,
         }
     }

@@ -153,6 +153,36 @@ fn a_process_has_one_transaction_open_at_a_time() {
     );
 }
 
+#[test]
+fn a_transaction_ends_with_the_appends_that_it_began_with() {
+    let line = |kind: &str, value: &str| {
+        format!(r#"{{"type":"{kind}","process":3,"f":"txn","value":{value}}}"#)
+    };
+    let read = |begun: &str, ended: &str| {
+        let lines = [line("invoke", begun), line("ok", ended)].join("\n");
+        History::read_json_lines(lines.as_bytes())
+    };
+    let begun = r#"[["r",1,null],["append",2,7],["append",3,8]]"#;
+    for ended in [
+        r#"[["r",1,[3]],["append",2,7],["append",3,8]]"#,
+        // What it did next depended on what it found.
+        r#"[["r",1,[3]],["append",2,7],["append",3,8],["r",4,1],["w",4,2]]"#,
+        "[]", // They were not recorded.
+    ] {
+        assert_eq!(read(begun, ended).map(|history| history.events.len()).ok(), Some(2), "{ended}");
+    }
+    for ended in [
+        r#"[["r",1,[3]],["append",2,9],["append",3,8]]"#,
+        r#"[["r",1,[3]],["append",1,7],["append",3,8]]"#,
+        r#"[["r",1,[3]],["append",3,8],["append",2,7]]"#,
+        r#"[["r",1,[3]],["append",2,7]]"#,
+    ] {
+        let error = read(begun, ended).expect_err(ended).to_string();
+        let expected = "line 2: process 3 ends with other appends than it began with on line 1; ";
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
 fn version() -> impl Strategy<Value = Version> {
     (any::<u64>(), any::<u64>()).prop_map(|(timestamp_us, coordinator)| Version {
         timestamp_us,
@@ -195,6 +225,13 @@ fn event(kind: EventKind, process: u64) -> impl Strategy<Value = Event> {
 fn transaction(process: u64) -> impl Strategy<Value = [Event; 2]> {
     prop_oneof![Just(EventKind::Ok), Just(EventKind::Fail), Just(EventKind::Info)]
         .prop_flat_map(move |kind| [event(EventKind::Invoke, process), event(kind, process)])
+        .prop_map(|[invoke, mut end]| {
+            let is_append =
+                |operation: &MicroOperation| matches!(operation, MicroOperation::Append { .. });
+            end.operations.retain(|operation| !is_append(operation));
+            end.operations.extend(invoke.operations.iter().filter(|o| is_append(o)).cloned());
+            [invoke, end]
+        })
 }
 
 proptest! {

@@ -41,7 +41,9 @@
 //!   a window is bounded by its beginning and the bound, not by the clocks. Taking a transaction does not move the
 //!   beginning. A new leader moves it, and so does one that closes the window for old refusals, each by the bound at most.
 //!   Other shards still refuse transactions so far ahead, so until the clocks have reached the window, a transaction that
-//!   also goes to other shards is refused because of its time.
+//!   also goes to other shards is refused because of its time. A client that does not know of the window yet, and whose
+//!   first transaction there is a single shot, learns of it from the answer that the shard may have forgotten this
+//!   transaction. Its outcome is then unknown to the client.
 //! - *A single replica says nothing early.* It takes for chosen what it has proposed, so its answers wait until that is
 //!   durable.
 //! - *Earlier shots may be lost with the leader.* Then the transaction is refused. Only the last shot makes durable what all
