@@ -123,13 +123,14 @@ impl Replica {
         self.behind || self.catch_up.is_some()
     }
 
-    /// Whether an execution has read from a transaction of which this replica has heard that it aborted. That is certain,
-    /// whatever else the replica lacks, and it may be the last chance to vote on it: once the replica has copied what it
-    /// lacks, it has forgotten who aborted. A provisional vote that stays one would leave the transaction undecided for good
-    /// if its coordinator is gone, and with it every truncation.
+    /// Whether an execution has read from a transaction that has aborted: this replica has heard so, or the transaction is
+    /// not among those that have committed below the watermark. That is certain, whatever else the replica lacks, and it may
+    /// be the last chance to vote on it: once the replica has copied what it lacks, or settled more, it has forgotten who
+    /// aborted. A provisional vote that stays one would leave the transaction undecided for good if its coordinator is gone,
+    /// and with it every truncation.
     fn reads_aborted(&self, contents: &Contents) -> bool {
         let aborted = Some(Settlement::Aborted);
-        contents.reads.iter().any(|read| self.settled.get(read.write.version) == aborted)
+        contents.reads.iter().any(|read| self.settlement(read.write.version) == aborted)
     }
 
     /// Whether this replica may lack a write of `writer` that `reader` has found, though `writer` has committed with it. Then

@@ -158,6 +158,24 @@ fn whoever_waits_for_something_below_the_watermark_goes_on_when_it_passes() {
     assert_eq!(net.replicas[0].waited_for(), [later]);
 }
 
+#[test]
+fn whoever_waits_for_something_below_the_watermark_goes_on_though_the_replica_is_behind() {
+    let client = coordinator_id(0);
+    let mut net = morty(1);
+    net.now = UPTO_IS_DUE;
+    let (writer, reader) = (version(2, 0), version(UPTO + 1, 0));
+    let what = contents(&[("x", writer)], &[]);
+    net.tell(client, 0, prepare(reader, 0, &what));
+    net.restart(0);
+    net.network.clear();
+    assert_eq!(net.gauge(0, "catching_up"), 1);
+    // Later it has forgotten that the writer has not committed.
+    let merged = Digest::default();
+    let sent = net.tell(NodeId(1), 0, Message::TruncationFinished { upto: UPTO, merged });
+    let lines: Vec<_> = sent.iter().map(|(_, message)| name(message)).collect();
+    assert!(lines.contains(&"PrepareReply 0 AbandonFinal".to_string()), "{lines:?}");
+}
+
 /// Below [`UPTO`] one transaction has committed, which n0 lacks. n1 can't list it any more, so n0 begins to copy n1's store.
 fn n0_copies_what_n1_has(net: &mut Net, committed: Version) {
     let mut merged = Digest::default();
