@@ -272,3 +272,15 @@ fn the_log_is_kept_from_the_first_update_on_that_is_not_in_the_store() {
     }
     assert!(!trimmed.is_empty() && trimmed.iter().all(|position| *position == 0), "{trimmed:?}");
 }
+
+#[test]
+fn clocks_of_other_partitions_do_not_count() {
+    let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
+    let mut replica = Replica::new(NodeId(0), group, &Settings::default(), None);
+    let mut answers = |from| {
+        let ask = Message::Time(replicated_log::Time::Ask { number: 1 });
+        sent(effects(&mut replica, NodeId(0), |replica, cx| replica.on_message(from, ask, cx)))
+    };
+    assert_eq!(answers(NodeId::replica(0, 1)).len(), 1);
+    assert_eq!(answers(NodeId::replica(1, 1)), []);
+}

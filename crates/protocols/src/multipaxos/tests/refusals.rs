@@ -34,17 +34,22 @@ impl Trio {
 
     /// The same, when their clocks say this.
     fn at(clock_us: u64) -> Trio {
+        Trio::start(clock_us, None, None)
+    }
+
+    /// The same, when nobody has heard of `away`, and the clock of `behind` is far behind.
+    fn start(clock_us: u64, away: Option<NodeId>, behind: Option<u64>) -> Trio {
         let group = Group::new(3, Duration::from_millis(1));
         let replica =
             |member| Replica::new(NodeId(member), group.clone(), &Settings::default(), None);
         let mut trio = Trio {
             replicas: (0..3).map(|at| (replica(at), MemoryStore::default(), false)).collect(),
             network: VecDeque::new(),
-            away: None,
+            away,
             told: Vec::new(),
             now: Timestamp(1),
             clock_us,
-            behind: None,
+            behind,
             random: Pcg64Mcg::new(1),
         };
         (0..3).for_each(|member| trio.act(member, |replica, cx| replica.on_start(cx)));
@@ -234,4 +239,32 @@ fn who_does_not_lead_any_more_answers_nobody_with_what_its_successor_has_put_in_
     // The successor is asked instead.
     let forwards = |message: &Message| matches!(message, Message::Forward { .. });
     assert!(trio.network.iter().any(|(_, to, message)| *to == NodeId(1) && forwards(message)));
+}
+
+#[test]
+fn an_update_that_one_of_two_known_clocks_would_refuse_gets_no_answer_until_the_third_is_known() {
+    let mut trio = Trio::start(NOW_US, Some(NodeId(2)), Some(1));
+    assert_eq!(trio.ask(0, &add()), [], "it is not clear whose clock is wrong");
+    trio.away = None;
+    trio.now = trio.now + Duration::from_secs(1);
+    trio.act(0, |replica, cx| replica.on_timer(Timer::Store, cx));
+    trio.settle();
+    let told = trio.ask(0, &add());
+    assert!(matches!(told[..], [Answer::Done(_)]), "{told:?}");
+}
+
+#[test]
+fn a_replica_that_takes_over_the_state_is_shown_what_the_store_does_not_have_yet() {
+    let mut trio = Trio::new();
+    let told = trio.ask(0, &add());
+    assert!(matches!(told[..], [Answer::Done(_)]), "{told:?}");
+    let scan = Message::Log(replicated_log::Message::Scan { after: None });
+    trio.network.push_back((NodeId(2), NodeId(0), scan));
+    trio.deliver();
+    let shown = trio.network.iter().find_map(|(_, _, message)| match message {
+        Message::Log(replicated_log::Message::Scanned { entries, .. }) => Some(entries),
+        _ => None,
+    });
+    let keys: Vec<_> = shown.expect("an answer").iter().map(|(key, _)| key.clone()).collect();
+    assert_eq!(keys, [add().key]);
 }
