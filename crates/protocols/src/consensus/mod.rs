@@ -68,10 +68,12 @@
 //! - *It is executed.* Results of updates are remembered for a limited time, by the tokens' times. An update whose result may
 //!   be forgotten is not executed, because it may have been executed before, in another place. Clocks can't exclude that:
 //!   one machine whose clock is far ahead can make others forget. So a write is agreed on as *fresh* if all of its quorum,
-//!   which is a majority, know its token from nowhere else, and each has heard of every command that the write depends on
-//!   because of it. A fresh write is executed in any case. It was not executed before: of two places with the same token, one has a replica in
-//!   its quorum that knew of the other one. So only one is fresh. The other depends on it and has the greater sequence
-//!   number, and the fresh one depends on nothing unheard of, so the fresh one is executed first.
+//!   which is a majority, know its token from nowhere else, have heard of every command that the write depends on because
+//!   of them, and leave it the sequence number that its coordinator has given it. A fresh write is executed in any case.
+//!   It was not executed before. Suppose that there is another place with the same token. A replica is in both quorums.
+//!   If it knew of the other place first, this one is not fresh. Else it has made the other place depend on the fresh one,
+//!   and has given it a sequence number above that of the fresh one, which nobody has raised since. So the fresh one is
+//!   executed first, even if the two are in a cycle.
 //!
 //! So with three replicas a fresh write is acknowledged when it is agreed on. All other commands are acknowledged when they
 //! are executed. With five or more replicas the first condition may not hold: the fast quorum without its coordinator may

@@ -143,6 +143,8 @@ impl Space {
         (others.updates[usize::from(id.member)], others.reads[usize::from(id.member)]) = (0, 0);
         attributes.fresh = is_new && self.has_heard_of_all(&others);
         attributes.add(theirs);
+        // Its coordinator goes by its own number for what it hears of next.
+        attributes.fresh &= attributes.sequence == theirs.sequence;
         attributes
     }
 
@@ -177,6 +179,18 @@ impl Space {
     pub(super) fn hear_of(&mut self, id: InstanceId) {
         let row = self.known.row_mut(id);
         *row = (*row).max(id.number);
+    }
+
+    /// An instance is one of `member`'s, or depends on such: its next ones come after them, and have later numbers.
+    pub(super) fn hear_of_those_of(&mut self, member: u8, id: InstanceId) {
+        if id.member == member {
+            self.hear_of(id);
+        }
+        for kind in [Kind::Update, Kind::Read] {
+            let row = InstanceId { kind, member, number: 0 };
+            let number = self.get(id).map_or(0, |known| known.attributes.dependencies.row(row));
+            self.hear_of(InstanceId { number, ..row });
+        }
     }
 
     /// Others have executed these: what comes later comes after them.

@@ -20,10 +20,13 @@ const STORED_AT_ONCE: usize = 256;
 const TRIM_EVERY: Duration = Duration::from_millis(200);
 
 impl Replica {
-    /// Makes durable what is known of an instance.
+    /// Makes durable what is known of an instance. If it tells of instances of this replica's predecessor, their numbers are
+    /// not used again.
     pub(super) fn record(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
+        let member = self.member();
         let active = self.spaces.get_mut(key).expect("a key with an instance");
         active.space.learn(id);
+        active.space.hear_of_those_of(member, id);
         let instance = active.space.get_mut(id);
         instance.recorded = cx.log_position();
         let instance = Box::new(instance.clone());

@@ -13,6 +13,7 @@ mod recovery;
 mod replaced;
 mod survival;
 mod thrift;
+mod twice;
 
 use serried_actor::Settings;
 use serried_model::{Access, Carstamp, Modification, NodeId, Value};
