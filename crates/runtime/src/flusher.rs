@@ -212,7 +212,52 @@ fn obstructed(endpoint: &Endpoint, error: &io::Error) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+
+    /// Counts how often it was written. The first so many times the disk is full.
+    struct Counted {
+        written: Arc<AtomicUsize>,
+        failures: usize,
+    }
+
+    impl Batch for Counted {
+        fn write(&mut self, _: bool) -> io::Result<()> {
+            if self.failures > 0 {
+                self.failures -= 1;
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.written.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn bytes(&self) -> usize {
+            1
+        }
+    }
+
+    #[tokio::test]
+    async fn what_could_not_be_written_is_left_and_what_was_written_is_not() {
+        for sync in [true, false] {
+            let written: [Arc<AtomicUsize>; 3] = Default::default();
+            let batch = |(failures, written): (usize, &Arc<AtomicUsize>)| {
+                Box::new(Counted { written: written.clone(), failures }) as Box<dyn Batch>
+            };
+            let mut left = [0, 2, 1].into_iter().zip(&written).map(batch).collect();
+            let counts = || written.each_ref().map(|written| written.load(Ordering::Relaxed));
+            for (lacking, counted) in [(2, [1, 0, 0]), (2, [1, 0, 0]), (1, [1, 1, 0])] {
+                let result;
+                (left, result) = write(left, sync).await;
+                assert_eq!(result.unwrap_err().kind(), io::ErrorKind::StorageFull);
+                assert_eq!((left.len(), counts()), (lacking, counted));
+            }
+            let result;
+            (left, result) = write(left, sync).await;
+            assert!(result.is_ok() && left.is_empty());
+            assert_eq!(counts(), [1, 1, 1]);
+        }
+    }
 
     #[test]
     fn what_is_appended_during_a_flush_waits_for_the_next() {

@@ -112,7 +112,7 @@ async fn a_node_that_is_shut_down_flushes_what_was_appended() {
 
 #[tokio::test]
 async fn a_node_whose_disk_is_full_says_so_and_goes_on_when_there_is_room() {
-    let (cluster, disks) = start(1, Durability::Sync);
+    let (mut cluster, disks) = start(1, Durability::Sync);
     let client = connect(&cluster).await;
     let keyspace = client.keyspace("first").unwrap();
     keyspace.put("key", "before").await.unwrap();
@@ -147,6 +147,10 @@ async fn a_node_whose_disk_is_full_says_so_and_goes_on_when_there_is_room() {
     disks[0].set_full(false);
     put.await.unwrap().unwrap();
     assert_eq!(cluster.health(0), Ok(()), "it takes no restart");
+    assert_eq!(keyspace.get("key").await.unwrap(), Some(Value::from("after")));
+    // What was refused at first is in the log all the same.
+    cluster.kill_node(0);
+    cluster.start_node(0).unwrap();
     assert_eq!(keyspace.get("key").await.unwrap(), Some(Value::from("after")));
 }
 
