@@ -304,3 +304,6 @@ pub(crate) fn identity(keyspace: &KeyspaceConfiguration) -> KeyspaceIdentity {
         partitions: keyspace.partitions,
     }
 }
+
+#[cfg(test)]
+mod tests;
