@@ -109,6 +109,12 @@ mod tests {
     }
 
     #[test]
+    fn a_name_does_not_stand_for_a_later_keyspace_that_one_node_has_by_itself() {
+        let tables = tables(&[&[("a", 0)], &[("a", 1)], &[("a", 0)]]);
+        assert_eq!(tables.resolve("a").unwrap().generation, 0);
+    }
+
+    #[test]
     fn what_a_majority_lacks_is_refused_by_name_with_what_there_is() {
         let tables = tables(&[&[("a", 0), ("b", 0)], &[("b", 0)], &[("b", 0)]]);
         let error = tables.resolve("a").unwrap_err().to_string();

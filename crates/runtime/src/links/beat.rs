@@ -265,4 +265,19 @@ mod tests {
         }
         assert!(cuts.try_recv().is_err());
     }
+
+    #[test]
+    fn older_data_is_refused_however_often_it_comes_and_newer_data_cuts_it() {
+        let mut links = Links::new();
+        let (_, mut cuts) = open(&mut links);
+        assert!(links.meet_data(1, 5) && links.meet_data(1, 5));
+        for _ in 0..3 {
+            assert!(!links.meet_data(1, 4));
+        }
+        assert!(links.meet_data(2, 9), "that is another node");
+        assert!(cuts.try_recv().is_err());
+        assert!(links.meet_data(1, 6));
+        assert_eq!(cuts.try_recv(), Ok(Cut::Disowned));
+        assert!(!links.meet_data(1, 5));
+    }
 }

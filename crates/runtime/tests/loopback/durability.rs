@@ -155,6 +155,29 @@ async fn a_node_whose_disk_is_full_says_so_and_goes_on_when_there_is_room() {
 }
 
 #[tokio::test]
+async fn a_node_that_stops_while_its_disk_is_full_acknowledges_nothing_that_is_not_written() {
+    let (mut cluster, disks) = start(1, Durability::Sync);
+    let keyspace = connect(&cluster).await.keyspace("first").unwrap();
+    keyspace.put("key", "before").await.unwrap();
+    disks[0].set_full(true);
+    let writer = keyspace.clone();
+    let put = tokio::spawn(async move { writer.put("key", "after").await });
+    while disks[0].refused() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let stopping = tokio::task::spawn_blocking(move || {
+        cluster.stop_node(0);
+        cluster
+    });
+    let mut cluster = stopping.await.unwrap();
+    disks[0].set_full(false);
+    cluster.start_node(0).unwrap();
+    // The client asks for it once more, unless it was told that it is done.
+    put.await.unwrap().unwrap();
+    assert_eq!(keyspace.get("key").await.unwrap(), Some(Value::from("after")));
+}
+
+#[tokio::test]
 async fn where_no_majority_can_write_the_past_and_what_became_of_transactions_are_still_told() {
     let settings = Settings {
         truncation_every_ms: 20,

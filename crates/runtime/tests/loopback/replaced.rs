@@ -11,7 +11,9 @@ use tokio::io::{AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::bad_frames::{DISOWNED, REJECT, frame_of_node, next_frame};
+use crate::bad_frames::{
+    DISOWNED, REJECT, WELCOME, answer_within_a_frame, frame_of_node, hello, next_frame,
+};
 use crate::directories::{Folder, Kept};
 use crate::free_address;
 
@@ -227,5 +229,35 @@ async fn nobody_is_taken_for_the_successor_of_a_node_because_he_says_so() {
     let older = Provenance { incarnation: 1, rejoined: true };
     stream.write_all(&frame_of_node(1, 7, Some(older))).await.unwrap();
     assert_eq!(next_frame(&mut stream).await.unwrap()[3], DISOWNED);
+    kept.cluster.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_said_of_a_node_is_believed_only_if_the_same_is_answered_at_its_address() {
+    let mut kept = Kept::start(Durability::Buffered, &[KeyspaceConfiguration::new("a", "morty")]);
+    kept.until_all_serve().await;
+    let addresses = kept.cluster.addresses();
+    let of_itself = answer_within_a_frame(&addresses[1], &hello()).await;
+    let of_another = answer_within_a_frame(&addresses[2], &hello()).await;
+    assert_eq!((of_itself[3], of_another[3]), (WELCOME, WELCOME));
+    kept.stop(1);
+    let forged = Provenance { incarnation: 1 << 60, rejoined: true };
+    for (answer, who) in [(of_itself, "n1"), (of_another, "n2")] {
+        let listener = TcpListener::bind(&addresses[1]).await.unwrap();
+        let answering = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                // Whoever asks may be gone.
+                let _ = next_frame(&mut stream).await;
+                let _ = stream.write_all(&answer).await;
+            }
+        });
+        let refused =
+            answer_within_a_frame(&addresses[0], &frame_of_node(1, 7, Some(forged))).await;
+        assert_eq!(refused[3], REJECT);
+        let text = String::from_utf8_lossy(&refused);
+        assert!(text.contains(&format!("{who} answers with other data")), "{text}");
+        answering.abort();
+        assert!(answering.await.unwrap_err().is_cancelled());
+    }
     kept.cluster.stop();
 }
