@@ -91,4 +91,16 @@ mod tests {
         admitted.pop();
         assert!(admission.admit(client).is_some());
     }
+
+    #[test]
+    fn a_node_has_a_bound_of_its_own_whatever_the_others_do() {
+        let admission = Arc::new(Admission::new(2));
+        let [one, other] = [1, 2].map(|node| Sort::of(NodeId(node)));
+        let mut admitted: Vec<_> =
+            (0..MOST_OF_A_NODE).map(|_| admission.admit(one).unwrap()).collect();
+        assert!(admission.admit(one).is_none());
+        assert!(admission.admit(other).is_some());
+        admitted.pop();
+        assert!(admission.admit(one).is_some());
+    }
 }

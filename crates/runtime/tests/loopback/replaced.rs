@@ -4,18 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serried_runtime::{
-    Client, ConnectOptions, Durability, KeyspaceConfiguration, Node, NodeConfiguration, NodeDisks,
-    NodeFailed, NodeHandle, Provenance, Start, StartError,
+    Client, ConnectOptions, Disks, Durability, KeyspaceConfiguration, LocalCluster, LocalOptions,
+    Node, NodeConfiguration, NodeDisks, NodeFailed, NodeHandle, Opened, Provenance, Start,
+    StartError,
 };
 use tokio::io::{AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::bad_frames::{
-    DISOWNED, REJECT, WELCOME, answer_within_a_frame, frame_of_node, hello, next_frame,
+    DISOWNED, PING, PONG, REJECT, WELCOME, answer_within_a_frame, frame, frame_of_node, hello,
+    next_frame,
 };
 use crate::directories::{Folder, Kept};
-use crate::free_address;
+use crate::disk::Disk;
+use crate::{catalogue, free_address, keyspaces};
+
+const KNOWN: u8 = 15;
 
 /// An address that leads to another one.
 struct Gate {
@@ -260,4 +265,44 @@ async fn what_is_said_of_a_node_is_believed_only_if_the_same_is_answered_at_its_
         assert!(answering.await.unwrap_err().is_cancelled());
     }
     kept.cluster.stop();
+}
+
+/// The disk of a node that meets newer data of another node whenever it has just said which it knows.
+#[derive(Default)]
+struct Learning {
+    disk: Disk,
+    met: AtomicU64,
+}
+
+impl Disks for Learning {
+    fn open(&self, keyspace: &str, partition: u16) -> Result<Opened, String> {
+        self.disk.open(keyspace, partition)
+    }
+
+    fn met(&self, _: usize) -> Option<u64> {
+        Some(self.met.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+#[tokio::test]
+async fn a_client_is_told_of_data_that_is_met_between_the_welcome_and_its_connection() {
+    let options = LocalOptions {
+        durability: Durability::Buffered,
+        disks: vec![Arc::new(Learning::default())],
+        cores: Some(1),
+        ..LocalOptions::default()
+    };
+    let cluster = LocalCluster::start_with(1, &keyspaces(), options, catalogue()).unwrap();
+    let mut stream = TcpStream::connect(&cluster.addresses()[0]).await.unwrap();
+    stream.write_all(&[hello(), frame(PING, b"")].concat()).await.unwrap();
+    assert_eq!(next_frame(&mut stream).await.unwrap()[3], WELCOME);
+    let told = loop {
+        let frame = next_frame(&mut stream).await.unwrap();
+        assert_ne!(frame[3], PONG, "it is told before anything else");
+        if frame[3] == KNOWN {
+            break frame;
+        }
+    };
+    let known: Vec<(u16, u64)> = postcard::from_bytes(&told[12..]).unwrap();
+    assert_eq!(known, [(0, 1)], "the welcome said 0");
 }
