@@ -779,3 +779,6 @@ async fn converse(server: Arc<Server>, core: usize, connection: Connection, met:
     drop(present);
     ended
 }
+
+#[cfg(test)]
+mod tests;
