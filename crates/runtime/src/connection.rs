@@ -232,3 +232,54 @@ impl<T> Drop for AbortOnDrop<T> {
         self.0.abort();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rand::SeedableRng;
+    use serried_actor::Random;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::links::{End, LinkOptions};
+
+    fn endpoint() -> Arc<Endpoint> {
+        let random = Random::seed_from_u64(1);
+        Arc::new(Endpoint::new(NodeId(0), TransportOptions::default(), 0, random))
+    }
+
+    fn open(endpoint: &Endpoint) -> LinkId {
+        endpoint.lock().links.open(LinkOptions {
+            end: End::Core { member: 1, core: 0 },
+            route: false,
+            internal: false,
+            delay: Duration::ZERO,
+            frame_bytes: 1000,
+            most_waiting_bytes: 1000,
+        })
+    }
+
+    #[tokio::test]
+    async fn nothing_more_is_taken_over_a_connection_that_is_given_up() {
+        for (given_up, taken) in [(false, 1), (true, 0)] {
+            let endpoint = endpoint();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let there = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let mut there = Connection::new(there).unwrap();
+            there.send(Kind::Hello, &[]).await.unwrap();
+            // A batch of one message without content.
+            there.send(Kind::Batch, &[0; 16]).await.unwrap();
+            let mut here = Connection::new(listener.accept().await.unwrap().0).unwrap();
+            assert!(matches!(here.receive().await, Ok((Kind::Hello, _))));
+            let link = open(&endpoint);
+            if given_up {
+                endpoint.lock().links.cut_node(1);
+            }
+            drop(there);
+            let ended = here.run(&endpoint, NodeId(1), link).await;
+            assert_eq!(matches!(ended, Ended::Cut(Cut::Disowned)), given_up, "{ended}");
+            assert_eq!(endpoint.lock().links.counters.messages_received, taken);
+        }
+    }
+}

@@ -153,3 +153,87 @@ impl Drop for Present {
         self.neighbours.leave(self.node, &self.connected);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use serried_actor::Random;
+
+    use super::*;
+    use crate::TransportOptions;
+    use crate::links::{End, LinkOptions};
+
+    const NODE: NodeId = NodeId(1);
+    const OLD: u64 = 7;
+    const NEW: u64 = 8;
+
+    struct Here {
+        endpoint: Arc<Endpoint>,
+        neighbours: Arc<Neighbours>,
+    }
+
+    impl Here {
+        fn new() -> Here {
+            let (transport, random) = (TransportOptions::default(), Random::seed_from_u64(1));
+            let endpoint = Arc::new(Endpoint::new(NodeId(0), transport, 0, random));
+            Here { endpoint, neighbours: Arc::default() }
+        }
+
+        fn open(&self) -> LinkId {
+            self.endpoint.lock().links.open(LinkOptions {
+                end: End::Core { member: NODE.member(), core: 0 },
+                route: false,
+                internal: false,
+                delay: Duration::ZERO,
+                frame_bytes: 1000,
+                most_waiting_bytes: 1000,
+            })
+        }
+
+        fn enter(&self, incarnation: u64, link: LinkId) -> Option<Present> {
+            Present::new(&self.neighbours, NODE, incarnation, (&self.endpoint, link))
+        }
+
+        /// Whether the node is taken, if `meanwhile` happens while the present process is waited for.
+        async fn is_taken(&self, incarnation: u64, meanwhile: impl FnOnce()) -> bool {
+            let asked = self.neighbours.is_taken(NODE, incarnation, Duration::ZERO);
+            tokio::join!(asked, async { meanwhile() }).0
+        }
+    }
+
+    #[tokio::test]
+    async fn two_processes_never_pass_for_one_node() {
+        let here = Here::new();
+        let first = here.enter(OLD, here.open()).unwrap();
+        let second = here.enter(OLD, here.open()).unwrap();
+        assert!(here.enter(NEW, here.open()).is_none());
+        drop(first);
+        assert!(here.enter(NEW, here.open()).is_none(), "it has another connection");
+        drop(second);
+        assert!(here.enter(NEW, here.open()).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_process_that_does_not_answer_gives_way_and_is_cut() {
+        let here = Here::new();
+        let links = [here.open(), here.open()];
+        let _present = links.map(|link| here.enter(OLD, link).unwrap());
+        assert!(!here.is_taken(OLD, || {}).await, "that is itself");
+        assert!(here.is_taken(NEW, || here.endpoint.lock().links.heard(links[1], 0)).await);
+        assert!(!here.is_taken(NEW, || {}).await);
+        let given_up = links.map(|link| here.endpoint.lock().links.given_up(link));
+        assert_eq!(given_up, [Some(Cut::Replaced); 2]);
+        assert!(here.enter(NEW, here.open()).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_process_that_opens_another_connection_meanwhile_stays() {
+        let here = Here::new();
+        let link = here.open();
+        let _present = here.enter(OLD, link).unwrap();
+        let mut another = None;
+        assert!(here.is_taken(NEW, || another = here.enter(OLD, here.open())).await);
+        assert!(another.is_some() && here.enter(NEW, here.open()).is_none());
+        assert_eq!(here.endpoint.lock().links.given_up(link), None);
+    }
+}

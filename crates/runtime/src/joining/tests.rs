@@ -129,3 +129,13 @@ fn what_a_lost_disk_may_have_held_is_followed_by_nothing_earlier() {
     let error = settle(Some("a@1"), 2, None).unwrap_err();
     assert!(error.contains("this node may have had `a@2` before its disk was lost"), "{error}");
 }
+
+#[test]
+fn of_what_the_others_say_the_last_generation_counts() {
+    let answer = |lost: u32| Welcome { lost: vec![("a".to_string(), lost)], ..Welcome::example() };
+    for answers in [vec![answer(2), answer(1)], vec![answer(1), answer(2)]] {
+        let told = Heard { answers, enough: true }.generations();
+        let told: Vec<_> = told.iter().map(|(name, last)| (&**name, *last)).collect();
+        assert_eq!(told, [("a", 2), ("accounts", 0), ("audit", 2)]);
+    }
+}

@@ -177,15 +177,17 @@ mod tests {
 
     const PATIENCE: u32 = 3;
 
+    const OPTIONS: LinkOptions = LinkOptions {
+        end: End::Core { member: 1, core: 0 },
+        route: true,
+        internal: false,
+        delay: Duration::ZERO,
+        frame_bytes: 1000,
+        most_waiting_bytes: 1000,
+    };
+
     fn open(links: &mut Links) -> (LinkId, oneshot::Receiver<Cut>) {
-        let id = links.open(LinkOptions {
-            end: End::Core { member: 1, core: 0 },
-            route: true,
-            internal: false,
-            delay: Duration::ZERO,
-            frame_bytes: 1000,
-            most_waiting_bytes: 1000,
-        });
+        let id = links.open(OPTIONS);
         let cuts = links.connected(id);
         (id, cuts)
     }
@@ -279,5 +281,18 @@ mod tests {
         assert!(links.meet_data(1, 6));
         assert_eq!(cuts.try_recv(), Ok(Cut::Disowned));
         assert!(!links.meet_data(1, 5));
+    }
+
+    #[test]
+    fn a_link_that_is_given_up_before_it_has_its_connection_never_has_one() {
+        let mut links = Links::new();
+        let id = links.open(OPTIONS);
+        links.cut_node(2);
+        assert_eq!(links.given_up(id), None);
+        links.cut_node(1);
+        links.cut(id, Cut::Replaced);
+        assert_eq!(links.given_up(id), Some(Cut::Disowned), "the first reason stays");
+        let mut cuts = links.connected(id);
+        assert_eq!(cuts.try_recv(), Ok(Cut::Disowned));
     }
 }

@@ -1,13 +1,53 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
+use crate::durable::Opened;
 use crate::handshake::dial;
 
-/// A node by itself, of which no thread runs.
-fn server() -> Arc<Server> {
+/// The directory of a node that meets newer data of another one when it has judged a connection of that one.
+struct Overtaken {
+    judged: AtomicBool,
+}
+
+const DATA: Provenance = Provenance { incarnation: 5, rejoined: false };
+
+impl Disks for Overtaken {
+    fn open(&self, _: &str, _: u16) -> Result<Opened, String> {
+        Err("no thread runs".to_string())
+    }
+
+    fn provenance(&self) -> Option<Provenance> {
+        Some(DATA)
+    }
+
+    fn judge(&self, _: usize, _: Provenance) -> Result<bool, String> {
+        match self.judged.swap(true, Ordering::Relaxed) {
+            false => Ok(true),
+            true => Err("it was met with newer data".to_string()),
+        }
+    }
+}
+
+/// Node 0 of so many, the others of which are not there. No thread of it runs.
+fn server(nodes: usize, disks: Option<Arc<dyn Disks>>) -> Arc<Server> {
     let configuration = NodeConfiguration {
         cores: Some(1),
-        ..NodeConfiguration::new(0, vec!["127.0.0.1:0".to_string()])
+        ..NodeConfiguration::new(0, vec!["127.0.0.1:0".to_string(); nodes])
     };
-    Server::new(configuration, None, &Catalogue::default(), None).unwrap().0
+    Server::new(configuration, None, &Catalogue::default(), disks).unwrap().0
+}
+
+/// Has a node greet whoever connects to this address.
+async fn greeting(server: &Arc<Server>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let greeter = server.clone();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(greet(greeter.clone(), 0, stream));
+        }
+    });
+    address
 }
 
 fn hello_of_a_client() -> Hello {
@@ -30,16 +70,9 @@ fn room_for_strangers(server: &Server) -> usize {
 
 #[tokio::test]
 async fn whoever_has_said_who_he_is_does_not_count_among_strangers() {
-    let server = server();
+    let server = server(1, None);
     let all = server.admission.most(Sort::Stranger);
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let greeter = server.clone();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(greet(greeter.clone(), 0, stream));
-        }
-    });
+    let address = greeting(&server).await;
     let silent = TcpStream::connect(&address).await.unwrap();
     while room_for_strangers(&server) == all {
         tokio::task::yield_now().await;
@@ -51,4 +84,17 @@ async fn whoever_has_said_who_he_is_does_not_count_among_strangers() {
     while room_for_strangers(&server) < all {
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn a_node_whose_data_was_replaced_since_it_was_judged_has_no_connection() {
+    let server = server(3, Some(Arc::new(Overtaken { judged: AtomicBool::new(false) })));
+    let address = greeting(&server).await;
+    let hello =
+        Hello { node: NodeId(1), incarnation: 7, provenance: Some(DATA), ..hello_of_a_client() };
+    let mut met = dial(&address, &hello, false).await.ok().expect("it is welcome at first");
+    // The node may be gone by now.
+    let _ = met.connection.send(Kind::Ping, &[]).await;
+    assert!(met.connection.receive_only(Kind::Pong).await.is_err());
+    assert_eq!(server.endpoint(0).lock().links.connections(), 0);
 }
