@@ -33,6 +33,8 @@ struct State {
     full: bool,
     refused: usize,
     damaged: bool,
+    /// How often a node was done with it in good order.
+    closed: usize,
     /// Where it panics.
     panics: Option<Panics>,
 }
@@ -73,6 +75,11 @@ impl Disk {
         self.change(|state| state.panics = Some(panics));
     }
 
+    /// How often a node was done with it in good order.
+    pub(crate) fn closed(&self) -> usize {
+        self.change(|state| state.closed)
+    }
+
     pub(crate) fn damage(&self) {
         self.change(|state| state.damaged = true);
     }
@@ -85,6 +92,11 @@ impl Disks for Disk {
         let store = Box::new(KeptStore { panics, store: MemoryStore::default() });
         let log = Box::new(MemoryLog { state, place, appended: Vec::new() });
         Ok(Opened { log, store, rejoins: false })
+    }
+
+    fn close(&self) -> Result<(), String> {
+        self.change(|state| state.closed += 1);
+        Ok(())
     }
 }
 

@@ -93,6 +93,25 @@ async fn a_store_that_panics_ends_its_node() {
 }
 
 #[tokio::test]
+async fn only_a_node_that_is_stopped_in_good_order_is_noted_as_such() {
+    let (mut cluster, disk) = start(Durability::Buffered);
+    let keyspace = connect(&cluster).await.keyspace("first").unwrap();
+    keyspace.put("key", "value").await.unwrap();
+    cluster.kill_node(0);
+    assert_eq!(disk.closed(), 0);
+    cluster.start_node(0).unwrap();
+    cluster.stop_node(0);
+    assert_eq!(disk.closed(), 1);
+    cluster.start_node(0).unwrap();
+    disk.set_panics(Panics::Writing);
+    let put = tokio::spawn(async move { keyspace.put("key", "other").await });
+    cause_of_end(&cluster).await;
+    cluster.stop_node(0);
+    assert_eq!(disk.closed(), 1, "it has panicked");
+    put.abort();
+}
+
+#[tokio::test]
 async fn a_message_that_a_replica_rejects_is_counted_and_ends_nothing() {
     let node = started(1).await;
     let client = connect_to(vec![node.local_addr().to_string()]).await.unwrap();
