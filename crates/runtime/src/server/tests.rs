@@ -98,3 +98,19 @@ async fn a_node_whose_data_was_replaced_since_it_was_judged_has_no_connection() 
     assert!(met.connection.receive_only(Kind::Pong).await.is_err());
     assert_eq!(server.endpoint(0).lock().links.connections(), 0);
 }
+
+#[test]
+fn a_node_that_is_turned_away_for_good_or_panics_ends_at_once_with_its_first_reason() {
+    let turned_away = server(1, None);
+    turned_away.disowned("it was replaced".to_string());
+    turned_away.fail(&"what comes of it");
+    let panicked = server(1, None);
+    panicked.fail(&"a cause");
+    panicked.disowned("it was replaced".to_string());
+    for (server, why) in [(turned_away, "it was replaced"), (panicked, "a cause")] {
+        let state = server.watch().borrow().clone();
+        assert!(state.killed);
+        let failed = state.failed.unwrap().to_string();
+        assert!(failed.contains(why), "{failed}");
+    }
+}
