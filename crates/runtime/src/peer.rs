@@ -109,3 +109,77 @@ async fn open(server: &Server, core: usize, member: usize) -> Result<(Met, Durat
     };
     Ok((met, delay))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::connection::Connection;
+    use crate::core::encode;
+    use crate::durable::{Disks, Opened, Provenance};
+    use crate::frame::Kind;
+    use crate::handshake::Welcome;
+    use crate::{Catalogue, NodeConfiguration};
+
+    /// The directory of a node that has met the others with data number 5.
+    #[derive(Default)]
+    struct Noted(Mutex<Vec<(usize, u64)>>);
+
+    impl Disks for Noted {
+        fn open(&self, _: &str, _: u16) -> Result<Opened, String> {
+            Err("no thread runs".to_string())
+        }
+
+        fn provenance(&self) -> Option<Provenance> {
+            Some(Provenance { incarnation: 9, rejoined: false })
+        }
+
+        fn meet(&self, member: usize, has: Provenance) -> Result<(), String> {
+            self.0.lock().unwrap().push((member, has.incarnation));
+            if has.incarnation < 5 { Err("it was met with newer data".to_string()) } else { Ok(()) }
+        }
+    }
+
+    /// What comes of it that node 0 opens a connection to node 1, at whose address this is answered, and what is noted.
+    async fn opened(welcome: Welcome) -> (Option<String>, Vec<(usize, u64)>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let mut connection = Connection::new(stream).unwrap();
+                connection.receive().await.unwrap();
+                connection.send(Kind::Welcome, &encode(&welcome)).await.unwrap();
+            }
+        });
+        let [nobody, other] = ["127.0.0.1:0"; 2].map(str::to_string);
+        let configuration = NodeConfiguration {
+            cores: Some(1),
+            ..NodeConfiguration::new(0, vec![nobody, address, other])
+        };
+        let disks = Arc::new(Noted::default());
+        let kept = disks.clone() as Arc<dyn Disks>;
+        let (server, _) =
+            Server::new(configuration, None, &Catalogue::default(), Some(kept)).unwrap();
+        // What it asked when it joined does not matter here.
+        disks.0.lock().unwrap().clear();
+        let refused = open(&server, 0, 1).await.err().map(|ended| ended.to_string());
+        let noted = disks.0.lock().unwrap().clone();
+        (refused, noted)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_node_is_met_at_its_own_address_and_with_the_data_that_counts() {
+        let welcome = Welcome::example();
+        assert_eq!(opened(welcome.clone()).await, (None, vec![(1, 5)]));
+        let another = Welcome { node: NodeId(2), ..welcome.clone() };
+        let (refused, noted) = opened(another).await;
+        assert!(refused.as_ref().unwrap().contains("n2 answers there"), "{refused:?}");
+        assert_eq!(noted, []);
+        let older = Provenance { incarnation: 4, rejoined: false };
+        let (refused, _) = opened(Welcome { provenance: Some(older), ..welcome }).await;
+        assert!(refused.as_ref().unwrap().contains("newer data"), "{refused:?}");
+    }
+}
