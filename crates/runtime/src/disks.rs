@@ -352,4 +352,30 @@ mod tests {
         drop((base, flush));
         fs::remove_dir_all(directory).unwrap();
     }
+
+    #[test]
+    fn after_the_disk_has_failed_nothing_is_written_although_it_could_be_again() {
+        let name = format!("serried-disks-failed-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let base = Base::open(&directory.join("base"), Durability::Sync, 0).unwrap();
+        let flush = base.flusher();
+        let (log, away) = (directory.join("log"), directory.join("away"));
+        let options = LogOptions::new(7, Durability::Sync);
+        let (opened, _) = serried_storage::Log::open(&log, options, &mut |_, _| {}).unwrap();
+        let shared = Shared { log: opened, spare: None, failed: None };
+        let mut records = serried_storage::Batch::starting_at(0);
+        records.push(|bytes| bytes.push(1));
+        let (shared, batch) = (Arc::new(Mutex::new(shared)), Some(records));
+        let mut batch = PartitionBatch { shared, flush, batch, trim: None };
+        fs::rename(&log, &away).unwrap();
+        let failed = batch.write(true).unwrap_err();
+        assert_ne!(failed.kind(), io::ErrorKind::StorageFull, "{failed}");
+        fs::rename(&away, &log).unwrap();
+        for _ in 0..2 {
+            let error = batch.write(true).unwrap_err().to_string();
+            assert!(error.contains("restart the node once the disk is sound"), "{error}");
+        }
+        drop((base, batch));
+        fs::remove_dir_all(directory).unwrap();
+    }
 }
