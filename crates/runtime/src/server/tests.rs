@@ -78,7 +78,7 @@ async fn whoever_has_said_who_he_is_does_not_count_among_strangers() {
         tokio::task::yield_now().await;
     }
     assert_eq!(room_for_strangers(&server), all - 1);
-    let _client = dial(&address, &hello_of_a_client(), false).await.ok().unwrap();
+    let _client = dial(&address, &hello_of_a_client(), false).await.unwrap();
     assert_eq!(room_for_strangers(&server), all - 1, "only the one that has said nothing");
     drop(silent);
     while room_for_strangers(&server) < all {
@@ -92,7 +92,7 @@ async fn a_node_whose_data_was_replaced_since_it_was_judged_has_no_connection() 
     let address = greeting(&server).await;
     let hello =
         Hello { node: NodeId(1), incarnation: 7, provenance: Some(DATA), ..hello_of_a_client() };
-    let mut met = dial(&address, &hello, false).await.ok().expect("it is welcome at first");
+    let mut met = dial(&address, &hello, false).await.expect("it is welcome at first");
     // The node may be gone by now.
     let _ = met.connection.send(Kind::Ping, &[]).await;
     assert!(met.connection.receive_only(Kind::Pong).await.is_err());
@@ -112,5 +112,40 @@ fn a_node_that_is_turned_away_for_good_or_panics_ends_at_once_with_its_first_rea
         assert!(state.killed);
         let failed = state.failed.unwrap().to_string();
         assert!(failed.contains(why), "{failed}");
+    }
+}
+
+#[test]
+fn who_does_not_fit_is_turned_away() {
+    let memory = server(3, None);
+    let kept = server(3, Some(Arc::new(Overtaken { judged: AtomicBool::new(false) })));
+    let client = hello_of_a_client();
+    let node = Hello { node: NodeId(1), incarnation: 7, ..client.clone() };
+    let node_with_data = Hello { provenance: Some(DATA), ..node.clone() };
+    let client_with_data = Hello { provenance: Some(DATA), ..client.clone() };
+    for (server, hello, refused) in [
+        (&memory, &client, None),
+        (&kept, &client, None),
+        (&memory, &node, None),
+        (&kept, &node_with_data, None),
+        (&memory, &node_with_data, Some("n0 forgets everything")),
+        (&kept, &node, Some("n1 forgets everything")),
+        (&memory, &client_with_data, Some("a client has no data")),
+        (&kept, &client_with_data, Some("a client has no data")),
+        (&memory, &Hello { node: NodeId(0), ..node.clone() }, Some("n0 is not another node")),
+        (&memory, &Hello { node: NodeId(3), ..node.clone() }, Some("n3 is not another node")),
+        (&memory, &Hello { frame_bytes: 1, ..client.clone() }, Some("must be accepted")),
+        (
+            &memory,
+            &Hello { cluster: Some("bank".to_string()), ..client.clone() },
+            Some("not `bank`"),
+        ),
+    ] {
+        let judged = server.judge_sender(hello).err();
+        let fits = match (&judged, refused) {
+            (Some(reason), Some(refused)) => reason.contains(refused),
+            (judged, refused) => judged.is_none() && refused.is_none(),
+        };
+        assert!(fits, "{hello:?}: {judged:?}");
     }
 }
