@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 use crate::durable::Opened;
 use crate::handshake::dial;
+use crate::links::{Cut, LinkId};
 
 /// The directory of a node that meets newer data of another one when it has judged a connection of that one.
 struct Overtaken {
@@ -148,4 +149,58 @@ fn who_does_not_fit_is_turned_away() {
         };
         assert!(fits, "{hello:?}: {judged:?}");
     }
+}
+
+/// The directory of a node that notes which data node 1 has.
+#[derive(Default)]
+struct Noting(Mutex<Option<u64>>);
+
+impl Disks for Noting {
+    fn open(&self, _: &str, _: u16) -> Result<Opened, String> {
+        Err("no thread runs".to_string())
+    }
+
+    fn provenance(&self) -> Option<Provenance> {
+        Some(DATA)
+    }
+
+    fn met(&self, member: usize) -> Option<u64> {
+        self.0.lock().unwrap().filter(|_| member == 1)
+    }
+
+    fn meet(&self, _: usize, has: Provenance) -> Result<(), String> {
+        *self.0.lock().unwrap() = Some(has.incarnation);
+        Ok(())
+    }
+}
+
+fn open(server: &Server, end: End) -> LinkId {
+    server.endpoint(0).lock().links.open(LinkOptions {
+        end,
+        route: false,
+        internal: false,
+        delay: Duration::ZERO,
+        frame_bytes: 1000,
+        most_waiting_bytes: 1000,
+    })
+}
+
+#[test]
+fn where_newer_data_of_a_node_is_met_its_connections_are_cut_and_clients_are_told() {
+    let server = server(3, Some(Arc::new(Noting::default())));
+    let meet = |incarnation| {
+        let provenance = Some(Provenance { incarnation, rejoined: true });
+        server.meet(&Welcome { provenance, ..Welcome::example() }).unwrap();
+    };
+    let [replaced, other] = [1, 2].map(|member| open(&server, End::Core { member, core: 0 }));
+    open(&server, End::Client(hello_of_a_client().node));
+    let given_up = |link| server.endpoint(0).lock().links.given_up(link);
+    let told = || server.endpoint(0).lock().links.waiting_bytes().1 > 0;
+    meet(5);
+    meet(5);
+    assert_eq!((given_up(replaced), told()), (None, false), "it is the same as before");
+    meet(6);
+    assert_eq!((given_up(replaced), told()), (Some(Cut::Disowned), true));
+    assert_eq!(given_up(other), None);
+    assert_eq!(server.welcome().known, [(1, 6)]);
 }
