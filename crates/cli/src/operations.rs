@@ -20,6 +20,10 @@ const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 /// What a node shows before it runs.
 const STARTS: &str = "# HELP serried_starting 1 while the node does not serve yet.\n# TYPE serried_starting gauge\n\
                       serried_starting 1\n";
+/// More connections than these wait until others have ended.
+const MOST_CONNECTIONS: usize = 128;
+/// How long a connection may last.
+const LONGEST: std::time::Duration = std::time::Duration::from_secs(60);
 /// How long to wait after the operating system refused a connection.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
@@ -74,7 +78,7 @@ pub(crate) async fn serve(listener: TcpListener, node: Progress) -> Infallible {
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = listener.accept(), if connections.len() < MOST_CONNECTIONS => accepted,
             Some(ended) = connections.join_next() => {
                 if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
                     std::panic::resume_unwind(panic);
@@ -101,7 +105,7 @@ pub(crate) async fn serve(listener: TcpListener, node: Progress) -> Infallible {
             .timer(TokioTimer::new())
             .serve_connection(TokioIo::new(stream), service_fn(respond));
         connections.spawn(async move {
-            if let Err(error) = connection.await {
+            if let Ok(Err(error)) = tokio::time::timeout(LONGEST, connection).await {
                 tracing::debug!(%error, "a request for metrics failed");
             }
         });

@@ -153,6 +153,7 @@ fn as_json(node: usize, reply: Option<&NodeReply>, state: &str) -> Value {
         "partitions": status.partitions,
         "read_only": status.obstacle,
         "not_served": status.not_served,
+        "outside": status.outside,
         "behind": status.behind,
         "not_voting": status.not_voting,
         "flush_under_way_s": status.flush_under_way.map(|lasting| lasting.as_secs_f64()),

@@ -49,7 +49,8 @@ pub(crate) fn choose(
         let has = own.generation;
         return Err(format!(
             "the configuration says `{name}@{asked}`, and this node has had `{name}@{has}` since: what \
-             was dropped before the last one can't be taken up again; leave its `id` out"
+             was dropped before the last one can't be taken up again; leave its `id` out, or, if the other nodes \
+             have it, start this node on an empty directory with --rejoin"
         ));
     }
     if let (Some(asked), Some(Known { generation, dropped: false })) = (asked, own)

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::{Display, Write};
 
-use crate::NodeStatus;
 use crate::flusher::Latency;
+use crate::{NodeStatus, NotServed};
 
 /// What one partition's machine has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -110,11 +110,16 @@ impl Exposed<'_> {
         if let Some(bytes) = self.resident_bytes {
             text.single("process_resident_memory_bytes", "gauge", "Resident memory.", bytes);
         }
-        let name = "serried_keyspace_not_served";
-        text.family(name, "gauge", "1; the labels say which keyspace is refused by name, and why.");
-        for refused in &status.not_served {
-            let (keyspace, reason) = (escaped(&refused.name), escaped(&refused.reason));
-            text.sample(name, &format!("keyspace=\"{keyspace}\",reason=\"{reason}\""), 1);
+        for (name, which, keyspaces) in [
+            ("serried_keyspace_not_served", "is refused by name", &status.not_served),
+            ("serried_keyspace_outside", "the node takes no part in", &status.outside),
+        ] {
+            let help = format!("1; the labels say which keyspace {which}, and why.");
+            text.family(name, "gauge", &help);
+            for NotServed { name: keyspace, reason } in keyspaces {
+                let (keyspace, reason) = (escaped(keyspace), escaped(reason));
+                text.sample(name, &format!("keyspace=\"{keyspace}\",reason=\"{reason}\""), 1);
+            }
         }
         type Count = fn(&PartitionCounts) -> u64;
         let counts: [(&str, &str, Count); 3] = [
@@ -224,6 +229,7 @@ mod tests {
                 name: "new".to_string(),
                 reason: "n1 has none".to_string(),
             }],
+            outside: vec![NotServed { name: "a".to_string(), reason: "it has a@1".to_string() }],
             behind: None,
             not_voting: Some(NotVoting { partitions: 2, remaining: Duration::from_secs(5) }),
             flush_under_way: Some(Duration::from_secs(2)),
@@ -255,6 +261,7 @@ mod tests {
             "serried_partition_catching_up{keyspace=\"a \\\"b\\\"\",partition=\"3\"} 0",
             "process_resident_memory_bytes 4096",
             "serried_keyspace_not_served{keyspace=\"new\",reason=\"n1 has none\"} 1",
+            "serried_keyspace_outside{keyspace=\"a\",reason=\"it has a@1\"} 1",
             "serried_log_flush_seconds_bucket{le=\"0.00005\"} 2",
             "serried_log_flush_seconds_bucket{le=\"1\"} 2",
             "serried_log_flush_seconds_bucket{le=\"+Inf\"} 3",

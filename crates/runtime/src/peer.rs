@@ -50,7 +50,7 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
                 server.learn(&met.welcome);
                 let differences = if core == 0 { server.differences(&met.welcome) } else { vec![] };
                 for difference in differences {
-                    tracing::warn!(%node, difference = legible(&difference), "a keyspace is not the same on two nodes, and they do not serve it together: give both the same, or drop it on both and create it again");
+                    tracing::warn!(%node, difference = legible(&difference), "a keyspace is not the same on two nodes, and they do not serve it together: give both the same (`serried status` says which node takes no part)");
                 }
                 let settings = if core == 0 { server.other_settings(&met.welcome) } else { vec![] };
                 for difference in settings {

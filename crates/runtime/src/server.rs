@@ -286,6 +286,10 @@ impl Server {
 
     /// How it is doing.
     pub(crate) fn status(&self) -> NodeStatus {
+        let (not_served, outside) = {
+            let tables = self.tables();
+            (tables.not_served(), tables.outside(self.configuration.node))
+        };
         let mut status = NodeStatus {
             version: env!("CARGO_PKG_VERSION").to_string(),
             incarnation: self.welcome.incarnation,
@@ -296,7 +300,8 @@ impl Server {
             nodes: self.configuration.peers.len() as u16,
             reached: self.reached(),
             obstacle: None,
-            not_served: self.tables().not_served(),
+            not_served,
+            outside,
             behind: None,
             not_voting: None,
             flush_under_way: None,

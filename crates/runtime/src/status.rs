@@ -33,6 +33,8 @@ pub struct NodeStatus {
     pub obstacle: Option<String>,
     /// The keyspaces that are refused by name, as far as the node knows: too few nodes mean the same by these.
     pub not_served: Vec<NotServed>,
+    /// Its keyspaces in which it takes no part: a majority of the nodes has others by the same names.
+    pub outside: Vec<NotServed>,
     /// The partitions that do not take part fully, if there are any.
     pub behind: Option<Behind>,
     /// The partitions that vote on nothing for a while, if there are any.
@@ -49,12 +51,12 @@ pub struct NodeStatus {
     pub statistics: NodeStatistics,
 }
 
-/// A keyspace that is refused by name.
+/// A keyspace that can't be used, or that a node takes no part in.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NotServed {
     /// The name.
     pub name: String,
-    /// What the nodes have of that name, and what to do.
+    /// Why, and what to do.
     pub reason: String,
 }
 
@@ -151,7 +153,8 @@ impl NotVoting {
 }
 
 impl NodeStatus {
-    /// Whether the node can write, reaches a majority, and all of its partitions take part fully and vote.
+    /// Whether the node can write, reaches a majority that has the same keyspaces, and all of its partitions take part fully
+    /// and vote.
     ///
     /// # Errors
     /// Why not, and what to do.
@@ -171,7 +174,8 @@ impl NodeStatus {
             self.not_voting.map(|not_voting| not_voting.text(partitions)),
             self.alone(),
         ];
-        match reasons.into_iter().flatten().collect::<Vec<_>>().join("; ") {
+        let outside = self.outside.iter().map(|keyspace| keyspace.reason.clone());
+        match reasons.into_iter().flatten().chain(outside).collect::<Vec<_>>().join("; ") {
             none if none.is_empty() => Ok(()),
             reasons => Err(reasons),
         }
@@ -214,6 +218,7 @@ mod tests {
             reached: 2,
             obstacle: None,
             not_served: Vec::new(),
+            outside: Vec::new(),
             behind: None,
             not_voting: None,
             flush_under_way: Some(Duration::from_secs(1)),
@@ -240,6 +245,11 @@ mod tests {
         let alone = NodeStatus { reached: 1, ..status() };
         let told = alone.serves().unwrap_err();
         assert!(told.starts_with("reaches no majority, only 1 of 3 nodes"), "{told}");
+        let outside =
+            vec![NotServed { name: "a".to_string(), reason: "takes no part in a".to_string() }];
+        let outside = NodeStatus { reached: 1, outside, ..status() }.serves().unwrap_err();
+        assert!(outside.starts_with("reaches no majority"), "{outside}");
+        assert!(outside.ends_with("; takes no part in a"), "{outside}");
         let single = NodeStatus { nodes: 1, reached: 1, ..status() };
         assert_eq!(single.serves(), Ok(()));
         assert_eq!(Behind::of(Standing::Full, Duration::ZERO), None);

@@ -35,6 +35,29 @@ impl Tables {
         self.names().into_iter().filter_map(refused).collect()
     }
 
+    /// The keyspaces of node `member` in which it takes no part: a majority of the nodes has others by the same names.
+    pub(crate) fn outside(&self, member: usize) -> Vec<NotServed> {
+        let all = || self.by_member.values().flatten();
+        let of_majority = |theirs: &&KeyspaceInfo| {
+            all().filter(|other| other.number == theirs.number).count() > self.nodes / 2
+        };
+        let own = self.by_member.get(&member).into_iter().flatten();
+        let told = |own: &KeyspaceInfo| {
+            let name = own.name.clone();
+            let theirs = all().filter(|other| other.name == name).find(of_majority)?;
+            let reason = (theirs.number != own.number).then(|| {
+                format!(
+                    "takes no part in keyspace `{name}`: it has {}, and a majority of the nodes has {}; to have it \
+                     take part in theirs, start it on an empty directory with --rejoin",
+                    own.description(),
+                    theirs.description()
+                )
+            })?;
+            Some(NotServed { name, reason })
+        };
+        own.filter_map(told).collect()
+    }
+
     fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for keyspace in self.by_member.values().flatten() {
@@ -112,6 +135,20 @@ mod tests {
     fn a_name_does_not_stand_for_a_later_keyspace_that_one_node_has_by_itself() {
         let tables = tables(&[&[("a", 0)], &[("a", 1)], &[("a", 0)]]);
         assert_eq!(tables.resolve("a").unwrap().generation, 0);
+    }
+
+    #[test]
+    fn who_has_another_keyspace_than_a_majority_is_outside_of_it() {
+        let alone = tables(&[&[("a", 0)], &[("a", 0)], &[("b", 0), ("a", 1)]]);
+        let outside = alone.outside(2);
+        let [NotServed { name, reason }] = &outside[..] else { panic!("{outside:?}") };
+        assert_eq!(name, "a");
+        assert!(reason.contains("it has a@1") && reason.contains("has a@0"), "{reason}");
+        assert!(reason.contains("--rejoin"), "{reason}");
+        assert_eq!((alone.outside(0), alone.outside(1)), (Vec::new(), Vec::new()));
+        // Those that have not answered may have the same.
+        assert_eq!(tables(&[&[("a", 0)], &[], &[("a", 1)]]).outside(2), []);
+        assert_eq!(tables(&[&[("a", 0)], &[("a", 1)], &[("a", 2)]]).outside(2), []);
     }
 
     #[test]

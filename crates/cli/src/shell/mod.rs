@@ -30,6 +30,9 @@ help, quit";
 /// added to, appended to, compared and swapped: `help` lists it. If something that was read in a transaction (after
 /// `begin`) changes before the transaction commits, the shell shows the new value and ends the transaction without any
 /// effect, because what you typed since may depend on the old value. You can then begin again.
+///
+/// If a statement of a transaction fails before `commit`, and the statements do not come from a terminal, the transaction
+/// is rolled back and all that follows is left out. After any other failure the next statement is run.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -43,10 +46,10 @@ pub(crate) struct Shell {
     /// The keyspace to begin with
     #[arg(long, default_value = "default")]
     keyspace: String,
-    /// Run these statements, separated by semicolons, and end
+    /// Run these statements, separated by semicolons, and end. A value that has a semicolon can be given on standard input
     #[arg(short, long, value_name = "STATEMENTS")]
     execute: Option<String>,
-    /// Give up a single statement after so many seconds
+    /// Give up a statement after so many seconds
     #[arg(long, default_value_t = 10.0)]
     deadline: f64,
     /// Print results as JSON, one object a line
@@ -94,12 +97,17 @@ impl Shell {
                 }
             };
             let words: Vec<&str> = line.split_whitespace().collect();
+            let within = session.open.is_some() && words != ["commit"];
             match session.obey(&words).await {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
                     failed = true;
                     session.report("error", &format!("{error:#}"));
+                    // What follows was meant to take effect together with this, or not at all.
+                    if within && !interactive {
+                        break;
+                    }
                 }
             }
         }

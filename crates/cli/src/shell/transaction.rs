@@ -129,6 +129,7 @@ impl Session {
             self.open = Some(open);
             return Ok(());
         }
+        let deadline = self.options.deadline;
         let ended = tokio::select! {
             biased;
             Some((key, value)) = open.found.recv() => {
@@ -137,6 +138,14 @@ impl Session {
                 return Ok(());
             }
             ended = &mut open.task => ended?,
+            () = tokio::time::sleep(deadline) => anyhow::bail!(
+                "no answer within {deadline:?}: {}",
+                if commits {
+                    "whether the transaction has taken effect is not known"
+                } else {
+                    "the transaction is over and nothing of it took effect; begin again"
+                }
+            ),
         };
         match ended {
             Ok(committed) => self.report("committed", &committed.version.to_string()),

@@ -49,9 +49,31 @@ fn the_shell_reads_writes_and_runs_transactions_against_a_cluster() {
     let output = serried(&["shell", &url, "-e", "get carol"]);
     assert_eq!(out(&output), "carol is absent\n");
 
+    // Nothing that is meant to take effect together takes effect in part.
+    let output = with_input(&["shell", &url], "begin\nput carol 1\nput\ncommit\nput dave 1\n");
+    assert_eq!(code(&output), 1);
+    assert!(err(&output).contains("`put`") && err(&output).contains("rolled back"));
+    let output = serried(&["shell", &url, "-e", "get carol dave"]);
+    assert_eq!(out(&output), "carol is absent\ndave is absent\n");
+
     let output = serried(&["shell", &url, "--keyspace", "nope"]);
     assert_eq!(code(&output), 1);
     assert!(err(&output).contains("`nope`") && err(&output).contains("`default`"));
+}
+
+#[test]
+fn the_shell_gives_up_a_transaction_by_hand_that_nobody_answers() {
+    let keyspaces = [KeyspaceConfiguration::new("default", "morty")];
+    let mut cluster = LocalCluster::start(3, &keyspaces, LocalOptions::default()).unwrap();
+    let url = cluster.url();
+    for node in [1, 2] {
+        cluster.kill_node(node);
+    }
+    let statements = "begin; get a; put a 1; commit";
+    let output = serried(&["shell", &url, "--deadline", "0.5", "-e", statements]);
+    assert_eq!(code(&output), 1);
+    let said = err(&output);
+    assert!(said.contains("within 500ms: whether the transaction has taken effect"), "{said}");
 }
 
 #[test]

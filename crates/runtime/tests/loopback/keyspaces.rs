@@ -89,6 +89,16 @@ impl Rolling {
         }
     }
 
+    /// Waits until a node says that it takes no part in these keyspaces, and no others; why it does not
+    /// serve, if so.
+    async fn until_outside(&self, node: usize, names: &[&str]) -> String {
+        let status = || self.nodes[node].as_ref().unwrap().status();
+        while status().outside.iter().map(|outside| &outside.name).ne(names) {
+            tokio::task::yield_now().await;
+        }
+        status().serves().err().unwrap_or_default()
+    }
+
     async fn get(&self, keyspace: &str, key: &str) -> Result<Option<Value>, ConnectError> {
         Ok(get(&self.client().await, keyspace, key).await)
     }
@@ -378,12 +388,19 @@ async fn what_one_node_alone_has_dropped_goes_on_without_it_and_can_be_taken_up_
     let client = rolling.client().await;
     assert_eq!(client.keyspaces()[0].id(), "a@0");
     assert_eq!(get(&client, "a", "key").await, Some(Value::from("value")));
+    let told = rolling.until_outside(0, &["a"]).await;
+    assert!(told.contains("it has a@1") && told.contains("--rejoin"), "{told}");
+    rolling.until_outside(1, &[]).await;
     // It has begun a new one meanwhile, so the old one is not to be had any more by its id.
     let wanted = |id: &str| KeyspaceConfiguration { id: Some(id.to_string()), ..named("a") };
     let error = rolling.restart(0, &[wanted("a@0"), named("b")]).await.unwrap_err().to_string();
     assert!(error.contains("this node has had `a@1` since"), "{error}");
-    // On a node that has only dropped it, it is.
-    rolling.restart(0, &[named("b")]).await.unwrap();
+    // An empty directory has it.
+    std::fs::remove_dir_all(rolling.directory(0)).unwrap();
+    rolling.begin(0, &[named("a"), named("b")], true).await.unwrap();
+    rolling.until_outside(0, &[]).await;
+    assert_eq!(rolling.client().await.keyspaces()[0].id(), "a@0");
+    // So has a node that has only dropped it.
     rolling.restart(1, &[named("b")]).await.unwrap();
     rolling.restart(1, &[wanted("a@0"), named("b")]).await.unwrap();
     assert_eq!(rolling.get("a", "key").await.unwrap(), Some(Value::from("value")));
