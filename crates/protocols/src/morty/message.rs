@@ -587,4 +587,10 @@ pub enum Record {
         /// The reads, by their index among those of the execution.
         reads: Vec<u32>,
     },
+    /// It copies another replica's store, and the first page of that is complete below this. Until everything below it is
+    /// settled here, the own store is complete below nothing.
+    Copying {
+        /// In microseconds of version time.
+        upto: u64,
+    },
 }

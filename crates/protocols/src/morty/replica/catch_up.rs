@@ -11,6 +11,9 @@
 //! - *A key that is missing in the page is absent:* the peer may have forgotten its delete. So everything that this
 //!   replica has below the watermark is replaced: in the store page by page, in memory and for the log at the end.
 //! - *During a copy* nothing is settled, no reads are answered, and no reader is told of writes.
+//! - *A copy that has begun is completed.* A page may lack a delete at or above the own watermark which its sender has
+//!   forgotten. If the peer is lost, or this replica restarts, the store is therefore copied anew, from a peer whose
+//!   watermark is not below that of any page ([`Record::Copying`]). It ends if the own watermark gets there first.
 //!
 //! # Peers that are behind themselves
 //! A replica that has just come back is *behind*: it answers no reads. A peer that is behind too says so in its list, which
@@ -32,7 +35,8 @@
 //! a transaction without its delete would keep what was deleted. So nothing behind the horizon is listed or
 //! sent, and whoever has listed it before copies instead. At and above the horizon all deletes are there, but
 //! for those that were overwritten, and what has overwritten them is handed on as well. A replica that is
-//! copying sends nothing either: its peer may have forgotten deletes that it still has.
+//! copying sends nothing: its peer may have forgotten deletes that it still has. For the same reason it sends nothing
+//! later of what lies below its copy's watermark ([`Progress::whole_from`](super::progress::Progress::whole_from)).
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -43,7 +47,7 @@ use serried_parts::{Committed, decode_versions};
 
 use super::{Cx, Replica, Timer};
 use crate::morty::digest::Digest;
-use crate::morty::message::{Contents, Holds, Message, TaggedWrite};
+use crate::morty::message::{Contents, Holds, Message, Record, TaggedWrite};
 
 /// How many transactions are listed in one message, and how many are fetched with one message.
 const LISTED_AT_ONCE: usize = 4096;
@@ -118,10 +122,18 @@ impl Replica {
     pub(super) fn catch_up_from(&mut self, peer: NodeId, cx: &mut Cx) -> bool {
         let begins = self.catch_up.is_none() && peer != self.id;
         if begins {
-            self.catch_up = Some(CatchUp::with(peer, self.progress.watermark(), cx));
-            self.ask_peer(cx);
+            self.begin_with(peer, cx);
         }
         begins
+    }
+
+    /// Begins a run with a peer: goes on copying, or asks for a list.
+    fn begin_with(&mut self, peer: NodeId, cx: &mut Cx) {
+        self.catch_up = Some(CatchUp::with(peer, self.progress.watermark(), cx));
+        match self.progress.unfinished_copy() {
+            Some(_) => self.start_copy(cx),
+            None => self.ask_peer(cx),
+        }
     }
 
     fn ask_peer(&mut self, cx: &mut Cx) {
@@ -156,9 +168,7 @@ impl Replica {
     fn begin_anew(&mut self, cx: &mut Cx) {
         let Some(CatchUp { peer, .. }) = self.catch_up else { return };
         self.asked.all.insert(peer);
-        let next = self.peer(peer.member() + 1);
-        self.catch_up = Some(CatchUp::with(next, self.progress.watermark(), cx));
-        self.ask_peer(cx);
+        self.begin_with(self.peer(peer.member() + 1), cx);
     }
 
     /// Whether a copy is in progress, so that the store is complete below no watermark.
@@ -170,18 +180,13 @@ impl Replica {
         if self.is_copying() {
             return; // The list would have gaps.
         }
-        let reaches = since >= self.remembers_from();
+        let reaches = since >= self.progress.whole_from();
         let (versions, more) = match reaches {
             true => self.settled.list(since, LISTED_AT_ONCE),
             false => (Vec::new(), false),
         };
         let behind = self.behind;
         cx.send(from, Message::Committed { since, run, versions, more, reaches, behind });
-    }
-
-    /// It can list all that has committed from here on, and hand on the deletes among it.
-    fn remembers_from(&self) -> Version {
-        self.progress.horizon()
     }
 
     pub(super) fn on_committed(
@@ -216,7 +221,7 @@ impl Replica {
         self.settle_everything(cx);
         self.behind = true;
         let since = self.progress.watermark().timestamp_us;
-        let catch_up = self.catch_up.as_mut().expect("a list that does not reach back");
+        let catch_up = self.catch_up.as_mut().expect("a run");
         catch_up.doing = Doing::Scan { after: None, since, began_at: None };
         self.ask_peer(cx);
     }
@@ -276,8 +281,8 @@ impl Replica {
             return; // What this replica had may have been replaced already.
         }
         let (mut executions, mut complete) = (Vec::new(), true);
-        let horizon = self.remembers_from();
-        for version in versions.into_iter().filter(|version| *version >= horizon) {
+        let whole_from = self.progress.whole_from();
+        for version in versions.into_iter().filter(|version| *version >= whole_from) {
             let Some((eid, keys)) = self.settled.execution(version) else { continue };
             let mut contents = Contents::default();
             contents.participants.push(self.id.partition());
@@ -377,12 +382,17 @@ impl Replica {
             return;
         }
         let (upto, digest) = *began_at.get_or_insert((holds.watermark, holds.digest));
-        if holds.watermark < upto || upto < self.progress.watermark().timestamp_us {
+        let begun = self.progress.unfinished_copy();
+        let least = begun.unwrap_or(self.progress.watermark().timestamp_us);
+        if holds.watermark < upto || upto < least {
             self.begin_anew(cx);
             return;
         }
         *asked = next.clone();
         catch_up.tried = 0;
+        if self.progress.begin_copy(upto) {
+            self.append(Record::Copying { upto }, cx);
+        }
         self.raise_readable_from(holds.readable_from, cx);
         for key in deleted(after, &next, &entries, cx) {
             self.keys.replace(&key, Version::at(upto), Vec::new(), cx.store());

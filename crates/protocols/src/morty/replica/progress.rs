@@ -19,6 +19,8 @@ pub(super) struct Progress {
     horizon: u64,
     /// Versions that were overwritten before this may never have been here.
     lacks_before: u64,
+    /// A copy of another replica's store has begun whose first page is complete below this.
+    copied_to: u64,
     /// The watermarks of the replicas on this machine, by partition; its own is not used.
     elsewhere: Vec<u64>,
     partition: u16,
@@ -33,6 +35,7 @@ impl Progress {
             digest: Digest::default(),
             horizon: 0,
             lacks_before: 0,
+            copied_to: 0,
             elsewhere: vec![0; usize::from(partitions)],
             partition,
         }
@@ -92,6 +95,23 @@ impl Progress {
         let news = from > self.lacks_before;
         self.lacks_before = from.max(self.lacks_before);
         news
+    }
+
+    /// A copy begins whose first page is complete below `upto`, in microseconds. Returns whether that is later than before.
+    pub(super) fn begin_copy(&mut self, upto: u64) -> bool {
+        let later = upto > self.copied_to;
+        self.copied_to = upto.max(self.copied_to);
+        later
+    }
+
+    /// From here on all deletes are known, so that what has committed can be handed on.
+    pub(super) fn whole_from(&self) -> Version {
+        Version::at(self.horizon.max(self.copied_to))
+    }
+
+    /// Up to where a copy has to be complete, in microseconds, if one has begun and not come to its end.
+    pub(super) fn unfinished_copy(&self) -> Option<u64> {
+        (self.copied_to > self.watermark).then_some(self.copied_to)
     }
 
     /// The replica of another partition on this machine has reached a watermark.

@@ -124,25 +124,26 @@ impl Replica {
     }
 
     /// Whether an execution has read from a transaction that has aborted: this replica has heard so, or the transaction is
-    /// not among those that have committed below the watermark. That is certain, whatever else the replica lacks, and it may
+    /// not among those that have committed below the watermark. Who has found nothing has read from none. That is certain, whatever else the replica lacks, and it may
     /// be the last chance to vote on it: once the replica has copied what it lacks, or settled more, it has forgotten who
     /// aborted. A provisional vote that stays one would leave the transaction undecided for good if its coordinator is gone,
     /// and with it every truncation.
     fn reads_aborted(&self, contents: &Contents) -> bool {
         let aborted = Some(Settlement::Aborted);
-        contents.reads.iter().any(|read| self.settlement(read.write.version) == aborted)
+        let mut writers = contents.reads.iter().map(|read| read.write.version);
+        writers.any(|writer| writer != Version::INITIAL && self.settlement(writer) == aborted)
     }
 
     /// Whether this replica may lack a write of `writer` that `reader` has found, though `writer` has committed with it. Then
     /// a replica that has it votes to commit the reader.
-    /// - It may have forgotten a delete from below its horizon.
+    /// - It may have forgotten a delete from below its horizon, or have copied a store that lacked the delete.
     /// - It may have fetched the commit from a peer that had forgotten this write, because it was overwritten. What the peer
     ///   has forgotten was overwritten below [`Progress::lacks_before`]. So a reader above that has missed what overwrote
     ///   it. A reader below may have committed, and is below the peer's watermark, so it ends here too without this vote.
     ///
     /// [`Progress::lacks_before`]: super::progress::Progress::lacks_before
     fn may_lack(&self, writer: Version, reader: Version) -> bool {
-        writer < self.progress.horizon() || reader < Version::at(self.progress.lacks_before())
+        writer < self.progress.whole_from() || reader < Version::at(self.progress.lacks_before())
     }
 
     /// The execution has to wait, and there is no vote to log. What earlier executions had prepared is released already, so

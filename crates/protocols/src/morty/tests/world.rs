@@ -49,7 +49,7 @@ impl World {
         World::with(Group::new(members, Duration::from_millis(1)))
     }
 
-    fn with(group: Group) -> World {
+    pub(super) fn with(group: Group) -> World {
         let mut nodes = BTreeMap::new();
         for partition in 0..group.partitions() {
             for member in 0..group.size() {
