@@ -436,7 +436,7 @@ impl Core {
     pub(crate) fn behind(&self, now: Timestamp) -> Option<Behind> {
         let machines = self.machines.iter().flatten();
         let behind = machines.filter_map(|machine| {
-            let (standing, since) = machine.standing();
+            let (standing, since) = machine.standing(self.links.flushed());
             Behind::of(standing, now.since(since))
         });
         behind.reduce(Behind::plus)

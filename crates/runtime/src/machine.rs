@@ -15,6 +15,7 @@ use serried_session::Switchboard;
 
 use crate::clock::Moment;
 use crate::durable::{Batch, Log, Opened};
+use crate::durable_standing::DurableStanding;
 use crate::flusher::Flushing;
 use crate::links::{Links, Sending};
 use crate::metrics::PartitionCounts;
@@ -67,8 +68,8 @@ pub(crate) trait Machine: Send {
     /// What it shows of its state.
     fn gauges(&self) -> Vec<(&'static str, u64)>;
 
-    /// How far it takes part, and when it last took part fully.
-    fn standing(&self) -> (Standing, Timestamp);
+    /// How far it takes part, if everything up to this flush is durable, and when it last took part fully.
+    fn standing(&self, flushed: u64) -> (Standing, Timestamp);
 
     /// Whether it appends to a log.
     fn is_durable(&self) -> bool;
@@ -158,6 +159,7 @@ struct Driven<A: Actor> {
     counts: PartitionCounts,
     /// How far it takes part.
     standing: fn(&A) -> Standing,
+    durable_standing: DurableStanding,
     /// When it last took part fully.
     full_at: Timestamp,
     /// How many messages it has rejected.
@@ -183,6 +185,7 @@ impl<A: Actor> Driven<A> {
             after: 0,
             counts: PartitionCounts::default(),
             standing,
+            durable_standing: DurableStanding::new(),
             full_at: Timestamp(0),
             rejected: 0,
             sparing: Sparing::default(),
@@ -205,7 +208,8 @@ impl<A: Actor> Driven<A> {
             self.handle(moment, out, |actor, cx| actor.on_message(id, message, cx));
             self.carry_out(moment, out, &tell);
         }
-        if (self.standing)(&self.actor) == Standing::Full {
+        self.durable_standing.note((self.standing)(&self.actor), self.after);
+        if self.durable_standing.get(out.links.flushed()) == Standing::Full {
             self.full_at = moment.now;
         }
     }
@@ -410,8 +414,8 @@ impl<A: Actor> Machine for Erased<A> {
         gauges
     }
 
-    fn standing(&self) -> (Standing, Timestamp) {
-        ((self.driven.standing)(&self.driven.actor), self.driven.full_at)
+    fn standing(&self, flushed: u64) -> (Standing, Timestamp) {
+        (self.driven.durable_standing.get(flushed), self.driven.full_at)
     }
 
     fn is_durable(&self) -> bool {
