@@ -301,7 +301,9 @@ fn regression_a_majority_of_disks_is_never_lost() {
 /// All that a transaction had read from was forgotten before everybody had said whether it may commit.
 #[test]
 fn regression_no_provisional_vote_stays_one_for_good() {
-    for (seed, workload) in [(20_954, "bank"), (21_512, "list-append"), (24_024, "bank")] {
+    for (seed, workload) in
+        [(20_954, "bank"), (21_512, "list-append"), (24_024, "bank"), (92_731, "bank")]
+    {
         regression_with(seed, workload, Choices::drawn(seed));
     }
 }

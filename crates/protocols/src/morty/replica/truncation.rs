@@ -280,8 +280,13 @@ impl Replica {
 
     /// Raises the watermark: everything below `upto` is settled, and what is still open there has not committed.
     pub(super) fn raise_watermark(&mut self, upto: u64, digest: Digest, copied: bool, cx: &mut Cx) {
-        let waiters = self.pass_watermark(upto, digest, copied);
+        let mut waiters = self.pass_watermark(upto, digest, copied);
         self.notify(cx);
+        if !copied {
+            // What did not commit has aborted. That is not known any more once the horizon has passed it, if the watermark
+            // was raised by so much.
+            self.confirm_all(&mut waiters, cx);
+        }
         self.progress.raise_horizon(copied);
         self.log_truncation(copied, cx);
         for partition in 0..self.group.partitions() {
@@ -290,9 +295,7 @@ impl Replica {
                 cx.send(there, Message::Watermark { upto });
             }
         }
-        for waiter in waiters {
-            self.confirm(waiter, cx);
-        }
+        self.confirm_all(&mut waiters, cx);
         let over: Vec<Version> =
             self.recoveries.range(..Version::at(upto)).map(|(version, _)| *version).collect();
         for version in over {
@@ -302,6 +305,12 @@ impl Replica {
             }
         }
         cx.set_timer(Timer::Settle, Duration::ZERO);
+    }
+
+    fn confirm_all(&mut self, waiters: &mut Vec<Version>, cx: &mut Cx) {
+        for waiter in waiters.drain(..) {
+            self.confirm(waiter, cx);
+        }
     }
 
     /// The part of raising the watermark that a replay repeats. Returns the transactions that waited for others below it.

@@ -315,7 +315,8 @@ impl Replica {
                     Some(_) => !check,
                     None => {
                         unconfirmed.push(number);
-                        wait = wait.or(Some(writer));
+                        // The horizon passes the earliest first, and who has aborted is forgotten there.
+                        wait = Some(wait.map_or(writer, |other: Version| other.min(writer)));
                         true
                     }
                 },

@@ -115,20 +115,27 @@ fn a_replica_without_its_predecessors_memory_has_no_say_in_what_may_have_been_in
     }
 }
 
+/// The second watermark is so far that the horizon passes all that is waited for, too.
 #[test]
 fn whoever_waits_for_something_below_the_watermark_goes_on_when_it_passes() {
+    for upto in [UPTO, UPTO + 60_000_000] {
+        who_waits_goes_on_when_the_watermark_passes(upto);
+    }
+}
+
+fn who_waits_goes_on_when_the_watermark_passes(upto: u64) {
     let client = coordinator_id(0);
     let mut net = morty(1);
-    net.now = UPTO_IS_DUE;
-    let (known, unknown, later) = (version(1, 0), version(2, 0), version(UPTO, 0));
+    net.now = UPTO_IS_DUE + upto - UPTO;
+    let (known, unknown, later) = (version(1, 0), version(2, 0), version(upto, 0));
     let (key, value) = (Key::from("x"), Some(Value::from("1")));
     net.tell(client, 0, Message::Put { version: known, key, tag: 1, rests_on: None, value });
     // Each of the last three has read from one of them; the first is itself below, and over with it.
     let readers = [
         (version(3, 0), unknown),
-        (version(UPTO + 1, 0), known),
-        (version(UPTO + 2, 0), unknown),
-        (version(UPTO + 3, 0), later),
+        (version(upto + 1, 0), known),
+        (version(upto + 2, 0), unknown),
+        (version(upto + 3, 0), later),
     ];
     for (reader, writer) in readers {
         // Keys of their own, or a later writer would be missed.
@@ -143,16 +150,24 @@ fn whoever_waits_for_something_below_the_watermark_goes_on_when_it_passes() {
         let lines: Vec<_> = votes.iter().map(|(_, message)| name(message)).collect();
         assert_eq!(lines, ["PrepareReply 0 Provisional"]);
     }
+    // Another waits for the earlier of two, though it has read from the later one first.
+    let both = version(upto + 4, 0);
+    net.tell(client, 0, prepare(both, 0, &contents(&[("z", later), ("y", unknown)], &[])));
     assert_eq!(net.replicas[0].waited_for(), [known, unknown, later]);
     let merged = Digest::default();
-    let sent = net.tell(NodeId(1), 0, Message::TruncationFinished { upto: UPTO, merged });
+    let sent = net.tell(NodeId(1), 0, Message::TruncationFinished { upto, merged });
     let vote = |message: &Message| match message {
         Message::PrepareReply { version, vote, .. } => Some((*version, *vote)),
         _ => None,
     };
     let votes: BTreeMap<_, _> = sent.iter().filter_map(|(_, message)| vote(message)).collect();
     let [_, first, second, _] = readers.map(|(reader, _)| (reader, Vote::AbandonFinal));
-    assert_eq!(votes, BTreeMap::from([first, second]), "what they have read never committed");
+    let third = (both, Vote::AbandonFinal);
+    assert_eq!(
+        votes,
+        BTreeMap::from([first, second, third]),
+        "what they have read never committed"
+    );
     assert_eq!(net.replicas[0].waited_for(), [later]);
     net.restart(0);
     assert_eq!(net.replicas[0].waited_for(), [later]);
