@@ -306,4 +306,4 @@ pub(crate) fn identity(keyspace: &KeyspaceConfiguration) -> KeyspaceIdentity {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -114,14 +114,10 @@ async fn open(server: &Server, core: usize, member: usize) -> Result<(Met, Durat
 mod tests {
     use std::sync::Mutex;
 
-    use tokio::net::TcpListener;
-
     use super::*;
-    use crate::connection::Connection;
-    use crate::core::encode;
     use crate::durable::{Disks, Opened, Provenance};
-    use crate::frame::Kind;
     use crate::handshake::Welcome;
+    use crate::joining::tests::answering;
     use crate::{Catalogue, NodeConfiguration};
 
     /// The directory of a node that has met the others with data number 5.
@@ -145,15 +141,7 @@ mod tests {
 
     /// What comes of it that node 0 opens a connection to node 1, at whose address this is answered, and what is noted.
     async fn opened(welcome: Welcome) -> (Option<String>, Vec<(usize, u64)>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let mut connection = Connection::new(stream).unwrap();
-                connection.receive().await.unwrap();
-                connection.send(Kind::Welcome, &encode(&welcome)).await.unwrap();
-            }
-        });
+        let address = answering(welcome).await;
         let [nobody, other] = ["127.0.0.1:0"; 2].map(str::to_string);
         let configuration = NodeConfiguration {
             cores: Some(1),

@@ -181,7 +181,8 @@ impl Space {
         *row = (*row).max(id.number);
     }
 
-    /// An instance is one of `member`'s, or depends on such: its next ones come after them, and have later numbers.
+    /// If the instance is one of `member`'s, or depends on some, then `member`'s next instances come after those, and have
+    /// later numbers.
     pub(super) fn hear_of_those_of(&mut self, member: u8, id: InstanceId) {
         if id.member == member {
             self.hear_of(id);

@@ -45,7 +45,7 @@ impl Disks for Replacement {
 }
 
 /// An address at which this is answered to whoever connects.
-async fn answering(welcome: Welcome) -> String {
+pub(crate) async fn answering(welcome: Welcome) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {

@@ -283,8 +283,8 @@ impl Replica {
         let mut waiters = self.pass_watermark(upto, digest, copied);
         self.notify(cx);
         if !copied {
-            // What did not commit has aborted. That is not known any more once the horizon has passed it, if the watermark
-            // was raised by so much.
+            // What has not committed below the watermark has aborted. If the watermark has risen far, the horizon passes that
+            // now, and it is forgotten.
             self.confirm_all(&mut waiters, cx);
         }
         self.progress.raise_horizon(copied);

@@ -124,10 +124,10 @@ impl Replica {
     }
 
     /// Whether an execution has read from a transaction that has aborted: this replica has heard so, or the transaction is
-    /// not among those that have committed below the watermark. Who has found nothing has read from none. That is certain, whatever else the replica lacks, and it may
-    /// be the last chance to vote on it: once the replica has copied what it lacks, or settled more, it has forgotten who
-    /// aborted. A provisional vote that stays one would leave the transaction undecided for good if its coordinator is gone,
-    /// and with it every truncation.
+    /// not among those that have committed below the watermark. A read that has found nothing has no writer. An abort is
+    /// certain, whatever else the replica lacks, and this may be the last chance to vote on it: once the replica has copied
+    /// what it lacks, or settled more, it has forgotten who aborted. A provisional vote that stays one would leave the
+    /// transaction undecided for good if its coordinator is gone, and with it every truncation.
     fn reads_aborted(&self, contents: &Contents) -> bool {
         let aborted = Some(Settlement::Aborted);
         let mut writers = contents.reads.iter().map(|read| read.write.version);
@@ -315,7 +315,7 @@ impl Replica {
                     Some(_) => !check,
                     None => {
                         unconfirmed.push(number);
-                        // The horizon passes the earliest first, and who has aborted is forgotten there.
+                        // Aborts are forgotten below the horizon. The earliest writer is the first to lie there.
                         wait = Some(wait.map_or(writer, |other: Version| other.min(writer)));
                         true
                     }

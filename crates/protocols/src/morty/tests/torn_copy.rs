@@ -108,20 +108,20 @@ fn whose_copy_broke_off_copies_from_nobody_who_is_less_far() {
     let mut world = five();
     deleted_while_n0_was_away(&mut world);
     copy_breaks_off(&mut world);
-    let stopped = |world: &World| {
-        let mut stopped = 0;
+    let watermark = |world: &World| {
+        let mut watermark = 0;
         world.nodes[&n(1)].replica.gauges(&mut |name, value| {
             if name == "truncated_below_us" {
-                stopped = value;
+                watermark = value;
             }
         });
-        stopped
+        watermark
     };
     for (peer, upto) in [(3, 4 * SECOND), (4, UPTO)] {
         world.timer(n(1), ReplicaTimer::CatchUp);
         world.settle(|e| [(n(1), n(peer)), (n(peer), n(1))].contains(&(e.0, e.1)));
         world.network.clear();
-        assert_eq!(stopped(&world), upto, "n{peer}");
+        assert_eq!(watermark(&world), upto, "n{peer}");
     }
     assert_eq!(world.read(n(1), "k"), None);
 }
