@@ -11,6 +11,7 @@ use serried_runtime::{
 use serried_session::{Ending, Error};
 
 use crate::disk::Disk;
+use crate::toy::BEHIND;
 use crate::{catalogue, connect, keyspaces};
 
 fn start(n: usize, durability: Durability) -> (LocalCluster, Vec<Arc<Disk>>) {
@@ -86,6 +87,35 @@ async fn what_was_acknowledged_outlives_the_nodes() {
             assert!(seen > 0, "round {round}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_node_serves_when_it_is_durable_that_it_takes_part() {
+    let (cluster, disks) = start(1, Durability::Sync);
+    let client = connect(&cluster).await;
+    let keyspace = client.keyspace("first").unwrap();
+    keyspace.put(BEHIND, "1").await.unwrap();
+    assert_eq!(cluster.status(0).behind.unwrap().catching_up, 1);
+    let held = Held::new(&disks);
+    let writer = keyspace.clone();
+    let caught_up = tokio::spawn(async move { writer.delete(BEHIND).await });
+    while disks[0].waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    // It has everything now, in memory. After a crash it would not.
+    for _ in 0..3 {
+        while !client.node_statistics().await.iter().all(Option::is_some) {}
+        assert_eq!(cluster.status(0).behind.unwrap().catching_up, 1);
+    }
+    let told = cluster.health(0).unwrap_err();
+    assert!(told.starts_with("catching up in 1 of"), "{told}");
+    drop(held);
+    caught_up.await.unwrap().unwrap();
+    while cluster.status(0).behind.is_some() {
+        tokio::task::yield_now().await;
+    }
+    cluster.health(0).unwrap();
+    cluster.stop();
 }
 
 #[tokio::test]

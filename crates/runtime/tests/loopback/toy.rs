@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serried_actor::{
-    Actor, Context, Coordinate, Group, NodeSet, Observation, Protocol, Recover, Settings, Store,
+    Actor, Context, Coordinate, Group, NodeSet, Observation, Protocol, Recover, Settings, Standing,
+    Store,
 };
 use serried_model::{
     Guarantee, Key, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Value, Version, Write,
@@ -22,6 +23,8 @@ pub(crate) const FORGED: &str = "forged";
 pub(crate) const STORED: &str = "stored";
 /// A replica that has this key says that it votes on nothing for very long.
 pub(crate) const AHEAD: &str = "ahead";
+/// A replica that has this key says that it catches up.
+pub(crate) const BEHIND: &str = "behind";
 
 /// Keys that begin with this read as how many of them were asked for in one batch.
 pub(crate) const BATCH: &str = "batch";
@@ -258,5 +261,10 @@ impl Recover for Replica {
 
     fn replay(&mut self, (version, writes): (Version, Vec<Write>), _: &mut dyn Store) {
         self.store(version, writes);
+    }
+
+    fn standing(&self) -> Standing {
+        let has = self.data.get(&Key::from(BEHIND)).is_some_and(|(_, value)| value.is_some());
+        if has { Standing::CatchingUp { keys: 1 } } else { Standing::Full }
     }
 }
