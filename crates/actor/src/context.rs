@@ -35,6 +35,8 @@ pub struct Durable<'a> {
     pub store: &'a mut dyn Store,
     /// The position that the next record to be appended gets: how many there were before it, ever.
     pub log_position: u64,
+    /// The records before this position are durable.
+    pub durable_position: u64,
 }
 
 impl<'a, A: Actor> Context<'a, A> {
@@ -108,6 +110,12 @@ impl<'a, A: Actor> Context<'a, A> {
     /// The position in the log that the next record gets.
     pub fn log_position(&self) -> u64 {
         self.durable.log_position
+    }
+
+    /// The records before this position are durable. What is put into the store can be durable before records that were
+    /// appended earlier; an actor for which that matters waits until they are durable.
+    pub fn durable_position(&self) -> u64 {
+        self.durable.durable_position
     }
 
     /// Gives up the records before `position`: after a restart only those from there on are replayed.

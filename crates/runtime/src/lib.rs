@@ -39,6 +39,7 @@ mod dialer;
 mod disks;
 mod distance;
 mod durable;
+mod durable_position;
 mod durable_standing;
 mod flusher;
 mod frame;

@@ -15,6 +15,7 @@ use serried_session::Switchboard;
 
 use crate::clock::Moment;
 use crate::durable::{Batch, Log, Opened};
+use crate::durable_position::DurablePosition;
 use crate::durable_standing::DurableStanding;
 use crate::flusher::Flushing;
 use crate::links::{Links, Sending};
@@ -157,6 +158,7 @@ struct Driven<A: Actor> {
     /// The flush that makes everything durable that it has appended.
     after: u64,
     counts: PartitionCounts,
+    durable_position: DurablePosition,
     /// How far it takes part.
     standing: fn(&A) -> Standing,
     durable_standing: DurableStanding,
@@ -184,6 +186,7 @@ impl<A: Actor> Driven<A> {
             log_position: 0,
             after: 0,
             counts: PartitionCounts::default(),
+            durable_position: DurablePosition::default(),
             standing,
             durable_standing: DurableStanding::new(),
             full_at: Timestamp(0),
@@ -221,7 +224,11 @@ impl<A: Actor> Driven<A> {
         event: impl FnOnce(&mut A, &mut Context<'_, A>),
     ) {
         let Moment { now, clock } = moment;
-        let durable = Durable { store: self.store.as_mut(), log_position: self.log_position };
+        let durable = Durable {
+            store: self.store.as_mut(),
+            log_position: self.log_position,
+            durable_position: self.durable_position.get(out.links.flushed(), self.log_position),
+        };
         let mut cx =
             Context::new(self.id, now, clock, &mut self.random, &mut self.effects, durable);
         if let Some(watch) = &mut out.watch {
@@ -266,6 +273,7 @@ impl<A: Actor> Driven<A> {
                             *appended_bytes += (bytes.len() - before) as u64;
                         });
                         self.after = out.flushing.request();
+                        self.durable_position.note(self.after, self.log_position);
                     }
                 }
                 Effect::Send { to, message } | Effect::SendBeforeDurable { to, message } => {

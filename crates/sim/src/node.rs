@@ -207,7 +207,11 @@ impl<A: Actor> Node<A> {
     ) {
         let mut effects = self.buffers.pop().unwrap_or_default();
         let (now, clock) = (self.clock.monotonic(world.now), self.clock.wall(world.now));
-        let durable = Durable { store: &mut self.store, log_position: self.log_position };
+        let durable = Durable {
+            store: &mut self.store,
+            log_position: self.log_position,
+            durable_position: self.log.durable(),
+        };
         let mut cx = Context::new(self.id, now, clock, &mut self.random, &mut effects, durable);
         if host.is_watched() {
             cx = cx.watched(&mut self.observations);

@@ -592,5 +592,7 @@ pub enum Record {
     Copying {
         /// In microseconds of version time.
         upto: u64,
+        /// What has committed below it.
+        digest: Digest,
     },
 }

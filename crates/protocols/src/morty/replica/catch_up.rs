@@ -13,7 +13,11 @@
 //! - *During a copy* nothing is settled, no reads are answered, and no reader is told of writes.
 //! - *A copy that has begun is completed.* A page may lack a delete at or above the own watermark which its sender has
 //!   forgotten. If the peer is lost, or this replica restarts, the store is therefore copied anew, from a peer whose
-//!   watermark is not below that of any page ([`Record::Copying`]). It ends if the own watermark gets there first.
+//!   watermark is not below that of any page ([`Record::Copying`]). It ends if the own watermark gets there first. A peer
+//!   whose watermark is lower receives the truncation that the page's sender had finished, and can raise it.
+//! - *The log is ahead of the store.* What a page may lack is durable in the log before the page is put into the store,
+//!   because a crash may keep the page and lose records that were appended earlier. So a page that brings news of that is
+//!   asked for once more: the question leaves when the records are durable.
 //!
 //! # Peers that are behind themselves
 //! A replica that has just come back is *behind*: it answers no reads. A peer that is behind too says so in its list, which
@@ -202,7 +206,7 @@ impl Replica {
         if (from, run) != (catch_up.peer, catch_up.run) || catch_up.doing != Doing::List(since) {
             return;
         }
-        if !reaches {
+        if !reaches || self.progress.unfinished_copy().is_some() {
             self.start_copy(cx);
             return;
         }
@@ -216,8 +220,13 @@ impl Replica {
         self.fetch_more(cx);
     }
 
-    /// Begins to copy what was written since the watermark. Everything below it must be in the store first.
+    /// Begins to copy what was written since the watermark. Everything below it must be in the store first. If the
+    /// watermark is not durable yet, the peer is asked for a list again later.
     fn start_copy(&mut self, cx: &mut Cx) {
+        if !self.may_settle(cx) {
+            cx.set_timer(Timer::CatchUp, PATIENCE);
+            return;
+        }
         self.settle_everything(cx);
         self.behind = true;
         let since = self.progress.watermark().timestamp_us;
@@ -341,7 +350,7 @@ impl Replica {
         run: u64,
         cx: &mut Cx,
     ) {
-        if self.is_copying() {
+        if self.is_copying() || !self.may_settle(cx) {
             return; // The store is complete below no watermark.
         }
         self.settle_everything(cx);
@@ -382,18 +391,28 @@ impl Replica {
             return;
         }
         let (upto, digest) = *began_at.get_or_insert((holds.watermark, holds.digest));
-        let begun = self.progress.unfinished_copy();
-        let least = begun.unwrap_or(self.progress.watermark().timestamp_us);
+        let (least, merged) = self.progress.unfinished_copy().unwrap_or(self.progress.finished());
         if holds.watermark < upto || upto < least {
+            // The peer may have everything below, and not know that.
+            cx.send(from, Message::TruncationFinished { upto: least, merged });
             self.begin_anew(cx);
             return;
         }
-        *asked = next.clone();
         catch_up.tried = 0;
-        if self.progress.begin_copy(upto) {
-            self.append(Record::Copying { upto }, cx);
+        if self.progress.begin_copy(upto, digest) {
+            self.append(Record::Copying { upto, digest }, cx);
+            self.progress.is_logged_at(cx.log_position());
         }
         self.raise_readable_from(holds.readable_from, cx);
+        let catch_up = self.catch_up.as_mut().expect("it is there");
+        if !self.progress.is_durable(cx.durable_position()) {
+            // The same page may come twice. The first answer is not taken for the second.
+            catch_up.run = cx.draw();
+            self.ask_peer(cx);
+            return;
+        }
+        let Doing::Scan { after: asked, .. } = &mut catch_up.doing else { return };
+        *asked = next.clone();
         for key in deleted(after, &next, &entries, cx) {
             self.keys.replace(&key, Version::at(upto), Vec::new(), cx.store());
         }

@@ -26,7 +26,7 @@ impl LogMarks {
             | Record::Committed { version, .. }
             | Record::Aborted { version } => version.timestamp_us,
             Record::Stopped { upto }
-            | Record::Copying { upto }
+            | Record::Copying { upto, .. }
             | Record::Merging { upto, .. }
             | Record::Truncated { upto, .. } => *upto,
             Record::Floor { floor } => *floor,

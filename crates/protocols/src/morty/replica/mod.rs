@@ -607,7 +607,7 @@ impl Recover for Replica {
             Record::Floor { floor } => self.floor = Floor::At(floor),
             Record::Replaces => self.floor = Floor::unknown(),
             Record::Forgotten { horizon } => self.rely_on_the_store(Version::at(horizon)),
-            Record::Copying { upto } => drop(self.progress.begin_copy(upto)),
+            Record::Copying { upto, digest } => drop(self.progress.begin_copy(upto, digest)),
         }
         assert!(
             self.notices.is_empty(),

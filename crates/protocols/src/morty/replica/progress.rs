@@ -19,8 +19,10 @@ pub(super) struct Progress {
     horizon: u64,
     /// Versions that were overwritten before this may never have been here.
     lacks_before: u64,
-    /// A copy of another replica's store has begun whose first page is complete below this.
-    copied_to: u64,
+    /// A copy of another replica's store has begun whose first page is complete below this, and what has committed there.
+    copied_to: (u64, Digest),
+    /// Where the log ended when it was last told about this.
+    logged_at: u64,
     /// The watermarks of the replicas on this machine, by partition; its own is not used.
     elsewhere: Vec<u64>,
     partition: u16,
@@ -35,7 +37,8 @@ impl Progress {
             digest: Digest::default(),
             horizon: 0,
             lacks_before: 0,
-            copied_to: 0,
+            copied_to: (0, Digest::default()),
+            logged_at: 0,
             elsewhere: vec![0; usize::from(partitions)],
             partition,
         }
@@ -97,21 +100,35 @@ impl Progress {
         news
     }
 
-    /// A copy begins whose first page is complete below `upto`, in microseconds. Returns whether that is later than before.
-    pub(super) fn begin_copy(&mut self, upto: u64) -> bool {
-        let later = upto > self.copied_to;
-        self.copied_to = upto.max(self.copied_to);
+    /// A copy begins whose first page is complete below `upto`, in microseconds; `digest` is of what has committed there.
+    /// Returns whether that is later than before.
+    pub(super) fn begin_copy(&mut self, upto: u64, digest: Digest) -> bool {
+        let later = upto > self.copied_to.0;
+        if later {
+            self.copied_to = (upto, digest);
+        }
         later
+    }
+
+    /// The log says this when everything before `position` is durable.
+    pub(super) fn is_logged_at(&mut self, position: u64) {
+        self.logged_at = position;
+    }
+
+    /// Whether the log says this, if everything before `position` is durable.
+    pub(super) fn is_durable(&self, position: u64) -> bool {
+        self.logged_at <= position
     }
 
     /// From here on all deletes are known, so that what has committed can be handed on.
     pub(super) fn whole_from(&self) -> Version {
-        Version::at(self.horizon.max(self.copied_to))
+        Version::at(self.horizon.max(self.copied_to.0))
     }
 
-    /// Up to where a copy has to be complete, in microseconds, if one has begun and not come to its end.
-    pub(super) fn unfinished_copy(&self) -> Option<u64> {
-        (self.copied_to > self.watermark).then_some(self.copied_to)
+    /// Up to where a copy has to be complete, in microseconds, and what has committed there, if one has begun and not come
+    /// to its end.
+    pub(super) fn unfinished_copy(&self) -> Option<(u64, Digest)> {
+        (self.copied_to.0 > self.watermark).then_some(self.copied_to)
     }
 
     /// The replica of another partition on this machine has reached a watermark.

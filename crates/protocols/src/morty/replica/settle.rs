@@ -21,6 +21,8 @@ const SETTLED_PER_MS: RangeInclusive<usize> = 64..=1024;
 const REMEMBERED_PER_SETTLED: usize = 8192;
 /// The pause after each step.
 const REST: Duration = Duration::from_millis(1);
+/// The pause while what it needs is not durable.
+const UNTIL_DURABLE: Duration = Duration::from_millis(10);
 /// If a pause has lasted longer because the CPU was busy, the next step does more: at most what is due for this time.
 const LATE_AT_MOST: Duration = Duration::from_millis(200);
 
@@ -43,6 +45,10 @@ impl Replica {
         if self.is_copying() {
             return; // It continues when the watermark is raised.
         }
+        if !self.may_settle(cx) {
+            cx.set_timer(Timer::Settle, UNTIL_DURABLE);
+            return;
+        }
         let (stored, watermark) = (self.keys.stored(), self.progress.watermark());
         let waiting_us = watermark.timestamp_us.saturating_sub(stored.timestamp_us);
         let enough = waiting_us >= SETTLE_AFTER * self.truncation.every_us;
@@ -64,6 +70,12 @@ impl Replica {
         }
     }
 
+    /// Whether the log says how far everything is settled, and from where on the past can be read. Only then may versions
+    /// be removed that can't be read any more: a crash may keep that and lose records which were appended before.
+    pub(super) fn may_settle(&self, cx: &Cx) -> bool {
+        self.progress.is_durable(cx.durable_position())
+    }
+
     fn settled_per_ms(&self) -> usize {
         let wanted = self.settled.writes() / REMEMBERED_PER_SETTLED;
         wanted.clamp(*SETTLED_PER_MS.start(), *SETTLED_PER_MS.end())
@@ -76,7 +88,7 @@ impl Replica {
         cx.set_timer(Timer::Settle, rest);
     }
 
-    /// Puts everything that lies below the watermark into the store.
+    /// Puts everything that lies below the watermark into the store. It [may settle](Replica::may_settle).
     pub(super) fn settle_everything(&mut self, cx: &mut Cx) {
         self.settling.upto = Some(self.progress.watermark());
         while self.settling.upto.is_some() {
@@ -103,7 +115,7 @@ impl Replica {
     }
 
     /// Forgets how transactions below the horizon ended, if they can't be read any more, and forgets deletes from below it.
-    /// The log says so first, because it may keep what was deleted for longer than it keeps the delete.
+    /// The log says so too, because it may keep what was deleted for longer than it keeps the delete.
     fn forget(&mut self, at_most: usize, cx: &mut Cx) {
         let history = self.settings.history_ms > 0;
         let readable_from = self.progress.readable_from();

@@ -336,6 +336,7 @@ impl Replica {
 
     fn log_truncation(&mut self, copied: bool, cx: &mut Cx) {
         self.append(self.progress.record(copied), cx);
+        self.progress.is_logged_at(cx.log_position());
     }
 
     pub(super) fn replay_truncated(

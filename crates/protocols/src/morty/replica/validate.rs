@@ -302,7 +302,13 @@ impl Replica {
                 // If a loaded value was deleted and the delete is forgotten, nothing is left below the reader.
                 _ if writer == Version::INITIAL => {
                     let is_left = record.committed.latest_before(version).is_some();
-                    read.write != WriteId::LOADED || is_left
+                    let valid = read.write != WriteId::LOADED || is_left;
+                    if !valid && version < Version::at(self.progress.lacks_before()) {
+                        // What was loaded may have been overwritten where this replica's copy comes from.
+                        unconfirmed.push(number);
+                        forgotten = true;
+                    }
+                    valid
                 }
                 Some(committed) => committed.id == read.write || !check,
                 None => match self.settlement(writer) {

@@ -82,3 +82,63 @@ fn who_has_found_what_was_loaded_does_not_commit_if_that_was_deleted_and_the_del
         }
     }
 }
+
+/// n0 copies n1's store. Between the two pages n1 settles more, and forgets a delete of `k`. The first page is complete
+/// below 100 s, and the delete is of 135 s. A reader of 120 s, which the others have committed, has found in `k` what was
+/// loaded.
+#[test]
+fn a_reader_of_what_was_loaded_is_not_abandoned_by_who_has_copied_too_late_a_page() {
+    let mut world = World::of(5);
+    for node in world.nodes.values_mut() {
+        let loaded = Committed { id: WriteId::LOADED, value: Some(Value::from("loaded")) };
+        node.store.put(b"k", Some(&encode_versions(&[loaded])));
+    }
+    let digest = |of: &[Version]| {
+        let mut digest = Digest::default();
+        of.iter().for_each(|version| digest.add(*version, 0));
+        digest
+    };
+    let long = "x".repeat(300 << 10);
+    let [zero, first] = [1, 2].map(|at| version(SECOND + at, 0));
+    world.commit(&[0, 1, 2, 3, 4], zero, &contents(&[], &[("z", "1")]));
+    world.commit(&[1, 2, 3, 4], first, &contents(&[], &[("a", &long)]));
+    world.now = 110 * SECOND;
+    (1..5).for_each(|i| world.settle_below(n(i), 100 * SECOND, digest(&[zero, first])));
+    let reader = version(120 * SECOND, 5);
+    let reads = vec![Read { key: Key::from("k"), write: WriteId::LOADED }];
+    let what = Arc::new(Contents { reads, ..Contents::clone(&contents(&[], &[("y", "1")])) });
+    world.now = 120 * SECOND + 1;
+    world.commit(&[1, 3, 4], reader, &what);
+    let delete = version(135 * SECOND, 6);
+    world.now = 135 * SECOND + 1;
+    world.commit(&[1, 3, 4], delete, &contents(&[], &[("k", "")]));
+    // n0 comes back and gets the first page, which it asks for twice.
+    world.now = 185 * SECOND;
+    world.network.clear();
+    world.restart(n(0));
+    let mut pages = 0;
+    while world.gauge(n(0), "truncated_below_us") < 100 * SECOND {
+        let next = world.take(|e| [(n(0), n(1)), (n(1), n(0))].contains(&(e.0, e.1)));
+        assert!(!next.is_empty(), "after {pages} pages");
+        for envelope in next {
+            pages += usize::from(matches!(envelope.2, Message::Scanned { .. }));
+            world.deliver(envelope);
+        }
+        if pages == 2 && world.nodes[&n(1)].store.get(b"k").is_some() {
+            // n1 forgets the delete.
+            let asked = world.take(|_| true);
+            world.settle_below(n(1), 170 * SECOND, digest(&[zero, first, reader, delete]));
+            assert_eq!(world.nodes[&n(1)].store.get(b"k"), None);
+            world.network = asked;
+        }
+    }
+    // n1 is cut off from n0, which goes on with n2.
+    world.network.clear();
+    for _ in 0..4 {
+        world.timer(n(0), ReplicaTimer::CatchUp);
+        world.settle(|e| [(n(0), n(2)), (n(2), n(0))].contains(&(e.0, e.1)));
+    }
+    assert_eq!(world.gauge(n(0), "catching_up"), 0);
+    let answers = world.tell(reader.coordinator, n(0), prepare(reader, 0, &what));
+    assert_eq!(votes(&answers), [Vote::AbandonTentative]);
+}

@@ -1,6 +1,7 @@
 //! Morty on a network that is moved by hand: the messages of each rule, one by one.
 
 mod admission;
+mod ahead_of_log;
 mod back_together;
 mod by_hand;
 mod commit;
@@ -144,7 +145,7 @@ impl Net {
         let (now, clock) = self.clock();
         let mut effects = Vec::new();
         let id = coordinator_id(client);
-        let durable = Durable { store: &mut self.stores[0], log_position: 0 };
+        let durable = Durable { store: &mut self.stores[0], log_position: 0, durable_position: 0 };
         let mut cx = Context::new(id, now, clock, &mut self.random, &mut effects, durable);
         self.coordinators[client as usize].0.on_operation(TxnId(client), operation, &mut cx);
         self.carry_out(client, effects);
@@ -193,7 +194,8 @@ impl Net {
             let (now, clock) = self.clock();
             let client = to.0 - NodeId::FIRST_COORDINATOR;
             let mut effects = Vec::new();
-            let durable = Durable { store: &mut self.stores[0], log_position: 0 };
+            let durable =
+                Durable { store: &mut self.stores[0], log_position: 0, durable_position: 0 };
             let mut cx = Context::new(to, now, clock, &mut self.random, &mut effects, durable);
             self.coordinators[client as usize].0.on_message(from, message, &mut cx);
             self.carry_out(client, effects);
@@ -208,7 +210,11 @@ impl Net {
         let id = NodeId::replica(0, member);
         let mut effects = Vec::new();
         let store = &mut self.stores[member];
-        let durable = Durable { store, log_position: self.logs[member].len() as u64 };
+        let durable = Durable {
+            store,
+            log_position: self.logs[member].len() as u64,
+            durable_position: self.logs[member].len() as u64,
+        };
         let mut cx = Context::new(id, now, clock, &mut self.random, &mut effects, durable);
         does(&mut self.replicas[member], &mut cx);
         self.rejected[member] += u64::from(cx.take_rejected().is_some());
@@ -334,7 +340,7 @@ impl Net {
         let (now, clock) = self.clock();
         let mut effects = Vec::new();
         let id = coordinator_id(client);
-        let durable = Durable { store: &mut self.stores[0], log_position: 0 };
+        let durable = Durable { store: &mut self.stores[0], log_position: 0, durable_position: 0 };
         let mut cx = Context::new(id, now, clock, &mut self.random, &mut effects, durable);
         self.coordinators[client as usize].0.on_timer(timer, &mut cx);
         self.carry_out(client, effects);

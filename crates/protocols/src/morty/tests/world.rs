@@ -29,6 +29,8 @@ pub(super) struct Node {
     pub(super) log: Vec<Record>,
     pub(super) trimmed: u64,
     pub(super) store: MemoryStore,
+    /// The records before this position are durable; all of them if it is not set.
+    pub(super) durable: Option<u64>,
 }
 
 pub(super) struct World {
@@ -57,7 +59,8 @@ impl World {
                 let replica =
                     Replica::new(id, group.clone(), &Settings::default(), Options::default());
                 let (log, store) = (Vec::new(), MemoryStore::default());
-                nodes.insert(id, Node { group: group.clone(), replica, log, trimmed: 0, store });
+                let group = group.clone();
+                nodes.insert(id, Node { group, replica, log, trimmed: 0, store, durable: None });
             }
         }
         World { nodes, network: Vec::new(), random: rand_pcg(), now: 1_000_000 }
@@ -74,7 +77,11 @@ impl World {
         let node = self.nodes.get_mut(&id).unwrap();
         let mut effects = Vec::new();
         let log_position = node.trimmed + node.log.len() as u64;
-        let durable = Durable { store: &mut node.store, log_position };
+        let durable = Durable {
+            store: &mut node.store,
+            log_position,
+            durable_position: node.durable.unwrap_or(log_position),
+        };
         let mut cx =
             Context::new(id, Timestamp(us * 1000), clock, &mut self.random, &mut effects, durable);
         does(&mut node.replica, &mut cx);
@@ -97,6 +104,43 @@ impl World {
                 Effect::SetTimer { .. } | Effect::CancelTimer(_) | Effect::Output(()) => {}
             }
         }
+    }
+
+    /// From now on nothing that a replica appends is durable, until it crashes.
+    pub(super) fn hold_log(&mut self, id: NodeId) {
+        let node = self.nodes.get_mut(&id).unwrap();
+        node.durable = Some(node.trimmed + node.log.len() as u64);
+    }
+
+    /// A replica crashes and is restarted. It keeps what it has put into its store, and loses the records that are not
+    /// durable.
+    pub(super) fn crash(&mut self, id: NodeId) {
+        let node = self.nodes.get_mut(&id).unwrap();
+        if let Some(durable) = node.durable.take() {
+            node.log.truncate((durable - node.trimmed) as usize);
+        }
+        self.restart(id);
+    }
+
+    /// A replica's disk is lost, and another takes its place.
+    pub(super) fn lose_disk(&mut self, id: NodeId) {
+        let node = self.nodes.get_mut(&id).unwrap();
+        (node.log, node.trimmed, node.store, node.durable) = Default::default();
+        node.replica =
+            Replica::new(id, node.group.clone(), &Settings::default(), Options::default());
+        self.act(id, Replica::rejoin);
+        self.act(id, Replica::on_start);
+    }
+
+    /// One of the numbers that a replica shows of its state.
+    pub(super) fn gauge(&self, id: NodeId, name: &str) -> u64 {
+        let mut found = None;
+        self.nodes[&id].replica.gauges(&mut |other, value| {
+            if name == other {
+                found = Some(value);
+            }
+        });
+        found.unwrap_or_else(|| panic!("there is no gauge {name}"))
     }
 
     pub(super) fn restart(&mut self, id: NodeId) {

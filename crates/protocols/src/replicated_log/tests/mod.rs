@@ -161,7 +161,11 @@ impl Net {
         let mut effects: Vec<Effect<Bare>> = Vec::new();
         let node = &mut self.nodes[member];
         let clock = ClockInterval { earliest_us: 5, latest_us: 5 };
-        let durable = Durable { store: &mut node.store, log_position: node.log_position };
+        let durable = Durable {
+            store: &mut node.store,
+            log_position: node.log_position,
+            durable_position: node.log_position,
+        };
         let id = NodeId(member as u64);
         let mut cx = Context::new(id, self.now, clock, &mut self.random, &mut effects, durable);
         let done = act(&mut node.log, &mut node.sums, &mut cx);

@@ -1,0 +1,86 @@
+//! Crashes that keep what was put into the store and lose records that were appended before.
+
+use super::by_hand::{contents, version};
+use super::world::{SECOND, World, digest, n};
+use super::*;
+
+/// What a read of the past finds.
+fn past(world: &mut World, member: usize, key: &str, at: u64) -> crate::morty::Past {
+    let get = Message::GetAt { request: 1, key: Key::from(key), at: Version::at(at) };
+    let answers = world.tell(coordinator_id(9), n(member), get);
+    match &answers[..] {
+        [(_, _, Message::GetAtReply { found, .. })] => found.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// k is overwritten between two truncations. n0 crashes after the second, which is not durable.
+#[test]
+fn what_was_overwritten_stays_readable_until_it_is_durable_that_it_is_not() {
+    let mut world = World::new(1);
+    let (old, new) = (version(2 * SECOND, 0), version(61 * SECOND, 1));
+    world.now = 3 * SECOND;
+    world.commit(&[0], old, &contents(&[], &[("k", "old")]));
+    world.now = 62 * SECOND;
+    world.commit(&[0], new, &contents(&[], &[("k", "new")]));
+    world.now = 71 * SECOND;
+    world.settle_below(n(0), 60 * SECOND, digest(&[old]));
+    let before = past(&mut world, 0, "k", 60 * SECOND);
+    assert!(format!("{before:?}").contains("old"), "{before:?}");
+    for crashes in [true, false] {
+        if crashes {
+            world.hold_log(n(0));
+        }
+        world.now += 12 * SECOND;
+        world.settle_below(n(0), 72 * SECOND, digest(&[old, new]));
+        // n2 has been away, and asks.
+        let scan = Message::Scan { after: None, since: 0, run: 1 };
+        assert_eq!(world.tell(n(2), n(0), scan).is_empty(), crashes);
+        if crashes {
+            world.crash(n(0));
+            world.network.clear();
+            assert_eq!(past(&mut world, 0, "k", 60 * SECOND), before);
+        }
+    }
+}
+
+/// n0 comes back and copies n1's store. It crashes when it has the first page.
+#[test]
+fn no_page_is_in_the_store_before_it_is_durable_what_it_may_lack() {
+    for repeated in [false, true] {
+        let mut world = World::new(1);
+        let (old, new) = (version(2 * SECOND, 0), version(50 * SECOND, 1));
+        world.now = 3 * SECOND;
+        world.commit(&[0, 1, 2], old, &contents(&[], &[("k", "old")]));
+        world.now = 45 * SECOND;
+        for member in 0..3 {
+            world.settle_below(n(member), 34 * SECOND, digest(&[old]));
+        }
+        world.commit(&[1, 2], new, &contents(&[], &[("k", "new")]));
+        world.now = 100 * SECOND;
+        world.settle_below(n(1), 80 * SECOND, digest(&[old, new]));
+        world.restart(n(0));
+        let before = past(&mut world, 0, "k", 34 * SECOND);
+        assert!(format!("{before:?}").contains("old"), "{before:?}");
+        let among = |e: &Envelope| [e.0, e.1].iter().all(|node| [n(0), n(1)].contains(node));
+        world.settle(|e| among(e) && !matches!(e.2, Message::Scanned { .. }));
+        let page = world.take(|e| matches!(e.2, Message::Scanned { .. }));
+        assert_eq!(page.len(), 1);
+        world.network.clear();
+        world.hold_log(n(0));
+        for _ in 0..=usize::from(repeated) {
+            page.iter().for_each(|envelope| world.deliver(envelope.clone()));
+        }
+        let asked = world.take(|e| matches!(e.2, Message::Scan { after: None, .. }));
+        assert_eq!(asked.len(), 1, "the page is asked for again");
+        world.crash(n(0));
+        world.network.clear();
+        assert_eq!(past(&mut world, 0, "k", 34 * SECOND), before);
+        // The second time all is durable.
+        for _ in 0..3 {
+            world.timer(n(0), ReplicaTimer::CatchUp);
+            world.settle(among);
+        }
+        assert_eq!(world.gauge(n(0), "truncated_below_us"), 80 * SECOND);
+    }
+}
