@@ -1,7 +1,7 @@
 //! Crashes that keep what was put into the store and lose records that were appended before.
 
 use super::by_hand::{contents, version};
-use super::world::{SECOND, World, digest, n};
+use super::world::{SECOND, World, digest, n, run_asked_for};
 use super::*;
 
 /// What a read of the past finds.
@@ -47,7 +47,7 @@ fn what_was_overwritten_stays_readable_until_it_is_durable_that_it_is_not() {
 /// n0 comes back and copies n1's store. It crashes when it has the first page.
 #[test]
 fn no_page_is_in_the_store_before_it_is_durable_what_it_may_lack() {
-    for repeated in [false, true] {
+    for (repeated, whole) in [(false, false), (true, false), (false, true)] {
         let mut world = World::new(1);
         let (old, new) = (version(2 * SECOND, 0), version(50 * SECOND, 1));
         world.now = 3 * SECOND;
@@ -64,8 +64,11 @@ fn no_page_is_in_the_store_before_it_is_durable_what_it_may_lack() {
         assert!(format!("{before:?}").contains("old"), "{before:?}");
         let among = |e: &Envelope| [e.0, e.1].iter().all(|node| [n(0), n(1)].contains(node));
         world.settle(|e| among(e) && !matches!(e.2, Message::Scanned { .. }));
-        let page = world.take(|e| matches!(e.2, Message::Scanned { .. }));
-        assert_eq!(page.len(), 1);
+        let mut page = world.take(|e| matches!(e.2, Message::Scanned { .. }));
+        let [(_, _, Message::Scanned { holds, .. })] = &mut page[..] else { panic!("{page:?}") };
+        if whole {
+            holds.readable_from = 0;
+        }
         world.network.clear();
         world.hold_log(n(0));
         for _ in 0..=usize::from(repeated) {
@@ -83,4 +86,77 @@ fn no_page_is_in_the_store_before_it_is_durable_what_it_may_lack() {
         }
         assert_eq!(world.gauge(n(0), "truncated_below_us"), 80 * SECOND);
     }
+}
+
+/// n0 copies n1's store. Before that it settles what it has, of which the log must say how far that is.
+#[test]
+fn a_copy_begins_when_it_is_durable_how_far_everything_is_settled() {
+    let mut world = World::new(1);
+    let (old, new) = (version(2 * SECOND, 0), version(61 * SECOND, 1));
+    world.now = 3 * SECOND;
+    world.commit(&[0], old, &contents(&[], &[("k", "old")]));
+    world.now = 62 * SECOND;
+    world.commit(&[0], new, &contents(&[], &[("k", "new")]));
+    world.now = 71 * SECOND;
+    world.settle_below(n(0), 60 * SECOND, digest(&[old]));
+    let before = past(&mut world, 0, "k", 60 * SECOND);
+    world.hold_log(n(0));
+    world.now = 83 * SECOND;
+    let merged = digest(&[old, new]);
+    world.tell(n(2), n(0), Message::TruncationFinished { upto: 72 * SECOND, merged });
+    let lists = |since, run, reaches| {
+        let (versions, more, behind) = (Vec::new(), false, false);
+        Message::Committed { since, run, versions, more, reaches, behind }
+    };
+    // It asks n1 for a list, and n1 has forgotten what n0 needs.
+    let merged = digest(&[]);
+    let asked = world.tell(n(1), n(0), Message::TruncationFinished { upto: 90 * SECOND, merged });
+    let (since, run) = (Version::at(72 * SECOND), run_asked_for(&asked));
+    assert_eq!(world.tell(n(1), n(0), lists(since, run, false)), []);
+    world.crash(n(0));
+    assert_eq!(past(&mut world, 0, "k", 60 * SECOND), before);
+}
+
+/// n0 has begun to copy n1's store, and n1 is lost. What n0 has appended meanwhile is not durable at first.
+#[test]
+fn a_copy_that_has_begun_is_completed_though_the_next_peer_can_list_what_is_missing() {
+    let mut world = World::new(1);
+    let [first, old] = [1, 2].map(|at| version(at * SECOND, 0));
+    let long = "x".repeat(300 << 10);
+    world.now = 3 * SECOND;
+    world.commit(&[0, 1, 2], first, &contents(&[], &[("a", "1")]));
+    world.commit(&[1, 2], old, &contents(&[], &[("k", &long), ("l", &long)]));
+    world.now = 100 * SECOND;
+    world.settle_below(n(1), 80 * SECOND, digest(&[first, old]));
+    world.restart(n(0));
+    let mut pages = 0;
+    while pages < 2 {
+        for envelope in world.take(|e| [(n(0), n(1)), (n(1), n(0))].contains(&(e.0, e.1))) {
+            pages += usize::from(matches!(envelope.2, Message::Scanned { next: Some(_), .. }));
+            world.deliver(envelope);
+        }
+    }
+    world.network.clear();
+    world.hold_log(n(0));
+    let (executions, readable_from) = (Vec::new(), 90 * SECOND);
+    world.tell(n(1), n(0), Message::Fetched { executions, readable_from });
+    for _ in 0..3 {
+        world.timer(n(0), ReplicaTimer::CatchUp);
+    }
+    let scans = |world: &World| {
+        let to_n2 = world.network.iter().filter(|e| e.1 == n(2));
+        to_n2.filter(|e| matches!(e.2, Message::Scan { .. })).count()
+    };
+    assert_eq!(scans(&world), 0);
+    world.nodes.get_mut(&n(0)).unwrap().durable = None;
+    world.timer(n(0), ReplicaTimer::CatchUp);
+    let asked = world.take(|_| true);
+    let (run, since) = (run_asked_for(&asked), Version::INITIAL);
+    let (versions, more, reaches, behind) = (vec![old], false, true, false);
+    let list = Message::Committed { since, run, versions, more, reaches, behind };
+    let asked = world.tell(n(2), n(0), list);
+    assert!(
+        matches!(asked[..], [(_, to, Message::Scan { after: None, .. })] if to == n(2)),
+        "{asked:?}"
+    );
 }
