@@ -6,7 +6,8 @@
 //! - *Settled.* Nothing is added below the truncation's watermark any more. What has committed there is put into the
 //!   store bit by bit, each key as it is at the watermark of that moment ([`Keys::settle`]).
 //! - *Stored.* Everything that has committed below [`Keys::stored`] is in the store, and may leave memory.
-//! - *Forgotten.* Deletes below a horizon are forgotten, once the horizon is in the log ([`Record::Forgotten`]). Older
+//! - *Forgotten.* Deletes below a horizon are forgotten, and the horizon is appended to the log ([`Record::Forgotten`]). If
+//!   a crash keeps the one and loses the other, the log still has the delete, or says that the key was copied. Older
 //!   versions can't come back after that. A replay does not take them from the log ([`Keys::forget_memory`]). No message
 //!   adds them, since no transaction below the watermark is open. And a replica that was away for longer takes over
 //!   what this one holds.
@@ -124,7 +125,7 @@ impl Keys {
         }
     }
 
-    /// Removes a key whose last write below `horizon` was a delete. The horizon must be in the log.
+    /// Removes a key whose last write below `horizon` was a delete. The horizon must have been appended to the log.
     pub(super) fn forget_delete(&mut self, key: &Key, horizon: Version, store: &mut dyn Store) {
         self.touch(key).committed.forget_delete(key, horizon, store);
     }
