@@ -35,7 +35,7 @@ pub struct Durable<'a> {
     pub store: &'a mut dyn Store,
     /// The position that the next record to be appended gets: how many there were before it, ever.
     pub log_position: u64,
-    /// The records before this position are durable.
+    /// The records before this position are durable. The greatest number if each is as soon as it is appended.
     pub durable_position: u64,
 }
 
@@ -112,8 +112,8 @@ impl<'a, A: Actor> Context<'a, A> {
         self.durable.log_position
     }
 
-    /// The records before this position are durable. What is put into the store can be durable before records that were
-    /// appended earlier; an actor for which that matters waits until they are durable.
+    /// The records before this position are durable; all are if it is the greatest number. What is put into the store can
+    /// be durable before records that were appended earlier. An actor for which that matters waits until they are durable.
     pub fn durable_position(&self) -> u64 {
         self.durable.durable_position
     }

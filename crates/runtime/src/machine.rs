@@ -227,7 +227,10 @@ impl<A: Actor> Driven<A> {
         let durable = Durable {
             store: self.store.as_mut(),
             log_position: self.log_position,
-            durable_position: self.durable_position.get(out.links.flushed(), self.log_position),
+            durable_position: match &self.log {
+                Some(_) => self.durable_position.get(out.links.flushed(), self.log_position),
+                None => u64::MAX,
+            },
         };
         let mut cx =
             Context::new(self.id, now, clock, &mut self.random, &mut self.effects, durable);

@@ -146,6 +146,14 @@ impl<R: Clone, M> Log<R, M> {
         (self.first, self.appended, self.durable) = (0, 0, 0);
     }
 
+    /// The records before this position are durable; the greatest number if each is as soon as it is appended.
+    pub(crate) fn durable_position(&self) -> u64 {
+        match self.disk.append.is_zero() && self.disk.flush.is_zero() {
+            true => u64::MAX,
+            false => self.durable,
+        }
+    }
+
     /// How many records are durable.
     pub(crate) fn durable(&self) -> u64 {
         self.durable

@@ -210,7 +210,7 @@ impl<A: Actor> Node<A> {
         let durable = Durable {
             store: &mut self.store,
             log_position: self.log_position,
-            durable_position: self.log.durable(),
+            durable_position: self.log.durable_position(),
         };
         let mut cx = Context::new(self.id, now, clock, &mut self.random, &mut effects, durable);
         if host.is_watched() {

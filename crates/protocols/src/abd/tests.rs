@@ -70,8 +70,11 @@ impl Net {
     ) {
         let mut effects = Vec::new();
         let clock = ClockInterval { earliest_us: 5, latest_us: 5 };
-        let durable =
-            Durable { store: &mut MemoryStore::default(), log_position: 0, durable_position: 0 };
+        let durable = Durable {
+            store: &mut MemoryStore::default(),
+            log_position: 0,
+            durable_position: u64::MAX,
+        };
         let mut cx = Context::new(
             client(number),
             Timestamp(0),
@@ -101,8 +104,11 @@ impl Net {
     ) {
         let mut effects = Vec::new();
         let clock = ClockInterval { earliest_us: 5, latest_us: 5 };
-        let durable =
-            Durable { store: &mut self.stores[member], log_position: 0, durable_position: 0 };
+        let durable = Durable {
+            store: &mut self.stores[member],
+            log_position: 0,
+            durable_position: u64::MAX,
+        };
         let id = NodeId(member as u64);
         let mut cx = Context::new(id, Timestamp(0), clock, &mut self.random, &mut effects, durable);
         act(&mut self.replicas[member], &mut cx);

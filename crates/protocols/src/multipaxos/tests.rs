@@ -36,11 +36,8 @@ fn effects_at<A: Actor>(
 ) -> Vec<Effect<A>> {
     let mut effects = Vec::new();
     let clock = ClockInterval { earliest_us: 5, latest_us: 5 };
-    let durable = Durable {
-        store: &mut MemoryStore::default(),
-        log_position,
-        durable_position: log_position,
-    };
+    let durable =
+        Durable { store: &mut MemoryStore::default(), log_position, durable_position: u64::MAX };
     let mut random = Pcg64Mcg::new(1);
     let mut cx = Context::new(id, Timestamp(1), clock, &mut random, &mut effects, durable);
     act(actor, &mut cx);

@@ -169,6 +169,7 @@ impl<E: Entry> Log<E> {
                 self.slots.accept(slot, ballot, position, entry.clone());
             }
             cx.append(H::record(Record::Accepted { ballot, first, entries }));
+            self.undurable.note(first, cx.log_position());
         }
         self.matched = end;
         self.told = self.told.max(chosen);

@@ -122,6 +122,7 @@ impl<E: Entry> Log<E> {
         }
         self.matched = self.slots.end();
         cx.append(H::record(Record::Accepted { ballot, first, entries: entries.clone() }));
+        self.undurable.note(first, cx.log_position());
         let to = self.current(first);
         let end = self.slots.end();
         let Role::Leader(leader) = &mut self.role else { unreachable!("as before") };

@@ -15,7 +15,10 @@ use super::lost::Lost;
 use super::message::{Ballot, Entries, Entry, Message, Record, Timer};
 use super::restore::{Hold, Restore};
 use super::slots::Slots;
+use super::undurable::Undurable;
 
+/// How long to wait before looking again whether entries are durable.
+const UNTIL_DURABLE: Duration = Duration::from_micros(200);
 /// How many entries a leader may have that are not chosen, and a follower accepts beyond what it has applied.
 pub(super) const OPEN_ENTRIES: u64 = 8192;
 /// How many bytes of them.
@@ -89,6 +92,8 @@ pub struct Log<E> {
     pub(super) matched: u64,
     /// All below are chosen.
     pub(super) told: u64,
+    /// What of it may not be durable here.
+    pub(super) undurable: Undurable,
     /// The number of the last beat that it has received in the promised ballot.
     beat_heard: u64,
     pub(super) role: Role<E>,
@@ -135,6 +140,7 @@ impl<E: Entry> Log<E> {
             slots: Slots::new(settings.resident_keys),
             matched: 0,
             told: 0,
+            undurable: Undurable::default(),
             beat_heard: 0,
             role: Role::Follower,
             heard: Timestamp(0),
@@ -254,6 +260,7 @@ impl<E: Entry> Log<E> {
             self.slots.accept(slot, ballot, cx.log_position(), entry.clone());
             let entries = Arc::new([entry]);
             cx.append(H::record(Record::Accepted { ballot, first: slot, entries }));
+            self.undurable.note(slot, cx.log_position());
         }
         self.match_on();
         if self.lost.is_some() {
@@ -322,7 +329,10 @@ impl<E: Entry> Log<E> {
         cx: &mut Context<'_, H>,
     ) {
         match timer {
-            Timer::Flush => self.flush(machine, cx),
+            Timer::Flush => {
+                self.flush(machine, cx);
+                self.apply(machine, cx);
+            }
             Timer::Lead => {
                 self.look_after_followers(cx);
                 self.look_after_hand_over(cx);
@@ -455,6 +465,7 @@ impl<E: Entry> Log<E> {
                 }
             }
             cx.append(H::record(Record::Accepted { ballot, first, entries: entries.clone() }));
+            self.undurable.note(first, cx.log_position());
         }
         self.match_on();
     }
@@ -493,13 +504,19 @@ impl<E: Entry> Log<E> {
         self.tell_what_it_has(from, cx);
     }
 
-    /// Hands to the machine what is known to be chosen.
+    /// Hands to the machine what is known to be chosen, as far as it is durable here. The machine's store may be ahead of
+    /// this log otherwise: a crash may keep what was put there and lose the entries. A replica that is alone would use their
+    /// slots again.
     pub(super) fn apply<H: Host<Entry = E>>(
         &mut self,
         machine: &mut impl Machine<H>,
         cx: &mut Context<'_, H>,
     ) {
-        let known = self.told.min(self.matched);
+        let chosen = self.told.min(self.matched);
+        let known = chosen.min(self.undurable.first(cx.durable_position()));
+        if known < chosen {
+            cx.set_timer(H::timer(Timer::Flush), UNTIL_DURABLE);
+        }
         if self.slots.applied() >= known {
             return;
         }

@@ -31,6 +31,9 @@
 //! - *One value per slot.* A leader proposes one entry for each slot in its ballot. If a majority has reported entries that
 //!   were accepted in lower ballots, it proposes the one of the highest.
 //! - *What counts is durable.* A promise or an acceptance is appended before the message that reports it leaves.
+//! - *What is applied is durable here.* An entry that was chosen is applied when its record is durable at this replica, too.
+//!   What the machine puts into the store can outlive a crash that the log's last records do not. It would be ahead of the
+//!   log then, and a replica that is alone would use the slots again.
 //! - *Matched is a prefix.* `Accepted` covers all slots below `matched`, not single ones. So lost, repeated and reordered
 //!   messages do no harm, and a later message makes up for all earlier ones.
 //! - *Matched belongs to one run.* `Accepted` names the run of the follower, from its start to its end, and the last beat
@@ -107,6 +110,7 @@ mod slots;
 mod sound;
 #[cfg(test)]
 mod tests;
+mod undurable;
 
 pub use clocks::{Clocks, Span, Time};
 pub use log::{Chosen, Host, Log, Machine};

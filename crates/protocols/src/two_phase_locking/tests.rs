@@ -75,8 +75,7 @@ impl<C: Control> Only<C> {
         let mut effects = Vec::new();
         let clock = ClockInterval { earliest_us: 5, latest_us: 5 };
         let log_position = self.records.len() as u64;
-        let durable =
-            Durable { store: &mut self.store, log_position, durable_position: log_position };
+        let durable = Durable { store: &mut self.store, log_position, durable_position: u64::MAX };
         let mut random = Pcg64Mcg::new(1);
         let mut cx = Context::new(ONLY, self.now, clock, &mut random, &mut effects, durable);
         act(&mut self.replica, &mut cx);

@@ -52,8 +52,7 @@ fn the_record_that_a_disk_was_lost_is_kept_until_the_replica_is_whole() {
     let mut effects = Vec::new();
     let clock = ClockInterval { earliest_us: 5, latest_us: 5 };
     let log_position = net.logs[0].len() as u64;
-    let durable =
-        Durable { store: &mut net.stores[0], log_position, durable_position: log_position };
+    let durable = Durable { store: &mut net.stores[0], log_position, durable_position: u64::MAX };
     let random = &mut net.random;
     let mut cx = Context::new(NodeId(0), Timestamp(0), clock, random, &mut effects, durable);
     net.replicas[0].on_timer(Timer::Store, &mut cx);

@@ -228,7 +228,7 @@ impl Net {
         let durable = Durable {
             store: &mut node.store,
             log_position: node.appended,
-            durable_position: node.appended,
+            durable_position: u64::MAX,
         };
         let mut cx = Context::new(id, now, clock, &mut self.random, &mut effects, durable);
         act(&mut node.replica, &mut cx);
@@ -273,7 +273,7 @@ impl Net {
         let (now, clock) = (self.now, self.clock_of(client(number)));
         let it = &mut self.clients[number as usize];
         let (mut effects, mut store) = (Vec::new(), MemoryStore::default());
-        let durable = Durable { store: &mut store, log_position: 0, durable_position: 0 };
+        let durable = Durable { store: &mut store, log_position: 0, durable_position: u64::MAX };
         let mut cx =
             Context::new(client(number), now, clock, &mut self.random, &mut effects, durable);
         act(&mut it.coordinator, &mut cx);

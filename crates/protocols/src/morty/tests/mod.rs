@@ -145,7 +145,8 @@ impl Net {
         let (now, clock) = self.clock();
         let mut effects = Vec::new();
         let id = coordinator_id(client);
-        let durable = Durable { store: &mut self.stores[0], log_position: 0, durable_position: 0 };
+        let durable =
+            Durable { store: &mut self.stores[0], log_position: 0, durable_position: u64::MAX };
         let mut cx = Context::new(id, now, clock, &mut self.random, &mut effects, durable);
         self.coordinators[client as usize].0.on_operation(TxnId(client), operation, &mut cx);
         self.carry_out(client, effects);
@@ -195,7 +196,7 @@ impl Net {
             let client = to.0 - NodeId::FIRST_COORDINATOR;
             let mut effects = Vec::new();
             let durable =
-                Durable { store: &mut self.stores[0], log_position: 0, durable_position: 0 };
+                Durable { store: &mut self.stores[0], log_position: 0, durable_position: u64::MAX };
             let mut cx = Context::new(to, now, clock, &mut self.random, &mut effects, durable);
             self.coordinators[client as usize].0.on_message(from, message, &mut cx);
             self.carry_out(client, effects);
@@ -213,7 +214,7 @@ impl Net {
         let durable = Durable {
             store,
             log_position: self.logs[member].len() as u64,
-            durable_position: self.logs[member].len() as u64,
+            durable_position: u64::MAX,
         };
         let mut cx = Context::new(id, now, clock, &mut self.random, &mut effects, durable);
         does(&mut self.replicas[member], &mut cx);
@@ -340,7 +341,8 @@ impl Net {
         let (now, clock) = self.clock();
         let mut effects = Vec::new();
         let id = coordinator_id(client);
-        let durable = Durable { store: &mut self.stores[0], log_position: 0, durable_position: 0 };
+        let durable =
+            Durable { store: &mut self.stores[0], log_position: 0, durable_position: u64::MAX };
         let mut cx = Context::new(id, now, clock, &mut self.random, &mut effects, durable);
         self.coordinators[client as usize].0.on_timer(timer, &mut cx);
         self.carry_out(client, effects);

@@ -47,7 +47,7 @@ impl Client {
         self.now += 1;
         let (us, mut store, mut effects) = (self.now, MemoryStore::default(), Vec::new());
         let clock = ClockInterval { earliest_us: us, latest_us: us };
-        let durable = Durable { store: &mut store, log_position: 0, durable_position: 0 };
+        let durable = Durable { store: &mut store, log_position: 0, durable_position: u64::MAX };
         let (id, now) = (coordinator_id(0), Timestamp(us * 1000));
         let mut cx = Context::new(id, now, clock, &mut self.random, &mut effects, durable);
         does(&mut self.coordinator, &mut cx);

@@ -51,8 +51,7 @@ impl Machines {
         let (us, mut effects) = (self.now, Vec::new());
         let clock = ClockInterval { earliest_us: us, latest_us: us };
         let (replica, log, store) = self.replicas.get_mut(&id).unwrap();
-        let durable =
-            Durable { store, log_position: log.len() as u64, durable_position: log.len() as u64 };
+        let durable = Durable { store, log_position: log.len() as u64, durable_position: u64::MAX };
         let (now, random) = (Timestamp(us * 1000), &mut self.random);
         does(replica, &mut Context::new(id, now, clock, random, &mut effects, durable));
         for effect in effects {

@@ -62,7 +62,7 @@ impl Trio {
         let (replica, store, flush) = &mut self.replicas[member as usize];
         let us = if self.behind == Some(member) { BEHIND_US } else { self.clock_us };
         let clock = ClockInterval { earliest_us: us, latest_us: us };
-        let durable = Durable { store, log_position: 0, durable_position: 0 };
+        let durable = Durable { store, log_position: 0, durable_position: u64::MAX };
         let (id, mut effects) = (NodeId(member), Vec::new());
         let mut cx = Context::new(id, self.now, clock, &mut self.random, &mut effects, durable);
         act(replica, &mut cx);

@@ -164,7 +164,7 @@ impl Net {
         let durable = Durable {
             store: &mut node.store,
             log_position: node.log_position,
-            durable_position: node.log_position,
+            durable_position: u64::MAX,
         };
         let id = NodeId(member as u64);
         let mut cx = Context::new(id, self.now, clock, &mut self.random, &mut effects, durable);

@@ -28,7 +28,7 @@ fn act<C: Control>(
     let (mut effects, mut store) = (Vec::new(), MemoryStore::default());
     let now_us = NOW_US + after_us;
     let clock = ClockInterval { earliest_us: now_us, latest_us: now_us };
-    let durable = Durable { store: &mut store, log_position: 0, durable_position: 0 };
+    let durable = Durable { store: &mut store, log_position: 0, durable_position: u64::MAX };
     let (id, mut random) = (NodeId(NodeId::FIRST_COORDINATOR), Pcg64Mcg::new(1));
     let mut cx = Context::new(id, Timestamp(1), clock, &mut random, &mut effects, durable);
     act(coordinator, &mut cx);

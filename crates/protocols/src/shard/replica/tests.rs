@@ -77,8 +77,7 @@ impl<C: Control> Bench<C> {
         let mut effects = Vec::new();
         let clock = ClockInterval { earliest_us: self.clock_us, latest_us: self.clock_us };
         let log_position = self.records.len() as u64;
-        let durable =
-            Durable { store: &mut self.store, log_position, durable_position: log_position };
+        let durable = Durable { store: &mut self.store, log_position, durable_position: u64::MAX };
         let (now, random) = (self.now, &mut self.random);
         let mut cx = Context::new(NodeId(0), now, clock, random, &mut effects, durable);
         act(&mut self.replica, &mut cx);

@@ -70,8 +70,7 @@ impl<C: Control> Trio<C> {
         let mut effects = Vec::new();
         let node = &mut self.nodes[member as usize];
         let log_position = node.records.len() as u64;
-        let durable =
-            Durable { store: &mut node.store, log_position, durable_position: log_position };
+        let durable = Durable { store: &mut node.store, log_position, durable_position: u64::MAX };
         let (id, random) = (NodeId(member), &mut self.random);
         let mut cx = Context::new(id, self.now, clock, random, &mut effects, durable);
         act(&mut node.replica, &mut cx);
