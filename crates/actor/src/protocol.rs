@@ -2,7 +2,7 @@
 
 use core::fmt::Debug;
 
-use serried_model::{Guarantee, NodeId, Operation, Output, TxnId, Value};
+use serried_model::{Family, Guarantee, NodeId, TxnId, Value};
 
 use crate::{Context, Group, Settings, Standing, Store, Wire};
 
@@ -45,13 +45,12 @@ pub trait Actor: Sized + Send + 'static {
     fn gauges(&self, _each: &mut dyn FnMut(&'static str, u64)) {}
 }
 
-/// A client-side actor: it coordinates the transactions of one client.
-pub trait Coordinate: Actor<Output = (TxnId, Output)> {
-    /// The application asks for `operation` as part of `txn`. [`Operation::Begin`] begins it; results
-    /// come back as outputs, the last of them an [`Output::Outcome`].
-    fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Context<'_, Self>);
+/// A client-side actor: it carries out what the sessions of one client ask for.
+pub trait Coordinate<F: Family>: Actor<Output = (TxnId, F::Output)> {
+    /// The session `txn` asks for `operation`. Answers are outputs that name the session.
+    fn on_operation(&mut self, txn: TxnId, operation: F::Operation, cx: &mut Context<'_, Self>);
 
-    /// All that sessions have asked for at once has been handed over: what it leads to can leave together.
+    /// All operations that were requested together have been handed over: their messages can leave together.
     fn on_batch_end(&mut self, _cx: &mut Context<'_, Self>) {}
 }
 
@@ -94,10 +93,14 @@ pub trait Protocol: 'static {
     const SUMMARY: &'static str;
     /// What it promises; it chooses the checker that judges its histories.
     const GUARANTEE: Guarantee;
+    /// What can be asked of its keyspaces.
+    type Family: Family;
+    /// Which of that it has a way for.
+    const OFFERS: <Self::Family as Family>::Offers;
     /// What its actors exchange.
     type Message: Wire;
     /// The client side.
-    type Coordinator: Coordinate<Message = Self::Message>;
+    type Coordinator: Coordinate<Self::Family, Message = Self::Message>;
     /// The server side.
     type Replica: Recover<Message = Self::Message>;
 

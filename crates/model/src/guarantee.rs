@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::FamilyName;
+
 /// A consistency guarantee. It says what can be asked of a keyspace, and chooses the checker that judges a
 /// history.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -45,90 +47,19 @@ impl Guarantee {
         }
     }
 
-    /// What can be asked of a keyspace that promises it.
-    pub fn family(self) -> Family {
+    /// The family of the protocols that promise it.
+    pub fn family(self) -> FamilyName {
         match self {
             Guarantee::StrictSerializable | Guarantee::Serializable | Guarantee::Nothing => {
-                Family::Transactions
+                FamilyName::Transactions
             }
-            Guarantee::Linearizable | Guarantee::RegularSequential => Family::Registers,
+            Guarantee::Linearizable | Guarantee::RegularSequential => FamilyName::Registers,
         }
-    }
-}
-
-/// What can be asked of a keyspace.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Family {
-    /// Transactions over any keys.
-    Transactions,
-    /// Reads, writes and read-modify-writes of single keys.
-    Registers,
-}
-
-impl Family {
-    /// The most replicas that a keyspace of the family can have.
-    pub fn most_replicas(self) -> usize {
-        match self {
-            Family::Transactions => 63,
-            Family::Registers => 7,
-        }
-    }
-
-    /// Whether a keyspace of the family can have so many replicas.
-    ///
-    /// # Errors
-    /// Why it can't, and what to choose.
-    pub fn check_replicas(self, replicas: usize) -> Result<(), String> {
-        let most = self.most_replicas();
-        if replicas.is_multiple_of(2) {
-            return Err(format!(
-                "{replicas} replicas survive no more failures than one less: choose an odd number up to {most}"
-            ));
-        }
-        if replicas > most {
-            let reason = match self {
-                Family::Transactions => "node sets hold no more",
-                Family::Registers => {
-                    "every replica takes part in every update of a register, and the quorums of its protocols are made for 3, 5 and 7"
-                }
-            };
-            return Err(format!(
-                "{replicas} replicas are too many ({reason}): choose an odd number up to {most}"
-            ));
-        }
-        Ok(())
-    }
-}
-
-/// What there is in a keyspace.
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Family::Transactions => "transactions",
-            Family::Registers => "registers",
-        })
     }
 }
 
 impl fmt::Display for Guarantee {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_even_number_of_replicas_or_too_many_are_refused_with_the_reason() {
-        for replicas in [1, 3, 5, 7] {
-            assert_eq!(Family::Registers.check_replicas(replicas), Ok(()));
-        }
-        let even = Family::Registers.check_replicas(4).unwrap_err();
-        assert!(even.starts_with("4 replicas survive no more failures than one less"), "{even}");
-        let many = Family::Registers.check_replicas(9).unwrap_err();
-        assert!(many.contains("made for 3, 5 and 7") && many.ends_with("up to 7"), "{many}");
-        assert_eq!(Family::Transactions.check_replicas(9), Ok(()));
     }
 }

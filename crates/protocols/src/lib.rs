@@ -21,4 +21,6 @@ pub mod tapir_cc;
 pub mod two_phase_locking;
 pub mod validation;
 
-pub use registry::{ProtocolInfo, UnknownProtocol, Visitor, list, of, promising, visit};
+pub use registry::{
+    ProtocolInfo, Registered, UnknownProtocol, Visitor, info, list, of, promising, visit, visit_any,
+};

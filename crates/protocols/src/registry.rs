@@ -3,15 +3,24 @@
 use core::fmt;
 
 use serried_actor::Protocol;
-use serried_model::{Family, Guarantee};
+use serried_model::{Family, FamilyName, Guarantee, Registers, Transactions};
 
-/// Something to be done with a protocol that is chosen by name at run time.
-pub trait Visitor {
+/// Something to be done with a protocol of the family `F`, which is chosen by name at run time.
+pub trait Visitor<F: Family> {
     /// What comes of it.
     type Output;
 
     /// Does it with `P`.
-    fn visit<P: Protocol>(self) -> Self::Output;
+    fn visit<P: Protocol<Family = F>>(self) -> Self::Output;
+}
+
+/// A family that has protocols here.
+pub trait Registered: Family {
+    /// Does what `visitor` does with the protocol called `name`.
+    ///
+    /// # Errors
+    /// If the family has none of that name; the error lists those that it has.
+    fn visit<V: Visitor<Self>>(name: &str, visitor: V) -> Result<V::Output, UnknownProtocol>;
 }
 
 /// What the registry knows of a protocol.
@@ -23,46 +32,84 @@ pub struct ProtocolInfo {
     pub summary: &'static str,
     /// What it promises.
     pub guarantee: Guarantee,
+    /// Its family.
+    pub family: FamilyName,
 }
 
 macro_rules! registry {
-    ($($protocol:ty),* $(,)?) => {
-        const PROTOCOLS: &[ProtocolInfo] = &[$(ProtocolInfo {
+    ($($family:ident: [$($protocol:ty),* $(,)?])*) => {
+        const PROTOCOLS: &[ProtocolInfo] = &[$($(ProtocolInfo {
             name: <$protocol>::NAME,
             summary: <$protocol>::SUMMARY,
             guarantee: <$protocol>::GUARANTEE,
-        }),*];
+            family: $family::NAME,
+        }),*),*];
 
-        /// Does what `visitor` does with the protocol called `name`.
-        ///
-        /// # Errors
-        /// If there is none; the error lists those that there are.
-        pub fn visit<V: Visitor>(name: &str, visitor: V) -> Result<V::Output, UnknownProtocol> {
-            $(if name == <$protocol>::NAME {
-                return Ok(visitor.visit::<$protocol>());
-            })*
-            let _ = visitor;
-            Err(UnknownProtocol(name.to_string()))
-        }
+        $(impl Registered for $family {
+            fn visit<V: Visitor<Self>>(name: &str, visitor: V) -> Result<V::Output, UnknownProtocol> {
+                $(if name == <$protocol>::NAME {
+                    return Ok(visitor.visit::<$protocol>());
+                })*
+                let _ = visitor;
+                Err(UnknownProtocol { name: name.to_string(), family: Some($family::NAME) })
+            }
+        })*
     };
 }
 
 registry! {
-    crate::morty::Morty,
-    crate::mvtso::Mvtso,
-    crate::ncc::Ncc,
-    crate::ncc::NccRw,
-    crate::two_phase_locking::TwoPhaseLockingWoundWait,
-    crate::two_phase_locking::TwoPhaseLockingNoWait,
-    crate::occ::Occ,
-    crate::tapir_cc::TapirCc,
-    crate::mvto::Mvto,
-    crate::plain::Plain,
-    crate::abd::Abd,
-    crate::epaxos::Epaxos,
-    crate::gryff::Gryff,
-    crate::gryff::GryffRsc,
-    crate::multipaxos::Multipaxos,
+    Transactions: [
+        crate::morty::Morty,
+        crate::mvtso::Mvtso,
+        crate::ncc::Ncc,
+        crate::ncc::NccRw,
+        crate::two_phase_locking::TwoPhaseLockingWoundWait,
+        crate::two_phase_locking::TwoPhaseLockingNoWait,
+        crate::occ::Occ,
+        crate::tapir_cc::TapirCc,
+        crate::mvto::Mvto,
+        crate::plain::Plain,
+    ]
+    Registers: [
+        crate::abd::Abd,
+        crate::epaxos::Epaxos,
+        crate::gryff::Gryff,
+        crate::gryff::GryffRsc,
+        crate::multipaxos::Multipaxos,
+    ]
+}
+
+/// Does what `visitor` does with the protocol called `name`, which is of its family.
+///
+/// # Errors
+/// If the family has none of that name; the error lists those that it has.
+pub fn visit<F: Registered, V: Visitor<F>>(
+    name: &str,
+    visitor: V,
+) -> Result<V::Output, UnknownProtocol> {
+    F::visit(name, visitor)
+}
+
+/// Does what `visitor` does with the protocol called `name`, whatever its family.
+///
+/// # Errors
+/// If there is none; the error lists those that there are.
+pub fn visit_any<T, V>(name: &str, visitor: V) -> Result<T, UnknownProtocol>
+where
+    V: Visitor<Transactions, Output = T> + Visitor<Registers, Output = T>,
+{
+    let Some(info) = info(name) else {
+        return Err(UnknownProtocol { name: name.to_string(), family: None });
+    };
+    match info.family {
+        FamilyName::Transactions => visit::<Transactions, V>(name, visitor),
+        FamilyName::Registers => visit::<Registers, V>(name, visitor),
+    }
+}
+
+/// What the registry knows of the protocol called `name`.
+pub fn info(name: &str) -> Option<&'static ProtocolInfo> {
+    PROTOCOLS.iter().find(|protocol| protocol.name == name)
 }
 
 /// All protocols.
@@ -71,23 +118,30 @@ pub fn list() -> &'static [ProtocolInfo] {
 }
 
 /// Those with keyspaces of a family.
-pub fn of(family: Family) -> impl Iterator<Item = &'static ProtocolInfo> {
-    PROTOCOLS.iter().filter(move |protocol| protocol.guarantee.family() == family)
+pub fn of(family: FamilyName) -> impl Iterator<Item = &'static ProtocolInfo> {
+    PROTOCOLS.iter().filter(move |protocol| protocol.family == family)
 }
 
 /// Those of them that promise something, so that what they do can be judged.
-pub fn promising(family: Family) -> impl Iterator<Item = &'static ProtocolInfo> {
+pub fn promising(family: FamilyName) -> impl Iterator<Item = &'static ProtocolInfo> {
     of(family).filter(|protocol| protocol.guarantee != Guarantee::Nothing)
 }
 
 /// There is no protocol of that name.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UnknownProtocol(String);
+pub struct UnknownProtocol {
+    name: String,
+    /// Of which family it should have been, if of a certain one.
+    family: Option<FamilyName>,
+}
 
 impl fmt::Display for UnknownProtocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = PROTOCOLS.iter().map(|protocol| protocol.name).collect();
-        write!(f, "there is no protocol `{}`; choose one of {}", self.0, names.join(", "))
+        let UnknownProtocol { name, family } = self;
+        let fits = |protocol: &&ProtocolInfo| family.is_none_or(|family| protocol.family == family);
+        let names: Vec<_> = PROTOCOLS.iter().filter(fits).map(|protocol| protocol.name).collect();
+        let of = family.map_or(String::new(), |family| format!(" of {family}"));
+        write!(f, "there is no protocol{of} `{name}`; choose one of {}", names.join(", "))
     }
 }
 

@@ -1,49 +1,37 @@
-//! The session: it runs an application's transaction against a coordinator, whatever the protocol.
+//! Sessions: they run what an application asks for against a coordinator, whatever the protocol.
 //!
-//! A transaction is a program, an ordinary closure that returns a future. The session runs it,
-//! remembers every read, and hands the finished run's reads and writes to the coordinator. When an
-//! earlier read turns out to hold another value ([`serried_model::Output::Rewind`]) it runs the
-//! program again, feeding the reads that it already has from memory: a re-execution costs CPU time,
-//! not round trips, unless the new run asks for keys that the old one did not. When an attempt is
-//! aborted it starts over with a fresh version, after a randomised exponential backoff.
+//! Each family of keyspaces has a handle of its own: [`TransactionKeyspace`] runs transactions, and [`RegisterKeyspace`]
+//! reads and updates registers.
 //!
-//! Two kinds of transactions are announced to the coordinator as what they are, as a protocol may have a better
-//! way for them: those that only read ([`Keyspace::read_only`]), and those whose keys and writes are all known
-//! before they begin ([`Keyspace::one_shot`]).
+//! A transaction is a program, an ordinary closure that returns a future. The session runs it, remembers every read, and
+//! hands the finished run's reads and writes to the coordinator. If an earlier read turns out to hold another value
+//! ([`serried_model::transactions::Output::Rewind`]), the session runs the program again and feeds it the reads that it
+//! already has from memory. So a re-execution costs CPU time. It costs round trips only if the new run reads keys that the
+//! old one did not. If an attempt is aborted, the session starts over with a fresh version, after a randomised exponential
+//! backoff.
 //!
-//! The same code runs under both drivers: [`Port`] is what a driver gives it, and [`Switchboard`] is
-//! the piece that a driver owns to talk back. Nothing here touches a clock, a thread or a socket.
+//! Two kinds of transactions are announced to the coordinator, because a protocol may have a better way for them: those
+//! that only read ([`TransactionKeyspace::read_only`]), and those whose keys and writes are all known before they begin
+//! ([`TransactionKeyspace::one_shot`]).
+//!
+//! The same code runs under both drivers. A driver implements [`Driver`] and [`Port`], and owns a [`Switchboard`] for each
+//! coordinator and the [`Alarms`] of a client. Nothing here touches a clock, a thread or a socket.
 
-mod abort;
-mod attempt;
-mod attempts;
-mod backoff;
-mod continuation;
-mod error;
-mod execution;
-mod keyspace;
-mod one_shot;
-mod options;
-mod port;
-mod program;
-mod question;
-mod read_only;
+mod alarms;
+mod call;
+mod driver;
+mod family;
 mod registers;
 mod switchboard;
-#[cfg(test)]
-mod tests;
-mod transaction;
+mod transactions;
 
-pub use abort::Abort;
-pub use attempt::Attempt;
-pub use continuation::{Next, Step};
-pub use error::Error;
-pub use execution::{Committed, Footprint};
-pub use keyspace::{Keyspace, Transacting};
-pub use options::{Backoff, TransactOptions};
-pub use port::{Alarm, Port};
-pub use question::Ending;
-pub use read_only::Snapshot;
-pub use registers::{Modified, Registers};
-pub use switchboard::{Full, Switchboard};
-pub use transaction::{Get, GetMany, Transaction};
+pub use alarms::Alarms;
+pub use driver::{Alarm, Driver, Port};
+pub use family::Session;
+pub use registers::{Modified, RegisterError, RegisterKeyspace, RegisterOptions};
+pub use switchboard::{Full, Recipient, Switchboard};
+pub use serried_model::transactions::Ending;
+pub use transactions::{
+    Abort, Attempt, Backoff, Committed, Footprint, Get, GetMany, Next, Snapshot, Step, TransactOptions, Transacting,
+    Transaction, TransactionError, TransactionKeyspace,
+};

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Settings};
+use serried_model::registers::{Operation, Outcome, Output};
 use serried_model::{
-    Access, Accessed, Carstamp, Key, NodeId, Operation, Outcome, Output, Token, TxnId, Value,
+    Access, Accessed, Carstamp, Key, NodeId, Registers, Token, TxnId, Value,
 };
 use serried_parts::{Asked, Quorums, Stamped, VersionClock};
 
@@ -68,7 +69,8 @@ impl Coordinator {
         let write = match access {
             Access::Read => None,
             Access::Write(value) => Some(value),
-            Access::Modify(_) => return cx.output((txn, Output::Outcome(Outcome::NotOffered))),
+            // Not offered: no session asks for it.
+            Access::Modify(_) => return cx.output((txn, Output::Outcome(Outcome::NoEffect))),
         };
         let mut phase = Phase::First { latest: None, unanimous: true };
         if let Some(value) = &write {
@@ -147,7 +149,7 @@ impl Coordinator {
         // A write that has no place yet is nowhere.
         let outcome = match running.phase {
             Phase::Second(_) if running.write.is_some() => Outcome::Unknown,
-            _ => Outcome::Aborted { conflicts: Vec::new() },
+            _ => Outcome::NoEffect,
         };
         cx.output((txn, Output::Outcome(outcome)));
     }
@@ -157,8 +159,7 @@ impl Coordinator {
         cx.cancel_timer(Repeat(txn));
         let found = if running.write.is_none() { stamped.value } else { None };
         let accessed = Accessed { found, carstamp: stamped.carstamp };
-        cx.output((txn, Output::Accessed(accessed)));
-        cx.output((txn, Output::Outcome(Outcome::Committed)));
+        cx.output((txn, Output::Outcome(Outcome::Done(accessed))));
     }
 }
 
@@ -211,12 +212,11 @@ impl Actor for Coordinator {
     }
 }
 
-impl Coordinate for Coordinator {
+impl Coordinate<Registers> for Coordinator {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
         match operation {
             Operation::Access { key, access, token } => self.begin(txn, key, access, token, cx),
-            Operation::Rollback => self.give_up(txn, cx),
-            _ => unreachable!("a keyspace of registers has no transactions"),
+            Operation::GiveUp => self.give_up(txn, cx),
         }
     }
 }

@@ -44,7 +44,8 @@ pub use message::{Message, Record};
 pub use replica::Replica;
 
 use serried_actor::{Group, Protocol, Settings};
-use serried_model::{Guarantee, NodeId, Value};
+use serried_model::registers::Offers;
+use serried_model::{Guarantee, NodeId, Value, Registers};
 use serried_parts::{Stamped, encode_cell};
 
 /// Something to be done wrong on purpose, in tests that show that it would be noticed.
@@ -64,6 +65,8 @@ impl Protocol for Abd {
     const NAME: &'static str = "abd";
     const SUMMARY: &'static str = "linearizable registers without consensus, and without rmws";
     const GUARANTEE: Guarantee = Guarantee::Linearizable;
+    type Family = Registers;
+    const OFFERS: Offers = Offers { rmws: false };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

@@ -8,9 +8,8 @@ use serried_actor::{
     Actor, ClockInterval, Context, Coordinate, Durable, Effect, Group, MemoryStore, NodeSet,
     Recover, Settings, Timestamp,
 };
-use serried_model::{
-    Access, Carstamp, Key, Modification, NodeId, Operation, Outcome, Output, Token, TxnId, Value,
-};
+use serried_model::registers::{Operation, Outcome, Output};
+use serried_model::{Access, Carstamp, Key, Modification, NodeId, Token, TxnId, Value};
 use serried_parts::Stamped;
 
 use super::{Coordinator, Message, Record, Replica};

@@ -10,8 +10,9 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Settings, Timestamp};
+use serried_model::registers::{Operation, Outcome, Output};
 use serried_model::{
-    Access, Accessed, Carstamp, Key, NodeId, Operation, Outcome, Output, Token, TxnId,
+    Access, Accessed, Carstamp, Key, NodeId, Registers, Token, TxnId,
 };
 use serried_parts::{Asked, Quorums, Stamped, Tokens, patience_with_proxy};
 
@@ -319,8 +320,7 @@ impl Coordinator {
     }
 
     fn finish(&mut self, txn: TxnId, accessed: Accessed, cx: &mut Cx<'_>) {
-        cx.output((txn, Output::Accessed(accessed)));
-        self.end(txn, Outcome::Committed, cx);
+        self.end(txn, Outcome::Done(accessed), cx);
     }
 
     fn end(&mut self, txn: TxnId, outcome: Outcome, cx: &mut Cx<'_>) {
@@ -343,7 +343,7 @@ impl Coordinator {
             Phase::Writing { .. } => false,
         };
         let outcome = match nowhere {
-            true => Outcome::Aborted { conflicts: Vec::new() },
+            true => Outcome::NoEffect,
             false => Outcome::Unknown,
         };
         self.end(txn, outcome, cx);
@@ -404,12 +404,11 @@ impl Actor for Coordinator {
     }
 }
 
-impl Coordinate for Coordinator {
+impl Coordinate<Registers> for Coordinator {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
         match operation {
             Operation::Access { key, access, token } => self.begin(txn, key, access, token, cx),
-            Operation::Rollback => self.give_up(txn, cx),
-            _ => unreachable!("a keyspace of registers has no transactions"),
+            Operation::GiveUp => self.give_up(txn, cx),
         }
     }
 }

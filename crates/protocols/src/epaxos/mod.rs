@@ -7,7 +7,8 @@
 //! why more replicas can't do this.
 
 use serried_actor::{Group, Protocol, Settings};
-use serried_model::{Guarantee, NodeId};
+use serried_model::registers::Offers;
+use serried_model::{Guarantee, NodeId, Registers};
 
 use crate::consensus::{Coordinator, Message, Replica, Rules, Variant};
 
@@ -19,6 +20,8 @@ impl Protocol for Epaxos {
     const NAME: &'static str = "epaxos";
     const SUMMARY: &'static str = "linearizable registers by consensus without a leader";
     const GUARANTEE: Guarantee = Guarantee::Linearizable;
+    type Family = Registers;
+    const OFFERS: Offers = Offers { rmws: true };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

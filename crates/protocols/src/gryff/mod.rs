@@ -28,7 +28,8 @@
 mod rsc;
 
 use serried_actor::{Group, Protocol, Settings};
-use serried_model::{Guarantee, NodeId};
+use serried_model::registers::Offers;
+use serried_model::{Guarantee, NodeId, Registers};
 
 use crate::consensus::{Coordinator, Message, Replica, Rules, Variant};
 
@@ -42,6 +43,8 @@ impl Protocol for Gryff {
     const NAME: &'static str = "gryff";
     const SUMMARY: &'static str = "linearizable registers, with consensus for rmws alone";
     const GUARANTEE: Guarantee = Guarantee::Linearizable;
+    type Family = Registers;
+    const OFFERS: Offers = Offers { rmws: true };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

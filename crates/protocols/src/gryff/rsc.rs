@@ -96,7 +96,8 @@
 //! - *A client may have many operations under way*, and may have read several unsettled values.
 
 use serried_actor::{Group, Protocol, Settings};
-use serried_model::{Guarantee, NodeId};
+use serried_model::registers::Offers;
+use serried_model::{Guarantee, NodeId, Registers};
 
 use crate::consensus::{Coordinator, Message, Replica, Rules, Variant};
 
@@ -108,6 +109,8 @@ impl Protocol for GryffRsc {
     const NAME: &'static str = "gryff-rsc";
     const SUMMARY: &'static str = "regular sequential registers, whose reads send one round";
     const GUARANTEE: Guarantee = Guarantee::RegularSequential;
+    type Family = Registers;
+    const OFFERS: Offers = Offers { rmws: true };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

@@ -169,7 +169,8 @@ pub use message::{
 pub use replica::Replica;
 
 use serried_actor::{Group, Protocol, Settings};
-use serried_model::{Guarantee, NodeId};
+use serried_model::transactions::Offers;
+use serried_model::{Guarantee, NodeId, Transactions};
 
 /// Options of coordinators and replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -230,6 +231,8 @@ impl Protocol for Morty {
     const SUMMARY: &'static str =
         "re-executes transactions that missed a write, instead of aborting";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
+    type Family = Transactions;
+    const OFFERS: Offers = Offers { one_shots: false, past: true };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use serried_actor::{Actor, Context, Coordinate, Group, Settings};
-use serried_model::{Access, Accessed, NodeId, Operation, Outcome, Output, TxnId};
+use serried_model::registers::{Operation, Outcome, Output};
+use serried_model::{Access, Accessed, NodeId, Registers, TxnId};
 use serried_parts::{Tokens, patience_with_leader};
 
 use super::message::{Answer, Message, Request};
@@ -53,8 +54,7 @@ impl Coordinator {
         let outcome = match answer {
             Answer::Done(stamped) => {
                 let accessed = Accessed { found: stamped.value, carstamp: stamped.carstamp };
-                cx.output((txn, Output::Accessed(accessed)));
-                Outcome::Committed
+                Outcome::Done(accessed)
             }
             Answer::Forgotten => Outcome::Forgotten,
             Answer::ClockSkew { ahead_us } => Outcome::ClockSkew { ahead_us },
@@ -91,7 +91,7 @@ impl Actor for Coordinator {
     }
 }
 
-impl Coordinate for Coordinator {
+impl Coordinate<Registers> for Coordinator {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
         match operation {
             Operation::Access { key, access, token } => {
@@ -106,16 +106,15 @@ impl Coordinate for Coordinator {
                 self.operations.insert(txn, Running { request, repeated: 0 });
                 self.send(txn, cx);
             }
-            Operation::Rollback => {
+            Operation::GiveUp => {
                 let Some(running) = self.operations.remove(&txn) else { return };
                 cx.cancel_timer(Repeat(txn));
                 let outcome = match running.request.access {
-                    Access::Read => Outcome::Aborted { conflicts: Vec::new() },
+                    Access::Read => Outcome::NoEffect,
                     _ => Outcome::Unknown,
                 };
                 cx.output((txn, Output::Outcome(outcome)));
             }
-            _ => unreachable!("a keyspace of registers has no transactions"),
         }
     }
 }

@@ -44,7 +44,8 @@ pub use message::{Answer, Message, Record, Request, Update};
 pub use replica::Replica;
 
 use serried_actor::{Group, Protocol, Settings};
-use serried_model::{Guarantee, NodeId};
+use serried_model::registers::Offers;
+use serried_model::{Guarantee, NodeId, Registers};
 
 /// Something to be done wrong on purpose, in tests that show that it would be noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +64,8 @@ impl Protocol for Multipaxos {
     const NAME: &'static str = "multipaxos";
     const SUMMARY: &'static str = "linearizable registers by a replicated log with a stable leader";
     const GUARANTEE: Guarantee = Guarantee::Linearizable;
+    type Family = Registers;
+    const OFFERS: Offers = Offers { rmws: true };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

@@ -9,9 +9,8 @@ use serried_actor::{
     Actor, ClockInterval, Context, Coordinate, Durable, Effect, Group, MemoryStore, Settings,
     Timestamp,
 };
-use serried_model::{
-    Access, Key, Modification, NodeId, Operation, Outcome, Output, TxnId, Value, Version,
-};
+use serried_model::registers::{Operation, Outcome, Output};
+use serried_model::{Access, Key, Modification, NodeId, TxnId, Value, Version};
 
 use super::{Answer, Coordinator, Message, Replica, Request};
 use crate::replicated_log::{self, Ballot};

@@ -6,7 +6,8 @@
 //! as much with it on a contended workload.
 
 use serried_actor::{Group, Protocol, Settings};
-use serried_model::{Guarantee, NodeId};
+use serried_model::transactions::Offers;
+use serried_model::{Guarantee, NodeId, Transactions};
 
 use crate::morty::{Checks, Coordinator, Message, Options, Replica};
 
@@ -22,6 +23,8 @@ impl Protocol for Mvtso {
     const SUMMARY: &'static str =
         "multi-version timestamp ordering: aborts transactions that missed a write";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
+    type Family = Transactions;
+    const OFFERS: Offers = Offers { one_shots: false, past: true };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

@@ -108,7 +108,8 @@ pub use verdict::{Verdict, verdict};
 use core::marker::PhantomData;
 
 use serried_actor::{Group, Protocol, Settings};
-use serried_model::{Guarantee, NodeId};
+use serried_model::transactions::Offers;
+use serried_model::{Guarantee, NodeId, Transactions};
 
 /// A deliberate mistake, for tests that show that it is noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,6 +145,8 @@ impl<C: Control> Protocol for Sharded<C> {
     const NAME: &'static str = C::NAME;
     const SUMMARY: &'static str = C::SUMMARY;
     const GUARANTEE: Guarantee = C::GUARANTEE;
+    type Family = Transactions;
+    const OFFERS: Offers = Offers { one_shots: true, past: false };
     type Message = Message;
     type Coordinator = Coordinator<C>;
     type Replica = Replica<C>;

@@ -7,7 +7,8 @@ use serried_actor::{
     Actor, ClockInterval, Context, Coordinate, Durable, Effect, Group, MemoryStore, Random,
     Recover, Settings, Timestamp,
 };
-use serried_model::{Access, Key, NodeId, Operation, Output, Token, TxnId, Value, Version};
+use serried_model::registers::{Operation, Output};
+use serried_model::{Access, Key, NodeId, Token, TxnId, Value, Version};
 use serried_parts::Stamped;
 
 use super::super::coordinator::Repeat;

@@ -26,7 +26,8 @@
 use std::sync::Arc;
 
 use serried_actor::{NodeSet, Timestamp};
-use serried_model::{NodeId, Outcome, Version};
+use serried_model::transactions::Outcome;
+use serried_model::{NodeId, Version};
 use smallvec::SmallVec;
 
 use super::commit::TENTATIVE_RETRIES;

@@ -4,7 +4,8 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use serried_actor::NodeSet;
-use serried_model::{Key, NodeId, Outcome, ReadStamp, Version, Write};
+use serried_model::transactions::Outcome;
+use serried_model::{Key, NodeId, ReadStamp, Version, Write};
 use serried_parts::WriteId;
 use smallvec::SmallVec;
 

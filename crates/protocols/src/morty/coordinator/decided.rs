@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serried_actor::{NodeSet, Timestamp};
-use serried_model::{NodeId, Outcome, Output, Version};
+use serried_model::transactions::{Outcome, Output};
+use serried_model::{NodeId, Version};
 use smallvec::SmallVec;
 
 use super::transaction::Phase;

@@ -11,7 +11,8 @@
 use core::time::Duration;
 use std::collections::btree_map::Entry;
 
-use serried_model::{Key, NodeId, Outcome, Output, ReadValue, TxnId, Version, Write};
+use serried_model::transactions::{Outcome, Output};
+use serried_model::{Key, NodeId, ReadValue, TxnId, Version, Write};
 use serried_parts::WriteId;
 
 use super::transaction::{Phase, ReadState, Transaction, touch};

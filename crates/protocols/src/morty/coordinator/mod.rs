@@ -4,7 +4,8 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serried_actor::{Actor, Context, Coordinate, Group, Settings, Timestamp};
-use serried_model::{NodeId, Operation, Outcome, Output, ReadValue, TxnId, Version};
+use serried_model::transactions::{Operation, Outcome, Output};
+use serried_model::{NodeId, ReadValue, TxnId, Version, Transactions};
 use serried_parts::{Map, VersionClock};
 
 use self::admission::Heard;
@@ -217,28 +218,26 @@ impl Actor for Coordinator {
     }
 }
 
-impl Coordinate for Coordinator {
+impl Coordinate<Transactions> for Coordinator {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
-        match operation {
-            Operation::Begin { .. } => return self.begin(txn, cx),
-            Operation::Inquire { version } => return self.inquire(txn, version, cx),
-            Operation::GetAt { key, at } => return self.get_at(txn, key, at, cx),
-            Operation::Access { .. } => unreachable!("a keyspace of transactions has no registers"),
-            Operation::Rollback if self.forget_question(txn, cx) => return,
-            _ => {}
-        }
-        // A session may go on for a moment because it has not heard of the end.
-        let Some(&version) = self.versions.get(&txn) else { return };
-        match operation {
-            Operation::Begin { .. }
-            | Operation::Inquire { .. }
-            | Operation::GetAt { .. }
-            | Operation::Access { .. } => unreachable!("handled above"),
-            Operation::Get { key } => self.on_get(version, key, cx),
-            Operation::Put(write) => self.on_put(version, write, cx),
-            Operation::OneShot { .. } => self.conclude(version, None, Outcome::NotOffered, cx),
-            Operation::Commit { reads, writes } => self.on_commit(version, reads, writes, cx),
-            Operation::Rollback => self.on_rollback(version, cx),
+        // A session may go on for a moment because it has not heard of the end of its attempt.
+        let version = self.versions.get(&txn).copied();
+        match (operation, version) {
+            (Operation::Begin { .. }, _) => self.begin(txn, cx),
+            (Operation::Inquire { version }, _) => self.inquire(txn, version, cx),
+            (Operation::GetAt { key, at }, _) => self.get_at(txn, key, at, cx),
+            (Operation::Rollback, _) if self.forget_question(txn, cx) => {}
+            (Operation::Get { key }, Some(version)) => self.on_get(version, key, cx),
+            (Operation::Put(write), Some(version)) => self.on_put(version, write, cx),
+            (Operation::Commit { reads, writes }, Some(version)) => {
+                self.on_commit(version, reads, writes, cx);
+            }
+            (Operation::Rollback, Some(version)) => self.on_rollback(version, cx),
+            // Not offered: no session asks for it.
+            (Operation::OneShot { .. }, Some(version)) => {
+                self.conclude(version, None, Outcome::Aborted { conflicts: Vec::new() }, cx);
+            }
+            (_, None) => {}
         }
     }
 }

@@ -4,7 +4,8 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use serried_model::{Key, NodeId, Outcome, Output, ReadValue, TxnId, Version};
+use serried_model::transactions::{self, Ending, Output};
+use serried_model::{Key, NodeId, TxnId, Version};
 
 use super::{Coordinator, Cx, Timer, patience};
 use crate::morty::message::{Message, Past, Settlement};
@@ -86,39 +87,34 @@ impl Coordinator {
             }
             settled.insert(from.partition(), settlement);
             if let Settlement::Committed { .. } = settlement {
-                answered.push((*txn, Outcome::Committed));
+                answered.push((*txn, Ending::Committed));
             } else if settled.len() == partitions {
                 let forgotten = settled.values().any(|s| *s == Settlement::Forgotten);
-                let aborted = Outcome::Aborted { conflicts: Vec::new() };
-                answered.push((*txn, if forgotten { Outcome::Forgotten } else { aborted }));
+                answered.push((*txn, if forgotten { Ending::Forgotten } else { Ending::Aborted }));
             }
         }
-        for (txn, outcome) in answered {
-            self.answer(txn, outcome, cx);
+        for (txn, ending) in answered {
+            self.answer(txn, Output::Ending(ending), cx);
         }
     }
 
     pub(super) fn on_get_at_reply(&mut self, request: u64, found: Past, cx: &mut Cx) {
         let txn = TxnId(request);
-        let Some(Question { what: What::Past { key, .. }, .. }) = self.questions.get(&txn) else {
+        if !matches!(self.questions.get(&txn), Some(Question { what: What::Past { .. }, .. })) {
             return;
-        };
-        match found {
-            Past::Value(write, value) => {
-                let (key, version) = (key.clone(), write.version);
-                let read = ReadValue { key, version, value, stamp: 1 };
-                cx.output((txn, Output::Value(read)));
-                self.answer(txn, Outcome::Committed, cx);
-            }
-            Past::NotSettled => cx.set_timer(Timer::Ask(txn), NOT_SETTLED),
-            Past::Forgotten => self.answer(txn, Outcome::Forgotten, cx),
         }
+        let past = match found {
+            Past::Value(_, value) => transactions::Past::Held(value),
+            Past::NotSettled => return cx.set_timer(Timer::Ask(txn), NOT_SETTLED),
+            Past::Forgotten => transactions::Past::Forgotten,
+        };
+        self.answer(txn, Output::Past(past), cx);
     }
 
-    fn answer(&mut self, txn: TxnId, outcome: Outcome, cx: &mut Cx) {
+    fn answer(&mut self, txn: TxnId, answer: Output, cx: &mut Cx) {
         self.questions.remove(&txn);
         cx.cancel_timer(Timer::Ask(txn));
-        cx.output((txn, Output::Outcome(outcome)));
+        cx.output((txn, answer));
     }
 
     /// Nobody wants to know any more; whether anybody did.

@@ -32,9 +32,8 @@ use serried_actor::{
     Actor, ClockInterval, Context, Coordinate, Durable, Effect, Group, MemoryStore, NodeSet,
     Random, Recover, Settings, Store, Timestamp,
 };
-use serried_model::{
-    Key, NodeId, Operation, Outcome, Output, ReadStamp, TxnId, Value, Version, Write,
-};
+use serried_model::transactions::{Operation, Outcome, Output};
+use serried_model::{Key, NodeId, ReadStamp, TxnId, Value, Version, Write};
 
 use super::Options;
 use super::coordinator::execution::REVISIONS_AT_ONCE;

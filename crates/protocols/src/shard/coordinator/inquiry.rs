@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use serried_actor::Context;
-use serried_model::{Outcome, Output, TxnId, Version};
+use serried_model::transactions::{Ending, Output};
+use serried_model::{TxnId, Version};
 use serried_parts::patience_with_leader;
 
 use super::super::control::Control;
@@ -58,11 +59,11 @@ impl<C: Control> Coordinator<C> {
         decision: Decision,
         cx: &mut Cx<'_, C>,
     ) {
-        let outcome = match decision {
-            Decision::Commit(_) => Outcome::Committed,
-            Decision::Abort => Outcome::Aborted { conflicts: Vec::new() },
+        let ending = match decision {
+            Decision::Commit(_) => Ending::Committed,
+            Decision::Abort => Ending::Aborted,
         };
-        self.end_inquiries(|inquiry| inquiry.version == version, &outcome, cx);
+        self.end_inquiries(|inquiry| inquiry.version == version, ending, cx);
     }
 
     /// A shard has no part in it, or will never commit it.
@@ -80,21 +81,21 @@ impl<C: Control> Coordinator<C> {
         let all = usize::from(self.group.partitions());
         let refused = |inquiry: &Inquiry| inquiry.refused.len() == all;
         let forgotten = |inquiry: &Inquiry| refused(inquiry) && inquiry.forgotten;
-        self.end_inquiries(forgotten, &Outcome::Forgotten, cx);
-        self.end_inquiries(refused, &Outcome::Aborted { conflicts: Vec::new() }, cx);
+        self.end_inquiries(forgotten, Ending::Forgotten, cx);
+        self.end_inquiries(refused, Ending::Aborted, cx);
     }
 
     fn end_inquiries(
         &mut self,
         which: impl Fn(&Inquiry) -> bool,
-        outcome: &Outcome,
+        ending: Ending,
         cx: &mut Cx<'_, C>,
     ) {
         let ended = self.inquiries.iter().filter(|(_, inquiry)| which(inquiry));
         for txn in ended.map(|(txn, _)| *txn).collect::<Vec<_>>() {
             self.inquiries.remove(&txn);
             cx.cancel_timer(Timer::Repeat(txn));
-            cx.output((txn, Output::Outcome(outcome.clone())));
+            cx.output((txn, Output::Ending(ending)));
         }
     }
 }

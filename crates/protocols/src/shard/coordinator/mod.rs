@@ -14,7 +14,8 @@ use core::marker::PhantomData;
 use std::collections::BTreeMap;
 
 use serried_actor::{Actor, Context, Coordinate, Group, Settings};
-use serried_model::{Key, NodeId, Operation, Outcome, Output, TxnId, Version};
+use serried_model::transactions::{Operation, Outcome, Output, Past};
+use serried_model::{Key, NodeId, TxnId, Version, Transactions};
 use serried_parts::patience_with_leader;
 use smallvec::SmallVec;
 
@@ -337,7 +338,7 @@ impl<C: Control> Actor for Coordinator<C> {
     }
 }
 
-impl<C: Control> Coordinate for Coordinator<C> {
+impl<C: Control> Coordinate<Transactions> for Coordinator<C> {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_, C>) {
         match operation {
             Operation::Begin { only_reads } => {
@@ -352,10 +353,8 @@ impl<C: Control> Coordinate for Coordinator<C> {
             Operation::OneShot { reads, writes } => self.one_shot(txn, reads, writes, cx),
             Operation::Rollback => self.rollback(txn, cx),
             Operation::Inquire { version } => self.inquire(txn, version, cx),
-            Operation::GetAt { .. } => cx.output((txn, Output::Outcome(Outcome::NotOffered))),
-            Operation::Access { .. } => {
-                unreachable!("a keyspace of transactions has no registers")
-            }
+            // Not offered: no session asks for it.
+            Operation::GetAt { .. } => cx.output((txn, Output::Past(Past::Forgotten))),
         }
     }
 

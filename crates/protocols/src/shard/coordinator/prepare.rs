@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serried_actor::Context;
-use serried_model::{Key, NodeId, Outcome, Output, ReadValue, TxnId, Version, Write};
+use serried_model::transactions::{Outcome, Output};
+use serried_model::{Key, NodeId, ReadValue, TxnId, Version, Write};
 
 use super::super::control::{Control, Rounds};
 use super::super::message::{Decision, Executed, Message, Refusal, Request, Shot};

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use serried_actor::Context;
-use serried_model::{Key, NodeId, Outcome, Output, ReadValue, TxnId, Version};
+use serried_model::transactions::{Outcome, Output};
+use serried_model::{Key, NodeId, ReadValue, TxnId, Version};
 
 use super::super::control::{Control, Snapshots};
 use super::super::message::{AsOf, Found, Message, Request, Unseen};

@@ -8,7 +8,8 @@ use serried_actor::{
     Actor, ClockInterval, Context, Coordinate, Durable, Effect, Group, MemoryStore, Settings,
     Timestamp,
 };
-use serried_model::{Key, NodeId, Operation, Outcome, Output, TxnId, Version, Write};
+use serried_model::transactions::{Operation, Outcome, Output};
+use serried_model::{Key, NodeId, TxnId, Version, Write};
 
 use super::super::control::Control;
 use super::super::forger::{Forger, NOW_US};

@@ -1,8 +1,8 @@
-//! What a session asks of a coordinator, and what it is told.
+//! Transactions: what a session can ask of a coordinator, and the answers.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Access, Carstamp, Key, Token, Value, Version};
+use crate::{Key, Value, Version};
 
 /// A write: the new value, or `None` for a delete.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -44,43 +44,29 @@ pub enum Operation {
         writes: Vec<Write>,
     },
     /// All of a transaction that has begun, at once, in place of Get, Put and Commit. The answers are one
-    /// [`Output::Value`] for each key read, in any order, and then an [`Output::Outcome`]: NotOffered if the
-    /// protocol has no better way than Gets and a Commit. Nothing has been done then, and the attempt is over.
+    /// [`Output::Value`] for each key read, in any order, and then an [`Output::Outcome`]. Only if
+    /// [`Offers::one_shots`].
     OneShot {
         /// The keys to read, each once. What is found is what was there before `writes`.
         reads: Vec<Key>,
         /// The writes, one per key.
         writes: Vec<Write>,
     },
-    /// Give the attempt up: none of its writes may take effect. What is done to a single key is given up
-    /// as well, and then the answer is an [`Output::Outcome`]: Aborted, or Unknown if it may yet take
-    /// effect.
+    /// Give the attempt up: none of its writes may take effect. A question is given up as well.
     Rollback,
-    /// Not part of a transaction: find out how the transaction `version` ended, and end it if nobody
-    /// does. The answer is an [`Output::Outcome`]: Committed, Aborted without conflicts, or Forgotten.
+    /// A question, not part of a transaction: how did the transaction `version` end? If it has not, it is ended. The
+    /// answer is an [`Output::Ending`].
     Inquire {
         /// The transaction.
         version: Version,
     },
-    /// Not part of a transaction: read what `key` held when everything below `at` had committed. The
-    /// answer is an [`Output::Value`] and an [`Output::Outcome`], or the latter alone: Forgotten if that
-    /// is no longer kept.
+    /// A question, not part of a transaction: what did `key` hold when everything below `at` had committed? The answer
+    /// is an [`Output::Past`]. Only if [`Offers::past`].
     GetAt {
         /// The key to read.
         key: Key,
         /// The end of the past that is read.
         at: Version,
-    },
-    /// Not part of a transaction: read or update a single key. The answers are, for an update,
-    /// [`Output::Began`] and, if it is a write, [`Output::Placed`]; then an [`Output::Accessed`] and an
-    /// [`Output::Outcome`].
-    Access {
-        /// The key.
-        key: Key,
-        /// What is done to it.
-        access: Access,
-        /// Set to go on with an update of which it is not known whether it took effect.
-        token: Option<Token>,
     },
 }
 
@@ -116,21 +102,12 @@ pub enum Output {
     Value(ReadValue),
     /// An earlier read would now find this instead: the program must be run again from there.
     Rewind(ReadValue),
-    /// The write has been given its place among the updates of its key, and may take effect from now on.
-    Placed(Carstamp),
-    /// What a read or a read-modify-write has found; nothing is known of that after a write.
-    Accessed(Accessed),
     /// How the attempt ended. Nothing follows it.
     Outcome(Outcome),
-}
-
-/// What an operation on a single key came to.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Accessed {
-    /// What was there, unless the operation was a write.
-    pub found: Option<Value>,
-    /// Where the update stands that it found, or for an update where that stands itself.
-    pub carstamp: Carstamp,
+    /// The answer to [`Operation::Inquire`].
+    Ending(Ending),
+    /// The answer to [`Operation::GetAt`].
+    Past(Past),
 }
 
 /// How an attempt ended, as far as its coordinator can know.
@@ -145,7 +122,7 @@ pub enum Outcome {
         conflicts: Vec<Key>,
     },
     /// Others have ended it, and it took effect as an earlier run than the session's last had it. Its
-    /// version tells what it did. Of an update of a single key that was given up: it may take effect.
+    /// version tells what it did.
     Unknown,
     /// It did not and never will take effect: the clock of its coordinator is off.
     ClockSkew {
@@ -157,8 +134,34 @@ pub enum Outcome {
         /// How long one may run, in milliseconds.
         limit_ms: u64,
     },
-    /// What was asked for is too long ago to be known.
+}
+
+/// How a transaction ended, for those who ask later.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Ending {
+    /// It took effect.
+    Committed,
+    /// It did not and never will take effect.
+    Aborted,
+    /// It was so long ago that nobody remembers: `outcomes_ms` of the keyspace's settings says how long outcomes are
+    /// kept.
     Forgotten,
-    /// The keyspace's protocol can't do what was asked for.
-    NotOffered,
+}
+
+/// What a key held in the past.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Past {
+    /// This, or nothing.
+    Held(Option<Value>),
+    /// That is no longer kept.
+    Forgotten,
+}
+
+/// What a protocol may have no way for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Offers {
+    /// Whether it has a better way for [`Operation::OneShot`] than Gets and a Commit.
+    pub one_shots: bool,
+    /// Whether it reads the past: [`Operation::GetAt`].
+    pub past: bool,
 }

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serried_actor::Timestamp;
-use serried_model::{Key, Operation, Outcome, ReadValue, TxnId, Version, Write};
+use serried_model::transactions::{Operation, Outcome};
+use serried_model::{Key, ReadValue, TxnId, Version, Write};
 
-use crate::attempt::Signals;
-use crate::program::Program;
-use crate::{Abort, Alarm, Attempt, Error, Keyspace};
+use super::attempt::Signals;
+use super::program::Program;
+use crate::{Abort, Alarm, Attempt, TransactionError, TransactionKeyspace};
 
 /// A committed transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,12 +68,12 @@ pub(crate) enum Ended<T> {
     /// It was refused because it had run for longer than this. It can be tried again.
     TooLong(Duration),
     /// It can't be tried again.
-    Failed(Error),
+    Failed(TransactionError),
 }
 
 /// One attempt in progress.
 pub(crate) struct Execution<'a, P: Program> {
-    keyspace: &'a Keyspace,
+    keyspace: &'a TransactionKeyspace,
     program: &'a mut P,
     deadline: &'a mut Alarm,
     pub(crate) attempt: Arc<Attempt>,
@@ -98,7 +99,7 @@ enum Phase<T> {
 
 impl<'a, P: Program> Execution<'a, P> {
     pub(crate) fn new(
-        keyspace: &'a Keyspace,
+        keyspace: &'a TransactionKeyspace,
         program: &'a mut P,
         deadline: &'a mut Alarm,
         only_reads: bool,
@@ -120,7 +121,7 @@ impl<'a, P: Program> Execution<'a, P> {
 
     /// Whether it could begin: not if too many others are open.
     fn begin(&mut self, cx: &mut Context<'_>) -> bool {
-        let Ok(txn) = self.keyspace.port.open(&self.attempt, cx.waker()) else { return false };
+        let Ok(txn) = self.keyspace.port.open(self.attempt.clone(), cx.waker()) else { return false };
         self.operations.push(Operation::Begin { only_reads: self.attempt.only_reads });
         self.program.start(&self.attempt);
         self.phase = Phase::Running(txn);
@@ -131,7 +132,7 @@ impl<'a, P: Program> Execution<'a, P> {
     fn run(&mut self, txn: TxnId, cx: &mut Context<'_>) -> Ran<P::Value> {
         let polled = self.program.poll(&self.attempt, cx);
         if let Some(key) = self.attempt.forbidden_write() {
-            return Ran::Ended(Ended::Failed(Error::OnlyReads { key }));
+            return Ran::Ended(Ended::Failed(TransactionError::OnlyReads { key }));
         }
         let mut result = match polled {
             Poll::Ready(result) => result,
@@ -197,12 +198,11 @@ impl<'a, P: Program> Execution<'a, P> {
                 panic!("transaction {:?} committed unasked", self.attempt.version())
             }
             (Outcome::Aborted { conflicts }, _) => Ended::Aborted(conflicts),
-            (Outcome::ClockSkew { ahead_us }, _) => Ended::Failed(Error::ClockSkew { ahead_us }),
+            (Outcome::ClockSkew { ahead_us }, _) => Ended::Failed(TransactionError::ClockSkew { ahead_us }),
             (Outcome::TooLong { limit_ms }, _) => Ended::TooLong(Duration::from_millis(limit_ms)),
-            (Outcome::NotOffered, _) => unreachable!("every keyspace has its handle"),
-            (Outcome::Unknown | Outcome::Forgotten, _) => {
+            (Outcome::Unknown, _) => {
                 let txn = self.attempt.version().expect("an attempt that ended had begun");
-                Ended::Failed(Error::Unknown { txn, deadline: self.keyspace.options.deadline })
+                Ended::Failed(TransactionError::Unknown { txn, deadline: self.keyspace.options.deadline })
             }
         }
     }
@@ -213,13 +213,13 @@ impl<'a, P: Program> Execution<'a, P> {
     }
 
     /// The error if the deadline passes now. `None` if it can't be told yet.
-    fn overdue(&self) -> Option<Error> {
+    fn overdue(&self) -> Option<TransactionError> {
         let deadline = self.keyspace.options.deadline;
-        let unavailable = |waiting_for: String| Error::Unavailable { deadline, waiting_for };
+        let unavailable = |waiting_for: String| TransactionError::Unavailable { deadline, waiting_for };
         if self.may_take_effect {
             // Its coordinator may have yet to be told of it, and has it take effect then.
             let txn = self.attempt.version_or_wake()?;
-            return Some(Error::Unknown { txn, deadline });
+            return Some(TransactionError::Unknown { txn, deadline });
         }
         Some(match &self.phase {
             Phase::New => unavailable("one of this client's open transactions to end".to_string()),
@@ -227,7 +227,7 @@ impl<'a, P: Program> Execution<'a, P> {
             Phase::Running(_) | Phase::Over => match self.attempt.unanswered_read() {
                 Some(key) => unavailable(format!("the value of `{key}`")),
                 // Attempts are counted by the caller.
-                None => Error::Deadline { deadline, attempts: 0 },
+                None => TransactionError::Deadline { deadline, attempts: 0 },
             },
         })
     }
@@ -257,7 +257,7 @@ impl<P: Program> Future for Execution<'_, P> {
         if matches!(this.phase, Phase::New)
             && let Some(reason) = this.keyspace.port.obstacle()
         {
-            return Poll::Ready(Ended::Failed(Error::ReadOnly { reason }));
+            return Poll::Ready(Ended::Failed(TransactionError::ReadOnly { reason }));
         }
         if matches!(this.phase, Phase::New) && !this.begin(cx) {
             if this.deadline.poll(cx).is_ready()

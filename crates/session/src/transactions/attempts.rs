@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use serried_actor::Timestamp;
 
-use crate::abort::Reason;
-use crate::execution::Ended;
-use crate::{Abort, Alarm, Attempt, Committed, Error, Footprint, Keyspace};
+use super::abort::Reason;
+use super::execution::Ended;
+use crate::{Abort, Alarm, Attempt, Committed, TransactionError, Footprint, TransactionKeyspace};
 
 /// How many attempts there were so far, and when there may be no more.
 pub(crate) struct Attempts<'a> {
-    keyspace: &'a Keyspace,
+    keyspace: &'a TransactionKeyspace,
     /// Which attempt this is, from 1.
     number: u32,
     limit: Timestamp,
@@ -22,7 +22,7 @@ pub(crate) struct Attempts<'a> {
 }
 
 impl<'a> Attempts<'a> {
-    pub(crate) fn new(keyspace: &'a Keyspace) -> Attempts<'a> {
+    pub(crate) fn new(keyspace: &'a TransactionKeyspace) -> Attempts<'a> {
         let limit = keyspace.port.now() + keyspace.options.deadline;
         let deadline = Alarm::at(keyspace.port.clone(), limit);
         Attempts { keyspace, number: 1, limit, too_long: None, deadline }
@@ -30,15 +30,15 @@ impl<'a> Attempts<'a> {
 
     /// Takes in how an attempt ended. After one that can be tried again it waits until the next may begin, and
     /// returns none.
-    pub(crate) async fn after<T>(&mut self, ended: Ended<T>) -> Result<Option<T>, Error> {
+    pub(crate) async fn after<T>(&mut self, ended: Ended<T>) -> Result<Option<T>, TransactionError> {
         let (attempts, options) = (self.number, &self.keyspace.options);
         match ended {
             Ended::Committed(Ok(value)) => return Ok(Some(value)),
             Ended::Committed(Err(Abort(Reason::Application(error)))) => {
-                return Err(Error::Application(error));
+                return Err(TransactionError::Application(error));
             }
             Ended::Committed(Err(Abort(Reason::Unfit(error)))) => return Err(error.into()),
-            Ended::Failed(Error::Deadline { .. }) => return Err(self.overdue()),
+            Ended::Failed(TransactionError::Deadline { .. }) => return Err(self.overdue()),
             Ended::Failed(error) => return Err(error),
             Ended::TooLong(limit) => {
                 self.too_long = Some(limit);
@@ -47,7 +47,7 @@ impl<'a> Attempts<'a> {
                 }
             }
             Ended::Aborted(keys) if attempts >= options.attempts => {
-                return Err(Error::Conflict { keys, attempts });
+                return Err(TransactionError::Conflict { keys, attempts });
             }
             Ended::Aborted(_) => self.too_long = None,
         }
@@ -62,11 +62,11 @@ impl<'a> Attempts<'a> {
     }
 
     /// The error if there is no time for another attempt, or for this one to end.
-    fn overdue(&self) -> Error {
+    fn overdue(&self) -> TransactionError {
         let (attempts, deadline) = (self.number, self.keyspace.options.deadline);
         match self.too_long {
-            Some(limit) => Error::TooLong { limit, attempts },
-            None => Error::Deadline { deadline, attempts },
+            Some(limit) => TransactionError::TooLong { limit, attempts },
+            None => TransactionError::Deadline { deadline, attempts },
         }
     }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use serried_model::{Key, Value};
 
-use crate::attempt::Checkpoint;
-use crate::program::Program;
+use super::attempt::Checkpoint;
+use super::program::Program;
 use crate::{Abort, Attempt, Transaction};
 
 /// A continuation: what to do with a read's value.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use serried_model::{Key, Token, TooLarge, Unfit, Version, WrongType};
+use serried_model::{Key, TooLarge, Unfit, Version};
 
 /// Why a transaction did not commit, or is not known to have.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum TransactionError {
     /// The program returned this error; it is untouched. None of its writes took effect, and what it
     /// read was committed.
     #[error("the transaction's program gave up: {0}")]
@@ -51,7 +51,7 @@ pub enum Error {
         waiting_for: String,
     },
     /// A majority of the nodes can't write, for want of room on their disks mostly. Nothing took effect.
-    /// The past can still be read, with [`crate::Keyspace::get_at`].
+    /// The past can still be read, with [`crate::TransactionKeyspace::get_at`].
     #[error("the keyspace is read-only: {reason}")]
     ReadOnly {
         /// Which nodes can't write, and why.
@@ -59,7 +59,7 @@ pub enum Error {
     },
     /// It is not known how the transaction ended: too few replicas answered while it was being
     /// committed, or others ended it while its program was running again. It may have taken effect, or
-    /// may yet; its version identifies it, and [`crate::Keyspace::outcome`] tells.
+    /// may yet; its version identifies it, and [`crate::TransactionKeyspace::outcome`] tells.
     #[error(
         "transaction {txn} was being committed, and within {deadline:?} it was not known how it ends: it may or may not take effect; ask for its outcome"
     )]
@@ -69,52 +69,12 @@ pub enum Error {
         /// The deadline that was set.
         deadline: Duration,
     },
-    /// Too few replicas answered while a key was being updated. The update may have taken effect, or may
-    /// yet; tried again with its token, [`crate::Registers::access`], it takes effect once in all.
-    #[error(
-        "within {deadline:?} it was not known whether the update {token} of `{key}` took effect: it may or may not; try it again with its token"
-    )]
-    UnknownUpdate {
-        /// The key.
-        key: Key,
-        /// Names the update.
-        token: Token,
-        /// The deadline that was set.
-        deadline: Duration,
-    },
-    /// A read-modify-write needs a value of another type. Nothing was changed.
-    #[error("`{key}`: {wrong}")]
-    WrongType {
-        /// The key.
-        key: Key,
-        /// Both types.
-        wrong: WrongType,
-    },
     /// The client's clock is off by more than the keyspace allows. Nothing took effect; have the clock
     /// synchronised.
     #[error("this client's clock is {} s {} the nodes' clocks: synchronise it{}", seconds(.ahead_us), if *.ahead_us < 0 { "behind" } else { "ahead of" }, if *.ahead_us < 0 { "" } else { " and connect again" })]
     ClockSkew {
         /// By how much it is ahead, in microseconds; negative if it is behind.
         ahead_us: i64,
-    },
-    /// The keyspace's protocol has no read-modify-writes. Nothing was changed.
-    #[error(
-        "`{key}` was not changed: the protocol of this keyspace has no read-modify-writes; choose another"
-    )]
-    NotOffered {
-        /// The key.
-        key: Key,
-    },
-    /// An update was tried again so late that nobody knows any more whether it has taken effect. A new update whose client's
-    /// clock is behind by more than `outcomes_ms` looks the same.
-    #[error(
-        "whether the update {token} of `{key}` took effect is no longer known: `outcomes_ms` says for how long it is; if this is said of new updates, this client's clock is behind: synchronise it"
-    )]
-    ForgottenUpdate {
-        /// The key.
-        key: Key,
-        /// Names the update.
-        token: Token,
     },
     /// What was asked for lies further back than is kept.
     #[error("what `{key}` held at {at} is no longer kept: raise `history_ms` to read further back")]
@@ -135,7 +95,7 @@ pub enum Error {
         at: Version,
     },
     /// A program that was begun to read only has written. Nothing took effect; begin it with
-    /// [`crate::Keyspace::transact`].
+    /// [`crate::TransactionKeyspace::transact`].
     #[error(
         "`{key}` was not written: the transaction was begun to read only; begin one that may write"
     )]
@@ -151,26 +111,27 @@ pub enum Error {
     EmptyKey,
 }
 
-impl From<Unfit> for Error {
-    fn from(unfit: Unfit) -> Error {
+impl From<Unfit> for TransactionError {
+    fn from(unfit: Unfit) -> TransactionError {
         match unfit {
-            Unfit::EmptyKey => Error::EmptyKey,
-            Unfit::TooLarge(error) => Error::TooLarge(error),
+            Unfit::EmptyKey => TransactionError::EmptyKey,
+            Unfit::TooLarge(error) => TransactionError::TooLarge(error),
         }
     }
 }
 
-impl Error {
+impl TransactionError {
     /// The application's own error, if it is one of type `E`.
     pub fn application<E: std::error::Error + 'static>(&self) -> Option<&E> {
         match self {
-            Error::Application(error) => error.downcast_ref(),
+            TransactionError::Application(error) => error.downcast_ref(),
             _ => None,
         }
     }
 }
 
-fn seconds(us: &i64) -> String {
+/// An offset of a clock in seconds, without its sign.
+pub(crate) fn seconds(us: &i64) -> String {
     let ms = us.unsigned_abs() / 1000;
     format!("{}.{:03}", ms / 1000, ms % 1000)
 }

@@ -2,44 +2,46 @@
 
 use core::future::Future;
 use core::pin::Pin;
-use core::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 use serried_actor::Timestamp;
-use serried_model::{Key, Limits, Value};
+use serried_model::transactions::Offers;
+use serried_model::{Key, Limits, Transactions, Value};
 
-use crate::attempts::Attempts;
-use crate::continuation::Steps;
-use crate::execution::Execution;
-use crate::program::{Closure, Program};
+use super::attempts::Attempts;
+use super::continuation::Steps;
+use super::execution::Execution;
+use super::program::{Closure, Program};
 use crate::{
-    Abort, Alarm, Committed, Error, Footprint, Next, Port, Step, TransactOptions, Transaction,
+    Abort, Alarm, Committed, TransactionError, Footprint, Next, Port, Session, Step, TransactOptions, Transaction,
 };
 
 /// A transaction in progress. It is boxed so that programs can borrow from the task that runs them,
 /// and the task can still be spawned.
-pub type Transacting<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+pub type Transacting<'a, T> = Pin<Box<dyn Future<Output = Result<T, TransactionError>> + Send + 'a>>;
 
 /// A keyspace as a client sees it. Cheap to clone; works from many tasks at once.
 #[derive(Clone)]
-pub struct Keyspace {
-    pub(crate) port: Arc<dyn Port>,
+pub struct TransactionKeyspace {
+    pub(crate) port: Arc<dyn Port<Transactions>>,
     pub(crate) limits: Limits,
+    pub(crate) offers: Offers,
     pub(crate) options: TransactOptions,
-    /// Whether it is known that the protocol has nothing for one-shot transactions.
-    pub(crate) lacks_one_shots: Arc<AtomicBool>,
 }
 
-impl Keyspace {
-    /// For drivers: a keyspace behind `port`.
-    pub fn new(port: Arc<dyn Port>, limits: Limits) -> Keyspace {
-        let (options, lacks_one_shots) = (TransactOptions::default(), Arc::default());
-        Keyspace { port, limits, options, lacks_one_shots }
-    }
+impl Session for Transactions {
+    type Keyspace = TransactionKeyspace;
+    type Error = TransactionError;
 
+    fn keyspace(port: Arc<dyn Port<Self>>, limits: Limits, offers: Offers) -> TransactionKeyspace {
+        TransactionKeyspace { port, limits, offers, options: TransactOptions::default() }
+    }
+}
+
+impl TransactionKeyspace {
     /// The same keyspace with other options for its transactions.
-    pub fn with_options(&self, options: TransactOptions) -> Keyspace {
-        Keyspace { options, ..self.clone() }
+    pub fn with_options(&self, options: TransactOptions) -> TransactionKeyspace {
+        TransactionKeyspace { options, ..self.clone() }
     }
 
     /// The options of its transactions.
@@ -61,12 +63,12 @@ impl Keyspace {
     ///
     /// The program may be run several times, partly or from the start, so it must have no side
     /// effects but through its [`Transaction`]. If it returns an error, none of its writes take
-    /// effect and the error is returned as [`Error::Application`], once it is certain that what the
+    /// effect and the error is returned as [`TransactionError::Application`], once it is certain that what the
     /// program had read was committed. If it panics or the returned future is dropped, the
     /// transaction is rolled back.
     ///
     /// # Errors
-    /// See [`Error`]. Only [`Error::Unknown`] leaves open whether the transaction took effect.
+    /// See [`TransactionError`]. Only [`TransactionError::Unknown`] leaves open whether the transaction took effect.
     pub fn transact<'a, T, F, Fut>(&'a self, program: F) -> Transacting<'a, Committed<T>>
     where
         T: Send + 'a,
@@ -79,7 +81,7 @@ impl Keyspace {
     /// The same, and returns what the transaction read and wrote.
     ///
     /// # Errors
-    /// As [`Keyspace::transact`].
+    /// As [`TransactionKeyspace::transact`].
     pub fn transact_recorded<'a, T, F, Fut>(
         &'a self,
         program: F,
@@ -97,7 +99,7 @@ impl Keyspace {
     /// from that read, not from the start.
     ///
     /// # Errors
-    /// As [`Keyspace::transact`].
+    /// As [`TransactionKeyspace::transact`].
     pub fn transact_in_steps<'a, C, T, F>(&'a self, first: F) -> Transacting<'a, Committed<T>>
     where
         C: Clone + Send + 'a,
@@ -110,12 +112,12 @@ impl Keyspace {
     /// Writes one key in a transaction of its own.
     ///
     /// # Errors
-    /// As [`Keyspace::transact`].
+    /// As [`TransactionKeyspace::transact`].
     pub async fn put(
         &self,
         key: impl Into<Key>,
         value: impl Into<Value>,
-    ) -> Result<Committed<()>, Error> {
+    ) -> Result<Committed<()>, TransactionError> {
         let (key, value) = (&key.into(), &value.into());
         self.transact(|tx| async move {
             tx.put(key, value);
@@ -127,8 +129,8 @@ impl Keyspace {
     /// Deletes one key in a transaction of its own.
     ///
     /// # Errors
-    /// As [`Keyspace::transact`].
-    pub async fn delete(&self, key: impl Into<Key>) -> Result<Committed<()>, Error> {
+    /// As [`TransactionKeyspace::transact`].
+    pub async fn delete(&self, key: impl Into<Key>) -> Result<Committed<()>, TransactionError> {
         let key = &key.into();
         self.transact(|tx| async move {
             tx.delete(key);
@@ -142,7 +144,7 @@ impl Keyspace {
         &self,
         program: P,
         only_reads: bool,
-    ) -> Result<(Committed<P::Value>, Footprint), Error> {
+    ) -> Result<(Committed<P::Value>, Footprint), TransactionError> {
         self.run_in(&mut Attempts::new(self), program, only_reads).await
     }
 
@@ -152,7 +154,7 @@ impl Keyspace {
         attempts: &mut Attempts<'_>,
         mut program: P,
         only_reads: bool,
-    ) -> Result<(Committed<P::Value>, Footprint), Error> {
+    ) -> Result<(Committed<P::Value>, Footprint), TransactionError> {
         loop {
             let deadline = &mut attempts.deadline;
             let mut execution = Execution::new(self, &mut program, deadline, only_reads);

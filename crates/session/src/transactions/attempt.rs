@@ -6,12 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 use indexmap::map::Entry;
-use serried_model::{
-    Accessed, Carstamp, Key, Limits, Operation, Outcome, Output, ReadStamp, ReadValue, Token,
-    Value, Version, Write,
-};
+use serried_model::transactions::{Operation, Outcome, Output};
+use serried_model::{Key, Limits, ReadStamp, ReadValue, Transactions, Value, Version, Write};
 
-use crate::Abort;
+use crate::{Abort, Recipient};
 
 type Writes = IndexMap<Key, Option<Value>, FixedState>;
 
@@ -36,12 +34,6 @@ struct State {
     /// Keys written since the coordinator was last told.
     unannounced: Vec<Key>,
     signals: Signals,
-    /// What was found that no run had asked for: the answer to a question.
-    unasked: Option<Found>,
-    /// Where a write of a single key stands.
-    placed: Option<Carstamp>,
-    /// What came of an operation on a single key.
-    accessed: Option<Accessed>,
     waker: Option<Waker>,
     requested_in_re_executions: u32,
 }
@@ -105,38 +97,6 @@ impl Attempt {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Takes a coordinator's output in. For drivers.
-    pub(crate) fn deliver(&self, output: Output) {
-        let mut state = self.lock();
-        match output {
-            Output::Began(version) => {
-                state.version = Some(version);
-                if !core::mem::take(&mut state.version_awaited) {
-                    return;
-                }
-            }
-            Output::Placed(carstamp) => {
-                state.placed = Some(carstamp);
-                return;
-            }
-            Output::Accessed(accessed) => {
-                state.accessed = Some(accessed);
-                return;
-            }
-            Output::Value(read) | Output::Rewind(read) => {
-                if !state.learn(read) {
-                    return;
-                }
-            }
-            Output::Outcome(outcome) => state.signals.outcome = Some(outcome),
-        }
-        let waker = state.waker.clone();
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
     /// What has happened since the last call; `waker` is woken when more does.
     pub(crate) fn signals(&self, waker: &Waker) -> Option<Signals> {
         let mut state = self.lock();
@@ -145,23 +105,6 @@ impl Attempt {
             none => *none = Some(waker.clone()),
         }
         (!state.signals.is_empty()).then(|| core::mem::take(&mut state.signals))
-    }
-
-    /// The value that was delivered without a program that had asked for it.
-    pub(crate) fn answer(&self) -> Option<Value> {
-        let state = self.lock();
-        state.unasked.as_ref().and_then(|found| found.value.clone())
-    }
-
-    /// What an operation on a single key came to.
-    pub(crate) fn accessed(&self) -> Option<Accessed> {
-        self.lock().accessed.clone()
-    }
-
-    /// By which an update of a single key is known, once it has begun.
-    pub(crate) fn token(&self) -> Option<Token> {
-        let state = self.lock();
-        state.version.map(|id| Token { id, carstamp: state.placed })
     }
 
     /// Forgets what the current run did, and begins another.
@@ -389,14 +332,37 @@ impl Attempt {
     }
 }
 
+impl Recipient<Transactions> for Attempt {
+    fn deliver(&self, output: Output) {
+        let mut state = self.lock();
+        match output {
+            Output::Began(version) => {
+                state.version = Some(version);
+                if !core::mem::take(&mut state.version_awaited) {
+                    return;
+                }
+            }
+            Output::Value(read) | Output::Rewind(read) => {
+                if !state.learn(read) {
+                    return;
+                }
+            }
+            Output::Outcome(outcome) => state.signals.outcome = Some(outcome),
+            // Answers to questions, which no attempt asks.
+            Output::Ending(_) | Output::Past(_) => return,
+        }
+        let waker = state.waker.clone();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
 impl State {
     /// Takes a read's new content in; whether the session has to look at it.
     fn learn(&mut self, new: ReadValue) -> bool {
-        let Some(read) = self.reads.get_mut(&new.key) else {
-            let ReadValue { version, value, stamp, .. } = new;
-            self.unasked = Some(Found { version, value, stamp });
-            return false;
-        };
+        let Some(read) = self.reads.get_mut(&new.key) else { return false };
         for waker in read.wakers.drain(..) {
             waker.wake();
         }

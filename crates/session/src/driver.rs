@@ -1,26 +1,16 @@
-//! What a driver gives the session.
+//! What a driver gives the sessions.
 
 use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
 
 use serried_actor::Timestamp;
-use serried_model::{Operation, TxnId};
+use serried_model::{Family, TxnId};
 
-use crate::{Attempt, Full};
+use crate::{Full, Recipient};
 
-/// A session's access to a coordinator and to its driver's time.
-pub trait Port: Send + Sync + 'static {
-    /// Registers an attempt, to which outputs are then delivered; its first operation begins it. If
-    /// too many are open, `waker` is woken once that may have changed.
-    fn open(&self, attempt: &Arc<Attempt>, waker: &Waker) -> Result<TxnId, Full>;
-
-    /// Passes operations to the coordinator, in order, leaving `operations` empty.
-    fn submit(&self, txn: TxnId, operations: &mut Vec<Operation>);
-
-    /// No more outputs are wanted for `txn`.
-    fn close(&self, txn: TxnId);
-
-    /// Why no transaction can commit at present, if a majority of the nodes has said so.
+/// A session's access to its driver: time, randomness and the state of the cluster.
+pub trait Driver: Send + Sync + 'static {
+    /// Why nothing can be written at present, if a majority of the nodes has said so.
     fn obstacle(&self) -> Option<String> {
         None
     }
@@ -31,42 +21,57 @@ pub trait Port: Send + Sync + 'static {
     /// Has `waker` woken at `at`; the number cancels it.
     fn set_alarm(&self, at: Timestamp, waker: Waker) -> u64;
 
-    /// Undoes [`Port::set_alarm`]; nothing if it has gone off.
+    /// Undoes [`Driver::set_alarm`]; nothing if it has gone off.
     fn cancel_alarm(&self, at: Timestamp, alarm: u64);
 
     /// A uniformly random number.
     fn random(&self) -> u64;
 }
 
+/// A session's access to the coordinator of a keyspace.
+pub trait Port<F: Family>: Driver {
+    /// Registers a recipient, to which outputs are then delivered.
+    ///
+    /// # Errors
+    /// If too many are open. Then `waker` is woken once that may have changed.
+    fn open(&self, recipient: Arc<dyn Recipient<F>>, waker: &Waker) -> Result<TxnId, Full>;
+
+    /// Passes operations to the coordinator, in order, and leaves `operations` empty.
+    fn submit(&self, txn: TxnId, operations: &mut Vec<F::Operation>);
+
+    /// No more outputs are wanted for `txn`.
+    fn close(&self, txn: TxnId);
+}
+
 /// A point in a driver's time that a task can wait for.
 pub struct Alarm {
-    port: Arc<dyn Port>,
+    driver: Arc<dyn Driver>,
     at: Timestamp,
     set: Option<(u64, Waker)>,
 }
 
 impl Alarm {
     /// An alarm at `at`, set when it is first polled.
-    pub fn at(port: Arc<dyn Port>, at: Timestamp) -> Alarm {
-        Alarm { port, at, set: None }
+    pub fn at(driver: Arc<dyn Driver>, at: Timestamp) -> Alarm {
+        Alarm { driver, at, set: None }
     }
 
     /// Ready from the set time on.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.port.now() >= self.at {
+        if self.driver.now() >= self.at {
             return Poll::Ready(());
         }
         if !self.set.as_ref().is_some_and(|(_, waker)| waker.will_wake(cx.waker())) {
             self.unset();
             let waker = cx.waker().clone();
-            self.set = Some((self.port.set_alarm(self.at, waker.clone()), waker));
+            self.set = Some((self.driver.set_alarm(self.at, waker.clone()), waker));
         }
         Poll::Pending
     }
 
     fn unset(&mut self) {
         if let Some((alarm, _)) = self.set.take() {
-            self.port.cancel_alarm(self.at, alarm);
+            self.driver.cancel_alarm(self.at, alarm);
         }
     }
 

@@ -3,29 +3,29 @@
 
 use core::future::Future;
 use core::pin::Pin;
-use core::sync::atomic::Ordering;
 use core::task::{Context, Poll};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serried_actor::Timestamp;
-use serried_model::{Key, Operation, Outcome, TxnId, Unfit, Value, Write};
+use serried_model::transactions::{Operation, Outcome};
+use serried_model::{Key, TxnId, Unfit, Value, Write};
 
-use crate::attempts::Attempts;
-use crate::execution::Ended;
-use crate::program::Closure;
-use crate::{Alarm, Attempt, Committed, Error, Footprint, Keyspace, Transacting, Transaction};
+use super::attempts::Attempts;
+use super::execution::Ended;
+use super::program::Closure;
+use crate::{Alarm, Attempt, Committed, TransactionError, Footprint, TransactionKeyspace, Transacting, Transaction};
 
-impl Keyspace {
+impl TransactionKeyspace {
     /// Reads `reads` and makes `writes` take effect, in one transaction. What is returned is what there was
     /// before its own writes, in the order of `reads`. Of several writes to a key the last one counts.
     ///
     /// That is one round where the protocol has one for it. Elsewhere it is done as by
-    /// [`Keyspace::transact`], and an aborted attempt is tried again as there.
+    /// [`TransactionKeyspace::transact`], and an aborted attempt is tried again as there.
     ///
     /// # Errors
-    /// [`Error::EmptyKey`] if a key is empty, [`Error::TooLarge`] if a key, a value or the transaction, what it
-    /// reads included, is over its limit; nothing was sent then. As [`Keyspace::transact`].
+    /// [`TransactionError::EmptyKey`] if a key is empty, [`TransactionError::TooLarge`] if a key, a value or the transaction, what it
+    /// reads included, is over its limit; nothing was sent then. As [`TransactionKeyspace::transact`].
     pub fn one_shot<K: Into<Key>>(
         &self,
         reads: impl IntoIterator<Item = K>,
@@ -39,7 +39,7 @@ impl Keyspace {
     /// before anything of it is sent, by which its version can be told at any time later on.
     ///
     /// # Errors
-    /// As [`Keyspace::one_shot`].
+    /// As [`TransactionKeyspace::one_shot`].
     pub fn one_shot_recorded<'a, K: Into<Key>>(
         &'a self,
         reads: impl IntoIterator<Item = K>,
@@ -56,10 +56,10 @@ impl Keyspace {
         reads: Vec<Key>,
         writes: Vec<Write>,
         has_begun: impl Fn(&Transaction) + Send + Sync,
-    ) -> Result<(Committed<Vec<Option<Value>>>, Footprint), Error> {
+    ) -> Result<(Committed<Vec<Option<Value>>>, Footprint), TransactionError> {
         self.check_one_shot(&reads, &writes)?;
         let mut attempts = Attempts::new(self);
-        while !self.lacks_one_shots.load(Ordering::Relaxed) {
+        while self.offers.one_shots {
             let attempt = Attempt::new(self.limits, writes.is_empty());
             attempt.begin_one_shot(&reads, &writes);
             // Nothing can be done through this handle: no run has its number.
@@ -74,10 +74,6 @@ impl Keyspace {
             let ended = (&mut shot).await;
             let written_at = shot.sent_at;
             drop(shot);
-            let Some(ended) = ended else {
-                self.lacks_one_shots.store(true, Ordering::Relaxed);
-                break;
-            };
             if attempts.after(ended).await?.is_some() {
                 let values = attempt.values(&reads);
                 return Ok(attempts.committed(values, &attempt, 0, written_at));
@@ -122,7 +118,7 @@ impl Keyspace {
 
 /// One attempt in progress. Dropped before its end, it is rolled back.
 struct Shot<'a> {
-    keyspace: &'a Keyspace,
+    keyspace: &'a TransactionKeyspace,
     attempt: &'a Arc<Attempt>,
     deadline: &'a mut Alarm,
     phase: Phase,
@@ -138,30 +134,29 @@ enum Phase {
 }
 
 impl Shot<'_> {
-    /// The coordinator says that it is over: none if it has nothing for one-shot transactions.
-    fn conclude(&mut self, outcome: Outcome) -> Option<Ended<()>> {
+    /// The coordinator says that it is over.
+    fn conclude(&mut self, outcome: Outcome) -> Ended<()> {
         self.over(false);
-        Some(match outcome {
+        match outcome {
             Outcome::Committed => Ended::Committed(Ok(())),
             Outcome::Aborted { conflicts } => Ended::Aborted(conflicts),
-            Outcome::ClockSkew { ahead_us } => Ended::Failed(Error::ClockSkew { ahead_us }),
+            Outcome::ClockSkew { ahead_us } => Ended::Failed(TransactionError::ClockSkew { ahead_us }),
             Outcome::TooLong { limit_ms } => Ended::TooLong(Duration::from_millis(limit_ms)),
-            Outcome::NotOffered => return None,
-            Outcome::Unknown | Outcome::Forgotten => {
+            Outcome::Unknown => {
                 let txn = self.attempt.version().expect("an attempt that ended had begun");
-                Ended::Failed(Error::Unknown { txn, deadline: self.keyspace.options.deadline })
+                Ended::Failed(TransactionError::Unknown { txn, deadline: self.keyspace.options.deadline })
             }
-        })
+        }
     }
 
     /// What it means that the deadline has passed now; none if that can't be said yet.
-    fn overdue(&self) -> Option<Error> {
+    fn overdue(&self) -> Option<TransactionError> {
         let waiting_for = match self.phase {
             Phase::New => "one of this client's open transactions to end".to_string(),
             Phase::Sent(_) if self.attempt.has_written() => {
                 // Its coordinator may have yet to be told of it, and has it take effect then.
                 let txn = self.attempt.version_or_wake()?;
-                return Some(Error::Unknown { txn, deadline: self.keyspace.options.deadline });
+                return Some(TransactionError::Unknown { txn, deadline: self.keyspace.options.deadline });
             }
             Phase::Sent(_) | Phase::Over => match self.attempt.unanswered_read() {
                 Some(key) => format!("the value of `{key}`"),
@@ -183,16 +178,16 @@ impl Shot<'_> {
 }
 
 impl Future for Shot<'_> {
-    type Output = Option<Ended<()>>;
+    type Output = Ended<()>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let port = &this.keyspace.port;
         if matches!(this.phase, Phase::New) {
             if let Some(reason) = port.obstacle() {
-                return Poll::Ready(Some(Ended::Failed(Error::ReadOnly { reason })));
+                return Poll::Ready(Ended::Failed(TransactionError::ReadOnly { reason }));
             }
-            if let Ok(txn) = port.open(this.attempt, cx.waker()) {
+            if let Ok(txn) = port.open(this.attempt.clone(), cx.waker()) {
                 this.phase = Phase::Sent(txn);
                 this.sent_at = port.now();
                 port.submit(txn, &mut this.attempt.whole());
@@ -207,7 +202,7 @@ impl Future for Shot<'_> {
             && let Some(error) = this.overdue()
         {
             this.over(true);
-            return Poll::Ready(Some(Ended::Failed(error)));
+            return Poll::Ready(Ended::Failed(error));
         }
         Poll::Pending
     }

@@ -4,8 +4,8 @@ use core::future::Future;
 
 use serried_model::{Key, Value, Version};
 
-use crate::program::Closure;
-use crate::{Abort, Committed, Error, Footprint, Get, GetMany, Keyspace, Transacting, Transaction};
+use super::program::Closure;
+use crate::{Abort, Committed, TransactionError, Footprint, Get, GetMany, TransactionKeyspace, Transacting, Transaction};
 
 /// What a program that only reads works with. Cheap to clone.
 ///
@@ -50,14 +50,14 @@ impl Snapshot {
     }
 }
 
-impl Keyspace {
+impl TransactionKeyspace {
     /// Runs `program`, which only reads, as a transaction. All that it finds is what there was at one time.
     ///
-    /// It is run as [`Keyspace::transact`] runs one. A protocol that has a better way for transactions that
+    /// It is run as [`TransactionKeyspace::transact`] runs one. A protocol that has a better way for transactions that
     /// only read takes it.
     ///
     /// # Errors
-    /// As [`Keyspace::transact`].
+    /// As [`TransactionKeyspace::transact`].
     pub fn read_only<'a, T, F, Fut>(&'a self, program: F) -> Transacting<'a, Committed<T>>
     where
         T: Send + 'a,
@@ -71,7 +71,7 @@ impl Keyspace {
     /// The same, and returns what the transaction read.
     ///
     /// # Errors
-    /// As [`Keyspace::transact`].
+    /// As [`TransactionKeyspace::transact`].
     pub fn read_only_recorded<'a, T, F, Fut>(
         &'a self,
         program: F,
@@ -87,7 +87,7 @@ impl Keyspace {
     /// The same for a program that could write, and does not.
     ///
     /// # Errors
-    /// [`Error::OnlyReads`] if it does write: its run ends there. As [`Keyspace::transact`].
+    /// [`TransactionError::OnlyReads`] if it does write: its run ends there. As [`TransactionKeyspace::transact`].
     pub fn transact_read_only_recorded<'a, T, F, Fut>(
         &'a self,
         program: F,
@@ -103,8 +103,8 @@ impl Keyspace {
     /// Reads one key in a transaction of its own.
     ///
     /// # Errors
-    /// As [`Keyspace::transact`].
-    pub async fn get(&self, key: impl Into<Key>) -> Result<Option<Value>, Error> {
+    /// As [`TransactionKeyspace::transact`].
+    pub async fn get(&self, key: impl Into<Key>) -> Result<Option<Value>, TransactionError> {
         let key = &key.into();
         Ok(self.read_only(|snapshot| async move { snapshot.get(key).await }).await?.value)
     }
@@ -112,11 +112,11 @@ impl Keyspace {
     /// Reads several keys in a transaction of their own.
     ///
     /// # Errors
-    /// As [`Keyspace::transact`].
+    /// As [`TransactionKeyspace::transact`].
     pub async fn get_many<K: Into<Key>>(
         &self,
         keys: impl IntoIterator<Item = K>,
-    ) -> Result<Vec<Option<Value>>, Error> {
+    ) -> Result<Vec<Option<Value>>, TransactionError> {
         let keys: &Vec<Key> = &keys.into_iter().map(Into::into).collect();
         Ok(self.read_only(|snapshot| async move { snapshot.get_many(keys).await }).await?.value)
     }

@@ -1,0 +1,113 @@
+//! Families: kinds of keyspaces, by what a client can ask of them.
+
+use core::fmt::{self, Debug};
+
+use crate::{registers, transactions};
+
+/// A kind of keyspace: what a session can ask of a coordinator, and what it is answered.
+///
+/// A protocol belongs to one family. Sessions, drivers, workloads and the command line are written for a family, or
+/// for any; so nothing has to be refused at run time because it belongs to another family.
+pub trait Family: Copy + Debug + Send + Sync + 'static {
+    /// Names it where types are erased: in configurations, between nodes and in messages to users.
+    const NAME: FamilyName;
+    /// A request of a session to its coordinator.
+    type Operation: Clone + PartialEq + Debug + Send + 'static;
+    /// An answer of a coordinator to its session.
+    type Output: Clone + PartialEq + Debug + Send + 'static;
+    /// Which of the requests a protocol may have no way for.
+    type Offers: Copy + PartialEq + Debug + Send + Sync + 'static;
+}
+
+/// The family of keyspaces that run transactions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transactions;
+
+impl Family for Transactions {
+    const NAME: FamilyName = FamilyName::Transactions;
+    type Operation = transactions::Operation;
+    type Output = transactions::Output;
+    type Offers = transactions::Offers;
+}
+
+/// The family of keyspaces whose keys are registers: each is read and updated by itself (001 §4.1.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Registers;
+
+impl Family for Registers {
+    const NAME: FamilyName = FamilyName::Registers;
+    type Operation = registers::Operation;
+    type Output = registers::Output;
+    type Offers = registers::Offers;
+}
+
+/// A family where types are erased.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FamilyName {
+    /// Transactions on any keys.
+    Transactions,
+    /// Operations on single keys.
+    Registers,
+}
+
+impl FamilyName {
+    /// The most replicas that a keyspace of the family can have.
+    pub fn most_replicas(self) -> usize {
+        match self {
+            FamilyName::Transactions => 63,
+            FamilyName::Registers => 7,
+        }
+    }
+
+    /// Whether a keyspace of the family can have so many replicas.
+    ///
+    /// # Errors
+    /// Why it can't, and what to choose.
+    pub fn check_replicas(self, replicas: usize) -> Result<(), String> {
+        let most = self.most_replicas();
+        if replicas.is_multiple_of(2) {
+            return Err(format!(
+                "{replicas} replicas survive no more failures than one less: choose an odd number up to {most}"
+            ));
+        }
+        if replicas > most {
+            let reason = match self {
+                FamilyName::Transactions => "node sets hold no more",
+                FamilyName::Registers => {
+                    "every replica takes part in every update of a register, and the quorums of its protocols are made for 3, 5 and 7"
+                }
+            };
+            return Err(format!(
+                "{replicas} replicas are too many ({reason}): choose an odd number up to {most}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What there is in a keyspace.
+impl fmt::Display for FamilyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FamilyName::Transactions => "transactions",
+            FamilyName::Registers => "registers",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_even_number_of_replicas_or_too_many_are_refused_with_the_reason() {
+        for replicas in [1, 3, 5, 7] {
+            assert_eq!(FamilyName::Registers.check_replicas(replicas), Ok(()));
+        }
+        let even = FamilyName::Registers.check_replicas(4).unwrap_err();
+        assert!(even.starts_with("4 replicas survive no more failures than one less"), "{even}");
+        let many = FamilyName::Registers.check_replicas(9).unwrap_err();
+        assert!(many.contains("made for 3, 5 and 7") && many.ends_with("up to 7"), "{many}");
+        assert_eq!(FamilyName::Transactions.check_replicas(9), Ok(()));
+    }
+}

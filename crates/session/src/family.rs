@@ -1,0 +1,19 @@
+//! The families that have sessions.
+
+use core::fmt::Debug;
+use std::sync::Arc;
+
+use serried_model::{Family, Limits};
+
+use crate::Port;
+
+/// A family of keyspaces, with the handle that a client has to one.
+pub trait Session: Family {
+    /// The handle. Cheap to clone; works from many tasks at once.
+    type Keyspace: Clone + Send + Sync + 'static;
+    /// Why an operation failed, or is not known to have succeeded.
+    type Error: std::error::Error + Debug + Send + Sync + 'static;
+
+    /// For drivers: a keyspace behind `port`, whose protocol offers this.
+    fn keyspace(port: Arc<dyn Port<Self>>, limits: Limits, offers: Self::Offers) -> Self::Keyspace;
+}

@@ -1,0 +1,232 @@
+//! A keyspace whose keys are registers: each is read and updated by itself (001 §4.1.3).
+
+use std::sync::Arc;
+
+use serried_actor::Timestamp;
+use serried_model::registers::{Offers, Operation, Outcome, Output};
+use serried_model::{
+    Access, Accessed, Carstamp, Change, Key, Limits, Modification, Registers, Token, Value, Version,
+};
+
+use super::{RegisterError, RegisterOptions};
+use crate::call::{Answer, Call};
+use crate::{Alarm, Port, Session};
+
+/// A keyspace of registers, as a client sees it. Cheap to clone; many operations can be under way at once, on the same
+/// key too.
+#[derive(Clone)]
+pub struct RegisterKeyspace {
+    port: Arc<dyn Port<Registers>>,
+    limits: Limits,
+    offers: Offers,
+    options: RegisterOptions,
+}
+
+impl Session for Registers {
+    type Keyspace = RegisterKeyspace;
+    type Error = RegisterError;
+
+    fn keyspace(port: Arc<dyn Port<Self>>, limits: Limits, offers: Offers) -> RegisterKeyspace {
+        RegisterKeyspace { port, limits, offers, options: RegisterOptions::default() }
+    }
+}
+
+/// The answer to an operation.
+#[derive(Default)]
+struct Accessing {
+    /// The name of an update, once it has begun.
+    id: Option<Version>,
+    /// The place of a write, once it has one.
+    placed: Option<Carstamp>,
+    outcome: Option<Outcome>,
+}
+
+impl Answer<Registers> for Accessing {
+    fn take_in(&mut self, output: Output) -> bool {
+        match output {
+            Output::Began(id) => self.id = Some(id),
+            Output::Placed(carstamp) => self.placed = Some(carstamp),
+            Output::Outcome(outcome) => self.outcome = Some(outcome),
+        }
+        self.outcome.is_some()
+    }
+}
+
+impl Accessing {
+    fn token(&self) -> Option<Token> {
+        self.id.map(|id| Token { id, carstamp: self.placed })
+    }
+}
+
+/// What came of a read-modify-write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Modified {
+    /// What was there before.
+    pub found: Option<Value>,
+    /// What is there after it.
+    pub value: Option<Value>,
+    /// Whether its condition held; if not, nothing was changed.
+    pub applied: bool,
+}
+
+impl RegisterKeyspace {
+    /// The same keyspace with other options for its operations.
+    pub fn with_options(&self, options: RegisterOptions) -> RegisterKeyspace {
+        RegisterKeyspace { options, ..self.clone() }
+    }
+
+    /// The options of its operations.
+    pub fn options(&self) -> &RegisterOptions {
+        &self.options
+    }
+
+    /// The driver's monotonic time, for measurements.
+    pub fn now(&self) -> Timestamp {
+        self.port.now()
+    }
+
+    /// Waits until the driver's time is `at`.
+    pub fn sleep_until(&self, at: Timestamp) -> impl Future<Output = ()> + Send + 'static {
+        Alarm::at(self.port.clone(), at).wait()
+    }
+
+    /// Reads a key; `None` if it is absent.
+    ///
+    /// # Errors
+    /// [`RegisterError::Unavailable`] if too few replicas answer before the deadline.
+    pub async fn read(&self, key: impl Into<Key>) -> Result<Option<Value>, RegisterError> {
+        Ok(self.access(key.into(), Access::Read, None).await?.found)
+    }
+
+    /// Writes a key, whatever it holds.
+    ///
+    /// # Errors
+    /// See [`RegisterError`]. Only [`RegisterError::Unknown`] leaves open whether it took effect.
+    pub async fn write(&self, key: impl Into<Key>, value: impl Into<Value>) -> Result<(), RegisterError> {
+        let write = Access::Write(Some(value.into()));
+        self.access(key.into(), write, None).await.map(drop)
+    }
+
+    /// Deletes a key; deleting an absent key is no error.
+    ///
+    /// # Errors
+    /// As [`RegisterKeyspace::write`].
+    pub async fn delete(&self, key: impl Into<Key>) -> Result<(), RegisterError> {
+        self.access(key.into(), Access::Write(None), None).await.map(drop)
+    }
+
+    /// Atomically reads a key and makes something else of its value, no longer than values may be.
+    ///
+    /// # Errors
+    /// [`RegisterError::WrongType`] if the value is none that this can be done with; [`RegisterError::TooLarge`] if it can't
+    /// be appended to, and nothing was changed; as [`RegisterKeyspace::write`].
+    pub async fn rmw(
+        &self,
+        key: impl Into<Key>,
+        modification: Modification,
+    ) -> Result<Modified, RegisterError> {
+        let (key, limits) = (key.into(), self.limits);
+        let modification = modification.within(limits.value_bytes);
+        let modify = Access::Modify(modification.clone());
+        let found = self.access(key.clone(), modify, None).await?.found;
+        if let Modification::AppendWithin { suffix, .. } = &modification {
+            let bytes = found.as_ref().map_or(0, Value::len) + suffix.len();
+            limits.check_value_bytes(&key, bytes)?;
+        }
+        modified(key, &modification, found)
+    }
+
+    /// Replaces the value of a key if it is exactly as expected; whether it was.
+    ///
+    /// # Errors
+    /// As [`RegisterKeyspace::rmw`].
+    pub async fn compare_and_swap(
+        &self,
+        key: impl Into<Key>,
+        expected: Option<Value>,
+        new: Option<Value>,
+    ) -> Result<bool, RegisterError> {
+        let swap = Modification::CompareAndSwap { expected, new };
+        Ok(self.rmw(key, swap).await?.applied)
+    }
+
+    /// Adds to an integer, and returns the sum; a key that is absent counts as 0. `None`, and nothing is
+    /// changed, if the sum does not fit into 64 bits, or into as many digits as values may have.
+    ///
+    /// # Errors
+    /// As [`RegisterKeyspace::rmw`].
+    pub async fn increment(&self, key: impl Into<Key>, delta: i64) -> Result<Option<i64>, RegisterError> {
+        let modified = self.rmw(key, Modification::add(delta)).await?;
+        let sum = modified.value.filter(|_| modified.applied);
+        let sum = sum.and_then(|sum| core::str::from_utf8(sum.as_bytes()).ok()?.parse().ok());
+        Ok(sum)
+    }
+
+    /// Any operation on a key. An update that has failed with [`RegisterError::Unknown`] is tried again
+    /// with its token, from any client, and then takes effect exactly once; it must be the same update.
+    ///
+    /// # Errors
+    /// [`RegisterError::Forgotten`] if it is too late for that. As [`RegisterKeyspace::write`]; what type a value
+    /// has is not looked at.
+    pub async fn access(
+        &self,
+        key: Key,
+        access: Access,
+        token: Option<Token>,
+    ) -> Result<Accessed, RegisterError> {
+        let limits = self.limits;
+        limits.check_key(&key)?;
+        let access = match access {
+            Access::Modify(modification) => Access::Modify(modification.within(limits.value_bytes)),
+            access => access,
+        };
+        let bytes = match &access {
+            Access::Read => 0,
+            Access::Write(value) => value.as_ref().map_or(0, Value::len),
+            Access::Modify(modification) => modification.value_bytes(),
+        };
+        limits.check_value_bytes(&key, bytes)?;
+        if matches!(access, Access::Modify(_)) && !self.offers.rmws {
+            return Err(RegisterError::NoReadModifyWrites { key });
+        }
+        let updates = access != Access::Read;
+        if updates && let Some(reason) = self.port.obstacle() {
+            return Err(RegisterError::ReadOnly { reason });
+        }
+        let deadline = self.options.deadline;
+        let call = Call {
+            operation: Operation::Access { key: key.clone(), access, token },
+            give_up: Operation::GiveUp,
+            answers_when_given_up: updates,
+            deadline,
+        };
+        let answer: Accessing = call.answer(&self.port).await.unwrap_or_default();
+        let named = answer.token();
+        Err(match (answer.outcome, named) {
+            (Some(Outcome::Done(accessed)), _) => return Ok(accessed),
+            (Some(Outcome::Forgotten), named) => {
+                let token = token.or(named).expect("an update that is known by name has one");
+                RegisterError::Forgotten { key, token }
+            }
+            (Some(Outcome::ClockSkew { ahead_us }), _) => RegisterError::ClockSkew { ahead_us },
+            (Some(Outcome::Unknown), Some(token)) => {
+                RegisterError::Unknown { key, token, deadline }
+            }
+            (Some(Outcome::Unknown | Outcome::NoEffect) | None, _) => {
+                RegisterError::Unavailable { key, deadline }
+            }
+        })
+    }
+}
+
+fn modified(
+    key: Key,
+    modification: &Modification,
+    found: Option<Value>,
+) -> Result<Modified, RegisterError> {
+    match modification.apply(found.as_ref()) {
+        Ok(Change::None) => Ok(Modified { value: found.clone(), found, applied: false }),
+        Ok(Change::To(value)) => Ok(Modified { found, value, applied: true }),
+        Err(wrong) => Err(RegisterError::WrongType { key, wrong }),
+    }
+}
