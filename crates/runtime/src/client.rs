@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
 use serried_actor::{Group, Random};
-use serried_model::{Family, NodeId};
-use serried_session::{Keyspace, Registers};
+use serried_model::{FamilyName, NodeId};
+use serried_session::Session;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::catalogue::AnyDesk;
 use crate::connection::AbortOnDrop;
 use crate::core::{Endpoint, encode};
+use crate::desk::Desk;
 use crate::dialer::{Dialers, Report, View};
 use crate::frame::Kind;
 use crate::handshake::{Hello, KeyspaceInfo};
@@ -44,8 +46,8 @@ pub struct ConnectOptions {
     /// Where this client is. If the cluster emulates a geography, one of its sites; the first one if
     /// none is named.
     pub site: Option<String>,
-    /// The most attempts of transactions that may be open at a time; more have to wait. Default
-    /// 16384.
+    /// The most attempts of transactions, or operations on registers, that each keyspace may have open at a time; more
+    /// have to wait. Default 16384.
     pub open_attempts: usize,
     /// How long connecting may take. Default 5 s.
     pub timeout: Duration,
@@ -95,15 +97,17 @@ pub enum ConnectError {
         /// Why.
         reason: String,
     },
-    /// A keyspace of registers was opened for transactions, or the other way round.
-    #[error("keyspace `{name}` is {guarantee}: {}", match .wanted { Family::Transactions => "it has registers and no transactions; open it with `registers`", Family::Registers => "it has transactions; open it with `keyspace`" })]
-    WrongKind {
+    /// The keyspace is of another family than it was opened as.
+    #[error("keyspace `{name}` has {found} ({guarantee}), and was opened for {wanted}")]
+    WrongFamily {
         /// The name asked for.
         name: String,
         /// What the keyspace promises.
         guarantee: String,
-        /// What it was opened for.
-        wanted: Family,
+        /// The family of the keyspace.
+        found: FamilyName,
+        /// The family that it was opened as.
+        wanted: FamilyName,
     },
     /// The cluster has no such keyspace.
     #[error("there is no keyspace `{name}`; the cluster has {}", list(.existing))]
@@ -146,8 +150,10 @@ pub struct Client {
     view: View,
     group: Group,
     catalogue: Catalogue,
-    /// The keyspaces that have a coordinator: their places here, by their numbers.
-    opened: Mutex<BTreeMap<u64, u16>>,
+    /// The keyspaces that have a coordinator, by their numbers: their places here, and their desks.
+    opened: Mutex<BTreeMap<u64, (u16, AnyDesk)>>,
+    /// How many attempts and operations each keyspace may have open.
+    capacity: usize,
     dialers: Dialing,
     _time: AbortOnDrop<()>,
     _beats: AbortOnDrop<()>,
@@ -173,7 +179,7 @@ impl Client {
         let mut random = Random::try_from_rng(&mut rand::rngs::SysRng)
             .map_err(|error| ConnectError::System(io::Error::other(error)))?;
         let id = NodeId(random.next_u64().max(NodeId::FIRST_COORDINATOR));
-        let endpoint = Endpoint::new(id, options.transport, options.open_attempts, random);
+        let endpoint = Endpoint::new(id, options.transport, random);
         let endpoint = Arc::new(endpoint);
         let beating = endpoint.clone();
         let beats = AbortOnDrop(tokio::spawn(async move { beating.keep_beating().await }));
@@ -193,6 +199,7 @@ impl Client {
             group,
             catalogue,
             opened: Mutex::default(),
+            capacity: options.open_attempts,
             dialers,
             _time: AbortOnDrop(time),
             _beats: beats,
@@ -228,44 +235,26 @@ impl Client {
         self.dialers.0.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The keyspace called `name`, for transactions. It keeps the client alive.
+    /// The keyspace called `name`, of the family `F`. It keeps the client alive.
     ///
     /// # Errors
-    /// If there is none, it is one of registers, or this client does not have its protocol.
-    pub fn keyspace(self: &Arc<Self>, name: &str) -> Result<Keyspace, ConnectError> {
-        let port = self.open(name, Family::Transactions)?;
-        Ok(Keyspace::new(port, self.view.limits))
-    }
-
-    /// The keyspace called `name`, of registers. It keeps the client alive.
-    ///
-    /// # Errors
-    /// If there is none, it is one for transactions, or this client does not have its protocol.
-    pub fn registers(self: &Arc<Self>, name: &str) -> Result<Registers, ConnectError> {
-        let port = self.open(name, Family::Registers)?;
-        Ok(Registers::new(port, self.view.limits))
-    }
-
-    fn open(
-        self: &Arc<Self>,
-        name: &str,
-        family: Family,
-    ) -> Result<Arc<KeyspacePort>, ConnectError> {
+    /// If there is none, it is of another family, or this client does not have its protocol.
+    pub fn open<F: Session>(self: &Arc<Self>, name: &str) -> Result<F::Keyspace, ConnectError> {
         let found = self.find(name)?;
         let KeyspaceInfo { number, protocol, guarantee, partitions, settings, .. } = found;
         let entry = self
             .catalogue
             .find(&protocol)
             .map_err(|reason| ConnectError::UnknownProtocol { name: name.to_string(), reason })?;
-        if entry.guarantee.family() != family {
-            let name = name.to_string();
-            return Err(ConnectError::WrongKind { name, guarantee, wanted: family });
+        if entry.family != F::NAME {
+            let (name, found, wanted) = (name.to_string(), entry.family, F::NAME);
+            return Err(ConnectError::WrongFamily { name, guarantee, found, wanted });
         }
-        let checked = family.check_replicas(self.group.size());
+        let checked = F::NAME.check_replicas(self.group.size());
         checked
             .map_err(|reason| ConnectError::UnknownProtocol { name: name.to_string(), reason })?;
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = *opened.entry(number).or_insert_with(|| {
+        let (place, desk) = opened.entry(number).or_insert_with(|| {
             let (place, random) = {
                 let mut core = self.endpoint.lock();
                 let random = Random::from_rng(&mut core.random);
@@ -273,11 +262,16 @@ impl Client {
             };
             let role = Role { id: self.endpoint.id, keyspace: number, random };
             let group = self.group.clone().with_partitions(partitions);
-            self.endpoint.install(place, (entry.coordinator)(group, &settings, role));
-            place
+            let (machine, desk) = (entry.coordinator)(group, &settings, role, self.capacity);
+            self.endpoint.install(place, machine);
+            (place, desk)
         });
+        let (place, desk) = (*place, desk.clone());
         drop(opened);
-        Ok(Arc::new(KeyspacePort::new(self.clone(), self.endpoint.clone(), place)))
+        let desk: Arc<Desk<F>> = desk.downcast().expect("a desk of the protocol's family");
+        let offers = desk.offers;
+        let port = Arc::new(KeyspacePort::new(self.clone(), place, desk));
+        Ok(F::keyspace(port, self.view.limits, offers))
     }
 
     /// What the cluster says of a keyspace.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serried_actor::{NodeSet, Settings};
-use serried_model::{Family, Geography, Limits, NodeId};
+use serried_model::{FamilyName, Geography, Limits, NodeId};
 use serried_storage::DataDirectory;
 use toml::Spanned;
 
@@ -407,7 +407,7 @@ impl NodeConfiguration {
             }
             let Settings { outcomes_ms, clock_bound_ms, .. } = keyspace.settings;
             let least = OUTCOMES_TO_CLOCK_BOUND.saturating_mul(clock_bound_ms);
-            if entry.guarantee.family() == Family::Registers && outcomes_ms < least {
+            if entry.family == FamilyName::Registers && outcomes_ms < least {
                 return Err(wrong(format!(
                     "keyspace `{name}`: `outcomes_ms` is {outcomes_ms}: choose {least} at least, \
                      {OUTCOMES_TO_CLOCK_BOUND} times `clock_bound_ms`; else a client whose clock is behind within \

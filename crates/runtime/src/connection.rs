@@ -246,7 +246,7 @@ mod tests {
 
     fn endpoint() -> Arc<Endpoint> {
         let random = Random::seed_from_u64(1);
-        Arc::new(Endpoint::new(NodeId(0), TransportOptions::default(), 0, random))
+        Arc::new(Endpoint::new(NodeId(0), TransportOptions::default(), random))
     }
 
     fn open(endpoint: &Endpoint) -> LinkId {

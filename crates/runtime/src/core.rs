@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 
 use serried_actor::{NodeSet, Random, Timestamp};
-use serried_model::{NodeId, Operation, TxnId};
-use serried_session::Switchboard;
+use serried_model::NodeId;
+use serried_session::Alarms;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::MissedTickBehavior;
 
@@ -46,7 +46,7 @@ pub(crate) type Census = Box<dyn Fn() -> Option<NodeStatus> + Send + Sync>;
 /// The part of an endpoint that is behind its lock.
 pub(crate) struct Core {
     pub(crate) links: Links,
-    pub(crate) switchboard: Switchboard,
+    pub(crate) alarms: Alarms,
     pub(crate) random: Random,
     pub(crate) shards: Shards,
     pub(crate) flushing: Flushing,
@@ -90,12 +90,11 @@ impl Endpoint {
     pub(crate) fn new(
         id: NodeId,
         transport: TransportOptions,
-        capacity: usize,
         random: Random,
     ) -> Endpoint {
         let core = Core {
             links: Links::new(),
-            switchboard: Switchboard::new(capacity),
+            alarms: Alarms::default(),
             random,
             shards: Shards::default(),
             flushing: Flushing::new(),
@@ -193,13 +192,11 @@ impl Endpoint {
         self.lock().machines.iter().flatten().all(|machine| machine.may_stop())
     }
 
-    /// Passes operations to a coordinator.
-    pub(crate) fn submit(&self, keyspace: u16, txn: TxnId, operations: &mut Vec<Operation>) {
+    /// Has a coordinator handle the operations at its desk.
+    pub(crate) fn operate(&self, keyspace: u16) {
         let moment = self.clock.moment();
         let mut core = self.lock();
-        core.run(usize::from(keyspace), |machine, out| {
-            machine.on_operations(txn, operations, moment, out);
-        });
+        core.run(usize::from(keyspace), |machine, out| machine.on_operations(moment, out));
         core.settle(moment);
     }
 
@@ -239,16 +236,16 @@ impl Endpoint {
 }
 
 impl Core {
-    /// Has the machine in a place do something; `None` if there is none.
+    /// Runs `act` on the machine in slot `place`. `None` if there is none.
     fn run<T>(
         &mut self,
         place: usize,
         act: impl FnOnce(&mut dyn Machine, &mut Outbox<'_>) -> T,
     ) -> Option<T> {
-        let Core { machines, links, switchboard, timers, flushing, watcher, .. } = self;
+        let Core { machines, links, timers, flushing, watcher, .. } = self;
         let machine = machines.get_mut(place)?.as_mut()?;
         let watch = watcher.of(place);
-        let done = act(machine.as_mut(), &mut Outbox { links, switchboard, flushing, watch });
+        let done = act(machine.as_mut(), &mut Outbox { links, flushing, watch });
         timers[place] = machine.next_timer().unwrap_or(NEVER);
         Some(done)
     }
@@ -483,12 +480,12 @@ impl Core {
             }
         }
         self.watcher.advance(moment.now, &mut self.links);
-        self.switchboard.ring(moment.now);
+        self.alarms.ring(moment.now);
     }
 
     fn next_due(&self) -> Option<Timestamp> {
         let timer = self.timers.iter().min().copied().filter(|due| *due < NEVER);
-        let others = self.switchboard.next_alarm().into_iter().chain(self.watcher.due());
+        let others = self.alarms.next().into_iter().chain(self.watcher.due());
         timer.into_iter().chain(others).min()
     }
 }

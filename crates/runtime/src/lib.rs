@@ -35,6 +35,7 @@ mod clock;
 mod configuration;
 mod connection;
 mod core;
+mod desk;
 mod dialer;
 mod disks;
 mod distance;

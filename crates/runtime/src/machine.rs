@@ -4,16 +4,17 @@
 //! which carries its actor's effects out at once, into the buffers of the connections concerned.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use serried_actor::{
     Actor, Context, Coordinate, Durable, Effect, Malformed, MemoryStore, Protocol, Random, Recover,
     Standing, Store, Timestamp, Wire,
 };
-use serried_model::{NodeId, Operation, Output, TxnId};
-use serried_session::Switchboard;
+use serried_model::{Family, NodeId, TxnId};
 
 use crate::clock::Moment;
+use crate::desk::Desk;
 use crate::durable::{Batch, Log, Opened};
 use crate::durable_position::DurablePosition;
 use crate::durable_standing::DurableStanding;
@@ -38,15 +39,8 @@ pub(crate) trait Machine: Send {
         out: &mut Outbox<'_>,
     ) -> Result<(), Malformed>;
 
-    /// A session asks for these operations at once, in order; `operations` is left empty. Coordinators alone
-    /// are asked.
-    fn on_operations(
-        &mut self,
-        txn: TxnId,
-        operations: &mut Vec<Operation>,
-        moment: Moment,
-        out: &mut Outbox<'_>,
-    );
+    /// Handles the operations that sessions have put down. Only coordinators have sessions.
+    fn on_operations(&mut self, moment: Moment, out: &mut Outbox<'_>);
 
     /// Fires what is due.
     fn fire_timers(&mut self, moment: Moment, out: &mut Outbox<'_>);
@@ -79,7 +73,6 @@ pub(crate) trait Machine: Send {
 /// Where a machine's effects go.
 pub(crate) struct Outbox<'a> {
     pub(crate) links: &'a mut Links,
-    pub(crate) switchboard: &'a Switchboard,
     pub(crate) flushing: &'a mut Flushing,
     /// Whoever is told what the machine observes.
     pub(crate) watch: Option<&'a mut Watch>,
@@ -94,17 +87,14 @@ pub(crate) struct Role {
     pub(crate) random: Random,
 }
 
-/// A coordinator as a machine.
-pub(crate) fn coordinator<P: Protocol>(actor: P::Coordinator, role: Role) -> Box<dyn Machine> {
+/// A coordinator as a machine, with the desk of its sessions.
+pub(crate) fn coordinator<P: Protocol>(
+    actor: P::Coordinator,
+    role: Role,
+    desk: Arc<Desk<P::Family>>,
+) -> Box<dyn Machine> {
     let driven = Driven::new(actor, |_| Standing::Full, role);
-    Box::new(Erased {
-        driven,
-        start: Actor::on_start,
-        stop: |_, _| {},
-        may_stop: |_| true,
-        tell: deliver,
-        operate: coordinate,
-    })
+    Box::new(Erased { driven, side: Client { desk, operations: Vec::new() } })
 }
 
 /// A replica as a machine, as it was when it last appended to its log, if it has one.
@@ -114,8 +104,8 @@ pub(crate) fn replica<P: Protocol>(
     disk: Option<Opened>,
 ) -> Result<Box<dyn Machine>, String> {
     let mut driven = Driven::new(actor, Recover::standing, role);
-    let mut start: fn(&mut P::Replica, &mut Context<'_, P::Replica>) = Actor::on_start;
-    if let Some(Opened { mut log, store, rejoins }) = disk {
+    let mut rejoins = false;
+    if let Some(Opened { mut log, store, rejoins: is_new }) = disk {
         driven.store = store;
         let Driven { actor, store, .. } = &mut driven;
         driven.log_position = log.replay(&mut |position, record| {
@@ -126,21 +116,9 @@ pub(crate) fn replica<P: Protocol>(
         })?;
         driven.log = Some(log);
         // What it had begun before it went down is not known where nothing of it was durable.
-        if rejoins && driven.log_position == 0 {
-            start = |replica, cx| {
-                replica.rejoin(cx);
-                replica.on_start(cx);
-            };
-        }
+        rejoins = is_new && driven.log_position == 0;
     }
-    Ok(Box::new(Erased::<P::Replica> {
-        driven,
-        start,
-        stop: Recover::on_stop,
-        may_stop: Recover::may_stop,
-        tell: trace,
-        operate: |_, txn, _, _| unreachable!("{txn:?} asks a replica: only clients have sessions"),
-    }))
+    Ok(Box::new(Erased { driven, side: Server { rejoins } }))
 }
 
 /// An actor with what its driver keeps for it.
@@ -201,15 +179,20 @@ impl<A: Actor> Driven<A> {
         &mut self,
         moment: Moment,
         out: &mut Outbox<'_>,
-        tell: impl Fn(A::Output, &Outbox<'_>),
+        tell: impl Fn(A::Output),
         event: impl FnOnce(&mut A, &mut Context<'_, A>),
     ) {
         self.handle(moment, out, event);
-        self.carry_out(moment, out, &tell);
+        self.finish(moment, out, &tell);
+    }
+
+    /// Everything that comes of an event here.
+    fn finish(&mut self, moment: Moment, out: &mut Outbox<'_>, tell: &impl Fn(A::Output)) {
+        self.carry_out(moment, out, tell);
         while let Some(message) = self.own.pop_front() {
             let id = self.id;
             self.handle(moment, out, |actor, cx| actor.on_message(id, message, cx));
-            self.carry_out(moment, out, &tell);
+            self.carry_out(moment, out, tell);
         }
         self.durable_standing.note((self.standing)(&self.actor), self.after);
         if self.durable_standing.get(out.links.flushed()) == Standing::Full {
@@ -257,7 +240,7 @@ impl<A: Actor> Driven<A> {
         &mut self,
         moment: Moment,
         out: &mut Outbox<'_>,
-        tell: &impl Fn(A::Output, &Outbox<'_>),
+        tell: &impl Fn(A::Output),
     ) {
         let Driven { id, keyspace, .. } = *self;
         for effect in self.effects.drain(..) {
@@ -301,7 +284,7 @@ impl<A: Actor> Driven<A> {
                 }
                 Effect::SetTimer { timer, after } => self.timers.set(timer, moment.now + after),
                 Effect::CancelTimer(timer) => self.timers.cancel(timer),
-                Effect::Output(output) => tell(output, out),
+                Effect::Output(output) => tell(output),
             }
         }
     }
@@ -310,7 +293,7 @@ impl<A: Actor> Driven<A> {
         &mut self,
         moment: Moment,
         out: &mut Outbox<'_>,
-        tell: impl Fn(A::Output, &Outbox<'_>) + Copy,
+        tell: impl Fn(A::Output) + Copy,
     ) {
         // A timer that sets itself for now again waits for the next call.
         for _ in 0..self.timers.len() {
@@ -320,43 +303,95 @@ impl<A: Actor> Driven<A> {
     }
 }
 
-/// An actor of either side: they differ in who hears of its outputs, and who may ask it for something.
-struct Erased<A: Actor> {
-    driven: Driven<A>,
-    start: fn(&mut A, &mut Context<'_, A>),
-    stop: fn(&mut A, &mut Context<'_, A>),
-    may_stop: fn(&A) -> bool,
-    tell: fn(A::Output, &Outbox<'_>),
-    operate: fn(&mut A, TxnId, &mut Vec<Operation>, &mut Context<'_, A>),
+/// What differs between the actors of the two sides.
+trait Side<A: Actor>: Send {
+    /// The actor starts.
+    fn start(&self, actor: &mut A, cx: &mut Context<'_, A>);
+
+    /// Its endpoint is about to stop.
+    fn stop(&self, actor: &mut A, cx: &mut Context<'_, A>);
+
+    /// Whether it may stop now.
+    fn may_stop(&self, actor: &A) -> bool;
+
+    /// Hands the actor what sessions ask for.
+    fn operate(&mut self, actor: &mut A, cx: &mut Context<'_, A>);
+
+    /// Takes an output of the actor.
+    fn tell(&self, output: A::Output);
 }
 
-/// Hands a coordinator what a session asks for at once.
-fn coordinate<A: Coordinate>(
-    actor: &mut A,
-    txn: TxnId,
-    operations: &mut Vec<Operation>,
-    cx: &mut Context<'_, A>,
-) {
-    for operation in operations.drain(..) {
-        actor.on_operation(txn, operation, cx);
+/// The side of coordinators.
+struct Client<F: Family> {
+    desk: Arc<Desk<F>>,
+    /// A buffer, empty between events.
+    operations: Vec<(TxnId, F::Operation)>,
+}
+
+impl<F: Family, A: Coordinate<F>> Side<A> for Client<F> {
+    fn start(&self, actor: &mut A, cx: &mut Context<'_, A>) {
+        actor.on_start(cx);
     }
-    actor.on_batch_end(cx);
+
+    fn stop(&self, _: &mut A, _: &mut Context<'_, A>) {}
+
+    fn may_stop(&self, _: &A) -> bool {
+        true
+    }
+
+    fn operate(&mut self, actor: &mut A, cx: &mut Context<'_, A>) {
+        self.desk.take(&mut self.operations);
+        for (txn, operation) in self.operations.drain(..) {
+            actor.on_operation(txn, operation, cx);
+        }
+        actor.on_batch_end(cx);
+    }
+
+    fn tell(&self, (txn, output): (TxnId, F::Output)) {
+        self.desk.deliver(txn, output);
+    }
 }
 
-/// A coordinator's outputs go to the sessions.
-fn deliver((txn, output): (TxnId, Output), out: &Outbox<'_>) {
-    out.switchboard.deliver(txn, output);
+/// The side of replicas.
+struct Server {
+    /// Whether the replica takes the place of one whose disk was lost.
+    rejoins: bool,
 }
 
-/// A replica's outputs are for those who watch it.
-fn trace<O: std::fmt::Debug>(output: O, _: &Outbox<'_>) {
-    tracing::debug!(?output, "replica");
+impl<A: Recover> Side<A> for Server {
+    fn start(&self, actor: &mut A, cx: &mut Context<'_, A>) {
+        if self.rejoins {
+            actor.rejoin(cx);
+        }
+        actor.on_start(cx);
+    }
+
+    fn stop(&self, actor: &mut A, cx: &mut Context<'_, A>) {
+        actor.on_stop(cx);
+    }
+
+    fn may_stop(&self, actor: &A) -> bool {
+        actor.may_stop()
+    }
+
+    /// Nodes have no sessions.
+    fn operate(&mut self, _: &mut A, _: &mut Context<'_, A>) {}
+
+    fn tell(&self, output: A::Output) {
+        tracing::debug!(?output, "replica");
+    }
 }
 
-impl<A: Actor> Machine for Erased<A> {
+/// An actor of either side.
+struct Erased<A: Actor, S> {
+    driven: Driven<A>,
+    side: S,
+}
+
+impl<A: Actor, S: Side<A>> Machine for Erased<A, S> {
     fn start(&mut self, moment: Moment, out: &mut Outbox<'_>) {
-        let start = self.start;
-        self.driven.step(moment, out, self.tell, start);
+        let Erased { driven, side } = self;
+        driven.step(moment, out, |output| side.tell(output), |actor, cx| side.start(actor, cx));
     }
 
     fn on_message(
@@ -367,34 +402,32 @@ impl<A: Actor> Machine for Erased<A> {
         out: &mut Outbox<'_>,
     ) -> Result<(), Malformed> {
         let message = A::Message::decode(message)?;
-        self.driven.counts.messages_received += 1;
+        let Erased { driven, side } = self;
+        let tell = |output| side.tell(output);
+        driven.counts.messages_received += 1;
         if out.flushing.obstacle.is_none() {
-            self.driven
-                .step(moment, out, self.tell, |actor, cx| actor.on_message(from, message, cx));
+            driven.step(moment, out, tell, |actor, cx| actor.on_message(from, message, cx));
             return Ok(());
         }
         // What it came to could not leave before the log is written again, and would use up memory.
         let mut answered = false;
-        self.driven.step(moment, out, self.tell, |actor, cx| {
+        driven.step(moment, out, tell, |actor, cx| {
             answered = actor.on_message_read_only(from, message, cx);
         });
         out.links.counters.messages_dropped += u64::from(!answered);
         Ok(())
     }
 
-    fn on_operations(
-        &mut self,
-        txn: TxnId,
-        operations: &mut Vec<Operation>,
-        moment: Moment,
-        out: &mut Outbox<'_>,
-    ) {
-        let operate = self.operate;
-        self.driven.step(moment, out, self.tell, |actor, cx| operate(actor, txn, operations, cx));
+    fn on_operations(&mut self, moment: Moment, out: &mut Outbox<'_>) {
+        let Erased { driven, side } = self;
+        // The outputs of this event come after it, when the side is free again.
+        driven.handle(moment, out, |actor, cx| side.operate(actor, cx));
+        driven.finish(moment, out, &|output| side.tell(output));
     }
 
     fn fire_timers(&mut self, moment: Moment, out: &mut Outbox<'_>) {
-        self.driven.fire(moment, out, self.tell);
+        let Erased { driven, side } = self;
+        driven.fire(moment, out, |output| side.tell(output));
     }
 
     fn next_timer(&mut self) -> Option<Timestamp> {
@@ -402,12 +435,12 @@ impl<A: Actor> Machine for Erased<A> {
     }
 
     fn prepare_to_stop(&mut self, moment: Moment, out: &mut Outbox<'_>) {
-        let stop = self.stop;
-        self.driven.step(moment, out, self.tell, stop);
+        let Erased { driven, side } = self;
+        driven.step(moment, out, |output| side.tell(output), |actor, cx| side.stop(actor, cx));
     }
 
     fn may_stop(&self) -> bool {
-        (self.may_stop)(&self.driven.actor)
+        self.side.may_stop(&self.driven.actor)
     }
 
     fn take_batch(&mut self) -> Option<Box<dyn Batch>> {

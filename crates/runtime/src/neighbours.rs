@@ -175,7 +175,7 @@ mod tests {
     impl Here {
         fn new() -> Here {
             let (transport, random) = (TransportOptions::default(), Random::seed_from_u64(1));
-            let endpoint = Arc::new(Endpoint::new(NodeId(0), transport, 0, random));
+            let endpoint = Arc::new(Endpoint::new(NodeId(0), transport, random));
             Here { endpoint, neighbours: Arc::default() }
         }
 

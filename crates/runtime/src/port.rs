@@ -6,31 +6,34 @@ use std::task::Waker;
 
 use rand::Rng;
 use serried_actor::Timestamp;
-use serried_model::{Operation, TxnId};
-use serried_session::{Attempt, Full, Port};
+use serried_model::{Family, TxnId};
+use serried_session::{Driver, Full, Port, Recipient};
 
 use crate::Client;
 use crate::core::Endpoint;
+use crate::desk::Desk;
 
 /// One keyspace of a connected client. A coordinator runs in the task of whoever asks it for
 /// something.
-pub(crate) struct KeyspacePort {
+pub(crate) struct KeyspacePort<F: Family> {
     /// Kept alive, with its connections.
     client: Arc<Client>,
     endpoint: Arc<Endpoint>,
     keyspace: u16,
+    desk: Arc<Desk<F>>,
     entropy: AtomicU64,
     /// Whether there is a node that can't write.
     obstructed: Arc<AtomicBool>,
 }
 
-impl KeyspacePort {
-    pub(crate) fn new(client: Arc<Client>, endpoint: Arc<Endpoint>, keyspace: u16) -> Self {
+impl<F: Family> KeyspacePort<F> {
+    pub(crate) fn new(client: Arc<Client>, keyspace: u16, desk: Arc<Desk<F>>) -> Self {
+        let endpoint = client.endpoint.clone();
         let mut core = endpoint.lock();
         let entropy = AtomicU64::new(core.random.next_u64());
         let obstructed = core.obstacles.watch();
         drop(core);
-        KeyspacePort { client, endpoint, keyspace, entropy, obstructed }
+        KeyspacePort { client, endpoint, keyspace, desk, entropy, obstructed }
     }
 
     /// Whether a transaction is being dropped because a coordinator panicked: there is nothing left to
@@ -40,24 +43,25 @@ impl KeyspacePort {
     }
 }
 
-impl Port for KeyspacePort {
-    fn open(&self, attempt: &Arc<Attempt>, waker: &Waker) -> Result<TxnId, Full> {
-        self.endpoint.lock().switchboard.open(attempt, waker)
+impl<F: Family> Port<F> for KeyspacePort<F> {
+    fn open(&self, recipient: Arc<dyn Recipient<F>>, waker: &Waker) -> Result<TxnId, Full> {
+        self.desk.open(recipient, waker)
     }
 
-    fn submit(&self, txn: TxnId, operations: &mut Vec<Operation>) {
+    fn submit(&self, txn: TxnId, operations: &mut Vec<F::Operation>) {
         if self.is_unwinding() {
             return operations.clear();
         }
-        self.endpoint.submit(self.keyspace, txn, operations);
+        self.desk.submit(txn, operations);
+        self.endpoint.operate(self.keyspace);
     }
 
     fn close(&self, txn: TxnId) {
-        if !self.is_unwinding() {
-            self.endpoint.lock().switchboard.close(txn);
-        }
+        self.desk.close(txn);
     }
+}
 
+impl<F: Family> Driver for KeyspacePort<F> {
     fn obstacle(&self) -> Option<String> {
         if !self.obstructed.load(Ordering::Relaxed) {
             return None;
@@ -71,14 +75,14 @@ impl Port for KeyspacePort {
 
     fn set_alarm(&self, at: Timestamp, waker: Waker) -> u64 {
         let mut core = self.endpoint.lock();
-        let alarm = core.switchboard.set_alarm(at, waker);
+        let alarm = core.alarms.set(at, waker);
         core.wake_by(at);
         alarm
     }
 
     fn cancel_alarm(&self, at: Timestamp, alarm: u64) {
         if !self.is_unwinding() {
-            self.endpoint.lock().switchboard.cancel_alarm(at, alarm);
+            self.endpoint.lock().alarms.cancel(at, alarm);
         }
     }
 

@@ -173,7 +173,7 @@ impl Server {
         let (mut cores, mut receivers) = (Vec::new(), Vec::new());
         for _ in 0..count {
             let seed = Random::from_rng(&mut random);
-            let mut endpoint = Endpoint::new(id, configuration.transport, 0, seed);
+            let mut endpoint = Endpoint::new(id, configuration.transport, seed);
             endpoint.clock = clock;
             {
                 let mut core = endpoint.lock();

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serried_actor::{
     Actor, Context, Coordinate, Group, Observation, Protocol, Recover, Standing, Timestamp,
 };
-use serried_model::{NodeId, Operation, TxnId};
-use serried_session::{Keyspace, Registers};
+use serried_model::{Family, NodeId, TxnId};
+use serried_session::Session;
 
 use crate::executor::{Executor, Wakeups};
 use crate::fault::{Entry, State};
@@ -53,7 +53,7 @@ pub struct Cluster<P: Protocol> {
     configuration: Configuration,
     world: World<P::Message>,
     replicas: Vec<Node<P::Replica>>,
-    clients: Vec<Client<P::Coordinator>>,
+    clients: Vec<Client<P::Family, P::Coordinator>>,
     observer: Option<Observer<<P::Replica as Actor>::Output>>,
     watcher: Option<Watcher>,
     executor: Executor,
@@ -69,11 +69,11 @@ pub struct Cluster<P: Protocol> {
     replaced: BTreeSet<usize>,
 }
 
-struct Client<C: Coordinate> {
+struct Client<F: Family, C: Coordinate<F>> {
     node: Node<C>,
-    port: Arc<ClientPort>,
+    port: Arc<ClientPort<F>>,
     /// A buffer for operations, empty between events.
-    operations: Vec<(TxnId, Operation)>,
+    operations: Vec<(TxnId, F::Operation)>,
 }
 
 /// A replica's outputs go to the observer.
@@ -116,12 +116,12 @@ impl<A: Recover> Host<A> for ReplicaHost<'_, A::Output> {
 }
 
 /// A coordinator's operations come from its port, and its outputs go there.
-struct ClientHost<'a> {
-    port: &'a ClientPort,
-    operations: &'a mut Vec<(TxnId, Operation)>,
+struct ClientHost<'a, F: Family> {
+    port: &'a ClientPort<F>,
+    operations: &'a mut Vec<(TxnId, F::Operation)>,
 }
 
-impl<A: Coordinate> Host<A> for ClientHost<'_> {
+impl<F: Family, A: Coordinate<F>> Host<A> for ClientHost<'_, F> {
     fn operate(&mut self, actor: &mut A, cx: &mut Context<'_, A>) {
         self.port.take_operations(self.operations);
         for (txn, operation) in self.operations.drain(..) {
@@ -215,14 +215,12 @@ impl<P: Protocol> Cluster<P> {
         &self.configuration
     }
 
-    /// A keyspace whose transactions run at this client's coordinator.
-    pub fn keyspace(&self, client: usize) -> Keyspace {
-        Keyspace::new(self.clients[client].port.clone(), self.configuration.limits)
-    }
-
-    /// The same of a keyspace whose keys are registers.
-    pub fn registers(&self, client: usize) -> Registers {
-        Registers::new(self.clients[client].port.clone(), self.configuration.limits)
+    /// The keyspace as a client sees it: what is asked of it goes to this client's coordinator.
+    pub fn keyspace(&self, client: usize) -> <P::Family as Session>::Keyspace
+    where
+        P::Family: Session,
+    {
+        P::Family::keyspace(self.clients[client].port.clone(), self.configuration.limits, P::OFFERS)
     }
 
     /// Adds a task to a client's workload. A client may have many.

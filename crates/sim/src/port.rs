@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use rand::Rng;
 use serried_actor::{Random, Timestamp};
-use serried_model::{Operation, Output, TxnId};
-use serried_session::{Attempt, Full, Port, Switchboard};
+use serried_model::{Family, TxnId};
+use serried_session::{Alarms, Driver, Full, Port, Recipient, Switchboard};
 
 use crate::executor::Wakeups;
 
@@ -27,17 +27,18 @@ impl Time {
 
 /// One client's port. What sessions ask for is collected here, and the simulator comes for it once no
 /// task can run.
-pub(crate) struct ClientPort {
+pub(crate) struct ClientPort<F: Family> {
     client: usize,
     time: Arc<Time>,
     wakeups: Arc<Wakeups>,
-    state: Mutex<State>,
+    state: Mutex<State<F>>,
 }
 
-struct State {
-    switchboard: Switchboard,
+struct State<F: Family> {
+    switchboard: Switchboard<F>,
+    alarms: Alarms,
     random: Random,
-    operations: Vec<(TxnId, Operation)>,
+    operations: Vec<(TxnId, F::Operation)>,
     /// Whether the simulator knows that it has to come.
     called: bool,
     /// Whether it waits for a core of the coordinator's.
@@ -46,16 +47,17 @@ struct State {
     alarm_events: Vec<Timestamp>,
 }
 
-impl ClientPort {
+impl<F: Family> ClientPort<F> {
     pub(crate) fn new(
         client: usize,
         capacity: usize,
         random: Random,
         time: Arc<Time>,
         wakeups: Arc<Wakeups>,
-    ) -> ClientPort {
+    ) -> ClientPort<F> {
         let state = State {
             switchboard: Switchboard::new(capacity),
+            alarms: Alarms::default(),
             random,
             operations: Vec::new(),
             called: false,
@@ -65,12 +67,12 @@ impl ClientPort {
         ClientPort { client, time, wakeups, state: Mutex::new(state) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<F>> {
         // A poisoned state is that of a simulation that is being torn down.
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn call(&self, state: &mut State) {
+    fn call(&self, state: &mut State<F>) {
         if !state.called {
             state.called = true;
             self.wakeups.client(self.client);
@@ -87,20 +89,20 @@ impl ClientPort {
     }
 
     /// Swaps the operations that wait with an empty buffer.
-    pub(crate) fn take_operations(&self, empty: &mut Vec<(TxnId, Operation)>) {
+    pub(crate) fn take_operations(&self, empty: &mut Vec<(TxnId, F::Operation)>) {
         let mut state = self.lock();
         state.operations_queued = false;
         core::mem::swap(&mut state.operations, empty);
     }
 
-    pub(crate) fn deliver(&self, txn: TxnId, output: Output) {
+    pub(crate) fn deliver(&self, txn: TxnId, output: F::Output) {
         self.lock().switchboard.deliver(txn, output);
     }
 
     /// When an alarm event has to be scheduled, if the next alarm is before those that are.
     pub(crate) fn missing_alarm_event(&self) -> Option<Timestamp> {
         let mut state = self.lock();
-        let next = state.switchboard.next_alarm()?;
+        let next = state.alarms.next()?;
         if state.alarm_events.last().is_some_and(|event| *event <= next) {
             return None;
         }
@@ -114,16 +116,16 @@ impl ClientPort {
         let now = self.time.now();
         let event = state.alarm_events.pop();
         assert_eq!(event, Some(now), "alarm events take place in the order of their times");
-        state.switchboard.ring(now);
+        state.alarms.ring(now);
     }
 }
 
-impl Port for ClientPort {
-    fn open(&self, attempt: &Arc<Attempt>, waker: &Waker) -> Result<TxnId, Full> {
-        self.lock().switchboard.open(attempt, waker)
+impl<F: Family> Port<F> for ClientPort<F> {
+    fn open(&self, recipient: Arc<dyn Recipient<F>>, waker: &Waker) -> Result<TxnId, Full> {
+        self.lock().switchboard.open(recipient, waker)
     }
 
-    fn submit(&self, txn: TxnId, operations: &mut Vec<Operation>) {
+    fn submit(&self, txn: TxnId, operations: &mut Vec<F::Operation>) {
         let mut state = self.lock();
         state.operations.extend(operations.drain(..).map(|operation| (txn, operation)));
         self.call(&mut state);
@@ -132,14 +134,16 @@ impl Port for ClientPort {
     fn close(&self, txn: TxnId) {
         self.lock().switchboard.close(txn);
     }
+}
 
+impl<F: Family> Driver for ClientPort<F> {
     fn now(&self) -> Timestamp {
         self.time.now()
     }
 
     fn set_alarm(&self, at: Timestamp, waker: Waker) -> u64 {
         let mut state = self.lock();
-        let alarm = state.switchboard.set_alarm(at, waker);
+        let alarm = state.alarms.set(at, waker);
         if state.alarm_events.last().is_none_or(|event| at < *event) {
             self.call(&mut state);
         }
@@ -147,7 +151,7 @@ impl Port for ClientPort {
     }
 
     fn cancel_alarm(&self, at: Timestamp, alarm: u64) {
-        self.lock().switchboard.cancel_alarm(at, alarm);
+        self.lock().alarms.cancel(at, alarm);
     }
 
     fn random(&self) -> u64 {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serried_history::{Event, EventKind, History, MicroOperation, ReadResult, Recorder};
 use serried_model::Version;
-use serried_session::Keyspace;
+use serried_session::TransactionKeyspace;
 
 use crate::Window;
 use crate::transactor::Transactor;
@@ -53,7 +53,7 @@ const TRIES: u32 = 2;
 /// # Errors
 /// If none has within [`AUDIT_PATIENCE`].
 pub async fn audit(
-    keyspace: &Keyspace,
+    keyspace: &TransactionKeyspace,
     workload: Arc<dyn Workload>,
     recorder: Arc<Recorder>,
     process: u64,

@@ -6,7 +6,7 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use serried_history::Recorder;
 use serried_model::Version;
-use serried_session::{Error, Keyspace};
+use serried_session::{TransactionError, TransactionKeyspace};
 
 use crate::transactor::Transactor;
 use crate::{Measurement, Workload};
@@ -19,7 +19,7 @@ pub(crate) fn generator(seed: u64, client: u64) -> Pcg64Mcg {
 /// One client in a closed loop.
 pub struct ClosedLoop {
     /// Where it runs its transactions.
-    pub keyspace: Keyspace,
+    pub keyspace: TransactionKeyspace,
     /// What it runs.
     pub workload: Arc<dyn Workload>,
     /// Where its results go.
@@ -56,14 +56,14 @@ const LOADED_AT_ONCE: u64 = 1000;
 /// latest version loaded.
 ///
 /// # Errors
-/// As [`Keyspace::transact`].
+/// As [`TransactionKeyspace::transact`].
 pub async fn preload(
-    keyspace: &Keyspace,
+    keyspace: &TransactionKeyspace,
     workload: &dyn Workload,
     loader: u64,
     loaders: u64,
     progress: impl Fn(u64),
-) -> Result<Version, Error> {
+) -> Result<Version, TransactionError> {
     let mut latest = Version::INITIAL;
     for batch in (loader..).step_by(loaders as usize) {
         let keys = batch * LOADED_AT_ONCE..(batch + 1) * LOADED_AT_ONCE;

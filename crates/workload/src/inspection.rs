@@ -5,7 +5,7 @@ use core::pin::Pin;
 use std::time::Duration;
 
 use serried_model::Version;
-use serried_session::{Error, Keyspace};
+use serried_session::{TransactionError, TransactionKeyspace};
 
 use crate::Workload;
 
@@ -21,7 +21,7 @@ pub enum InspectionError {
     Broken(String),
     /// It could not be read.
     #[error("the database can't be inspected: {0}")]
-    Unreadable(#[from] Error),
+    Unreadable(#[from] TransactionError),
 }
 
 /// How long to wait for this client's clock to come nearer to others'.
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// If the database can't be read, or is not as it should be.
 pub async fn inspect(
     workload: &dyn Workload,
-    keyspace: &Keyspace,
+    keyspace: &TransactionKeyspace,
     latest: Version,
 ) -> Result<Option<String>, InspectionError> {
     while keyspace.transact(|tx| async move { tx.get("any").await }).await?.version <= latest {

@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use serried_actor::Timestamp;
 use serried_model::{ReadValue, Version};
-use serried_session::{Committed, Error, Footprint};
+use serried_session::{Committed, Footprint, RegisterError, TransactionError};
 
 use crate::RolledBack;
 
@@ -51,7 +51,7 @@ pub struct Part {
     /// When it ended.
     pub ended: Timestamp,
     /// Whether it has taken place.
-    pub result: Result<(), Error>,
+    pub result: Result<(), RegisterError>,
 }
 
 /// How a transaction that arrived in an open loop ended.
@@ -222,7 +222,7 @@ impl Measurement {
         kind: &'static str,
         begun: Timestamp,
         ended: Timestamp,
-        result: &Result<(Committed<T>, Footprint), Error>,
+        result: &Result<(Committed<T>, Footprint), TransactionError>,
     ) {
         if let (Some(witness), Ok((committed, footprint))) = (&self.witness, result) {
             witness(ended, kind, committed.version, footprint);
@@ -234,10 +234,10 @@ impl Measurement {
             counts.latest = counts.latest.max(committed.version);
             counts.windows.enter(committed.version, footprint, measured);
         }
-        if let Err(Error::Unknown { txn, .. }) = result {
+        if let Err(TransactionError::Unknown { txn, .. }) = result {
             counts.latest = counts.latest.max(*txn);
         }
-        let planned = |error: &Error| error.application::<RolledBack>().is_some();
+        let planned = |error: &TransactionError| error.application::<RolledBack>().is_some();
         if let Err(error) = result
             && !planned(error)
         {
@@ -266,11 +266,11 @@ impl Measurement {
             Err(error) => {
                 counts.failed += 1;
                 of_kind.failed += 1;
-                counts.unknown += u64::from(matches!(error, Error::Unknown { .. }));
+                counts.unknown += u64::from(matches!(error, TransactionError::Unknown { .. }));
                 counts.attempts += match error {
-                    Error::Conflict { attempts, .. }
-                    | Error::TooLong { attempts, .. }
-                    | Error::Deadline { attempts, .. } => u64::from(*attempts),
+                    TransactionError::Conflict { attempts, .. }
+                    | TransactionError::TooLong { attempts, .. }
+                    | TransactionError::Deadline { attempts, .. } => u64::from(*attempts),
                     _ => 1,
                 };
             }
@@ -321,8 +321,8 @@ impl Measurement {
             }
             Some(_) => {
                 counts.failed += 1;
-                let is_unknown = |error: &Error| {
-                    matches!(error, Error::UnknownUpdate { .. } | Error::ForgottenUpdate { .. })
+                let is_unknown = |error: &RegisterError| {
+                    matches!(error, RegisterError::Unknown { .. } | RegisterError::Forgotten { .. })
                 };
                 let mut errors = parts.iter().filter_map(|part| part.result.as_ref().err());
                 counts.unknown += u64::from(errors.any(is_unknown));
@@ -529,9 +529,9 @@ mod tests {
         let commit = Ok((committed, Footprint::default()));
         measurement.enter("order", Timestamp(0), end, &commit);
         measurement.enter("payment", Timestamp(0), end, &commit);
-        let planned = Err(Error::Application(Box::new(RolledBack("no such item"))));
+        let planned = Err(TransactionError::Application(Box::new(RolledBack("no such item"))));
         measurement.enter::<()>("order", Timestamp(0), end, &planned);
-        let failed = Err(Error::Application("unplanned".into()));
+        let failed = Err(TransactionError::Application("unplanned".into()));
         measurement.enter::<()>("payment", Timestamp(0), end, &failed);
         let report = measurement.report();
         assert_eq!((report.committed, report.rolled_back, report.failed), (2, 1, 1));
@@ -551,7 +551,7 @@ mod tests {
         let request =
             [part("read", 14, Ok(())), part("write", 19, Ok(())), part("read", 12, Ok(()))];
         measurement.enter_request(at(10), &request);
-        let unavailable = Error::Unavailable { deadline: Duration::ZERO, waiting_for: "it".into() };
+        let unavailable = TransactionError::Unavailable { deadline: Duration::ZERO, waiting_for: "it".into() };
         let request = [part("read", 30, Err(unavailable)), part("read", 21, Ok(()))];
         measurement.enter_request(at(20), &request);
         let report = measurement.report();
@@ -586,7 +586,7 @@ mod tests {
     fn a_transaction_of_unknown_outcome_counts_among_the_latest() {
         let measurement = Measurement::new(window());
         assert_eq!(measurement.latest(), Version::INITIAL);
-        let unknown = Error::Unknown { txn: version(9), deadline: Duration::ZERO };
+        let unknown = TransactionError::Unknown { txn: version(9), deadline: Duration::ZERO };
         measurement.enter::<()>("any", Timestamp(0), Timestamp(5_000_000_000), &Err(unknown));
         assert_eq!(measurement.latest(), version(9));
     }

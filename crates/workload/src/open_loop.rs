@@ -13,7 +13,7 @@ use rand_distr::{Distribution, Exp};
 use rand_pcg::Pcg64Mcg;
 use serried_actor::Timestamp;
 use serried_history::Recorder;
-use serried_session::Keyspace;
+use serried_session::TransactionKeyspace;
 
 use crate::closed_loop::generator;
 use crate::transactor::Transactor;
@@ -31,7 +31,7 @@ use crate::{Arrival, Measurement, Plan, Workload};
 /// its seed, whatever has become of those before it: several protocols can be offered the very same load.
 pub struct OpenLoop {
     /// Where it runs its transactions.
-    pub keyspace: Keyspace,
+    pub keyspace: TransactionKeyspace,
     /// What it runs.
     pub workload: Arc<dyn Workload>,
     /// Where its results go.

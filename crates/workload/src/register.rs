@@ -6,7 +6,7 @@ use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use serried_actor::Timestamp;
 use serried_history::{RegisterOperation, RegisterRecorder};
-use serried_session::Registers;
+use serried_session::RegisterKeyspace;
 
 use crate::registers::{Kind, Planned, RegisterClient, RegisterParameters, Shares, Turn};
 use crate::{Measurement, RegisterWorkload, Window, WorkloadError};
@@ -78,7 +78,7 @@ impl RegisterWorkload for RegisterMix {
 /// One client of a [`RegisterMix`] whose history alone is of interest.
 pub struct RegisterLoop {
     /// Where its registers are.
-    pub registers: Registers,
+    pub registers: RegisterKeyspace,
     /// What it does.
     pub mix: RegisterMix,
     /// Where its history goes.

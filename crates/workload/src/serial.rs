@@ -9,7 +9,7 @@ use serried_actor::Timestamp;
 use serried_model::{
     Key, Limits, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Value, Version, Write,
 };
-use serried_session::{Attempt, Full, Keyspace, Port, Switchboard};
+use serried_session::{Attempt, Full, TransactionKeyspace, Port, Switchboard};
 
 /// What it has for one-shot transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,16 +33,16 @@ struct State {
 pub(crate) struct Serial(Mutex<State>);
 
 /// An empty database.
-pub(crate) fn keyspace() -> Keyspace {
+pub(crate) fn keyspace() -> TransactionKeyspace {
     database(OneShots::NotOffered).1
 }
 
 /// An empty database, and a keyspace of it.
-pub(crate) fn database(one_shots: OneShots) -> (Arc<Serial>, Keyspace) {
+pub(crate) fn database(one_shots: OneShots) -> (Arc<Serial>, TransactionKeyspace) {
     let (rows, switchboard) = (HashMap::new(), Switchboard::new(1));
     let state = State { rows, switchboard, one_shots, asked: Vec::new() };
     let serial = Arc::new(Serial(Mutex::new(state)));
-    (serial.clone(), Keyspace::new(serial, Limits::default()))
+    (serial.clone(), TransactionKeyspace::new(serial, Limits::default()))
 }
 
 impl Serial {

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 use serried_actor::Timestamp;
 use serried_history::{EventKind, MicroOperation, ReadResult, Recorder};
 use serried_model::{Value, Version};
-use serried_session::{Committed, Error, Footprint, Keyspace, Transaction};
+use serried_session::{Committed, TransactionError, Footprint, TransactionKeyspace, Transaction};
 
 use crate::{Arrival, Measurement, OneShot, Plan, RolledBack, Workload};
 
 /// Runs the transactions of a client, enters them into the books, and records their history.
 pub(crate) struct Transactor {
-    pub(crate) keyspace: Keyspace,
+    pub(crate) keyspace: TransactionKeyspace,
     pub(crate) workload: Arc<dyn Workload>,
     pub(crate) measurement: Arc<Measurement>,
     pub(crate) recorder: Option<Arc<Recorder>>,
@@ -71,7 +71,7 @@ impl Transactor {
         process: u64,
         time_ns: u64,
         plan: Vec<MicroOperation>,
-        result: Result<(Committed<Vec<MicroOperation>>, Footprint), Error>,
+        result: Result<(Committed<Vec<MicroOperation>>, Footprint), TransactionError>,
     ) {
         match result {
             Ok((committed, footprint)) => {
@@ -93,7 +93,7 @@ impl Transactor {
             }
             Err(error) => {
                 let (kind, version): (_, Option<Version>) = match &error {
-                    Error::Unknown { txn, .. } => (EventKind::Info, Some(*txn)),
+                    TransactionError::Unknown { txn, .. } => (EventKind::Info, Some(*txn)),
                     _ => (EventKind::Fail, None),
                 };
                 let error = Some(error.to_string());

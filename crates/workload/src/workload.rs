@@ -7,8 +7,8 @@ use std::sync::Arc;
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 use serried_history::{History, MicroOperation};
-use serried_model::{Family, Key, Value, Write};
-use serried_session::{Abort, Footprint, Keyspace, Transaction};
+use serried_model::{FamilyName, Key, Value, Write};
+use serried_session::{Abort, Footprint, TransactionKeyspace, Transaction};
 
 use crate::tpcc::{self, Scale, Tpcc};
 use crate::{
@@ -128,7 +128,7 @@ pub trait Workload: Send + Sync + 'static {
 
     /// Checks what this workload alone can know of the database that a run has left behind, when
     /// nothing is running any more. Called by [`inspect`](crate::inspect()).
-    fn inspect<'a>(&'a self, _: &'a Keyspace) -> Inspection<'a> {
+    fn inspect<'a>(&'a self, _: &'a TransactionKeyspace) -> Inspection<'a> {
         Box::pin(async { Ok(None) })
     }
 
@@ -204,10 +204,10 @@ enum Make {
 
 impl WorkloadInfo {
     /// What it does something to.
-    pub fn family(&self) -> Family {
+    pub fn family(&self) -> FamilyName {
         match self.make {
-            Make::Transactions(_) => Family::Transactions,
-            Make::Registers(_) => Family::Registers,
+            Make::Transactions(_) => FamilyName::Transactions,
+            Make::Registers(_) => FamilyName::Registers,
         }
     }
 }
@@ -279,7 +279,7 @@ pub fn list() -> &'static [WorkloadInfo] {
 ///
 /// # Errors
 /// If there is none; the error says what can be chosen.
-pub fn family(name: &str) -> Result<Family, WorkloadError> {
+pub fn family(name: &str) -> Result<FamilyName, WorkloadError> {
     Ok(info(name)?.family())
 }
 
@@ -320,10 +320,10 @@ pub enum WorkloadError {
     #[error("there is no workload `{0}`; choose one of {names}", names = names(|_| true))]
     Unknown(String),
     /// It is one of registers, where there must be transactions.
-    #[error("`{0}` is a workload of registers; choose one of transactions: {names}", names = names(|family| family == Family::Transactions))]
+    #[error("`{0}` is a workload of registers; choose one of transactions: {names}", names = names(|family| family == FamilyName::Transactions))]
     Registers(String),
     /// It is one of transactions, where there must be registers.
-    #[error("`{0}` is a workload of transactions; choose one of registers: {names}", names = names(|family| family == Family::Registers))]
+    #[error("`{0}` is a workload of transactions; choose one of registers: {names}", names = names(|family| family == FamilyName::Registers))]
     Transactions(String),
     /// Reads and writes can't have these shares.
     #[error(
@@ -357,7 +357,7 @@ pub enum WorkloadError {
     Scale(String),
 }
 
-fn names(of: fn(Family) -> bool) -> String {
+fn names(of: fn(FamilyName) -> bool) -> String {
     let workloads = WORKLOADS.iter().filter(|workload| of(workload.family()));
     workloads.map(|workload| workload.name).collect::<Vec<_>>().join(", ")
 }
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn what_a_key_holds_before_a_run_is_what_is_loaded() {
-        for info in list().iter().filter(|info| info.family() == Family::Transactions) {
+        for info in list().iter().filter(|info| info.family() == FamilyName::Transactions) {
             let small = Parameters {
                 keys: Some(20),
                 key_bytes: 12,

@@ -7,7 +7,7 @@ use futures_util::stream::FuturesUnordered;
 use serried_actor::Timestamp;
 use serried_history::{RegisterOperation, RegisterOutcome, RegisterRecorder, RegisterValue};
 use serried_model::{Access, Accessed, Modification, Value};
-use serried_session::{Error, Registers};
+use serried_session::{RegisterError, RegisterKeyspace};
 
 use super::{Planned, RegisterWorkload, Turn};
 use crate::closed_loop::generator;
@@ -16,7 +16,7 @@ use crate::{Measurement, Part};
 /// One client in a closed loop.
 pub struct RegisterClient {
     /// Where its registers are.
-    pub registers: Registers,
+    pub registers: RegisterKeyspace,
     /// What it does.
     pub workload: Arc<dyn RegisterWorkload>,
     /// Where its results go.
@@ -123,7 +123,7 @@ impl Drop for Open<'_> {
     }
 }
 
-fn outcome(operation: RegisterOperation, result: &Result<Accessed, Error>) -> RegisterOutcome {
+fn outcome(operation: RegisterOperation, result: &Result<Accessed, RegisterError>) -> RegisterOutcome {
     match result {
         Ok(Accessed { found, carstamp }) => {
             let found = if operation.finds() { found.as_ref() } else { None };
@@ -134,7 +134,7 @@ fn outcome(operation: RegisterOperation, result: &Result<Accessed, Error>) -> Re
                 )),
             }
         }
-        Err(error @ (Error::UnknownUpdate { .. } | Error::ForgottenUpdate { .. })) => {
+        Err(error @ (RegisterError::Unknown { .. } | RegisterError::Forgotten { .. })) => {
             RegisterOutcome::Unknown(error.to_string())
         }
         Err(error) => RegisterOutcome::Failed(error.to_string()),

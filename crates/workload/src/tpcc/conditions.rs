@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serried_model::Value;
-use serried_session::Keyspace;
+use serried_session::TransactionKeyspace;
 
 use super::Tpcc;
 use super::key::RowKey;
@@ -55,7 +55,7 @@ impl fmt::Display for Broken {
 }
 
 /// Checks all conditions; says what was found to be in order.
-pub(super) async fn inspect(tpcc: &Tpcc, keyspace: &Keyspace) -> Result<String, InspectionError> {
+pub(super) async fn inspect(tpcc: &Tpcc, keyspace: &TransactionKeyspace) -> Result<String, InspectionError> {
     let (broken, examined) = examine(tpcc, keyspace).await?;
     if broken.is_empty() {
         return Ok(format!(
@@ -81,7 +81,7 @@ pub(super) struct Examined {
 /// All that does not hold.
 pub(super) async fn examine(
     tpcc: &Tpcc,
-    keyspace: &Keyspace,
+    keyspace: &TransactionKeyspace,
 ) -> Result<(Vec<Broken>, Examined), InspectionError> {
     let mut inspector = Inspector {
         tpcc,
@@ -105,7 +105,7 @@ pub(super) async fn examine(
 
 struct Inspector<'a> {
     tpcc: &'a Tpcc,
-    keyspace: &'a Keyspace,
+    keyspace: &'a TransactionKeyspace,
     broken: Vec<Broken>,
     examined: Examined,
     /// What was paid in each district, by HISTORY.

@@ -41,7 +41,7 @@ use foldhash::quality::FixedState;
 use rand_pcg::Pcg64Mcg;
 use serried_history::{MicroOperation, ReadResult};
 use serried_model::{Key, Value};
-use serried_session::{Abort, Footprint, Keyspace, Transaction};
+use serried_session::{Abort, Footprint, TransactionKeyspace, Transaction};
 
 use initial::Initial;
 use key::RowKey;
@@ -159,7 +159,7 @@ impl Workload for Tpcc {
     }
 
     /// Checks the specification's consistency conditions.
-    fn inspect<'a>(&'a self, keyspace: &'a Keyspace) -> Inspection<'a> {
+    fn inspect<'a>(&'a self, keyspace: &'a TransactionKeyspace) -> Inspection<'a> {
         Box::pin(async move { Ok(Some(conditions::inspect(self, keyspace).await?)) })
     }
 

@@ -12,7 +12,7 @@ use crate::tpcc::row::{
 };
 use crate::{InspectionError, Workload};
 
-type Database = (crate::tpcc::Tpcc, serried_session::Keyspace);
+type Database = (crate::tpcc::Tpcc, serried_session::TransactionKeyspace);
 
 /// The conditions that a database breaks, once `corrupt` has been at it.
 fn broken_by(corrupt: impl Fn(&Database)) -> Vec<Condition> {

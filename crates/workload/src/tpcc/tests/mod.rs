@@ -5,7 +5,7 @@ mod transactions;
 
 use serde::Serialize;
 use serried_model::{Key, Value};
-use serried_session::Keyspace;
+use serried_session::TransactionKeyspace;
 
 use super::key::RowKey;
 use super::row::encode;
@@ -13,19 +13,19 @@ use super::{Scale, Tpcc};
 use crate::{Parameters, serial};
 
 /// A small database that has never been written to.
-fn small(warehouses: u64) -> (Tpcc, Keyspace) {
+fn small(warehouses: u64) -> (Tpcc, TransactionKeyspace) {
     let scale = Scale::SMALL;
     let parameters = Parameters { warehouses: Some(warehouses), scale, ..Parameters::default() };
     (Tpcc::new(&parameters).unwrap(), serial::keyspace())
 }
 
 /// What a row holds now.
-fn value(tpcc: &Tpcc, keyspace: &Keyspace, row: RowKey) -> Option<Value> {
+fn value(tpcc: &Tpcc, keyspace: &TransactionKeyspace, row: RowKey) -> Option<Value> {
     let written = serial::run(keyspace.get(Key::from(row))).unwrap();
     written.or_else(|| tpcc.initial.value(row))
 }
 
-fn put<R: Serialize>(keyspace: &Keyspace, row: RowKey, content: &R) {
+fn put<R: Serialize>(keyspace: &TransactionKeyspace, row: RowKey, content: &R) {
     serial::run(keyspace.put(row, encode(content))).unwrap();
 }
 
