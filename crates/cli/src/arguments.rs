@@ -15,7 +15,7 @@ use serried_session::{Backoff, TransactOptions};
 use serried_workload::tpcc::Scale;
 use serried_workload::{Parameters, RegisterParameters, Workload};
 
-use crate::family::{self, Clients};
+use crate::wing::{self, Wing};
 
 /// Which workload, and how large.
 #[derive(Args, Clone)]
@@ -83,8 +83,8 @@ pub(crate) struct RegisterArguments {
 }
 
 impl WorkloadArguments {
-    /// What the workload does something to.
-    pub(crate) fn family(&self) -> anyhow::Result<Family> {
+    /// The workload's family.
+    pub(crate) fn family(&self) -> anyhow::Result<FamilyName> {
         Ok(serried_workload::family(&self.workload)?)
     }
 
@@ -93,28 +93,22 @@ impl WorkloadArguments {
         Settings { thrifty: self.registers.thrifty, ..Settings::default() }
     }
 
-    /// What clients do.
-    pub(crate) fn clients(&self) -> anyhow::Result<Clients> {
-        match self.family()? {
-            Family::Transactions => Ok(Clients::Transactions(self.make()?)),
-            Family::Registers => {
-                self.check()?;
-                let RegisterArguments { reads, conflicts, sub_requests, adds, .. } = self.registers;
-                let parameters = RegisterParameters {
-                    reads,
-                    writes: self.writes,
-                    conflicts,
-                    theta: self.theta,
-                    keys: self.keys,
-                    key_bytes: Some(self.key_bytes),
-                    value_bytes: self.value_bytes,
-                    sub_requests,
-                    adds,
-                };
-                let workload = serried_workload::named_registers(&self.workload, &parameters)?;
-                Ok(Clients::Registers(workload))
-            }
-        }
+    /// The workload, one of registers.
+    pub(crate) fn of_registers(&self) -> anyhow::Result<Arc<dyn RegisterWorkload>> {
+        self.check()?;
+        let RegisterArguments { reads, conflicts, sub_requests, adds, .. } = self.registers;
+        let parameters = RegisterParameters {
+            reads,
+            writes: self.writes,
+            conflicts,
+            theta: self.theta,
+            keys: self.keys,
+            key_bytes: Some(self.key_bytes),
+            value_bytes: self.value_bytes,
+            sub_requests,
+            adds,
+        };
+        Ok(serried_workload::named_registers(&self.workload, &parameters)?)
     }
 
     fn check(&self) -> anyhow::Result<()> {
@@ -132,7 +126,7 @@ impl WorkloadArguments {
     }
 
     /// The workload, one of transactions.
-    pub(crate) fn make(&self) -> anyhow::Result<Arc<dyn Workload>> {
+    pub(crate) fn transactions(&self) -> anyhow::Result<Arc<dyn Workload>> {
         self.check()?;
         let keys = self.keys.or((self.workload == "retwis").then_some(1_000_000));
         let parameters = Parameters {
@@ -217,23 +211,13 @@ pub(crate) struct LoadArguments {
 }
 
 impl LoadArguments {
-    /// The protocols to run, all of them able to do what `clients` do.
-    pub(crate) fn protocols(&self, clients: &Clients) -> anyhow::Result<Vec<String>> {
+    /// The protocols to run, all of them able to do the workload.
+    pub(crate) fn protocols<W: Wing>(&self, workload: &W::Workload) -> anyhow::Result<Vec<String>> {
         if self.protocol.is_empty() {
-            return Ok(family::usual_protocols(clients));
+            return Ok(W::usual_protocols(workload));
         }
-        self.protocol.iter().try_for_each(|protocol| family::fits(clients, protocol))?;
+        self.protocol.iter().try_for_each(|protocol| wing::fits::<W>(workload, protocol))?;
         Ok(self.protocol.clone())
-    }
-
-    /// Checks that what `clients` do can arrive as it is asked for.
-    pub(crate) fn check_arrivals(&self, clients: &Clients) -> anyhow::Result<()> {
-        anyhow::ensure!(
-            self.open_loop.rate.is_none() || clients.family() == Family::Transactions,
-            "--rate is for workloads of transactions, and `{}` is one of registers",
-            clients.name()
-        );
-        Ok(())
     }
 
     /// Checks what can be wrong before anything is started.
@@ -271,6 +255,10 @@ impl LoadArguments {
         }
     }
 
+    pub(crate) fn register_options(&self) -> RegisterOptions {
+        RegisterOptions { deadline: Duration::from_secs_f64(self.deadline) }
+    }
+
     pub(crate) fn records(&self) -> bool {
         self.check || self.history.is_some()
     }
@@ -299,7 +287,7 @@ pub(crate) fn protocols() -> PossibleValuesParser {
 }
 
 /// The names of the protocols of a family.
-pub(crate) fn protocols_of(family: Family) -> PossibleValuesParser {
+pub(crate) fn protocols_of(family: FamilyName) -> PossibleValuesParser {
     names(serried_protocols::of(family))
 }
 

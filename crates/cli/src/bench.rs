@@ -1,27 +1,24 @@
 //! `serried bench`: a workload on a real cluster.
 
-use std::cell::Cell;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use serried::{Database, Version};
+use serried::Database;
 use serried_model::Geography;
 use serried_runtime::Durability;
-use serried_workload::{RegisterWorkload, Workload, preload};
+use serried_session::{Alarm, Driver};
 
 use crate::Ended;
 use crate::arguments::{LoadArguments, WorkloadArguments, geographies, partitions};
 use crate::cluster::{Cluster, Plan};
 use crate::cost::Spent;
-use crate::family::{self, Clients, Place};
 use crate::load::Load;
 use crate::progress::Progress;
 use crate::table::{self, Row};
-
-/// How many transactions load keys at the same time.
-const LOADERS: u64 = 4;
+use crate::wing::{self, Preparation, Wing, with_wing};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,9 +33,6 @@ Examples:
   serried bench ycsb --reads 0.945 --writes 0.045 --replicas 5 --thrifty --durability sync
   serried bench tail-at-scale --sub-requests 100 --clients 16
   serried bench register --connect serried://127.0.0.1:7400 --keyspace flags --check";
-
-/// How many deletions are under way at once where keys are to be absent.
-const DELETIONS: usize = 64;
 
 /// Measure a workload on a real cluster, over TCP.
 ///
@@ -90,9 +84,13 @@ impl Bench {
 
     /// Makes all runs.
     pub(crate) fn measure(&self) -> anyhow::Result<(Vec<Row>, Ended)> {
-        let what = self.workload.clients()?;
+        with_wing!(self.workload.family()?, W => self.measure_as::<W>())
+    }
+
+    fn measure_as<W: Wing>(&self) -> anyhow::Result<(Vec<Row>, Ended)> {
+        let workload = W::workload(&self.workload)?;
         self.load.validate()?;
-        self.load.check_arrivals(&what)?;
+        W::check_load(&workload, &self.load)?;
         let geography = self.geo.as_deref().map(Geography::named).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut rows = Vec::new();
@@ -103,20 +101,20 @@ impl Bench {
             let database = runtime.block_on(cluster.connect(None))?;
             let known = database.keyspaces().into_iter().find(|info| info.name == self.keyspace);
             let protocol = known.map_or(String::new(), |info| info.protocol);
-            family::fits(&what, &protocol)?;
+            wing::fits::<W>(&workload, &protocol)?;
             drop(database);
             let run = (protocol.as_str(), self.load.clients.len() > 1);
             for clients in &self.load.clients {
                 let (row, run_ended) =
-                    runtime.block_on(self.run_on(&cluster, run, *clients, None))?;
+                    runtime.block_on(self.run_on::<W>(&cluster, run, *clients, None))?;
                 rows.push(row);
                 ended = ended.and(run_ended);
             }
             return Ok((rows, ended));
         }
-        let checked = what.family().check_replicas(self.replicas);
+        let checked = W::NAME.check_replicas(self.replicas);
         checked.map_err(|reason| anyhow::anyhow!("--replicas {}: {reason}", self.replicas))?;
-        let protocols = self.load.protocols(&what)?;
+        let protocols = self.load.protocols::<W>(&workload)?;
         let several = protocols.len() * self.load.clients.len() > 1;
         for protocol in &protocols {
             for clients in &self.load.clients {
@@ -133,7 +131,7 @@ impl Bench {
                     true => Cluster::processes(&plan)?,
                     false => Cluster::threads(&plan)?,
                 };
-                let run = self.run_on(&cluster, (protocol, several), *clients, geography);
+                let run = self.run_on::<W>(&cluster, (protocol, several), *clients, geography);
                 let (row, run_ended) = runtime.block_on(run)?;
                 rows.push(row);
                 ended = ended.and(run_ended);
@@ -142,7 +140,7 @@ impl Bench {
         Ok((rows, ended))
     }
 
-    async fn run_on(
+    async fn run_on<W: Wing>(
         &self,
         cluster: &Cluster,
         run: (&str, bool),
@@ -151,38 +149,31 @@ impl Bench {
     ) -> anyhow::Result<(Row, Ended)> {
         let progress = Progress::new(self.load.json);
         let databases = cluster.connect_everywhere(geography).await?;
-        let mut places = Vec::new();
+        let mut keyspaces = Vec::new();
         for database in &databases {
-            places.push(Place::open(database, cluster.keyspace()).await?);
+            keyspaces.push(database.open::<W>(cluster.keyspace()).await?);
         }
-        let what = self.workload.clients()?;
-        let loaded = match (&what, &places[0]) {
-            (Clients::Transactions(workload), Place::Keyspace(keyspace)) => {
-                let keyspace = keyspace.with_options(self.load.options());
-                Some(self.prepare(&keyspace, &**workload, &progress).await?)
-            }
-            (Clients::Registers(workload), Place::Registers(registers)) => {
-                let is_used = matches!(cluster, Cluster::Existing { .. });
-                if is_used && self.load.records() {
-                    let registers = registers.with_options(self.load.options());
-                    clear(&registers, &**workload, clients, &progress).await?;
-                }
-                None
-            }
-            _ => unreachable!("the workload fits the protocol"),
+        let workload = W::workload(&self.workload)?;
+        let preparation = Preparation {
+            arguments: &self.load,
+            loads: !self.no_load,
+            is_used: matches!(cluster, Cluster::Existing { .. }),
+            clients,
+            progress: &progress,
         };
-        let now = places[0].now();
-        let load = Load::new(&self.load, run, clients, what, now);
-        let tasks: Vec<_> =
-            (0..clients).map(|i| tokio::spawn(load.client(i, &places[i % places.len()]))).collect();
-        let costs = self.watch(&load, &databases, &places[0], &progress).await;
+        let loaded = W::prepare(&keyspaces[0], &workload, preparation).await?;
+        let driver = W::driver(&keyspaces[0]);
+        let load = Load::<W>::new(&self.load, run, clients, workload, driver.now());
+        let client = |i| tokio::spawn(load.client(i, &keyspaces[i % keyspaces.len()]));
+        let tasks: Vec<_> = (0..clients).map(client).collect();
+        let costs = self.watch(&load, &databases, driver, &progress).await;
         for task in tasks {
             task.await.context("a client panicked")?;
         }
         progress.say("looking at what was left behind".to_string());
-        let inspected = load.inspect(&places[0]).await;
+        let inspected = load.inspect(&keyspaces[0]).await;
         drop(progress);
-        drop(places);
+        drop(keyspaces);
         for database in databases {
             database.close().await;
         }
@@ -192,43 +183,22 @@ impl Bench {
         Ok((row, ended))
     }
 
-    /// Loads the workload's keys, and returns a version that is above all that was there before.
-    async fn prepare(
-        &self,
-        keyspace: &serried::Keyspace,
-        workload: &dyn Workload,
-        progress: &Progress,
-    ) -> anyhow::Result<Version> {
-        let marker = keyspace.put("\u{0}serried-bench", "").await?;
-        let mut latest = marker.version;
-        if !self.no_load {
-            let loaded = Cell::new(0);
-            let tell = |count| {
-                loaded.set(loaded.get() + count);
-                progress.say(format!("{} keys loaded", loaded.get()));
-            };
-            let load = |loader| preload(keyspace, workload, loader, LOADERS, tell);
-            let (a, b, c, d) = tokio::try_join!(load(0), load(1), load(2), load(3))?;
-            latest = [latest, a, b, c, d].into_iter().max().unwrap_or(latest);
-        }
-        Ok(latest)
-    }
-
     /// Shows how it goes, and measures what the measured part of the run costs.
-    async fn watch(
+    async fn watch<W: Wing>(
         &self,
-        load: &Load,
+        load: &Load<W>,
         databases: &[Database],
-        place: &Place,
+        driver: Arc<dyn Driver>,
         progress: &Progress,
     ) -> (Spent, Spent, u64) {
         let window = load.measurement.window();
         let measurement = &load.measurement;
+        let sleep_until = |at| Alarm::at(driver.clone(), at).wait();
         let show = async {
-            let mut last = (place.now(), measurement.committed_so_far());
+            let mut last = (driver.now(), measurement.committed_so_far());
             loop {
-                place.sleep_until(last.0 + Duration::from_millis(250)).await;
-                let now = (place.now(), measurement.committed_so_far());
+                sleep_until(last.0 + Duration::from_millis(250)).await;
+                let now = (driver.now(), measurement.committed_so_far());
                 let rate = (now.1 - last.1) as f64 / now.0.since(last.0).as_secs_f64();
                 progress.say(format!(
                     "{}, {} clients: {:.1} s of {:.1}, {} committed, {rate:.0} per second",
@@ -242,9 +212,9 @@ impl Bench {
             }
         };
         let measure = async {
-            place.sleep_until(window.from).await;
+            sleep_until(window.from).await;
             let before = (Spent::so_far(databases).await, measurement.committed_so_far());
-            place.sleep_until(window.until).await;
+            sleep_until(window.until).await;
             let after = (Spent::so_far(databases).await, measurement.committed_so_far());
             (before.0, after.0, after.1 - before.1)
         };
@@ -253,29 +223,4 @@ impl Bench {
             () = show => unreachable!("it goes on until it is dropped"),
         }
     }
-}
-
-/// Deletes all keys that so many clients may touch, as a history of registers begins with none.
-async fn clear(
-    registers: &serried::Registers,
-    workload: &dyn RegisterWorkload,
-    clients: usize,
-    progress: &Progress,
-) -> anyhow::Result<()> {
-    let (mut deletions, mut deleted) = (tokio::task::JoinSet::new(), 0);
-    for number in workload.keys(clients as u64) {
-        if deletions.len() >= DELETIONS {
-            deletions.join_next().await.expect("some are under way")??;
-        }
-        let (registers, key) = (registers.clone(), workload.key(number));
-        deletions.spawn(async move { registers.delete(key).await });
-        deleted += 1;
-        if deleted % 1000 == 0 {
-            progress.say(format!("{deleted} keys deleted"));
-        }
-    }
-    while let Some(ended) = deletions.join_next().await {
-        ended??;
-    }
-    Ok(())
 }

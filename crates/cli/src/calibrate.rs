@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use serried_calibrate::{Calibration, Side, TYPICAL, Work};
-use serried_model::Family;
+use serried_model::FamilyName;
 use serried_reproduce::Costs;
 
 use crate::Ended;
@@ -32,7 +32,7 @@ pub(crate) struct Calibrate {
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The protocol to calibrate with
-    #[arg(long, default_value = "morty", value_parser = protocols_of(Family::Transactions))]
+    #[arg(long, default_value = "morty", value_parser = protocols_of(FamilyName::Transactions))]
     protocol: String,
     /// How many clients there are
     #[arg(long, default_value_t = 32)]

@@ -8,7 +8,6 @@ mod cluster;
 mod cost;
 mod costs;
 mod demo;
-mod family;
 mod faults;
 mod judge;
 mod live;
@@ -23,6 +22,7 @@ mod status;
 mod table;
 mod torture;
 mod windows;
+mod wing;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

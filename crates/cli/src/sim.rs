@@ -1,6 +1,6 @@
 //! `serried sim`: a workload in simulated time.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -8,16 +8,16 @@ use clap::Args;
 use serried_actor::{Protocol, Timestamp};
 use serried_model::Geography;
 use serried_protocols::Visitor;
-use serried_sim::{Clocks, Cluster, Configuration, Initial, NetworkFaults};
+use serried_sim::{Clocks, Cluster, Configuration, NetworkFaults};
 
 use crate::Ended;
 use crate::arguments::{LoadArguments, WorkloadArguments, geographies, partitions};
 use crate::costs::CostArguments;
-use crate::family::{Clients, Place};
 use crate::faults::FaultArguments;
 use crate::load::{Inspected, Load};
 use crate::progress::Progress;
 use crate::table::{self, Row, Simulation};
+use crate::wing::{Wing, with_wing};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -82,14 +82,14 @@ pub(crate) struct Sim {
 
 impl Sim {
     /// Checks what can be wrong before anything is started; returns the geography.
-    pub(crate) fn validate(&self) -> anyhow::Result<Geography> {
-        let clients = self.workload.clients()?;
+    pub(crate) fn validate<W: Wing>(&self) -> anyhow::Result<Geography> {
+        let workload = W::workload(&self.workload)?;
         self.load.validate()?;
-        self.load.check_arrivals(&clients)?;
+        W::check_load(&workload, &self.load)?;
         let geography = Geography::named(&self.geo)?;
-        self.load.protocols(&clients)?;
+        self.load.protocols::<W>(&workload)?;
         self.costs.read()?;
-        let checked = clients.family().check_replicas(self.replicas);
+        let checked = W::NAME.check_replicas(self.replicas);
         checked.map_err(|reason| anyhow::anyhow!("--replicas {}: {reason}", self.replicas))?;
         anyhow::ensure!(self.cores > 0, "--cores must be above 0");
         for share in [self.jitter, self.loss, self.duplication, self.reordering] {
@@ -99,19 +99,13 @@ impl Sim {
     }
 
     /// What a run with so many clients that do this is determined by.
-    pub(crate) fn configuration(
+    pub(crate) fn configuration<W: Wing>(
         &self,
         geography: Geography,
         clients: usize,
-        what: &Clients,
+        workload: &Arc<W::Workload>,
     ) -> anyhow::Result<Configuration> {
         let costs = self.costs.read()?;
-        let initial = match what.clone() {
-            Clients::Transactions(workload) => {
-                Some(Initial::new(move |key| workload.initial_value(key)))
-            }
-            Clients::Registers(_) => None,
-        };
         Ok(Configuration {
             seed: self.load.seed,
             replicas: self.replicas,
@@ -130,21 +124,25 @@ impl Sim {
             costs: costs.replica,
             client_costs: Some(costs.client),
             settings: self.workload.settings(),
-            initial,
+            initial: W::initial(workload),
             ..Configuration::default()
         })
     }
 
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
-        let geography = self.validate()?;
+        with_wing!(self.workload.family()?, W => self.run_as::<W>())
+    }
+
+    fn run_as<W: Wing>(self) -> anyhow::Result<Ended> {
+        let geography = self.validate::<W>()?;
         let mut rows = Vec::new();
         let mut ended = Ended::Well;
-        let protocols = self.load.protocols(&self.workload.clients()?)?;
+        let protocols = self.load.protocols::<W>(&*W::workload(&self.workload)?)?;
         let several = protocols.len() * self.load.clients.len() > 1;
         for protocol in &protocols {
             for clients in &self.load.clients {
                 let run = Run { sim: &self, geography, protocol, several, clients: *clients };
-                let (row, run_ended) = serried_protocols::visit(protocol, run)??;
+                let (row, run_ended) = W::visit(protocol, run)??;
                 rows.push(row);
                 ended = ended.and(run_ended);
             }
@@ -167,15 +165,15 @@ struct Run<'a> {
     clients: usize,
 }
 
-impl Visitor for Run<'_> {
+impl<W: Wing> Visitor<W> for Run<'_> {
     type Output = anyhow::Result<(Row, Ended)>;
 
-    fn visit<P: Protocol>(self) -> Self::Output {
+    fn visit<P: Protocol<Family = W>>(self) -> Self::Output {
         let Run { sim, geography, protocol, several, clients } = self;
         let seed = sim.load.seed;
-        let what = sim.workload.clients()?;
-        let configuration = sim.configuration(geography, clients, &what)?;
-        let load = Load::new(&sim.load, (protocol, several), clients, what, Timestamp(0));
+        let workload = W::workload(&sim.workload)?;
+        let configuration = sim.configuration::<W>(geography, clients, &workload)?;
+        let load = Load::<W>::new(&sim.load, (protocol, several), clients, workload, Timestamp(0));
         let lasts = load.measurement.window().stop.since(Timestamp(0));
         let (configuration, plan) = sim.faults.apply_to(configuration, lasts);
         let mut cluster = Cluster::<P>::new(configuration);
@@ -186,7 +184,7 @@ impl Visitor for Run<'_> {
             }
         }
         for client in 0..clients {
-            let task = load.client(client, &Place::simulated(&cluster, client));
+            let task = load.client(client, &cluster.keyspace(client));
             cluster.spawn(client, task);
         }
         let window = load.measurement.window();
@@ -229,16 +227,16 @@ impl Visitor for Run<'_> {
 }
 
 /// Has the first client look at the database that all have left behind.
-fn inspect<P: Protocol>(
+fn inspect<W: Wing, P: Protocol<Family = W>>(
     cluster: &mut Cluster<P>,
-    load: Load,
+    load: Load<W>,
     progress: &Progress,
-) -> anyhow::Result<(Inspected, Load)> {
+) -> anyhow::Result<(Inspected, Load<W>)> {
     progress.say("looking at what was left behind".to_string());
-    let place = Place::simulated(cluster, 0);
+    let keyspace = cluster.keyspace(0);
     let (sender, receiver) = mpsc::channel();
     cluster.spawn(0, async move {
-        let inspected = load.inspect(&place).await;
+        let inspected = load.inspect(&keyspace).await;
         // The receiver outlives the run.
         let _ = sender.send((inspected, load));
     });

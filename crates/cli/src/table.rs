@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serried_model::Family;
+use serried_model::FamilyName;
 use serried_workload::{ArrivalReport, Report};
 
 /// What the columns mean, for the help of the commands that print them.
@@ -41,7 +41,7 @@ pub(crate) struct Row {
     pub(crate) protocol: String,
     pub(crate) workload: String,
     #[serde(skip)]
-    pub(crate) family: Family,
+    pub(crate) family: FamilyName,
     pub(crate) clients: usize,
     #[serde(flatten)]
     pub(crate) report: Report,
@@ -110,7 +110,7 @@ pub(crate) fn print(rows: &[Row], json: bool) {
         }
         return;
     }
-    if rows.iter().all(|row| row.family == Family::Registers) {
+    if rows.iter().all(|row| row.family == FamilyName::Registers) {
         print_registers(rows);
         return;
     }

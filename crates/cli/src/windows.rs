@@ -9,14 +9,13 @@ use anyhow::Context;
 use clap::{Arg, Args};
 use serde::Serialize;
 use serried_actor::{Observation, Protocol, Timestamp};
-use serried_model::{Geography, NodeId, Version};
+use serried_model::{Geography, NodeId, Transactions, Version};
 use serried_protocols::Visitor;
 use serried_session::Footprint;
 use serried_sim::Cluster;
 use serried_windows::{Collector, KeyWindows, Observed, analyse, text, timeline};
 
 use crate::Ended;
-use crate::family::{Clients, Place};
 use crate::live;
 use crate::load::Load;
 use crate::progress::Progress;
@@ -151,9 +150,9 @@ impl Windows {
             self.sim.load.validate()?;
             return live::run(&self, what);
         }
-        let geography = self.sim.validate()?;
+        let geography = self.sim.validate::<Transactions>()?;
         let load = &self.sim.load;
-        let protocols = load.protocols(&Clients::Transactions(self.sim.workload.make()?))?;
+        let protocols = load.protocols::<Transactions>(&*self.sim.workload.transactions()?)?;
         let several = protocols.len() * load.clients.len() > 1;
         for protocol in &protocols {
             for clients in &load.clients {
@@ -260,18 +259,24 @@ impl Collectors {
     }
 }
 
-impl Visitor for Run<'_> {
+impl Visitor<Transactions> for Run<'_> {
     type Output = anyhow::Result<Seen>;
 
-    fn visit<P: Protocol>(self) -> Self::Output {
+    fn visit<P: Protocol<Family = Transactions>>(self) -> Self::Output {
         let Run { windows, geography, protocol, clients } = self;
         let (sim, arguments) = (&windows.sim, &windows.sim.load);
-        let workload = sim.workload.make()?;
-        let (name, what) = (workload.name(), Clients::Transactions(workload));
-        let configuration = sim.configuration(geography, clients, &what)?;
+        let workload = sim.workload.transactions()?;
+        let name = workload.name();
+        let configuration = sim.configuration::<Transactions>(geography, clients, &workload)?;
         let mut cluster = Cluster::<P>::new(configuration);
         let collectors = Collectors::new();
-        let load = Load::new(arguments, (protocol, false), clients, what, Timestamp(0));
+        let load = Load::<Transactions>::new(
+            arguments,
+            (protocol, false),
+            clients,
+            workload,
+            Timestamp(0),
+        );
         let witness = collectors.clone();
         let load = load.with_witness(Box::new(move |at, kind, version, footprint| {
             witness.client(at, kind, version, footprint);
@@ -292,7 +297,7 @@ impl Visitor for Run<'_> {
             stop: until + margin * 2,
         });
         for client in 0..clients {
-            let task = load.client(client, &Place::simulated(&cluster, client));
+            let task = load.client(client, &cluster.keyspace(client));
             cluster.spawn(client, task);
         }
         let progress = Progress::new(arguments.json);

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use serried_model::{Registers, Transactions};
 use serried_runtime::{Client, ConnectError, ConnectOptions, KeyspaceInfo};
-use serried_session::{Keyspace, Registers};
+use serried_session::{RegisterKeyspace, Session, TransactionKeyspace};
 
 use crate::{NodeStatistics, Statistics, url};
 
@@ -55,22 +56,29 @@ impl Database {
         &self.client
     }
 
-    /// The keyspace called `name`, one that is `serializable` or `strict-serializable`.
+    /// The keyspace called `name`, one that runs transactions: it is `serializable` or `strict-serializable`.
     ///
     /// # Errors
-    /// If the cluster has none of that name, which the error answers with those that it has, if it is a
-    /// keyspace of registers, or this client does not have its protocol.
-    pub async fn keyspace(&self, name: &str) -> Result<Keyspace, ConnectError> {
-        self.client.keyspace(name)
+    /// As [`Database::open`].
+    pub async fn keyspace(&self, name: &str) -> Result<TransactionKeyspace, ConnectError> {
+        self.open::<Transactions>(name).await
     }
 
-    /// The keyspace called `name`, one that is `linearizable` or `regular-sequential`: its keys are
-    /// registers.
+    /// The keyspace called `name`, one whose keys are registers: it is `linearizable` or `regular-sequential`.
     ///
     /// # Errors
-    /// As [`Database::keyspace`], and if it is a keyspace for transactions.
-    pub async fn registers(&self, name: &str) -> Result<Registers, ConnectError> {
-        self.client.registers(name)
+    /// As [`Database::open`].
+    pub async fn registers(&self, name: &str) -> Result<RegisterKeyspace, ConnectError> {
+        self.open::<Registers>(name).await
+    }
+
+    /// The keyspace called `name`, one of the family `F`.
+    ///
+    /// # Errors
+    /// If the cluster has none of that name, which the error answers with those that it has, if it is of another family,
+    /// or this client does not have its protocol.
+    pub async fn open<F: Session>(&self, name: &str) -> Result<F::Keyspace, ConnectError> {
+        self.client.open::<F>(name)
     }
 
     /// The cluster's keyspaces, as far as they can be used: those that no majority of the nodes lacks.

@@ -30,14 +30,14 @@
 //! # }
 //! ```
 //!
-//! Programs that only read are run with [`Keyspace::read_only`], and their [`Snapshot`] has no way to write.
-//! Where all keys and writes are known before a transaction begins, [`Keyspace::one_shot`] does it all at once.
+//! Programs that only read are run with [`TransactionKeyspace::read_only`], and their [`Snapshot`] has no way to write.
+//! Where all keys and writes are known before a transaction begins, [`TransactionKeyspace::one_shot`] does it all at once.
 //! A protocol that has a better way for these takes it; elsewhere they are transactions like all others.
 //!
 //! ```no_run
-//! use serried::{Error, Key, Keyspace, Value, Write};
+//! use serried::{Key, TransactionError, TransactionKeyspace, Value, Write};
 //!
-//! # async fn example(accounts: Keyspace) -> Result<(), Error> {
+//! # async fn example(accounts: TransactionKeyspace) -> Result<(), TransactionError> {
 //! let both = accounts.read_only(|snapshot| async move { snapshot.get_many(["alice", "bob"]).await });
 //! println!("they have {:?}", both.await?.value);
 //! let reset = Write { key: Key::from("bob"), value: Some(Value::from("0")) };
@@ -47,8 +47,8 @@
 //! # }
 //! ```
 //!
-//! A [`Keyspace`] is cheap to clone and works from many tasks at once. Errors say what to do: see
-//! [`Error`] for transactions and [`ConnectError`] for everything before them.
+//! A [`TransactionKeyspace`] is cheap to clone and works from many tasks at once. Errors say what to do: see
+//! [`TransactionError`], [`RegisterError`], and [`ConnectError`] for everything before them.
 
 mod database;
 mod url;
@@ -64,8 +64,9 @@ pub use serried_runtime::{
     NotServed, Statistics, TransportOptions,
 };
 pub use serried_session::{
-    Abort, Backoff, Committed, Ending, Error, Footprint, Get, GetMany, Keyspace, Modified, Next,
-    Registers, Snapshot, Step, TransactOptions, Transaction,
+    Abort, Backoff, Committed, Ending, Footprint, Get, GetMany, Modified, Next, RegisterError,
+    RegisterKeyspace, RegisterOptions, Session, Snapshot, Step, TransactOptions, Transaction,
+    TransactionError, TransactionKeyspace,
 };
 
 /// The example of the project's README, compiled.

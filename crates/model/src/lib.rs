@@ -16,8 +16,8 @@ pub mod transactions;
 mod version;
 
 pub use bytes::{Key, Value};
-pub use geography::{Geography, UnknownGeography};
 pub use family::{Family, FamilyName, Registers, Transactions};
+pub use geography::{Geography, UnknownGeography};
 pub use guarantee::Guarantee;
 pub use identity::{NodeId, TxnId};
 pub use limits::{Limits, TooLarge, Unfit};

@@ -10,7 +10,9 @@ use std::time::Duration;
 use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Protocol, Settings, Timestamp};
 use serried_history::{Budget, RegisterRecorder, RegisterVerdict, check_linearizable};
 use serried_model::registers::{Operation, Outcome, Output};
-use serried_model::{Access, Accessed, Carstamp, Change, Geography, Guarantee, Key, NodeId, TxnId, Value, Version};
+use serried_model::{
+    Access, Accessed, Carstamp, Change, Geography, Guarantee, Key, NodeId, TxnId, Value, Version,
+};
 use serried_parts::Stamped;
 use serried_protocols::abd::{Message, Replica};
 use serried_sim::{Cluster, Configuration};

@@ -50,7 +50,8 @@ impl Default for Catalogue {
             }
         }
         let protocols = serried_protocols::list().iter();
-        let entries = protocols.filter_map(|info| serried_protocols::visit_any(info.name, Erase).ok());
+        let entries =
+            protocols.filter_map(|info| serried_protocols::visit_any(info.name, Erase).ok());
         Catalogue { entries: entries.collect() }
     }
 }

@@ -87,11 +87,7 @@ pub(crate) enum Handled {
 }
 
 impl Endpoint {
-    pub(crate) fn new(
-        id: NodeId,
-        transport: TransportOptions,
-        random: Random,
-    ) -> Endpoint {
+    pub(crate) fn new(id: NodeId, transport: TransportOptions, random: Random) -> Endpoint {
         let core = Core {
             links: Links::new(),
             alarms: Alarms::default(),

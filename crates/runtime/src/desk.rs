@@ -1,8 +1,8 @@
 //! Where the sessions of a client's keyspace meet its coordinator.
 
+use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
-use std::sync::Arc;
 
 use serried_model::{Family, TxnId};
 use serried_session::{Full, Recipient, Switchboard};

@@ -236,12 +236,7 @@ impl<A: Actor> Driven<A> {
 
     /// What it sends waits for the flush of what it appended before; what it sends to itself need not, as
     /// whatever comes of that waits.
-    fn carry_out(
-        &mut self,
-        moment: Moment,
-        out: &mut Outbox<'_>,
-        tell: &impl Fn(A::Output),
-    ) {
+    fn carry_out(&mut self, moment: Moment, out: &mut Outbox<'_>, tell: &impl Fn(A::Output)) {
         let Driven { id, keyspace, .. } = *self;
         for effect in self.effects.drain(..) {
             let at_once = matches!(effect, Effect::SendBeforeDurable { .. });
@@ -289,12 +284,7 @@ impl<A: Actor> Driven<A> {
         }
     }
 
-    fn fire(
-        &mut self,
-        moment: Moment,
-        out: &mut Outbox<'_>,
-        tell: impl Fn(A::Output) + Copy,
-    ) {
+    fn fire(&mut self, moment: Moment, out: &mut Outbox<'_>, tell: impl Fn(A::Output) + Copy) {
         // A timer that sets itself for now again waits for the next call.
         for _ in 0..self.timers.len() {
             let Some(timer) = self.timers.pop(moment.now) else { return };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serried_model::{Family, Limits};
 
-use crate::Port;
+use crate::{Driver, Port};
 
 /// A family of keyspaces, with the handle that a client has to one.
 pub trait Session: Family {
@@ -16,4 +16,7 @@ pub trait Session: Family {
 
     /// For drivers: a keyspace behind `port`, whose protocol offers this.
     fn keyspace(port: Arc<dyn Port<Self>>, limits: Limits, offers: Self::Offers) -> Self::Keyspace;
+
+    /// The driver of the handle's client.
+    fn driver(keyspace: &Self::Keyspace) -> Arc<dyn Driver>;
 }

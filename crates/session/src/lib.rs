@@ -22,6 +22,8 @@ mod call;
 mod driver;
 mod family;
 mod registers;
+#[cfg(test)]
+mod script;
 mod switchboard;
 mod transactions;
 
@@ -29,9 +31,9 @@ pub use alarms::Alarms;
 pub use driver::{Alarm, Driver, Port};
 pub use family::Session;
 pub use registers::{Modified, RegisterError, RegisterKeyspace, RegisterOptions};
-pub use switchboard::{Full, Recipient, Switchboard};
 pub use serried_model::transactions::Ending;
+pub use switchboard::{Full, Recipient, Switchboard};
 pub use transactions::{
-    Abort, Attempt, Backoff, Committed, Footprint, Get, GetMany, Next, Snapshot, Step, TransactOptions, Transacting,
-    Transaction, TransactionError, TransactionKeyspace,
+    Abort, Attempt, Backoff, Committed, Footprint, Get, GetMany, Next, Snapshot, Step,
+    TransactOptions, Transacting, Transaction, TransactionError, TransactionKeyspace,
 };

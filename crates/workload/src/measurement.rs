@@ -551,7 +551,8 @@ mod tests {
         let request =
             [part("read", 14, Ok(())), part("write", 19, Ok(())), part("read", 12, Ok(()))];
         measurement.enter_request(at(10), &request);
-        let unavailable = TransactionError::Unavailable { deadline: Duration::ZERO, waiting_for: "it".into() };
+        let unavailable =
+            TransactionError::Unavailable { deadline: Duration::ZERO, waiting_for: "it".into() };
         let request = [part("read", 30, Err(unavailable)), part("read", 21, Ok(()))];
         measurement.enter_request(at(20), &request);
         let report = measurement.report();

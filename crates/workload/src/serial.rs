@@ -9,7 +9,7 @@ use serried_actor::Timestamp;
 use serried_model::{
     Key, Limits, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Value, Version, Write,
 };
-use serried_session::{Attempt, Full, TransactionKeyspace, Port, Switchboard};
+use serried_session::{Attempt, Full, Port, Switchboard, TransactionKeyspace};
 
 /// What it has for one-shot transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use serried_actor::Timestamp;
 use serried_history::{EventKind, MicroOperation, ReadResult, Recorder};
 use serried_model::{Value, Version};
-use serried_session::{Committed, TransactionError, Footprint, TransactionKeyspace, Transaction};
+use serried_session::{Committed, Footprint, Transaction, TransactionError, TransactionKeyspace};
 
 use crate::{Arrival, Measurement, OneShot, Plan, RolledBack, Workload};
 

@@ -8,7 +8,7 @@ use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 use serried_history::{History, MicroOperation};
 use serried_model::{FamilyName, Key, Value, Write};
-use serried_session::{Abort, Footprint, TransactionKeyspace, Transaction};
+use serried_session::{Abort, Footprint, Transaction, TransactionKeyspace};
 
 use crate::tpcc::{self, Scale, Tpcc};
 use crate::{

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use serried_model::Family;
+use serried_model::FamilyName;
 use serried_reproduce::{
     AnyFigure, Effort, Engine, Figure, LoadEffort, LoadEngine, LoadFigure, RegisterEffort,
     RegisterEngine, RegisterFigure, Reported,
@@ -16,7 +16,7 @@ use serried_reproduce::{
 use crate::Ended;
 use crate::arguments::{MOST_PER_S, protocols};
 use crate::costs::CostArguments;
-use crate::family;
+use crate::wing;
 use teller::{Teller, Told};
 
 const EXAMPLES: &str = "\
@@ -105,7 +105,7 @@ impl Reproduce {
         );
         match figure {
             AnyFigure::Transactions(figure) => {
-                self.check_protocols(Family::Transactions)?;
+                self.check_protocols(FamilyName::Transactions)?;
                 let engine = self.engine(figure)?;
                 self.prepare(&engine.folder)?;
                 let teller = Teller::new(self.json);
@@ -114,7 +114,7 @@ impl Reproduce {
                 self.show(&findings)
             }
             AnyFigure::Registers(figure) => {
-                self.check_protocols(Family::Registers)?;
+                self.check_protocols(FamilyName::Registers)?;
                 let engine = self.register_engine(figure)?;
                 self.prepare(&engine.folder)?;
                 let teller = Teller::new(self.json);
@@ -123,7 +123,7 @@ impl Reproduce {
                 self.show(&findings)
             }
             AnyFigure::Load(figure) => {
-                self.check_protocols(Family::Transactions)?;
+                self.check_protocols(FamilyName::Transactions)?;
                 let engine = self.load_engine(figure)?;
                 self.prepare(&engine.folder)?;
                 let teller = Teller::new(self.json);
@@ -135,9 +135,9 @@ impl Reproduce {
     }
 
     /// Checks that all protocols that are asked for are of the figure's family.
-    fn check_protocols(&self, wanted: Family) -> anyhow::Result<()> {
+    fn check_protocols(&self, wanted: FamilyName) -> anyhow::Result<()> {
         for protocol in self.protocol.iter().flatten() {
-            let family = family::info(protocol).map(|info| info.guarantee.family());
+            let family = serried_protocols::info(protocol).map(|info| info.family);
             let Some(family) = family.filter(|family| *family != wanted) else { continue };
             let choices = serried_protocols::of(wanted).map(|protocol| protocol.name);
             anyhow::bail!(
@@ -233,7 +233,7 @@ impl Reproduce {
             Some(protocols) => protocols.clone(),
             None => RegisterEngine::known_protocols(figure),
         };
-        let unable = protocols.iter().find(|protocol| !family::offers_rmws(protocol));
+        let unable = protocols.iter().find(|protocol| !wing::offers_rmws(protocol));
         if let (Some(unable), true) = (unable, figure.modifies()) {
             anyhow::bail!("`{unable}` has no read-modify-writes, and `{}` does some", figure.name);
         }

@@ -11,7 +11,7 @@ use serried::{Database, TransactOptions, Value};
 use tokio::sync::mpsc;
 
 use crate::Ended;
-use crate::family::Place;
+use crate::wing;
 use transaction::Open;
 
 const HELP: &str = "\
@@ -69,18 +69,14 @@ impl Shell {
 
     async fn talk(self) -> anyhow::Result<Ended> {
         let database = Database::connect(&self.address).await?;
-        let place = Place::open(&database, &self.keyspace).await?;
+        let keyspace = Keyspace::open(&database, &self.keyspace, self.deadline).await?;
         let interactive = self.execute.is_none() && stdin().is_terminal();
         let mut lines = match &self.execute {
             Some(statements) => given(statements),
             None => typed(),
         };
-        let options = TransactOptions {
-            deadline: Duration::from_secs_f64(self.deadline),
-            ..TransactOptions::default()
-        };
-        let place = place.with_options(options);
-        let mut session = Session { database, place, options, open: None, json: self.json };
+        let Shell { deadline, json, .. } = self;
+        let mut session = Session { database, keyspace, deadline, open: None, json };
         let mut failed = false;
         loop {
             if interactive {
@@ -166,10 +162,37 @@ fn unreadable(number: usize, error: &std::io::Error) -> String {
     }
 }
 
+/// A keyspace of either family.
+#[derive(Clone)]
+enum Keyspace {
+    Transactions(TransactionKeyspace),
+    Registers(RegisterKeyspace),
+}
+
+impl Keyspace {
+    /// The keyspace called `name`, with a deadline in seconds for all that is done to it.
+    async fn open(database: &Database, name: &str, deadline: f64) -> anyhow::Result<Keyspace> {
+        let keyspaces = database.keyspaces();
+        let known = keyspaces.iter().find(|info| info.name == name);
+        let deadline = Duration::from_secs_f64(deadline);
+        Ok(match known.and_then(wing::of_keyspace) {
+            Some(FamilyName::Registers) => {
+                let options = RegisterOptions { deadline };
+                Keyspace::Registers(database.registers(name).await?.with_options(options))
+            }
+            Some(FamilyName::Transactions) | None => {
+                let options = TransactOptions { deadline, ..TransactOptions::default() };
+                Keyspace::Transactions(database.keyspace(name).await?.with_options(options))
+            }
+        })
+    }
+}
+
 struct Session {
     database: Database,
-    place: Place,
-    options: TransactOptions,
+    keyspace: Keyspace,
+    /// In seconds.
+    deadline: f64,
     open: Option<Open>,
     json: bool,
 }
@@ -182,9 +205,9 @@ impl Session {
             (["quit" | "exit"], _) => return Ok(false),
             (["help" | "?"], _) => println!(
                 "{}",
-                match self.place {
-                    Place::Keyspace(_) => HELP,
-                    Place::Registers(_) => registers::HELP,
+                match self.keyspace {
+                    Keyspace::Transactions(_) => HELP,
+                    Keyspace::Registers(_) => registers::HELP,
                 }
             ),
             (["keyspaces"], _) => {
@@ -193,14 +216,17 @@ impl Session {
                 }
             }
             (["use", name], false) => {
-                let place = Place::open(&self.database, name).await?;
-                self.place = place.with_options(self.options);
+                self.keyspace = Keyspace::open(&self.database, name, self.deadline).await?;
             }
             (_, open) => {
-                let known = match (self.place.clone(), open) {
+                let known = match (self.keyspace.clone(), open) {
                     (_, true) => self.go_on(words).await?,
-                    (Place::Keyspace(keyspace), false) => self.transact(&keyspace, words).await?,
-                    (Place::Registers(registers), false) => self.operate(&registers, words).await?,
+                    (Keyspace::Transactions(keyspace), false) => {
+                        self.transact(&keyspace, words).await?
+                    }
+                    (Keyspace::Registers(registers), false) => {
+                        self.operate(&registers, words).await?
+                    }
                 };
                 let word = words.first().unwrap_or(&"");
                 known.ok_or_else(|| anyhow::anyhow!("`{word}` can't be understood: try `help`"))?;

@@ -1,7 +1,7 @@
 //! Statements for keyspaces of registers.
 
 use anyhow::Context;
-use serried::{Modification, Modified, Registers, Value};
+use serried::{Modification, Modified, RegisterKeyspace, Value};
 
 use super::Session;
 
@@ -54,7 +54,7 @@ impl Session {
     /// Does what a line says; `None` if it is no statement for registers.
     pub(super) async fn operate(
         &mut self,
-        registers: &Registers,
+        registers: &RegisterKeyspace,
         words: &[&str],
     ) -> anyhow::Result<Option<()>> {
         if let (Some(modification), Some(key)) = (modification(words)?, words.get(1)) {

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serried::{Abort, Committed, Error, Key, Keyspace, TransactOptions, Transaction, Value};
+use serried::{
+    Abort, Committed, Key, TransactOptions, Transaction, TransactionError, TransactionKeyspace,
+    Value,
+};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -31,7 +34,7 @@ pub(super) struct Open {
     grown: watch::Sender<usize>,
     /// What each `get` found, in the order of the statements.
     found: mpsc::UnboundedReceiver<(Key, Option<Value>)>,
-    pub(super) task: JoinHandle<Result<Committed<()>, Error>>,
+    pub(super) task: JoinHandle<Result<Committed<()>, TransactionError>>,
 }
 
 /// Left open, it is rolled back.
@@ -46,7 +49,7 @@ impl Session {
     /// transactions.
     pub(super) async fn transact(
         &mut self,
-        keyspace: &Keyspace,
+        keyspace: &TransactionKeyspace,
         words: &[&str],
     ) -> anyhow::Result<Option<()>> {
         match words {
@@ -97,7 +100,7 @@ impl Session {
         Ok(Some(()))
     }
 
-    fn begin(&mut self, keyspace: &Keyspace) {
+    fn begin(&mut self, keyspace: &TransactionKeyspace) {
         let script = Script::default();
         let (grown, growth) = watch::channel(0);
         let (finds, found) = mpsc::unbounded_channel();

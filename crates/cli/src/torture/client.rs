@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
-use serried::{ConnectError, Database, KeyspaceInfo, TransactOptions};
+use serried::{ConnectError, Database, RegisterOptions, TransactOptions};
 use serried_history::{Recorder, RegisterRecorder};
+use serried_model::{FamilyName, Registers, Transactions};
+use serried_session::{Driver, Session};
 use serried_workload::{
     Bank, ClosedLoop, Measurement, Parameters, RegisterClient, Window, Workload,
 };
@@ -19,7 +21,6 @@ use super::lists::SharedLists;
 use super::registers::SharedRegisters;
 use super::timeline::epoch_ns;
 use crate::Ended;
-use crate::family::Place;
 use crate::load::Client;
 
 /// How many transactions a client process has open at a time, each a process of the history.
@@ -66,68 +67,76 @@ impl TortureClient {
             let _ = stop.send(());
         });
         let database = connect(&self.connect, CONNECT_WITHIN).await?;
-        let place = Place::open(&database, self.workload.name()).await?;
-        let options = TransactOptions { deadline: DEADLINE, ..TransactOptions::default() };
-        let place = place.with_options(options);
-        let window = Window::new(place.now(), Duration::ZERO, FOR_EVER, Duration::ZERO);
-        let measurement = Arc::new(Measurement::new(window));
-        let clients = self.clients(&database, &place, &measurement, file);
+        let (clients, driver, measurement) = match self.workload.family() {
+            FamilyName::Transactions => self.transactions(&database, file).await?,
+            FamilyName::Registers => self.registers(&database, file).await?,
+        };
         let clients: Vec<_> = clients.into_iter().map(tokio::spawn).collect();
         let _ = stopped.await;
         let none = Duration::ZERO;
-        measurement.move_window(Window::new(place.now(), none, none, none));
+        measurement.move_window(Window::new(driver.now(), none, none, none));
         for client in clients {
             client.await.context("a client panicked")?;
         }
         Ok(Ended::Well)
     }
 
-    /// The clients of this process, whose history goes into `file`.
-    fn clients(
-        &self,
-        database: &Database,
-        place: &Place,
-        measurement: &Arc<Measurement>,
-        file: File,
-    ) -> Vec<Client> {
-        let (seed, first) = (self.seed, self.first_process);
-        match place {
-            Place::Keyspace(keyspace) => {
-                let recorder = Recorder::writing_to(file).counting_from(epoch_ns(place));
-                let recorder = Arc::new(recorder);
-                let workload = workload(self.workload, self.begun_ms);
-                let workload = workload.expect("it has a keyspace with transactions");
-                let client = |number| ClosedLoop {
-                    keyspace: keyspace.clone(),
-                    workload: workload.clone(),
-                    measurement: measurement.clone(),
-                    recorder: Some(recorder.clone()),
-                    client: first + number,
-                    seed,
-                };
-                (0..LOOPS).map(|number| Box::pin(client(number).run()) as Client).collect()
-            }
-            Place::Registers(registers) => {
-                let recorder = Arc::new(RegisterRecorder::writing_to(file));
-                let of_kind = |info: &&KeyspaceInfo| info.name == self.workload.name();
-                let keyspaces = database.keyspaces();
-                let protocol = keyspaces.iter().find(of_kind);
-                let protocol = protocol.map_or("", |info| &info.protocol);
-                let workload = Arc::new(SharedRegisters::new(protocol, self.begun_ms));
-                let epoch_ns = epoch_ns(place);
-                let client = |number| RegisterClient {
-                    registers: registers.clone(),
-                    workload: workload.clone(),
-                    measurement: measurement.clone(),
-                    recorder: Some(recorder.clone()),
-                    epoch_ns,
-                    client: first + number,
-                    seed,
-                };
-                (0..LOOPS).map(|number| Box::pin(client(number).run()) as Client).collect()
-            }
-        }
+    /// Clients that run transactions, whose history goes into `file`.
+    async fn transactions(&self, database: &Database, file: File) -> anyhow::Result<Started> {
+        let keyspace = database.keyspace(self.workload.name()).await?;
+        let options = TransactOptions { deadline: DEADLINE, ..TransactOptions::default() };
+        let keyspace = keyspace.with_options(options);
+        let driver = Transactions::driver(&keyspace);
+        let recorder = Recorder::writing_to(file).counting_from(epoch_ns(&*driver));
+        let recorder = Arc::new(recorder);
+        let workload = workload(self.workload, self.begun_ms);
+        let workload = workload.expect("a workload of transactions");
+        let measurement = measurement(&*driver);
+        let client = |number| ClosedLoop {
+            keyspace: keyspace.clone(),
+            workload: workload.clone(),
+            measurement: measurement.clone(),
+            recorder: Some(recorder.clone()),
+            client: self.first_process + number,
+            seed: self.seed,
+        };
+        let clients = (0..LOOPS).map(|number| Box::pin(client(number).run()) as Client);
+        Ok((clients.collect(), driver, measurement))
     }
+
+    /// Clients of registers, whose history goes into `file`.
+    async fn registers(&self, database: &Database, file: File) -> anyhow::Result<Started> {
+        let registers = database.registers(self.workload.name()).await?;
+        let registers = registers.with_options(RegisterOptions { deadline: DEADLINE });
+        let driver = Registers::driver(&registers);
+        let recorder = Arc::new(RegisterRecorder::writing_to(file));
+        let keyspaces = database.keyspaces();
+        let info = keyspaces.iter().find(|info| info.name == self.workload.name());
+        let protocol = info.map_or("", |info| &info.protocol);
+        let workload = Arc::new(SharedRegisters::new(protocol, self.begun_ms));
+        let epoch_ns = epoch_ns(&*driver);
+        let measurement = measurement(&*driver);
+        let client = |number| RegisterClient {
+            registers: registers.clone(),
+            workload: workload.clone(),
+            measurement: measurement.clone(),
+            recorder: Some(recorder.clone()),
+            epoch_ns,
+            client: self.first_process + number,
+            seed: self.seed,
+        };
+        let clients = (0..LOOPS).map(|number| Box::pin(client(number).run()) as Client);
+        Ok((clients.collect(), driver, measurement))
+    }
+}
+
+/// The clients of a process, their time, and what they do.
+type Started = (Vec<Client>, Arc<dyn Driver>, Arc<Measurement>);
+
+/// A measurement that lasts until its window is moved.
+fn measurement(driver: &dyn Driver) -> Arc<Measurement> {
+    let window = Window::new(driver.now(), Duration::ZERO, FOR_EVER, Duration::ZERO);
+    Arc::new(Measurement::new(window))
 }
 
 /// Connects as soon as enough of the cluster is there.

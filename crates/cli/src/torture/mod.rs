@@ -18,12 +18,12 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use serried_model::Family;
+use serried_model::FamilyName;
 use serried_runtime::Durability;
 
 use crate::Ended;
 use crate::arguments::{partitions, protocols};
-use crate::family::{info, offers_rmws, promises_nothing};
+use crate::wing::{offers_rmws, promises_nothing};
 pub(crate) use client::TortureClient;
 use clients::Clients;
 use nodes::{Done, Fate, Nodes};
@@ -144,10 +144,10 @@ impl Kind {
     }
 
     /// What it needs of its keyspace.
-    fn family(self) -> Family {
+    pub(super) fn family(self) -> FamilyName {
         match self {
-            Kind::Bank | Kind::ListAppend => Family::Transactions,
-            Kind::Register => Family::Registers,
+            Kind::Bank | Kind::ListAppend => FamilyName::Transactions,
+            Kind::Register => FamilyName::Registers,
         }
     }
 }
@@ -178,7 +178,7 @@ impl Torture {
     fn protocol_of(&self, kind: Kind) -> anyhow::Result<&str> {
         let family = kind.family();
         if let Some(protocol) = self.protocol.as_deref() {
-            let fits = info(protocol).is_some_and(|info| info.guarantee.family() == family);
+            let fits = serried_protocols::info(protocol).is_some_and(|info| info.family == family);
             anyhow::ensure!(
                 fits,
                 "`{}` is a workload of {family}, and `{protocol}` has none: choose another --protocol or --workload",
@@ -190,10 +190,10 @@ impl Torture {
             );
             return Ok(protocol);
         }
-        if family == Family::Transactions {
+        if family == FamilyName::Transactions {
             return Ok("morty");
         }
-        let mut all = serried_protocols::of(Family::Registers).map(|protocol| protocol.name);
+        let mut all = serried_protocols::of(FamilyName::Registers).map(|protocol| protocol.name);
         let usual = all.find(|protocol| offers_rmws(protocol));
         usual.context("no protocol of registers has read-modify-writes: choose a --protocol")
     }

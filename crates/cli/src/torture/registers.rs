@@ -1,4 +1,4 @@
-//! Registers that several processes read and update, and a check of all they saw.
+//! RegisterKeyspace that several processes read and update, and a check of all they saw.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use rand_pcg::Pcg64Mcg;
-use serried::{Database, Registers};
+use serried::{Database, RegisterKeyspace};
 use serried_history::{
     EventKind, RegisterEvent, RegisterHistory, RegisterOperation, RegisterValue,
 };
@@ -15,7 +15,7 @@ use serried_workload::{Planned, RegisterMix, RegisterWorkload, Turn};
 
 use super::timeline::merged;
 use super::{Kind, TICK, verdict};
-use crate::family::offers_rmws;
+use crate::wing::offers_rmws;
 use crate::{Ended, judge};
 
 /// How many registers are in use at a time.
@@ -107,7 +107,11 @@ pub(super) async fn judge(
 }
 
 /// What a register holds in the end.
-async fn read(registers: &Registers, key: u64, within: Duration) -> anyhow::Result<RegisterValue> {
+async fn read(
+    registers: &RegisterKeyspace,
+    key: u64,
+    within: Duration,
+) -> anyhow::Result<RegisterValue> {
     let until = Instant::now() + within;
     let found = loop {
         match registers.read(Key::from(key.to_be_bytes())).await {

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use rustix::time::{ClockId, clock_gettime};
 use serried_history::{Event, EventKind, RegisterEvent};
 
-use crate::family::Place;
+use serried_session::Driver;
 
 /// An event of a history.
 pub(super) trait Timed {
@@ -39,13 +39,13 @@ impl Timed for RegisterEvent {
 
 /// The machine's monotonic time at a client's zero, in nanoseconds: what its history's times are counted
 /// from, so that they can be compared with other processes'.
-pub(super) fn epoch_ns(place: &Place) -> u64 {
+pub(super) fn epoch_ns(driver: &dyn Driver) -> u64 {
     let monotonic_ns = || {
         let now = clock_gettime(ClockId::Monotonic);
         now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
     };
     let reading = || {
-        let (before, now, after) = (monotonic_ns(), place.now(), monotonic_ns());
+        let (before, now, after) = (monotonic_ns(), driver.now(), monotonic_ns());
         (after - before, before.saturating_sub(now.0))
     };
     // The reading that took least is off by least: by far less than a message takes.

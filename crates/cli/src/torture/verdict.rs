@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use serried::{Database, Keyspace, Version};
+use serried::{Database, TransactionKeyspace, Version};
 use serried_history::{Event, EventKind, History, MicroOperation, ReadResult};
 use serried_model::Guarantee;
 use serried_workload::{Plan, Workload};
@@ -13,8 +13,8 @@ use serried_workload::{Plan, Workload};
 use super::client::{connect, workload};
 use super::timeline::merged;
 use super::{Kind, TICK, registers};
-use crate::family::info;
 use crate::{Ended, judge};
+use serried_protocols::info;
 
 /// How many keys are read at once in the end.
 const READ_AT_ONCE: usize = 64;
@@ -126,7 +126,7 @@ pub(super) fn whole_lines(file: &Path) -> std::io::Result<Vec<u8>> {
 
 /// Makes the reads of `plan` after everything up to `latest`, and says at which version.
 async fn read(
-    keyspace: &Keyspace,
+    keyspace: &TransactionKeyspace,
     workload: &dyn Workload,
     plan: &Plan,
     latest: Option<Version>,

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Settings};
 use serried_model::registers::{Operation, Outcome, Output};
-use serried_model::{
-    Access, Accessed, Carstamp, Key, NodeId, Registers, Token, TxnId, Value,
-};
+use serried_model::{Access, Accessed, Carstamp, Key, NodeId, Registers, Token, TxnId, Value};
 use serried_parts::{Asked, Quorums, Stamped, VersionClock};
 
 use super::{Message, Mutation};

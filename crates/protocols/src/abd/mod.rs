@@ -45,7 +45,7 @@ pub use replica::Replica;
 
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::registers::Offers;
-use serried_model::{Guarantee, NodeId, Value, Registers};
+use serried_model::{Guarantee, NodeId, Registers, Value};
 use serried_parts::{Stamped, encode_cell};
 
 /// Something to be done wrong on purpose, in tests that show that it would be noticed.

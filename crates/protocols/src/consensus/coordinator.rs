@@ -11,9 +11,7 @@ use std::collections::BTreeMap;
 
 use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Settings, Timestamp};
 use serried_model::registers::{Operation, Outcome, Output};
-use serried_model::{
-    Access, Accessed, Carstamp, Key, NodeId, Registers, Token, TxnId,
-};
+use serried_model::{Access, Accessed, Carstamp, Key, NodeId, Registers, Token, TxnId};
 use serried_parts::{Asked, Quorums, Stamped, Tokens, patience_with_proxy};
 
 use super::instance::Command;

@@ -10,7 +10,7 @@ use serried_model::{
 
 use super::{RegisterError, RegisterOptions};
 use crate::call::{Answer, Call};
-use crate::{Alarm, Port, Session};
+use crate::{Alarm, Driver, Port, Session};
 
 /// A keyspace of registers, as a client sees it. Cheap to clone; many operations can be under way at once, on the same
 /// key too.
@@ -28,6 +28,10 @@ impl Session for Registers {
 
     fn keyspace(port: Arc<dyn Port<Self>>, limits: Limits, offers: Offers) -> RegisterKeyspace {
         RegisterKeyspace { port, limits, offers, options: RegisterOptions::default() }
+    }
+
+    fn driver(keyspace: &RegisterKeyspace) -> Arc<dyn Driver> {
+        keyspace.port.clone()
     }
 }
 
@@ -102,7 +106,11 @@ impl RegisterKeyspace {
     ///
     /// # Errors
     /// See [`RegisterError`]. Only [`RegisterError::Unknown`] leaves open whether it took effect.
-    pub async fn write(&self, key: impl Into<Key>, value: impl Into<Value>) -> Result<(), RegisterError> {
+    pub async fn write(
+        &self,
+        key: impl Into<Key>,
+        value: impl Into<Value>,
+    ) -> Result<(), RegisterError> {
         let write = Access::Write(Some(value.into()));
         self.access(key.into(), write, None).await.map(drop)
     }
@@ -155,7 +163,11 @@ impl RegisterKeyspace {
     ///
     /// # Errors
     /// As [`RegisterKeyspace::rmw`].
-    pub async fn increment(&self, key: impl Into<Key>, delta: i64) -> Result<Option<i64>, RegisterError> {
+    pub async fn increment(
+        &self,
+        key: impl Into<Key>,
+        delta: i64,
+    ) -> Result<Option<i64>, RegisterError> {
         let modified = self.rmw(key, Modification::add(delta)).await?;
         let sum = modified.value.filter(|_| modified.applied);
         let sum = sum.and_then(|sum| core::str::from_utf8(sum.as_bytes()).ok()?.parse().ok());

@@ -7,7 +7,7 @@ use serried_actor::Timestamp;
 
 use super::abort::Reason;
 use super::execution::Ended;
-use crate::{Abort, Alarm, Attempt, Committed, TransactionError, Footprint, TransactionKeyspace};
+use crate::{Abort, Alarm, Attempt, Committed, Footprint, TransactionError, TransactionKeyspace};
 
 /// How many attempts there were so far, and when there may be no more.
 pub(crate) struct Attempts<'a> {
@@ -30,7 +30,10 @@ impl<'a> Attempts<'a> {
 
     /// Takes in how an attempt ended. After one that can be tried again it waits until the next may begin, and
     /// returns none.
-    pub(crate) async fn after<T>(&mut self, ended: Ended<T>) -> Result<Option<T>, TransactionError> {
+    pub(crate) async fn after<T>(
+        &mut self,
+        ended: Ended<T>,
+    ) -> Result<Option<T>, TransactionError> {
         let (attempts, options) = (self.number, &self.keyspace.options);
         match ended {
             Ended::Committed(Ok(value)) => return Ok(Some(value)),

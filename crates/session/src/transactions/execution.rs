@@ -121,7 +121,9 @@ impl<'a, P: Program> Execution<'a, P> {
 
     /// Whether it could begin: not if too many others are open.
     fn begin(&mut self, cx: &mut Context<'_>) -> bool {
-        let Ok(txn) = self.keyspace.port.open(self.attempt.clone(), cx.waker()) else { return false };
+        let Ok(txn) = self.keyspace.port.open(self.attempt.clone(), cx.waker()) else {
+            return false;
+        };
         self.operations.push(Operation::Begin { only_reads: self.attempt.only_reads });
         self.program.start(&self.attempt);
         self.phase = Phase::Running(txn);
@@ -198,11 +200,16 @@ impl<'a, P: Program> Execution<'a, P> {
                 panic!("transaction {:?} committed unasked", self.attempt.version())
             }
             (Outcome::Aborted { conflicts }, _) => Ended::Aborted(conflicts),
-            (Outcome::ClockSkew { ahead_us }, _) => Ended::Failed(TransactionError::ClockSkew { ahead_us }),
+            (Outcome::ClockSkew { ahead_us }, _) => {
+                Ended::Failed(TransactionError::ClockSkew { ahead_us })
+            }
             (Outcome::TooLong { limit_ms }, _) => Ended::TooLong(Duration::from_millis(limit_ms)),
             (Outcome::Unknown, _) => {
                 let txn = self.attempt.version().expect("an attempt that ended had begun");
-                Ended::Failed(TransactionError::Unknown { txn, deadline: self.keyspace.options.deadline })
+                Ended::Failed(TransactionError::Unknown {
+                    txn,
+                    deadline: self.keyspace.options.deadline,
+                })
             }
         }
     }
@@ -215,7 +222,8 @@ impl<'a, P: Program> Execution<'a, P> {
     /// The error if the deadline passes now. `None` if it can't be told yet.
     fn overdue(&self) -> Option<TransactionError> {
         let deadline = self.keyspace.options.deadline;
-        let unavailable = |waiting_for: String| TransactionError::Unavailable { deadline, waiting_for };
+        let unavailable =
+            |waiting_for: String| TransactionError::Unavailable { deadline, waiting_for };
         if self.may_take_effect {
             // Its coordinator may have yet to be told of it, and has it take effect then.
             let txn = self.attempt.version_or_wake()?;

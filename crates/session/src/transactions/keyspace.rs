@@ -13,12 +13,14 @@ use super::continuation::Steps;
 use super::execution::Execution;
 use super::program::{Closure, Program};
 use crate::{
-    Abort, Alarm, Committed, TransactionError, Footprint, Next, Port, Session, Step, TransactOptions, Transaction,
+    Abort, Alarm, Committed, Driver, Footprint, Next, Port, Session, Step, TransactOptions,
+    Transaction, TransactionError,
 };
 
 /// A transaction in progress. It is boxed so that programs can borrow from the task that runs them,
 /// and the task can still be spawned.
-pub type Transacting<'a, T> = Pin<Box<dyn Future<Output = Result<T, TransactionError>> + Send + 'a>>;
+pub type Transacting<'a, T> =
+    Pin<Box<dyn Future<Output = Result<T, TransactionError>> + Send + 'a>>;
 
 /// A keyspace as a client sees it. Cheap to clone; works from many tasks at once.
 #[derive(Clone)]
@@ -35,6 +37,10 @@ impl Session for Transactions {
 
     fn keyspace(port: Arc<dyn Port<Self>>, limits: Limits, offers: Offers) -> TransactionKeyspace {
         TransactionKeyspace { port, limits, offers, options: TransactOptions::default() }
+    }
+
+    fn driver(keyspace: &TransactionKeyspace) -> Arc<dyn Driver> {
+        keyspace.port.clone()
     }
 }
 

@@ -14,7 +14,10 @@ use serried_model::{Key, TxnId, Unfit, Value, Write};
 use super::attempts::Attempts;
 use super::execution::Ended;
 use super::program::Closure;
-use crate::{Alarm, Attempt, Committed, TransactionError, Footprint, TransactionKeyspace, Transacting, Transaction};
+use crate::{
+    Alarm, Attempt, Committed, Footprint, Transacting, Transaction, TransactionError,
+    TransactionKeyspace,
+};
 
 impl TransactionKeyspace {
     /// Reads `reads` and makes `writes` take effect, in one transaction. What is returned is what there was
@@ -140,11 +143,16 @@ impl Shot<'_> {
         match outcome {
             Outcome::Committed => Ended::Committed(Ok(())),
             Outcome::Aborted { conflicts } => Ended::Aborted(conflicts),
-            Outcome::ClockSkew { ahead_us } => Ended::Failed(TransactionError::ClockSkew { ahead_us }),
+            Outcome::ClockSkew { ahead_us } => {
+                Ended::Failed(TransactionError::ClockSkew { ahead_us })
+            }
             Outcome::TooLong { limit_ms } => Ended::TooLong(Duration::from_millis(limit_ms)),
             Outcome::Unknown => {
                 let txn = self.attempt.version().expect("an attempt that ended had begun");
-                Ended::Failed(TransactionError::Unknown { txn, deadline: self.keyspace.options.deadline })
+                Ended::Failed(TransactionError::Unknown {
+                    txn,
+                    deadline: self.keyspace.options.deadline,
+                })
             }
         }
     }
@@ -156,7 +164,10 @@ impl Shot<'_> {
             Phase::Sent(_) if self.attempt.has_written() => {
                 // Its coordinator may have yet to be told of it, and has it take effect then.
                 let txn = self.attempt.version_or_wake()?;
-                return Some(TransactionError::Unknown { txn, deadline: self.keyspace.options.deadline });
+                return Some(TransactionError::Unknown {
+                    txn,
+                    deadline: self.keyspace.options.deadline,
+                });
             }
             Phase::Sent(_) | Phase::Over => match self.attempt.unanswered_read() {
                 Some(key) => format!("the value of `{key}`"),

@@ -39,7 +39,11 @@ impl TransactionKeyspace {
     /// [`TransactionError::NoPast`] if the keyspace's protocol does not read the past; [`TransactionError::Forgotten`] if `at` is
     /// further in the past than the keyspace keeps history for; [`TransactionError::Unavailable`] if there is no answer
     /// before the deadline.
-    pub async fn get_at(&self, key: impl Into<Key>, at: Version) -> Result<Option<Value>, TransactionError> {
+    pub async fn get_at(
+        &self,
+        key: impl Into<Key>,
+        at: Version,
+    ) -> Result<Option<Value>, TransactionError> {
         let key = key.into();
         self.limits.check_key(&key)?;
         if !self.offers.past {

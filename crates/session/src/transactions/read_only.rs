@@ -5,7 +5,10 @@ use core::future::Future;
 use serried_model::{Key, Value, Version};
 
 use super::program::Closure;
-use crate::{Abort, Committed, TransactionError, Footprint, Get, GetMany, TransactionKeyspace, Transacting, Transaction};
+use crate::{
+    Abort, Committed, Footprint, Get, GetMany, Transacting, Transaction, TransactionError,
+    TransactionKeyspace,
+};
 
 /// What a program that only reads works with. Cheap to clone.
 ///

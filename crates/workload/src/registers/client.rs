@@ -123,7 +123,10 @@ impl Drop for Open<'_> {
     }
 }
 
-fn outcome(operation: RegisterOperation, result: &Result<Accessed, RegisterError>) -> RegisterOutcome {
+fn outcome(
+    operation: RegisterOperation,
+    result: &Result<Accessed, RegisterError>,
+) -> RegisterOutcome {
     match result {
         Ok(Accessed { found, carstamp }) => {
             let found = if operation.finds() { found.as_ref() } else { None };

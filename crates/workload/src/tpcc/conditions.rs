@@ -55,7 +55,10 @@ impl fmt::Display for Broken {
 }
 
 /// Checks all conditions; says what was found to be in order.
-pub(super) async fn inspect(tpcc: &Tpcc, keyspace: &TransactionKeyspace) -> Result<String, InspectionError> {
+pub(super) async fn inspect(
+    tpcc: &Tpcc,
+    keyspace: &TransactionKeyspace,
+) -> Result<String, InspectionError> {
     let (broken, examined) = examine(tpcc, keyspace).await?;
     if broken.is_empty() {
         return Ok(format!(

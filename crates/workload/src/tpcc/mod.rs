@@ -41,7 +41,7 @@ use foldhash::quality::FixedState;
 use rand_pcg::Pcg64Mcg;
 use serried_history::{MicroOperation, ReadResult};
 use serried_model::{Key, Value};
-use serried_session::{Abort, Footprint, TransactionKeyspace, Transaction};
+use serried_session::{Abort, Footprint, Transaction, TransactionKeyspace};
 
 use initial::Initial;
 use key::RowKey;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serried_actor::{Actor, Context, Coordinate, Group, Settings, Timestamp};
 use serried_model::transactions::{Operation, Outcome, Output};
-use serried_model::{NodeId, ReadValue, TxnId, Version, Transactions};
+use serried_model::{NodeId, ReadValue, Transactions, TxnId, Version};
 use serried_parts::{Map, VersionClock};
 
 use self::admission::Heard;

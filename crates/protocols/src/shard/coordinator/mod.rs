@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use serried_actor::{Actor, Context, Coordinate, Group, Settings};
 use serried_model::transactions::{Operation, Outcome, Output, Past};
-use serried_model::{Key, NodeId, TxnId, Version, Transactions};
+use serried_model::{Key, NodeId, Transactions, TxnId, Version};
 use serried_parts::patience_with_leader;
 use smallvec::SmallVec;
 

@@ -21,7 +21,7 @@ fn who_runs_for_too_long_is_tried_again_and_told_why_when_no_attempt_is_left() {
         }
     }
     let Poll::Ready(Err(error)) = poll(&mut program) else { panic!("an attempt is left") };
-    assert!(matches!(error, Error::TooLong { limit: LIMIT, attempts: 2 }), "{error}");
+    assert!(matches!(error, TransactionError::TooLong { limit: LIMIT, attempts: 2 }), "{error}");
     let text = error.to_string();
     assert!(text.contains("longer than 5s, in attempt 2") && text.contains("`truncation_lag_ms`"));
 }
@@ -42,7 +42,10 @@ fn who_ran_for_too_long_is_told_so_if_the_deadline_comes_before_the_next_attempt
         assert!(poll(&mut program).is_pending());
         script.tell(0, REFUSED);
         let Poll::Ready(Err(error)) = poll(&mut program) else { panic!("one shot: {one_shot}") };
-        assert!(matches!(error, Error::TooLong { limit: LIMIT, attempts: 1 }), "{error}");
+        assert!(
+            matches!(error, TransactionError::TooLong { limit: LIMIT, attempts: 1 }),
+            "{error}"
+        );
     }
 }
 
@@ -59,5 +62,5 @@ fn who_is_aborted_in_its_last_attempt_is_not_told_that_it_ran_for_too_long() {
     assert!(poll(&mut program).is_pending());
     script.tell(1, Output::Outcome(Outcome::Aborted { conflicts: vec![Key::from("a")] }));
     let Poll::Ready(Err(error)) = poll(&mut program) else { panic!("an attempt is left") };
-    assert!(matches!(error, Error::Conflict { attempts: 2, .. }), "{error}");
+    assert!(matches!(error, TransactionError::Conflict { attempts: 2, .. }), "{error}");
 }

@@ -44,10 +44,10 @@ fn a_write_where_only_reads_were_announced_ends_the_run_there_and_names_the_key(
     script.tell(0, Output::Began(version(9)));
     script.tell(0, Output::Value(read("a", 1, "1")));
     let Poll::Ready(Err(error)) = poll(&mut transaction) else { panic!() };
-    assert!(matches!(&error, Error::OnlyReads { key } if *key == Key::from("b")));
+    assert!(matches!(&error, TransactionError::OnlyReads { key } if *key == Key::from("b")));
     assert!(error.to_string().contains("`b`"), "{error}");
     assert_eq!(script.asked(), ["get a", "rollback"]);
-    assert_eq!(script.switchboard.lock().unwrap().open_attempts(), 0);
+    assert_eq!(script.switchboard.lock().unwrap().open_recipients(), 0);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn the_last_version_that_a_transaction_is_given_is_its_own() {
     script.tell(1, Output::Began(version(21)));
     script.advance(keyspace.options().deadline);
     let Poll::Ready(Err(error)) = poll(&mut writing) else { panic!() };
-    assert!(matches!(error, Error::Unknown { txn, .. } if txn == version(21)));
+    assert!(matches!(error, TransactionError::Unknown { txn, .. } if txn == version(21)));
 }
 
 #[test]

@@ -8,65 +8,24 @@ mod unknown;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serried_actor::Timestamp;
-use serried_model::{
-    Access, Carstamp, Key, Limits, NodeId, Operation, Outcome, Output, ReadValue, Token, TxnId,
-    Value, Version,
-};
+use serried_model::transactions::{Ending, Offers, Operation, Outcome, Output, Past};
+use serried_model::{Key, ReadValue, Transactions, Value};
 
+use crate::script::version;
 use crate::{
-    Abort, Attempt, Committed, Error, Full, Keyspace, Next, Port, Registers, Step, Switchboard,
-    TransactOptions,
+    Abort, Committed, Next, Step, TransactOptions, Transaction, TransactionError,
+    TransactionKeyspace,
 };
 
-/// A coordinator that writes down what it is asked, and a clock that is moved by hand.
-struct Script {
-    switchboard: Mutex<Switchboard>,
-    asked: Mutex<Vec<(TxnId, Operation)>>,
-    now: AtomicU64,
-}
-
-impl Port for Script {
-    fn open(&self, attempt: &Arc<Attempt>, waker: &Waker) -> Result<TxnId, Full> {
-        self.switchboard.lock().unwrap().open(attempt, waker)
-    }
-
-    fn submit(&self, txn: TxnId, operations: &mut Vec<Operation>) {
-        self.asked.lock().unwrap().extend(operations.drain(..).map(|operation| (txn, operation)));
-    }
-
-    fn close(&self, txn: TxnId) {
-        self.switchboard.lock().unwrap().close(txn);
-    }
-
-    fn now(&self) -> Timestamp {
-        Timestamp(self.now.load(Ordering::Relaxed))
-    }
-
-    fn set_alarm(&self, at: Timestamp, waker: Waker) -> u64 {
-        self.switchboard.lock().unwrap().set_alarm(at, waker)
-    }
-
-    fn cancel_alarm(&self, at: Timestamp, alarm: u64) {
-        self.switchboard.lock().unwrap().cancel_alarm(at, alarm);
-    }
-
-    fn random(&self) -> u64 {
-        u64::MAX
-    }
-}
+type Script = crate::script::Script<Transactions>;
 
 impl Script {
-    fn new() -> (Arc<Script>, Keyspace) {
-        let switchboard = Mutex::new(Switchboard::new(2));
-        let script = Script { switchboard, asked: Mutex::default(), now: AtomicU64::new(0) };
-        let script = Arc::new(script);
-        let limits = Limits { value_bytes: 8, ..Limits::default() };
-        (script.clone(), Keyspace::new(script, limits))
+    fn new() -> (Arc<Script>, TransactionKeyspace) {
+        Script::offering(Offers { one_shots: true, past: true })
     }
 
     /// What was asked since the last call but for beginnings, one line each.
@@ -86,7 +45,6 @@ impl Script {
             }
             Operation::Inquire { version } => format!("inquire {version}"),
             Operation::GetAt { key, at } => format!("get {key} at {at}"),
-            Operation::Access { key, access, .. } => format!("access {key} {access:?}"),
             Operation::Rollback => "rollback".to_string(),
             Operation::OneShot { reads, writes } => {
                 let writes: Vec<_> = writes.iter().map(|w| (&w.key, &w.value)).collect();
@@ -95,24 +53,8 @@ impl Script {
             Operation::Begin { only_reads: false } => "begin".to_string(),
             Operation::Begin { only_reads: true } => "begin to read".to_string(),
         };
-        let asked = core::mem::take(&mut *self.asked.lock().unwrap());
-        asked.into_iter().map(|(_, operation)| line(operation)).collect()
+        self.take_operations().into_iter().map(line).collect()
     }
-
-    fn tell(&self, txn: u64, output: Output) {
-        let switchboard = self.switchboard.lock().unwrap();
-        // The first transaction is the first in the first place, the second in the same place.
-        switchboard.deliver(TxnId((txn + 1) << 32), output);
-    }
-
-    fn advance(&self, duration: Duration) {
-        let now = self.now.fetch_add(duration.as_nanos() as u64, Ordering::Relaxed);
-        self.switchboard.lock().unwrap().ring(Timestamp(now + duration.as_nanos() as u64));
-    }
-}
-
-fn version(timestamp_us: u64) -> Version {
-    Version { timestamp_us, coordinator: NodeId(0) }
 }
 
 fn read(key: &str, at: u64, value: &str) -> ReadValue {
@@ -282,9 +224,9 @@ fn an_error_that_rests_on_no_read_is_returned_at_once_and_the_transaction_rolled
         tx.put("a", "1");
         Err::<(), _>(Abort::new("no"))
     }));
-    assert!(matches!(poll(&mut transaction), Poll::Ready(Err(Error::Application(_)))));
+    assert!(matches!(poll(&mut transaction), Poll::Ready(Err(TransactionError::Application(_)))));
     assert_eq!(script.asked(), ["rollback"]);
-    assert_eq!(script.switchboard.lock().unwrap().open_attempts(), 0);
+    assert_eq!(script.switchboard.lock().unwrap().open_recipients(), 0);
 }
 
 #[test]
@@ -307,7 +249,7 @@ fn a_transaction_that_is_dropped_or_panics_is_rolled_back() {
     }));
     assert!(panicked.is_err());
     assert_eq!(script.asked(), ["rollback"]);
-    assert_eq!(script.switchboard.lock().unwrap().open_attempts(), 0);
+    assert_eq!(script.switchboard.lock().unwrap().open_recipients(), 0);
 }
 
 #[test]
@@ -318,7 +260,7 @@ fn past_the_deadline_a_read_is_unavailable_and_a_commit_is_unknown() {
     assert!(poll(&mut reading).is_pending());
     script.advance(deadline);
     let Poll::Ready(Err(error)) = poll(&mut reading) else { panic!() };
-    assert!(matches!(error, Error::Unavailable { .. }));
+    assert!(matches!(error, TransactionError::Unavailable { .. }));
     assert!(error.to_string().contains("the value of `a`"), "{error}");
 
     let mut writing = Box::pin(keyspace.put("a", "1"));
@@ -326,14 +268,14 @@ fn past_the_deadline_a_read_is_unavailable_and_a_commit_is_unknown() {
     script.tell(1, Output::Began(version(9)));
     script.advance(deadline);
     let Poll::Ready(Err(error)) = poll(&mut writing) else { panic!() };
-    assert!(matches!(error, Error::Unknown { txn, .. } if txn == version(9)));
+    assert!(matches!(error, TransactionError::Unknown { txn, .. } if txn == version(9)));
     assert_eq!(script.asked().last().unwrap(), "rollback");
 }
 
 /// Writes `b` if it finds that `a` is 1, and does what `otherwise` says if not.
 async fn write_if(
-    tx: crate::Transaction,
-    otherwise: impl AsyncFnOnce(&crate::Transaction) -> Result<(), Abort>,
+    tx: Transaction,
+    otherwise: impl AsyncFnOnce(&Transaction) -> Result<(), Abort>,
 ) -> Result<(), Abort> {
     if text(tx.get("a").await?) == "1" {
         tx.put("b", "w");
@@ -362,7 +304,10 @@ fn what_an_earlier_run_has_asked_to_commit_may_take_effect_whatever_the_later_on
         assert_eq!(script.asked(), [after_rewind]);
         script.advance(keyspace.options().deadline);
         let Poll::Ready(Err(error)) = poll(&mut transaction) else { panic!() };
-        assert!(matches!(error, Error::Unknown { txn, .. } if txn == version(9)), "{error}");
+        assert!(
+            matches!(error, TransactionError::Unknown { txn, .. } if txn == version(9)),
+            "{error}"
+        );
     }
 }
 
@@ -389,7 +334,7 @@ fn an_error_that_rests_on_no_read_waits_until_no_earlier_run_can_take_effect() {
     assert!(poll(&mut transaction).is_pending(), "the first run may have committed");
     assert_eq!(script.asked().last().unwrap(), "commit [] []");
     script.tell(0, Output::Outcome(Outcome::Committed));
-    assert!(matches!(poll(&mut transaction), Poll::Ready(Err(Error::Application(_)))));
+    assert!(matches!(poll(&mut transaction), Poll::Ready(Err(TransactionError::Application(_)))));
 }
 
 #[test]
@@ -401,7 +346,7 @@ fn a_commit_that_its_coordinator_has_not_begun_at_the_deadline_waits_for_its_ver
     assert!(poll(&mut transaction).is_pending(), "it may take effect, and can't be named");
     script.tell(0, Output::Began(version(9)));
     let Poll::Ready(Err(error)) = poll(&mut transaction) else { panic!() };
-    assert!(matches!(error, Error::Unknown { txn, .. } if txn == version(9)), "{error}");
+    assert!(matches!(error, TransactionError::Unknown { txn, .. } if txn == version(9)), "{error}");
 }
 
 #[test]
@@ -412,16 +357,16 @@ fn what_is_too_large_fails_before_anything_is_sent() {
     assert_eq!(error.to_string(), "value too large at key `a`: 9 bytes, the limit is 8");
     let mut large_key = Box::pin(keyspace.get(vec![b'k'; 9000]));
     let Poll::Ready(Err(error)) = poll(&mut large_key) else { panic!() };
-    assert!(matches!(error, Error::TooLarge(_)));
+    assert!(matches!(error, TransactionError::TooLarge(_)));
     assert_eq!(script.asked(), ["rollback", "rollback"]);
 }
 
 #[test]
 fn an_empty_key_is_refused_by_name_before_anything_is_sent() {
     let (script, keyspace) = Script::new();
-    let is_named = |result: Poll<Result<(), Error>>| {
+    let is_named = |result: Poll<Result<(), TransactionError>>| {
         let Poll::Ready(Err(error)) = result else { panic!() };
-        assert!(matches!(error, Error::EmptyKey), "{error}");
+        assert!(matches!(error, TransactionError::EmptyKey), "{error}");
         assert_eq!(error.to_string(), "a key is empty: give it at least one byte");
     };
     is_named(poll(&mut Box::pin(async { keyspace.put("", "1").await.map(drop) })));
@@ -605,51 +550,27 @@ fn a_transaction_can_be_spawned_onto_any_thread() {
     drop(sendable(owned));
 }
 
-/// A write that its coordinator goes on with while its session gives it up: it was told to be without
-/// effect, and was read by others (simulated ABD, seed 1664).
 #[test]
-fn a_register_write_that_is_given_up_is_told_by_its_coordinator_what_became_of_it() {
-    let id = version(9);
-    let carstamp = Carstamp { timestamp: 3, ..Carstamp::INITIAL };
-    for placed in [false, true] {
-        let (script, _) = Script::new();
-        let registers = Registers::new(script.clone(), Limits::default());
-        let access = Access::Write(Some(Value::from("1")));
-        let mut write = Box::pin(registers.access(Key::from("x"), access, None));
-        assert!(poll(&mut write).is_pending());
-        script.tell(0, Output::Began(id));
-        script.advance(Duration::from_secs(11));
-        assert!(poll(&mut write).is_pending(), "it waits for what its coordinator says");
-        assert_eq!(script.asked()[1..], ["rollback"]);
-        let outcome = match placed {
-            true => {
-                script.tell(0, Output::Placed(carstamp));
-                Outcome::Unknown
-            }
-            false => Outcome::Aborted { conflicts: Vec::new() },
-        };
-        script.tell(0, Output::Outcome(outcome));
-        let Poll::Ready(Err(error)) = poll(&mut write) else { panic!("it is over") };
-        match error {
-            Error::UnknownUpdate { token, .. } if placed => {
-                assert_eq!(token, Token { id, carstamp: Some(carstamp) });
-            }
-            Error::Unavailable { .. } if !placed => {}
-            error => panic!("{error}"),
-        }
-    }
+fn the_past_and_the_ending_of_a_transaction_are_asked_for_outside_of_transactions() {
+    let (script, keyspace) = Script::new();
+    let mut past = Box::pin(keyspace.get_at("a", version(3)));
+    assert!(poll(&mut past).is_pending());
+    assert_eq!(script.all_asked(), [format!("get a at {}", version(3))]);
+    script.tell(0, Output::Past(Past::Held(Some(Value::from("1")))));
+    let Poll::Ready(Ok(held)) = poll(&mut past) else { panic!() };
+    assert_eq!(text(held), "1");
+    let mut ending = Box::pin(keyspace.outcome(version(3)));
+    assert!(poll(&mut ending).is_pending());
+    script.tell(1, Output::Ending(Ending::Forgotten));
+    let Poll::Ready(Ok(ending)) = poll(&mut ending) else { panic!() };
+    assert_eq!(ending, Ending::Forgotten);
 }
 
 #[test]
-fn a_read_modify_write_on_another_type_names_the_key_and_both_types() {
-    let (script, _) = Script::new();
-    let registers = Registers::new(script.clone(), Limits::default());
-    let mut add = Box::pin(registers.increment("x", 1));
-    assert!(poll(&mut add).is_pending());
-    let found =
-        serried_model::Accessed { found: Some(Value::from("one")), carstamp: Carstamp::INITIAL };
-    script.tell(0, Output::Accessed(found));
-    script.tell(0, Output::Outcome(Outcome::Committed));
-    let Poll::Ready(Err(error)) = poll(&mut add) else { panic!("it is over") };
-    assert_eq!(error.to_string(), "`x`: the value is text, and has to be an integer");
+fn a_past_that_is_not_offered_is_refused_before_anything_is_sent() {
+    let (script, keyspace) = Script::offering(Offers { one_shots: true, past: false });
+    let mut past = Box::pin(keyspace.get_at("a", version(3)));
+    let Poll::Ready(Err(error)) = poll(&mut past) else { panic!("it is refused at once") };
+    assert!(matches!(error, TransactionError::NoPast { .. }), "{error}");
+    assert_eq!(script.take_operations(), []);
 }

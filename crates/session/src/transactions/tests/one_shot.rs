@@ -1,6 +1,6 @@
 //! Transactions that are known before they begin.
 
-use serried_model::Write;
+use serried_model::{Limits, Write};
 
 use super::*;
 
@@ -34,7 +34,7 @@ fn a_one_shot_transaction_is_asked_for_at_once_and_reads_in_the_order_of_its_key
     assert_eq!(footprint.reads, [read("b", 2, ""), read("a", 1, "old")]);
     assert_eq!(footprint.writes, [put("a", "2"), put("c", "1")]);
     assert_eq!(script.asked(), [] as [&str; 0]);
-    assert_eq!(script.switchboard.lock().unwrap().open_attempts(), 0);
+    assert_eq!(script.switchboard.lock().unwrap().open_recipients(), 0);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_one_shot_transaction_without_writes_is_announced_as_reading() {
 fn a_one_shot_transaction_over_a_limit_is_not_even_begun() {
     let (script, keyspace) = Script::new();
     let limits = Limits { key_bytes: 4, value_bytes: 8, transaction_bytes: 12 };
-    let keyspace = Keyspace { limits, ..keyspace };
+    let keyspace = TransactionKeyspace { limits, ..keyspace };
     for (reads, writes, error) in [
         (vec!["12345"], vec![], "key too large at key `12345`: 5 bytes, the limit is 4"),
         (vec![], vec![put("12345", "")], "key too large at key `12345`: 5 bytes, the limit is 4"),
@@ -68,7 +68,7 @@ fn a_one_shot_transaction_over_a_limit_is_not_even_begun() {
     ] {
         let mut transaction = Box::pin(keyspace.one_shot(reads, writes));
         let Poll::Ready(Err(found)) = poll(&mut transaction) else { panic!() };
-        assert!(matches!(found, Error::TooLarge(_)));
+        assert!(matches!(found, TransactionError::TooLarge(_)));
         assert_eq!(found.to_string(), error);
     }
     assert_eq!(script.all_asked(), [] as [&str; 0]);
@@ -98,39 +98,34 @@ fn an_aborted_one_shot_transaction_is_tried_again_after_a_backoff_until_the_budg
 }
 
 #[test]
-fn where_there_are_no_one_shot_transactions_they_are_done_by_gets_and_a_commit_from_then_on() {
-    let (script, keyspace) = Script::new();
-    let same = keyspace.with_options(TransactOptions::default());
+fn a_protocol_that_offers_no_one_shots_is_asked_for_gets_and_a_commit() {
+    let (script, keyspace) = Script::offering(Offers { one_shots: false, past: true });
     let begun = AtomicU32::new(0);
-    let has_begun = |_: &crate::Transaction| {
+    let has_begun = |_: &Transaction| {
         begun.fetch_add(1, Ordering::Relaxed);
     };
     let deleted = Write { key: Key::from("b"), value: None };
     let writes = [put("a", "new"), deleted];
     let mut transaction = Box::pin(keyspace.one_shot_recorded(["a"], writes, has_begun));
     assert!(poll(&mut transaction).is_pending());
-    assert_eq!(script.asked().len(), 1);
-    script.tell(0, Output::Began(version(8)));
-    script.tell(0, Output::Outcome(Outcome::NotOffered));
-    assert!(poll(&mut transaction).is_pending());
-    assert_eq!(script.all_asked(), ["begin", "get a"], "without waiting");
-    script.tell(1, Output::Began(version(9)));
-    script.tell(1, Output::Value(read("a", 1, "1")));
+    assert_eq!(script.all_asked(), ["begin", "get a"]);
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("a", 1, "1")));
     assert!(poll(&mut transaction).is_pending());
     let commit = "commit [\"a\"] [(\"a\", Some(\"new\")), (\"b\", None)]";
     assert_eq!(script.asked(), [commit]);
     // What it reads is never its own write, in whichever run.
-    script.tell(1, Output::Rewind(read("a", 2, "2")));
+    script.tell(0, Output::Rewind(read("a", 2, "2")));
     assert!(poll(&mut transaction).is_pending());
     assert_eq!(script.asked(), [commit]);
-    script.tell(1, Output::Outcome(Outcome::Committed));
+    script.tell(0, Output::Outcome(Outcome::Committed));
     let Poll::Ready(Ok((committed, _))) = poll(&mut transaction) else { panic!() };
     assert_eq!(committed.value, [Some(Value::from("2"))]);
     let Committed { version: at, attempts, re_executions, .. } = committed;
     assert_eq!((at, attempts, re_executions), (version(9), 1, 1));
-    assert_eq!(begun.load(Ordering::Relaxed), 3, "the one shot, and two runs");
+    assert_eq!(begun.load(Ordering::Relaxed), 2, "two runs");
 
-    let mut another = Box::pin(same.one_shot(["a"], []));
+    let mut another = Box::pin(keyspace.one_shot(["a"], []));
     assert!(poll(&mut another).is_pending());
     assert_eq!(script.all_asked(), ["begin to read", "get a"]);
 }
@@ -145,7 +140,7 @@ fn past_the_deadline_a_one_shot_transaction_is_unknown_if_it_writes_and_else_una
     script.tell(0, Output::Value(read("a", 1, "1")));
     script.advance(deadline);
     let Poll::Ready(Err(error)) = poll(&mut reading) else { panic!() };
-    assert!(matches!(error, Error::Unavailable { .. }));
+    assert!(matches!(error, TransactionError::Unavailable { .. }));
     assert!(error.to_string().contains("the value of `b`"), "{error}");
 
     let mut writing = Box::pin(keyspace.one_shot(["a"], [put("a", "1")]));
@@ -153,7 +148,7 @@ fn past_the_deadline_a_one_shot_transaction_is_unknown_if_it_writes_and_else_una
     script.tell(1, Output::Began(version(9)));
     script.advance(deadline);
     let Poll::Ready(Err(error)) = poll(&mut writing) else { panic!() };
-    assert!(matches!(error, Error::Unknown { txn, .. } if txn == version(9)));
+    assert!(matches!(error, TransactionError::Unknown { txn, .. } if txn == version(9)));
     assert_eq!(script.asked().last().unwrap(), "rollback");
 }
 
@@ -170,7 +165,7 @@ fn a_one_shot_transaction_that_its_coordinator_has_not_begun_at_the_deadline_wai
     script.tell(0, Output::Began(version(9)));
     assert_eq!(woken.0.load(Ordering::Relaxed), 1);
     let Poll::Ready(Err(error)) = poll(&mut writing) else { panic!() };
-    assert!(matches!(error, Error::Unknown { txn, .. } if txn == version(9)));
+    assert!(matches!(error, TransactionError::Unknown { txn, .. } if txn == version(9)));
 }
 
 #[test]
@@ -192,7 +187,7 @@ fn a_one_shot_transaction_waits_for_a_place_and_is_unavailable_if_there_is_none_
     assert!(poll(&mut late).is_pending());
     script.advance(keyspace.options().deadline);
     let Poll::Ready(Err(error)) = poll(&mut late) else { panic!() };
-    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    assert!(matches!(error, TransactionError::Unavailable { .. }), "{error}");
 }
 
 #[test]

@@ -1,0 +1,79 @@
+//! Operations on registers against a coordinator that is played by hand.
+
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serried_model::registers::{Offers, Operation, Outcome, Output};
+use serried_model::{Access, Accessed, Carstamp, Key, Modification, Registers, Token, Value};
+
+use crate::script::version;
+use crate::{RegisterError, RegisterKeyspace};
+
+type Script = crate::script::Script<Registers>;
+
+impl Script {
+    fn new() -> (Arc<Script>, RegisterKeyspace) {
+        Script::offering(Offers { rmws: true })
+    }
+}
+
+fn poll<T>(future: &mut Pin<Box<impl Future<Output = T>>>) -> Poll<T> {
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// A write that its coordinator goes on with while its session gives it up: it was told to be without
+/// effect, and was read by others (simulated ABD, seed 1664).
+#[test]
+fn a_register_write_that_is_given_up_is_told_by_its_coordinator_what_became_of_it() {
+    let id = version(9);
+    let carstamp = Carstamp { timestamp: 3, ..Carstamp::INITIAL };
+    for placed in [false, true] {
+        let (script, registers) = Script::new();
+        let access = Access::Write(Some(Value::from("1")));
+        let mut write = Box::pin(registers.access(Key::from("x"), access, None));
+        assert!(poll(&mut write).is_pending());
+        script.tell(0, Output::Began(id));
+        script.advance(Duration::from_secs(11));
+        assert!(poll(&mut write).is_pending(), "it waits for what its coordinator says");
+        assert_eq!(script.take_operations()[1..], [Operation::GiveUp]);
+        let outcome = match placed {
+            true => {
+                script.tell(0, Output::Placed(carstamp));
+                Outcome::Unknown
+            }
+            false => Outcome::NoEffect,
+        };
+        script.tell(0, Output::Outcome(outcome));
+        let Poll::Ready(Err(error)) = poll(&mut write) else { panic!("it is over") };
+        match error {
+            RegisterError::Unknown { token, .. } if placed => {
+                assert_eq!(token, Token { id, carstamp: Some(carstamp) });
+            }
+            RegisterError::Unavailable { .. } if !placed => {}
+            error => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_read_modify_write_on_another_type_names_the_key_and_both_types() {
+    let (script, registers) = Script::new();
+    let mut add = Box::pin(registers.increment("x", 1));
+    assert!(poll(&mut add).is_pending());
+    let found = Accessed { found: Some(Value::from("one")), carstamp: Carstamp::INITIAL };
+    script.tell(0, Output::Outcome(Outcome::Done(found)));
+    let Poll::Ready(Err(error)) = poll(&mut add) else { panic!("it is over") };
+    assert_eq!(error.to_string(), "`x`: the value is text, and has to be an integer");
+}
+
+#[test]
+fn a_read_modify_write_that_is_not_offered_is_refused_before_anything_is_sent() {
+    let (script, registers) = Script::offering(Offers { rmws: false });
+    let mut add = Box::pin(registers.rmw("x", Modification::add(1)));
+    let Poll::Ready(Err(error)) = poll(&mut add) else { panic!("it is refused at once") };
+    assert!(matches!(error, RegisterError::NoReadModifyWrites { .. }), "{error}");
+    assert_eq!(script.take_operations(), []);
+}

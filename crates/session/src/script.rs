@@ -1,0 +1,85 @@
+//! A driver for tests: its coordinator is played by hand, and so is its clock.
+
+use core::task::Waker;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serried_actor::Timestamp;
+use serried_model::{Family, Limits, NodeId, TxnId, Version};
+
+use crate::{Alarms, Driver, Full, Port, Recipient, Session, Switchboard};
+
+/// A coordinator that writes down what it is asked, and a clock that is moved by hand.
+pub(crate) struct Script<F: Family> {
+    pub(crate) switchboard: Mutex<Switchboard<F>>,
+    alarms: Mutex<Alarms>,
+    asked: Mutex<Vec<F::Operation>>,
+    now: AtomicU64,
+}
+
+impl<F: Session> Script<F> {
+    /// A script with room for two recipients, and a keyspace of a protocol that offers this.
+    pub(crate) fn offering(offers: F::Offers) -> (Arc<Script<F>>, F::Keyspace) {
+        let script = Arc::new(Script {
+            switchboard: Mutex::new(Switchboard::new(2)),
+            alarms: Mutex::default(),
+            asked: Mutex::default(),
+            now: AtomicU64::new(0),
+        });
+        let limits = Limits { value_bytes: 8, ..Limits::default() };
+        (script.clone(), F::keyspace(script, limits, offers))
+    }
+
+    /// What was asked since the last call.
+    pub(crate) fn take_operations(&self) -> Vec<F::Operation> {
+        core::mem::take(&mut *self.asked.lock().unwrap())
+    }
+
+    /// Answers a transaction or an operation. The first is the first in the first place, the second in the same place.
+    pub(crate) fn tell(&self, txn: u64, output: F::Output) {
+        self.switchboard.lock().unwrap().deliver(TxnId((txn + 1) << 32), output);
+    }
+
+    pub(crate) fn advance(&self, duration: Duration) {
+        let duration = duration.as_nanos() as u64;
+        let now = self.now.fetch_add(duration, Ordering::Relaxed) + duration;
+        self.alarms.lock().unwrap().ring(Timestamp(now));
+    }
+}
+
+impl<F: Family> Port<F> for Script<F> {
+    fn open(&self, recipient: Arc<dyn Recipient<F>>, waker: &Waker) -> Result<TxnId, Full> {
+        self.switchboard.lock().unwrap().open(recipient, waker)
+    }
+
+    fn submit(&self, _: TxnId, operations: &mut Vec<F::Operation>) {
+        self.asked.lock().unwrap().append(operations);
+    }
+
+    fn close(&self, txn: TxnId) {
+        self.switchboard.lock().unwrap().close(txn);
+    }
+}
+
+impl<F: Family> Driver for Script<F> {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.now.load(Ordering::Relaxed))
+    }
+
+    fn set_alarm(&self, at: Timestamp, waker: Waker) -> u64 {
+        self.alarms.lock().unwrap().set(at, waker)
+    }
+
+    fn cancel_alarm(&self, at: Timestamp, alarm: u64) {
+        self.alarms.lock().unwrap().cancel(at, alarm);
+    }
+
+    fn random(&self) -> u64 {
+        u64::MAX
+    }
+}
+
+pub(crate) fn version(timestamp_us: u64) -> Version {
+    Version { timestamp_us, coordinator: NodeId(0) }
+}
