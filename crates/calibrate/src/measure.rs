@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serried::{ConnectOptions, Database};
 use serried_actor::{Protocol, Timestamp};
+use serried_model::Transactions;
 use serried_protocols::{UnknownProtocol, Visitor};
 use serried_runtime::{
     ConnectError, KeyspaceConfiguration, LocalCluster, LocalOptions, StartError, Statistics,
@@ -89,7 +90,7 @@ pub enum Error {
     Connect(#[from] ConnectError),
     /// The cluster has no such keyspace, or does not answer.
     #[error(transparent)]
-    Keyspace(#[from] serried::Error),
+    Keyspace(#[from] serried::TransactionError),
     /// The system does not say how much CPU time was used.
     #[error("can't measure CPU time: {0}")]
     Cpu(#[source] io::Error),
@@ -338,10 +339,10 @@ struct Count {
     workload: Arc<dyn Workload>,
 }
 
-impl Visitor for Count {
+impl Visitor<Transactions> for Count {
     type Output = Counted;
 
-    fn visit<P: Protocol>(self) -> Counted {
+    fn visit<P: Protocol<Family = Transactions>>(self) -> Counted {
         let configuration = Configuration { clients: self.clients, ..Configuration::default() };
         let mut cluster = Cluster::<P>::new(configuration);
         let (from, until) = (Duration::from_millis(100), Duration::from_millis(200));

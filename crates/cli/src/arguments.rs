@@ -9,11 +9,11 @@ use clap::builder::{
     PossibleValue, PossibleValuesParser, RangedI64ValueParser, RangedU64ValueParser,
 };
 use serried_actor::Settings;
-use serried_model::{Family, Geography, NodeId};
+use serried_model::{FamilyName, Geography, NodeId};
 use serried_protocols::ProtocolInfo;
-use serried_session::{Backoff, TransactOptions};
+use serried_session::{Backoff, RegisterOptions, TransactOptions};
 use serried_workload::tpcc::Scale;
-use serried_workload::{Parameters, RegisterParameters, Workload};
+use serried_workload::{Parameters, RegisterParameters, RegisterWorkload, Workload};
 
 use crate::wing::{self, Wing};
 

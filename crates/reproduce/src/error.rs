@@ -20,11 +20,6 @@ pub enum Error {
     /// There is no protocol of that name.
     #[error(transparent)]
     Protocol(#[from] UnknownProtocol),
-    /// A protocol of another family than the figure's.
-    #[error(
-        "`{0}` has transactions, and the figure shows registers: choose a protocol of registers"
-    )]
-    NoRegisters(String),
     /// There is no workload of that name, or it can't be as it was asked for.
     #[error(transparent)]
     Workload(#[from] WorkloadError),

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serried_actor::{Protocol, Timestamp};
-use serried_model::Geography;
+use serried_model::{Geography, Transactions};
 use serried_protocols::Visitor;
-use serried_session::{Backoff, Keyspace, TransactOptions};
+use serried_session::{Backoff, TransactOptions, TransactionKeyspace};
 use serried_sim::{Clocks, Cluster, Configuration, Initial, NetworkFaults};
 use serried_workload::{ClosedLoop, Measurement, OpenLoop, Window, Workload};
 
@@ -38,10 +38,10 @@ struct Run<'a> {
     workload: Arc<dyn Workload>,
 }
 
-impl Visitor for Run<'_> {
+impl Visitor<Transactions> for Run<'_> {
     type Output = Measured;
 
-    fn visit<P: Protocol>(self) -> Measured {
+    fn visit<P: Protocol<Family = Transactions>>(self) -> Measured {
         let point = self.point;
         let mut cluster = Cluster::<P>::new(self.configuration());
         let (warm_up, measured) = (point.warm_up(), point.measured());
@@ -172,7 +172,7 @@ impl Run<'_> {
     }
 
     /// Has all clients from the `first` on begin.
-    fn begin<P: Protocol>(
+    fn begin<P: Protocol<Family = Transactions>>(
         &self,
         cluster: &mut Cluster<P>,
         first: usize,
@@ -189,7 +189,11 @@ impl Run<'_> {
         }
     }
 
-    fn keyspace<P: Protocol>(&self, client: usize, cluster: &Cluster<P>) -> Keyspace {
+    fn keyspace<P: Protocol<Family = Transactions>>(
+        &self,
+        client: usize,
+        cluster: &Cluster<P>,
+    ) -> TransactionKeyspace {
         let backoff = Backoff {
             first: Duration::from_millis(self.point.backoff_first_ms),
             most: Duration::from_millis(self.point.backoff_most_ms),
@@ -200,7 +204,7 @@ impl Run<'_> {
         cluster.keyspace(client).with_options(options)
     }
 
-    fn closed<P: Protocol>(
+    fn closed<P: Protocol<Family = Transactions>>(
         &self,
         client: usize,
         cluster: &Cluster<P>,
@@ -216,7 +220,7 @@ impl Run<'_> {
         }
     }
 
-    fn open<P: Protocol>(
+    fn open<P: Protocol<Family = Transactions>>(
         &self,
         open: OpenClients,
         client: usize,

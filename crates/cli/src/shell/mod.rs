@@ -7,7 +7,10 @@ use std::io::{BufRead, ErrorKind, IsTerminal, Write, stdin, stdout};
 use std::time::Duration;
 
 use clap::Args;
-use serried::{Database, TransactOptions, Value};
+use serried::{
+    Database, RegisterKeyspace, RegisterOptions, TransactOptions, TransactionKeyspace, Value,
+};
+use serried_model::FamilyName;
 use tokio::sync::mpsc;
 
 use crate::Ended;

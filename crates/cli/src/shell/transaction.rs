@@ -132,7 +132,7 @@ impl Session {
             self.open = Some(open);
             return Ok(());
         }
-        let deadline = self.options.deadline;
+        let deadline = Duration::from_secs_f64(self.deadline);
         let ended = tokio::select! {
             biased;
             Some((key, value)) = open.found.recv() => {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serried_actor::{Protocol, Settings, Timestamp};
-use serried_model::{Family, Geography};
+use serried_model::{Geography, Registers};
 use serried_protocols::Visitor;
-use serried_session::TransactOptions;
+use serried_session::RegisterOptions;
 use serried_sim::{Cluster, Configuration};
 use serried_workload::{
     Measurement, RegisterClient, RegisterParameters, RegisterWorkload, Report, Window,
@@ -142,8 +142,7 @@ impl RegisterPoint {
         let geography = Geography::named(self.geography)?;
         let workload = serried_workload::named_registers(self.workload, &self.parameters)?;
         let run = Run { point: self, geography, workload };
-        serried_protocols::visit(&self.protocol, run)?
-            .ok_or_else(|| Error::NoRegisters(self.protocol.clone()))
+        Ok(serried_protocols::visit(&self.protocol, run)?)
     }
 }
 
@@ -227,13 +226,10 @@ struct Run<'a> {
     workload: Arc<dyn RegisterWorkload>,
 }
 
-impl Visitor for Run<'_> {
-    type Output = Option<RegistersMeasured>;
+impl Visitor<Registers> for Run<'_> {
+    type Output = RegistersMeasured;
 
-    fn visit<P: Protocol>(self) -> Self::Output {
-        if P::GUARANTEE.family() != Family::Registers {
-            return None;
-        }
+    fn visit<P: Protocol<Family = Registers>>(self) -> Self::Output {
         let Run { point, geography, workload } = self;
         let mut cluster = Cluster::<P>::new(Configuration {
             seed: point.seed,
@@ -252,10 +248,10 @@ impl Visitor for Run<'_> {
         let window = Window::new(Timestamp(0), warm_up, measured, Duration::ZERO);
         let measurement = Arc::new(Measurement::new(window));
         let deadline = Duration::from_secs(3600);
-        let options = TransactOptions { deadline, ..TransactOptions::default() };
+        let options = RegisterOptions { deadline };
         for client in 0..point.clients {
             let register_client = RegisterClient {
-                registers: cluster.registers(client).with_options(options),
+                registers: cluster.keyspace(client).with_options(options),
                 workload: workload.clone(),
                 measurement: measurement.clone(),
                 recorder: None,
@@ -268,7 +264,7 @@ impl Visitor for Run<'_> {
         let most = point.most_operations / workload.width();
         let stretch =
             observe(&mut cluster, &measurement, geography, (warm_up, measured), most.max(1));
-        Some(RegistersMeasured {
+        RegistersMeasured {
             clients: point.clients,
             messages_per_request: stretch.messages_each,
             replica_cpu: stretch.busy_s
@@ -278,7 +274,7 @@ impl Visitor for Run<'_> {
             failed: measurement.report().failed,
             kinds: kinds(&measurement, &measurement.report()),
             event_hash: format!("{:016x}", cluster.event_hash()),
-        })
+        }
     }
 }
 
