@@ -1,6 +1,8 @@
 //! The public API against nodes on loopback.
 
-use serried::{Abort, Backoff, ConnectError, Database, Error, Next, TransactOptions, Value};
+use serried::{
+    Abort, Backoff, ConnectError, Database, Next, TransactOptions, TransactionError, Value,
+};
 use serried_runtime::{KeyspaceConfiguration, LocalCluster, LocalOptions};
 
 fn cluster() -> LocalCluster {
@@ -70,7 +72,9 @@ async fn an_application_error_comes_back_untouched_and_nothing_is_written() {
         })
         .await
         .unwrap_err();
-    assert!(matches!(&error, Error::Application(inner) if inner.to_string() == "no such account"));
+    assert!(
+        matches!(&error, TransactionError::Application(inner) if inner.to_string() == "no such account")
+    );
     assert_eq!(accounts.get("alice").await.unwrap(), None);
 }
 

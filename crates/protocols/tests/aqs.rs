@@ -178,7 +178,7 @@ fn violation(seed: u64, modify: bool) -> Option<String> {
     for client in 0..clients {
         let (reads, writes) = if client == 0 && modify { (0.0, 0.0) } else { (0.5, 0.5) };
         let client_loop = RegisterLoop {
-            registers: cluster.registers(client),
+            registers: cluster.keyspace(client),
             mix: RegisterMix { keys: 1, reads, writes, adds: true },
             recorder: recorder.clone(),
             client: client as u64,

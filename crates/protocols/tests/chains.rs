@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serried_actor::{Protocol, Timestamp};
-use serried_model::Geography;
+use serried_model::{Geography, Transactions};
 use serried_protocols::{Visitor, visit};
 use serried_session::Transaction;
 use serried_sim::{Cluster, Configuration};
@@ -14,10 +14,10 @@ const INCREMENTS: u64 = 20;
 /// So many clients increment a counter. Returns how often that is re-executed, by all together.
 struct Counter(usize);
 
-impl Visitor for Counter {
+impl Visitor<Transactions> for Counter {
     type Output = u64;
 
-    fn visit<P: Protocol>(self) -> u64 {
+    fn visit<P: Protocol<Family = Transactions>>(self) -> u64 {
         let Counter(clients) = self;
         let geography = Geography::named("reg").unwrap();
         let configuration = Configuration { clients, geography, ..Configuration::default() };

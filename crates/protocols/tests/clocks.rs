@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use every::{each, each_with_leaders};
 use serried_actor::{Protocol, Timestamp};
-use serried_model::{Geography, Key, NodeId, Write};
+use serried_model::{Geography, Key, NodeId, Transactions, Write};
 use serried_protocols::shard::{Message, Request};
 use serried_protocols::{Visitor, morty, mvto, mvtso, ncc, occ, tapir_cc, two_phase_locking};
-use serried_session::{Committed, Error, Keyspace, TransactOptions};
+use serried_session::{Committed, TransactOptions, TransactionError, TransactionKeyspace};
 use serried_sim::{Cluster, Configuration, Disk, Fate, Fault};
 
 const LIMIT: Timestamp = Timestamp(600_000_000_000);
@@ -31,7 +31,7 @@ fn configuration(partitions: u16) -> Configuration {
     }
 }
 
-fn patient(keyspace: Keyspace) -> Keyspace {
+fn patient(keyspace: TransactionKeyspace) -> TransactionKeyspace {
     keyspace.with_options(TransactOptions {
         deadline: Duration::from_secs(300),
         attempts: u32::MAX,
@@ -40,7 +40,7 @@ fn patient(keyspace: Keyspace) -> Keyspace {
 }
 
 /// How long a client takes to write a key.
-async fn write(keyspace: &Keyspace, key: impl Into<Key>) -> Duration {
+async fn write(keyspace: &TransactionKeyspace, key: impl Into<Key>) -> Duration {
     let begun = keyspace.now();
     keyspace.put(key, "new").await.unwrap();
     keyspace.now().since(begun)
@@ -53,10 +53,10 @@ struct FailOver {
     by_us: i64,
 }
 
-impl Visitor for FailOver {
+impl Visitor<Transactions> for FailOver {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         let FailOver { member, by_us } = self;
         let mut cluster = Cluster::<P>::new(configuration(2));
         let [one, other] = [0, 1].map(|client| patient(cluster.keyspace(client)));
@@ -114,10 +114,10 @@ fn a_machine_whose_clock_was_off_stops_nobody_neither_while_it_lives_nor_once_it
 #[derive(Clone, Copy)]
 struct Discord;
 
-impl Visitor for Discord {
+impl Visitor<Transactions> for Discord {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         let mut cluster = Cluster::<P>::new(configuration(1));
         cluster.begin(Fault::ClockJump(NodeId(0), 30_000_000));
         cluster.begin(Fault::ClockJump(NodeId(1), -30_000_000));
@@ -170,7 +170,7 @@ fn refused_and_sent_again<P: Protocol<Message = Message>>() {
             let found = other.get("key").await.unwrap();
             let told = told.lock().unwrap();
             match told.as_ref() {
-                Some(Err(Error::ClockSkew { .. })) => {
+                Some(Err(TransactionError::ClockSkew { .. })) => {
                     assert_eq!(found, None, "{}: it was refused", P::NAME);
                 }
                 told => panic!("{}: its program was told {told:?}", P::NAME),
@@ -222,7 +222,7 @@ impl BlindWrite {
         }));
         cluster.spawn(0, async move {
             let told = one.put("key", "new").await;
-            let skewed = matches!(told, Err(Error::ClockSkew { ahead_us: 2_000_000.. }));
+            let skewed = matches!(told, Err(TransactionError::ClockSkew { ahead_us: 2_000_000.. }));
             assert!(skewed, "{}: its program was told {told:?}", P::NAME);
         });
         cluster.spawn(1, async move {
@@ -247,10 +247,10 @@ fn a_blind_write_that_was_refused_for_its_clock_never_takes_effect() {
 #[derive(Clone, Copy)]
 struct SetRight;
 
-impl Visitor for SetRight {
+impl Visitor<Transactions> for SetRight {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         let mut cluster = Cluster::<P>::new(configuration(2));
         let keyspace = cluster.keyspace(0);
         cluster.run_until(at_ms(1000));
@@ -260,7 +260,7 @@ impl Visitor for SetRight {
             for _ in 0..3 {
                 let begun = off.now();
                 let refused = off.put("alice", "new").await.unwrap_err();
-                assert!(matches!(refused, Error::ClockSkew { .. }), "{name}: {refused}");
+                assert!(matches!(refused, TransactionError::ClockSkew { .. }), "{name}: {refused}");
                 assert!(off.now().since(begun) < Duration::from_millis(500), "{name}");
             }
         });

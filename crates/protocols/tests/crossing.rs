@@ -11,7 +11,7 @@ use serried_actor::{Group, Protocol, Settings, Timestamp};
 use serried_history::{
     Budget, RegisterOperation, RegisterRecorder, RegisterVerdict, check_regular_sequential,
 };
-use serried_model::{Geography, Guarantee, NodeId};
+use serried_model::{Geography, Guarantee, NodeId, Registers};
 use serried_protocols::{consensus, gryff};
 use serried_sim::{
     Clocks, Cluster, Configuration, Fault, NetworkFaults, Plan, Reach, Scheduled, Side,
@@ -63,7 +63,7 @@ impl RegisterWorkload for Crossing {
 }
 
 /// What is wrong with a run.
-fn run<P: Protocol>(seed: u64) -> Option<String> {
+fn run<P: Protocol<Family = Registers>>(seed: u64) -> Option<String> {
     let geography = Geography::named("lan").expect("it is built in");
     let network = NetworkFaults { jitter: 1.0, ..NetworkFaults::NONE };
     let configuration = Configuration {
@@ -91,7 +91,7 @@ fn run<P: Protocol>(seed: u64) -> Option<String> {
     let nothing = Window { from: STOP, until: STOP, stop: STOP };
     for client in 0..CLIENTS {
         let client_loop = RegisterClient {
-            registers: cluster.registers(client),
+            registers: cluster.keyspace(client),
             workload: Arc::new(Crossing),
             measurement: Arc::new(Measurement::new(nothing)),
             recorder: Some(recorder.clone()),

@@ -11,13 +11,13 @@ use serried_history::{
     EventKind, History, MicroOperation, ReadResult, Recorder, Verdict, ViolationKind,
     check_serializable, check_strict_serializable,
 };
-use serried_model::{Value, Write};
+use serried_model::{Transactions, Value, Write};
 use serried_protocols::mvto::Mvto;
 use serried_protocols::ncc::Ncc;
 use serried_protocols::occ::Occ;
 use serried_protocols::shard::{Message, Request};
 use serried_protocols::tapir_cc::TapirCc;
-use serried_session::Keyspace;
+use serried_session::TransactionKeyspace;
 use serried_sim::{Clocks, Cluster, Configuration, Fate, Fault, NetworkFaults};
 
 /// How many seeds an inversion is looked for in.
@@ -38,7 +38,7 @@ fn number(value: &Value) -> u64 {
 
 /// Does all of a transaction at once, and records it.
 async fn transact(
-    keyspace: &Keyspace,
+    keyspace: &TransactionKeyspace,
     recorder: &Recorder,
     process: u64,
     operations: Vec<MicroOperation>,
@@ -86,7 +86,7 @@ fn inversion(history: &History) -> Option<String> {
 }
 
 /// Clients whose clocks are off write a key or read two, at some shards.
-fn by_chance<P: Protocol>(seed: u64) -> Option<String> {
+fn by_chance<P: Protocol<Family = Transactions>>(seed: u64) -> Option<String> {
     let (clients, keys) = (6, 8);
     let configuration = Configuration {
         seed,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serried_actor::{Protocol, Timestamp};
 use serried_history::{EventKind, RegisterHistory, RegisterOperation, RegisterRecorder};
-use serried_model::Geography;
+use serried_model::{Geography, Registers};
 use serried_protocols::{epaxos, gryff};
 use serried_sim::{Cluster, Configuration};
 use serried_workload::{RegisterLoop, RegisterMix};
@@ -16,7 +16,10 @@ use serried_workload::{RegisterLoop, RegisterMix};
 const ALLOWED_US: u64 = 1000;
 
 /// What four clients in each region come to that go on reading and updating one of two registers.
-fn history<P: Protocol>(geography: &'static str, mix: RegisterMix) -> RegisterHistory {
+fn history<P: Protocol<Family = Registers>>(
+    geography: &'static str,
+    mix: RegisterMix,
+) -> RegisterHistory {
     let geography = Geography::named(geography).unwrap();
     let replicas = geography.sites.len();
     let clients = 4 * replicas;
@@ -25,7 +28,7 @@ fn history<P: Protocol>(geography: &'static str, mix: RegisterMix) -> RegisterHi
     let recorder = Arc::new(RegisterRecorder::new());
     for client in 0..clients {
         let client_loop = RegisterLoop {
-            registers: cluster.registers(client),
+            registers: cluster.keyspace(client),
             mix,
             recorder: recorder.clone(),
             client: client as u64,
@@ -47,7 +50,10 @@ struct SlowestReads {
     not_after_another_us: u64,
 }
 
-fn slowest_reads<P: Protocol>(geography: &'static str, mix: RegisterMix) -> SlowestReads {
+fn slowest_reads<P: Protocol<Family = Registers>>(
+    geography: &'static str,
+    mix: RegisterMix,
+) -> SlowestReads {
     let mut begun = BTreeMap::new();
     let mut last: BTreeMap<u64, (u64, bool)> = BTreeMap::new();
     let mut slowest = SlowestReads { us: 0, not_after_another_us: 0 };
@@ -77,7 +83,10 @@ fn slowest_reads<P: Protocol>(geography: &'static str, mix: RegisterMix) -> Slow
     slowest
 }
 
-fn slowest_read_us<P: Protocol>(geography: &'static str, mix: RegisterMix) -> u64 {
+fn slowest_read_us<P: Protocol<Family = Registers>>(
+    geography: &'static str,
+    mix: RegisterMix,
+) -> u64 {
     slowest_reads::<P>(geography, mix).us
 }
 

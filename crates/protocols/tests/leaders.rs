@@ -11,9 +11,9 @@ use std::time::Duration;
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use serried_actor::{Protocol, Timestamp};
-use serried_model::{Family, Geography};
-use serried_protocols::{Visitor, promising, visit};
-use serried_session::{Keyspace, Registers};
+use serried_model::{FamilyName, Geography, Registers, Transactions};
+use serried_protocols::{Visitor, promising, visit_any};
+use serried_session::{RegisterKeyspace, Session, TransactionKeyspace};
 use serried_sim::{Clocks, Cluster, Configuration, Disk};
 use support::{seeds, trace};
 
@@ -41,8 +41,30 @@ type Spans = Arc<Mutex<Vec<(Timestamp, Timestamp)>>>;
 
 const ENDS: Timestamp = Timestamp(6_000_000_000);
 
+/// A family whose clients do single operations.
+trait Working: Session {
+    /// Does single operations until the end.
+    fn work(
+        keyspace: Self::Keyspace,
+        client: usize,
+        spans: Spans,
+    ) -> impl Future<Output = ()> + Send + 'static;
+}
+
+impl Working for Transactions {
+    async fn work(keyspace: TransactionKeyspace, client: usize, spans: Spans) {
+        transact(keyspace, client, spans).await;
+    }
+}
+
+impl Working for Registers {
+    async fn work(keyspace: RegisterKeyspace, client: usize, spans: Spans) {
+        write(keyspace, client, spans).await;
+    }
+}
+
 /// Runs single transactions until the end.
-async fn transact(keyspace: Keyspace, client: usize, spans: Spans) {
+async fn transact(keyspace: TransactionKeyspace, client: usize, spans: Spans) {
     while keyspace.now() < ENDS {
         let began = keyspace.now();
         let key = format!("key-{client}");
@@ -61,7 +83,7 @@ async fn transact(keyspace: Keyspace, client: usize, spans: Spans) {
 }
 
 /// Writes a register until the end.
-async fn write(registers: Registers, client: usize, spans: Spans) {
+async fn write(registers: RegisterKeyspace, client: usize, spans: Spans) {
     while registers.now() < ENDS {
         let began = registers.now();
         let written = registers.write(format!("key-{client}"), "new").await;
@@ -83,29 +105,20 @@ fn leader<P: Protocol>(cluster: &Cluster<P>, partition: u16) -> Option<usize> {
 #[derive(Clone, Copy)]
 struct Loss {
     seed: u64,
-    family: Family,
     /// Whether the node is told before, and hands over.
     cleanly: bool,
 }
 
-impl Visitor for Loss {
+impl<F: Working> Visitor<F> for Loss {
     /// The longest that an operation took which was under way then, or came next.
     type Output = Duration;
 
-    fn visit<P: Protocol>(self) -> Duration {
+    fn visit<P: Protocol<Family = F>>(self) -> Duration {
         let mut cluster = Cluster::<P>::new(configuration(self.seed, 1));
         trace(&mut cluster);
         let spans: Vec<Spans> = (0..CLIENTS).map(|_| Spans::default()).collect();
         for (client, spans) in spans.iter().enumerate() {
-            match self.family {
-                Family::Transactions => {
-                    cluster
-                        .spawn(client, transact(cluster.keyspace(client), client, spans.clone()));
-                }
-                Family::Registers => {
-                    cluster.spawn(client, write(cluster.registers(client), client, spans.clone()));
-                }
-            }
+            cluster.spawn(client, F::work(cluster.keyspace(client), client, spans.clone()));
         }
         let mut random = Pcg64Mcg::new(u128::from(self.seed));
         let ends = Timestamp(random.random_range(2_000_000_000..3_000_000_000));
@@ -135,14 +148,13 @@ impl Visitor for Loss {
 }
 
 /// Those with leaders.
-fn protocols() -> impl Iterator<Item = (&'static str, Family)> {
+fn protocols() -> impl Iterator<Item = &'static str> {
     let wanted = std::env::var("SERRIED_PROTOCOL").ok();
-    let transactions = promising(Family::Transactions).map(|protocol| protocol.name);
+    let transactions = promising(FamilyName::Transactions).map(|protocol| protocol.name);
     let on_shards = transactions.filter(|name| !["morty", "mvtso"].contains(name));
-    let on_shards = on_shards.map(|name| (name, Family::Transactions));
     on_shards
-        .chain([("multipaxos", Family::Registers)])
-        .filter(move |(name, _)| wanted.as_deref().is_none_or(|wanted| wanted == *name))
+        .chain(["multipaxos"])
+        .filter(move |name| wanted.as_deref().is_none_or(|wanted| wanted == *name))
 }
 
 /// Below that all but one in a hundred are.
@@ -152,8 +164,8 @@ fn p99(mut took: Vec<Duration>) -> Duration {
 }
 
 fn lose(usual: u64, cleanly: bool) -> Vec<(&'static str, Duration)> {
-    let longest = |(name, family)| {
-        let lose = |seed| visit(name, Loss { seed, family, cleanly }).unwrap();
+    let longest = |name| {
+        let lose = |seed| visit_any(name, Loss { seed, cleanly }).unwrap();
         let took: Vec<Duration> = seeds(usual).map(lose).collect();
         let mut sorted = took.clone();
         sorted.sort_unstable();
@@ -170,10 +182,10 @@ fn lose(usual: u64, cleanly: bool) -> Vec<(&'static str, Duration)> {
 /// Each machine leads one of three partitions. One ends, and comes back.
 struct Spread;
 
-impl Visitor for Spread {
+impl<F: Session> Visitor<F> for Spread {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = F>>(self) {
         let mut cluster = Cluster::<P>::new(configuration(1, 3));
         let after = |ms: u64| Timestamp(ms * 1_000_000);
         let leaders = |cluster: &Cluster<P>| [0, 1, 2].map(|partition| leader(cluster, partition));
@@ -192,8 +204,8 @@ impl Visitor for Spread {
 
 #[test]
 fn leaders_are_spread_over_the_nodes_and_go_back_when_one_has_been_back_for_long() {
-    for (name, _) in protocols() {
-        visit(name, Spread).unwrap();
+    for name in protocols() {
+        visit_any(name, Spread).unwrap();
     }
 }
 

@@ -19,7 +19,7 @@ use serried_history::{
     Budget, RegisterHistory, RegisterRecorder, RegisterVerdict, check_linearizable,
     check_regular_sequential,
 };
-use serried_model::{Family, Geography, Guarantee, NodeId};
+use serried_model::{FamilyName, Geography, Guarantee, NodeId, Registers};
 use serried_protocols::{Visitor, abd, consensus, multipaxos, of, visit};
 use serried_session::TransactOptions;
 use serried_sim::{Cluster, Configuration, Disk, Swarm};
@@ -108,7 +108,7 @@ struct Outcome {
 }
 
 impl Trial {
-    fn run<P: Protocol>(&self) -> Outcome {
+    fn run<P: Protocol<Family = Registers>>(&self) -> Outcome {
         let seed = self.seed;
         // What is looked for at these sites is rare, and was found by trials that were drawn so.
         let choices = match self.sites {
@@ -174,7 +174,7 @@ impl Trial {
         let writes = if self.rmws { 0.2 } else { 0.5 };
         for client in 0..clients {
             let client_loop = RegisterLoop {
-                registers: cluster.registers(client).with_options(options),
+                registers: cluster.keyspace(client).with_options(options),
                 mix: RegisterMix { keys: choices.keys, reads: 0.5, writes, adds: choices.adds },
                 recorder: recorder.clone(),
                 client: client as u64,
@@ -193,7 +193,7 @@ impl Trial {
     }
 
     /// The command that runs this trial alone.
-    fn replay<P: Protocol>(&self) -> String {
+    fn replay<P: Protocol<Family = Registers>>(&self) -> String {
         format!(
             "{}; replay with SERRIED_FIRST_SEED={} SERRIED_SEEDS=1 cargo test -p serried-protocols --test registers",
             P::NAME,
@@ -221,10 +221,10 @@ struct Trials {
     rmws: bool,
 }
 
-impl Visitor for Trials {
+impl Visitor<Registers> for Trials {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Registers>>(self) {
         let mut operations = 0;
         for seed in seeds(40) {
             let trial = Trial { seed, crashes: self.crashes, rmws: self.rmws, sites: None };
@@ -241,7 +241,7 @@ impl Visitor for Trials {
 fn try_all(crashes: bool) {
     let only = std::env::var("SERRIED_PROTOCOL").ok();
     let is_wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);
-    for protocol in of(Family::Registers).filter(|protocol| is_wanted(protocol.name)) {
+    for protocol in of(FamilyName::Registers).filter(|protocol| is_wanted(protocol.name)) {
         visit(protocol.name, Trials { crashes, rmws: protocol.name != "abd" }).unwrap();
     }
 }
@@ -317,7 +317,7 @@ broken!(AcknowledgesAlone, multipaxos, Linearizable, AcknowledgedByLeaderAlone);
 broken!(RejoinsAtOnce, multipaxos, Linearizable, RejoinsAtOnce);
 
 /// Whether the suite catches what is wrong with `P`, from the trial's seed on.
-fn is_caught<P: Protocol>(trial: Trial) -> bool {
+fn is_caught<P: Protocol<Family = Registers>>(trial: Trial) -> bool {
     let caught = (trial.seed..trial.seed + 1000).find(|&seed| {
         let wrong = Trial { seed, ..trial }.run::<P>().wrong;
         wrong.is_some_and(|wrong| !wrong.starts_with("the checker gave up"))
@@ -367,10 +367,10 @@ fn a_multipaxos_whose_replica_forgets_that_it_has_lost_its_disk_is_caught() {
 
 struct Twice;
 
-impl Visitor for Twice {
+impl Visitor<Registers> for Twice {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Registers>>(self) {
         for seed in 0..4 {
             let trial = Trial { seed, crashes: true, rmws: P::NAME != "abd", sites: None };
             let (first, second) = (trial.run::<P>(), trial.run::<P>());
@@ -382,7 +382,7 @@ impl Visitor for Twice {
 
 #[test]
 fn the_same_seed_gives_the_same_events() {
-    for protocol in of(Family::Registers) {
+    for protocol in of(FamilyName::Registers) {
         visit(protocol.name, Twice).unwrap();
     }
 }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serried_actor::{Group, Protocol, Settings, Timestamp};
-use serried_model::{Family, Geography, Guarantee, Key, NodeId, Value, Write};
+use serried_model::{FamilyName, Geography, Guarantee, Key, NodeId, Transactions, Value, Write};
 use serried_protocols::ncc::{NccRw, Queues};
 use serried_protocols::shard::{Coordinator, Message, Mutation, Replica, Request};
 use serried_protocols::{Visitor, promising, visit};
-use serried_session::Keyspace;
+use serried_session::TransactionKeyspace;
 use serried_sim::{Cluster, Configuration, Disk, Fate, Initial};
 
 /// Keys of which each of three partitions has some.
@@ -43,7 +43,7 @@ enum Shape {
     OneShot,
 }
 
-async fn write_all(keyspace: Keyspace, shape: Shape) {
+async fn write_all(keyspace: TransactionKeyspace, shape: Shape) {
     // Its client may die.
     let _ = match shape {
         Shape::Interactive => {
@@ -69,11 +69,11 @@ struct Death {
     after: u64,
 }
 
-impl Visitor for Death {
+impl Visitor<Transactions> for Death {
     /// Whether the transaction took effect.
     type Output = bool;
 
-    fn visit<P: Protocol>(self) -> bool {
+    fn visit<P: Protocol<Family = Transactions>>(self) -> bool {
         let mut cluster = Cluster::<P>::new(configuration(self.replicas, 2));
         cluster.crash_client_after(0, self.after);
         let keyspace = cluster.keyspace(0);
@@ -104,7 +104,7 @@ impl Visitor for Death {
 
 #[test]
 fn a_client_that_dies_after_any_of_its_messages_leaves_nothing_half_done_nor_in_the_way() {
-    for protocol in promising(Family::Transactions) {
+    for protocol in promising(FamilyName::Transactions) {
         for replicas in [1, 3] {
             for shape in [Shape::Interactive, Shape::OneShot] {
                 let die = |after| visit(protocol.name, Death { replicas, shape, after }).unwrap();
@@ -136,7 +136,7 @@ impl Protocol for WithoutEarlyAbort {
 }
 
 /// Two transactions that write all keys arrive at the shards in different orders: whether both end.
-fn cross<P: Protocol>() -> bool {
+fn cross<P: Protocol<Family = Transactions>>() -> bool {
     let mut cluster = Cluster::<P>::new(configuration(1, 2));
     let clients = [0, 1].map(|client| cluster.client_id(client));
     cluster.set_interceptor(Box::new(move |passing| {

@@ -10,16 +10,19 @@ use std::time::Duration;
 
 use scene::{LIMIT, configuration, crash, each_without_leaders, ms, number};
 use serried_actor::{Protocol, Timestamp};
-use serried_model::{Family, NodeId, Value, Version};
+use serried_model::{FamilyName, NodeId, Transactions, Value, Version};
 use serried_protocols::morty::{Message, Morty};
 use serried_protocols::{Visitor, promising, visit};
-use serried_session::{Ending, Error, Keyspace, TransactOptions};
+use serried_session::{Ending, TransactOptions, TransactionError, TransactionKeyspace};
 use serried_sim::{
     Cluster, Configuration, CostModel, Fate, Fault, Initial, Reach, Scheduled, Side,
 };
 
 /// Adds one to each of the keys.
-async fn increment(keyspace: &Keyspace, keys: &[&str]) -> Result<Version, Error> {
+async fn increment(
+    keyspace: &TransactionKeyspace,
+    keys: &[&str],
+) -> Result<Version, TransactionError> {
     let program = |tx: serried_session::Transaction| async move {
         for key in keys {
             let old = number(tx.get(*key).await?);
@@ -30,14 +33,14 @@ async fn increment(keyspace: &Keyspace, keys: &[&str]) -> Result<Version, Error>
     Ok(keyspace.transact(program).await?.version)
 }
 
-async fn read(keyspace: &Keyspace, keys: &[&str]) -> Vec<u64> {
+async fn read(keyspace: &TransactionKeyspace, keys: &[&str]) -> Vec<u64> {
     let values = keyspace.get_many(keys.iter().copied()).await.unwrap();
     values.into_iter().map(number).collect()
 }
 
 /// Runs `scene` for every protocol that promises something.
-fn each<S: Visitor<Output = ()> + Copy>(scene: S) {
-    for protocol in promising(Family::Transactions) {
+fn each<S: Visitor<Transactions, Output = ()> + Copy>(scene: S) {
+    for protocol in promising(FamilyName::Transactions) {
         visit(protocol.name, scene).unwrap();
     }
 }
@@ -49,10 +52,10 @@ struct Death(u64, u16);
 /// How far the transaction of the client that died came.
 static ENDS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
-impl Visitor for Death {
+impl Visitor<Transactions> for Death {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         let Death(messages, partitions) = self;
         let keys = ["alice", "bob", "carol", "dave"];
         let mut cluster = Cluster::<P>::new(configuration(partitions));
@@ -99,10 +102,10 @@ fn whichever_message_is_a_clients_last_its_transaction_ends_and_others_go_on() {
 #[derive(Clone, Copy)]
 struct Unknown;
 
-impl Visitor for Unknown {
+impl Visitor<Transactions> for Unknown {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         for cut_after_us in (0..40_000).step_by(1000) {
             let mut cluster = Cluster::<P>::new(configuration(2));
             let client = cluster.client_id(0);
@@ -122,7 +125,7 @@ impl Visitor for Unknown {
                 let found = read(&other, &["alice", "bob"]).await;
                 match ended {
                     Ok(_) => assert_eq!(found, [1, 1]),
-                    Err(Error::Unknown { txn, .. }) => {
+                    Err(TransactionError::Unknown { txn, .. }) => {
                         let ending = other.outcome(txn).await.unwrap();
                         let expected = u64::from(ending == Ending::Committed);
                         assert_eq!(found, [expected; 2], "cut after {cut_after_us} us: {ending:?}");
@@ -146,10 +149,10 @@ fn a_transaction_whose_client_lost_touch_ends_and_its_outcome_can_be_asked_for()
 #[derive(Clone, Copy)]
 struct TooSlow;
 
-impl Visitor for TooSlow {
+impl Visitor<Transactions> for TooSlow {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         let mut cluster = Cluster::<P>::new(configuration(1));
         let keyspace = cluster.keyspace(0);
         cluster.spawn(0, async move {
@@ -179,10 +182,10 @@ fn a_transaction_that_is_truncated_starts_over_with_a_fresh_version() {
 #[derive(Clone, Copy)]
 struct Skew;
 
-impl Visitor for Skew {
+impl Visitor<Transactions> for Skew {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         for by_us in [-30_000_000, 30_000_000] {
             let mut cluster = Cluster::<P>::new(configuration(1));
             cluster.begin(Fault::ClockJump(cluster.client_id(0), by_us));
@@ -190,7 +193,7 @@ impl Visitor for Skew {
             cluster.spawn(0, async move {
                 right.sleep_until(Timestamp(3_000_000_000)).await;
                 let refused = increment(&off, &["key"]).await.unwrap_err();
-                let Error::ClockSkew { ahead_us } = refused else { panic!("{refused}") };
+                let TransactionError::ClockSkew { ahead_us } = refused else { panic!("{refused}") };
                 assert!(ahead_us.abs_diff(by_us) < 100_000, "{refused}");
                 assert_eq!(read(&right, &["key"]).await, [0]);
             });
@@ -208,10 +211,10 @@ fn a_client_whose_clock_is_far_off_is_told_by_how_much() {
 #[derive(Clone, Copy)]
 struct ReplicaSkew;
 
-impl Visitor for ReplicaSkew {
+impl Visitor<Transactions> for ReplicaSkew {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         for by_us in [-30_000_000, 30_000_000] {
             let mut cluster = Cluster::<P>::new(configuration(1));
             cluster.begin(Fault::ClockJump(NodeId(0), by_us));
@@ -237,10 +240,10 @@ fn a_single_replica_whose_clock_is_far_off_stops_nobody() {
 #[derive(Clone, Copy)]
 struct Bounded;
 
-impl Visitor for Bounded {
+impl Visitor<Transactions> for Bounded {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         let initial = Initial::new(|_| Some(Value::from(7u64.to_be_bytes())));
         let mut configuration = Configuration { initial: Some(initial), ..configuration(2) };
         configuration.settings.resident_keys = 50;
@@ -285,10 +288,10 @@ fn what_a_replica_keeps_is_bounded_and_what_it_does_not_comes_back() {
 #[derive(Clone, Copy)]
 struct Overloaded;
 
-impl Visitor for Overloaded {
+impl Visitor<Transactions> for Overloaded {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         let costs = CostModel { event_ns: 500_000, ..CostModel::FREE };
         let client_costs = Some(CostModel::FREE);
         let clients = 12;
@@ -326,10 +329,10 @@ fn what_a_replica_keeps_is_bounded_when_it_has_no_time_to_spare() {
 #[derive(Clone, Copy)]
 struct Past;
 
-impl Visitor for Past {
+impl Visitor<Transactions> for Past {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         let mut configuration = configuration(2);
         configuration.settings.history_ms = 5000;
         let mut cluster = Cluster::<P>::new(configuration);
@@ -345,7 +348,7 @@ impl Visitor for Past {
                 for key in ["alice", "bob"] {
                     match keyspace.get_at(key, *at).await {
                         Ok(value) => assert_eq!(number(value), i as u64, "{key} at {at}"),
-                        Err(Error::Forgotten { .. }) => forgotten += 1,
+                        Err(TransactionError::Forgotten { .. }) => forgotten += 1,
                         Err(error) => panic!("{error}"),
                     }
                 }
@@ -365,10 +368,10 @@ fn the_past_can_be_read_as_far_back_as_the_history_window() {
 #[derive(Clone, Copy)]
 struct Blackout;
 
-impl Visitor for Blackout {
+impl Visitor<Transactions> for Blackout {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         for at_ms in (200..3000).step_by(170) {
             let mut configuration = configuration(2);
             configuration.disk.flush = Duration::from_millis(1);
@@ -402,10 +405,10 @@ fn a_power_cut_everywhere_loses_nothing_that_was_acknowledged() {
 #[derive(Clone, Copy)]
 struct LostDisk;
 
-impl Visitor for LostDisk {
+impl Visitor<Transactions> for LostDisk {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         for lost_at_ms in [700, 2500, 6000] {
             let mut cluster = Cluster::<P>::new(configuration(2));
             cluster.schedule(Scheduled {
@@ -491,5 +494,5 @@ fn what_a_run_has_asked_to_commit_is_not_said_to_have_had_no_effect_because_anot
     });
     cluster.run_until_done(LIMIT).unwrap();
     let ending = ending.lock().unwrap().take().expect("it has ended");
-    assert!(matches!(ending, Err(Error::Unknown { .. })), "{ending:?}");
+    assert!(matches!(ending, Err(TransactionError::Unknown { .. })), "{ending:?}");
 }

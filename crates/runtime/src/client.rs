@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
 use serried_actor::{Group, Random};
-use serried_model::{FamilyName, NodeId};
-use serried_session::Session;
+use serried_model::{FamilyName, NodeId, Registers, Transactions};
+use serried_session::{RegisterKeyspace, Session, TransactionKeyspace};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -233,6 +233,22 @@ impl Client {
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
         self.dialers.0.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The keyspace called `name`, one that runs transactions.
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub fn keyspace(self: &Arc<Self>, name: &str) -> Result<TransactionKeyspace, ConnectError> {
+        self.open::<Transactions>(name)
+    }
+
+    /// The keyspace called `name`, one whose keys are registers.
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub fn registers(self: &Arc<Self>, name: &str) -> Result<RegisterKeyspace, ConnectError> {
+        self.open::<Registers>(name)
     }
 
     /// The keyspace called `name`, of the family `F`. It keeps the client alive.

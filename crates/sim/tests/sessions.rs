@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serried_actor::Timestamp;
 use serried_model::Geography;
-use serried_session::{Error, TransactOptions};
+use serried_session::{TransactOptions, TransactionError};
 use serried_sim::{Cluster, Configuration, CostModel, Disk, NetworkFaults, Plan, Swarm};
 use toys::{BATCH, Register};
 
@@ -149,7 +149,7 @@ fn a_deadline_passes_in_virtual_time() {
         *answer.lock().unwrap() = Some(keyspace.get("k").await.unwrap_err());
     });
     cluster.run_until_done(at(10_000)).unwrap();
-    assert!(matches!(failure.lock().unwrap().take(), Some(Error::Unavailable { .. })));
+    assert!(matches!(failure.lock().unwrap().take(), Some(TransactionError::Unavailable { .. })));
     assert_eq!(cluster.now(), at(700));
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serried_actor::{Protocol, Timestamp};
 use serried_history::{EventKind, History, MicroOperation, Recorder};
-use serried_model::Family;
+use serried_model::{FamilyName, Transactions};
 use serried_protocols::{Visitor, of, visit};
 use serried_sim::{Cluster, Configuration, CostModel, Initial};
 use serried_workload::{Measurement, OpenLoop, Parameters, Report, Window, named};
@@ -26,10 +26,10 @@ struct Run {
 /// What a run left behind: its report, its history and its events.
 type Left = (Report, History, u64);
 
-impl Visitor for Run {
+impl Visitor<Transactions> for Run {
     type Output = Left;
 
-    fn visit<P: Protocol>(self) -> Left {
+    fn visit<P: Protocol<Family = Transactions>>(self) -> Left {
         let parameters =
             Parameters { keys: Some(10_000), writes: Some(0.2), ..Parameters::default() };
         let workload = named("f1", &parameters).unwrap();
@@ -67,7 +67,7 @@ impl Visitor for Run {
 }
 
 fn every_protocol(run: impl Fn() -> Run, check: impl Fn(&str, Left)) {
-    for protocol in of(Family::Transactions) {
+    for protocol in of(FamilyName::Transactions) {
         check(protocol.name, visit(protocol.name, run()).unwrap());
     }
 }
@@ -136,7 +136,7 @@ fn a_seed_decides_everything_that_happens() {
 fn the_same_transactions_arrive_at_the_same_times_whatever_becomes_of_those_before_them() {
     let begun = |event_ns, most_open| {
         let run = Run { rate_per_s: 4000.0, event_ns, most_open };
-        let protocol = of(Family::Transactions).next().expect("there is one");
+        let protocol = of(FamilyName::Transactions).next().expect("there is one");
         let (report, history, _) = visit(protocol.name, run).unwrap();
         let begun = history.events.into_iter().filter(|event| event.kind == EventKind::Invoke);
         let begun: BTreeMap<u64, Vec<MicroOperation>> =

@@ -75,12 +75,12 @@ struct Forge {
     receivers: Receivers,
 }
 
-impl Visitor for Forge {
+impl<F: Using> Visitor<F> for Forge {
     type Output = Result<Tally, String>;
 
-    fn visit<P: Protocol>(self) -> Self::Output {
+    fn visit<P: Protocol<Family = F>>(self) -> Self::Output {
         let mut random = Random::seed_from_u64(self.seed);
-        let (mut cluster, heard) = working::<P>(self.seed, self.receivers);
+        let (mut cluster, heard) = working::<F, P>(self.seed, self.receivers);
         let clients = self.receivers == Receivers::Clients;
         // Otherwise clients have nothing to do with it.
         cluster.set_interceptor(Box::new(move |passing| {
@@ -156,7 +156,7 @@ fn hold(receivers: Receivers, usual: u64) {
     for name in serried_protocols::list().iter().map(|protocol| protocol.name).filter(is_meant) {
         let mut all = Tally::default();
         for seed in seeds(usual) {
-            let tally = visit(name, Forge { seed, receivers }).unwrap();
+            let tally = visit_any(name, Forge { seed, receivers }).unwrap();
             all.merge(tally.unwrap_or_else(|what| {
                 panic!("SERRIED_PROTOCOL={name} SERRIED_FIRST_SEED={seed} SERRIED_SEEDS=1: {what}")
             }));

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus as Random;
 use serried_actor::{Protocol, Settings, Timestamp, Wire};
-use serried_model::{Family, Modification, NodeId};
-use serried_session::{Keyspace, Registers};
+use serried_model::{Modification, NodeId, Registers, Transactions};
+use serried_session::{RegisterKeyspace, Session, TransactionKeyspace};
 use serried_sim::{Cluster, Configuration, Disk, Fate, Fault, Scheduled};
 
 /// How many messages are kept of those that begin alike and have as many pieces.
@@ -47,8 +47,29 @@ impl Heard {
     }
 }
 
+/// A family whose clients read, write, modify and delete.
+pub(crate) trait Using: Session {
+    /// The `i`-th use of a keyspace.
+    fn make_use(keyspace: &Self::Keyspace, i: u64) -> impl Future<Output = ()> + Send;
+}
+
+impl Using for Transactions {
+    async fn make_use(keyspace: &TransactionKeyspace, i: u64) {
+        use_transactions(keyspace, i).await;
+    }
+}
+
+impl Using for Registers {
+    async fn make_use(keyspace: &RegisterKeyspace, i: u64) {
+        use_registers(keyspace, i).await;
+    }
+}
+
 /// A cluster whose clients read, write, modify and delete, and what the receivers have been told.
-pub(crate) fn working<P: Protocol>(seed: u64, receivers: Receivers) -> (Cluster<P>, Heard) {
+pub(crate) fn working<F: Using, P: Protocol<Family = F>>(
+    seed: u64,
+    receivers: Receivers,
+) -> (Cluster<P>, Heard) {
     let settings = Settings {
         truncation_every_ms: 5,
         truncation_lag_ms: 10,
@@ -69,14 +90,11 @@ pub(crate) fn working<P: Protocol>(seed: u64, receivers: Receivers) -> (Cluster<
     let heard = listen(&mut cluster, receivers == Receivers::Clients);
     let rounds = if receivers == Receivers::Clients { u64::MAX } else { 40 };
     for client in 0..3 {
-        let (keyspace, registers) = (cluster.keyspace(client), cluster.registers(client));
+        let keyspace = cluster.keyspace(client);
         cluster.spawn(client, async move {
             for i in 0..rounds {
                 // Whatever comes of it: much of it conflicts.
-                match P::GUARANTEE.family() {
-                    Family::Registers => use_registers(&registers, i).await,
-                    Family::Transactions => use_transactions(&keyspace, i).await,
-                }
+                F::make_use(&keyspace, i).await;
             }
         });
     }
@@ -111,7 +129,7 @@ fn listen<P: Protocol>(cluster: &mut Cluster<P>, clients: bool) -> Arc<Mutex<Sor
     heard
 }
 
-async fn use_registers(registers: &Registers, i: u64) {
+async fn use_registers(registers: &RegisterKeyspace, i: u64) {
     let (key, other) = (format!("key-{}", i % 7), format!("key-{}", (i + 3) % 7));
     drop(registers.write(key.as_str(), i.to_string()).await);
     drop(registers.read(other.as_str()).await);
@@ -121,7 +139,7 @@ async fn use_registers(registers: &Registers, i: u64) {
     }
 }
 
-async fn use_transactions(keyspace: &Keyspace, i: u64) {
+async fn use_transactions(keyspace: &TransactionKeyspace, i: u64) {
     let (key, other) = (format!("key-{}", i % 7), format!("key-{}", (i + 3) % 7));
     let program = |tx: serried_session::Transaction| {
         let (key, other) = (key.clone(), other.clone());

@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serried_actor::{Protocol, Settings, Timestamp};
 use serried_history::RegisterRecorder;
-use serried_model::{Family, Geography, NodeId};
+use serried_model::{FamilyName, Geography, NodeId, Registers};
 use serried_protocols::{Visitor, of, visit};
 use serried_session::TransactOptions;
 use serried_sim::{Cluster, Configuration, Disk, Fault, FaultId, NetworkFaults, Scheduled};
@@ -35,7 +35,7 @@ enum Wrong {
     Power,
 }
 
-struct Run<P: Protocol> {
+struct Run<P: Protocol<Family = Registers>> {
     cluster: Cluster<P>,
     random: Pcg64Mcg,
     replicas: usize,
@@ -51,7 +51,7 @@ struct Run<P: Protocol> {
     moments_remembered: u64,
 }
 
-impl<P: Protocol> Run<P> {
+impl<P: Protocol<Family = Registers>> Run<P> {
     fn new(seed: u64) -> Run<P> {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let replicas = [3, 5, 1, 3, 5, 7][random.random_range(0..6)];
@@ -185,7 +185,7 @@ impl<P: Protocol> Run<P> {
 }
 
 /// What is wrong with a run, if something is, and how many events its history has.
-fn run<P: Protocol>(seed: u64) -> (Result<(), String>, usize) {
+fn run<P: Protocol<Family = Registers>>(seed: u64) -> (Result<(), String>, usize) {
     let mut run = Run::<P>::new(seed);
     let recorder = Arc::new(RegisterRecorder::new());
     let mix = RegisterMix {
@@ -199,7 +199,7 @@ fn run<P: Protocol>(seed: u64) -> (Result<(), String>, usize) {
     let start = |run: &mut Run<P>, client: usize, process: u64, mix, stop| {
         let options = TransactOptions { deadline: patience, ..TransactOptions::default() };
         let client_loop = RegisterLoop {
-            registers: run.cluster.registers(client).with_options(options),
+            registers: run.cluster.keyspace(client).with_options(options),
             mix,
             recorder: recorder.clone(),
             client: process,
@@ -239,10 +239,10 @@ fn run<P: Protocol>(seed: u64) -> (Result<(), String>, usize) {
 
 struct Runs;
 
-impl Visitor for Runs {
+impl Visitor<Registers> for Runs {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Registers>>(self) {
         let mut events = BTreeMap::new();
         for seed in seeds(24) {
             let (judged, happened) = run::<P>(seed);
@@ -265,10 +265,10 @@ impl Visitor for Runs {
 /// A run that once failed.
 struct Regression(u64);
 
-impl Visitor for Regression {
+impl Visitor<Registers> for Regression {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Registers>>(self) {
         assert_eq!(run::<P>(self.0).0, Ok(()), "{}, regression of seed {}", P::NAME, self.0);
     }
 }
@@ -276,7 +276,7 @@ impl Visitor for Regression {
 /// The number of a replica's data was ahead, and all who knew it lost their disks, one after the other.
 #[test]
 fn regression_a_replicas_next_number_is_above_its_last_though_all_others_were_replaced() {
-    for protocol in of(Family::Registers) {
+    for protocol in of(FamilyName::Registers) {
         visit(protocol.name, Regression(25_656)).unwrap();
     }
 }
@@ -286,7 +286,7 @@ fn registers_keep_their_guarantee_when_replicas_return_without_their_disks_and_a
 {
     let only = std::env::var("SERRIED_PROTOCOL").ok();
     let is_wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);
-    for protocol in of(Family::Registers).filter(|protocol| is_wanted(protocol.name)) {
+    for protocol in of(FamilyName::Registers).filter(|protocol| is_wanted(protocol.name)) {
         visit(protocol.name, Runs).unwrap();
     }
 }

@@ -27,9 +27,9 @@ use std::time::Duration;
 
 use choices::Choices;
 use serried_actor::{Protocol, Timestamp};
-use serried_model::{Family, Geography};
+use serried_model::{FamilyName, Geography, Transactions};
 use serried_protocols::{ProtocolInfo, Visitor, promising, visit};
-use serried_session::Error;
+use serried_session::TransactionError;
 use serried_sim::{Cluster, Configuration, Disk};
 use serried_workload::{ClosedLoop, Measurement, Parameters, Window, named};
 use support::seeds;
@@ -44,10 +44,10 @@ struct Suite {
     seeds: u64,
 }
 
-impl Visitor for Suite {
+impl Visitor<Transactions> for Suite {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         let (mut committed, mut losses) = (0, 0);
         for seed in seeds(self.seeds) {
             let trial = Trial::new(seed, self.workload, self.faults);
@@ -67,7 +67,7 @@ impl Visitor for Suite {
 /// Those with transactions that promise something, or the one of them that was asked for.
 fn protocols() -> impl Iterator<Item = &'static ProtocolInfo> {
     let wanted = std::env::var("SERRIED_PROTOCOL").ok();
-    promising(Family::Transactions)
+    promising(FamilyName::Transactions)
         .filter(move |protocol| wanted.as_deref().is_none_or(|name| name == protocol.name))
 }
 
@@ -118,10 +118,10 @@ fn tpcc_stays_serializable_and_consistent_whatever_goes_wrong() {
 /// One replica is down for good, from the start.
 struct OneDown;
 
-impl Visitor for OneDown {
+impl Visitor<Transactions> for OneDown {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         let committed = |down: bool| {
             let configuration = Configuration {
                 clients: 6,
@@ -173,10 +173,10 @@ fn with_a_replica_down_for_good_everything_goes_on_at_a_tenth_of_the_speed_or_mo
 /// Two of three replicas are down for good.
 struct NoMajority;
 
-impl Visitor for NoMajority {
+impl Visitor<Transactions> for NoMajority {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         let disk = Disk { keep_records: true, ..Disk::MEMORY };
         let mut cluster = Cluster::<P>::new(Configuration { disk, ..Configuration::default() });
         cluster.crash(1);
@@ -187,9 +187,9 @@ impl Visitor for NoMajority {
         cluster.spawn(0, async move {
             let begun = keyspace.now();
             let read = keyspace.get("a").await;
-            assert!(matches!(read, Err(Error::Unavailable { .. })), "{read:?}");
+            assert!(matches!(read, Err(TransactionError::Unavailable { .. })), "{read:?}");
             let written = keyspace.put("a", "1").await;
-            assert!(matches!(written, Err(Error::Unknown { .. })), "{written:?}");
+            assert!(matches!(written, Err(TransactionError::Unknown { .. })), "{written:?}");
             assert!(keyspace.now().since(begun) <= 2 * deadline + Duration::from_millis(1));
             done.fetch_add(1, Ordering::Relaxed);
         });
@@ -227,10 +227,10 @@ struct Regression {
     choices: Choices,
 }
 
-impl Visitor for Regression {
+impl Visitor<Transactions> for Regression {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         let Regression { seed, workload, choices } = self;
         let trial = Trial { choices, ..Trial::new(seed, workload, Faults::All) };
         let outcome = trial.run::<P>();
@@ -317,10 +317,10 @@ fn regression_what_others_have_forgotten_is_not_open_for_ever() {
 
 struct Determinism;
 
-impl Visitor for Determinism {
+impl Visitor<Transactions> for Determinism {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         let mut hashes = Vec::new();
         for seed in [1, 2] {
             let trial = Trial::new(seed, "list-append", Faults::Network);

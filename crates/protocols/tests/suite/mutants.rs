@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serried_actor::{Group, Protocol, Settings};
-use serried_model::{Guarantee, NodeId, Version};
+use serried_model::{Guarantee, NodeId, Transactions, Version};
 use serried_protocols::morty::{Checks, Coordinator, Message, Morty, Mutation, Options, Replica};
 use serried_protocols::mvto::{Mvto, Versions};
 use serried_protocols::ncc::{Ncc, Queues};
@@ -153,7 +153,7 @@ broken_shards!(LocksReleasedEarly, Locking<true>, Some(shard::Mutation::Releases
 
 /// The first seed under which fault is found with `P`, and none with a sound `S`: by the checker, or by the
 /// protocol itself, which stops where two replicas learn different decisions.
-fn caught<P: Protocol, S: Protocol>(
+fn caught<P: Protocol<Family = Transactions>, S: Protocol>(
     workload: &'static str,
     faults: Faults,
 ) -> Option<(u64, String)> {
@@ -169,13 +169,16 @@ fn caught<P: Protocol, S: Protocol>(
     })
 }
 
-fn morty_caught<P: Protocol>(faults: Faults) -> Option<(u64, String)> {
+fn morty_caught<P: Protocol<Family = Transactions>>(faults: Faults) -> Option<(u64, String)> {
     caught::<P, Morty>("list-append", faults)
 }
 
 #[test]
 fn an_ncc_of_which_something_is_missing_is_caught() {
-    fn ncc_caught<P: Protocol>(workload: &'static str, faults: Faults) -> Option<(u64, String)> {
+    fn ncc_caught<P: Protocol<Family = Transactions>>(
+        workload: &'static str,
+        faults: Faults,
+    ) -> Option<(u64, String)> {
         caught::<P, Ncc>(workload, faults)
     }
     let found = [
@@ -208,7 +211,7 @@ fn controls_that_validate_or_order_by_timestamps_are_caught_if_they_leave_out_a_
     fn rule_caught<R: Rule, S: Rule>(faults: Faults) -> Option<(u64, String)> {
         caught::<Sharded<Validation<R>>, Sharded<Validation<S>>>("list-append", faults)
     }
-    fn mvto_caught<P: Protocol>() -> Option<(u64, String)> {
+    fn mvto_caught<P: Protocol<Family = Transactions>>() -> Option<(u64, String)> {
         caught::<P, Mvto>("list-append", Faults::Network)
     }
     let found = [
@@ -233,7 +236,9 @@ fn controls_that_validate_or_order_by_timestamps_are_caught_if_they_leave_out_a_
 
 #[test]
 fn two_phase_locking_of_which_something_is_missing_is_caught() {
-    fn locking_caught<P: Protocol>(workload: &'static str) -> Option<(u64, String)> {
+    fn locking_caught<P: Protocol<Family = Transactions>>(
+        workload: &'static str,
+    ) -> Option<(u64, String)> {
         caught::<P, TwoPhaseLockingWoundWait>(workload, Faults::Network)
     }
     let found = [

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serried_actor::Protocol;
+use serried_model::Transactions;
 use serried_protocols::Visitor;
-use serried_session::{Keyspace, Transaction};
+use serried_session::{Transaction, TransactionKeyspace};
 use serried_sim::{Cluster, Configuration, Fault, Reach, Scheduled, Side};
 
 use crate::scene::{self, LIMIT, crash, each_without_leaders, ms, number};
@@ -22,10 +23,10 @@ struct DeletedWhileAway {
     until_ms: u64,
 }
 
-impl Visitor for DeletedWhileAway {
+impl Visitor<Transactions> for DeletedWhileAway {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         let DeletedWhileAway { away, until_ms } = self;
         let mut cluster = Cluster::<P>::new(configuration());
         cluster.schedule(crash(away, 600, until_ms));
@@ -65,10 +66,10 @@ fn a_key_that_is_deleted_while_a_machine_is_away_stays_deleted() {
 #[derive(Clone, Copy)]
 struct PowerCut(u64);
 
-impl Visitor for PowerCut {
+impl Visitor<Transactions> for PowerCut {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         let PowerCut(at_ms) = self;
         let mut cluster = Cluster::<P>::new(configuration());
         for member in 0..3 {
@@ -115,7 +116,7 @@ fn a_delete_that_an_older_write_came_after_outlasts_a_power_cut() {
 }
 
 /// Adds one to a counter, and returns what it was.
-async fn count(keyspace: &Keyspace) -> u64 {
+async fn count(keyspace: &TransactionKeyspace) -> u64 {
     let program = |tx: Transaction| async move {
         let old = number(tx.get("count").await?);
         tx.put("count", (old + 1).to_be_bytes());
@@ -131,10 +132,10 @@ struct LateAndLost {
     late: usize,
 }
 
-impl Visitor for LateAndLost {
+impl Visitor<Transactions> for LateAndLost {
     type Output = ();
 
-    fn visit<P: Protocol>(self) {
+    fn visit<P: Protocol<Family = Transactions>>(self) {
         let LateAndLost { lost, late } = self;
         let witness = 3 - lost - late;
         let mut configuration = configuration();

@@ -12,7 +12,7 @@ use serried_history::{
     Deletes, History, Options, Recorder, Verdict, check_serializable_with,
     check_strict_serializable_with,
 };
-use serried_model::{Geography, Guarantee, Version};
+use serried_model::{Geography, Guarantee, Transactions, Version};
 use serried_protocols::morty::Morty;
 use serried_session::TransactOptions;
 use serried_sim::{Cluster, Configuration, Disk, Fault, Initial, Plan, Scheduled, Swarm};
@@ -65,7 +65,7 @@ impl Trial {
         Trial { seed, workload, faults, choices: Choices::drawn(seed) }
     }
 
-    pub(crate) fn run<P: Protocol>(&self) -> Outcome {
+    pub(crate) fn run<P: Protocol<Family = Transactions>>(&self) -> Outcome {
         let (name, faults_last) = self.place();
         let (configuration, plan) = self.configuration(Geography::named(name).unwrap());
         let is_loss = |scheduled: &Scheduled| matches!(scheduled.fault, Fault::LostDisk(_));
@@ -223,7 +223,7 @@ impl Trial {
     }
 
     /// Has replicas crash one after the other, as long as faults last.
-    fn crash_often<P: Protocol>(&self, cluster: &mut Cluster<P>) {
+    fn crash_often<P: Protocol<Family = Transactions>>(&self, cluster: &mut Cluster<P>) {
         let (faults_last, replicas) = (self.place().1, cluster.configuration().replicas);
         let mut random = Pcg64Mcg::new(u128::from(self.seed));
         let share = faults_last.as_nanos() as u64 / 50;
@@ -240,7 +240,7 @@ impl Trial {
 
     /// Looks at what the database holds when all faults are over: with each replica down in turn, if a majority
     /// is left, and after a power cut.
-    fn look<P: Protocol>(
+    fn look<P: Protocol<Family = Transactions>>(
         &self,
         cluster: &mut Cluster<P>,
         workload: &Arc<dyn Workload>,
@@ -278,7 +278,7 @@ impl Trial {
     }
 
     /// The command that runs this trial alone.
-    pub(crate) fn replay<P: Protocol>(&self) -> String {
+    pub(crate) fn replay<P: Protocol<Family = Transactions>>(&self) -> String {
         format!(
             "{} under {}; replay with SERRIED_FIRST_SEED={} SERRIED_SEEDS=1 cargo test -p serried-protocols --test suite",
             P::NAME,
@@ -292,7 +292,9 @@ impl Trial {
 const TRUNCATIONS: u64 = 5;
 
 /// Waits until every replica has what it lacks.
-fn wait_until_whole<P: Protocol>(cluster: &mut Cluster<P>) -> Result<(), String> {
+fn wait_until_whole<P: Protocol<Family = Transactions>>(
+    cluster: &mut Cluster<P>,
+) -> Result<(), String> {
     let Configuration { replicas, settings, .. } = *cluster.configuration();
     let truncations = Duration::from_millis(TRUNCATIONS * settings.truncation_every_ms);
     let limit = cluster.now() + LIMIT.since(Timestamp(0)) + truncations;
@@ -307,7 +309,7 @@ fn wait_until_whole<P: Protocol>(cluster: &mut Cluster<P>) -> Result<(), String>
 }
 
 /// Has clients read everything that was ever written.
-fn audit_all<P: Protocol>(
+fn audit_all<P: Protocol<Family = Transactions>>(
     cluster: &mut Cluster<P>,
     workload: &Arc<dyn Workload>,
     recorder: &Arc<Recorder>,
@@ -334,7 +336,7 @@ fn audit_all<P: Protocol>(
 }
 
 /// Has a client inspect the whole database.
-fn inspect_all<P: Protocol>(
+fn inspect_all<P: Protocol<Family = Transactions>>(
     cluster: &mut Cluster<P>,
     workload: Arc<dyn Workload>,
     latest: Version,

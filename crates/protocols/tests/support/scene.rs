@@ -43,7 +43,7 @@ pub(crate) fn number(value: Option<Value>) -> u64 {
 
 /// Runs `scene` for the protocols whose partitions have no leaders: their replicas keep versions, tell a clock that is off
 /// from the others, and can keep the past.
-pub(crate) fn each_without_leaders<S: Visitor<Output = ()> + Copy>(scene: S) {
+pub(crate) fn each_without_leaders<S: Visitor<Transactions, Output = ()> + Copy>(scene: S) {
     for protocol in ["morty", "mvtso"] {
         visit(protocol, scene).unwrap();
     }

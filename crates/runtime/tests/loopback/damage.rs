@@ -9,7 +9,7 @@ use serried_model::Value;
 use serried_runtime::{
     Client, ConnectOptions, Durability, KeyspaceConfiguration, LocalCluster, Start,
 };
-use serried_session::{Error, Keyspace, TransactOptions};
+use serried_session::{TransactOptions, TransactionError, TransactionKeyspace};
 
 use crate::directories::Kept;
 
@@ -27,29 +27,29 @@ fn keyspaces() -> [KeyspaceConfiguration; 1] {
     [KeyspaceConfiguration { settings, ..KeyspaceConfiguration::new("accounts", "morty") }]
 }
 
-async fn connect(cluster: &LocalCluster) -> Keyspace {
+async fn connect(cluster: &LocalCluster) -> TransactionKeyspace {
     let client = Client::connect(ConnectOptions::new(cluster.addresses())).await.unwrap();
     let deadline = Duration::from_millis(500);
     let options = TransactOptions { deadline, ..TransactOptions::default() };
     client.keyspace("accounts").unwrap().with_options(options)
 }
 
-async fn read(keyspace: &Keyspace) -> Option<Value> {
+async fn read(keyspace: &TransactionKeyspace) -> Option<Value> {
     for _ in 0..TRIES {
         match keyspace.get("key").await {
             Ok(value) => return value,
-            Err(Error::Unavailable { .. }) => {}
+            Err(TransactionError::Unavailable { .. }) => {}
             Err(error) => panic!("{error}"),
         }
     }
     panic!("nothing can be read")
 }
 
-async fn write(keyspace: &Keyspace, value: &str) {
+async fn write(keyspace: &TransactionKeyspace, value: &str) {
     for _ in 0..TRIES {
         match keyspace.put("key", value).await {
             Ok(_) => return,
-            Err(Error::Unavailable { .. } | Error::Unknown { .. }) => {}
+            Err(TransactionError::Unavailable { .. } | TransactionError::Unknown { .. }) => {}
             Err(error) => panic!("{error}"),
         }
     }

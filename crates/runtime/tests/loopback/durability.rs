@@ -8,7 +8,7 @@ use serried_runtime::{
     Client, ConnectOptions, Disks, Durability, KeyspaceConfiguration, LocalCluster, LocalOptions,
     NodeStatus,
 };
-use serried_session::{Ending, Error};
+use serried_session::{Ending, TransactionError};
 
 use crate::disk::Disk;
 use crate::toy::BEHIND;
@@ -173,7 +173,10 @@ async fn a_node_whose_disk_is_full_says_so_and_goes_on_when_there_is_room() {
     let status = stranger.node_statuses().await.remove(0).unwrap();
     assert!(status.obstacle.unwrap().starts_with("the disk is full"));
     let error = stranger.keyspace("first").unwrap().put("key", "stranger").await.unwrap_err();
-    assert!(matches!(error, Error::ReadOnly { .. }), "a client that has just come: {error}");
+    assert!(
+        matches!(error, TransactionError::ReadOnly { .. }),
+        "a client that has just come: {error}"
+    );
     disks[0].set_full(false);
     put.await.unwrap().unwrap();
     assert_eq!(cluster.health(0), Ok(()), "it takes no restart");
@@ -241,7 +244,7 @@ async fn where_no_majority_can_write_the_past_and_what_became_of_transactions_ar
     while client.node_statuses().await.iter().flatten().filter(obstructed).count() < 3 {}
     assert_eq!(keyspace.get_at("key", after).await.unwrap(), value);
     assert_eq!(keyspace.outcome(before).await.unwrap(), Ending::Committed);
-    assert!(matches!(keyspace.get("key").await, Err(Error::ReadOnly { .. })));
+    assert!(matches!(keyspace.get("key").await, Err(TransactionError::ReadOnly { .. })));
     disks.iter().for_each(|disk| disk.set_full(false));
     put.await.unwrap().unwrap();
     assert_eq!(keyspace.get("key").await.unwrap(), Some(Value::from("more")));

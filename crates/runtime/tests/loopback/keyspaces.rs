@@ -9,7 +9,7 @@ use serried_runtime::{
     Client, ConnectError, ConnectOptions, Durability, KeyspaceConfiguration, Node,
     NodeConfiguration, NodeDisks, NodeHandle, Start, StartError,
 };
-use serried_session::{Error, TransactOptions};
+use serried_session::{TransactOptions, TransactionError};
 
 use crate::directories::Folder;
 use crate::free_address;
@@ -120,7 +120,13 @@ async fn put(client: &Arc<Client>, keyspace: &str, key: &str, value: &str) {
     let keyspace = client.keyspace(keyspace).unwrap().with_options(patient());
     // A node that goes may leave open how this ends.
     while let Err(error) = keyspace.put(key.to_string(), value.to_string()).await {
-        assert!(matches!(error, Error::Unknown { .. } | Error::Unavailable { .. }), "{error}");
+        assert!(
+            matches!(
+                error,
+                TransactionError::Unknown { .. } | TransactionError::Unavailable { .. }
+            ),
+            "{error}"
+        );
     }
 }
 
@@ -285,7 +291,7 @@ async fn a_keyspace_that_a_lost_disk_held_rejoins_although_it_is_configured_late
     assert!(identity(&rolling, 2).contains("later = true"), "{}", identity(&rolling, 2));
 }
 
-/// Keyspace `a` was dropped and created again by nodes 0 and 2, while node 1 still has the old one. Node 0's disk is lost.
+/// TransactionKeyspace `a` was dropped and created again by nodes 0 and 2, while node 1 still has the old one. Node 0's disk is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_is_replaced_while_too_few_run_is_not_settled_in_an_earlier_generation() {
     let mut rolling = Rolling::start(&[named("a")]).await;
@@ -321,7 +327,7 @@ fn forget_what_was_lost(directory: &Path) {
     std::fs::write(&file, contents.to_string()).unwrap();
 }
 
-/// Keyspace `k` is on nodes 0, 2 and 4 of five, which have acknowledged a write there. Node 0's disk was replaced while too
+/// TransactionKeyspace `k` is on nodes 0, 2 and 4 of five, which have acknowledged a write there. Node 0's disk was replaced while too
 /// few ran to tell it of `k`. Then node 2's is, while node 4 is away, and node 0 is among those that tell it what there is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_was_told_by_too_few_does_not_count_among_those_that_tell_the_next() {

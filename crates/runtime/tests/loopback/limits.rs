@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use serried_model::{Family, Limits, Modification, Value};
+use serried_model::{FamilyName, Limits, Modification, Value};
 use serried_runtime::{
     Client, ConnectOptions, Durability, KeyspaceConfiguration, Node, NodeConfiguration, NodeDisks,
     NodeHandle, Start,
 };
-use serried_session::Error;
+use serried_session::TransactionError;
 
 use crate::directories::Folder;
 use crate::free_address;
@@ -34,17 +34,22 @@ async fn node(family: Family, folder: &Folder, limits: Limits) -> (NodeHandle, A
 #[tokio::test]
 async fn what_can_not_be_done_is_named_under_every_protocol_and_all_partitions_go_on() {
     let folder = Folder::new();
-    let (node, client) = node(Family::Transactions, &folder, Limits::default()).await;
-    for protocol in serried_protocols::of(Family::Transactions) {
+    let (node, client) = node(FamilyName::Transactions, &folder, Limits::default()).await;
+    for protocol in serried_protocols::of(FamilyName::Transactions) {
         let keyspace = client.keyspace(protocol.name).unwrap();
         let error = keyspace.put("", "value").await.unwrap_err();
-        assert!(matches!(error, Error::EmptyKey), "{}: {error}", protocol.name);
-        assert!(matches!(keyspace.get("").await.unwrap_err(), Error::EmptyKey));
+        assert!(matches!(error, TransactionError::EmptyKey), "{}: {error}", protocol.name);
+        assert!(matches!(keyspace.get("").await.unwrap_err(), TransactionError::EmptyKey));
         // Who does not read the past says so.
         let now = keyspace.put("key", "value").await.unwrap().version;
         let reads_past = ["morty", "mvtso"].contains(&protocol.name);
         let past = keyspace.get_at("key", now).await.err();
-        assert_eq!(!reads_past, matches!(past, Some(Error::NoPast { .. })), "{}", protocol.name);
+        assert_eq!(
+            !reads_past,
+            matches!(past, Some(TransactionError::NoPast { .. })),
+            "{}",
+            protocol.name
+        );
         for i in 0..8u64 {
             keyspace.put(i.to_be_bytes(), "value").await.unwrap();
         }
@@ -56,12 +61,12 @@ async fn what_can_not_be_done_is_named_under_every_protocol_and_all_partitions_g
 #[tokio::test]
 async fn an_empty_register_is_refused_by_name_under_every_protocol() {
     let folder = Folder::new();
-    let (node, client) = node(Family::Registers, &folder, Limits::default()).await;
-    for protocol in serried_protocols::of(Family::Registers) {
+    let (node, client) = node(FamilyName::Registers, &folder, Limits::default()).await;
+    for protocol in serried_protocols::of(FamilyName::Registers) {
         let registers = client.registers(protocol.name).unwrap();
         let error = registers.write("", "value").await.unwrap_err();
-        assert!(matches!(error, Error::EmptyKey), "{}: {error}", protocol.name);
-        assert!(matches!(registers.read("").await.unwrap_err(), Error::EmptyKey));
+        assert!(matches!(error, TransactionError::EmptyKey), "{}: {error}", protocol.name);
+        assert!(matches!(registers.read("").await.unwrap_err(), TransactionError::EmptyKey));
         registers.write("key", "value").await.unwrap();
     }
     node.observer().health().unwrap();
@@ -72,8 +77,8 @@ async fn an_empty_register_is_refused_by_name_under_every_protocol() {
 async fn what_is_appended_to_stays_as_long_as_values_may_be() {
     let folder = Folder::new();
     let limits = Limits { value_bytes: 8, ..Limits::default() };
-    let (node, client) = node(Family::Registers, &folder, limits).await;
-    for protocol in serried_protocols::of(Family::Registers).filter(|p| p.name != "abd") {
+    let (node, client) = node(FamilyName::Registers, &folder, limits).await;
+    for protocol in serried_protocols::of(FamilyName::Registers).filter(|p| p.name != "abd") {
         let registers = client.registers(protocol.name).unwrap();
         let append = || Modification::Append(Value::from("five5"));
         registers.rmw("key", append()).await.unwrap();

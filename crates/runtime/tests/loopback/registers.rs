@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use serried_actor::Settings;
-use serried_model::{Family, Modification, Value};
+use serried_model::{FamilyName, Modification, Value};
 use serried_runtime::{
     Client, ConnectError, ConnectOptions, Disks, Durability, KeyspaceConfiguration, LocalCluster,
     LocalOptions,
 };
-use serried_session::Error;
+use serried_session::RegisterError;
 
 use super::disk::Disk;
 
@@ -32,7 +32,7 @@ async fn connect(cluster: &LocalCluster) -> Arc<Client> {
 
 #[tokio::test]
 async fn registers_and_transactions_live_in_one_cluster_and_survive_their_nodes() {
-    for protocol in serried_protocols::of(Family::Registers) {
+    for protocol in serried_protocols::of(FamilyName::Registers) {
         survive(protocol.name).await;
     }
 }
@@ -75,7 +75,7 @@ async fn survive(protocol: &str) {
     if modifies {
         registers.write("text", "seven").await.unwrap();
         let error = registers.increment("text", 1).await.unwrap_err();
-        assert!(matches!(error, Error::WrongType { .. }), "{error}");
+        assert!(matches!(error, RegisterError::WrongType { .. }), "{error}");
         assert_eq!(registers.read("text").await.unwrap(), Some(Value::from("seven")));
     }
     let account = client.keyspace("transactions").unwrap().get("key").await.unwrap();
@@ -99,7 +99,7 @@ async fn a_keyspace_is_opened_as_what_it_is_and_asked_for_what_it_offers() {
     );
     let registers = client.registers("registers").unwrap();
     let error = registers.rmw("key", Modification::add(1)).await.unwrap_err();
-    assert!(matches!(error, Error::NotOffered { .. }), "{error}");
+    assert!(matches!(error, RegisterError::NoReadModifyWrites { .. }), "{error}");
     let error = registers.write("key", vec![0; 2 << 20]).await.unwrap_err();
-    assert!(matches!(error, Error::TooLarge(_)), "{error}");
+    assert!(matches!(error, RegisterError::TooLarge(_)), "{error}");
 }

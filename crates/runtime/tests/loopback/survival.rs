@@ -10,7 +10,7 @@ use serried_runtime::{
     Client, ConnectOptions, Disks, Durability, KeyspaceConfiguration, KeyspaceIdentity, Node,
     NodeConfiguration, NodeDisks, Start,
 };
-use serried_session::{Error, Keyspace, TransactOptions, Transaction};
+use serried_session::{TransactOptions, Transaction, TransactionError, TransactionKeyspace};
 
 use crate::directories::{Folder, Kept};
 
@@ -31,7 +31,7 @@ fn keyspaces(outcomes_ms: u64) -> [KeyspaceConfiguration; 1] {
     [KeyspaceConfiguration { settings, ..keyspace }]
 }
 
-async fn connect(kept: &Kept) -> Keyspace {
+async fn connect(kept: &Kept) -> TransactionKeyspace {
     let client = Client::connect(ConnectOptions::new(kept.cluster.addresses())).await.unwrap();
     let deadline = Duration::from_millis(500);
     let options = TransactOptions { deadline, ..TransactOptions::default() };
@@ -46,7 +46,7 @@ fn key(i: u64) -> Key {
 }
 
 /// Writes all keys, in one transaction.
-async fn write_all(keyspace: &Keyspace, value: u64) -> Version {
+async fn write_all(keyspace: &TransactionKeyspace, value: u64) -> Version {
     for _ in 0..TRIES {
         let program = |tx: Transaction| async move {
             (0..KEYS).for_each(|i| tx.put(key(i), value.to_string()));
@@ -54,7 +54,7 @@ async fn write_all(keyspace: &Keyspace, value: u64) -> Version {
         };
         match keyspace.transact(program).await {
             Ok(committed) => return committed.version,
-            Err(Error::Unavailable { .. } | Error::Unknown { .. }) => {}
+            Err(TransactionError::Unavailable { .. } | TransactionError::Unknown { .. }) => {}
             Err(error) => panic!("{error}"),
         }
     }
@@ -62,22 +62,22 @@ async fn write_all(keyspace: &Keyspace, value: u64) -> Version {
 }
 
 /// Reads all keys, in one transaction: each has the same value.
-async fn read_all(keyspace: &Keyspace) -> Option<u64> {
+async fn read_all(keyspace: &TransactionKeyspace) -> Option<u64> {
     for _ in 0..TRIES {
         match keyspace.get_many((0..KEYS).map(key)).await {
             Ok(values) => return same(values.into_iter().map(number).collect()),
-            Err(Error::Unavailable { .. }) => {}
+            Err(TransactionError::Unavailable { .. }) => {}
             Err(error) => panic!("{error}"),
         }
     }
     panic!("nothing could be read")
 }
 
-async fn read_one(keyspace: &Keyspace, key: Key) -> Option<u64> {
+async fn read_one(keyspace: &TransactionKeyspace, key: Key) -> Option<u64> {
     for _ in 0..TRIES {
         match keyspace.get(key.clone()).await {
             Ok(value) => return number(value),
-            Err(Error::Unavailable { .. }) => {}
+            Err(TransactionError::Unavailable { .. }) => {}
             Err(error) => panic!("{error}"),
         }
     }
@@ -96,7 +96,7 @@ fn number(value: Option<Value>) -> Option<u64> {
 
 /// What all keys held at `version`, if there is a node that has settled everything below, and has not
 /// copied it with what came after.
-async fn read_at(keyspace: &Keyspace, version: Version) -> Option<Option<u64>> {
+async fn read_at(keyspace: &TransactionKeyspace, version: Version) -> Option<Option<u64>> {
     // All at once: each of them may ask a node first that is gone.
     let reads: Vec<_> = (0..KEYS)
         .map(|i| {
@@ -108,7 +108,9 @@ async fn read_at(keyspace: &Keyspace, version: Version) -> Option<Option<u64>> {
     for read in reads {
         match read.await.unwrap() {
             Ok(value) => held.push(number(value)),
-            Err(Error::Unavailable { .. } | Error::Forgotten { .. }) => lacking = true,
+            Err(TransactionError::Unavailable { .. } | TransactionError::Forgotten { .. }) => {
+                lacking = true
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -116,7 +118,7 @@ async fn read_at(keyspace: &Keyspace, version: Version) -> Option<Option<u64>> {
 }
 
 /// Waits until the nodes that run have settled all that was written before; a version after that.
-async fn settle(keyspace: &Keyspace) -> Version {
+async fn settle(keyspace: &TransactionKeyspace) -> Version {
     for _ in 0..TRIES {
         let Ok(other) = keyspace.put("other", "value").await else { continue };
         for _ in 0..10 {
@@ -130,7 +132,7 @@ async fn settle(keyspace: &Keyspace) -> Version {
 
 /// What `node` holds when all others are gone, once it has got from them what it lacks. They come back in
 /// the end.
-async fn held_alone(kept: &mut Kept, keyspace: &Keyspace, node: usize) -> Option<u64> {
+async fn held_alone(kept: &mut Kept, keyspace: &TransactionKeyspace, node: usize) -> Option<u64> {
     let others: Vec<usize> = (0..3).filter(|other| *other != node).collect();
     for _ in 0..TRIES {
         let version = settle(keyspace).await;
@@ -152,7 +154,7 @@ struct Counting {
 }
 
 impl Counting {
-    fn start(keyspace: Keyspace, key: Key) -> Counting {
+    fn start(keyspace: TransactionKeyspace, key: Key) -> Counting {
         let (acknowledged, stop): (Arc<AtomicU64>, Arc<AtomicBool>) = Default::default();
         let (counted, stopped) = (acknowledged.clone(), stop.clone());
         let task = tokio::spawn(async move {
