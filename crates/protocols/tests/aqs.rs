@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Protocol, Settings, Timestamp};
 use serried_history::{Budget, RegisterRecorder, RegisterVerdict, check_linearizable};
-use serried_model::registers::{Operation, Outcome, Output};
+use serried_model::registers::{Offers, Operation, Outcome, Output};
 use serried_model::{
-    Access, Accessed, Carstamp, Change, Geography, Guarantee, Key, NodeId, TxnId, Value, Version,
+    Access, Accessed, Carstamp, Change, Geography, Guarantee, Key, NodeId, Registers, TxnId, Value,
+    Version,
 };
 use serried_parts::Stamped;
 use serried_protocols::abd::{Message, Replica};
@@ -25,6 +26,8 @@ impl Protocol for Aqs {
     const SUMMARY: &'static str =
         "registers with an order of read-modify-writes that is not stable";
     const GUARANTEE: Guarantee = Guarantee::Linearizable;
+    type Family = Registers;
+    const OFFERS: Offers = Offers { rmws: true };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;
@@ -114,8 +117,8 @@ impl Coordinator {
             }
             Phase::Apply(found, Stamped { carstamp, .. }) => {
                 self.operations.remove(&txn);
-                cx.output((txn, Output::Accessed(Accessed { found, carstamp })));
-                cx.output((txn, Output::Outcome(Outcome::Committed)));
+                let accessed = Accessed { found, carstamp };
+                cx.output((txn, Output::Outcome(Outcome::Done(accessed))));
             }
         }
     }
@@ -151,7 +154,7 @@ impl Actor for Coordinator {
     fn on_timer(&mut self, (): (), _: &mut Cx<'_>) {}
 }
 
-impl Coordinate for Coordinator {
+impl Coordinate<Registers> for Coordinator {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
         let Operation::Access { key, access, .. } = operation else { return };
         if access != Access::Read {

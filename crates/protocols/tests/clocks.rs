@@ -139,7 +139,7 @@ fn of_three_clocks_that_disagree_the_middle_one_is_believed() {
 
 /// A client whose clock is ahead by a little more than it may be writes a key. Its shot is sent again, as the answer is
 /// late, and the copies arrive 5 ms apart; what it says of the end is lost. Another looks for what it has written.
-fn refused_and_sent_again<P: Protocol<Message = Message>>() {
+fn refused_and_sent_again<P: Protocol<Family = Transactions, Message = Message>>() {
     let mut cluster = Cluster::<P>::new(Configuration {
         geography: Geography::named("lan").unwrap(),
         ..configuration(1)
@@ -198,7 +198,7 @@ struct BlindWrite {
 }
 
 impl BlindWrite {
-    fn run<P: Protocol<Message = morty::Message>>(self) {
+    fn run<P: Protocol<Family = Transactions, Message = morty::Message>>(self) {
         let mut cluster = Cluster::<P>::new(configuration(1));
         let [one, other] = [0, 1].map(|client| cluster.keyspace(client));
         if self.used {

@@ -11,6 +11,7 @@ use serried_actor::{Group, Protocol, Settings, Timestamp};
 use serried_history::{
     Budget, RegisterOperation, RegisterRecorder, RegisterVerdict, check_regular_sequential,
 };
+use serried_model::registers::Offers;
 use serried_model::{Geography, Guarantee, NodeId, Registers};
 use serried_protocols::{consensus, gryff};
 use serried_sim::{
@@ -120,6 +121,8 @@ impl Protocol for AsPrinted {
     const NAME: &'static str = "as-printed";
     const SUMMARY: &'static str = "Gryff-RSC as 001 has it";
     const GUARANTEE: Guarantee = Guarantee::RegularSequential;
+    type Family = Registers;
+    const OFFERS: Offers = Offers { rmws: true };
     type Message = consensus::Message;
     type Coordinator = consensus::Coordinator;
     type Replica = consensus::Replica;

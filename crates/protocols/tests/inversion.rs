@@ -137,7 +137,7 @@ fn strictly_serializable_controls_invert_nothing_under_the_same_load() {
 
 /// The execution of Fig. 3: tx3 reads A at once, and B later. Meanwhile tx1 writes A, and tx2 writes B after that has
 /// ended; but by their clients' clocks tx2 comes before tx3, and tx1 after it.
-fn figure_3<P: Protocol<Message = Message>>() -> Option<String> {
+fn figure_3<P: Protocol<Family = Transactions, Message = Message>>() -> Option<String> {
     let (jump_us, later) = (50_000, Duration::from_millis(20));
     let configuration =
         Configuration { replicas: 1, partitions: 2, clients: 3, ..Configuration::default() };

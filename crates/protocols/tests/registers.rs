@@ -19,9 +19,10 @@ use serried_history::{
     Budget, RegisterHistory, RegisterRecorder, RegisterVerdict, check_linearizable,
     check_regular_sequential,
 };
+use serried_model::registers::Offers;
 use serried_model::{FamilyName, Geography, Guarantee, NodeId, Registers};
 use serried_protocols::{Visitor, abd, consensus, multipaxos, of, visit};
-use serried_session::TransactOptions;
+use serried_session::RegisterOptions;
 use serried_sim::{Cluster, Configuration, Disk, Swarm};
 use serried_workload::{RegisterLoop, RegisterMix};
 use support::seeds;
@@ -170,7 +171,7 @@ impl Trial {
         let recorder = Arc::new(RegisterRecorder::new());
         // Some runs give operations up early, so that there are some whose outcome is unknown.
         let deadline = Duration::from_millis(if choices.impatient { 300 } else { 60_000 });
-        let options = TransactOptions { deadline, ..TransactOptions::default() };
+        let options = RegisterOptions { deadline };
         let writes = if self.rmws { 0.2 } else { 0.5 };
         for client in 0..clients {
             let client_loop = RegisterLoop {
@@ -265,6 +266,8 @@ macro_rules! broken {
             const NAME: &'static str = stringify!($name);
             const SUMMARY: &'static str = "broken";
             const GUARANTEE: Guarantee = Guarantee::$guarantee;
+            type Family = Registers;
+            const OFFERS: Offers = Offers { rmws: true };
             type Message = $of::Message;
             type Coordinator = $of::Coordinator;
             type Replica = $of::Replica;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serried_actor::{Group, Protocol, Settings, Timestamp};
+use serried_model::transactions::Offers;
 use serried_model::{FamilyName, Geography, Guarantee, Key, NodeId, Transactions, Value, Write};
 use serried_protocols::ncc::{NccRw, Queues};
 use serried_protocols::shard::{Coordinator, Message, Mutation, Replica, Request};
@@ -122,6 +123,8 @@ impl Protocol for WithoutEarlyAbort {
     const NAME: &'static str = "broken";
     const SUMMARY: &'static str = "broken on purpose";
     const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
+    type Family = Transactions;
+    const OFFERS: Offers = Offers { one_shots: true, past: false };
     type Message = Message;
     type Coordinator = Coordinator<Queues<false>>;
     type Replica = Replica<Queues<false>>;

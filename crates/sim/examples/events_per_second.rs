@@ -11,7 +11,8 @@ use std::time::Instant;
 use serried_actor::{
     Actor, Context, Coordinate, Group, Protocol, Recover, Settings, Store, Timestamp,
 };
-use serried_model::{Guarantee, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Version};
+use serried_model::transactions::{Offers, Operation, Outcome, Output};
+use serried_model::{Guarantee, NodeId, ReadValue, Transactions, TxnId, Version};
 use serried_sim::{Cluster, Configuration, CostModel, NetworkFaults};
 
 /// How many pings each client has under way.
@@ -24,6 +25,8 @@ impl Protocol for Ping {
     const NAME: &'static str = "ping";
     const SUMMARY: &'static str = "clients ping all replicas";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
+    type Family = Transactions;
+    const OFFERS: Offers = Offers { one_shots: false, past: false };
     type Message = u64;
     type Coordinator = Client;
     type Replica = Replica;
@@ -66,7 +69,7 @@ impl Actor for Client {
     fn on_timer(&mut self, _: u64, _: &mut Context<'_, Self>) {}
 }
 
-impl Coordinate for Client {
+impl Coordinate<Transactions> for Client {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Context<'_, Self>) {
         match operation {
             Operation::Get { key } => {
@@ -79,15 +82,12 @@ impl Coordinate for Client {
                 ));
             }
             Operation::Commit { .. } => cx.output((txn, Output::Outcome(Outcome::Committed))),
-            Operation::OneShot { .. } => {
-                cx.output((txn, Output::Outcome(Outcome::NotOffered)));
-            }
             Operation::Begin { .. }
             | Operation::Put(_)
             | Operation::Rollback
             | Operation::Inquire { .. }
             | Operation::GetAt { .. }
-            | Operation::Access { .. } => {}
+            | Operation::OneShot { .. } => {}
         }
     }
 }

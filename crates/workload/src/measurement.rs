@@ -551,8 +551,7 @@ mod tests {
         let request =
             [part("read", 14, Ok(())), part("write", 19, Ok(())), part("read", 12, Ok(()))];
         measurement.enter_request(at(10), &request);
-        let unavailable =
-            TransactionError::Unavailable { deadline: Duration::ZERO, waiting_for: "it".into() };
+        let unavailable = RegisterError::Unavailable { key: "it".into(), deadline: Duration::ZERO };
         let request = [part("read", 30, Err(unavailable)), part("read", 21, Ok(()))];
         measurement.enter_request(at(20), &request);
         let report = measurement.report();

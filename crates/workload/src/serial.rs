@@ -6,15 +6,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use serried_actor::Timestamp;
-use serried_model::{
-    Key, Limits, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Value, Version, Write,
-};
-use serried_session::{Attempt, Full, Port, Switchboard, TransactionKeyspace};
+use serried_model::transactions::{Offers, Operation, Outcome, Output};
+use serried_model::{Key, Limits, NodeId, ReadValue, Transactions, TxnId, Value, Version, Write};
+use serried_session::{Driver, Full, Port, Recipient, Session, Switchboard, TransactionKeyspace};
 
 /// What it has for one-shot transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OneShots {
-    /// Nothing.
+    /// No way.
     NotOffered,
     /// They are done at once.
     Done,
@@ -24,7 +23,7 @@ pub(crate) enum OneShots {
 
 struct State {
     rows: HashMap<Key, (Version, Option<Value>)>,
-    switchboard: Switchboard,
+    switchboard: Switchboard<Transactions>,
     one_shots: OneShots,
     asked: Vec<&'static str>,
 }
@@ -42,7 +41,8 @@ pub(crate) fn database(one_shots: OneShots) -> (Arc<Serial>, TransactionKeyspace
     let (rows, switchboard) = (HashMap::new(), Switchboard::new(1));
     let state = State { rows, switchboard, one_shots, asked: Vec::new() };
     let serial = Arc::new(Serial(Mutex::new(state)));
-    (serial.clone(), TransactionKeyspace::new(serial, Limits::default()))
+    let offers = Offers { one_shots: one_shots != OneShots::NotOffered, past: false };
+    (serial.clone(), Transactions::keyspace(serial, Limits::default(), offers))
 }
 
 impl Serial {
@@ -74,13 +74,11 @@ impl State {
             Operation::Put(_)
             | Operation::Rollback
             | Operation::Inquire { .. }
-            | Operation::GetAt { .. }
-            | Operation::Access { .. } => Vec::new(),
+            | Operation::GetAt { .. } => Vec::new(),
             Operation::OneShot { reads, writes } => {
                 self.asked.push("one shot");
                 match self.one_shots {
-                    OneShots::NotOffered => vec![Output::Outcome(Outcome::NotOffered)],
-                    OneShots::Unanswered => Vec::new(),
+                    OneShots::NotOffered | OneShots::Unanswered => Vec::new(),
                     OneShots::Done => {
                         let mut answers: Vec<_> =
                             reads.into_iter().rev().map(|key| self.get(key)).collect();
@@ -94,9 +92,13 @@ impl State {
     }
 }
 
-impl Port for Serial {
-    fn open(&self, attempt: &Arc<Attempt>, waker: &Waker) -> Result<TxnId, Full> {
-        self.0.lock().unwrap().switchboard.open(attempt, waker)
+impl Port<Transactions> for Serial {
+    fn open(
+        &self,
+        recipient: Arc<dyn Recipient<Transactions>>,
+        waker: &Waker,
+    ) -> Result<TxnId, Full> {
+        self.0.lock().unwrap().switchboard.open(recipient, waker)
     }
 
     fn submit(&self, txn: TxnId, operations: &mut Vec<Operation>) {
@@ -112,7 +114,9 @@ impl Port for Serial {
     fn close(&self, txn: TxnId) {
         self.0.lock().unwrap().switchboard.close(txn);
     }
+}
 
+impl Driver for Serial {
     fn now(&self) -> Timestamp {
         Timestamp(0)
     }

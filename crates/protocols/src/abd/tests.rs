@@ -153,12 +153,18 @@ impl Net {
     /// How the client's operations ended, with what they found.
     fn ended(&mut self, number: u64) -> Vec<String> {
         let told = self.outputs.extract_if(.., |(other, _)| *other == number);
-        let lines = told.filter_map(|(_, output)| match output {
-            Output::Accessed(accessed) => accessed.found.map(|found| found.to_string()),
-            Output::Outcome(outcome) => Some(format!("{outcome:?}")),
+        let outcomes = told.filter_map(|(_, output)| match output {
+            Output::Outcome(outcome) => Some(outcome),
             _ => None,
         });
-        lines.collect()
+        let words = outcomes.flat_map(|outcome| match outcome {
+            Outcome::Done(accessed) => {
+                let found = accessed.found.map(|found| found.to_string());
+                found.into_iter().chain(["Committed".to_string()]).collect::<Vec<_>>()
+            }
+            outcome => vec![format!("{outcome:?}")],
+        });
+        words.collect()
     }
 
     fn placed(&self) -> Vec<Carstamp> {
@@ -225,13 +231,11 @@ fn writes_of_one_client_at_the_same_time_have_carstamps_of_their_own() {
 fn a_write_that_is_given_up_may_take_effect_only_once_it_has_a_place() {
     let mut net = Net::new(false);
     let give_up = |net: &mut Net| {
-        net.client(0, |coordinator, cx| {
-            coordinator.on_operation(TxnId(1), Operation::Rollback, cx)
-        });
+        net.client(0, |coordinator, cx| coordinator.on_operation(TxnId(1), Operation::GiveUp, cx));
     };
     net.ask(0, 1, write("a"), None);
     give_up(&mut net);
-    assert_eq!(net.ended(0), ["Aborted { conflicts: [] }"]);
+    assert_eq!(net.ended(0), ["NoEffect"]);
     net.settle();
     assert!(net.placed().is_empty());
 

@@ -161,7 +161,7 @@ fn a_client_asks_whoever_has_answered_and_others_if_that_one_does_not() {
         client.on_message(NodeId(2), Message::Reply { request: 1, answer }, cx);
     });
     let is_done = |effect: &Effect<Coordinator>| {
-        matches!(effect, Effect::Output((TxnId(1), Output::Outcome(Outcome::Committed))))
+        matches!(effect, Effect::Output((TxnId(1), Output::Outcome(Outcome::Done(_)))))
     };
     assert!(outcome.iter().any(is_done));
     assert_eq!(read(&mut client, 2)[0].0, NodeId(2));
@@ -180,7 +180,7 @@ fn what_is_given_up_may_have_taken_effect_if_it_is_an_update() {
         let operation = Operation::Access { key: Key::from("x"), access, token: None };
         effects(&mut client, CLIENT, |client, cx| client.on_operation(TxnId(txn), operation, cx));
         let effects = effects(&mut client, CLIENT, |client, cx| {
-            client.on_operation(TxnId(txn), Operation::Rollback, cx);
+            client.on_operation(TxnId(txn), Operation::GiveUp, cx);
         });
         let outcomes = effects.into_iter().filter_map(|effect| match effect {
             Effect::Output((_, Output::Outcome(outcome))) => Some(outcome),
@@ -188,7 +188,7 @@ fn what_is_given_up_may_have_taken_effect_if_it_is_an_update() {
         });
         outcomes.collect::<Vec<_>>()
     };
-    assert_eq!(give_up(1, Access::Read), [Outcome::Aborted { conflicts: Vec::new() }]);
+    assert_eq!(give_up(1, Access::Read), [Outcome::NoEffect]);
     assert_eq!(give_up(2, Access::Write(None)), [Outcome::Unknown]);
 }
 
@@ -220,7 +220,7 @@ fn an_update_says_of_those_before_it_that_they_are_over_once_they_were_answered_
     assert!(third.settled > second.token, "{third:?} after {second:?}");
     // Whoever gives an update up may try it again.
     effects(&mut client, CLIENT, |client, cx| {
-        client.on_operation(TxnId(3), Operation::Rollback, cx);
+        client.on_operation(TxnId(3), Operation::GiveUp, cx);
     });
     let fourth = first_request(&mut client, 4, Access::Write(None));
     assert!(fourth.settled <= third.token, "{fourth:?} after {third:?} was given up");

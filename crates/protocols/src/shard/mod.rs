@@ -137,6 +137,9 @@ pub enum Mutation {
     WoundsPrepared,
 }
 
+/// What all controls offer.
+pub const OFFERS: Offers = Offers { one_shots: true, past: false };
+
 /// The protocol whose shards are controlled by `C`.
 #[derive(Debug)]
 pub struct Sharded<C>(PhantomData<C>);
@@ -146,7 +149,7 @@ impl<C: Control> Protocol for Sharded<C> {
     const SUMMARY: &'static str = C::SUMMARY;
     const GUARANTEE: Guarantee = C::GUARANTEE;
     type Family = Transactions;
-    const OFFERS: Offers = Offers { one_shots: true, past: false };
+    const OFFERS: Offers = OFFERS;
     type Message = Message;
     type Coordinator = Coordinator<C>;
     type Replica = Replica<C>;

@@ -20,11 +20,11 @@ use rand::rngs::Xoshiro256PlusPlus as Random;
 use rand::{RngExt, SeedableRng};
 use serried_actor::{Protocol, Wire};
 use serried_model::NodeId;
-use serried_protocols::{Visitor, visit};
+use serried_protocols::{Visitor, visit_any};
 use serried_sim::{Cluster, Fate, Fault, FaultId};
 
 use mutator::{Way, forge};
-use scene::{Receivers, working};
+use scene::{Receivers, Using, working};
 use support::seeds;
 
 /// How many messages are forged with each seed.

@@ -12,7 +12,7 @@ use serried_actor::{Protocol, Settings, Timestamp};
 use serried_history::RegisterRecorder;
 use serried_model::{FamilyName, Geography, NodeId, Registers};
 use serried_protocols::{Visitor, of, visit};
-use serried_session::TransactOptions;
+use serried_session::RegisterOptions;
 use serried_sim::{Cluster, Configuration, Disk, Fault, FaultId, NetworkFaults, Scheduled};
 use serried_workload::{RegisterLoop, RegisterMix};
 
@@ -197,7 +197,7 @@ fn run<P: Protocol<Family = Registers>>(seed: u64) -> (Result<(), String>, usize
     };
     let patience = Duration::from_millis(if run.impatient { 300 } else { 60_000 });
     let start = |run: &mut Run<P>, client: usize, process: u64, mix, stop| {
-        let options = TransactOptions { deadline: patience, ..TransactOptions::default() };
+        let options = RegisterOptions { deadline: patience };
         let client_loop = RegisterLoop {
             registers: run.cluster.keyspace(client).with_options(options),
             mix,

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use serried_actor::{Group, Protocol, Settings};
+use serried_model::transactions::Offers;
 use serried_model::{Guarantee, NodeId, Transactions, Version};
 use serried_protocols::morty::{Checks, Coordinator, Message, Morty, Mutation, Options, Replica};
 use serried_protocols::mvto::{Mvto, Versions};
@@ -25,6 +26,8 @@ macro_rules! broken {
             const NAME: &'static str = stringify!($name);
             const SUMMARY: &'static str = "broken on purpose";
             const GUARANTEE: Guarantee = Guarantee::Serializable;
+            type Family = Transactions;
+            const OFFERS: Offers = Morty::OFFERS;
             type Message = Message;
             type Coordinator = Coordinator;
             type Replica = Replica;
@@ -65,6 +68,8 @@ macro_rules! broken_shards {
             const NAME: &'static str = stringify!($name);
             const SUMMARY: &'static str = "broken on purpose";
             const GUARANTEE: Guarantee = <$control as shard::Control>::GUARANTEE;
+            type Family = Transactions;
+            const OFFERS: Offers = shard::OFFERS;
             type Message = shard::Message;
             type Coordinator = shard::Coordinator<$control>;
             type Replica = shard::Replica<$control>;
@@ -153,7 +158,7 @@ broken_shards!(LocksReleasedEarly, Locking<true>, Some(shard::Mutation::Releases
 
 /// The first seed under which fault is found with `P`, and none with a sound `S`: by the checker, or by the
 /// protocol itself, which stops where two replicas learn different decisions.
-fn caught<P: Protocol<Family = Transactions>, S: Protocol>(
+fn caught<P: Protocol<Family = Transactions>, S: Protocol<Family = Transactions>>(
     workload: &'static str,
     faults: Faults,
 ) -> Option<(u64, String)> {

@@ -1,7 +1,7 @@
 //! What scenes under simulated faults have in common.
 
 use serried_actor::{Settings, Timestamp};
-use serried_model::{Geography, Value};
+use serried_model::{Geography, Transactions, Value};
 use serried_protocols::{Visitor, visit};
 use serried_sim::{Configuration, Disk, Fault, Scheduled};
 

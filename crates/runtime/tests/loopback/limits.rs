@@ -7,13 +7,13 @@ use serried_runtime::{
     Client, ConnectOptions, Durability, KeyspaceConfiguration, Node, NodeConfiguration, NodeDisks,
     NodeHandle, Start,
 };
-use serried_session::TransactionError;
+use serried_session::{RegisterError, TransactionError};
 
 use crate::directories::Folder;
 use crate::free_address;
 
 /// A node with a keyspace of each protocol of a family, called as that, in a directory.
-async fn node(family: Family, folder: &Folder, limits: Limits) -> (NodeHandle, Arc<Client>) {
+async fn node(family: FamilyName, folder: &Folder, limits: Limits) -> (NodeHandle, Arc<Client>) {
     let address = free_address();
     let keyspaces = serried_protocols::of(family).map(|protocol| {
         KeyspaceConfiguration::new(protocol.name, protocol.name).with_partitions(2)
@@ -65,8 +65,8 @@ async fn an_empty_register_is_refused_by_name_under_every_protocol() {
     for protocol in serried_protocols::of(FamilyName::Registers) {
         let registers = client.registers(protocol.name).unwrap();
         let error = registers.write("", "value").await.unwrap_err();
-        assert!(matches!(error, TransactionError::EmptyKey), "{}: {error}", protocol.name);
-        assert!(matches!(registers.read("").await.unwrap_err(), TransactionError::EmptyKey));
+        assert!(matches!(error, RegisterError::EmptyKey), "{}: {error}", protocol.name);
+        assert!(matches!(registers.read("").await.unwrap_err(), RegisterError::EmptyKey));
         registers.write("key", "value").await.unwrap();
     }
     node.observer().health().unwrap();

@@ -87,15 +87,15 @@ async fn a_keyspace_is_opened_as_what_it_is_and_asked_for_what_it_offers() {
     let cluster = start("abd");
     let client = connect(&cluster).await;
     let error = client.keyspace("registers").err().unwrap();
-    assert!(matches!(error, ConnectError::WrongKind { .. }));
+    assert!(matches!(error, ConnectError::WrongFamily { .. }));
     assert_eq!(
         error.to_string(),
-        "keyspace `registers` is linearizable: it has registers and no transactions; open it with `registers`"
+        "keyspace `registers` has registers (linearizable), and was opened for transactions"
     );
     let error = client.registers("transactions").err().unwrap().to_string();
     assert_eq!(
         error,
-        "keyspace `transactions` is serializable: it has transactions; open it with `keyspace`"
+        "keyspace `transactions` has transactions (serializable), and was opened for registers"
     );
     let registers = client.registers("registers").unwrap();
     let error = registers.rmw("key", Modification::add(1)).await.unwrap_err();

@@ -10,8 +10,9 @@ use serried_actor::{
     Actor, Context, Coordinate, Group, NodeSet, Observation, Protocol, Recover, Settings, Standing,
     Store,
 };
+use serried_model::transactions::{Offers, Operation, Outcome, Output};
 use serried_model::{
-    Guarantee, Key, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Value, Version, Write,
+    Guarantee, Key, NodeId, ReadValue, Transactions, TxnId, Value, Version, Write,
 };
 
 const RETRY: Duration = Duration::from_millis(200);
@@ -45,6 +46,8 @@ impl Protocol for Toy {
     const NAME: &'static str = "toy";
     const SUMMARY: &'static str = "reads and writes without isolation, for tests";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
+    type Family = Transactions;
+    const OFFERS: Offers = Offers { one_shots: false, past: false };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;
@@ -125,7 +128,7 @@ impl Actor for Coordinator {
     }
 }
 
-impl Coordinate for Coordinator {
+impl Coordinate<Transactions> for Coordinator {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Context<'_, Self>) {
         let coordinator = cx.id();
         if !self.open.contains_key(&txn.0) {
@@ -145,12 +148,8 @@ impl Coordinate for Coordinator {
             | Operation::Put(_)
             | Operation::Inquire { .. }
             | Operation::GetAt { .. }
-            | Operation::Access { .. } => return,
+            | Operation::OneShot { .. } => return,
             Operation::Commit { writes, .. } => open.commit = Some(writes),
-            Operation::OneShot { .. } => {
-                self.open.remove(&txn.0);
-                return cx.output((txn, Output::Outcome(Outcome::NotOffered)));
-            }
             Operation::Rollback => {
                 self.open.remove(&txn.0);
                 return cx.cancel_timer(txn.0);

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use serried_actor::{
     Actor, Context, Coordinate, Group, Observation, Protocol, Recover, Settings, Store, Wire,
 };
+use serried_model::transactions::{Offers, Operation, Outcome, Output};
 use serried_model::{
-    Guarantee, Key, NodeId, Operation, Outcome, Output, ReadValue, TxnId, Value, Version, Write,
+    Guarantee, Key, NodeId, ReadValue, Transactions, TxnId, Value, Version, Write,
 };
 
 /// A coordinator of protocols that have no use for one.
@@ -32,7 +33,7 @@ impl<M: Wire> Actor for Idle<M> {
     fn on_timer(&mut self, (): (), _: &mut Context<'_, Self>) {}
 }
 
-impl<M: Wire> Coordinate for Idle<M> {
+impl<M: Wire> Coordinate<Transactions> for Idle<M> {
     fn on_operation(&mut self, _: TxnId, _: Operation, _: &mut Context<'_, Self>) {}
 }
 
@@ -70,6 +71,8 @@ impl Protocol for Register {
     const NAME: &'static str = "register";
     const SUMMARY: &'static str = "last writer wins";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
+    type Family = Transactions;
+    const OFFERS: Offers = Offers { one_shots: false, past: false };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;
@@ -155,7 +158,7 @@ impl Coordinator {
     }
 }
 
-impl Coordinate for Coordinator {
+impl Coordinate<Transactions> for Coordinator {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Context<'_, Self>) {
         let now_us = cx.clock().midpoint_us();
         let last_us = &mut self.last_us;
@@ -172,10 +175,6 @@ impl Coordinate for Coordinator {
             }
             Operation::Get { key } => open.reads.push(key),
             Operation::Begin { .. } | Operation::Put(_) => return,
-            Operation::OneShot { .. } => {
-                self.open.remove(&txn);
-                return cx.output((txn, Output::Outcome(Outcome::NotOffered)));
-            }
             Operation::Commit { writes, .. } if writes.is_empty() => {
                 self.open.remove(&txn);
                 cx.cancel_timer(txn);
@@ -183,7 +182,7 @@ impl Coordinate for Coordinator {
                 return;
             }
             Operation::Commit { writes, .. } => open.writes = Some(writes),
-            Operation::Inquire { .. } | Operation::GetAt { .. } | Operation::Access { .. } => {
+            Operation::Inquire { .. } | Operation::GetAt { .. } | Operation::OneShot { .. } => {
                 unreachable!("not in these tests")
             }
             Operation::Rollback => {
@@ -272,6 +271,8 @@ impl Protocol for Flood {
     const NAME: &'static str = "flood";
     const SUMMARY: &'static str = "every client sends many messages at once";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
+    type Family = Transactions;
+    const OFFERS: Offers = Offers { one_shots: false, past: false };
     type Message = u64;
     type Coordinator = Source;
     type Replica = Sink;
@@ -304,7 +305,7 @@ impl Actor for Source {
     fn on_timer(&mut self, (): (), _: &mut Context<'_, Self>) {}
 }
 
-impl Coordinate for Source {
+impl Coordinate<Transactions> for Source {
     fn on_operation(&mut self, _: TxnId, _: Operation, _: &mut Context<'_, Self>) {}
 }
 
@@ -336,6 +337,8 @@ impl Protocol for Clockwork {
     const NAME: &'static str = "clockwork";
     const SUMMARY: &'static str = "timers only";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
+    type Family = Transactions;
+    const OFFERS: Offers = Offers { one_shots: false, past: false };
     type Message = ();
     type Coordinator = Idle<()>;
     type Replica = Bell;

@@ -7,7 +7,7 @@ use serried_actor::{
     Actor, ClockInterval, Context, Coordinate, Durable, Effect, Group, MemoryStore, Random,
     Recover, Settings, Timestamp,
 };
-use serried_model::registers::{Operation, Output};
+use serried_model::registers::{Operation, Outcome, Output};
 use serried_model::{Access, Key, NodeId, Token, TxnId, Value, Version};
 use serried_parts::Stamped;
 
@@ -318,7 +318,7 @@ impl Net {
     }
 
     pub(super) fn give_up(&mut self, number: u64, txn: u64) {
-        let operation = Operation::Rollback;
+        let operation = Operation::GiveUp;
         self.client(number, |coordinator, cx| coordinator.on_operation(TxnId(txn), operation, cx));
     }
 
@@ -336,8 +336,9 @@ impl Net {
     pub(super) fn ended(&self, number: u64, txn: u64) -> String {
         let told = self.clients[number as usize].told.get(&txn);
         let words = told.into_iter().flatten().filter_map(|output| match output {
-            Output::Accessed(accessed) => {
-                Some(accessed.found.as_ref().map_or("-".into(), Value::to_string))
+            Output::Outcome(Outcome::Done(accessed)) => {
+                let found = accessed.found.as_ref().map_or("-".into(), Value::to_string);
+                Some(format!("{found} Committed"))
             }
             Output::Outcome(outcome) => Some(format!("{outcome:?}")),
             _ => None,

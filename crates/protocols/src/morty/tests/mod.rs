@@ -177,7 +177,7 @@ impl Net {
                         }
                         Output::Outcome(_) => drop(self.open.remove(&client)),
                         Output::Began(_) => {}
-                        Output::Placed(_) | Output::Accessed(_) => unreachable!("no registers"),
+                        Output::Ending(_) | Output::Past(_) => {}
                     }
                     self.outputs.push((client, output));
                 }
@@ -369,7 +369,8 @@ impl Net {
         let told = self.outputs.extract_if(.., |(other, _)| *other == client);
         let lines = told.filter_map(|(_, output)| match output {
             Output::Began(_) => None,
-            Output::Placed(_) | Output::Accessed(_) => unreachable!("no registers"),
+            Output::Ending(ending) => Some(format!("{ending:?}")),
+            Output::Past(past) => Some(format!("{past:?}")),
             Output::Value(read) => Some(format!("value {}", show(&read.key, &read.value))),
             Output::Rewind(read) => Some(format!("rewind {}", show(&read.key, &read.value))),
             Output::Outcome(Outcome::Committed) => Some("committed".to_string()),
