@@ -27,6 +27,7 @@ pub struct Context<'a, A: Actor> {
     work: Work,
     observations: Option<&'a mut Vec<Observation>>,
     rejected: Option<String>,
+    awaits_durable: bool,
 }
 
 /// An actor's durable state, as its driver lends it for an event.
@@ -59,6 +60,7 @@ impl<'a, A: Actor> Context<'a, A> {
             work: Work(0),
             observations: None,
             rejected: None,
+            awaits_durable: false,
         }
     }
 
@@ -116,6 +118,17 @@ impl<'a, A: Actor> Context<'a, A> {
     /// be durable before records that were appended earlier. An actor for which that matters waits until they are durable.
     pub fn durable_position(&self) -> u64 {
         self.durable.durable_position
+    }
+
+    /// Has [`Actor::on_durable`] called once everything appended so far is durable. To be called only if something is not
+    /// durable yet.
+    pub fn await_durable(&mut self) {
+        self.awaits_durable = true;
+    }
+
+    /// For drivers: whether the actor is to be told when everything appended so far is durable.
+    pub fn awaits_durable(&self) -> bool {
+        self.awaits_durable
     }
 
     /// Gives up the records before `position`: after a restart only those from there on are replayed.

@@ -420,6 +420,15 @@ impl Core {
         (self.flushing.begin(), batches)
     }
 
+    /// A flush has ended: what waits for it leaves, and who awaits it is told.
+    pub(crate) fn end_flush(&mut self, number: u64, moment: Moment) {
+        self.links.release(number);
+        for place in 0..self.machines.len() {
+            self.run(place, |machine, out| machine.on_flushed(number, moment, out));
+        }
+        self.settle(moment);
+    }
+
     /// The machine of a shard, if it is here.
     pub(crate) fn machine(&self, shard: u16) -> Option<&dyn Machine> {
         self.machines.get(usize::from(shard))?.as_deref()

@@ -164,7 +164,7 @@ pub(crate) async fn flush(endpoint: Arc<Endpoint>, sync: bool) {
             tracing::info!(node = %endpoint.id, "the log can be written again");
             core.set_obstacle(None);
         }
-        core.links.release(number);
+        core.end_flush(number, endpoint.clock.moment());
     }
 }
 

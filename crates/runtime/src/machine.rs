@@ -57,6 +57,9 @@ pub(crate) trait Machine: Send {
     /// What it has appended to its log since the last time.
     fn take_batch(&mut self) -> Option<Box<dyn Batch>>;
 
+    /// Everything up to this flush is durable.
+    fn on_flushed(&mut self, flushed: u64, moment: Moment, out: &mut Outbox<'_>);
+
     /// What it has counted so far.
     fn counts(&self) -> PartitionCounts;
 
@@ -135,6 +138,10 @@ struct Driven<A: Actor> {
     log_position: u64,
     /// The flush that makes everything durable that it has appended.
     after: u64,
+    /// The flush after which the actor is told that what it awaits is durable, if it awaits that.
+    awaited: Option<u64>,
+    /// Whether it has asked for that in the present event.
+    awaits_durable: bool,
     counts: PartitionCounts,
     durable_position: DurablePosition,
     /// How far it takes part.
@@ -163,6 +170,8 @@ impl<A: Actor> Driven<A> {
             log: None,
             log_position: 0,
             after: 0,
+            awaited: None,
+            awaits_durable: false,
             counts: PartitionCounts::default(),
             durable_position: DurablePosition::default(),
             standing,
@@ -189,10 +198,12 @@ impl<A: Actor> Driven<A> {
     /// Everything that comes of an event here.
     fn finish(&mut self, moment: Moment, out: &mut Outbox<'_>, tell: &impl Fn(A::Output)) {
         self.carry_out(moment, out, tell);
+        self.await_durable();
         while let Some(message) = self.own.pop_front() {
             let id = self.id;
             self.handle(moment, out, |actor, cx| actor.on_message(id, message, cx));
             self.carry_out(moment, out, tell);
+            self.await_durable();
         }
         self.durable_standing.note((self.standing)(&self.actor), self.after);
         if self.durable_standing.get(out.links.flushed()) == Standing::Full {
@@ -229,8 +240,16 @@ impl<A: Actor> Driven<A> {
             }
         }
         self.log_position = cx.log_position();
+        self.awaits_durable = cx.awaits_durable();
         if let Some(watch) = &mut out.watch {
             watch.take(self.id, now, out.links);
+        }
+    }
+
+    /// Notes the flush that the actor awaits, as what it has appended is with the log now.
+    fn await_durable(&mut self) {
+        if core::mem::take(&mut self.awaits_durable) {
+            self.awaited.get_or_insert(self.after);
         }
     }
 
@@ -435,6 +454,14 @@ impl<A: Actor, S: Side<A>> Machine for Erased<A, S> {
 
     fn take_batch(&mut self) -> Option<Box<dyn Batch>> {
         self.driven.log.as_mut()?.take_batch()
+    }
+
+    fn on_flushed(&mut self, flushed: u64, moment: Moment, out: &mut Outbox<'_>) {
+        if self.driven.awaited.is_some_and(|awaited| awaited <= flushed) {
+            let Erased { driven, side } = self;
+            driven.awaited = None;
+            driven.step(moment, out, |output| side.tell(output), Actor::on_durable);
+        }
     }
 
     fn counts(&self) -> PartitionCounts {

@@ -27,6 +27,8 @@ pub(crate) enum Job<M> {
         message: M,
     },
     Timer(Setting),
+    /// What the actor awaited has become durable.
+    Durable,
     /// The operations that wait at the client's port.
     Operations,
 }
@@ -84,6 +86,8 @@ pub(crate) struct Node<A: Actor> {
     /// The position of the next record that the actor appends; those of events being served are not in
     /// the log yet.
     log_position: u64,
+    /// The end of the records that have to be durable before the actor is told so, if it awaits that.
+    awaited: Option<u64>,
     buffers: Vec<Effects<A>>,
     /// How often it has crashed; events of earlier incarnations are void.
     incarnation: u32,
@@ -116,6 +120,7 @@ impl<A: Actor> Node<A> {
             observations: Vec::new(),
             store,
             log_position: 0,
+            awaited: None,
             buffers: Vec::new(),
             incarnation: 0,
             up: true,
@@ -168,6 +173,10 @@ impl<A: Actor> Node<A> {
                 self.store.persist_before(self.log.durable());
                 self.trim();
                 self.proceed(world, host);
+                if self.awaited.is_some_and(|end| end <= self.log.durable()) {
+                    self.awaited = None;
+                    self.handle(Occurrence::Job(Job::Durable), world, host);
+                }
             }
             // From before a crash.
             Occurrence::Served { .. } | Occurrence::Flushed { .. } => {}
@@ -226,6 +235,7 @@ impl<A: Actor> Node<A> {
                 self.actor.on_message(from, message, &mut cx);
             }
             Job::Operations => host.operate(&mut self.actor, &mut cx),
+            Job::Durable => self.actor.on_durable(&mut cx),
             Job::Timer(setting) => match self.timers.fire(setting) {
                 Some(timer) => self.actor.on_timer(timer, &mut cx),
                 // Moved or cancelled while it waited for a core.
@@ -238,6 +248,9 @@ impl<A: Actor> Node<A> {
         }
         let work = u64::from(cx.work().0);
         self.log_position = cx.log_position();
+        if cx.awaits_durable() {
+            self.awaited.get_or_insert(self.log_position);
+        }
         self.observations.drain(..).for_each(|observation| host.observe(observation));
         let sent = self.set_timers(&effects, world);
         let costs = &self.costs;
@@ -343,6 +356,7 @@ impl<A: Actor> Node<A> {
         self.up = false;
         self.incarnation += 1;
         self.timers.clear();
+        self.awaited = None;
         self.processor.clear();
         self.log.crash(kept);
         self.log_position = self.log.appended();

@@ -317,6 +317,11 @@ impl Actor for Replica {
         self.after_log(cx);
     }
 
+    fn on_durable(&mut self, cx: &mut Cx<'_>) {
+        self.log.on_durable(&mut self.registers, cx);
+        self.after_log(cx);
+    }
+
     fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
         match timer {
             Timer::Log(timer) => {

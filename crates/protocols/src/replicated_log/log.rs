@@ -17,8 +17,6 @@ use super::restore::{Hold, Restore};
 use super::slots::Slots;
 use super::undurable::Undurable;
 
-/// How long to wait before looking again whether entries are durable.
-const UNTIL_DURABLE: Duration = Duration::from_micros(200);
 /// How many entries a leader may have that are not chosen, and a follower accepts beyond what it has applied.
 pub(super) const OPEN_ENTRIES: u64 = 8192;
 /// How many bytes of them.
@@ -321,6 +319,15 @@ impl<E: Entry> Log<E> {
         }
     }
 
+    /// What was appended is durable. The host calls it from its own `on_durable`.
+    pub fn on_durable<H: Host<Entry = E>>(
+        &mut self,
+        machine: &mut impl Machine<H>,
+        cx: &mut Context<'_, H>,
+    ) {
+        self.apply(machine, cx);
+    }
+
     /// A timer of the log is due.
     pub fn on_timer<H: Host<Entry = E>>(
         &mut self,
@@ -329,10 +336,7 @@ impl<E: Entry> Log<E> {
         cx: &mut Context<'_, H>,
     ) {
         match timer {
-            Timer::Flush => {
-                self.flush(machine, cx);
-                self.apply(machine, cx);
-            }
+            Timer::Flush => self.flush(machine, cx),
             Timer::Lead => {
                 self.look_after_followers(cx);
                 self.look_after_hand_over(cx);
@@ -515,7 +519,7 @@ impl<E: Entry> Log<E> {
         let chosen = self.told.min(self.matched);
         let known = chosen.min(self.undurable.first(cx.durable_position()));
         if known < chosen {
-            cx.set_timer(H::timer(Timer::Flush), UNTIL_DURABLE);
+            cx.await_durable();
         }
         if self.slots.applied() >= known {
             return;

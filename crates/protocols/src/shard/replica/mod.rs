@@ -220,6 +220,11 @@ impl<C: Control> Actor for Replica<C> {
         self.after(cx);
     }
 
+    fn on_durable(&mut self, cx: &mut Cx<'_, C>) {
+        self.log.on_durable(&mut self.shard, cx);
+        self.after(cx);
+    }
+
     fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_, C>) {
         match timer {
             Timer::Log(timer) => self.log.on_timer(timer, &mut self.shard, cx),
