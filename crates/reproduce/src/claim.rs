@@ -7,7 +7,7 @@ use core::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::figure::{Figure, Latency, Statistic};
+use crate::figure::{Figure, Latency};
 
 /// A number that the text of a paper states.
 #[derive(Debug)]
@@ -173,39 +173,6 @@ impl Quantity {
             Quantity::StartedOver => Some("for 100 transactions"),
             _ => Some("%"),
         }
-    }
-}
-
-impl Latency {
-    /// The mean of all operations.
-    pub(crate) const MEAN: Latency = Latency { kind: None, statistic: Statistic::Mean };
-
-    /// What so large a share of the operations of a kind stays within.
-    pub(crate) const fn quantile(kind: Option<&'static str>, quantile: f64) -> Latency {
-        Latency { kind, statistic: Statistic::Quantile(quantile) }
-    }
-
-    /// What it is, in words.
-    pub(crate) fn label(self) -> String {
-        let of = match self.kind {
-            None => String::new(),
-            Some(kind) => format!(" of {}", plural(kind)),
-        };
-        match self.statistic {
-            Statistic::Mean => format!("mean latency{of}"),
-            Statistic::Quantile(0.5) => format!("median latency{of}"),
-            Statistic::Quantile(quantile) => {
-                format!("p{}{of}", (quantile * 1000.0).round() / 10.0)
-            }
-        }
-    }
-}
-
-/// Operations of a kind, in words.
-pub(crate) fn plural(kind: &str) -> String {
-    match kind.contains('-') {
-        true => format!("{kind} transactions"),
-        false => format!("{kind}s"),
     }
 }
 

@@ -14,7 +14,7 @@ pub struct Effort {
     pub most_operations: u64,
     /// Fewer places on the horizontal axis.
     pub few_places: bool,
-    /// How many keys there are, or warehouses, if not as many as in the paper; of registers, how many keys each
+    /// The number of keys or warehouses, if it is not the paper's. Of registers it is the number of keys that each
     /// client has of its own.
     pub size: Option<u64>,
     /// The load of the runs.
@@ -32,16 +32,16 @@ pub enum Search {
     Clients {
         /// The client counts, from few to many.
         counts: Vec<usize>,
-        /// After so many client counts in a row that did not raise the highest throughput, no more are run; all
-        /// are run if there is none.
+        /// After so many client counts in a row that did not raise the highest throughput, no more are run. Without
+        /// it all are run.
         patience: Option<usize>,
     },
     /// Open loops.
     Rates {
         /// How many clients there are.
         clients: usize,
-        /// How many transactions per second are offered, run by run; if there are none, twice as many in each
-        /// run until a system can't follow.
+        /// How many transactions per second are offered, run by run. If there are none, the rate is doubled until
+        /// a system can't follow.
         rates_per_s: Vec<f64>,
         /// How many runs then close in on what it can do.
         closer: u32,

@@ -36,7 +36,8 @@ pub struct Engine {
 struct Task<'a> {
     panel: usize,
     protocol: &'a str,
-    /// The places on the horizontal axis.
+    /// The places on the horizontal axis. None is the only place of a figure that sweeps no parameter, and in open
+    /// loops the search for the highest load.
     places: Vec<Option<f64>>,
 }
 
@@ -47,6 +48,12 @@ struct Runs<'a> {
     tell: &'a (dyn Fn(Note<'_>) + Sync),
     done: AtomicUsize,
     total: usize,
+}
+
+impl Task<'_> {
+    fn place(&self, x: Option<f64>) -> Place<'_> {
+        Place { panel: self.panel, x, protocol: self.protocol }
+    }
 }
 
 impl Engine {
@@ -93,6 +100,7 @@ impl Engine {
         tasks
     }
 
+    /// How many runs a task makes at most.
     fn most_runs(&self, task: &Task<'_>) -> usize {
         match &self.effort.search {
             Search::Clients { counts, .. } => counts.len() * task.places.len(),
@@ -108,43 +116,41 @@ impl Engine {
 impl Runs<'_> {
     /// Makes the runs of a task.
     fn sweeps(&self, task: &Task<'_>, failed: &AtomicBool) -> Result<Vec<Sweep>, Error> {
-        let Task { panel, protocol, places } = task;
-        let place = |x| Place { panel: *panel, x, protocol };
-        match (&self.engine.effort.search, self.engine.figure.load) {
+        let Engine { figure, effort, .. } = self.engine;
+        match (&effort.search, figure.load) {
+            (Search::Clients { counts, patience }, Load::Closed { .. }) => {
+                let sweep = |x: &Option<f64>| {
+                    let place = task.place(*x);
+                    let run = |clients| self.make(place, Demand::Clients(clients), failed);
+                    let (runs, saturated) = saturate(counts, *patience, run)?;
+                    let saturated = figure.searches().then_some(saturated);
+                    Ok(Sweep::new(figure, place, effort, (runs, saturated)))
+                };
+                task.places.iter().map(sweep).collect()
+            }
             (Search::Rates { clients, rates_per_s, closer }, Load::Open(open)) => {
                 let run = |x, per_s| {
                     let demand = Demand::Rate { clients: *clients, per_s };
-                    self.make(place(x), demand, failed)
+                    self.make(task.place(x), demand, failed)
                 };
-                let highest = match rates_per_s.len() {
+                let (runs, saturated) = match rates_per_s.len() {
                     0 => climb(open.first_per_s, *closer, |per_s| run(None, per_s))?,
                     _ => offer(rates_per_s, |per_s| run(None, per_s))?,
                 };
-                let highest = self.found(place(None), (highest.0, Some(highest.1)));
-                let per_s = share_of(&highest, open);
-                let at_places = places.iter().filter(|x| x.is_some()).map(|x| {
-                    let runs = vec![run(*x, per_s)?];
-                    Ok(self.found(place(*x), (runs, None)))
-                });
-                core::iter::once(Ok(highest)).chain(at_places.collect::<Vec<_>>()).collect()
-            }
-            (Search::Clients { counts, patience }, Load::Closed { .. }) => {
-                let sweep = |x: &Option<f64>| {
-                    let run = |clients| self.make(place(*x), Demand::Clients(clients), failed);
-                    let (runs, saturated) = saturate(counts, *patience, run)?;
-                    let saturated = (counts.len() > 1).then_some(saturated);
-                    Ok(self.found(place(*x), (runs, saturated)))
-                };
-                places.iter().map(sweep).collect()
+                let found = (runs, Some(saturated));
+                let mut sweeps = vec![Sweep::new(figure, task.place(None), effort, found)];
+                let per_s = share_of(&sweeps[0], open);
+                for x in task.places.iter().filter(|x| x.is_some()) {
+                    let found = (vec![run(*x, per_s)?], None);
+                    sweeps.push(Sweep::new(figure, task.place(*x), effort, found));
+                }
+                Ok(sweeps)
             }
             _ => Err(Error::OtherLoad),
         }
     }
 
-    fn found(&self, place: Place<'_>, runs: (Vec<Measured>, Option<bool>)) -> Sweep {
-        Sweep::new(self.engine.figure, place, &self.engine.effort, runs)
-    }
-
+    /// Makes a run, unless it is stored or another one has failed.
     fn make(
         &self,
         place: Place<'_>,

@@ -25,7 +25,8 @@ pub struct Findings {
     pub(crate) sweeps: Vec<Sweep>,
     /// The paper's systems that are not in this build, or were not run.
     pub(crate) missing: Vec<&'static str>,
-    pub(crate) remarks: &'static [&'static str],
+    /// What a reader has to know to compare the paper's numbers with ours.
+    pub(crate) remarks: Vec<&'static str>,
 }
 
 /// A number of the paper's beside ours.
@@ -71,7 +72,7 @@ impl Findings {
                 .collect(),
             missing: figure.protocols().filter(|protocol| !was_run(protocol)).collect(),
             sweeps,
-            remarks: figure.remarks,
+            remarks: [figure.remarks, figure.common_remarks].concat(),
         }
     }
 
@@ -134,4 +135,53 @@ fn ours(claim: &Claim, sweeps: &[Sweep]) -> Option<f64> {
     }
     let of_all = places.into_iter().filter(|_| claim.x.is_none());
     of_all.filter_map(number).filter(|number| number.is_finite()).max_by(f64::total_cmp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Quantity;
+    use crate::figure;
+    use crate::measured::TransactionsMeasured;
+
+    /// A sweep with so high a throughput.
+    fn sweep(protocol: &str, x: Option<f64>, goodput_per_s: f64) -> Sweep {
+        let figure = figure("morty-fig9").unwrap();
+        let nothing = TransactionsMeasured::nothing();
+        let run = TransactionsMeasured { goodput_per_s, ..nothing }.into();
+        let place = Place { panel: 0, x, protocol };
+        Sweep::new(figure, place, &figure.effort(true), (vec![run], None))
+    }
+
+    fn number(x: Option<f64>, against: Against, sweeps: &[Sweep]) -> Option<f64> {
+        let (of, paper) = (Quantity::HighestThroughput, Said::About(1.0));
+        ours(&Claim { panel: 0, x, protocol: "a", against, of, paper, source: "" }, sweeps)
+    }
+
+    #[test]
+    fn a_claim_is_about_one_system_or_its_lead_over_another() {
+        let sweeps = [sweep("a", None, 30.0), sweep("b", None, 20.0), sweep("c", None, 0.0)];
+        assert_eq!(number(None, Against::Nothing, &sweeps), Some(30.0));
+        assert_eq!(number(None, Against::Minus("b"), &sweeps), Some(10.0));
+        assert_eq!(number(None, Against::Over("b"), &sweeps), Some(1.5));
+        assert_eq!(number(None, Against::Over("c"), &sweeps), None, "nothing to compare with");
+        assert_eq!(number(None, Against::Over("d"), &sweeps), None, "it was not run");
+    }
+
+    #[test]
+    fn a_claim_without_a_place_is_about_the_greatest_number_of_all_places() {
+        let [one, two] = [Some(1.0), Some(2.0)];
+        let mut sweeps = vec![sweep("a", one, 30.0), sweep("a", two, 40.0)];
+        sweeps.extend([sweep("b", one, 10.0), sweep("b", two, 35.0)]);
+        assert_eq!(number(None, Against::Nothing, &sweeps), Some(40.0));
+        assert_eq!(number(None, Against::Minus("b"), &sweeps), Some(20.0), "at the first place");
+        assert_eq!(number(two, Against::Minus("b"), &sweeps), Some(5.0));
+        assert_eq!(number(Some(3.0), Against::Nothing, &sweeps), None, "it was not run");
+    }
+
+    #[test]
+    fn runs_that_look_for_the_highest_load_count_before_those_at_places() {
+        let sweeps = [sweep("a", None, 30.0), sweep("a", Some(1.0), 40.0)];
+        assert_eq!(number(None, Against::Nothing, &sweeps), Some(30.0));
+    }
 }

@@ -27,12 +27,11 @@ Examples:
 
 /// Run a paper's experiment in simulation, and put the paper's numbers beside ours.
 ///
-/// For a figure of transactions each protocol runs with ever more clients until its goodput rises no more, at
-/// each place of the figure; for one of registers with as many as in the paper, and latencies are shown; for one
-/// of systems under load, clients in open loops offer ever more until a system can't follow. The table goes to
-/// standard output; the folder of --output gets the same as JSON, all runs as CSV, and a page with charts. Runs
-/// that are found there with the same settings are not made again, so a figure that was interrupted goes on;
-/// after a change of the code, use another folder or --fresh.
+/// Figures of goodput add clients at each place of the figure, until a protocol's goodput rises no more. Figures
+/// of latencies have as many clients as the paper. In figures of systems under load, clients in open loops offer
+/// ever more until a system can't follow. The table goes to standard output. The folder of --output gets the same
+/// as JSON, all runs as CSV, and a page with charts. Runs that are found there with the same settings are not made
+/// again, so a figure that was interrupted goes on. After a change of the code, use another folder or --fresh.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Reproduce {
@@ -51,8 +50,8 @@ pub(crate) struct Reproduce {
     /// Make all runs again
     #[arg(long)]
     fresh: bool,
-    /// The client counts, from few to many, separated by commas; only one for figures of systems under load
-    /// and of registers, but for those that show throughput
+    /// The client counts, from few to many, separated by commas; only one for figures of latencies and of
+    /// systems under load
     #[arg(long, value_delimiter = ',')]
     clients: Option<Vec<usize>>,
     /// For figures of systems under load: how many transactions per second are offered, run by run, separated
@@ -117,10 +116,8 @@ impl Reproduce {
                 choices.collect::<Vec<_>>().join(", ")
             );
         }
-        let mut asked = self.protocol.iter().flatten();
-        if let (true, Some(unable)) =
-            (figure.modifies(), asked.find(|protocol| !family::offers_rmws(protocol)))
-        {
+        let mut modifying = self.protocol.iter().flatten().filter(|_| figure.modifies());
+        if let Some(unable) = modifying.find(|protocol| !family::offers_rmws(protocol)) {
             anyhow::bail!("`{unable}` has no read-modify-writes, and `{}` does some", figure.name);
         }
         Ok(())

@@ -46,7 +46,7 @@ const fn ycsb(shares: Shares) -> Work {
     Work::Registers { workload: "ycsb", shares }
 }
 
-/// So many cores that latencies are geography: of many sub-requests at a time, one core would make a queue.
+/// With 20 cores nothing waits for a core, and latencies show where the replicas are.
 const fn wide(replicas: usize) -> Servers {
     Servers { replicas, partitions: 1, cores: 20 }
 }
@@ -78,7 +78,8 @@ const REGIONS: Figure = Figure {
     plots: &[],
     systems: SYSTEMS,
     claims: &[],
-    remarks: &[CLOSED, EXACT, KEYS, LEADER, TIMES],
+    remarks: &[],
+    common_remarks: &[CLOSED, EXACT, KEYS, LEADER, TIMES],
 };
 /// Five replicas in five regions.
 const FIVE_REGIONS: Figure =
@@ -94,6 +95,7 @@ const ROOM: Figure = Figure {
     latency: Latency::quantile(None, 0.5),
     kinds: &[None, Some("read"), Some("write"), Some("rmw")],
     plots: &[Plot::LatencyOverThroughput { logarithmic: false }],
+    common_remarks: &[OWN_CPU, KEYS],
     ..REGIONS
 };
 
@@ -203,7 +205,7 @@ pub(super) const FIGURES: &[Figure] = &[
             latency((0, None), LEADER_OVER_GRYFF, READ_P99, 134.0, BY_LEADER),
             latency((2, None), LEADER_OVER_GRYFF, READ_P99, 134.0, BY_LEADER),
         ],
-        remarks: &[CLOSED, EXACT, KEYS, OTHER_PANELS, LEADER, TIMES],
+        remarks: &[OTHER_PANELS],
         ..REGIONS
     },
     Figure {
@@ -225,11 +227,6 @@ pub(super) const FIGURES: &[Figure] = &[
         remarks: &[
             "The text does not say at which write percentages EPaxos' reads are 1 ms and 44 ms behind: the least is \
              compared at the fewest writes, the most at its greatest",
-            CLOSED,
-            EXACT,
-            KEYS,
-            LEADER,
-            TIMES,
         ],
         ..REGIONS
     },
@@ -285,11 +282,6 @@ pub(super) const FIGURES: &[Figure] = &[
         remarks: &[
             "§4.5.4: Gryff's read-modify-writes take 2 round trips without conflicts and 3 with; the text has no \
              milliseconds for it",
-            CLOSED,
-            EXACT,
-            KEYS,
-            LEADER,
-            TIMES,
         ],
         ..REGIONS
     },
@@ -302,11 +294,6 @@ pub(super) const FIGURES: &[Figure] = &[
         remarks: &[
             "§4.5.4: the text has no numbers for it; it says that Gryff's reads take one round trip mostly, that EPaxos \
              writes faster, and that Gryff reads and read-modify-writes faster",
-            CLOSED,
-            EXACT,
-            KEYS,
-            LEADER,
-            TIMES,
         ],
         ..FIVE_REGIONS
     },
@@ -319,7 +306,7 @@ pub(super) const FIGURES: &[Figure] = &[
             throughput(Against::Nothing, 11_600.0, "§4.5.5: about 11,600 ops/s"),
             throughput(Against::Minus("multipaxos"), 1_200.0, "§4.5.5: about 1,200 ops/s more"),
         ],
-        remarks: &["§4.5.5: Gryff's throughput is within 7.5 % of EPaxos'", OWN_CPU, KEYS],
+        remarks: &["§4.5.5: Gryff's throughput is within 7.5 % of EPaxos'"],
         ..ROOM
     },
     Figure {
@@ -330,8 +317,6 @@ pub(super) const FIGURES: &[Figure] = &[
         servers: Servers { replicas: 5, partitions: 1, cores: 1 },
         remarks: &[
             "§4.5.5: Gryff's throughput is higher than EPaxos' and MultiPaxos'; the text has no numbers for it",
-            OWN_CPU,
-            KEYS,
         ],
         ..ROOM
     },
@@ -360,11 +345,6 @@ pub(super) const FIGURES: &[Figure] = &[
         remarks: &[
             "§4.5.6: the text has no numbers for it; it says that the trends are those of three replicas, and the \
              difference larger",
-            CLOSED,
-            EXACT,
-            KEYS,
-            LEADER,
-            TIMES,
         ],
         ..TAIL
     },
@@ -411,10 +391,8 @@ pub(super) const FIGURES: &[Figure] = &[
         remarks: &[
             "§4.6.3: \"16 closed-loop clients\", \"an equal fraction of the clients\" in each of five regions: 16 in each here, \
              as in §4.5.2",
-            EXACT,
-            KEYS,
-            TIMES,
         ],
+        common_remarks: &[EXACT, KEYS, TIMES],
         ..FIVE_REGIONS
     },
 ];

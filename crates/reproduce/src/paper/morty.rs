@@ -57,6 +57,7 @@ const RETWIS: Figure = Figure {
     systems: SYSTEMS,
     claims: &[],
     remarks: &[],
+    common_remarks: &[SLOWER_CODE, CLIENT_COUNTS],
 };
 
 const fn number(
@@ -182,7 +183,7 @@ pub(super) const FIGURES: &[Figure] = &[
             ratio(2, None, "tapir", 4.4, "§5.1.1: approximately 4.4x in all three"),
             ratio(2, None, "spanner", 18.0, "§5.1.1: from 8x to 18x in CON and GLO"),
         ],
-        remarks: &[DRAWN_WAREHOUSES, SAME_EVERYWHERE, SLOWER_CODE, CLIENT_COUNTS],
+        remarks: &[DRAWN_WAREHOUSES, SAME_EVERYWHERE],
         ..RETWIS
     },
     Figure {
@@ -212,7 +213,7 @@ pub(super) const FIGURES: &[Figure] = &[
             ratio(2, None, "spanner", 52.0, "§5.1.2: approximately 52x in all three"),
             ratio(2, None, "tapir", 96.0, "§5.1.2: approximately 96x in all three"),
         ],
-        remarks: &[SAME_EVERYWHERE, SLOWER_CODE, CLIENT_COUNTS],
+        remarks: &[SAME_EVERYWHERE],
         ..RETWIS
     },
     Figure {
@@ -230,11 +231,7 @@ pub(super) const FIGURES: &[Figure] = &[
             goodput(1, Some(20.0), "spanner", 700.0, "§5.2: contention bottlenecked at 0.7k"),
             goodput(1, Some(20.0), "tapir", 400.0, "§5.2: contention bottlenecked at 0.4k"),
         ],
-        remarks: &[
-            "§5.2: of panel a the text says that all systems scale, and gives no number",
-            SLOWER_CODE,
-            CLIENT_COUNTS,
-        ],
+        remarks: &["§5.2: of panel a the text says that all systems scale, and gives no number"],
         ..RETWIS
     },
     Figure {
@@ -260,8 +257,6 @@ pub(super) const FIGURES: &[Figure] = &[
         remarks: &[
             "§5.3: of the commit rate the text says that Morty's is nearly perfect even under extremely \
              high contention, and that the others' falls; it gives no number, nor the exponents",
-            SLOWER_CODE,
-            CLIENT_COUNTS,
         ],
         ..RETWIS
     },

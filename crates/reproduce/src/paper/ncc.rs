@@ -72,7 +72,7 @@ const OPEN: Open = Open {
 
 const READ_P50: Latency = Latency::quantile(Some("read-only"), 0.5);
 const NEW_ORDER_P50: Latency = Latency::quantile(Some("new-order"), 0.5);
-const ROOM: Panel = Panel { label: "lan", geography: None, sets: None };
+const ROOM: Panel = Panel { label: "8 servers", geography: None, sets: None };
 
 /// F1 on 8 servers (§6.1). Each is a partition of one replica.
 const F1: Figure = Figure {
@@ -94,6 +94,7 @@ const F1: Figure = Figure {
     systems: STRICT,
     claims: &[],
     remarks: &[],
+    common_remarks: &[SET_UP, BACK_OFF, NETWORK],
 };
 
 const fn ratio(
@@ -154,9 +155,6 @@ pub(super) const FIGURES: &[Figure] = &[
         ],
         remarks: &[
             "§6.3: d2PL-no-wait performs similar to NCC-RW, and worse under higher load; the text has no numbers for it",
-            SET_UP,
-            BACK_OFF,
-            NETWORK,
             O_P,
             COUNTED,
             JANUS,
@@ -178,9 +176,6 @@ pub(super) const FIGURES: &[Figure] = &[
         remarks: &[
             "§6.3: similar takeaways as of Figure 7a; NCC-RW outperforms d2PL-no-wait more clearly, as larger reads are more \
              likely to conflict with writes",
-            SET_UP,
-            BACK_OFF,
-            NETWORK,
             O_P,
             JANUS,
         ],
@@ -253,9 +248,6 @@ pub(super) const FIGURES: &[Figure] = &[
             "Each transaction draws its warehouse and district, as the text does not say which clients have which",
             "§6.3 does not say under which load transactions passed the safeguard or were aborted; here it is at the \
              operating point",
-            SET_UP,
-            BACK_OFF,
-            NETWORK,
             O_P,
             COUNTED,
             JANUS,
@@ -283,9 +275,6 @@ pub(super) const FIGURES: &[Figure] = &[
             "§6.4: NCC-RW is most resilient to conflicts, and NCC's read-only transactions are more likely to abort when \
              writes increase; the text has no numbers for it",
             PEAK,
-            SET_UP,
-            BACK_OFF,
-            NETWORK,
             JANUS,
         ],
         ..F1
@@ -311,7 +300,7 @@ pub(super) const FIGURES: &[Figure] = &[
             ),
             ratio(OperatingPoint, (NCC, TAPIR), Said::Above(1.0), "§6.4: NCC outperforms TAPIR-CC"),
         ],
-        remarks: &[SET_UP, BACK_OFF, NETWORK, O_P],
+        remarks: &[O_P],
         ..F1
     },
     Figure {
@@ -334,9 +323,6 @@ pub(super) const FIGURES: &[Figure] = &[
             "§6.4: NCC-RW recovers quickly after failures are detected, and NCC is minimally impacted, as its read-only \
              transactions send no commit messages; the text has no numbers for it",
             "The text does not say how high the load is; here it is 75 % of the highest throughput, as in Figure 8a",
-            SET_UP,
-            BACK_OFF,
-            NETWORK,
         ],
         ..F1
     },

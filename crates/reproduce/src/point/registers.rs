@@ -80,7 +80,7 @@ impl RegisterPoint {
             clients: demand.clients(),
             warm_up_s: effort.warm_up_s,
             measured_s: effort.measured_s,
-            most_operations: effort.most_operations,
+            most_operations: figure.most_operations(effort),
             costs: setting.costs,
             seed: setting.seed,
         }

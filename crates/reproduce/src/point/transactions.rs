@@ -116,10 +116,7 @@ impl TransactionPoint {
             jitter: 0.01,
             warm_up_s: effort.warm_up_s,
             measured_s: effort.measured_s,
-            most_transactions: match figure.load {
-                Load::Closed { .. } => effort.most_operations,
-                Load::Open(open) => (effort.most_operations / open.weight).max(1),
-            },
+            most_transactions: figure.most_operations(effort),
             costs,
             seed: setting.seed,
             open,

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::Page;
 use super::chart::{escape, mark};
+use super::page::Page;
 use super::text::{Table, is_text};
 use crate::Findings;
 

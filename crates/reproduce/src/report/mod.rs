@@ -3,6 +3,7 @@
 mod chart;
 mod csv;
 mod html;
+mod page;
 mod plots;
 mod tables;
 mod text;
@@ -10,59 +11,11 @@ mod text;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serried_sim::CostModel;
-
-use crate::effort::Search;
-use crate::figure::{Load, Parameter, Servers, Work, is_known};
 use crate::store::{file, pretty};
-use crate::{Costs, Error, Findings};
-use chart::Chart;
-use text::Table;
+use crate::{Error, Findings};
 
 pub use html::html;
 pub use text::table;
-
-/// What there is to see of a figure.
-struct Page {
-    title: String,
-    summary: &'static str,
-    /// How it was made, in a few sentences.
-    set_up: String,
-    /// The style and the name of each line.
-    legend: Vec<(usize, String)>,
-    charts: Vec<Chart>,
-    sections: Vec<Section>,
-    /// What has to be known to compare the paper's numbers with ours.
-    remarks: Vec<String>,
-    /// Where the paper says what.
-    sources: Vec<String>,
-}
-
-/// A table with what is said about it.
-struct Section {
-    heading: &'static str,
-    table: Table,
-    note: Option<&'static str>,
-}
-
-impl Page {
-    fn new(findings: &Findings) -> Page {
-        let legend = findings.protocols().into_iter().enumerate();
-        let legend = legend.map(|(style, name)| (style % chart::STYLES, findings.label(name)));
-        let missing = findings.missing.iter().map(|name| absent(name));
-        let remarks = findings.remarks.iter().map(ToString::to_string);
-        Page {
-            title: findings.title.clone(),
-            summary: findings.summary,
-            set_up: set_up(findings),
-            legend: legend.collect(),
-            charts: findings.charts(),
-            sections: findings.sections(),
-            remarks: missing.chain(remarks).collect(),
-            sources: sources(findings),
-        }
-    }
-}
 
 /// Writes `findings` as JSON, CSV and HTML into `folder`; returns the files.
 ///
@@ -77,137 +30,4 @@ pub fn write(findings: &Findings, folder: &Path) -> Result<[PathBuf; 3], Error> 
     });
     let [json, csv, html] = written;
     Ok([json?, csv?, html?])
-}
-
-impl Findings {
-    /// The paper's name of a system, and that it is not there if so.
-    fn label(&self, protocol: &str) -> String {
-        let system = self.figure.systems.iter().find(|system| system.protocol == protocol);
-        let name = system.map_or(protocol, |system| system.label);
-        match self.missing.contains(&protocol) {
-            true => format!("{name} (not there)"),
-            false => name.to_string(),
-        }
-    }
-}
-
-impl Parameter {
-    /// What it is called in a table.
-    fn name(self) -> &'static str {
-        match self {
-            Parameter::Cores => "cores",
-            Parameter::Theta => "theta",
-            Parameter::Conflicts => "conflicts",
-            Parameter::Writes => "writes",
-            Parameter::SubRequests => "sub-requests",
-            Parameter::RecoveryAfter => "timeout s",
-        }
-    }
-
-    /// What it is called on an axis.
-    fn axis(self) -> &'static str {
-        match self {
-            Parameter::Cores => "cores per replica",
-            Parameter::Theta => "Zipf exponent θ",
-            Parameter::Conflicts => "conflicts, %",
-            Parameter::Writes => "writes, %",
-            Parameter::SubRequests => "sub-requests",
-            Parameter::RecoveryAfter => "timeout, s",
-        }
-    }
-
-    /// How many times as large an axis shows it.
-    fn scale(self) -> f64 {
-        match self {
-            Parameter::Conflicts | Parameter::Writes => 100.0,
-            _ => 1.0,
-        }
-    }
-}
-
-/// Why a system of the paper's is not there.
-fn absent(protocol: &str) -> String {
-    match is_known(protocol) {
-        true => format!("`{protocol}` was not asked for"),
-        false => format!("`{protocol}` is not in this build, and is left out"),
-    }
-}
-
-/// How it was made, in a few sentences.
-fn set_up(findings: &Findings) -> String {
-    let (effort, figure) = (&findings.effort, findings.figure);
-    let Servers { replicas, partitions, cores } = figure.servers;
-    let mut places: Vec<&str> = Vec::new();
-    for panel in figure.panels {
-        let geography = panel.geography.unwrap_or(figure.geography);
-        if !places.contains(&geography) {
-            places.push(geography);
-        }
-    }
-    let places: Vec<String> = places.iter().map(|place| format!("`{place}`")).collect();
-    let clients = match (&effort.search, figure.load) {
-        (Search::Rates { clients, .. }, Load::Open(open)) => {
-            format!(
-                "{clients} clients in open loops with at most {} transactions open at each",
-                open.most_open
-            )
-        }
-        _ => "clients at each site in closed loops".to_string(),
-    };
-    let (requests, done) = match figure.work {
-        Work::Transactions(work) => {
-            let most_s = work.backoff_most_ms as f64 / 1e3;
-            (format!("random exponential backoff up to {most_s} s"), "transactions")
-        }
-        Work::Registers { .. } => ("thrifty messages".to_string(), "operations"),
-    };
-    let weight = match figure.load {
-        Load::Open(open) => open.weight,
-        Load::Closed { .. } => 1,
-    };
-    format!(
-        "Simulated in {}: {partitions} × {replicas} replicas of {cores} cores, {clients}, {requests}. Each run warms up for \
-         {} s and is measured for {} s, or until {} {done} have been done.{} {} Seed {}.",
-        places.join(", "),
-        effort.warm_up_s,
-        effort.measured_s,
-        effort.most_operations / weight,
-        at_places(findings),
-        costs(findings.costs),
-        findings.seed
-    )
-}
-
-/// What systems do at the places of a figure of open loops.
-fn at_places(findings: &Findings) -> String {
-    let Load::Open(open) = findings.figure.load else { return String::new() };
-    let share = open.share * 100.0;
-    match (findings.figure.swept, findings.effort.deaths) {
-        (None, _) => String::new(),
-        (Some(_), None) => format!(" At the places {share} % of the highest is offered."),
-        (Some(_), Some(deaths)) => format!(
-            " Then {share} % of the highest is offered, after {} s all clients die, and as many others go on for {} s.",
-            deaths.at_s, deaths.then_s
-        ),
-    }
-}
-
-/// What computing costs, in a sentence.
-fn costs(Costs { replica, client }: Costs) -> String {
-    let costs = |costs: CostModel| {
-        let [event, sent, unit] =
-            [costs.event_ns, costs.sent_message_ns, costs.work_unit_ns].map(|ns| ns as f64 / 1e3);
-        format!("{event} µs per event, {sent} µs per message sent, {unit} µs per key")
-    };
-    format!("CPU of replicas: {}; of clients: {}.", costs(replica), costs(client))
-}
-
-/// Where the paper's numbers stand.
-fn sources(findings: &Findings) -> Vec<String> {
-    let line = |finding: &crate::findings::Finding| {
-        let x = finding.x.map_or(String::new(), |x| format!(" at {x}"));
-        let (panel, systems, what) = (finding.panel, &finding.systems, &finding.what);
-        format!("{panel}{x}, {systems}: {what}: {}", finding.source)
-    };
-    findings.findings.iter().map(line).collect()
 }

@@ -2,8 +2,8 @@
 
 use super::chart::{Axis, Chart, Line, OTHER_STYLE, STYLES};
 use crate::Findings;
-use crate::claim::{Against, Claim, Quantity, plural};
-use crate::figure::{Latency, Load, Panel, Plot, Statistic, Swept};
+use crate::claim::{Against, Claim, Quantity};
+use crate::figure::{Latency, Load, Panel, Plot, Statistic, Swept, plural};
 use crate::measured::quantiles;
 use crate::point::SLOT;
 use crate::sweep::Sweep;

@@ -1,6 +1,6 @@
 //! The tables of a report.
 
-use super::Section;
+use super::page::Section;
 use super::text::{Table, number, thousands};
 use crate::figure::Statistic;
 use crate::findings::{Finding, at};
@@ -91,8 +91,11 @@ impl Findings {
             cell("commit %", percent(transactions.map(|run| run.commit_rate))),
             cell("re-exec.", number(transactions.map(|run| run.re_executions_per_txn), 2)),
             cell("dropped %", percent(run.and_then(Measured::dropped))),
-            cell("latency ms", number(run.and_then(|run| sweep.latency_ms(run)), 2)),
-            cell("low load ms", number(low.and_then(|run| sweep.latency_ms(run)), 2)),
+            cell(
+                format!("{} ms", self.figure.latency.label()),
+                number(run.and_then(|run| sweep.latency_ms(run)), 2),
+            ),
+            cell("at low load", number(low.and_then(|run| sweep.latency_ms(run)), 2)),
             cell("msgs", number(summary.map(|run| run.messages_each), 1)),
             cell("CPU %", percent(summary.map(|run| run.replica_cpu))),
         ]);

@@ -1,6 +1,6 @@
 //! The paper's numbers beside ours, as tables: rows of cells, and those rows aligned for a terminal.
 
-use super::Page;
+use super::page::Page;
 use crate::Findings;
 
 /// The most rows of a table for a terminal. Longer tables are on the page only.
@@ -47,7 +47,7 @@ pub fn table(findings: &Findings) -> String {
 
 /// Whether a column of this name holds words.
 pub(super) fn is_text(header: &str) -> bool {
-    ["panel", "protocol", "ratio", "operation", "what"].contains(&header)
+    ["panel", "protocol", "operation", "what"].contains(&header)
 }
 
 fn align(table: &Table) -> String {

@@ -1,9 +1,16 @@
 //! A figure of a paper as data: how it was made, what it plots, and what the text says of it.
 
-use serried_model::Family;
-use serried_workload::Shares;
+mod set_up;
+mod shown;
 
-use crate::claim::{Claim, Quantity};
+use serried_model::Family;
+
+pub(crate) use set_up::{
+    Layout, Load, Open, Panel, Parameter, Servers, Swept, System, Transactions, Work,
+};
+pub(crate) use shown::{Latency, Plot, Statistic, plural};
+
+use crate::claim::Claim;
 use crate::effort::{Deaths, Effort, Search};
 
 /// A figure of a paper.
@@ -38,6 +45,8 @@ pub struct Figure {
     pub(crate) claims: &'static [Claim],
     /// What a reader has to know to compare the paper's numbers with ours.
     pub(crate) remarks: &'static [&'static str],
+    /// Remarks that the figure has in common with others.
+    pub(crate) common_remarks: &'static [&'static str],
 }
 
 /// A paper.
@@ -50,7 +59,7 @@ pub(crate) struct Paper {
     pub(crate) times: Extent<Times>,
 }
 
-/// How much of something it takes for numbers to report, and for a first impression.
+/// One value for numbers to report, and one for a first impression.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent<T> {
     pub(crate) full: T,
@@ -72,161 +81,6 @@ pub(crate) struct Times {
     pub(crate) most_operations: u64,
     /// When clients die in figures about that.
     pub(crate) deaths: Option<Deaths>,
-}
-
-/// What clients do.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Work {
-    /// Transactions of a workload.
-    Transactions(Transactions),
-    /// Operations on registers.
-    Registers {
-        workload: &'static str,
-        /// The shares of reads and writes; the rest are read-modify-writes.
-        shares: Shares,
-    },
-}
-
-/// A workload of transactions.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Transactions {
-    pub(crate) workload: &'static str,
-    /// The number of keys, or of warehouses.
-    pub(crate) size: u64,
-    /// From how many terminals transactions come, one drawn for each, for every unit of size; 0 if
-    /// clients make no difference.
-    pub(crate) terminals: u64,
-    /// The length of values where computing costs the same for any length; the workload's own if none.
-    pub(crate) value_bytes: Option<usize>,
-    /// The longest wait before a retry, in milliseconds.
-    pub(crate) backoff_most_ms: u64,
-}
-
-/// The servers of a run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Servers {
-    /// Replicas of a partition.
-    pub(crate) replicas: usize,
-    pub(crate) partitions: u16,
-    /// Cores of a replica.
-    pub(crate) cores: u32,
-}
-
-/// How load is put on a system.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Load {
-    /// Clients in closed loops, from few to many. After `patience` client counts in a row that did not raise the
-    /// highest throughput, no more are run.
-    Closed { clients: Extent<&'static [usize]>, patience: Option<usize> },
-    /// Clients in open loops.
-    Open(Open),
-}
-
-/// Clients in open loops, which offer more and more.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Open {
-    /// How many clients there are.
-    pub(crate) clients: usize,
-    /// How many transactions per second are offered first.
-    pub(crate) first_per_s: f64,
-    /// How many transactions each client may have open.
-    pub(crate) most_open: usize,
-    /// By this factor a run has fewer transactions, because each of them takes longer.
-    pub(crate) weight: u64,
-    /// How many runs close in on the highest load.
-    pub(crate) closer: Extent<u32>,
-    /// The operating point is the highest throughput with a latency below this, in milliseconds.
-    pub(crate) operating_ms: f64,
-    /// The share of the highest throughput that is offered at the places of the horizontal axis.
-    pub(crate) share: f64,
-}
-
-/// A part of a figure with a set-up of its own.
-#[derive(Debug)]
-pub(crate) struct Panel {
-    pub(crate) label: &'static str,
-    pub(crate) geography: Option<&'static str>,
-    pub(crate) sets: Option<(Parameter, f64)>,
-}
-
-/// A number in the set-up that a panel sets or a horizontal axis varies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Parameter {
-    /// The cores of a machine.
-    Cores,
-    /// The exponent of the Zipf distribution of keys.
-    Theta,
-    /// The share of operations on the key that all clients have in common.
-    Conflicts,
-    /// The share of operations that write, or of transactions.
-    Writes,
-    /// Operations in a request.
-    SubRequests,
-    /// All clients die. After so many seconds others take care of what they left undone.
-    RecoveryAfter,
-}
-
-/// The parameter on a horizontal axis.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Swept {
-    pub(crate) parameter: Parameter,
-    pub(crate) places: Extent<&'static [f64]>,
-    /// Whether the axis is logarithmic.
-    pub(crate) logarithmic: bool,
-}
-
-/// A latency of operations of a kind, or of all of them.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Latency {
-    pub(crate) kind: Option<&'static str>,
-    pub(crate) statistic: Statistic,
-}
-
-/// A number that stands for many latencies.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Statistic {
-    Mean,
-    /// So large a share of the operations stays within it.
-    Quantile(f64),
-}
-
-/// A chart of a figure.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Plot {
-    /// The figure's latency over its throughput, run by run.
-    LatencyOverThroughput { logarithmic: bool },
-    /// A quantity over the swept parameter.
-    OverPlaces(Quantity),
-    /// How latencies of a kind of operations are distributed, and their tail in a second chart.
-    Distribution(&'static str),
-    /// Throughput over time, a chart for each place.
-    OverTime,
-}
-
-/// A system of a paper, by the name under which the registry has it, or will.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct System {
-    /// Its name in the registry.
-    pub(crate) protocol: &'static str,
-    /// Its name in the paper.
-    pub(crate) label: &'static str,
-    pub(crate) layout: Layout,
-}
-
-/// How a system uses the cores of its machines.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Layout {
-    /// A replica has all cores of its machine.
-    AllCores,
-    /// A partition per core, each with a part of the keys.
-    PartitionPerCore,
-}
-
-impl System {
-    /// A system whose replicas have all cores of their machines.
-    pub(crate) const fn new(protocol: &'static str, label: &'static str) -> System {
-        System { protocol, label, layout: Layout::AllCores }
-    }
 }
 
 impl Figure {
@@ -300,6 +154,14 @@ impl Figure {
         let deaths = deaths.filter(|_| kills);
         let (few_places, size) = (quick, None);
         Effort { warm_up_s, measured_s, most_operations, few_places, size, search, deaths }
+    }
+
+    /// How many transactions or operations end a run; see [`Effort::most_operations`].
+    pub(crate) fn most_operations(&self, effort: &Effort) -> u64 {
+        match self.load {
+            Load::Closed { .. } => effort.most_operations,
+            Load::Open(open) => (effort.most_operations / open.weight).max(1),
+        }
     }
 
     /// The places on its horizontal axis.
