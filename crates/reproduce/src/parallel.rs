@@ -6,8 +6,8 @@ use std::thread;
 
 use crate::Error;
 
-/// Does `work` for each task, on so many threads, until it fails for one; `work` is told whether it has for
-/// another. What comes of it, in the order of the tasks.
+/// Does `work` for each task on so many threads, until it fails for one. `work` is told whether it has failed for
+/// another task. Returns the results in the order of the tasks.
 pub(crate) fn each<T: Sync, R: Send>(
     tasks: &[T],
     threads: usize,

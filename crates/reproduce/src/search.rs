@@ -2,11 +2,11 @@
 
 use crate::{Error, Measured};
 
-/// Throughput counts as higher if it is so by this much; less is chance.
+/// Throughput has risen if it is higher by this share. A smaller rise is chance.
 pub(crate) const RISE: f64 = 0.03;
-/// A system follows if it does so much of what is offered.
+/// A system follows if it does at least this share of what is offered.
 const FOLLOWS: f64 = 0.9;
-/// More often than that a rate is not doubled or halved.
+/// A rate is doubled or halved at most so many times.
 const MOST_STEPS: u32 = 14;
 
 /// The runs of a system, from little load to much, and whether more load would not raise its throughput.

@@ -1,4 +1,4 @@
-//! Where results are kept, so that a sweep that was interrupted goes on where it was.
+//! Where results are kept, so that a figure that was interrupted goes on where it was.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -166,19 +166,18 @@ const BY_LEADER: &str = "§4.5.3: 134 ms";
 const FASTER_WRITES: &str =
     "Figure 4.8: EPaxos' p99 writes are 89 ms lower regardless of write percentage";
 
-const CLOSED: &str = "§4.5.2: 16 clients at each replica in closed loops, which do one operation after the other; \
-     with each operation as fast as its region allows, those in regions with near quorums do more, so \
-     that shares of operations lean to them";
-const EXACT: &str = "A message takes exactly half of the round trip of Table 4.1, and 0.1 ms within a region; what \
-     computing takes comes on top, and replicas have 20 cores for it, so that nothing waits for one";
-const OTHER_PANELS: &str = "The text names 2 % and 25 % conflicts, and of the third panel of Figure 4.7 nothing; it is 10 % here, as \
-     in Figure 4.16";
-const TIMES: &str = "§4.5.2: the paper measures for 150 s after 15 s. Runs here end earlier if so many operations as are said \
-     above have been done";
-const KEYS: &str = "Operations that conflict are on one key that all clients have in common, all others on 1000 keys of the \
-     client's own; nothing is there before a run";
+const CLOSED: &str = "§4.5.2: 16 clients at each replica do one operation after the other, in closed loops. Clients near a \
+     quorum do more operations, so quantiles lean to their regions";
+const EXACT: &str = "A message takes exactly half of the round trip of Table 4.1, and 0.1 ms within a region. Computing \
+     takes time as well, but nothing waits for a core, since replicas have 20";
+const OTHER_PANELS: &str = "The text names 2 % and 25 % conflicts. It does not say what the third panel of Figure 4.7 has; here it \
+     is 10 %, as in Figure 4.16";
+const TIMES: &str = "§4.5.2: the paper measures for 150 s after 15 s. Runs here end earlier if they have done the most \
+     operations of a run";
+const KEYS: &str = "Operations that conflict use one key that all clients have in common. All others use 1000 keys of their \
+     client. The store is empty before a run";
 const LEADER: &str = "§4.5.2: MultiPaxos' leader is in CA, the site of the first replica";
-const OWN_CPU: &str = "The paper's replicas had two cores of 3 GHz; ours have one simulated core with the costs of our own CPU. \
+const OWN_CPU: &str = "The paper's replicas had two cores of 3 GHz. Ours have one simulated core with the costs of our own CPU. \
      `--cpu-factor` makes it slower";
 
 pub(super) const FIGURES: &[Figure] = &[

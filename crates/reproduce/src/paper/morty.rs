@@ -120,15 +120,14 @@ const THETAS: Swept = Swept {
 
 const SAME_EVERYWHERE: &str =
     "§5.1: the text gives absolute numbers for REG alone, and ratios for all three networks";
-const SLOWER_CODE: &str = "§5, Setup: the paper's replicas are C++ on 2.2 GHz cores; 20 cores at each of three replicas for 35.3k \
-     transactions per second are 1.7 ms of CPU for each, if all were busy. Ours takes a small part of that, \
-     so that contention limits it where CPU may have limited theirs. `--cpu-factor` makes the simulated \
-     CPU slower";
-const CLIENT_COUNTS: &str = "The text does not say how many clients there were; goodput that still rises with the most \
-     clients run here is marked";
+const SLOWER_CODE: &str = "§5, Setup: the paper's replicas are C++ on 2.2 GHz cores. If all 20 cores of the three replicas were \
+     busy, each of the 35.3k transactions per second took 1.7 ms of CPU. Ours takes a small part of that, so \
+     contention limits it where CPU may have limited theirs. `--cpu-factor` makes the simulated CPU slower";
+const CLIENT_COUNTS: &str = "The text does not say how many clients there were. A + marks goodput that still rises with the most \
+     clients that were run here";
 
-const DRAWN_WAREHOUSES: &str = "Each transaction draws its warehouse and district, as the text's conflict probability of 1 % for two \
-     Payments on 100 warehouses (§5.1.2) implies; TPC-C itself has its terminals keep to one";
+const DRAWN_WAREHOUSES: &str = "Each transaction draws its warehouse and district. The text implies it: two Payments on 100 warehouses \
+     conflict with a probability of 1 % (§5.1.2). In TPC-C itself each terminal keeps to one";
 
 pub(super) const FIGURES: &[Figure] = &[
     Figure {

@@ -114,20 +114,19 @@ const TWO_TO_FOUR: &str = "§6.3: a 2-4x higher throughput than dOCC and d2PL";
 const ALL_WORKLOADS: &str =
     "Figure 7, caption: at least 80 % higher throughput across workloads; §6.2: 80 % to 20x";
 
-const SET_UP: &str = "§6.1: 8 servers and 16 to 32 machines with clients in open loops, one data centre, no replication. Here 8 \
-     partitions with one replica each and 24 clients, 0.1 ms apart; a partition runs on one core, where the \
-     paper's machines have 8, so throughputs are to be compared with each other. `--cpu-factor` makes the \
-     simulated CPU slower";
-const BACK_OFF: &str = "§6.1: clients \"back off when the system is overloaded\", and it is not said how. Here each has 64 transactions \
-     open at most (32 of TPC-C, 256 in Figure 8c), and what arrives when there are as many is dropped; what was \
-     aborted starts over after a random wait, of up to 1 ms at first and 100 ms in the end. Latencies are counted \
-     from the arrival";
-const NETWORK: &str = "Messages take time, and room in the network is not simulated: the paper's interfaces carry 1 Gbit/s each. Its \
-     experiments are bound by CPU (§6.1), as these are";
+const SET_UP: &str = "§6.1: 8 servers and 16 to 32 machines with clients in open loops, one data centre, no replication. Here \
+     there are 8 partitions with one replica each and 24 clients, 0.1 ms apart. A partition runs on one core, \
+     and the paper's machines have 8. So compare throughputs with each other. `--cpu-factor` makes the simulated \
+     CPU slower";
+const BACK_OFF: &str = "§6.1: clients \"back off when the system is overloaded\". The paper does not say how. Here each client has at most \
+     64 transactions open (32 of TPC-C, 256 in Figure 8c), and drops what arrives beyond that. An aborted transaction \
+     starts over after a random wait of up to 1 ms at first and 100 ms in the end. Latencies count from the arrival";
+const NETWORK: &str = "Messages take time, but bandwidth is not simulated. The paper's interfaces carry 1 Gbit/s each. Its experiments \
+     are bound by CPU (§6.1), as these are";
 const O_P: &str = "The operating point is the highest throughput with a median latency below 10 ms (§6.3), between the two runs \
      around it";
-const COUNTED: &str = "What only a protocol itself can know is taken from what it counts, and a dash says that it does not. A read-only \
-     transaction that goes the way of the others starts over; each response that is delayed is taken for a \
+const COUNTED: &str = "Some numbers come from what a protocol counts itself, and a dash says that it does not count it. A read-only \
+     transaction that falls back to the way of the others starts over. Each response that is delayed counts as a \
      transaction of its own";
 const JANUS: &str =
     "Janus-CC, which the paper compares except in Figure 7a, is not among the systems here";

@@ -272,13 +272,15 @@ impl Run<'_> {
         first: usize,
         measurement: &Arc<Measurement>,
     ) {
-        for client in first..first + self.point.clients {
-            match self.point.open {
-                None => cluster.spawn(client, self.closed(client, cluster, measurement).run()),
-                Some(open) => {
-                    let client_loop = self.open(open, client, cluster, measurement);
-                    cluster.spawn(client, client_loop.run());
-                }
+        let TransactionPoint { clients, seed, open, .. } = *self.point;
+        for number in first..first + clients {
+            let (keyspace, client) = (self.keyspace(number, cluster), number as u64);
+            let (workload, measurement) = (self.workload.clone(), measurement.clone());
+            let closed =
+                ClosedLoop { keyspace, workload, measurement, recorder: None, client, seed };
+            match open {
+                None => cluster.spawn(number, closed.run()),
+                Some(open) => cluster.spawn(number, self.open(open, closed).run()),
             }
         }
     }
@@ -294,40 +296,13 @@ impl Run<'_> {
         cluster.keyspace(client).with_options(options)
     }
 
-    fn closed<P: Protocol>(
-        &self,
-        client: usize,
-        cluster: &Cluster<P>,
-        measurement: &Arc<Measurement>,
-    ) -> ClosedLoop {
-        ClosedLoop {
-            keyspace: self.keyspace(client, cluster),
-            workload: self.workload.clone(),
-            measurement: measurement.clone(),
-            recorder: None,
-            client: client as u64,
-            seed: self.point.seed,
-        }
-    }
-
-    fn open<P: Protocol>(
-        &self,
-        open: OpenClients,
-        client: usize,
-        cluster: &Cluster<P>,
-        measurement: &Arc<Measurement>,
-    ) -> OpenLoop {
-        OpenLoop {
-            keyspace: self.keyspace(client, cluster),
-            workload: self.workload.clone(),
-            measurement: measurement.clone(),
-            recorder: None,
-            client: client as u64,
-            seed: self.point.seed,
-            // Poisson processes add up to one.
-            rate_per_s: open.rate_per_s / self.point.clients as f64,
-            most_open: open.most_open,
-        }
+    /// The same client in an open loop.
+    fn open(&self, open: OpenClients, closed: ClosedLoop) -> OpenLoop {
+        let ClosedLoop { keyspace, workload, measurement, recorder, client, seed } = closed;
+        // Poisson processes add up to one.
+        let rate_per_s = open.rate_per_s / self.point.clients as f64;
+        let most_open = open.most_open;
+        OpenLoop { keyspace, workload, measurement, recorder, client, seed, rate_per_s, most_open }
     }
 }
 

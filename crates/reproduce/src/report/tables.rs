@@ -110,7 +110,7 @@ impl Findings {
         let highest = highest.and_then(|first| first.highest_per_s);
         let ratio = highest.zip(sweep.highest_per_s).map(|(first, own)| first / own);
         let ratio = ratio.filter(|ratio| ratio.is_finite());
-        Some(cell(format!("{protocol}/it"), number(ratio, 2)))
+        Some(cell(format!("{protocol}/this"), number(ratio, 2)))
     }
 
     /// A row for each kind of operations of a run that the figure lists.
@@ -133,7 +133,7 @@ impl Findings {
             cell("offered/s", thousands(run.offered_per_s())),
             cell(self.figure.per_s(), thousands(Some(summary.per_s))),
             cell("operation", kind.unwrap_or("-").to_string()),
-            cell("of it/s", thousands(kind.map(|kind| run.per_s(Some(kind))))),
+            cell("of kind/s", thousands(kind.map(|kind| run.per_s(Some(kind))))),
             cell("mean ms", latency(Statistic::Mean)),
             cell("p50 ms", quantile(0.5)),
             cell("p90 ms", quantile(0.9)),
