@@ -1,15 +1,16 @@
-//! All series of a figure, one simulation per thread.
+//! Makes all runs of a figure, one simulation per thread.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
 
-use crate::paper::{Figure, SERIES, Varies};
-use crate::run::run;
+use crate::effort::Search;
+use crate::figure::{Figure, Load, Open};
+use crate::parallel::each;
+use crate::point::{Demand, Point, Setting};
+use crate::search::{climb, most_runs, offer, rounded, saturate};
 use crate::store::Store;
-use crate::sweep::{Sweep, saturate};
-use crate::{Costs, Effort, Error, Findings, Measured, Point};
+use crate::sweep::{Place, Sweep};
+use crate::{Costs, Effort, Error, Findings, Measured, Note};
 
 /// A figure to be reproduced.
 #[derive(Clone, Debug)]
@@ -18,7 +19,7 @@ pub struct Engine {
     pub figure: &'static Figure,
     /// The protocols, by their names in the registry.
     pub protocols: Vec<String>,
-    /// How much effort to make.
+    /// How much effort to make; see [`Figure::effort`].
     pub effort: Effort,
     /// What computing costs.
     pub costs: Costs,
@@ -26,148 +27,154 @@ pub struct Engine {
     pub seed: u64,
     /// How many simulations to run at the same time. Each has a thread and a whole cluster in memory.
     pub threads: usize,
-    /// Where to keep what runs came to. Runs that are found there are not made again: a sweep that was
+    /// Where to keep what runs came to. Runs that are found there are not made again: a figure that was
     /// interrupted goes on.
     pub folder: PathBuf,
 }
 
-/// A run is done.
-#[derive(Clone, Copy, Debug)]
-pub struct Note<'a> {
-    /// The panel of the figure.
-    pub panel: &'static str,
-    /// The place on the horizontal axis.
-    pub x: Option<f64>,
-    /// The protocol.
-    pub protocol: &'a str,
-    /// What it came to.
-    pub measured: &'a Measured,
-    /// Whether it had been made before.
-    pub stored: bool,
-    /// How many of all runs are done, or have turned out not to be needed.
-    pub done: usize,
-    /// How many runs there are at most.
-    pub total: usize,
+/// Runs that depend on each other, and so are made one after the other.
+struct Task<'a> {
+    panel: usize,
+    protocol: &'a str,
+    /// The places on the horizontal axis. None is the only place of a figure that sweeps no parameter, and in open
+    /// loops the search for the highest load.
+    places: Vec<Option<f64>>,
 }
 
-/// A series to be run.
-struct Task {
-    panel: usize,
-    label: &'static str,
-    x: Option<f64>,
-    point: Point,
+/// Makes runs, or finds them in the store, and tells of them.
+struct Runs<'a> {
+    engine: &'a Engine,
+    store: Store,
+    tell: &'a (dyn Fn(Note<'_>) + Sync),
+    done: AtomicUsize,
+    total: usize,
+}
+
+impl Task<'_> {
+    fn place(&self, x: Option<f64>) -> Place<'_> {
+        Place { panel: self.panel, x, protocol: self.protocol }
+    }
 }
 
 impl Engine {
-    /// The protocols of a figure's paper that are in the registry, in the paper's order.
-    pub fn known_protocols() -> Vec<String> {
-        let known = serried_protocols::list();
-        let here = |protocol: &str| known.iter().any(|known| known.name == protocol);
-        let names = SERIES.iter().map(|series| series.protocol);
-        names.filter(|name| here(name)).map(str::to_string).collect()
-    }
-
     /// Makes all runs, and tells of each.
     ///
     /// # Errors
-    /// If a protocol or the workload is not in this build, or the folder can't be written to.
+    /// If a protocol or the workload is not in this build, or the protocol is of another family than the figure, or
+    /// the folder can't be written to.
     pub fn run(&self, tell: &(dyn Fn(Note<'_>) + Sync)) -> Result<Findings, Error> {
-        let store = Store::open(self.folder.clone())?;
         let tasks = self.tasks();
-        let total = tasks.len() * self.effort.clients.len();
-        let done = AtomicUsize::new(0);
+        let runs = Runs {
+            engine: self,
+            store: Store::open(self.folder.clone())?,
+            tell,
+            done: AtomicUsize::new(0),
+            total: tasks.iter().map(|task| self.most_runs(task)).sum(),
+        };
         let sweeps = each(&tasks, self.threads, |task, failed| {
-            let sweep = self.sweep(task, &store, failed, |measured, stored| {
-                let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                let protocol = &task.point.protocol;
-                let (panel, x) = (task.label, task.x);
-                tell(Note { panel, x, protocol, measured, stored, done, total });
-            })?;
-            let needless = self.effort.clients.len() - sweep.points.len();
-            done.fetch_add(needless, Ordering::Relaxed);
-            Ok(sweep)
+            let sweeps = runs.sweeps(task, failed)?;
+            let made: usize = sweeps.iter().map(|sweep| sweep.runs.len()).sum();
+            runs.done.fetch_add(self.most_runs(task) - made, Ordering::Relaxed);
+            Ok(sweeps)
         })?;
-        Ok(Findings::new(self, sweeps))
+        Ok(Findings::new(self, sweeps.into_iter().flatten().collect()))
     }
 
-    fn tasks(&self) -> Vec<Task> {
+    fn tasks(&self) -> Vec<Task<'_>> {
+        let places = self.figure.places(self.effort.few_places).iter().copied().map(Some);
+        let places: Vec<Vec<Option<f64>>> = match self.figure.load {
+            // What is offered at the places depends on the highest load.
+            Load::Open(_) => vec![core::iter::once(None).chain(places).collect()],
+            Load::Closed { .. } if places.len() == 0 => vec![vec![None]],
+            Load::Closed { .. } => places.map(|place| vec![place]).collect(),
+        };
         let mut tasks = Vec::new();
-        for (panel, part) in self.figure.panels.iter().enumerate() {
-            for x in self.figure.places(self.effort.few_places) {
-                for protocol in &self.protocols {
-                    let (effort, rest) = (&self.effort, (self.costs, self.seed));
-                    let point = Point::new(self.figure, part, x, protocol, effort, rest);
-                    tasks.push(Task { panel, label: part.label, x, point });
-                }
+        for panel in 0..self.figure.panels.len() {
+            for places in &places {
+                tasks.extend(self.protocols.iter().map(|protocol| {
+                    let places = places.clone();
+                    Task { panel, protocol, places }
+                }));
             }
         }
         tasks
     }
 
-    /// Runs one series. After each run `tell` hears of it, and whether it had been made before.
-    fn sweep(
+    /// How many runs a task makes at most.
+    fn most_runs(&self, task: &Task<'_>) -> usize {
+        match &self.effort.search {
+            Search::Clients { counts, .. } => counts.len() * task.places.len(),
+            Search::Rates { rates_per_s, closer, .. } => {
+                let climbing = most_runs(*closer);
+                let search = if rates_per_s.is_empty() { climbing } else { rates_per_s.len() };
+                search + task.places.len() - 1
+            }
+        }
+    }
+}
+
+impl Runs<'_> {
+    /// Makes the runs of a task.
+    fn sweeps(&self, task: &Task<'_>, failed: &AtomicBool) -> Result<Vec<Sweep>, Error> {
+        let Engine { figure, effort, .. } = self.engine;
+        match (&effort.search, figure.load) {
+            (Search::Clients { counts, patience }, Load::Closed { .. }) => {
+                let sweep = |x: &Option<f64>| {
+                    let place = task.place(*x);
+                    let run = |clients| self.make(place, Demand::Clients(clients), failed);
+                    let (runs, saturated) = saturate(counts, *patience, run)?;
+                    let saturated = figure.searches().then_some(saturated);
+                    Ok(Sweep::new(figure, place, effort, (runs, saturated)))
+                };
+                task.places.iter().map(sweep).collect()
+            }
+            (Search::Rates { clients, rates_per_s, closer }, Load::Open(open)) => {
+                let run = |x, per_s| {
+                    let demand = Demand::Rate { clients: *clients, per_s };
+                    self.make(task.place(x), demand, failed)
+                };
+                let (runs, saturated) = match rates_per_s.len() {
+                    0 => climb(open.first_per_s, *closer, |per_s| run(None, per_s))?,
+                    _ => offer(rates_per_s, |per_s| run(None, per_s))?,
+                };
+                let found = (runs, Some(saturated));
+                let mut sweeps = vec![Sweep::new(figure, task.place(None), effort, found)];
+                let per_s = share_of(&sweeps[0], open);
+                for x in task.places.iter().filter(|x| x.is_some()) {
+                    let found = (vec![run(*x, per_s)?], None);
+                    sweeps.push(Sweep::new(figure, task.place(*x), effort, found));
+                }
+                Ok(sweeps)
+            }
+            _ => Err(Error::OtherLoad),
+        }
+    }
+
+    /// Makes a run, unless it is stored or another one has failed.
+    fn make(
         &self,
-        task: &Task,
-        store: &Store,
+        place: Place<'_>,
+        demand: Demand,
         failed: &AtomicBool,
-        tell: impl Fn(&Measured, bool),
-    ) -> Result<Sweep, Error> {
-        let Effort { clients, patience, .. } = &self.effort;
-        let (points, saturated) = saturate(clients, *patience, |clients| {
-            if failed.load(Ordering::Relaxed) {
-                return Err(Error::Stopped);
-            }
-            let point = task.point.with_clients(clients);
-            let (measured, stored) = store.or_make(&point, || run(&point))?;
-            tell(&measured, stored);
-            Ok(measured)
-        })?;
-        let Task { panel, label, x, point } = task;
-        let protocol = point.protocol.clone();
-        Ok(Sweep { panel: *panel, label, x: *x, protocol, saturated, points })
+    ) -> Result<Measured, Error> {
+        if failed.load(Ordering::Relaxed) {
+            return Err(Error::Stopped);
+        }
+        let Engine { figure, effort, costs, seed, .. } = self.engine;
+        let (panel, Place { x, protocol, .. }) = (&figure.panels[place.panel], place);
+        let setting = Setting { figure, panel, x, protocol, effort, costs: *costs, seed: *seed };
+        let point = Point::new(&setting, demand);
+        let (measured, stored) = self.store.or_make(&point)?;
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        let (panel, total) = (panel.label, self.total);
+        (self.tell)(Note { panel, x, protocol, measured: &measured, stored, done, total });
+        Ok(measured)
     }
 }
 
-/// Does `work` for each task, on so many threads, until it fails for one; `work` is told whether it has for
-/// another. What comes of it, in the order of the tasks.
-pub(crate) fn each<T: Sync, R: Send>(
-    tasks: &[T],
-    threads: usize,
-    work: impl Fn(&T, &AtomicBool) -> Result<R, Error> + Sync,
-) -> Result<Vec<R>, Error> {
-    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let results: Mutex<Vec<Option<Result<R, Error>>>> =
-        Mutex::new(tasks.iter().map(|_| None).collect());
-    let work = || {
-        while !failed.load(Ordering::Relaxed) {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(task) = tasks.get(number) else { return };
-            let result = work(task, &failed);
-            failed.fetch_or(result.is_err(), Ordering::Relaxed);
-            results.lock().expect("no thread panics with it")[number] = Some(result);
-        }
-    };
-    thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.max(1)).map(|_| scope.spawn(work)).collect();
-        work();
-        for other in others {
-            if let Err(panic) = other.join() {
-                std::panic::resume_unwind(panic);
-            }
-        }
-    });
-    let results = results.into_inner().expect("no thread has panicked");
-    // Those that were not begun come after the one that failed.
-    results.into_iter().flatten().collect()
-}
-
-impl Figure {
-    /// What is on the horizontal axis, beside the client count.
-    pub(crate) fn axis(&self) -> Option<&'static str> {
-        match self.varies {
-            Varies::Clients => None,
-            Varies::Cores { .. } => Some("cores"),
-            Varies::Theta { .. } => Some("theta"),
-        }
-    }
+/// What is offered at the places of the horizontal axis.
+fn share_of(highest: &Sweep, open: Open) -> f64 {
+    let per_s = highest.peak().map_or(0.0, |run| run.summary().per_s);
+    // Something has to be offered, even if nothing was done.
+    rounded(f64::max(open.share * per_s, 1.0))
 }

@@ -1,192 +1,187 @@
-//! What a sweep comes to, beside what the paper says.
+//! What a figure comes to, beside what the paper says.
 
 use serde::Serialize;
 
-use crate::paper::{Figure, Quantity, SERIES};
-use crate::sweep::Sweep;
-use crate::{Costs, Effort, Engine, Measured};
+use crate::claim::{Against, Claim, Said};
+use crate::engine::Engine;
+use crate::sweep::{Place, Sweep, normalize};
+use crate::{Costs, Effort, Figure};
 
-/// What a sweep came to, beside what the paper says.
+/// What a figure came to, beside what the paper says.
 #[derive(Clone, Debug, Serialize)]
 pub struct Findings {
     #[serde(skip)]
     pub(crate) figure: &'static Figure,
     #[serde(rename = "figure")]
-    name: &'static str,
-    title: &'static str,
-    summary: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) title: String,
+    pub(crate) summary: &'static str,
     pub(crate) seed: u64,
     pub(crate) effort: Effort,
     pub(crate) costs: Costs,
-    /// The highest goodput of each protocol at each place, and what the paper says of it.
-    pub(crate) peaks: Vec<Peak>,
-    /// How many times as much the paper's own system commits as the others.
-    pub(crate) ratios: Vec<Comparison>,
+    /// The numbers that the paper's text states, and ours.
+    pub(crate) findings: Vec<Finding>,
     /// All runs.
     pub(crate) sweeps: Vec<Sweep>,
-    remarks: &'static [&'static str],
+    /// The paper's systems that are not in this build, or were not run.
+    pub(crate) missing: Vec<&'static str>,
+    /// What a reader has to know to compare the paper's numbers with ours.
+    pub(crate) remarks: Vec<&'static str>,
 }
 
-/// The highest goodput of a protocol at a place of the figure.
+/// A number of the paper's beside ours.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Peak {
-    #[serde(skip)]
-    pub(crate) panel: usize,
-    #[serde(rename = "panel")]
-    pub(crate) label: &'static str,
+pub(crate) struct Finding {
+    pub(crate) panel: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) x: Option<f64>,
-    pub(crate) protocol: String,
-    /// The run with the highest goodput; none if the protocol was not run.
-    pub(crate) ours: Option<Measured>,
-    /// See [`Sweep::saturated`].
-    pub(crate) saturated: bool,
-    /// Mean latency with the fewest clients, in milliseconds.
-    pub(crate) low_load_latency_ms: Option<f64>,
-    pub(crate) paper: Paper,
-    /// Our goodput over the paper's.
-    pub(crate) ours_over_paper: Option<f64>,
-}
-
-/// What the paper's text says; nothing where it is silent.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Paper {
-    pub(crate) goodput_per_s: Option<f64>,
-    pub(crate) commit_rate: Option<f64>,
-    pub(crate) re_executions_per_txn: Option<f64>,
-    pub(crate) low_load_latency_ms: Option<f64>,
-    /// Where it says so.
-    pub(crate) sources: Vec<&'static str>,
-}
-
-/// A ratio of two protocols' highest goodputs.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Comparison {
-    #[serde(rename = "panel")]
-    pub(crate) label: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) x: Option<f64>,
-    pub(crate) protocol: &'static str,
-    pub(crate) over: String,
+    /// The system or the two systems that it is about.
+    pub(crate) systems: String,
+    /// What it is of.
+    pub(crate) what: String,
+    /// None for a ratio, and for a plain number.
+    pub(crate) unit: Option<&'static str>,
+    /// None if a protocol was not run, or does not count it.
     pub(crate) ours: Option<f64>,
-    pub(crate) paper: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) source: Option<&'static str>,
+    pub(crate) paper: Said,
+    /// Our number over the paper's.
+    pub(crate) ours_over_paper: Option<f64>,
+    /// Where the paper says it.
+    pub(crate) source: &'static str,
 }
 
 impl Findings {
-    pub(crate) fn new(engine: &Engine, sweeps: Vec<Sweep>) -> Findings {
+    pub(crate) fn new(engine: &Engine, mut sweeps: Vec<Sweep>) -> Findings {
         let figure = engine.figure;
-        let mut peaks = Vec::new();
-        let mut ratios = Vec::new();
-        for (panel, part) in figure.panels.iter().enumerate() {
-            for x in figure.places(engine.effort.few_places) {
-                let here = in_order(&engine.protocols)
-                    .map(|protocol| peak(figure, (panel, part.label), x, protocol, &sweeps))
-                    .filter(|peak| peak.ours.is_some() || peak.paper.goodput_per_s.is_some());
-                let here: Vec<Peak> = here.collect();
-                ratios.extend(compare(figure, (panel, part.label), x, &here));
-                peaks.extend(here);
-            }
+        if figure.has_rates() {
+            normalize(&mut sweeps);
         }
+        let was_run = |protocol: &&str| engine.protocols.iter().any(|run| run == protocol);
         Findings {
             figure,
             name: figure.name,
-            title: figure.title,
+            title: figure.title(),
             summary: figure.summary,
             seed: engine.seed,
             effort: engine.effort.clone(),
             costs: engine.costs,
-            peaks,
-            ratios,
+            findings: figure
+                .claims
+                .iter()
+                .map(|claim| Finding::new(figure, claim, &sweeps))
+                .collect(),
+            missing: figure.protocols().filter(|protocol| !was_run(protocol)).collect(),
             sweeps,
-            remarks: figure.remarks,
+            remarks: [figure.remarks, figure.common_remarks].concat(),
+        }
+    }
+
+    /// The paper's systems, run or not, and then the others that were run.
+    pub(crate) fn protocols(&self) -> Vec<&str> {
+        let mut all: Vec<&str> = self.figure.protocols().collect();
+        for sweep in &self.sweeps {
+            if !all.contains(&sweep.protocol.as_str()) {
+                all.push(&sweep.protocol);
+            }
+        }
+        all
+    }
+}
+
+impl Finding {
+    fn new(figure: &Figure, claim: &Claim, sweeps: &[Sweep]) -> Finding {
+        let ours = ours(claim, sweeps);
+        let ours_over_paper = ours.zip(claim.paper.number()).map(|(ours, paper)| ours / paper);
+        Finding {
+            panel: figure.panels[claim.panel].label,
+            x: claim.x,
+            systems: claim.systems(),
+            what: claim.of.label(figure),
+            unit: claim.unit(figure),
+            ours,
+            paper: claim.paper,
+            ours_over_paper: ours_over_paper.filter(|ratio| ratio.is_finite()),
+            source: claim.source,
         }
     }
 }
 
-/// The paper's systems, then the others that were run.
-fn in_order(protocols: &[String]) -> impl Iterator<Item = &str> {
-    let papers = SERIES.iter().map(|series| series.protocol);
-    let is_new = |name: &&str| SERIES.iter().all(|series| series.protocol != *name);
-    papers.chain(protocols.iter().map(String::as_str).filter(is_new))
+/// The sweep at a place; none if it was not run.
+pub(crate) fn at<'a>(sweeps: &'a [Sweep], place: Place<'_>) -> Option<&'a Sweep> {
+    sweeps.iter().find(|sweep| {
+        (sweep.panel, sweep.x) == (place.panel, place.x) && sweep.protocol == place.protocol
+    })
 }
 
-fn peak(
-    figure: &'static Figure,
-    (panel, label): (usize, &'static str),
-    x: Option<f64>,
-    protocol: &str,
-    sweeps: &[Sweep],
-) -> Peak {
-    let is_it = |sweep: &&Sweep| (sweep.panel, sweep.x) == (panel, x) && sweep.protocol == protocol;
-    let sweep = sweeps.iter().find(is_it);
-    let ours = sweep.and_then(Sweep::peak).cloned();
-    let mut sources = Vec::new();
-    let mut stated = |quantity| {
-        let stated = figure.stated(panel, x, protocol, quantity)?;
-        sources.push(stated.source);
-        Some(stated.value)
+/// Our number for a claim: that of its place, or of its only place, or the greatest of all places. None if a
+/// protocol that it is about was not run, or does not count it.
+fn ours(claim: &Claim, sweeps: &[Sweep]) -> Option<f64> {
+    let Claim { panel, protocol, .. } = *claim;
+    let number = |x| {
+        let sweep = at(sweeps, Place { panel, x, protocol })?;
+        let Some(other) = claim.against.other() else { return sweep.number(claim.of, sweep) };
+        let other = at(sweeps, Place { panel, x, protocol: other })?;
+        let (one, another) = (sweep.number(claim.of, other)?, other.number(claim.of, sweep)?);
+        match claim.against {
+            Against::Over(_) => Some(one / another),
+            _ => Some(one - another),
+        }
     };
-    let mut paper = Paper {
-        goodput_per_s: stated(Quantity::Goodput),
-        commit_rate: stated(Quantity::CommitRate),
-        re_executions_per_txn: stated(Quantity::ReExecutions),
-        low_load_latency_ms: stated(Quantity::LowLoadLatency),
-        sources: Vec::new(),
-    };
-    paper.sources = sources;
-    let goodput = ours.as_ref().map(|ours| ours.goodput_per_s);
-    Peak {
-        panel,
-        label,
-        x,
-        protocol: protocol.to_string(),
-        saturated: sweep.is_some_and(|sweep| sweep.saturated),
-        low_load_latency_ms: sweep.and_then(|sweep| Some(sweep.points.first()?.latency_ms_mean)),
-        ours_over_paper: quotient(goodput, paper.goodput_per_s),
-        ours,
-        paper,
+    let own = sweeps.iter().filter(|sweep| sweep.panel == panel && sweep.protocol == protocol);
+    let places: Vec<Option<f64>> = own.map(|sweep| sweep.x).collect();
+    let here = number(claim.x);
+    if places.contains(&claim.x) {
+        return here.filter(|number| number.is_finite());
     }
+    let of_all = places.into_iter().filter(|_| claim.x.is_none());
+    of_all.filter_map(number).filter(|number| number.is_finite()).max_by(f64::total_cmp)
 }
 
-/// How the paper's own system compares with the others at one place.
-fn compare(
-    figure: &'static Figure,
-    (panel, label): (usize, &'static str),
-    x: Option<f64>,
-    peaks: &[Peak],
-) -> Vec<Comparison> {
-    let leader = SERIES[0].protocol;
-    let goodput = |protocol: &str| {
-        let peak = peaks.iter().find(|peak| peak.protocol == protocol)?;
-        peak.ours.as_ref().map(|ours| ours.goodput_per_s)
-    };
-    let stated = |over: &str| {
-        let found = figure.ratios.iter().find(|ratio| {
-            (ratio.panel, ratio.x) == (panel, x) && (ratio.protocol, ratio.over) == (leader, over)
-        });
-        found.map(|ratio| (ratio.value, ratio.source))
-    };
-    let papers = SERIES.iter().skip(1).map(|series| series.protocol.to_string());
-    let others = peaks.iter().map(|peak| peak.protocol.clone());
-    let others = others.filter(|other| SERIES.iter().all(|series| series.protocol != *other));
-    papers
-        .chain(others)
-        .map(|over| Comparison {
-            label,
-            x,
-            protocol: leader,
-            ours: quotient(goodput(leader), goodput(&over)),
-            paper: stated(&over).map(|(value, _)| value),
-            source: stated(&over).map(|(_, source)| source),
-            over,
-        })
-        .filter(|comparison| comparison.ours.is_some() || comparison.paper.is_some())
-        .collect()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Quantity;
+    use crate::figure;
+    use crate::measured::TransactionsMeasured;
 
-fn quotient(over: Option<f64>, under: Option<f64>) -> Option<f64> {
-    let quotient = over? / under?;
-    quotient.is_finite().then_some(quotient)
+    /// A sweep with so high a throughput.
+    fn sweep(protocol: &str, x: Option<f64>, goodput_per_s: f64) -> Sweep {
+        let figure = figure("morty-fig9").unwrap();
+        let nothing = TransactionsMeasured::nothing();
+        let run = TransactionsMeasured { goodput_per_s, ..nothing }.into();
+        let place = Place { panel: 0, x, protocol };
+        Sweep::new(figure, place, &figure.effort(true), (vec![run], None))
+    }
+
+    fn number(x: Option<f64>, against: Against, sweeps: &[Sweep]) -> Option<f64> {
+        let (of, paper) = (Quantity::HighestThroughput, Said::About(1.0));
+        ours(&Claim { panel: 0, x, protocol: "a", against, of, paper, source: "" }, sweeps)
+    }
+
+    #[test]
+    fn a_claim_is_about_one_system_or_its_lead_over_another() {
+        let sweeps = [sweep("a", None, 30.0), sweep("b", None, 20.0), sweep("c", None, 0.0)];
+        assert_eq!(number(None, Against::Nothing, &sweeps), Some(30.0));
+        assert_eq!(number(None, Against::Minus("b"), &sweeps), Some(10.0));
+        assert_eq!(number(None, Against::Over("b"), &sweeps), Some(1.5));
+        assert_eq!(number(None, Against::Over("c"), &sweeps), None, "nothing to compare with");
+        assert_eq!(number(None, Against::Over("d"), &sweeps), None, "it was not run");
+    }
+
+    #[test]
+    fn a_claim_without_a_place_is_about_the_greatest_number_of_all_places() {
+        let [one, two] = [Some(1.0), Some(2.0)];
+        let mut sweeps = vec![sweep("a", one, 30.0), sweep("a", two, 40.0)];
+        sweeps.extend([sweep("b", one, 10.0), sweep("b", two, 35.0)]);
+        assert_eq!(number(None, Against::Nothing, &sweeps), Some(40.0));
+        assert_eq!(number(None, Against::Minus("b"), &sweeps), Some(20.0), "at the first place");
+        assert_eq!(number(two, Against::Minus("b"), &sweeps), Some(5.0));
+        assert_eq!(number(Some(3.0), Against::Nothing, &sweeps), None, "it was not run");
+    }
+
+    #[test]
+    fn runs_that_look_for_the_highest_load_count_before_those_at_places() {
+        let sweeps = [sweep("a", None, 30.0), sweep("a", Some(1.0), 40.0)];
+        assert_eq!(number(None, Against::Nothing, &sweeps), Some(30.0));
+    }
 }

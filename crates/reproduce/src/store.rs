@@ -1,28 +1,22 @@
-//! Where results are kept, so that a sweep that was interrupted goes on where it was.
+//! Where results are kept, so that a figure that was interrupted goes on where it was.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::Error;
+use crate::point::Point;
+use crate::{Error, Measured};
 
 /// A folder with a file for each run.
 #[derive(Clone, Debug)]
 pub(crate) struct Store(PathBuf);
 
-/// A run that can be kept: together with the build, everything that its result is determined by.
-pub(crate) trait Stored: Serialize {
-    /// The name of its file, which tells it from all other runs of its figure.
-    fn file(&self) -> String;
-}
-
 #[derive(Serialize)]
-struct Entry<'a, P, M> {
-    point: &'a P,
-    measured: &'a M,
+struct Entry<'a> {
+    point: &'a Point,
+    measured: &'a Measured,
 }
 
 impl Store {
@@ -34,7 +28,7 @@ impl Store {
 
     /// What this run came to, if it is known. A file that can't be read, or that is about a run with
     /// other settings, is as good as none: it will be written anew.
-    fn find<M: DeserializeOwned>(&self, point: &impl Stored) -> Option<M> {
+    fn find(&self, point: &Point) -> Option<Measured> {
         let text = fs::read_to_string(self.0.join(point.file())).ok()?;
         let mut entry: Value = serde_json::from_str(&text).ok()?;
         let same = entry.get("point")? == &serde_json::to_value(point).ok()?;
@@ -42,21 +36,17 @@ impl Store {
     }
 
     /// What this run came to, and whether it was known; if not, it is made and kept.
-    pub(crate) fn or_make<M: DeserializeOwned + Serialize>(
-        &self,
-        point: &impl Stored,
-        make: impl FnOnce() -> Result<M, Error>,
-    ) -> Result<(M, bool), Error> {
+    pub(crate) fn or_make(&self, point: &Point) -> Result<(Measured, bool), Error> {
         if let Some(measured) = self.find(point) {
             return Ok((measured, true));
         }
-        let measured = make()?;
+        let measured = point.run()?;
         self.keep(point, &measured)?;
         Ok((measured, false))
     }
 
     /// Keeps what a run came to. The file is there whole or not at all.
-    fn keep(&self, point: &impl Stored, measured: &impl Serialize) -> Result<(), Error> {
+    fn keep(&self, point: &Point, measured: &Measured) -> Result<(), Error> {
         let path = self.0.join(point.file());
         let text = pretty(&Entry { point, measured });
         let partial = path.with_extension("partial");

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use serde_json::Value;
+use serried_model::Family;
 use serried_reproduce::{
-    Costs, Deaths, Effort, Engine, Error, Figure, Findings, LoadEffort, LoadEngine, LoadFigure,
-    RegisterEffort, RegisterEngine, RegisterFigure, figure, figures, load_figures,
-    register_figures, table, write,
+    Costs, Deaths, Effort, Engine, Error, Figure, Search, figure, figures, table, write,
 };
 
 /// A folder that is gone when the test is.
@@ -47,82 +47,184 @@ impl Drop for Folder {
     }
 }
 
-fn tiny(figure: &'static Figure, folder: &Path, threads: usize) -> Engine {
+/// An effort that takes no time.
+fn tiny_effort(figure: &Figure) -> Effort {
+    let mut effort = figure.effort(true);
+    match &mut effort.search {
+        Search::Clients { counts, .. } => {
+            *counts = match figure.family() {
+                Family::Transactions => vec![3, 6],
+                Family::Registers => vec![5],
+            };
+        }
+        Search::Rates { clients, rates_per_s, closer } => {
+            (*clients, *rates_per_s, *closer) = (4, vec![500.0, 1000.0], 1);
+        }
+    }
+    let (warm_up_s, measured_s, most_operations, size) = match (figure.family(), figure.name) {
+        (Family::Registers, _) => (0.3, 2.0, 400, 10),
+        (_, "morty-fig6") => (0.5, 3.0, 200, 1),
+        (_, "ncc-fig7c") => (0.1, 0.5, 2000, 4),
+        _ if figure.has_rates() => (0.1, 0.5, 2000, 5000),
+        _ => (0.5, 3.0, 200, 5000),
+    };
+    let deaths = effort.deaths.map(|_| Deaths { at_s: 0.5, then_s: 0.5 });
+    Effort { warm_up_s, measured_s, most_operations, size: Some(size), deaths, ..effort }
+}
+
+fn tiny(figure: &'static Figure, folder: &Folder, threads: usize) -> Engine {
+    let mut protocols = figure.known_protocols();
+    if figure.has_rates() && !protocols.iter().any(|protocol| protocol == "mvtso") {
+        protocols.push("mvtso".to_string());
+    }
     Engine {
         figure,
-        protocols: Engine::known_protocols(),
-        effort: Effort {
-            warm_up_s: 0.5,
-            measured_s: 3.0,
-            most_transactions: 200,
-            clients: vec![3, 6],
-            patience: 2,
-            few_places: true,
-            size: Some(if figure.name == "morty-fig6" { 1 } else { 5000 }),
-        },
+        protocols,
+        effort: tiny_effort(figure),
         costs: Costs::default(),
         seed: 7,
         threads,
-        folder: folder.join("runs"),
+        folder: folder.0.join("runs"),
     }
 }
 
-fn reproduce(name: &str, folder: &Folder, threads: usize) -> (Findings, usize) {
+/// What a figure came to.
+struct Reproduced {
+    /// How many runs were made.
+    fresh: usize,
+    /// The table.
+    text: String,
+    /// The findings.
+    json: Value,
+}
+
+/// Runs it and writes it.
+fn reproduce(engine: &Engine, folder: &Folder) -> Reproduced {
     let fresh = AtomicUsize::new(0);
-    let engine = tiny(figure(name).unwrap(), &folder.0, threads);
     let findings = engine.run(&|note| {
+        let summary = note.measured.summary();
+        assert!(summary.done > 0 && summary.failed == 0, "{note}");
         fresh.fetch_add(usize::from(!note.stored), Ordering::Relaxed);
     });
     let findings = findings.unwrap();
     write(&findings, &folder.0).unwrap();
-    (findings, fresh.into_inner())
+    let json = serde_json::to_value(&findings).unwrap();
+    Reproduced { fresh: fresh.into_inner(), text: table(&findings), json }
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().expect("it is a list")
+}
+
+/// The findings of a figure about one system, by what they are of.
+fn about<'a>(json: &'a Value, what: &'a str) -> impl Iterator<Item = &'a Value> {
+    let is_one = |finding: &&Value| !finding["systems"].as_str().unwrap().contains(' ');
+    array(&json["findings"]).iter().filter(move |finding| finding["what"] == what).filter(is_one)
 }
 
 #[test]
-fn every_figure_runs_through_and_shows_the_papers_numbers_beside_ours() {
+fn every_figure_runs_through_and_says_what_is_not_there() {
     for figure in figures() {
         let folder = Folder::new(figure.name);
-        let (findings, _) = reproduce(figure.name, &folder, 2);
-        let text = table(&findings);
-        assert!(text.contains("morty") && text.contains("tapir"), "{text}");
-        let json: serde_json::Value =
-            serde_json::from_str(&folder.contents()[Path::new(&format!("{}.json", figure.name))])
-                .unwrap();
-        let peaks = json["peaks"].as_array().unwrap();
-        let ours = peaks.iter().filter(|peak| !peak["ours"].is_null());
-        for peak in ours.clone() {
-            assert!(peak["ours"]["goodput_per_s"].as_f64() > Some(0.5), "{peak}");
+        let engine = tiny(figure, &folder, 2);
+        let Reproduced { fresh, text, json } = reproduce(&engine, &folder);
+        assert!(fresh >= engine.protocols.len(), "{text}");
+        for system in figure.protocols() {
+            let is_missing = engine.protocols.iter().all(|protocol| protocol != system);
+            let missing = array(&json["missing"]);
+            assert_eq!(missing.iter().any(|name| name == system), is_missing, "{system}");
+            let line = format!("- `{system}` is not in this build");
+            assert_eq!(text.contains(&line), is_missing, "{text}");
         }
-        assert!(ours.count() >= 6);
-        assert!(peaks.iter().any(|peak| peak["paper"]["goodput_per_s"].as_f64() > Some(10_000.0)));
-        let html = &folder.contents()[Path::new(&format!("{}.html", figure.name))];
+        for protocol in &engine.protocols {
+            assert!(text.contains(protocol), "{text}");
+        }
+        let contents = folder.contents();
+        let written: Value =
+            serde_json::from_str(&contents[Path::new(&format!("{}.json", figure.name))]).unwrap();
+        assert_eq!(written["sweeps"], json["sweeps"]);
+        let html = &contents[Path::new(&format!("{}.html", figure.name))];
         assert!(html.contains("</svg>") && !html.contains("NaN"));
         for elsewhere in ["http:", "https:", "<script", "@import", "src="] {
             assert!(!html.contains(elsewhere), "{} needs {elsewhere}", figure.name);
+        }
+        let csv = &contents[Path::new(&format!("{}.csv", figure.name))];
+        let cells = |line: &str| line.split(',').count();
+        let columns = csv.lines().next().map(cells);
+        assert!(csv.lines().count() > fresh, "{csv}");
+        assert!(csv.lines().all(|line| Some(cells(line)) == columns), "{csv}");
+    }
+}
+
+#[test]
+fn figures_of_goodput_show_the_papers_numbers_beside_ours() {
+    for figure in figures().filter(|figure| figure.name.starts_with("morty")) {
+        let folder = Folder::new(&format!("goodput-{}", figure.name));
+        let Reproduced { text, json, .. } = reproduce(&tiny(figure, &folder, 2), &folder);
+        assert!(text.contains("morty") && text.contains("tapir"), "{text}");
+        let sweeps = array(&json["sweeps"]);
+        for sweep in sweeps {
+            assert!(sweep["highest_per_s"].as_f64() > Some(0.5), "{sweep}");
+        }
+        assert!(sweeps.len() >= 6);
+        let mut stated = about(&json, "highest throughput");
+        assert!(stated.any(|finding| finding["paper"].as_f64() > Some(10_000.0)), "{text}");
+        let mut ours = about(&json, "highest throughput").map(|finding| &finding["ours"]);
+        assert!(ours.any(|ours| ours.as_f64() > Some(0.5)), "{text}");
+    }
+}
+
+#[test]
+fn figures_of_registers_show_latencies_of_every_kind() {
+    for figure in figures().filter(|figure| figure.family() == Family::Registers) {
+        let folder = Folder::new(&format!("latencies-{}", figure.name));
+        let mut engine = tiny(figure, &folder, 2);
+        if engine.protocols.is_empty() {
+            engine.protocols.push("epaxos".to_string());
+        }
+        let Reproduced { text, json, .. } = reproduce(&engine, &folder);
+        assert!(text.contains("p99.9 ms"), "{text}");
+        for run in array(&json["sweeps"]).iter().flat_map(|sweep| array(&sweep["runs"])) {
+            let kinds = array(&run["kinds"]);
+            assert!(kinds.iter().all(|kind| kind["mean_ms"].as_f64() > Some(0.0)), "{run}");
         }
     }
 }
 
 #[test]
-fn the_same_seed_gives_the_same_files_on_any_number_of_threads() {
-    let (one, two) = (Folder::new("one-thread"), Folder::new("two-threads"));
-    reproduce("morty-fig9", &one, 1);
-    reproduce("morty-fig9", &two, 2);
-    let (one, two) = (one.contents(), two.contents());
-    assert!(one.len() > 16, "{:?}", one.keys());
-    assert_eq!(one, two);
+fn the_same_seed_gives_the_same_files_on_any_number_of_threads_and_when_it_is_resumed() {
+    for name in ["morty-fig9", "gryff-fig8", "ncc-fig7a"] {
+        let (one, two) = (Folder::new(&format!("one-{name}")), Folder::new(&format!("two-{name}")));
+        let engine = |folder: &Folder, threads| {
+            let mut engine = tiny(figure(name).unwrap(), folder, threads);
+            if name == "ncc-fig7a" {
+                engine.protocols.push("morty".to_string());
+            }
+            engine
+        };
+        let all = reproduce(&engine(&one, 1), &one).fresh;
+        reproduce(&engine(&two, 2), &two);
+        let before = one.contents();
+        assert!(before.len() == all + 3, "{:?}", before.keys());
+        assert_eq!(before, two.contents());
+        let kept = before.keys().find(|path| path.starts_with("runs")).unwrap();
+        fs::remove_file(one.0.join(kept)).unwrap();
+        let again = reproduce(&engine(&one, 1), &one).fresh;
+        assert_eq!((again, one.contents() == before), (1, true), "of {all} runs");
+    }
 }
 
 #[test]
-fn a_sweep_goes_on_where_it_was_and_comes_to_the_same() {
+fn a_figure_goes_on_where_it_was_and_comes_to_the_same() {
     let folder = Folder::new("resumed");
-    let (_, all) = reproduce("morty-fig7", &folder, 1);
+    let engine = tiny(figure("morty-fig7").unwrap(), &folder, 1);
+    let all = reproduce(&engine, &folder).fresh;
     let before = folder.contents();
     let runs: Vec<_> = before.keys().filter(|path| path.starts_with("runs")).collect();
     assert_eq!(runs.len(), all);
     fs::remove_file(folder.0.join(runs[0])).unwrap();
     fs::write(folder.0.join(runs[1]), "{\"point\": {}").unwrap();
-    let (_, again) = reproduce("morty-fig7", &folder, 1);
+    let again = reproduce(&engine, &folder).fresh;
     assert_eq!(again, 2, "what is missing or broken is run again, and nothing else");
     assert_eq!(folder.contents(), before);
 }
@@ -130,202 +232,67 @@ fn a_sweep_goes_on_where_it_was_and_comes_to_the_same() {
 #[test]
 fn a_stored_run_with_other_settings_is_not_taken() {
     let folder = Folder::new("other-settings");
-    let (_, all) = reproduce("morty-fig7", &folder, 1);
-    let mut engine = tiny(figure("morty-fig7").unwrap(), &folder.0, 1);
+    let mut engine = tiny(figure("morty-fig7").unwrap(), &folder, 1);
+    let all = reproduce(&engine, &folder).fresh;
     engine.seed += 1;
-    let fresh = AtomicUsize::new(0);
-    let count = |note: serried_reproduce::Note<'_>| {
-        fresh.fetch_add(usize::from(!note.stored), Ordering::Relaxed);
-    };
-    engine.run(&count).unwrap();
-    assert_eq!(fresh.into_inner(), all);
+    assert_eq!(reproduce(&engine, &folder).fresh, all);
 }
 
 #[test]
 fn a_protocol_that_is_not_here_is_an_error_on_any_thread() {
     let folder = Folder::new("no-protocol");
-    let mut engine = tiny(figure("morty-fig7").unwrap(), &folder.0, 2);
+    let mut engine = tiny(figure("morty-fig7").unwrap(), &folder, 2);
     engine.protocols = vec!["paxos".to_string()];
     let error = engine.run(&|_| {}).unwrap_err();
     assert!(matches!(error, Error::Protocol(_)), "{error}");
 }
 
-fn tiny_of_registers(
-    figure: &'static RegisterFigure,
-    folder: &Path,
-    threads: usize,
-) -> RegisterEngine {
-    RegisterEngine {
-        figure,
-        protocols: RegisterEngine::known_protocols(figure),
-        effort: RegisterEffort {
-            warm_up_s: 0.3,
-            measured_s: 2.0,
-            most_operations: 400,
-            few_places: true,
-            clients: vec![5],
-            keys: Some(10),
-        },
-        costs: Costs::default(),
-        seed: 7,
-        threads,
-        folder: folder.join("runs"),
-    }
-}
-
-/// Runs it, writes it, and returns how many runs were made, and the table.
-fn reproduce_registers(engine: &RegisterEngine, folder: &Folder) -> (usize, String) {
-    let fresh = AtomicUsize::new(0);
-    let findings = engine.run(&|note| {
-        assert!(note.measured.kinds.iter().all(|kind| kind.mean_ms > 0.0), "{:?}", note.measured);
-        assert_eq!(note.measured.failed, 0);
-        fresh.fetch_add(usize::from(!note.stored), Ordering::Relaxed);
-    });
-    let findings = findings.unwrap();
-    write(&findings, &folder.0).unwrap();
-    (fresh.into_inner(), table(&findings))
+#[test]
+fn a_protocol_of_transactions_has_no_registers() {
+    let folder = Folder::new("no-registers");
+    let mut engine = tiny(figure("gryff-fig8").unwrap(), &folder, 1);
+    engine.protocols = vec!["mvtso".to_string()];
+    let error = engine.run(&|_| {}).unwrap_err();
+    assert!(matches!(error, Error::NoRegisters(_)), "{error}");
 }
 
 #[test]
-fn every_figure_of_registers_runs_through_and_says_what_is_not_there() {
-    for figure in register_figures() {
-        let folder = Folder::new(figure.name);
-        let mut engine = tiny_of_registers(figure, &folder.0, 2);
-        if engine.protocols.is_empty() {
-            engine.protocols.push("epaxos".to_string());
-        }
-        let (runs, text) = reproduce_registers(&engine, &folder);
-        assert!(runs > 0 && text.contains("p99.9 ms"), "{text}");
-        let contents = folder.contents();
-        let html = &contents[Path::new(&format!("{}.html", figure.name))];
-        assert!(html.contains("</svg>") && !html.contains("NaN"));
-        for series in figure.protocols() {
-            let is_missing = engine.protocols.iter().all(|protocol| protocol != series);
-            let json = &contents[Path::new(&format!("{}.json", figure.name))];
-            let json: serde_json::Value = serde_json::from_str(json).unwrap();
-            let missing = json["missing"].as_array().unwrap();
-            assert_eq!(missing.iter().any(|name| name == series), is_missing, "{series}");
-        }
-        for elsewhere in ["http:", "https:", "<script", "@import", "src="] {
-            assert!(!html.contains(elsewhere), "{} needs {elsewhere}", figure.name);
-        }
-    }
+fn rates_are_no_load_for_closed_loops() {
+    let folder = Folder::new("no-rates");
+    let mut engine = tiny(figure("morty-fig7").unwrap(), &folder, 1);
+    engine.effort.search = Search::Rates { clients: 1, rates_per_s: vec![1.0], closer: 0 };
+    let error = engine.run(&|_| {}).unwrap_err();
+    assert!(matches!(error, Error::OtherLoad), "{error}");
 }
 
-#[test]
-fn a_figure_of_registers_comes_to_the_same_on_any_number_of_threads_and_when_it_is_resumed() {
-    let figure = register_figures().iter().find(|figure| figure.name == "gryff-fig8").unwrap();
-    let (one, two) = (Folder::new("registers-one"), Folder::new("registers-two"));
-    let (all, _) = reproduce_registers(&tiny_of_registers(figure, &one.0, 1), &one);
-    reproduce_registers(&tiny_of_registers(figure, &two.0, 2), &two);
-    let before = one.contents();
-    assert_eq!(before, two.contents());
-    let kept = before.keys().find(|path| path.starts_with("runs")).unwrap();
-    fs::remove_file(one.0.join(kept)).unwrap();
-    let (again, _) = reproduce_registers(&tiny_of_registers(figure, &one.0, 1), &one);
-    assert_eq!((again, one.contents() == before), (1, true), "of {all} runs");
+/// The sweep that looks for the highest load, and those at a share of it.
+fn searched(json: &Value) -> (&Value, Vec<&Value>) {
+    let (places, searched): (Vec<&Value>, Vec<&Value>) =
+        array(&json["sweeps"]).iter().partition(|sweep| sweep["x"].is_number());
+    assert_eq!(searched.len(), 1);
+    (searched[0], places)
 }
 
-fn tiny_of_load(figure: &'static LoadFigure, folder: &Path, threads: usize) -> LoadEngine {
-    let mut protocols = LoadEngine::known_protocols(figure);
-    protocols.push("mvtso".to_string());
-    LoadEngine {
-        figure,
-        protocols,
-        effort: LoadEffort {
-            warm_up_s: 0.1,
-            measured_s: 0.5,
-            most_transactions: 2000,
-            clients: 4,
-            rates_per_s: vec![500.0, 1000.0],
-            closer: 1,
-            few_places: true,
-            deaths: Deaths { at_s: 0.5, then_s: 0.5 },
-            size: Some(if figure.name == "ncc-fig7c" { 4 } else { 5000 }),
-        },
-        costs: Costs::default(),
-        seed: 7,
-        threads,
-        folder: folder.join("runs"),
-    }
-}
-
-/// Runs it, writes it, and returns how many runs were made, the table, and the findings as JSON.
-fn reproduce_load(engine: &LoadEngine, folder: &Folder) -> (usize, String, serde_json::Value) {
-    let fresh = AtomicUsize::new(0);
-    let findings = engine.run(&|note| {
-        assert!(note.measured.committed > 0 && note.measured.failed == 0, "{:?}", note.measured);
-        fresh.fetch_add(usize::from(!note.stored), Ordering::Relaxed);
-    });
-    let findings = findings.unwrap();
-    write(&findings, &folder.0).unwrap();
-    let json = serde_json::to_value(&findings).unwrap();
-    (fresh.into_inner(), table(&findings), json)
-}
-
-fn load_figure(name: &str) -> &'static LoadFigure {
-    load_figures().iter().find(|figure| figure.name == name).unwrap()
-}
-
-#[test]
-fn every_figure_of_load_runs_through_and_says_what_is_not_there() {
-    for figure in load_figures() {
-        let folder = Folder::new(figure.name);
-        let engine = tiny_of_load(figure, &folder.0, 2);
-        let (runs, text, json) = reproduce_load(&engine, &folder);
-        assert!(runs >= 2 * engine.protocols.len() && text.contains("mvtso"), "{text}");
-        for series in figure.protocols() {
-            let is_missing = engine.protocols.iter().all(|protocol| protocol != series);
-            let missing = json["missing"].as_array().unwrap();
-            assert_eq!(missing.iter().any(|name| name == series), is_missing, "{series}");
-            let line = format!("- `{series}` is not in this build");
-            assert_eq!(text.contains(&line), is_missing, "{text}");
-        }
-        let html = &folder.contents()[Path::new(&format!("{}.html", figure.name))];
-        assert!(html.contains("</svg>") && !html.contains("NaN"));
-        for elsewhere in ["http:", "https:", "<script", "@import", "src="] {
-            assert!(!html.contains(elsewhere), "{} needs {elsewhere}", figure.name);
-        }
-    }
-}
-
-#[test]
-fn a_figure_of_load_comes_to_the_same_on_any_number_of_threads_and_when_it_is_resumed() {
-    let figure = load_figure("ncc-fig7a");
-    let (one, two) = (Folder::new("load-one"), Folder::new("load-two"));
-    let engine = |folder: &Folder, threads| {
-        let mut engine = tiny_of_load(figure, &folder.0, threads);
-        engine.protocols.push("morty".to_string());
-        engine
-    };
-    let (all, ..) = reproduce_load(&engine(&one, 1), &one);
-    reproduce_load(&engine(&two, 2), &two);
-    let before = one.contents();
-    assert_eq!(before, two.contents());
-    let kept = before.keys().find(|path| path.starts_with("runs")).unwrap();
-    fs::remove_file(one.0.join(kept)).unwrap();
-    let (again, ..) = reproduce_load(&engine(&one, 1), &one);
-    assert_eq!((again, one.contents() == before), (1, true), "of {all} runs");
+fn offered(run: &Value) -> f64 {
+    run["open"]["rate_per_s"].as_f64().unwrap()
 }
 
 #[test]
 fn a_system_is_offered_more_or_less_until_it_is_known_what_it_can_do_and_then_three_quarters() {
     let folder = Folder::new("load-climbs");
-    let mut engine = tiny_of_load(load_figure("ncc-fig8a"), &folder.0, 1);
+    let mut engine = tiny(figure("ncc-fig8a").unwrap(), &folder, 1);
     engine.protocols = vec!["mvtso".to_string()];
-    engine.effort.rates_per_s.clear();
+    engine.effort.search = Search::Rates { clients: 4, rates_per_s: Vec::new(), closer: 1 };
     engine.costs = Costs::default().times(100.0);
-    let (_, text, json) = reproduce_load(&engine, &folder);
-    let system = &json["systems"][0];
+    let Reproduced { text, json, .. } = reproduce(&engine, &folder);
+    let (system, places) = searched(&json);
     assert_eq!(system["saturated"], true, "{text}");
-    let peak = system["peak_per_s"].as_f64().unwrap();
-    let offered = |run: &serde_json::Value| run["open"]["rate_per_s"].as_f64().unwrap();
-    let runs = system["runs"].as_array().unwrap();
+    let peak = system["highest_per_s"].as_f64().unwrap();
+    let runs = array(&system["runs"]);
     assert!(runs.iter().map(offered).is_sorted());
     assert!(offered(&runs[0]) < peak * 1.2 && peak < offered(runs.last().unwrap()), "{text}");
-    let places = system["places"].as_array().unwrap();
-    for place in places {
-        let share = offered(&place["measured"]) / peak;
+    for place in &places {
+        let share = offered(&place["runs"][0]) / peak;
         assert!((0.74..0.76).contains(&share), "{share} {text}");
     }
     assert!(places.iter().any(|place| place["normalized"] == 1.0));
@@ -334,13 +301,16 @@ fn a_system_is_offered_more_or_less_until_it_is_known_what_it_can_do_and_then_th
 #[test]
 fn others_go_on_when_all_clients_die() {
     let folder = Folder::new("load-deaths");
-    let mut engine = tiny_of_load(load_figure("ncc-fig8c"), &folder.0, 1);
+    let mut engine = tiny(figure("ncc-fig8c").unwrap(), &folder, 1);
     engine.protocols = vec!["mvtso".to_string()];
-    let (_, text, json) = reproduce_load(&engine, &folder);
-    for place in json["systems"][0]["places"].as_array().unwrap() {
-        let slots = place["measured"]["open"]["over_time"].as_array().unwrap();
+    let Reproduced { text, json, .. } = reproduce(&engine, &folder);
+    let (_, places) = searched(&json);
+    assert_eq!(places.len(), 2, "{text}");
+    for place in places {
+        let run = &place["runs"][0];
+        let slots = array(&run["open"]["over_time"]);
         assert_eq!(slots.len(), 4, "{text}");
-        let offered = place["measured"]["open"]["rate_per_s"].as_f64().unwrap();
-        assert!(slots.iter().all(|slot| slot.as_f64() > Some(0.7 * offered)), "{text}");
+        assert!(slots.iter().all(|slot| slot.as_f64() > Some(0.7 * offered(run))), "{text}");
+        assert!(place["dip"]["before_per_s"].as_f64() > Some(0.7 * offered(run)), "{text}");
     }
 }

@@ -7,17 +7,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use serried_model::FamilyName;
-use serried_reproduce::{
-    AnyFigure, Effort, Engine, Figure, LoadEffort, LoadEngine, LoadFigure, RegisterEffort,
-    RegisterEngine, RegisterFigure, Reported,
-};
+use serried_reproduce::{Effort, Engine, Figure, Findings, Search};
 
 use crate::Ended;
 use crate::arguments::{MOST_PER_S, protocols};
 use crate::costs::CostArguments;
 use crate::wing;
-use teller::{Teller, Told};
+use teller::Teller;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,11 +27,11 @@ Examples:
 
 /// Run a paper's experiment in simulation, and put the paper's numbers beside ours.
 ///
-/// For a figure of transactions each protocol runs with ever more clients until its goodput rises no more, at
-/// each place of the figure; for one of registers with as many as in the paper, and latencies are shown; for one
-/// of systems under load, clients in open loops offer ever more until a system can't follow. The table goes to standard output; the folder of --output gets the same as JSON, all runs as
-/// CSV, and a page with charts. Runs that are found there with the same settings are not made again, so
-/// a sweep that was interrupted goes on; after a change of the code, use another folder or --fresh.
+/// Figures of goodput add clients at each place of the figure, until a protocol's goodput rises no more. Figures
+/// of latencies have as many clients as the paper. In figures of systems under load, clients in open loops offer
+/// ever more until a system can't follow. The table goes to standard output. The folder of --output gets the same
+/// as JSON, all runs as CSV, and a page with charts. Runs that are found there with the same settings are not made
+/// again, so a figure that was interrupted goes on. After a change of the code, use another folder or --fresh.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Reproduce {
@@ -54,8 +50,8 @@ pub(crate) struct Reproduce {
     /// Make all runs again
     #[arg(long)]
     fresh: bool,
-    /// The client counts, from few to many, separated by commas; only one for figures of systems under load
-    /// and of registers, but for those that show throughput
+    /// The client counts, from few to many, separated by commas; only one for figures of latencies and of
+    /// systems under load
     #[arg(long, value_delimiter = ',')]
     clients: Option<Vec<usize>>,
     /// For figures of systems under load: how many transactions per second are offered, run by run, separated
@@ -91,51 +87,25 @@ pub(crate) struct Reproduce {
 
 /// The names of all figures.
 fn figures() -> PossibleValuesParser {
-    let names = serried_reproduce::all_figures();
-    names.map(|(name, summary)| PossibleValue::new(name).help(summary)).into()
+    let figures = serried_reproduce::figures();
+    figures.map(|figure| PossibleValue::new(figure.name).help(figure.summary)).into()
 }
 
 impl Reproduce {
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
-        let figure = serried_reproduce::any_figure(&self.figure)?;
-        anyhow::ensure!(
-            self.rate.is_none() || matches!(figure, AnyFigure::Load(_)),
-            "--rate is for figures of systems under load, and `{}` is none",
-            self.figure
-        );
-        match figure {
-            AnyFigure::Transactions(figure) => {
-                self.check_protocols(FamilyName::Transactions)?;
-                let engine = self.engine(figure)?;
-                self.prepare(&engine.folder)?;
-                let teller = Teller::new(self.json);
-                let findings = engine.run(&|note| teller.tell(Told::from(note)))?;
-                drop(teller);
-                self.show(&findings)
-            }
-            AnyFigure::Registers(figure) => {
-                self.check_protocols(FamilyName::Registers)?;
-                let engine = self.register_engine(figure)?;
-                self.prepare(&engine.folder)?;
-                let teller = Teller::new(self.json);
-                let findings = engine.run(&|note| teller.tell(Told::from(note)))?;
-                drop(teller);
-                self.show(&findings)
-            }
-            AnyFigure::Load(figure) => {
-                self.check_protocols(FamilyName::Transactions)?;
-                let engine = self.load_engine(figure)?;
-                self.prepare(&engine.folder)?;
-                let teller = Teller::new(self.json);
-                let findings = engine.run(&|note| teller.tell(Told::from(note)))?;
-                drop(teller);
-                self.show(&findings)
-            }
-        }
+        let figure = serried_reproduce::figure(&self.figure)?;
+        self.check_protocols(figure)?;
+        let engine = self.engine(figure)?;
+        self.prepare(&engine.folder)?;
+        let teller = Teller::new(self.json);
+        let findings = engine.run(&|note| teller.tell(note))?;
+        drop(teller);
+        self.show(&findings)
     }
 
-    /// Checks that all protocols that are asked for are of the figure's family.
-    fn check_protocols(&self, wanted: FamilyName) -> anyhow::Result<()> {
+    /// Checks that all protocols that are asked for are of the figure's family and have its operations.
+    fn check_protocols(&self, figure: &Figure) -> anyhow::Result<()> {
+        let wanted = figure.family();
         for protocol in self.protocol.iter().flatten() {
             let family = serried_protocols::info(protocol).map(|info| info.family);
             let Some(family) = family.filter(|family| *family != wanted) else { continue };
@@ -145,6 +115,10 @@ impl Reproduce {
                 self.figure,
                 choices.collect::<Vec<_>>().join(", ")
             );
+        }
+        let mut modifying = self.protocol.iter().flatten().filter(|_| figure.modifies());
+        if let Some(unable) = modifying.find(|protocol| !wing::offers_rmws(protocol)) {
+            anyhow::bail!("`{unable}` has no read-modify-writes, and `{}` does some", figure.name);
         }
         Ok(())
     }
@@ -158,7 +132,7 @@ impl Reproduce {
     }
 
     /// Writes the findings, and prints them.
-    fn show(&self, findings: &impl Reported) -> anyhow::Result<Ended> {
+    fn show(&self, findings: &Findings) -> anyhow::Result<Ended> {
         let written = serried_reproduce::write(findings, &self.output)?;
         if self.json {
             println!("{}", serde_json::to_string(findings)?);
@@ -201,18 +175,10 @@ impl Reproduce {
     }
 
     fn engine(&self, figure: &'static Figure) -> anyhow::Result<Engine> {
-        let mut effort = if self.quick { Effort::quick() } else { Effort::full() };
-        if let Some(clients) = self.clients()? {
-            effort.clients = clients;
-            effort.patience = usize::MAX;
-        }
-        (effort.warm_up_s, effort.measured_s) = self.times(effort.warm_up_s, effort.measured_s)?;
-        effort.most_transactions = self.most_transactions.unwrap_or(effort.most_transactions);
-        effort.size = self.keys;
         Ok(Engine {
             figure,
-            protocols: self.protocol.clone().unwrap_or_else(Engine::known_protocols),
-            effort,
+            protocols: self.protocol.clone().unwrap_or_else(|| figure.known_protocols()),
+            effort: self.effort(figure)?,
             costs: self.costs.read()?,
             seed: self.seed,
             threads: self.threads(),
@@ -220,54 +186,34 @@ impl Reproduce {
         })
     }
 
-    fn register_engine(&self, figure: &'static RegisterFigure) -> anyhow::Result<RegisterEngine> {
-        let mut effort = match self.quick {
-            true => RegisterEffort::quick(),
-            false => RegisterEffort::full(),
-        };
-        effort.clients = self.clients()?.unwrap_or_default();
+    /// The figure's effort, with what is asked for instead.
+    fn effort(&self, figure: &Figure) -> anyhow::Result<Effort> {
+        let mut effort = figure.effort(self.quick);
         (effort.warm_up_s, effort.measured_s) = self.times(effort.warm_up_s, effort.measured_s)?;
         effort.most_operations = self.most_transactions.unwrap_or(effort.most_operations);
-        effort.keys = self.keys;
-        let protocols = match &self.protocol {
-            Some(protocols) => protocols.clone(),
-            None => RegisterEngine::known_protocols(figure),
-        };
-        let unable = protocols.iter().find(|protocol| !wing::offers_rmws(protocol));
-        if let (Some(unable), true) = (unable, figure.modifies()) {
-            anyhow::bail!("`{unable}` has no read-modify-writes, and `{}` does some", figure.name);
-        }
-        Ok(RegisterEngine {
-            figure,
-            protocols,
-            effort,
-            costs: self.costs.read()?,
-            seed: self.seed,
-            threads: self.threads(),
-            folder: self.output.join(figure.name),
-        })
-    }
-
-    fn load_engine(&self, figure: &'static LoadFigure) -> anyhow::Result<LoadEngine> {
-        let mut effort = if self.quick { LoadEffort::quick() } else { LoadEffort::full() };
-        if let Some(clients) = self.clients()? {
-            anyhow::ensure!(clients.len() == 1, "`{}` has one number of --clients", figure.name);
-            effort.clients = clients[0];
-        }
-        effort.rates_per_s = self.rates()?;
-        (effort.warm_up_s, effort.measured_s) = self.times(effort.warm_up_s, effort.measured_s)?;
-        effort.most_transactions = self.most_transactions.unwrap_or(effort.most_transactions);
         effort.size = self.keys;
-        let known = || LoadEngine::known_protocols(figure);
-        Ok(LoadEngine {
-            figure,
-            protocols: self.protocol.clone().unwrap_or_else(known),
-            effort,
-            costs: self.costs.read()?,
-            seed: self.seed,
-            threads: self.threads(),
-            folder: self.output.join(figure.name),
-        })
+        let asked = self.clients()?;
+        if let Some(asked) = &asked {
+            let can_be = asked.len() == 1 || figure.varies_clients();
+            anyhow::ensure!(can_be, "`{}` has one number of --clients", figure.name);
+        }
+        match &mut effort.search {
+            Search::Clients { counts, patience } => {
+                anyhow::ensure!(
+                    self.rate.is_none(),
+                    "--rate is for figures of systems under load, and `{}` is none",
+                    figure.name
+                );
+                if let Some(asked) = asked {
+                    (*counts, *patience) = (asked, None);
+                }
+            }
+            Search::Rates { clients, rates_per_s, .. } => {
+                *clients = asked.map_or(*clients, |asked| asked[0]);
+                *rates_per_s = self.rates()?;
+            }
+        }
+        Ok(effort)
     }
 
     /// The rates that are asked for.

@@ -14,7 +14,7 @@ pub(super) struct Chart {
 
 /// An axis.
 pub(super) struct Axis {
-    pub(super) label: &'static str,
+    pub(super) label: String,
     pub(super) logarithmic: bool,
 }
 
@@ -28,6 +28,11 @@ pub(super) struct Line {
     /// numbers is known.
     pub(super) stated: Vec<(Option<f64>, Option<f64>)>,
 }
+
+/// How many styles there are for the lines of systems; then they repeat themselves.
+pub(super) const STYLES: usize = 5;
+/// The style of lines that are no system's.
+pub(super) const OTHER_STYLE: usize = STYLES;
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 340.0;
@@ -143,8 +148,8 @@ impl Chart {
                 "<text class=\"label\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\n\
              <text class=\"label\" transform=\"translate(14 {height:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
                 HEIGHT - 12.0,
-                escape(self.x.label),
-                escape(self.y.label)
+                escape(&self.x.label),
+                escape(&self.y.label)
             ),
         );
     }
@@ -240,7 +245,7 @@ mod tests {
     use super::*;
 
     fn scale(logarithmic: bool, numbers: &[f64]) -> Scale {
-        Scale::new(&Axis { label: "", logarithmic }, numbers.iter().copied(), 0.0, 100.0)
+        Scale::new(&Axis { label: String::new(), logarithmic }, numbers.iter().copied(), 0.0, 100.0)
     }
 
     #[test]
@@ -259,7 +264,7 @@ mod tests {
 
     #[test]
     fn an_empty_chart_can_be_drawn() {
-        let axis = |logarithmic| Axis { label: "<x>", logarithmic };
+        let axis = |logarithmic| Axis { label: "<x>".into(), logarithmic };
         let chart = Chart { title: "a & b".into(), x: axis(true), y: axis(false), lines: vec![] };
         let svg = chart.svg();
         assert!(svg.contains("a &amp; b") && svg.contains("&lt;x&gt;") && !svg.contains("NaN"));

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use super::chart::{escape, mark};
+use super::page::Page;
 use super::text::{Table, is_text};
-use super::{Page, Reported};
+use crate::Findings;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1b1f24;--paper:#fff;--faint:#d8dce2;\
@@ -23,14 +24,14 @@ svg .stated{fill:none;stroke-width:1.5;stroke-dasharray:5 3}\
 .legend svg{width:20px;height:16px;vertical-align:middle}.legend span{margin-right:1.5em}";
 
 /// The page.
-pub fn html(findings: &impl Reported) -> String {
+pub fn html(findings: &Findings) -> String {
     let Page { title, summary, set_up, legend, charts, sections, remarks, sources } =
-        findings.page();
+        Page::new(findings);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{0}</title>\n<style>{STYLE}{1}</style></head>\n\
          <body><h1>{0}</h1>\n<p>{2}.</p>\n<p>{3}</p>\n",
-        escape(title),
+        escape(&title),
         line_styles(),
         escape(summary),
         escape(&set_up),
@@ -78,7 +79,7 @@ fn line_styles() -> String {
 
 fn rows(page: &mut String, table: &Table) {
     let class = |column: usize| {
-        if is_text(table.header[column]) { " class=\"text\"" } else { "" }
+        if is_text(&table.header[column]) { " class=\"text\"" } else { "" }
     };
     page.push_str("<div class=\"wide\"><table><tr>");
     for (column, cell) in table.header.iter().enumerate() {

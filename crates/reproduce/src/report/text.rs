@@ -1,19 +1,41 @@
 //! The paper's numbers beside ours, as tables: rows of cells, and those rows aligned for a terminal.
 
-use super::{Page, Reported};
+use super::page::Page;
+use crate::Findings;
+
+/// The most rows of a table for a terminal. Longer tables are on the page only.
+const MOST_ROWS: usize = 120;
 
 /// A table's header and rows.
 pub(super) struct Table {
-    pub(super) header: Vec<&'static str>,
+    pub(super) header: Vec<String>,
     pub(super) rows: Vec<Vec<String>>,
 }
 
+impl Table {
+    /// A table of rows whose cells have the same headers. Columns in which nothing is known are left out.
+    pub(super) fn new(rows: impl Iterator<Item = Vec<(String, String)>>) -> Table {
+        let rows: Vec<Vec<(String, String)>> = rows.collect();
+        let columns = 0..rows.first().map_or(0, Vec::len);
+        let is_known = |column: &usize| rows.iter().any(|row| row[*column].1 != UNKNOWN);
+        let columns: Vec<usize> = columns.filter(is_known).collect();
+        let header = columns.iter().map(|column| rows[0][*column].0.clone()).collect();
+        let contents = |row: &Vec<(String, String)>| {
+            columns.iter().map(|column| row[*column].1.clone()).collect()
+        };
+        Table { header, rows: rows.iter().map(contents).collect() }
+    }
+}
+
 /// The tables for a terminal.
-pub fn table(findings: &impl Reported) -> String {
-    let Page { title, summary, sections, remarks, .. } = findings.page();
+pub fn table(findings: &Findings) -> String {
+    let Page { title, summary, sections, remarks, .. } = Page::new(findings);
     let mut text = format!("{title}: {summary}\n\n");
     for section in sections {
-        text.push_str(&align(&section.table));
+        match section.table.rows.len() {
+            0..=MOST_ROWS => text.push_str(&align(&section.table)),
+            rows => text.push_str(&format!("{}: {rows} rows, on the page\n", section.heading)),
+        }
         text.extend(section.note.map(|note| format!("{note}\n")));
         text.push('\n');
     }
@@ -25,12 +47,12 @@ pub fn table(findings: &impl Reported) -> String {
 
 /// Whether a column of this name holds words.
 pub(super) fn is_text(header: &str) -> bool {
-    ["panel", "protocol", "ratio", "operation", "what"].contains(&header)
+    ["panel", "protocol", "operation", "what"].contains(&header)
 }
 
 fn align(table: &Table) -> String {
-    let header = table.header.iter().map(ToString::to_string).collect();
-    let lines: Vec<&Vec<String>> = core::iter::once(&header).chain(&table.rows).collect();
+    let header = &table.header;
+    let lines: Vec<&Vec<String>> = core::iter::once(header).chain(&table.rows).collect();
     let length = |cell: &String| cell.chars().count();
     let width = |column: usize| lines.iter().map(|line| length(&line[column])).max().unwrap_or(0);
     let widths: Vec<usize> = (0..header.len()).map(width).collect();
@@ -38,7 +60,7 @@ fn align(table: &Table) -> String {
     for line in lines {
         let cells = line.iter().enumerate().map(|(column, cell)| {
             let width = widths[column];
-            if is_text(table.header[column]) {
+            if is_text(&header[column]) {
                 format!("{cell:<width$}")
             } else {
                 format!("{cell:>width$}")
@@ -50,9 +72,12 @@ fn align(table: &Table) -> String {
     text
 }
 
+/// What stands where there is no number.
+const UNKNOWN: &str = "-";
+
 /// A number with so many decimals, without zeros at the end, or a dash.
 pub(super) fn number(number: Option<f64>, decimals: usize) -> String {
-    let Some(number) = number else { return "-".to_string() };
+    let Some(number) = number else { return UNKNOWN.to_string() };
     let text = format!("{number:.decimals$}");
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
@@ -62,7 +87,7 @@ pub(super) fn number(number: Option<f64>, decimals: usize) -> String {
 
 /// A whole number with its digits in groups, or a dash.
 pub(super) fn thousands(number: Option<f64>) -> String {
-    let Some(number) = number else { return "-".to_string() };
+    let Some(number) = number else { return UNKNOWN.to_string() };
     let digits = format!("{number:.0}");
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -91,7 +116,18 @@ mod tests {
     #[test]
     fn columns_are_aligned() {
         let rows = vec![vec!["a".to_string(), "1".to_string()], vec!["bb".into(), "23".into()]];
-        let table = Table { header: vec!["panel", "n"], rows };
+        let table = Table { header: vec!["panel".into(), "n".into()], rows };
         assert_eq!(align(&table), "panel   n\na       1\nbb     23\n");
+    }
+
+    #[test]
+    fn columns_in_which_nothing_is_known_are_left_out() {
+        let row = |cells: [&str; 3]| {
+            ["panel", "x", "n"].into_iter().zip(cells).map(|(a, b)| (a.into(), b.into())).collect()
+        };
+        let table = Table::new([row(["a", "-", "1"]), row(["b", "-", "-"])].into_iter());
+        assert_eq!(table.header, ["panel", "n"]);
+        assert_eq!(table.rows, [["a", "1"], ["b", "-"]]);
+        assert!(Table::new(core::iter::empty()).header.is_empty());
     }
 }

@@ -6,15 +6,15 @@ use serried_actor::{Protocol, Timestamp};
 use serried_sim::Cluster;
 use serried_workload::{Measurement, Window};
 
-use crate::run::Stretch;
-use crate::setup::Deaths;
+use super::stretch::Stretch;
+use crate::effort::Deaths;
 
 /// Throughput over time is that of so long each.
 pub(crate) const SLOT: Duration = Duration::from_millis(250);
 
 /// Has the clients of a cluster go on until they die and others take their places, which is `replace`, and
 /// these until the end; `over_time` then has the transactions committed per second, slot by slot.
-pub(crate) fn survive<P: Protocol>(
+pub(super) fn survive<P: Protocol>(
     cluster: &mut Cluster<P>,
     measurement: &Measurement,
     deaths: Deaths,

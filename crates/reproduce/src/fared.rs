@@ -1,14 +1,12 @@
-//! What a run has counted by kinds of transactions, and what a protocol has counted of itself.
+//! What a protocol has counted of itself: how its transactions have fared.
 
 use std::collections::BTreeMap;
 
 use serried_actor::{Actor, Protocol};
 use serried_sim::Cluster;
-use serried_workload::Report;
 
-use super::Quantity;
 use crate::Measured;
-use crate::measured::OfKind;
+use crate::claim::Quantity;
 
 /// The gauges by which protocols tell how their transactions have fared; where a protocol does not show them, it is
 /// unknown. Those that have committed, those of them that were moved to another time before (a smart retry, 003
@@ -42,10 +40,10 @@ pub(crate) fn counted<P: Protocol>(cluster: &Cluster<P>) -> BTreeMap<String, u64
 
 /// A number about how transactions have fared; none if the protocol does not count what it takes, or there was
 /// nothing to count.
-pub(super) fn fared(of: Quantity, measured: &Measured) -> Option<f64> {
-    let counted = &measured.open.as_ref()?.counted;
+pub(crate) fn fared(of: Quantity, measured: &Measured) -> Option<f64> {
+    let counted = &measured.open()?.counted;
     let count = |name| counted.get(name).map(|count| *count as f64);
-    let again = 1.0 / measured.commit_rate - 1.0;
+    let again = 1.0 / measured.transactions()?.commit_rate - 1.0;
     let committed = || count(COMMITTED).filter(|committed| *committed > 0.0);
     // For each transaction that has committed.
     let each = |name| Some(count(name)? / committed()?);
@@ -59,27 +57,15 @@ pub(super) fn fared(of: Quantity, measured: &Measured) -> Option<f64> {
     number.is_finite().then_some(number)
 }
 
-/// What was committed, by kinds.
-pub(crate) fn kinds(report: &Report) -> Vec<OfKind> {
-    let committed = report.kinds.iter().filter(|kind| kind.committed > 0);
-    let of_kind = committed.map(|kind| OfKind {
-        kind: kind.kind.to_string(),
-        per_s: kind.goodput_per_s,
-        latency_ms_p50: kind.latency_us_p50 as f64 / 1e3,
-        latency_ms_p99: kind.latency_us_p99 as f64 / 1e3,
-    });
-    of_kind.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measured::OpenMeasured;
+    use crate::measured::{OpenMeasured, TransactionsMeasured};
 
     fn measured(commit_rate: f64, counted: &[(&str, u64)]) -> Measured {
         let counted = counted.iter().map(|(name, count)| (name.to_string(), *count)).collect();
         let open = Some(OpenMeasured { counted, ..OpenMeasured::nothing() });
-        Measured { commit_rate, open, ..Measured::nothing() }
+        TransactionsMeasured { commit_rate, open, ..TransactionsMeasured::nothing() }.into()
     }
 
     #[test]

@@ -1,0 +1,192 @@
+//! A figure of a paper as data: how it was made, what it plots, and what the text says of it.
+
+mod set_up;
+mod shown;
+
+use serried_model::FamilyName;
+
+pub(crate) use set_up::{
+    Layout, Load, Open, Panel, Parameter, Servers, Swept, System, Transactions, Work,
+};
+pub(crate) use shown::{Latency, Plot, Statistic, plural};
+
+use crate::claim::Claim;
+use crate::effort::{Deaths, Effort, Search};
+
+/// A figure of a paper.
+#[derive(Debug)]
+pub struct Figure {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Its number in the paper.
+    pub(crate) number: &'static str,
+    pub(crate) paper: &'static Paper,
+    /// The section of the paper that describes it.
+    pub(crate) section: &'static str,
+    /// What it shows, in a sentence.
+    pub summary: &'static str,
+    pub(crate) work: Work,
+    /// Where the replicas and the clients are, if the panel does not say otherwise.
+    pub(crate) geography: &'static str,
+    pub(crate) servers: Servers,
+    pub(crate) load: Load,
+    pub(crate) panels: &'static [Panel],
+    /// The parameter on the horizontal axis, if there is one.
+    pub(crate) swept: Option<Swept>,
+    /// The kind of operations whose throughput is shown; all if none.
+    pub(crate) throughput_of: Option<&'static str>,
+    /// The latency that is shown.
+    pub(crate) latency: Latency,
+    /// The kinds of operations that a report lists; none stands for all together.
+    pub(crate) kinds: &'static [Option<&'static str>],
+    pub(crate) plots: &'static [Plot],
+    /// The paper's systems, in the order of reports.
+    pub(crate) systems: &'static [System],
+    pub(crate) claims: &'static [Claim],
+    /// What a reader has to know to compare the paper's numbers with ours.
+    pub(crate) remarks: &'static [&'static str],
+    /// Remarks that the figure has in common with others.
+    pub(crate) common_remarks: &'static [&'static str],
+}
+
+/// A paper.
+#[derive(Debug)]
+pub(crate) struct Paper {
+    /// Its number in the library.
+    pub(crate) number: &'static str,
+    /// What its figures are called after.
+    pub(crate) name: &'static str,
+    pub(crate) times: Extent<Times>,
+}
+
+/// One value for numbers to report, and one for a first impression.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent<T> {
+    pub(crate) full: T,
+    pub(crate) quick: T,
+}
+
+impl<T: Copy> Extent<T> {
+    fn get(self, quick: bool) -> T {
+        if quick { self.quick } else { self.full }
+    }
+}
+
+/// How long runs take, in simulated time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) warm_up_s: f64,
+    pub(crate) measured_s: f64,
+    /// See [`Effort::most_operations`].
+    pub(crate) most_operations: u64,
+    /// When clients die in figures about that.
+    pub(crate) deaths: Option<Deaths>,
+}
+
+impl Figure {
+    /// What it is called.
+    pub fn title(&self) -> String {
+        let Figure { number, paper, section, .. } = self;
+        format!("Figure {number} of {} ({} §{section})", paper.name, paper.number)
+    }
+
+    /// What its clients do.
+    pub fn family(&self) -> FamilyName {
+        match self.work {
+            Work::Transactions(_) => FamilyName::Transactions,
+            Work::Registers { .. } => FamilyName::Registers,
+        }
+    }
+
+    /// The systems of the paper, in its order, by their names in the registry; not all may be there.
+    pub fn protocols(&self) -> impl Iterator<Item = &'static str> {
+        self.systems.iter().map(|system| system.protocol)
+    }
+
+    /// Those systems of the paper that are in the registry.
+    pub fn known_protocols(&self) -> Vec<String> {
+        self.protocols().filter(|name| is_known(name)).map(str::to_string).collect()
+    }
+
+    /// Whether its clients do read-modify-writes on registers.
+    pub fn modifies(&self) -> bool {
+        match self.work {
+            Work::Transactions(_) => false,
+            Work::Registers { shares, .. } => 1.0 - shares.reads - shares.writes > 1e-9,
+        }
+    }
+
+    /// The unit of throughput.
+    pub(crate) fn per_s(&self) -> &'static str {
+        match self.work {
+            Work::Transactions(_) => "txn/s",
+            Work::Registers { .. } => "op/s",
+        }
+    }
+
+    /// Whether it shows more than one client count.
+    pub fn varies_clients(&self) -> bool {
+        matches!(self.load, Load::Closed { clients, .. } if clients.full.len() > 1)
+    }
+
+    /// Whether its clients offer a set load in open loops.
+    pub fn has_rates(&self) -> bool {
+        matches!(self.load, Load::Open(_))
+    }
+
+    /// Whether each system gets more and more load.
+    pub(crate) fn searches(&self) -> bool {
+        self.varies_clients() || self.has_rates()
+    }
+
+    /// How much effort it takes for numbers to report, or for a first impression.
+    pub fn effort(&self, quick: bool) -> Effort {
+        let Times { warm_up_s, measured_s, most_operations, deaths } = self.paper.times.get(quick);
+        let search = match self.load {
+            Load::Closed { clients, patience } => {
+                Search::Clients { counts: clients.get(quick).to_vec(), patience }
+            }
+            Load::Open(Open { clients, closer, .. }) => {
+                Search::Rates { clients, rates_per_s: Vec::new(), closer: closer.get(quick) }
+            }
+        };
+        let kills = self.swept.is_some_and(|swept| swept.parameter == Parameter::RecoveryAfter);
+        let deaths = deaths.filter(|_| kills);
+        let (few_places, size) = (quick, None);
+        Effort { warm_up_s, measured_s, most_operations, few_places, size, search, deaths }
+    }
+
+    /// How many transactions or operations end a run; see [`Effort::most_operations`].
+    pub(crate) fn most_operations(&self, effort: &Effort) -> u64 {
+        match self.load {
+            Load::Closed { .. } => effort.most_operations,
+            Load::Open(open) => (effort.most_operations / open.weight).max(1),
+        }
+    }
+
+    /// The places on its horizontal axis.
+    pub(crate) fn places(&self, few: bool) -> &'static [f64] {
+        self.swept.map_or(&[], |swept| swept.places.get(few))
+    }
+
+    /// The value of a parameter at a place of a panel, if the place or the panel has one.
+    pub(crate) fn value(&self, wanted: Parameter, panel: &Panel, x: Option<f64>) -> Option<f64> {
+        let swept = self.swept.filter(|swept| swept.parameter == wanted);
+        let set = panel.sets.filter(|(parameter, _)| *parameter == wanted);
+        swept.and(x).or(set.map(|(_, value)| value))
+    }
+
+    /// How many partitions a system has on machines with so many cores, and how many cores a replica of each has.
+    pub(crate) fn layout(&self, protocol: &str, cores: u32) -> (u16, u32) {
+        let system = self.systems.iter().find(|system| system.protocol == protocol);
+        match system.map_or(Layout::AllCores, |system| system.layout) {
+            Layout::AllCores => (self.servers.partitions, cores),
+            Layout::PartitionPerCore => (self.servers.partitions * cores as u16, 1),
+        }
+    }
+}
+
+/// Whether the registry has a protocol of this name.
+pub(crate) fn is_known(protocol: &str) -> bool {
+    serried_protocols::list().iter().any(|known| known.name == protocol)
+}

@@ -1,0 +1,96 @@
+//! One run of a figure: what its result is determined by, and how it is made.
+
+mod deaths;
+mod registers;
+mod stretch;
+mod terminal;
+mod transactions;
+
+use serde::Serialize;
+
+pub(crate) use deaths::SLOT;
+use registers::RegisterPoint;
+use transactions::TransactionPoint;
+
+use crate::figure::{Panel, Transactions, Work};
+use crate::measured::OfFamily;
+use crate::{Costs, Effort, Error, Figure, Measured};
+
+/// One run: together with the build, everything that its result is determined by.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Point {
+    Transactions(TransactionPoint),
+    Registers(RegisterPoint),
+}
+
+/// What a point is made from.
+pub(crate) struct Setting<'a> {
+    pub(crate) figure: &'static Figure,
+    pub(crate) panel: &'static Panel,
+    /// The place on the horizontal axis.
+    pub(crate) x: Option<f64>,
+    /// The protocol, by its name in the registry.
+    pub(crate) protocol: &'a str,
+    pub(crate) effort: &'a Effort,
+    pub(crate) costs: Costs,
+    pub(crate) seed: u64,
+}
+
+/// The load of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Demand {
+    /// So many clients in closed loops.
+    Clients(usize),
+    /// So many clients in open loops, which offer so many transactions per second together.
+    Rate { clients: usize, per_s: f64 },
+}
+
+impl Point {
+    pub(crate) fn new(setting: &Setting<'_>, demand: Demand) -> Point {
+        match setting.figure.work {
+            Work::Transactions(work) => {
+                Point::Transactions(TransactionPoint::new(setting, work, demand))
+            }
+            Work::Registers { workload, shares } => {
+                Point::Registers(RegisterPoint::new(setting, workload, shares, demand))
+            }
+        }
+    }
+
+    /// The name of the file that keeps its result. It tells the run from all others of its figure.
+    pub(crate) fn file(&self) -> String {
+        match self {
+            Point::Transactions(point) => point.file(),
+            Point::Registers(point) => point.file(),
+        }
+    }
+
+    /// Runs it.
+    pub(crate) fn run(&self) -> Result<Measured, Error> {
+        match self {
+            Point::Transactions(point) => Ok(Measured(OfFamily::Transactions(point.run()?))),
+            Point::Registers(point) => Ok(Measured(OfFamily::Registers(point.run()?))),
+        }
+    }
+}
+
+impl Setting<'_> {
+    /// Where the replicas and the clients are.
+    fn geography(&self) -> &'static str {
+        self.panel.geography.unwrap_or(self.figure.geography)
+    }
+
+    /// The number of keys or warehouses.
+    fn size(&self, work: Transactions) -> u64 {
+        self.effort.size.unwrap_or(work.size)
+    }
+}
+
+impl Demand {
+    fn clients(self) -> usize {
+        match self {
+            Demand::Clients(clients) | Demand::Rate { clients, .. } => clients,
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What there is to see of a figure.
+
+use serried_sim::CostModel;
+
+use super::chart::{Chart, STYLES};
+use super::text::Table;
+use crate::effort::Search;
+use crate::figure::{Load, Parameter, Servers, Work, is_known};
+use crate::findings::Finding;
+use crate::{Costs, Findings};
+
+/// What there is to see of a figure.
+pub(super) struct Page {
+    pub(super) title: String,
+    pub(super) summary: &'static str,
+    /// How it was made, in a few sentences.
+    pub(super) set_up: String,
+    /// The style and the name of each line.
+    pub(super) legend: Vec<(usize, String)>,
+    pub(super) charts: Vec<Chart>,
+    pub(super) sections: Vec<Section>,
+    /// What has to be known to compare the paper's numbers with ours.
+    pub(super) remarks: Vec<String>,
+    /// Where the paper says what.
+    pub(super) sources: Vec<String>,
+}
+
+/// A table with what is said about it.
+pub(super) struct Section {
+    pub(super) heading: &'static str,
+    pub(super) table: Table,
+    pub(super) note: Option<&'static str>,
+}
+
+impl Page {
+    pub(super) fn new(findings: &Findings) -> Page {
+        let legend = findings.protocols().into_iter().enumerate();
+        let legend = legend.map(|(style, name)| (style % STYLES, findings.label(name)));
+        let missing = findings.missing.iter().map(|name| absent(name));
+        let remarks = findings.remarks.iter().map(ToString::to_string);
+        Page {
+            title: findings.title.clone(),
+            summary: findings.summary,
+            set_up: set_up(findings),
+            legend: legend.collect(),
+            charts: findings.charts(),
+            sections: findings.sections(),
+            remarks: missing.chain(remarks).collect(),
+            sources: sources(findings),
+        }
+    }
+}
+
+impl Findings {
+    /// The paper's name of a system, and that it is not there if so.
+    pub(super) fn label(&self, protocol: &str) -> String {
+        let system = self.figure.systems.iter().find(|system| system.protocol == protocol);
+        let name = system.map_or(protocol, |system| system.label);
+        match self.missing.contains(&protocol) {
+            true => format!("{name} (not there)"),
+            false => name.to_string(),
+        }
+    }
+}
+
+impl Parameter {
+    /// What it is called in a table.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Parameter::Cores => "cores",
+            Parameter::Theta => "theta",
+            Parameter::Conflicts => "conflicts",
+            Parameter::Writes => "writes",
+            Parameter::SubRequests => "sub-requests",
+            Parameter::RecoveryAfter => "timeout s",
+        }
+    }
+
+    /// What it is called on an axis.
+    pub(super) fn axis(self) -> &'static str {
+        match self {
+            Parameter::Cores => "cores per replica",
+            Parameter::Theta => "Zipf exponent θ",
+            Parameter::Conflicts => "conflicts, %",
+            Parameter::Writes => "writes, %",
+            Parameter::SubRequests => "sub-requests",
+            Parameter::RecoveryAfter => "timeout, s",
+        }
+    }
+
+    /// How many times as large an axis shows it.
+    pub(super) fn scale(self) -> f64 {
+        match self {
+            Parameter::Conflicts | Parameter::Writes => 100.0,
+            _ => 1.0,
+        }
+    }
+}
+
+/// Why a system of the paper's is not there.
+fn absent(protocol: &str) -> String {
+    match is_known(protocol) {
+        true => format!("`{protocol}` was not asked for"),
+        false => format!("`{protocol}` is not in this build, and is left out"),
+    }
+}
+
+/// How it was made, in a few sentences.
+fn set_up(findings: &Findings) -> String {
+    let (effort, figure) = (&findings.effort, findings.figure);
+    let Servers { replicas, partitions, cores } = figure.servers;
+    let mut places: Vec<&str> = Vec::new();
+    for panel in figure.panels {
+        let geography = panel.geography.unwrap_or(figure.geography);
+        if !places.contains(&geography) {
+            places.push(geography);
+        }
+    }
+    let places: Vec<String> = places.iter().map(|place| format!("`{place}`")).collect();
+    let partitions = count(partitions.into(), "partition");
+    let (replicas, cores) = (count(replicas as u64, "replica"), count(cores.into(), "core"));
+    let clients = match (&effort.search, figure.load) {
+        (Search::Rates { clients, .. }, Load::Open(open)) => {
+            format!(
+                "{clients} clients in open loops with at most {} transactions open at each",
+                open.most_open
+            )
+        }
+        _ => "clients at each site in closed loops".to_string(),
+    };
+    let (requests, done) = match figure.work {
+        Work::Transactions(work) => {
+            let most_s = work.backoff_most_ms as f64 / 1e3;
+            (format!("random exponential backoff up to {most_s} s"), "transactions")
+        }
+        Work::Registers { .. } => ("thrifty messages".to_string(), "operations"),
+    };
+    format!(
+        "Simulated in {}: {partitions} of {replicas} with {cores}, {clients}, {requests}. Each run warms up for \
+         {} s and is measured for {} s, or until {} {done} have been done.{} {} Seed {}.",
+        places.join(", "),
+        effort.warm_up_s,
+        effort.measured_s,
+        figure.most_operations(effort),
+        at_places(findings),
+        costs(findings.costs),
+        findings.seed
+    )
+}
+
+/// So many of them, in words.
+fn count(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// What systems do at the places of a figure of open loops.
+fn at_places(findings: &Findings) -> String {
+    let Load::Open(open) = findings.figure.load else { return String::new() };
+    let share = open.share * 100.0;
+    match (findings.figure.swept, findings.effort.deaths) {
+        (None, _) => String::new(),
+        (Some(_), None) => format!(" At the places {share} % of the highest is offered."),
+        (Some(_), Some(deaths)) => format!(
+            " Then {share} % of the highest is offered, after {} s all clients die, and as many others go on for {} s.",
+            deaths.at_s, deaths.then_s
+        ),
+    }
+}
+
+/// What computing costs, in a sentence.
+fn costs(Costs { replica, client }: Costs) -> String {
+    let costs = |costs: CostModel| {
+        let [event, sent, unit] =
+            [costs.event_ns, costs.sent_message_ns, costs.work_unit_ns].map(|ns| ns as f64 / 1e3);
+        format!("{event} µs per event, {sent} µs per message sent, {unit} µs per key")
+    };
+    format!("CPU of replicas: {}; of clients: {}.", costs(replica), costs(client))
+}
+
+/// Where the paper's numbers stand.
+fn sources(findings: &Findings) -> Vec<String> {
+    let line = |finding: &Finding| {
+        let x = finding.x.map_or(String::new(), |x| format!(" at {x}"));
+        let (panel, systems, what) = (finding.panel, &finding.systems, &finding.what);
+        format!("{panel}{x}, {systems}: {what}: {}", finding.source)
+    };
+    findings.findings.iter().map(line).collect()
+}
