@@ -38,6 +38,10 @@ pub trait Store: Send {
 /// A store in memory.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
+    #[expect(
+        clippy::disallowed_types,
+        reason = "it is not iterated: `order` has the keys in order"
+    )]
     values: HashMap<Key, Vec<u8>, FixedState>,
     /// The keys in their order, which come and go more rarely than values change.
     keys: BTreeSet<Key>,

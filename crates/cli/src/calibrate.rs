@@ -32,7 +32,7 @@ pub(crate) struct Calibrate {
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The protocol to calibrate with
-    #[arg(long, default_value = "morty", value_parser = protocols_of(FamilyName::Transactions))]
+    #[arg(long, default_value = serried_protocols::DEFAULT, value_parser = protocols_of(FamilyName::Transactions))]
     protocol: String,
     /// How many clients there are
     #[arg(long, default_value_t = 32)]

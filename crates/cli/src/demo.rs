@@ -51,7 +51,7 @@ impl Demo {
                 registers: RegisterArguments::default(),
             },
             load: LoadArguments {
-                protocol: vec!["morty".to_string(), "mvtso".to_string()],
+                protocol: serried_protocols::COMPARED.map(str::to_string).into(),
                 clients: vec![self.clients],
                 open_loop: OpenLoopArguments::default(),
                 seconds: self.seconds,

@@ -22,5 +22,6 @@ pub mod two_phase_locking;
 pub mod validation;
 
 pub use registry::{
-    ProtocolInfo, Registered, UnknownProtocol, Visitor, info, list, of, promising, visit, visit_any,
+    COMPARED, DEFAULT, ProtocolInfo, Registered, UnknownProtocol, Visitor, info, list, of,
+    promising, visit, visit_any,
 };

@@ -112,6 +112,12 @@ pub fn info(name: &str) -> Option<&'static ProtocolInfo> {
     PROTOCOLS.iter().find(|protocol| protocol.name == name)
 }
 
+/// The protocol of keyspaces for which none is named.
+pub const DEFAULT: &str = crate::morty::Morty::NAME;
+
+/// The protocols of transactions that are compared if none are named: with re-execution and without.
+pub const COMPARED: [&str; 2] = [crate::morty::Morty::NAME, crate::mvtso::Mvtso::NAME];
+
 /// All protocols.
 pub fn list() -> &'static [ProtocolInfo] {
     PROTOCOLS

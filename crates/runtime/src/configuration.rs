@@ -163,7 +163,7 @@ impl KeyspaceConfiguration {
 }
 
 fn default_protocol() -> String {
-    "morty".to_string()
+    serried_protocols::DEFAULT.to_string()
 }
 
 fn sync() -> Durability {
@@ -397,7 +397,7 @@ impl NodeConfiguration {
             }
             let wrong = |message| (Part::Keyspace(i), message);
             let entry = catalogue.find(&keyspace.protocol).map_err(wrong)?;
-            let checked = entry.guarantee.family().check_replicas(nodes);
+            let checked = entry.family.check_replicas(nodes);
             checked.map_err(|reason| wrong(format!("keyspace `{name}`: {reason}")))?;
             let checked = keyspace.settings.check();
             checked.map_err(|reason| wrong(format!("keyspace `{name}`: {reason}")))?;

@@ -34,6 +34,6 @@ pub use registers::{Modified, RegisterError, RegisterKeyspace, RegisterOptions};
 pub use serried_model::transactions::Ending;
 pub use switchboard::{Full, Recipient, Switchboard};
 pub use transactions::{
-    Abort, Attempt, Backoff, Committed, Footprint, Get, GetMany, Next, Snapshot, Step,
-    TransactOptions, Transacting, Transaction, TransactionError, TransactionKeyspace,
+    Abort, Backoff, Committed, Footprint, Get, GetMany, Next, Snapshot, Step, TransactOptions,
+    Transacting, Transaction, TransactionError, TransactionKeyspace,
 };

@@ -191,7 +191,7 @@ impl Torture {
             return Ok(protocol);
         }
         if family == FamilyName::Transactions {
-            return Ok("morty");
+            return Ok(serried_protocols::DEFAULT);
         }
         let mut all = serried_protocols::of(FamilyName::Registers).map(|protocol| protocol.name);
         let usual = all.find(|protocol| offers_rmws(protocol));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serried::{TransactionKeyspace, Version};
 use serried_history::Recorder;
 use serried_model::{Guarantee, Transactions};
+use serried_protocols::COMPARED;
 use serried_sim::Initial;
 use serried_workload::{ClosedLoop, OpenLoop, Report, Workload, inspect, preload};
 
@@ -31,7 +32,7 @@ impl Wing for Transactions {
     }
 
     fn usual_protocols(_: &dyn Workload) -> Vec<String> {
-        ["morty", "mvtso"].map(str::to_string).into()
+        COMPARED.map(str::to_string).into()
     }
 
     fn check_offers(_: &dyn Workload, _: &str) -> anyhow::Result<()> {

@@ -14,7 +14,7 @@ use crate::{Abort, Recipient};
 type Writes = IndexMap<Key, Option<Value>, FixedState>;
 
 /// The state that an attempt's program, its session and its driver share.
-pub struct Attempt {
+pub(crate) struct Attempt {
     limits: Limits,
     /// Its program is to write nothing.
     pub(crate) only_reads: bool,

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use serried_actor::Timestamp;
 
+use super::Attempt;
 use super::abort::Reason;
 use super::execution::Ended;
-use crate::{Abort, Alarm, Attempt, Committed, Footprint, TransactionError, TransactionKeyspace};
+use crate::{Abort, Alarm, Committed, Footprint, TransactionError, TransactionKeyspace};
 
 /// How many attempts there were so far, and when there may be no more.
 pub(crate) struct Attempts<'a> {

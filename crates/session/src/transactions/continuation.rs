@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use serried_model::{Key, Value};
 
+use super::Attempt;
 use super::attempt::Checkpoint;
 use super::program::Program;
-use crate::{Abort, Attempt, Transaction};
+use crate::{Abort, Transaction};
 
 /// A continuation: what to do with a read's value.
 type Continuation<C, T> = Arc<dyn Fn(&Step, C, Option<Value>) -> Next<C, T> + Send + Sync>;

@@ -10,9 +10,10 @@ use serried_actor::Timestamp;
 use serried_model::transactions::{Operation, Outcome};
 use serried_model::{Key, ReadValue, TxnId, Version, Write};
 
+use super::Attempt;
 use super::attempt::Signals;
 use super::program::Program;
-use crate::{Abort, Alarm, Attempt, TransactionError, TransactionKeyspace};
+use crate::{Abort, Alarm, TransactionError, TransactionKeyspace};
 
 /// A committed transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]

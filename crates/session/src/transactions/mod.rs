@@ -18,7 +18,7 @@ mod tests;
 mod transaction;
 
 pub use abort::Abort;
-pub use attempt::Attempt;
+pub(crate) use attempt::Attempt;
 pub use continuation::{Next, Step};
 pub use error::TransactionError;
 pub(crate) use error::seconds;

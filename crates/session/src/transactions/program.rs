@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use serried_model::Key;
 
-use crate::{Abort, Attempt, Transaction};
+use super::Attempt;
+use crate::{Abort, Transaction};
 
 /// A transaction's program, in one of the two forms in which an application can write it.
 pub(crate) trait Program {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use serried_model::{Key, Value, Version};
 
-use crate::{Abort, Attempt};
+use super::Attempt;
+use crate::Abort;
 
 /// What a transaction's program works with. Cheap to clone.
 ///
