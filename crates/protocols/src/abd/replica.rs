@@ -106,6 +106,14 @@ impl Replica {
         cx.trim_log(self.incarnations.need_log_from(needed));
     }
 
+    /// Begins an incarnation later than all before, unless a clock was off, if this replica has lost its disk and has not
+    /// begun one. A crash may have kept that the disk was lost and nothing of the incarnation.
+    fn begin_incarnation(&mut self, cx: &mut Cx<'_>) {
+        if self.lost.is_some() && self.incarnations.of(self.id) == 0 {
+            self.set_incarnation(self.id, cx.clock().latest_us, cx);
+        }
+    }
+
     fn set_incarnation(&mut self, of: NodeId, incarnation: u64, cx: &mut Cx<'_>) {
         self.incarnations.set(of, incarnation);
         self.record_incarnations(cx);
@@ -222,6 +230,7 @@ impl Actor for Replica {
     type Output = ();
 
     fn on_start(&mut self, cx: &mut Cx<'_>) {
+        self.begin_incarnation(cx);
         self.record_incarnations(cx);
         self.scan(cx);
         self.trim(cx);
@@ -298,8 +307,7 @@ impl Recover for Replica {
     fn rejoin(&mut self, cx: &mut Cx<'_>) {
         self.lost = Some(Lost::default());
         cx.append(Record::Lost);
-        // Later than all earlier incarnations, unless a clock was off.
-        self.set_incarnation(self.id, cx.clock().latest_us, cx);
+        self.begin_incarnation(cx);
     }
 
     fn stored(value: &Value) -> Vec<u8> {

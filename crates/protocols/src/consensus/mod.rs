@@ -29,11 +29,13 @@
 //! - *If there are registers, a base is at least as late as everything that was acknowledged before its command began*: it
 //!   is the latest value that a majority has held since then.
 //! - *Only replicas that still have their disks count.* Everything that a replica says names its incarnation, or all
-//!   incarnations that it knows. Messages of a former incarnation are dropped. If one was counted for something that is
-//!   not complete, it does not count any more.
+//!   incarnations that it knows. Messages of a former incarnation are dropped by whoever knows a later one. If one was
+//!   counted for something that is not complete, it does not count any more. Two replicas that have lost their disks at the
+//!   same time may not know each other's incarnation; but one that learns that the other is lost too asks all again.
 //! - *A replica that has lost its disk takes part in nothing until everything is decided that its predecessor may have taken
 //!   part in.* Until then it counts among the `f` that may fail, and the others decide without it. So it never reuses a
-//!   number, a ballot or a vote of its predecessor. It needs answers from all others, because any single one may know of
+//!   number, a ballot or a vote of its predecessor that counted. (It may reuse a number that others know only as a dependency
+//!   of an instance in which nothing is done.) It needs answers from all others, because any single one may know of
 //!   something that it has to know.
 //! - *A refusal is permanent.* If a request is refused because of its client's clock, the refusal is in the log, and the
 //!   request is refused again if it comes again. (A replica that has lost its disk does not know its earlier refusals.)

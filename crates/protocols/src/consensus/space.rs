@@ -73,6 +73,16 @@ impl Space {
         self.executed.row(row).max(ahead.map_or(0, |id| id.number))
     }
 
+    /// The last of each row that has been executed, be it beyond others that have not.
+    pub(super) fn last_executed_of_all(&self) -> Dependencies {
+        let mut last = self.executed.clone();
+        for id in &self.ahead {
+            let number = last.row(*id).max(id.number);
+            *last.row_mut(*id) = number;
+        }
+        last
+    }
+
     /// Up to where all have been executed.
     pub(super) fn executed(&self) -> &Dependencies {
         &self.executed
@@ -298,7 +308,10 @@ impl Space {
             self.fresh.push(id);
         }
         for id in self.ahead.clone() {
-            self.set_executed(id);
+            // An earlier one of its row may have closed the gap before it.
+            if self.ahead.contains(&id) {
+                self.set_executed(id);
+            }
         }
         self.forget(|_| false);
     }

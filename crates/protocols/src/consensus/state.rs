@@ -7,8 +7,8 @@ use serried_parts::{Recalled, Results, Stamped};
 use super::instance::{Command, Dependencies, InstanceId};
 use super::message::{Answer, Found};
 
-/// What a replica knows of a key, without its instances. Everything but `held` is the same at all replicas that have
-/// executed the same instances.
+/// What a replica knows of a key, without its instances. Everything is the same at all replicas that have executed the same
+/// instances, but for `held` and for reads in `last_done`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct State {
     /// What the key holds.
@@ -89,12 +89,15 @@ impl State {
     }
 
     /// Takes in which instances another replica has executed, if that one has done no update which is not known here.
-    pub(super) fn join(&mut self, other: &State, executed: Dependencies) {
+    /// `last` is the last instance of each row that was executed at all: an instance that did nothing may have been executed
+    /// ahead of an earlier one, and must not count as done when that one is executed. A read that was done ahead counts as
+    /// not done then. That can only hide that it came before an update which was not acknowledged when it was read.
+    pub(super) fn join(&mut self, other: &State, executed: Dependencies, last: &Dependencies) {
         let mut done = self.done();
         if !other.executed.updates.is_empty() {
             done.add(&other.done());
         }
-        let beyond = executed.ranges(&done).into_iter();
+        let beyond = last.ranges(&done).into_iter();
         let last_done = beyond.map(|(last, first)| InstanceId { number: first - 1, ..last });
         self.last_done = last_done.collect();
         self.executed = executed;

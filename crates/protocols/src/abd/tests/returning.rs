@@ -61,3 +61,20 @@ fn the_record_that_a_disk_was_lost_is_kept_until_the_replica_is_whole() {
     let trims = effects.iter().any(|effect| matches!(effect, Effect::TrimLog(_)));
     assert!(!trims, "after another restart it would take part at once");
 }
+
+#[test]
+fn a_replica_that_crashes_as_it_rejoins_comes_back_in_a_new_incarnation() {
+    let mut net = Net::new(false);
+    let mut replica =
+        Replica::new(NodeId(0), Group::new(3, Duration::from_millis(1)), &Settings::default());
+    // Of what it recorded only this was durable.
+    replica.replay(Record::Lost, &mut net.stores[0]);
+    net.replicas[0] = replica;
+    net.replica(0, |replica, cx| replica.on_start(cx));
+    let scans = net.network.drain(..).filter_map(|(.., message)| match message {
+        Message::Scan { incarnation, .. } => Some(incarnation),
+        _ => None,
+    });
+    let scans: Vec<u64> = scans.collect();
+    assert!(!scans.is_empty() && scans.iter().all(|incarnation| *incarnation > 0), "{scans:?}");
+}

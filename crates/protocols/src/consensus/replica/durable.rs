@@ -119,8 +119,7 @@ impl Recover for Replica {
     fn rejoin(&mut self, cx: &mut Cx<'_>) {
         self.lost = Some(Lost::default());
         cx.append(Record::Lost);
-        // Later than all before, unless a clock was off.
-        self.set_incarnation(self.id, cx.clock().latest_us, cx);
+        self.begin_incarnation(cx);
     }
 
     fn stored(value: &Value) -> Vec<u8> {

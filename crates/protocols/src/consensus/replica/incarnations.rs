@@ -34,6 +34,14 @@ impl Replica {
         }
     }
 
+    /// Begins an incarnation later than all before, unless a clock was off, if this replica has lost its disk and has not
+    /// begun one. A crash may have kept that the disk was lost and nothing of the incarnation.
+    pub(super) fn begin_incarnation(&mut self, cx: &mut Cx<'_>) {
+        if self.lost.is_some() && self.incarnations.of(self.id) == 0 {
+            self.set_incarnation(self.id, cx.clock().latest_us, cx);
+        }
+    }
+
     pub(super) fn set_incarnation(&mut self, of: NodeId, incarnation: u64, cx: &mut Cx<'_>) {
         self.incarnations.set(of, incarnation);
         self.record_incarnations(cx);

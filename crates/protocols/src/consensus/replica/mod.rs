@@ -398,6 +398,7 @@ impl Actor for Replica {
     type Output = ();
 
     fn on_start(&mut self, cx: &mut Cx<'_>) {
+        self.begin_incarnation(cx);
         self.record_incarnations(cx);
         self.record_refusals(cx);
         self.ask_clocks(cx);

@@ -85,12 +85,13 @@ impl Replica {
             known
         });
         let executed = active.space.executed().clone();
+        let last = active.space.last_executed_of_all();
         let (mut later, other) =
             if theirs_is_later { (state, &mine) } else { (mine.clone(), &state) };
         if self.rules.have_registers() {
             later.held = mine.held.clone();
         }
-        later.join(other, executed);
+        later.join(other, executed, &last);
         self.cells.put(key, later, cx.store());
         // What they came to is remembered, or nothing was done in their place, or they read.
         for client in waiting {

@@ -1,6 +1,7 @@
 //! Registers with consensus on a network that is moved by hand: the messages of each rule, one by one.
 
 mod agreement;
+mod ahead;
 mod clocks;
 mod dependency;
 mod duplicates;

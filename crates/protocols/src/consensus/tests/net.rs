@@ -266,6 +266,13 @@ impl Net {
         sent.into_iter().for_each(|(to, message)| self.post(id, to, message));
     }
 
+    /// Of a replica's log only the first records are durable when it crashes.
+    pub(super) fn keep_records(&mut self, member: usize, kept: usize) {
+        let node = self.nodes.get_mut(&NodeId(member as u64)).expect("a replica");
+        node.log.truncate(kept);
+        node.appended = node.log.back().map_or(0, |(at, _)| at + 1);
+    }
+
     fn client(
         &mut self,
         number: u64,

@@ -137,3 +137,35 @@ fn numbers_of_its_predecessor_of_which_it_hears_are_not_used_again() {
         }
     }
 }
+
+/// Of what a replica records when it takes the place of one whose disk was lost, only the first record is durable when it
+/// crashes: that it has to rejoin. Its incarnation was not recorded. It must not come back in its predecessor's.
+#[test]
+fn a_replica_that_crashes_as_it_rejoins_comes_back_in_a_new_incarnation() {
+    let mut net = Net::new(Variant::Gryff, 3);
+    net.ask(0, 1, write("v"));
+    net.script(&["c0>0 Write1", "c0>1 Write1", "0>c0 Write1Reply", "1>c0 Write1Reply"]);
+    net.lose(&["c0>2 Write1"]);
+    net.script(&["c0>0 Apply", "0>c0 Applied"]);
+    let late = net.hold("c0>* Apply");
+    net.lose_disk(0);
+    net.crash(0);
+    net.keep_records(0, 1);
+    net.lose(&["*>* *"]);
+    net.restart(0);
+    net.settle();
+    assert_eq!(net.gauge(0, "catching_up"), 0);
+    // Now 1 holds the value, as the only one.
+    net.put_back(late);
+    net.script(&["c0>1 Apply", "1>c0 Applied"]);
+    net.lose(&["c0>2 Apply"]);
+    let acknowledged = net.ended(0, 1);
+    net.crash(1);
+    net.ask(2, 1, Access::Read);
+    net.pass(Duration::from_secs(1));
+    let read = net.ended(2, 1);
+    assert!(
+        acknowledged.is_empty() || read == "v Committed",
+        "told `{acknowledged}`, then read `{read}`"
+    );
+}
