@@ -11,12 +11,12 @@ use serried_actor::Timestamp;
 use serried_model::transactions::{Operation, Outcome};
 use serried_model::{Key, TxnId, Unfit, Value, Write};
 
+use super::Attempt;
 use super::attempts::Attempts;
 use super::execution::Ended;
 use super::program::Closure;
 use crate::{
-    Alarm, Attempt, Committed, Footprint, Transacting, Transaction, TransactionError,
-    TransactionKeyspace,
+    Alarm, Committed, Footprint, Transacting, Transaction, TransactionError, TransactionKeyspace,
 };
 
 impl TransactionKeyspace {
