@@ -13,6 +13,8 @@
 //! - a timer fires once, not before it is due, and setting it again replaces it;
 //! - nothing more: messages may be lost, repeated, delayed and reordered, and clocks may differ.
 
+#![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod context;
 mod effect;
 mod group;

@@ -1,5 +1,7 @@
 //! Where an actor keeps what need not be in memory.
 
+#![expect(clippy::disallowed_types, reason = "a set beside the map has its keys in order")]
+
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 

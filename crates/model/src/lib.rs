@@ -4,6 +4,8 @@
 //! Nothing here does anything; it is the vocabulary in which the protocols, the session, the
 //! drivers and the checkers speak to each other.
 
+#![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod bytes;
 mod family;
 mod geography;

@@ -1,5 +1,7 @@
 //! What several protocols own: values that a protocol holds and calls. There is no base class.
 
+#![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod cells;
 mod incarnations;
 mod lock_table;

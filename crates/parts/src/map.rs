@@ -1,5 +1,10 @@
 //! A hash map that is gone through in its keys' order, or not at all.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "it is wrapped so that it can't be iterated in its own order"
+)]
+
 use core::fmt;
 use core::hash::Hash;
 

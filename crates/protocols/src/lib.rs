@@ -3,6 +3,8 @@
 //! A protocol depends on `serried-model`, `serried-actor` and `serried-parts` alone; it does no I/O,
 //! reads no clock, starts no thread and draws no random number of its own.
 
+#![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
+
 pub mod abd;
 pub mod consensus;
 pub mod epaxos;

@@ -30,6 +30,10 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 fn crates_that_run_inside_protocols_have_the_same_rules_for_clippy() {
     let rules = |name: &&str| fs::read_to_string(crates().join(name).join("clippy.toml")).unwrap();
     let all: Vec<String> = PURE.iter().map(rules).collect();
+    for name in PURE {
+        let library = fs::read_to_string(crates().join(name).join("src/lib.rs")).unwrap();
+        assert!(library.contains("#![deny(clippy::disallowed_macros"), "{name} denies them");
+    }
     assert!(all[0].contains("std::time::Instant") && all.iter().all(|rules| *rules == all[0]));
 }
 
