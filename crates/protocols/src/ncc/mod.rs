@@ -1,5 +1,6 @@
-//! NCC: natural concurrency control (003 §5). Strictly serializable; a transaction that meets no other out of
-//! turn takes one round.
+//! NCC: natural concurrency control (003 §5). It is strictly serializable. If its requests arrive in a consistent order, a
+//! one-shot transaction takes one round. An interactive one takes a round for each of its rounds of reads, and one for its
+//! writes.
 //!
 //! ```text
 //! client                                    shards' leaders

@@ -16,7 +16,8 @@
 //! - *What it has read is what there is at its timestamp*: that is committed, nothing later is, and nobody who is
 //!   ready to commit writes in between. Nobody will, either: writes are later than all reads of what is committed
 //!   and of those that are ready.
-//! - *Writes of a key are committed or aborted in any order, and count in that of their timestamps.*
+//! - *Prepared writes of a key commit or abort in any order, and count in the order of their timestamps.* A write that is
+//!   not prepared yet is refused if a later one has committed.
 //! - So *the order of timestamps explains what everybody has read*. It need not be that of real time: one that has
 //!   ended can have a later timestamp than one that begins then, and nobody notices who has conflicts with one of
 //!   them only (003 §4, "timestamp inversion"). `tests/inversion.rs` shows it.
