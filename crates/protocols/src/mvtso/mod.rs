@@ -5,8 +5,8 @@
 //! - A replica does not tell readers of writes that they missed. What its checks find that should be read instead is
 //!   discarded. So a transaction that has missed a write is aborted when it is validated, and starts over.
 //! - An execution that was voted down tentatively is not prepared again.
-//! - Replicas do not vote provisionally. Provisional votes help transactions that are re-executed, and cost those that are
-//!   not: with them MVTSO commits about half as much on a contended workload.
+//! - Replicas do not vote provisionally. Provisional votes help transactions that are re-executed, and cost those that
+//!   are not: with them MVTSO commits about half as much on a contended workload.
 
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::transactions::Offers;
