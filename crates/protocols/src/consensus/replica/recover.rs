@@ -8,6 +8,8 @@
 //!   committed, and comes neither before nor after this one, shows that this one was not committed. So does an
 //!   interfering instance whose coordinator is in the fast quorum and began it without knowing of this one. An
 //!   interfering instance that is undecided is recovered first.
+//! - If it is not possible, but all of the majority know the command, it is proposed with everything that they know to
+//!   come before it.
 //! - If it is not possible, and not all of the majority know the command, a no-op takes its place. The replica of the
 //!   command's client begins another instance.
 
