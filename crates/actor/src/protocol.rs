@@ -8,8 +8,8 @@ use crate::{Context, Group, Settings, Standing, Store, Wire};
 
 /// A pure state machine that handles one event at a time.
 ///
-/// Handlers return nothing: a malformed message stops in the driver, an operating error is a message
-/// to whoever must know, and a broken invariant panics with the transaction's version.
+/// Handlers return nothing. A malformed message stops in the driver, an operating error is a message
+/// to the participants concerned, and a broken invariant panics with the transaction's version.
 pub trait Actor: Sized + Send + 'static {
     /// What it exchanges with the other participants.
     type Message: Wire;

@@ -28,7 +28,8 @@ pub struct Settings {
     /// are wanted. Default 4 million.
     pub resident_keys: usize,
     /// Whether a request that a quorum can answer goes to no more replicas than that, and to the others
-    /// only when one of those is slow (001 §4.5.1). Default: it goes to all.
+    /// only when one of those is slow (001 §4.5.1). It applies to registers, and to the replicated log of shards and of
+    /// MultiPaxos. Default: a request goes to all.
     pub thrifty: bool,
     /// How long the leader of a partition may be silent before the other replicas look for another one, in milliseconds.
     /// Two round trips are added. A leader sends four beats in this time. Default 200 ms.

@@ -12,7 +12,7 @@ use serried_model::Key;
 ///
 /// What is put is visible at once and durable later: before any record that the actor appends after it,
 /// and before its log is trimmed ([`crate::Effect::TrimLog`]). A crash may lose what was put since, or keep
-/// it, for each key by itself, so that replaying the log must not mind to find what it is about to put.
+/// it, for each key by itself. So replaying the log must work even if the store has already what is about to be put.
 ///
 /// Methods do not fail: a driver whose disk does stops the node.
 pub trait Store: Send {

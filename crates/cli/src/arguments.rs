@@ -76,8 +76,8 @@ pub(crate) struct RegisterArguments {
     /// For register: have read-modify-writes add 1, instead of comparing and swapping
     #[arg(long)]
     pub(crate) adds: bool,
-    /// For registers: send what a quorum can answer to no more replicas than that, and to the others only
-    /// if one of those is slow
+    /// For registers, and protocols with leaders: send what a quorum can answer to no more replicas than that,
+    /// and to the others only if one of those is slow
     #[arg(long)]
     pub(crate) thrifty: bool,
 }

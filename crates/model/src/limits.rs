@@ -14,7 +14,8 @@ pub struct Limits {
     pub key_bytes: usize,
     /// The longest value, in bytes.
     pub value_bytes: usize,
-    /// The most that the keys and values of one transaction may add up to, in bytes.
+    /// The most that the keys and values which one transaction writes may add up to, in bytes. Of a one-shot transaction
+    /// the keys that it reads count as well.
     pub transaction_bytes: usize,
 }
 
@@ -25,7 +26,7 @@ impl Default for Limits {
     }
 }
 
-/// Something was over its limit; nothing was sent.
+/// Something was over its limit. It was not sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TooLarge {
     /// What was too large: `key`, `value` or `transaction`.
@@ -47,7 +48,7 @@ impl fmt::Display for TooLarge {
 
 impl core::error::Error for TooLarge {}
 
-/// Why a key or a value was refused, before anything was sent.
+/// Why a key or a value was refused, before it was sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unfit {
     /// The key has no bytes.

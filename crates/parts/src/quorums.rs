@@ -17,7 +17,7 @@ const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
 pub struct Quorums {
     group: Group,
     thrifty: bool,
-    /// Who has let something wait since they last answered.
+    /// The replicas that did not answer a request in time, and have not answered since.
     slow: NodeSet,
     /// The replicas that have lost their disks: the latest incarnation that is known of each, and the value of `news` when it
     /// became known.

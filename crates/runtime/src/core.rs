@@ -1,8 +1,8 @@
 //! What a node's cores and a client have in common: machines, links and timers behind one lock. A node
 //! has an endpoint for each of its cores, which that core's thread alone uses but for statistics.
 //!
-//! Whoever has something for the machines, a connection's reader or a transaction's task, takes the
-//! lock, hands it over, and leaves the effects in the links' buffers; no queue and no other task lies
+//! A task that has something for the machines, such as a connection's reader or a transaction's task, takes the
+//! lock, hands it over, and leaves the effects in the links' buffers. No queue and no other task lies
 //! between. The lock is never held across a system call.
 
 use std::collections::HashMap;

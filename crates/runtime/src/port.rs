@@ -13,7 +13,7 @@ use crate::Client;
 use crate::core::Endpoint;
 use crate::desk::Desk;
 
-/// One keyspace of a connected client. A coordinator runs in the task of whoever asks it for
+/// One keyspace of a connected client. A coordinator runs in the task that asks it for
 /// something.
 pub(crate) struct KeyspacePort<F: Family> {
     /// Kept alive, with its connections.

@@ -1,10 +1,12 @@
 //! The client side: it hands commands and reads to a replica, and coordinates writes to registers.
 //!
-//! # What a client is told of an operation that is given up
-//! That it is nowhere, if nothing was sent that has an effect: it waited, or only asked where to be placed. That
-//! nobody knows, otherwise; and always of an update that was begun with a token that was given. It is tried again
-//! because nobody knew of an earlier attempt, and what this one has sent says nothing of that one. The token of an
-//! update of which nobody knows stays open, so that what it came to is remembered until it is tried again.
+//! # What a client learns of an operation that is given up
+//! The operation has no effect if nothing was sent that has one: the operation waited, or only asked for its place.
+//! Otherwise its outcome is unknown.
+//!
+//! The outcome of an update that was begun with a token is always unknown. The update is tried again because the
+//! outcome of an earlier attempt was unknown, and what this attempt has sent says nothing about that one. The token of
+//! an update whose outcome is unknown stays open, so that replicas remember the result until the update is tried again.
 
 use core::time::Duration;
 use std::collections::BTreeMap;

@@ -17,7 +17,8 @@
 //!
 //! # Instance spaces
 //! Commands are about single keys, so each key has its own instances. A command on one key never waits for a command on
-//! another, and its dependencies are one number for each coordinator, however many commands there are.
+//! another, and its dependencies are two numbers for each coordinator, one for updates and one for reads, however many
+//! commands there are.
 //!
 //! # Invariants
 //! - *An instance is agreed on once.* A replica takes part in no ballot below the one that it has promised. The promised

@@ -1,8 +1,8 @@
 //! One key's instances, at one replica: what is interfered with, what comes next, what can be forgotten.
 //!
-//! Commands are about single keys, so each key has instances of its own. Each coordinator numbers those of
-//! a key, and what a command comes after is told by a number for each coordinator: exactly, however many
-//! there are, and a command on one key never waits for one on another.
+//! Commands are about single keys, so each key has instances of its own, and a command on one key never waits for a
+//! command on another. Each coordinator numbers the instances of a key. What a command comes after is said exactly by two
+//! numbers for each coordinator: its last update and its last read that come before.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -56,7 +56,9 @@
 //! - *Retraction.* A Prepare's write set is complete. A replica withdraws all other uncommitted writes of the
 //!   transaction, and tells those who have read them what they would find now.
 //! - *Abandoning and preparing are one message.* A Prepare of execution `eid` is also the proposal, in view 0, to abandon
-//!   all executions before it. Each vote on it also accepts that.
+//!   all executions before it. Each vote on it also accepts that. But while a program that has changed waits for a new
+//!   read, no Prepare comes. The coordinator then abandons the prepared execution with a Finalize(Abandon) of its own, so
+//!   that others need not wait for it.
 //! - *`committed_reads` is compressed* to the latest reader of each version, and `prepared_writes` is derived from the
 //!   uncommitted writes: see `key_record.rs`.
 //!

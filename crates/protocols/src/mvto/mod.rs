@@ -10,45 +10,45 @@
 //!   |<----- Snapshot(values) ------------|  once they are committed
 //! ```
 //!
-//! The timestamp is the client's, from before the transaction's first shot. A shot before the last is answered once
-//! what it has read is committed. How shards log what they do, and how they go on when a leader or a client dies,
-//! is said in [`crate::shard`].
+//! The client chooses the timestamp before the transaction's first shot. A shot before the last is answered once what
+//! it has read is committed. [`crate::shard`] has the log, and what happens when a leader or a client fails.
 //!
 //! # Invariants
 //! - *A transaction takes effect at its timestamp everywhere.*
-//! - *A read finds the last version before its timestamp*, whether that is committed or not, and is not answered
-//!   before that is. If it is aborted, the transaction reads again.
-//! - *Nobody writes between a version and a read of it*: a write is refused if the version before it was read at a
-//!   later timestamp. So what a read has found stays the last version before it, and the order of timestamps
-//!   explains what everybody has read. It need not be that of real time.
-//! - *Whoever only reads leaves a mark instead of a part*: its leader remembers, in memory, when each key was last
-//!   read so, or a later time where many other keys were read since (`Marks`), and refuses whoever would write before
-//!   that. A leader answers such a read only if it began before a time which is in the log, before which
-//!   the next leader takes nobody; and once it is sure to have led until then, so that who wrote before
-//!   the read, and has a part, was known to it, and who was taken for aborted is aborted in the log.
-//! - *Whoever waits has a later timestamp than whom it waits for*: no waiting ends where it began.
-//! - *Of all that is committed of a key, rows keep the latest versions*, without gaps, and when each was last read:
-//!   whoever would need one before these is refused, be it to read it, or to see whether it was read. Only
-//!   transactions are that began longer ago than [`serried_actor::Settings::truncation_lag_ms`], or before another
-//!   led.
+//! - *A read finds the last version before its timestamp*, committed or not, and is answered when that version is
+//!   committed. If the version is aborted, the transaction reads again.
+//! - *No write comes between a version and a read of it.* A write is refused if the version before it was read at a
+//!   later timestamp. So what a read has found stays the last version before it, and the order of timestamps explains
+//!   what all transactions have read. This order need not agree with real time.
+//! - *A read-only transaction leaves a mark instead of a part.* The leader remembers in memory when such a transaction
+//!   last read each key (`Marks`). Where many other keys were read since, it remembers a later time. It refuses writes
+//!   before that time. It answers such a read under two conditions. The read's timestamp lies before a time that is in
+//!   the log, and the next leader accepts no transaction before that time. And the leader is sure that it has led until
+//!   then. So it knew every writer before the read that has a part, and every writer that it took for aborted is
+//!   aborted in the log.
+//! - *A transaction waits only for ones with earlier timestamps*, so none wait in a circle.
+//! - *Rows keep the latest committed versions of a key without gaps*, and when each was last read. A transaction is
+//!   refused if it needs an earlier version, to read it or to see whether it was read. Only two kinds of transactions
+//!   do: those that began longer ago than [`serried_actor::Settings::truncation_lag_ms`], and those that began before
+//!   the present leader led.
 //!
-//! # When another leads
-//! Reads of transactions that were ready to commit are in their parts, and those of committed ones in the rows, so
-//! writes are refused for them as before. Other reads are forgotten: their transactions began before the new
-//! leader led, and whoever did so and is not ready is refused, so they never commit. Marks are forgotten too: all
-//! who might write before them are refused.
+//! # When another replica leads
+//! Reads of transactions that were ready to commit are in their parts, and reads of committed transactions are in the
+//! rows. So writes are refused for them as before. Other reads are forgotten. Their transactions began before the new
+//! leader led and are not ready, so they are refused and never commit. Marks are forgotten too, and all transactions
+//! that might write before them are refused.
 //!
-//! A part may rest on a version whose writer had none, and which will not come to be, as that writer is refused
-//! too. Nobody was told that such a part is ready, or what was found: its transaction reads again. If the rows are
-//! past that version, it can't be told from one that was committed and is not kept any more. Then the part stays
-//! what it is: if it does rest on that version, nobody has seen it, and nobody will, as it is not known any more
-//! what was read there.
+//! A part may rest on a version whose writer has no part. That writer is refused, so the version will never be
+//! committed. No client was told that such a part is ready, or what was found, so its transaction reads again. But if
+//! the row has later versions, this one can't be distinguished from a committed version that is not kept any more. Then
+//! the part stays as it is. If it does rest on the uncommitted version, no client has seen what was read, and none
+//! will, because it is not known any more.
 //!
-//! # Where this differs from the textbook's
-//! - *Reads are refused* whose version is not kept; 003 has them never abort.
-//! - *Marks do not say which version was read*, so whoever would write an older one is refused as well.
-//! - *Timestamps are asynchrony-aware* (003 §5.3), as those of all shards here; it is transactions with parts that
-//!   clients learn the delays from.
+//! # Where this differs from the textbook
+//! - *A read is refused if its version is not kept.* In 003 reads never abort.
+//! - *Marks do not say which version was read*, so a write of an older version is refused as well.
+//! - *Timestamps are asynchrony-aware* (003 §5.3), as with all shards here. Clients learn the delays from transactions
+//!   with parts.
 
 mod marks;
 #[cfg(test)]

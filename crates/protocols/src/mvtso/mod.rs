@@ -1,9 +1,12 @@
 //! MVTSO: multi-version timestamp ordering, replicated (000 §5, "Baselines").
 //!
-//! It is Morty without re-execution: a replica does not tell readers of writes that they missed, so
-//! such a transaction is aborted when it is validated, and starts over. Nor does it vote provisionally,
-//! which helps transactions that are re-executed and costs those that are not: MVTSO commits about half
-//! as much with it on a contended workload.
+//! It is Morty without re-execution:
+//!
+//! - A replica does not tell readers of writes that they missed. What its checks find that should be read instead is
+//!   discarded. So a transaction that has missed a write is aborted when it is validated, and starts over.
+//! - An execution that was voted down tentatively is not prepared again.
+//! - Replicas do not vote provisionally. Provisional votes help transactions that are re-executed, and cost those that
+//!   are not: with them MVTSO commits about half as much on a contended workload.
 
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::transactions::Offers;

@@ -9,26 +9,27 @@
 //!   | End(Commit(at)) ------------>|  logs; once that is chosen, applies and unlocks
 //! ```
 //!
-//! The client's program is told when all parts are there, before the shards are. How shards log what they do, how
-//! they go on when a leader or a client dies, and what [`crate::validation`] does with what is here, is said there
-//! and in [`crate::shard`].
+//! The client's program continues when all parts are there, before the shards have the decision. [`crate::validation`]
+//! has the control that calls the rule in this module. [`crate::shard`] has the log, and what happens when a leader or
+//! a client fails.
 //!
 //! # Invariants
-//! - *What a transaction that is ready to commit has read stays what is committed until it ends*, and nobody else
-//!   who is ready writes it: a read is validated and locked at once.
-//! - *Nobody else who is ready has read or writes what it writes.*
-//! - So *there is a moment at which it holds the locks of all its keys at all its shards*, after it began and
-//!   before anybody is told that it has committed: its place in real time, whatever clocks say.
-//! - *Stamps follow the locks*: it commits at a moment after everything that was committed of its keys when it
-//!   locked them. They name versions, and decide about nothing.
-//! - *A lock is as durable as the part that it is of.* A leader that begins has the locks of those that are ready,
-//!   and whoever was not is refused.
+//! - *What a prepared transaction has read stays the newest committed version until it ends*, and no other prepared
+//!   transaction writes it. A read is validated and locked in one step.
+//! - *No other prepared transaction has read or writes what it writes.*
+//! - So *there is a moment at which it holds the locks of all its keys at all its shards*. The moment lies after it
+//!   began and before any client is told that it has committed. It is the transaction's place in real time, whatever
+//!   clocks say.
+//! - *Stamps follow the locks.* A transaction commits at a moment after everything that was committed of its keys when
+//!   it locked them. Stamps name versions and decide nothing.
+//! - *A lock is as durable as the part that it belongs to.* A new leader has the locks of all prepared transactions,
+//!   and refuses all others.
 //!
 //! # Where this differs from the papers
-//! - *Reads are locked too when they are validated*, as in 002; 003 speaks of locks for "the written data" alone,
-//!   with which two transactions that read what the other one writes could both be validated.
-//! - *Locks are not waited for*: a transaction that finds one is aborted.
-//! - *A transaction that only reads is validated as well*, in a round of its own, and its parts are logged.
+//! - *Reads are locked too when they are validated*, as in 002. 003 mentions locks for "the written data" only. With
+//!   these alone, two transactions that each read what the other one writes could both be validated.
+//! - *No transaction waits for a lock.* One that finds a lock is aborted.
+//! - *A read-only transaction is validated as well*, in a round of its own, and its parts are logged.
 //! - *Versions are stamps*, not counters.
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Plain: transactions without any concurrency control, to measure what one costs.
+//! Plain: transactions without concurrency control, to measure what concurrency control costs.
 //!
 //! ```text
 //! client                            leaders of shards
@@ -10,10 +10,10 @@
 //!   |<----- Snapshot(values) ------------|  what is committed
 //! ```
 //!
-//! Nothing is promised of what transactions see of each other, and nobody waits or is refused for another, but one
-//! that asks twice for a key and would find another version. What remains is what all shards do
-//! ([`crate::shard`]): parts, log, stamps, recovery. Of two writes of a key the one counts that has the later
-//! stamp, at every replica.
+//! It makes no promise about what transactions see of each other. No transaction waits for another one. A transaction
+//! is refused because of another one only if it reads a key twice and would find another version. What remains is what
+//! all shards do ([`crate::shard`]): parts, log, stamps and recovery. Of two writes of a key, the one with the later
+//! stamp counts, at every replica.
 
 #[cfg(test)]
 mod tests;

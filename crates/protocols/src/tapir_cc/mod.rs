@@ -7,29 +7,30 @@
 //!   | End(Commit(at)) ------------------>|
 //! ```
 //!
-//! The timestamp is the client's, from before the transaction's first shot; what was read in shots before the last
-//! is validated with it. How shards log what they do, how they go on when a leader or a client dies, and what
-//! [`crate::validation`] does with what is here, is said there and in [`crate::shard`].
+//! The client chooses the timestamp before the transaction's first shot. What was read in shots before the last is
+//! validated with the last. [`crate::validation`] has the control that calls the rule in this module. [`crate::shard`]
+//! has the log, and what happens when a leader or a client fails.
 //!
 //! # Invariants
 //! - *A transaction takes effect at its timestamp everywhere.*
-//! - *What it has read is what there is at its timestamp*: that is committed, nothing later is, and nobody who is
-//!   ready to commit writes in between. Nobody will, either: writes are later than all reads of what is committed
-//!   and of those that are ready.
-//! - *Writes of a key are committed or aborted in any order, and count in that of their timestamps.*
-//! - So *the order of timestamps explains what everybody has read*. It need not be that of real time: one that has
-//!   ended can have a later timestamp than one that begins then, and nobody notices who has conflicts with one of
-//!   them only (003 §4, "timestamp inversion"). `tests/inversion.rs` shows it.
+//! - *What it has read is what there is at its timestamp.* It is committed, nothing later is committed, and no prepared
+//!   transaction writes in between. None will later, either: a write must be later than all committed and prepared
+//!   reads of its key.
+//! - *Prepared writes of a key commit or abort in any order, and count in the order of their timestamps.* A write that
+//!   is not prepared yet is refused if a later one has committed.
+//! - So *the order of timestamps explains what all transactions have read*. It need not agree with real time. A
+//!   transaction may have a later timestamp than one that begins after it has ended. Only a third transaction that
+//!   conflicts with both can notice that (003 §4, "timestamp inversion"). `tests/inversion.rs` shows it.
 //!
 //! # Where this differs from TAPIR
-//! - *One leader executes and validates*, and its log is what is replicated; TAPIR has each replica validate, by
-//!   inconsistent replication. That is left out as in 003.
+//! - *One leader executes and validates*, and its log is replicated. TAPIR has each replica validate, by inconsistent
+//!   replication. 003 leaves that out, too.
 //! - *Executing and preparing are one round*, as in 003.
-//! - *A read is validated at the timestamp as well*: it is refused if the version that it has found is later, and
-//!   whoever is about to write keeps it off only if that is before its timestamp.
-//! - *A transaction that is too late begins anew, later than what it was too late for*, where TAPIR asks its
-//!   shards once more with another timestamp.
-//! - *Timestamps are asynchrony-aware* (003 §5.3), as those of all shards here.
+//! - *A read is validated at the timestamp as well.* It is refused if the version that it has found is later. A
+//!   prepared write is in its way only if the write lies before the timestamp.
+//! - *A transaction that is too late begins anew*, at a later time than what it was too late for. TAPIR asks its shards
+//!   once more with another timestamp.
+//! - *Timestamps are asynchrony-aware* (003 §5.3), as with all shards here.
 
 #[cfg(test)]
 mod tests;

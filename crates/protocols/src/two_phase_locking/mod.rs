@@ -1,5 +1,5 @@
-//! Two-phase locking with two-phase commit: d2PL-wound-wait and d2PL-no-wait (003 §2.3 and §6.1, "Baselines"; 002
-//! §5.1, "2PL and OCC implementation").
+//! Two-phase locking with two-phase commit: d2PL-wound-wait and d2PL-no-wait (003 §2.3 and §6.1, "Baselines"; 002 §5.1,
+//! "2PL and OCC implementation").
 //!
 //! ```text
 //! wound-wait: client         leaders of shards         no-wait: client         leaders of shards
@@ -12,45 +12,48 @@
 //!   | End(decision) ---------->| into the log; releases
 //! ```
 //!
-//! A read takes its key's lock shared, a write takes it exclusively, and all are kept until the transaction's end
-//! is applied. With no-wait a transaction is refused that can't have a lock at once. With wound-wait it waits for
-//! older transactions, and has younger ones refused that are in its way: that wounds them. How old a transaction is
-//! its version says, the timestamp with which it began.
+//! A read takes its key's lock shared, and a write takes it exclusively. All locks are kept until the transaction's end
+//! is applied. With no-wait, a transaction that can't have a lock at once is refused. With wound-wait, a transaction
+//! waits for older transactions, and *wounds* younger ones that are in its way: they are refused. The age of a
+//! transaction is its version, the timestamp with which it began.
 //!
-//! Replication, two-phase commit and whoever fails are the business of [`crate::shard`].
+//! [`crate::shard`] has replication, two-phase commit, and what happens when a leader or a client fails.
 //!
 //! # Invariants
-//! - *What conflicts is never locked at a time*: [`serried_parts::LockTable`]. What a transaction has read is what
-//!   the row holds until the transaction is over, so answers are made from the row.
-//! - *All locks are held before the first is released*: a part is made when the last shot comes, which is when the
-//!   program has ended and all that it waits for was answered; locks are released when the end is applied. Hence
-//!   any two transactions that conflict do so in one order everywhere, which is that of real time.
-//! - *A part holds from after all that it rests on until its transaction ends*: its least moment is later than the
-//!   versions that it has read or overwrites and than the committed reads of those that it overwrites. So the moment
-//!   that all parts agree on is later than those of all that came before, and it never has to move.
-//! - *A transaction with a part is not wounded* (wound-wait): it is ready to commit, and may have. It is waited for,
-//!   whoever is older.
-//! - *Nobody waits in a circle* (wound-wait): who waits at a shard waits for older transactions, or for those that
-//!   have a part there. One with a part waits for nobody anywhere: its last shots were sent when all that it had
-//!   asked for was granted, except reads that its program has given up, and a last shot waits for nothing. So it ends
-//!   as soon as its client, or its backup coordinator, hears from all of its shards, each of which has either
-//!   prepared it or refuses it. Of those that are left each waits for older ones only, and the oldest for none.
-//! - *Who waits is refused only by its elders*: a lock is given to the oldest that waits for it, and to nobody while
-//!   an older one waits. That a lock is given therefore never has anybody wounded but when it is asked for.
-//! - *All parts of former leaders are compatible*: an end is in the log before a part that needed its locks. A new
-//!   leader takes the locks of all of them again before any other; what had no part is refused.
+//! - *Conflicting locks are never held at the same time*: [`serried_parts::LockTable`]. What a transaction has read is
+//!   what the row holds until the transaction ends, so answers are made from the row.
+//! - *All locks are held before the first is released.* A part is made when the last shot comes. By then the program
+//!   has ended, and everything that it waits for was answered. Locks are released when the end is applied. So any two
+//!   conflicting transactions have the same order everywhere, and it agrees with real time.
+//! - *A part is valid from after everything that it rests on until its transaction ends.* Its first moment is later
+//!   than the versions that it has read or overwrites, and later than the committed reads of those that it overwrites.
+//!   So the moment that all parts agree on is later than those of all earlier transactions, and never has to move.
+//! - *A transaction with a part is not wounded* (wound-wait). It is ready to commit, and may have committed. Others
+//!   wait for it, whatever their age.
+//! - *No transactions wait for each other in a circle* (wound-wait). At a shard a transaction waits for older ones, or
+//!   for ones that have a part there. A transaction with a part waits for nothing anywhere: its last shots were sent
+//!   when everything that it had requested was granted (except reads that its program has given up), and a last shot
+//!   does not wait. So it ends as soon as its client, or its backup coordinator, has an answer from each of its shards,
+//!   which either prepare it or refuse it. All other transactions wait for older ones only, and the oldest waits for
+//!   none.
+//! - *A waiting transaction is refused only in favour of an older one.* A lock is given to the oldest transaction that
+//!   waits for it. So a transaction can be wounded when an older one requests a lock, but not when a lock is given.
+//! - *All parts of former leaders are compatible.* An end is in the log before a part that needed its locks. A new
+//!   leader takes the locks of all these parts again before it gives any other, and refuses transactions without a
+//!   part.
 //!
 //! # Where this differs from the papers
-//! - *Writes are locked in a round of their own before the parts are prepared* (wound-wait), as 002 has it, where 003
-//!   takes their locks while it prepares: a transaction that waits there could be ready to commit elsewhere, and
-//!   would have to be wounded in spite of that, or waited for in a circle. A program that reads and then writes takes
-//!   a round more, so; one of which all is known at once takes the paper's two, and the asynchronous commit.
-//! - *Execution and preparation are one round* (no-wait), as in 003 §6.1; what a program reads before it knows what it
-//!   writes has rounds of its own.
-//! - *A transaction that is refused begins again with a new timestamp*, as everywhere in Serried, so it is the
-//!   youngest again: programs are held apart by growing pauses instead.
-//! - *Locks of transactions without a part are not replicated*: with a new leader they are gone, and those
-//!   transactions are refused.
+//! - *Writes are locked in a round of their own before the parts are prepared* (wound-wait), as in 002. In 003 they are
+//!   locked while the transaction is prepared. Then a transaction that waits there could be ready to commit elsewhere.
+//!   It would have to be wounded in spite of that, or others would wait for it in a circle. So a program that reads and
+//!   then writes takes one round more. A one-shot transaction takes the paper's two rounds, with the asynchronous
+//!   commit.
+//! - *Execution and preparation are one round* (no-wait), as in 003 §6.1. What a program reads before it knows its
+//!   writes takes rounds of its own.
+//! - *A refused transaction begins again with a new timestamp*, as everywhere in Serried, so it is the youngest again.
+//!   The pauses between attempts grow instead.
+//! - *Locks of transactions without a part are not replicated.* A new leader does not have them, and refuses these
+//!   transactions.
 
 mod locking;
 #[cfg(test)]

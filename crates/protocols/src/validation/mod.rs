@@ -1,5 +1,6 @@
-//! Validation: reads are answered at once with what is committed, and only a transaction that is ready to commit
-//! is checked, against what is committed and against others that are ready. What is checked is a [`Rule`].
+//! Validation: reads are answered at once with what is committed. Only a transaction that is ready to commit is
+//! checked, against what is committed and against other transactions that are ready to commit. A [`Rule`] says what is
+//! checked.
 
 use core::fmt;
 use core::marker::PhantomData;

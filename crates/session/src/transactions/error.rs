@@ -50,8 +50,9 @@ pub enum TransactionError {
         /// What was missing.
         waiting_for: String,
     },
-    /// A majority of the nodes can't write, for want of room on their disks mostly. Nothing took effect.
-    /// The past can still be read, with [`crate::TransactionKeyspace::get_at`].
+    /// A majority of the nodes can't write, mostly for want of room on their disks. Nothing took effect. Under Morty and
+    /// MVTSO, [`crate::TransactionKeyspace::get_at`] and [`crate::TransactionKeyspace::outcome`] still work; replicas of
+    /// other protocols answer nothing meanwhile.
     #[error("the keyspace is read-only: {reason}")]
     ReadOnly {
         /// Which nodes can't write, and why.
@@ -103,10 +104,12 @@ pub enum TransactionError {
         /// The first key that it wrote.
         key: Key,
     },
-    /// Something was over its limit; nothing was sent.
+    /// Something was over its limit. Nothing is committed. A closure may have sent earlier reads, and announced earlier
+    /// writes; of a one-shot transaction nothing was sent.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
-    /// A key had no bytes; nothing was sent.
+    /// A key had no bytes. Nothing is committed. What may have been sent is as for
+    /// [`TransactionError::TooLarge`].
     #[error("{}", Unfit::EmptyKey)]
     EmptyKey,
 }

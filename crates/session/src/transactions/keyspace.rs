@@ -71,7 +71,7 @@ impl TransactionKeyspace {
     /// effects but through its [`Transaction`]. If it returns an error, none of its writes take
     /// effect and the error is returned as [`TransactionError::Application`], once it is certain that what the
     /// program had read was committed. If it panics or the returned future is dropped, the
-    /// transaction is rolled back.
+    /// transaction is rolled back. But if its commit is already under way then, it may still commit.
     ///
     /// # Errors
     /// See [`TransactionError`]. Only [`TransactionError::Unknown`] leaves open whether the transaction took effect.

@@ -1,13 +1,17 @@
-//! Ending an instance whose coordinator does not (001 Algorithms 5 and 6, with the fast quorums of
-//! optimised EPaxos).
+//! Ending an instance whose coordinator does not (001 Algorithms 5 and 6, with the fast quorums of optimised EPaxos).
 //!
-//! Who recovers has a majority promise a ballot, and learns what they know. The instance may have been
-//! committed in one round trip only if all of its fast quorum had made the same of it; what those among the
-//! majority know tells whether that can be. If it can, nothing may stand against it: an interfering
-//! instance that is committed and comes neither before nor after it shows that it was not; so does one whose
-//! coordinator is in the fast quorum and began it without knowing of this one. One that is undecided is
-//! recovered first. If it can't have been committed, and its command is not known to all of the majority,
-//! nothing is done in its place: its client's replica begins another.
+//! A replica that recovers an instance has a majority promise a ballot, and learns what these replicas know. The
+//! instance may have been committed in one round trip only if all of its fast quorum gave it the same attributes. The
+//! answers of those members of the fast quorum that are in the majority tell whether that is possible.
+//!
+//! - If it is possible, the command is proposed again, unless something contradicts it. An interfering instance that is
+//!   committed, and comes neither before nor after this one, shows that this one was not committed. So does an
+//!   interfering instance whose coordinator is in the fast quorum and began it without knowing of this one. An
+//!   interfering instance that is undecided is recovered first.
+//! - If it is not possible, but all of the majority know the command, it is proposed with everything that they know to
+//!   come before it.
+//! - If it is not possible, and not all of the majority know the command, a no-op takes its place. The replica of the
+//!   command's client begins another instance.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! Reads and writes of registers at a quorum, for which nothing is agreed on (001 §4.3.2).
+//! Reads and writes of registers at a quorum, without agreement (001 §4.3.2).
 //!
-//! A replica coordinates the reads of the clients that are near, as their proxy (001 §4.4, Algorithm 7): it
-//! has those it asks hold what it holds itself, and holds what they answer, so that it may know already
-//! after one round that a majority holds the latest.
+//! A replica coordinates the reads of clients nearby, as their proxy (001 §4.4, Algorithm 7). It sends the others what
+//! it holds, and they hold it then. It also holds what they answer. So it may know after one round that a majority
+//! holds the latest value.
 
 use serried_actor::{NodeSet, Timestamp};
 use serried_model::{Carstamp, Key, NodeId};

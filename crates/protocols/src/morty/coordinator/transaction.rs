@@ -25,8 +25,8 @@ pub(super) struct Transaction {
     pub next_tag: u32,
     /// The next execution to be prepared.
     pub next_eid: u32,
-    /// The partition that chooses which of its executions may commit: the first key's of the first
-    /// execution that is prepared. It takes part in all of them.
+    /// The partition that chooses which of its executions may commit. It is that of the first key which the first prepared
+    /// execution writes, or of the first key that it reads if it writes nothing. It takes part in all executions.
     pub home: Option<u16>,
     /// Replicas that have been sent something.
     pub touched: Touched,
