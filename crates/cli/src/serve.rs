@@ -39,12 +39,12 @@ A configuration, of which all but node, listen and peers may be left out:
   partitions = 4                      # the key space is split by a hash of the key; default 1
   id = \"accounts@0\"                   # only to use a keyspace again that was dropped last
   [keyspace.settings]
-  truncation_lag_ms = 10000           # the README has all settings
+  truncation_lag_ms = 10000           # docs/operating/configuration.md has all settings
   [limits]
   key_bytes = 8192
   value_bytes = 1048576
   [transport]
-  heartbeat_ms = 1000                 # the README has the others
+  heartbeat_ms = 1000                 # and the others
 
 Examples:
   serried serve --config node-0.toml --data /var/lib/serried

@@ -56,8 +56,8 @@ mod url;
 pub use database::{Database, DatabaseStatistics};
 pub use serried_actor::Timestamp;
 pub use serried_model::{
-    Access, Accessed, Carstamp, Key, Limits, Modification, NodeId, Token, TooLarge, Unfit, Value,
-    ValueType, Version, Write, WrongType,
+    Access, Accessed, Carstamp, Key, Limits, Modification, NodeId, Registers, Token, TooLarge,
+    Transactions, Unfit, Value, ValueType, Version, Write, WrongType,
 };
 pub use serried_runtime::{
     ConnectError, ConnectOptions, Durability, KeyspaceInfo, NodeReply, NodeStatistics, NodeStatus,

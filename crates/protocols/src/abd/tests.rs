@@ -314,7 +314,7 @@ fn a_thrifty_request_goes_to_a_majority_and_to_the_others_when_one_is_slow() {
 fn read_modify_writes_are_refused_and_nothing_is_sent() {
     let mut net = Net::new(false);
     net.ask(0, 1, Access::Modify(Modification::add(1)), None);
-    assert_eq!(net.ended(0), ["NotOffered"]);
+    assert_eq!(net.ended(0), ["NoEffect"]);
     assert!(net.network.is_empty());
 }
 

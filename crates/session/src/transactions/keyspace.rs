@@ -148,19 +148,10 @@ impl TransactionKeyspace {
     /// Runs a program; if it `only_reads`, the coordinator is told so.
     pub(crate) async fn run<P: Program>(
         &self,
-        program: P,
-        only_reads: bool,
-    ) -> Result<(Committed<P::Value>, Footprint), TransactionError> {
-        self.run_in(&mut Attempts::new(self), program, only_reads).await
-    }
-
-    /// The same, in the attempts that there may still be.
-    pub(crate) async fn run_in<P: Program>(
-        &self,
-        attempts: &mut Attempts<'_>,
         mut program: P,
         only_reads: bool,
     ) -> Result<(Committed<P::Value>, Footprint), TransactionError> {
+        let mut attempts = Attempts::new(self);
         loop {
             let deadline = &mut attempts.deadline;
             let mut execution = Execution::new(self, &mut program, deadline, only_reads);

@@ -61,26 +61,8 @@ impl TransactionKeyspace {
         has_begun: impl Fn(&Transaction) + Send + Sync,
     ) -> Result<(Committed<Vec<Option<Value>>>, Footprint), TransactionError> {
         self.check_one_shot(&reads, &writes)?;
-        let mut attempts = Attempts::new(self);
-        while self.offers.one_shots {
-            let attempt = Attempt::new(self.limits, writes.is_empty());
-            attempt.begin_one_shot(&reads, &writes);
-            // Nothing can be done through this handle: no run has its number.
-            has_begun(&Transaction { attempt: attempt.clone(), run: 0 });
-            let mut shot = Shot {
-                keyspace: self,
-                attempt: &attempt,
-                deadline: &mut attempts.deadline,
-                phase: Phase::New,
-                sent_at: Timestamp::default(),
-            };
-            let ended = (&mut shot).await;
-            let written_at = shot.sent_at;
-            drop(shot);
-            if attempts.after(ended).await?.is_some() {
-                let values = attempt.values(&reads);
-                return Ok(attempts.committed(values, &attempt, 0, written_at));
-            }
+        if self.offers.one_shots {
+            return self.shoot_at_once(&reads, &writes, has_begun).await;
         }
         let (only_reads, all) = (writes.is_empty(), Arc::new((reads, writes)));
         let program = move |transaction: Transaction| {
@@ -98,7 +80,37 @@ impl TransactionKeyspace {
                 Ok(values)
             }
         };
-        self.run_in(&mut attempts, Closure::new(program), only_reads).await
+        self.run(Closure::new(program), only_reads).await
+    }
+
+    /// Hands each attempt over as a whole.
+    async fn shoot_at_once(
+        &self,
+        reads: &[Key],
+        writes: &[Write],
+        has_begun: impl Fn(&Transaction) + Send + Sync,
+    ) -> Result<(Committed<Vec<Option<Value>>>, Footprint), TransactionError> {
+        let mut attempts = Attempts::new(self);
+        loop {
+            let attempt = Attempt::new(self.limits, writes.is_empty());
+            attempt.begin_one_shot(reads, writes);
+            // Nothing can be done through this handle: no run has its number.
+            has_begun(&Transaction { attempt: attempt.clone(), run: 0 });
+            let mut shot = Shot {
+                keyspace: self,
+                attempt: &attempt,
+                deadline: &mut attempts.deadline,
+                phase: Phase::New,
+                sent_at: Timestamp::default(),
+            };
+            let ended = (&mut shot).await;
+            let written_at = shot.sent_at;
+            drop(shot);
+            if attempts.after(ended).await?.is_some() {
+                let values = attempt.values(reads);
+                return Ok(attempts.committed(values, &attempt, 0, written_at));
+            }
+        }
     }
 
     fn check_one_shot(&self, reads: &[Key], writes: &[Write]) -> Result<(), Unfit> {

@@ -112,7 +112,7 @@ fn a_one_shot_transaction_is_not_offered_and_leaves_nothing_behind() {
     let reads = vec![Key::from("x")];
     net.operate(0, Operation::OneShot { reads, writes: vec![write("x", "1")] });
     net.settle();
-    assert_eq!(net.told(0), ["NotOffered"]);
+    assert_eq!(net.told(0), ["aborted over []"]);
     net.get(0, "x");
     net.settle();
     assert_eq!(net.told(0), ["value x = absent"]);
