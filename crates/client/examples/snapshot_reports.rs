@@ -120,8 +120,8 @@ pub(crate) async fn run(address: Option<String>) -> Result<(), Box<dyn Error>> {
     }
     let keyspaces = db.keyspaces();
     let keyspace = keyspaces.iter().find(|keyspace| keyspace.name == "accounts");
-    match keyspace.map(|keyspace| keyspace.settings) {
-        Some(settings) if settings.history_ms > 0 => {
+    match keyspace.map(|keyspace| (keyspace.protocol.as_str(), keyspace.settings)) {
+        Some(("morty", settings)) if settings.history_ms > 0 => {
             // The past can be read when it is settled. That can take longer than the usual deadline.
             let settled_ms = settings.truncation_lag_ms + settings.truncation_every_ms;
             let deadline = stock.options().deadline + Duration::from_millis(settled_ms);
