@@ -73,3 +73,18 @@ pub use serried_session::{
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;
+
+/// The examples of docs/programming.md, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/programming.md")]
+pub struct Programming;
+
+/// The examples of docs/getting-started.md, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/getting-started.md")]
+pub struct GettingStarted;
+
+/// The examples of docs/choosing-a-guarantee.md, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/choosing-a-guarantee.md")]
+pub struct ChoosingAGuarantee;
