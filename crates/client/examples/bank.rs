@@ -17,7 +17,8 @@ use std::fmt;
 use std::time::Duration;
 
 use serried::{
-    Abort, Committed, Ending, TransactOptions, TransactionError, TransactionKeyspace, Value,
+    Abort, Committed, Ending, TransactOptions, Transaction, TransactionError, TransactionKeyspace,
+    Value,
 };
 use tokio::task::JoinSet;
 
@@ -94,18 +95,19 @@ pub(crate) async fn run(address: Option<String>) -> Result<(), Box<dyn Error>> {
     let (db, _cluster) = support::open(address, Default::default()).await?;
     let bank = db.keyspace("accounts").await?;
 
-    // The deadline of this client passes at once, so it does not know whether it has opened an account. The outcome is
-    // asked for with the ordinary deadline. An account that was not opened is opened then.
+    let open = |tx: Transaction| async move {
+        ACCOUNTS.iter().for_each(|account| tx.put(*account, "100"));
+        Ok(())
+    };
+    // The deadline of this client passes at once, so it does not know how its transaction ended. The outcome is asked for
+    // with the ordinary deadline.
     let hasty = TransactOptions { deadline: Duration::ZERO, ..*bank.options() };
-    let (hasty, mut opened) = (bank.with_options(hasty), 0);
-    for account in ACCOUNTS {
-        if took_effect(&bank, hasty.put(account, "100").await).await? {
-            opened += 1;
-        } else {
-            bank.put(account, "100").await?;
-        }
+    let opened = bank.with_options(hasty).transact(open).await;
+    let opened = took_effect(&bank, opened).await?;
+    println!("the hasty transaction took effect: {opened}");
+    if !opened {
+        bank.transact(open).await?;
     }
-    println!("{opened} of {} hasty transactions took effect", ACCOUNTS.len());
 
     // Two accounts pay the other two. They have money for 20 of these transfers, in whatever order they come.
     let mut transfers = JoinSet::new();
