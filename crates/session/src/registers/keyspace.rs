@@ -212,7 +212,14 @@ impl RegisterKeyspace {
             answers_when_given_up: updates,
             deadline,
         };
-        let answer: Accessing = call.answer(&self.port).await.unwrap_or_default();
+        let answer: Option<Accessing> = call.answer(&self.port).await;
+        if answer.is_none()
+            && let Some(token) = token
+        {
+            // It was not tried again; an earlier try may have taken effect.
+            return Err(RegisterError::Unknown { key, token, deadline });
+        }
+        let answer = answer.unwrap_or_default();
         let named = answer.token();
         Err(match (answer.outcome, named) {
             (Some(Outcome::Done(accessed)), _) => return Ok(accessed),

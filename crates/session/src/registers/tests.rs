@@ -77,3 +77,23 @@ fn a_read_modify_write_that_is_not_offered_is_refused_before_anything_is_sent() 
     assert!(matches!(error, RegisterError::NoReadModifyWrites { .. }), "{error}");
     assert_eq!(script.take_operations(), []);
 }
+
+#[test]
+fn an_update_that_could_not_be_tried_again_is_still_unknown() {
+    let (script, registers) = Script::new();
+    let token = Token { id: version(9), carstamp: None };
+    let others: Vec<_> = (0..2)
+        .map(|_| {
+            let mut other = Box::pin(registers.read("y"));
+            assert!(poll(&mut other).is_pending());
+            other
+        })
+        .collect();
+    let again = registers.access(Key::from("x"), Access::Write(None), Some(token));
+    let mut again = Box::pin(again);
+    assert!(poll(&mut again).is_pending(), "there is no place for it");
+    script.advance(Duration::from_secs(11));
+    let Poll::Ready(Err(error)) = poll(&mut again) else { panic!("its deadline has passed") };
+    assert!(matches!(error, RegisterError::Unknown { token: same, .. } if same == token));
+    drop(others);
+}
