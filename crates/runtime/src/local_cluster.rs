@@ -167,7 +167,8 @@ impl LocalCluster {
     }
 
     fn stop_all(&mut self) {
-        // There is nobody to take over.
+        // There is nobody to take over. All close before the first has ended, so that none takes another for lost.
+        self.nodes.iter().flatten().for_each(NodeHandle::close);
         self.nodes.iter_mut().filter_map(Option::take).for_each(NodeHandle::stop_at_once);
     }
 

@@ -149,6 +149,8 @@ struct Driven<A: Actor> {
     durable_standing: DurableStanding,
     /// When it last took part fully.
     full_at: Timestamp,
+    /// Whether it did not take part fully after the last event.
+    is_behind: bool,
     /// How many messages it has rejected.
     rejected: u64,
     sparing: Sparing,
@@ -177,6 +179,7 @@ impl<A: Actor> Driven<A> {
             standing,
             durable_standing: DurableStanding::new(),
             full_at: Timestamp(0),
+            is_behind: false,
             rejected: 0,
             sparing: Sparing::default(),
             own: VecDeque::new(),
@@ -206,9 +209,14 @@ impl<A: Actor> Driven<A> {
             self.await_durable();
         }
         self.durable_standing.note((self.standing)(&self.actor), self.after);
-        if self.durable_standing.get(out.links.flushed()) == Standing::Full {
+        let is_full = self.durable_standing.get(out.links.flushed()) == Standing::Full;
+        if is_full {
             self.full_at = moment.now;
         }
+        if is_full && self.is_behind {
+            tracing::info!(replica = %self.id, "takes part fully");
+        }
+        self.is_behind = !is_full;
     }
 
     fn handle(

@@ -344,6 +344,11 @@ impl NodeHandle {
         self.stop_at_once();
     }
 
+    /// Has every connection flushed and closed, and no new one opened. The node is to be stopped next.
+    pub(crate) fn close(&self) {
+        self.server.close();
+    }
+
     /// Stops the node without handing over what it leads.
     pub(crate) fn stop_at_once(mut self) {
         self.server.close();

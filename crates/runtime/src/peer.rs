@@ -24,6 +24,7 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
     let address = &server.configuration.peers[member];
     let mut redial = Redial::new();
     let mut connected_before = false;
+    let mut was_lost = false;
     let (mut last_reason, mut tries) = (String::new(), 0u64);
     loop {
         let link = endpoint.lock().links.open(LinkOptions {
@@ -38,7 +39,8 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
         if endpoint.is_closed() || core != 0 && !waiting.await {
             return;
         }
-        let ended = match open(&server, core, member).await {
+        // Why there is no connection; none if there was one.
+        let failed = match open(&server, core, member).await {
             Ok((met, delay)) => {
                 redial = Redial::new();
                 last_reason.clear();
@@ -56,27 +58,37 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
                 for difference in settings {
                     tracing::warn!(%node, difference, "a keyspace is not set to the same on two nodes: some promises rest on that, so give all nodes the same settings");
                 }
+                if core == 0 && was_lost {
+                    tracing::info!(%node, address, "connected to another node again");
+                }
                 connected_before = true;
-                met.connection.run(endpoint, node, link).await
+                let ended = met.connection.run(endpoint, node, link).await;
+                was_lost = true;
+                if core == 0 && !endpoint.is_closed() {
+                    tracing::info!(%node, address, reason = %ended, "lost the connection to another node");
+                }
+                None
             }
             Err(ended) => {
                 endpoint.lock().links.remove(link);
                 if let Ended::Disowned(reason) = ended {
                     return server.disowned(reason);
                 }
-                ended
+                Some(ended)
             }
         };
         if endpoint.is_closed() {
             return;
         }
-        let reason = ended.to_string();
-        tries = if reason == last_reason { tries + 1 } else { 1 };
-        // Logs the first, second, fourth and so on of the same reason.
-        if tries.is_power_of_two() {
-            tracing::warn!(%node, address, reason, tries, "no connection to another node");
+        if let Some(failed) = failed {
+            let reason = failed.to_string();
+            tries = if reason == last_reason { tries + 1 } else { 1 };
+            // Logs the first, second, fourth and so on of the same reason.
+            if tries.is_power_of_two() {
+                tracing::warn!(%node, address, reason, tries, "no connection to another node");
+            }
+            last_reason = reason;
         }
-        last_reason = reason;
         let wait = redial.wait(&mut endpoint.lock().random);
         tokio::select! {
             () = endpoint.closed() => return,
