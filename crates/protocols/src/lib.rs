@@ -6,8 +6,8 @@
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod abd;
-pub mod consensus;
 pub mod epaxos;
+pub mod frameworks;
 pub mod gryff;
 pub mod morty;
 pub mod multipaxos;
@@ -17,11 +17,8 @@ pub mod ncc;
 pub mod occ;
 pub mod plain;
 mod registry;
-pub mod replicated_log;
-pub mod shard;
 pub mod tapir_cc;
 pub mod two_phase_locking;
-pub mod validation;
 
 pub use registry::{
     COMPARED, DEFAULT, ProtocolInfo, Registered, UnknownProtocol, Visitor, info, list, of,

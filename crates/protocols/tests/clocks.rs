@@ -10,7 +10,7 @@ use std::time::Duration;
 use every::{each, each_with_leaders};
 use serried_actor::{Protocol, Timestamp};
 use serried_model::{Geography, Key, NodeId, Transactions, Write};
-use serried_protocols::shard::{Message, Request};
+use serried_protocols::frameworks::shard::{Message, Request};
 use serried_protocols::{Visitor, morty, mvto, mvtso, ncc, occ, tapir_cc, two_phase_locking};
 use serried_session::{Committed, TransactOptions, TransactionError, TransactionKeyspace};
 use serried_sim::{Cluster, Configuration, Disk, Fate, Fault};

@@ -13,7 +13,8 @@ use serried_history::{
 };
 use serried_model::registers::Offers;
 use serried_model::{Geography, Guarantee, NodeId, Registers};
-use serried_protocols::{consensus, gryff};
+use serried_protocols::frameworks::consensus;
+use serried_protocols::gryff;
 use serried_sim::{
     Clocks, Cluster, Configuration, Fault, NetworkFaults, Plan, Reach, Scheduled, Side,
 };

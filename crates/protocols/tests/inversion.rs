@@ -12,10 +12,10 @@ use serried_history::{
     check_serializable, check_strict_serializable,
 };
 use serried_model::{Transactions, Value, Write};
+use serried_protocols::frameworks::shard::{Message, Request};
 use serried_protocols::mvto::Mvto;
 use serried_protocols::ncc::Ncc;
 use serried_protocols::occ::Occ;
-use serried_protocols::shard::{Message, Request};
 use serried_protocols::tapir_cc::TapirCc;
 use serried_session::TransactionKeyspace;
 use serried_sim::{Clocks, Cluster, Configuration, Fate, Fault, NetworkFaults};

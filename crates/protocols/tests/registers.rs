@@ -21,7 +21,8 @@ use serried_history::{
 };
 use serried_model::registers::Offers;
 use serried_model::{FamilyName, Geography, Guarantee, NodeId, Registers};
-use serried_protocols::{Visitor, abd, consensus, multipaxos, of, visit};
+use serried_protocols::frameworks::consensus;
+use serried_protocols::{Visitor, abd, multipaxos, of, visit};
 use serried_session::RegisterOptions;
 use serried_sim::{Cluster, Configuration, Disk, Swarm};
 use serried_workload::{RegisterLoop, RegisterMix};

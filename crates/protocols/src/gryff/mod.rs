@@ -1,5 +1,5 @@
 //! Gryff: registers for reads and writes, and consensus for read-modify-writes only (001 §4.3, §4.4). The code is in
-//! [`consensus`](crate::consensus).
+//! [`consensus`](crate::frameworks::consensus).
 //!
 //! ```text
 //! client              replica nearby (proxy)              others
@@ -21,7 +21,7 @@
 //! # Where this differs from the paper
 //! - *Replies name incarnations.* A client coordinates its own writes. It must not count that a replica has applied a write
 //!   before the replica lost its disk ([`serried_parts::Incarnations`] says why this is enough).
-//! - *Fast quorums have `2f` members*: see [`consensus`](crate::consensus).
+//! - *Fast quorums have `2f` members*: see [`consensus`](crate::frameworks::consensus).
 //! - *A read-modify-write that changes nothing*, such as a compare-and-swap that does not find what it expects, makes no
 //!   version of its own. Instead a majority holds what it has read.
 
@@ -31,7 +31,7 @@ use serried_actor::{Group, Protocol, Settings};
 use serried_model::registers::Offers;
 use serried_model::{Guarantee, NodeId, Registers};
 
-use crate::consensus::{Coordinator, Message, Replica, Rules, Variant};
+use crate::frameworks::consensus::{Coordinator, Message, Replica, Rules, Variant};
 
 pub use rsc::GryffRsc;
 

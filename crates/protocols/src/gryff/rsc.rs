@@ -99,7 +99,7 @@ use serried_actor::{Group, Protocol, Settings};
 use serried_model::registers::Offers;
 use serried_model::{Guarantee, NodeId, Registers};
 
-use crate::consensus::{Coordinator, Message, Replica, Rules, Variant};
+use crate::frameworks::consensus::{Coordinator, Message, Replica, Rules, Variant};
 
 /// Gryff-RSC (001 §4.6): reads take one round, and clients give what they have read to a majority in the background.
 #[derive(Debug)]

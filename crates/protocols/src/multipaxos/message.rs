@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serried_model::{Access, Key, Version};
 use serried_parts::Stamped;
 
-use crate::replicated_log::{self, Time};
+use crate::frameworks::replicated_log::{self, Time};
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

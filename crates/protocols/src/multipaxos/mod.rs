@@ -9,7 +9,7 @@
 //!   |<------------------------------- Reply ----|
 //! ```
 //!
-//! Each partition has a log of its own, [`crate::replicated_log`]; how that works is said there. Every
+//! Each partition has a log of its own, [`crate::frameworks::replicated_log`]; how that works is said there. Every
 //! operation takes a slot, reads as well: no leader relies on a clock. At a leader that is co-located with its
 //! client an operation takes a round trip to the nearest majority, elsewhere one to the leader more.
 //!

@@ -10,7 +10,9 @@ use serried_parts::{Cells, decode_cell_of_another, encode_cell};
 use super::Mutation;
 use super::message::{Answer, Message, Record, Request, Update};
 use super::register::{Executed, Register};
-use crate::replicated_log::{self, Ballot, Chosen, Clocks, Host, Log, Machine, Span, Time};
+use crate::frameworks::replicated_log::{
+    self, Ballot, Chosen, Clocks, Host, Log, Machine, Span, Time,
+};
 
 /// How often what was applied is put into the store, and what is not needed any more trimmed.
 const STORE_EVERY: Duration = Duration::from_millis(20);

@@ -13,7 +13,7 @@ use serried_model::registers::{Operation, Outcome, Output};
 use serried_model::{Access, Key, Modification, NodeId, TxnId, Value, Version};
 
 use super::{Answer, Coordinator, Message, Replica, Request};
-use crate::replicated_log::{self, Ballot};
+use crate::frameworks::replicated_log::{self, Ballot};
 
 const CLIENT: NodeId = NodeId(NodeId::FIRST_COORDINATOR);
 

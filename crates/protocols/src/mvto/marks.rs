@@ -46,7 +46,7 @@ impl Marks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shard::bench::txn;
+    use crate::frameworks::shard::bench::txn;
 
     #[test]
     fn no_read_is_forgotten_and_those_of_keys_that_are_remembered_are_exact_if_they_are_later() {

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The client chooses the timestamp before the transaction's first shot. A shot before the last is answered once what
-//! it has read is committed. [`crate::shard`] has the log, and what happens when a leader or a client fails.
+//! it has read is committed. [`crate::frameworks::shard`] has the log, and what happens when a leader or a client fails.
 //!
 //! # Invariants
 //! - *A transaction takes effect at its timestamp everywhere.*
@@ -57,7 +57,7 @@ mod versions;
 
 pub use versions::Versions;
 
-use crate::shard::Sharded;
+use crate::frameworks::shard::Sharded;
 
 /// The protocol.
 pub type Mvto = Sharded<Versions>;

@@ -1,8 +1,8 @@
 use serried_model::Key;
 
 use super::*;
-use crate::shard::bench::{Bench, last, ready, shot, stamp, txn};
-use crate::shard::{Event, Glance, Refusal, Validity};
+use crate::frameworks::shard::bench::{Bench, last, ready, shot, stamp, txn};
+use crate::frameworks::shard::{Event, Glance, Refusal, Validity};
 
 type Leader = Bench<Versions>;
 

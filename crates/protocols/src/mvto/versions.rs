@@ -7,7 +7,7 @@ use serried_parts::Map;
 use smallvec::SmallVec;
 
 use super::marks::Marks;
-use crate::shard::{
+use crate::frameworks::shard::{
     Access, Accesses, AsOf, Control, Desk, Found, Glance, Item, Mutation, Part, Read, Rounds, Shot,
     Snapshots, Stamp, Validity,
 };

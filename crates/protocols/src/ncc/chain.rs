@@ -3,7 +3,7 @@
 use serried_model::{Value, Version};
 use smallvec::SmallVec;
 
-use crate::shard::{Row, Stamp};
+use crate::frameworks::shard::{Row, Stamp};
 
 /// A key's versions from the last that is committed on, with those who have read each (003 Algorithm 5.2, "DS" and
 /// "resp_qs": a version's readers are the consecutive reads of the queue that follow its write).

@@ -13,7 +13,7 @@
 //!   | End(commit at t') ---------------------->|  the program is told at the same time
 //! ```
 //!
-//! [`crate::shard`] has the shards of a keyspace, their logs, the client's part, and what happens when a leader or a
+//! [`crate::frameworks::shard`] has the shards of a keyspace, their logs, the client's part, and what happens when a leader or a
 //! client fails. This module has what a leader does with requests ([`Queues`]): `execute` is Algorithm 5.2, `release`
 //! is Algorithm 5.3, and `reposition` is Algorithm 5.4. The paper has two lists for each key, versions and queued
 //! responses. Here they are one (`chain.rs`): each version with the readers of it that have not ended, in the order of
@@ -60,7 +60,7 @@
 //!   earlier. Here the readers are known.
 //! - *Writes come with the last shot.* A program that reads and then writes a key is one logical request if no other
 //!   transaction has written the key in between. Otherwise it is refused at once, and not by the safeguard.
-//! - *Earlier shots are not made durable*: see [`crate::shard`]. 003 §5.6 leaves this open.
+//! - *Earlier shots are not made durable*: see [`crate::frameworks::shard`]. 003 §5.6 leaves this open.
 //! - *A response says when it was executed*, whatever it waited for, for asynchrony-aware timestamps (§5.3). So a
 //!   client learns the delay of its path alone.
 
@@ -71,7 +71,7 @@ mod tests;
 
 pub use queues::Queues;
 
-use crate::shard::Sharded;
+use crate::frameworks::shard::Sharded;
 
 /// The protocol, with that for read-only transactions.
 pub type Ncc = Sharded<Queues<true>>;

@@ -7,7 +7,7 @@ use serried_parts::Map;
 use smallvec::SmallVec;
 
 use super::chain::{Chain, Link};
-use crate::shard::{
+use crate::frameworks::shard::{
     AsOf, Control, Desk, Found, Glance, Item, Mutation, Part, Rounds, Shot, Snapshots, Stamp,
     Validity, Written,
 };

@@ -3,8 +3,8 @@
 use serried_model::Key;
 
 use super::Queues;
-use crate::shard::bench::{Bench, last, ready, shot, stamp, txn};
-use crate::shard::{AsOf, Event, Glance, Refusal, Stamp, Validity};
+use crate::frameworks::shard::bench::{Bench, last, ready, shot, stamp, txn};
+use crate::frameworks::shard::{AsOf, Event, Glance, Refusal, Stamp, Validity};
 
 type Leader = Bench<Queues<false>>;
 

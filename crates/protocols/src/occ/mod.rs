@@ -9,8 +9,8 @@
 //!   | End(Commit(at)) ------------>|  logs; once that is chosen, applies and unlocks
 //! ```
 //!
-//! The client's program continues when all parts are there, before the shards have the decision. [`crate::validation`]
-//! has the control that calls the rule in this module. [`crate::shard`] has the log, and what happens when a leader or
+//! The client's program continues when all parts are there, before the shards have the decision. [`crate::frameworks::validation`]
+//! has the control that calls the rule in this module. [`crate::frameworks::shard`] has the log, and what happens when a leader or
 //! a client fails.
 //!
 //! # Invariants
@@ -37,8 +37,8 @@ mod tests;
 
 use serried_model::{Guarantee, Version};
 
-use crate::shard::{Access, Rounds, Row, Sharded, Stamp, Validity};
-use crate::validation::{Holder, Rule, Validation};
+use crate::frameworks::shard::{Access, Rounds, Row, Sharded, Stamp, Validity};
+use crate::frameworks::validation::{Holder, Rule, Validation};
 
 /// The protocol.
 pub type Occ = Sharded<Validation<Locks>>;

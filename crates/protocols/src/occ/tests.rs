@@ -1,8 +1,8 @@
 use serried_model::Key;
 
 use super::*;
-use crate::shard::bench::{Bench, last, ready, shot, stamp, txn};
-use crate::shard::{Event, Refusal};
+use crate::frameworks::shard::bench::{Bench, last, ready, shot, stamp, txn};
+use crate::frameworks::shard::{Event, Refusal};
 
 type Leader = Bench<Validation<Locks>>;
 

@@ -12,7 +12,7 @@
 //!
 //! It makes no promise about what transactions see of each other. No transaction waits for another one. A transaction
 //! is refused because of another one only if it reads a key twice and would find another version. What remains is what
-//! all shards do ([`crate::shard`]): parts, log, stamps and recovery. Of two writes of a key, the one with the later
+//! all shards do ([`crate::frameworks::shard`]): parts, log, stamps and recovery. Of two writes of a key, the one with the later
 //! stamp counts, at every replica.
 
 #[cfg(test)]
@@ -20,8 +20,8 @@ mod tests;
 
 use serried_model::{Guarantee, Version};
 
-use crate::shard::{Access, Rounds, Row, Sharded, Snapshots, Stamp, Validity};
-use crate::validation::{Holder, Rule, Validation};
+use crate::frameworks::shard::{Access, Rounds, Row, Sharded, Snapshots, Stamp, Validity};
+use crate::frameworks::validation::{Holder, Rule, Validation};
 
 /// The protocol.
 pub type Plain = Sharded<Validation<Nothing>>;

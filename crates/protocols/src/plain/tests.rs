@@ -1,6 +1,6 @@
 use super::*;
-use crate::shard::Glance;
-use crate::shard::bench::{Bench, last, ready, stamp, txn};
+use crate::frameworks::shard::Glance;
+use crate::frameworks::shard::bench::{Bench, last, ready, stamp, txn};
 
 #[test]
 fn nobody_is_refused_nor_waits() {

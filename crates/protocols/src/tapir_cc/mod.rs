@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The client chooses the timestamp before the transaction's first shot. What was read in shots before the last is
-//! validated with the last. [`crate::validation`] has the control that calls the rule in this module. [`crate::shard`]
+//! validated with the last. [`crate::frameworks::validation`] has the control that calls the rule in this module. [`crate::frameworks::shard`]
 //! has the log, and what happens when a leader or a client fails.
 //!
 //! # Invariants
@@ -37,8 +37,8 @@ mod tests;
 
 use serried_model::{Guarantee, Version};
 
-use crate::shard::{Access, Rounds, Row, Sharded, Stamp, Validity};
-use crate::validation::{Holder, Rule, Validation};
+use crate::frameworks::shard::{Access, Rounds, Row, Sharded, Stamp, Validity};
+use crate::frameworks::validation::{Holder, Rule, Validation};
 
 /// The protocol.
 pub type TapirCc = Sharded<Validation<Timestamps>>;

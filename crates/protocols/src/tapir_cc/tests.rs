@@ -1,8 +1,8 @@
 use serried_model::{Key, NodeId};
 
 use super::*;
-use crate::shard::bench::{Bench, last, ready, shot, stamp, txn};
-use crate::shard::{Event, Refusal, Shot};
+use crate::frameworks::shard::bench::{Bench, last, ready, shot, stamp, txn};
+use crate::frameworks::shard::{Event, Refusal, Shot};
 
 type Leader = Bench<Validation<Timestamps>>;
 

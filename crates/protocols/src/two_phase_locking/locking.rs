@@ -6,7 +6,7 @@ use serried_model::{Guarantee, Key, Value, Version};
 use serried_parts::{LockMode, LockTable, Map};
 use smallvec::SmallVec;
 
-use crate::shard::{
+use crate::frameworks::shard::{
     Accesses, Control, Desk, Found, Item, Mutation, Part, Read, Rounds, Shot, Stamp, Validity,
 };
 

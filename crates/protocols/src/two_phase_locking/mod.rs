@@ -17,7 +17,7 @@
 //! waits for older transactions, and *wounds* younger ones that are in its way: they are refused. The age of a
 //! transaction is its version, the timestamp with which it began.
 //!
-//! [`crate::shard`] has replication, two-phase commit, and what happens when a leader or a client fails.
+//! [`crate::frameworks::shard`] has replication, two-phase commit, and what happens when a leader or a client fails.
 //!
 //! # Invariants
 //! - *Conflicting locks are never held at the same time*: [`serried_parts::LockTable`]. What a transaction has read is
@@ -61,7 +61,7 @@ mod tests;
 
 pub use locking::Locking;
 
-use crate::shard::Sharded;
+use crate::frameworks::shard::Sharded;
 
 /// The protocol in which the older of two transactions has the younger refused, and the younger waits.
 pub type TwoPhaseLockingWoundWait = Sharded<Locking<true>>;

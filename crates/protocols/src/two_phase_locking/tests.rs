@@ -11,7 +11,7 @@ use serried_actor::{
 use serried_model::{Key, NodeId, Value, Version, Write};
 
 use super::Locking;
-use crate::shard::{
+use crate::frameworks::shard::{
     Control, Decision, Executed, Message, Record, Refusal, Replica, Reply, Request, Shot, Stamp,
 };
 

@@ -5,14 +5,14 @@ use std::fmt::Write;
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::transactions::Offers;
 use serried_model::{Guarantee, NodeId, Transactions, Version};
+use serried_protocols::frameworks::shard::{self, Sharded};
+use serried_protocols::frameworks::validation::{Holder, Rule, Validation};
 use serried_protocols::morty::{Checks, Coordinator, Message, Morty, Mutation, Options, Replica};
 use serried_protocols::mvto::{Mvto, Versions};
 use serried_protocols::ncc::{Ncc, Queues};
 use serried_protocols::occ::Locks;
-use serried_protocols::shard::{self, Sharded};
 use serried_protocols::tapir_cc::Timestamps;
 use serried_protocols::two_phase_locking::{Locking, TwoPhaseLockingWoundWait};
-use serried_protocols::validation::{Holder, Rule, Validation};
 
 use crate::support::seeds;
 use crate::{Faults, Trial};

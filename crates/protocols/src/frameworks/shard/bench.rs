@@ -1,0 +1,153 @@
+//! A concurrency control by itself, for tests of its rules: what its leader would put into the log is chosen at
+//! once, unless the test says when.
+
+use std::sync::Arc;
+
+use serried_actor::MemoryStore;
+use serried_model::{Key, NodeId, Value, Version, Write};
+
+use super::control::{Control, Desk, Event, Glance};
+use super::message::{AsOf, Decision, Entry, Found, Led, Part, Shot, Window};
+use super::stamp::{Stamp, Validity};
+use super::table::Table;
+use crate::frameworks::replicated_log::Ballot;
+
+/// The control, and the table that it is lent.
+pub(crate) struct Bench<C> {
+    pub(crate) control: C,
+    table: Table,
+    store: MemoryStore,
+    slot: u64,
+}
+
+/// The transaction that begins then.
+pub(crate) fn txn(us: u64) -> Version {
+    Version { timestamp_us: us, coordinator: NodeId(70_000) }
+}
+
+/// Its pre-assigned timestamp.
+pub(crate) fn stamp(us: u64) -> Stamp {
+    Stamp::assigned(txn(us))
+}
+
+/// Its shot of this number, which writes the time at which it began.
+pub(crate) fn shot(us: u64, number: u16, reads: &[&str], writes: &[&str]) -> Shot {
+    let value = Some(Value::from(us.to_string().as_str()));
+    let write = |key: &&str| Write { key: Key::from(*key), value: value.clone() };
+    Shot {
+        txn: txn(us),
+        number,
+        reads: reads.iter().map(|key| Key::from(*key)).collect(),
+        writes: writes.iter().map(write).collect(),
+        participants: None,
+    }
+}
+
+/// Its last shot.
+pub(crate) fn last(us: u64, reads: &[&str], writes: &[&str]) -> Shot {
+    Shot { participants: Some(Arc::new([0])), ..shot(us, 9, reads, writes) }
+}
+
+/// What comes of a last shot that is executed, and waits for nothing.
+pub(crate) fn ready(us: u64) -> Vec<Event> {
+    vec![Event::Executed(txn(us)), Event::Settled(txn(us))]
+}
+
+impl<C: Control> Bench<C> {
+    pub(crate) fn new() -> Bench<C> {
+        Bench {
+            control: C::new(None),
+            table: Table::new(100, C::MULTI_VERSION),
+            store: MemoryStore::default(),
+            slot: 0,
+        }
+    }
+
+    /// Lets the control do something.
+    fn with<T>(&mut self, act: impl FnOnce(&mut C, &mut Desk<'_>) -> T) -> (T, Vec<Event>) {
+        let mut events = Vec::new();
+        let mut desk = Desk::new(&mut self.table, &self.store, &mut events);
+        (act(&mut self.control, &mut desk), events)
+    }
+
+    pub(crate) fn execute(&mut self, shot: &Shot) -> Vec<Event> {
+        self.with(|control, desk| control.execute(shot, desk)).1
+    }
+
+    /// When those began who have written what a transaction has found; zero for nobody.
+    pub(crate) fn found(&mut self, us: u64, keys: &[&str]) -> Option<Vec<u64>> {
+        let keys: Vec<Key> = keys.iter().map(|key| Key::from(*key)).collect();
+        let found = self.with(|control, desk| control.found(txn(us), &keys, desk)).0?;
+        let time = |found: &Found| {
+            let value = found.value.as_ref().map(|value| value.as_bytes().to_vec());
+            value.map_or(0, |text| String::from_utf8(text).unwrap().parse().unwrap())
+        };
+        Some(found.iter().map(time).collect())
+    }
+
+    /// What there is of a key for a transaction that began then and has no parts.
+    pub(crate) fn glance(&mut self, us: u64, key: &str) -> Glance {
+        self.glance_as_of(AsOf::Time(txn(us)), key)
+    }
+
+    pub(crate) fn glance_as_of(&mut self, as_of: AsOf, key: &str) -> Glance {
+        let key = Key::from(key);
+        self.with(|control, desk| control.glance(&key, as_of, desk)).0
+    }
+
+    fn choose(&mut self, entry: &Entry) {
+        let led = Led { by: Ballot::NONE, entry: entry.clone() };
+        self.table.apply((self.slot, self.slot), Some(&led), &mut self.store);
+        self.slot += 1;
+    }
+
+    /// A transaction's part is chosen.
+    pub(crate) fn prepare(&mut self, us: u64) -> Validity {
+        let (validity, items) = self.control.part(txn(us)).expect("it was not refused");
+        let part = Part { txn: txn(us), participants: Arc::new([0]), validity, items };
+        self.choose(&Entry::Prepare(Arc::new(part)));
+        validity
+    }
+
+    /// The end of a transaction is chosen whose part was.
+    pub(crate) fn end(&mut self, us: u64, committed: Option<Stamp>) -> Vec<Event> {
+        let keys = self.table.part(txn(us), &self.store).items.into_iter().map(|item| item.key);
+        let decision = committed.map_or(Decision::Abort, Decision::Commit);
+        let keys = keys.collect();
+        self.choose(&Entry::Decide { txn: txn(us), decision, keys });
+        self.with(|control, desk| control.decided(txn(us), committed, desk)).1
+    }
+
+    /// What comes of having a transaction's part hold at another moment; none if that can't be done.
+    pub(crate) fn reposition(&mut self, us: u64, to: Stamp) -> Option<Vec<Event>> {
+        let (can, events) = self.with(|control, desk| control.reposition(txn(us), to, desk));
+        can.then_some(events)
+    }
+
+    /// A transaction is over that has no part.
+    pub(crate) fn discard(&mut self, us: u64) -> Vec<Event> {
+        self.with(|control, desk| control.discard(txn(us), desk)).1
+    }
+
+    /// All of a transaction that is ready at once, and commits at the first moment at which it can.
+    pub(crate) fn commit(&mut self, us: u64, reads: &[&str], writes: &[&str]) -> Stamp {
+        assert_eq!(self.execute(&last(us, reads, writes)), ready(us));
+        let Validity { from, .. } = self.prepare(us);
+        assert_eq!(self.end(us, Some(from)), []);
+        from
+    }
+
+    /// Transactions that began earlier are taken no more.
+    pub(crate) fn close(&mut self, from_us: u64) {
+        self.choose(&Entry::Window(Window { from_us, to_us: u64::MAX, forget_us: 0 }));
+    }
+
+    /// Another leads, and has what was chosen.
+    pub(crate) fn fail_over(&mut self) -> Vec<Event> {
+        self.control = C::new(None);
+        let prepared: Vec<Version> = self.table.prepared().iter().copied().collect();
+        let part = |txn: &Version| self.table.part(*txn, &self.store);
+        let parts: Vec<Part> = prepared.iter().map(part).collect();
+        self.with(|control, desk| control.inherit(&parts, desk)).1
+    }
+}

@@ -1,0 +1,244 @@
+//! What a replica keeps for each key and each transaction: it is the same at all that have applied the same.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serried_model::{Key, Value, Version};
+use smallvec::SmallVec;
+
+use super::message::{Decision, Item, Window, Written};
+use super::stamp::{Stamp, Validity};
+use crate::frameworks::replicated_log::Ballot;
+
+/// What lies under one key of a replica's store.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) enum Cell {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A key's row.
+    Row(Row),
+    /// What is known of a transaction.
+    Txn(TxnRow),
+    /// Which transactions are taken, the slot after the one that has said so, and who has led last.
+    Window(u64, Window, LastLead),
+}
+
+/// The last [`super::message::Entry::Lead`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct LastLead {
+    /// The slot after its own.
+    pub(super) since: u64,
+    /// The leader's ballot.
+    pub(super) ballot: Ballot,
+}
+
+/// A key.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Row {
+    /// The slot after that of the last entry that is in it.
+    applied: u64,
+    /// What it holds.
+    newest: Installed,
+    /// What it held, the newest first, as long as somebody may want it.
+    older: SmallVec<[Installed; 1]>,
+    /// What transactions have done that are ready to commit.
+    pending: SmallVec<[Pending; 1]>,
+}
+
+/// A committed version of a key.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Installed {
+    /// The value, or none where the key is absent.
+    pub value: Option<Value>,
+    /// When it was written.
+    pub stamp: Stamp,
+    /// When a committed transaction has last read it; when it was written, if none has.
+    pub read_at: Stamp,
+    /// The slot after the one with which it was committed; zero for what was there before.
+    pub since: u64,
+}
+
+/// What a transaction that is ready to commit has done to a key.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Pending {
+    txn: Version,
+    read: Option<Stamp>,
+    write: Option<Written>,
+}
+
+/// A transaction.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct TxnRow {
+    /// The slot after that of the last entry that is in it.
+    pub(super) applied: u64,
+    pub(super) state: TxnState,
+}
+
+/// How a transaction stands.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) enum TxnState {
+    /// Ready to commit. What it did lies with the keys.
+    Prepared { participants: Arc<[u16]>, validity: Validity, keys: Vec<Key> },
+    /// Over.
+    Decided(Decision),
+}
+
+impl Row {
+    /// One that holds a value before the first transaction.
+    pub(super) fn holding(value: Value) -> Row {
+        let newest = Installed { value: Some(value), ..Installed::default() };
+        Row { newest, ..Row::default() }
+    }
+
+    /// What it holds.
+    pub fn newest(&self) -> &Installed {
+        &self.newest
+    }
+
+    /// What it held, the newest first.
+    pub fn versions(&self) -> impl Iterator<Item = &Installed> {
+        core::iter::once(&self.newest).chain(&self.older)
+    }
+
+    /// Whether it is as of a slot that is not before the other's.
+    pub(super) fn is_as_late_as(&self, other: &Row) -> bool {
+        self.applied >= other.applied
+    }
+
+    /// What `txn` has done to the key, as far as it is ready to commit.
+    pub(super) fn item(&self, key: &Key, txn: Version) -> Option<Item> {
+        let pending = self.pending.iter().find(|pending| pending.txn == txn)?;
+        let Pending { read, write, .. } = pending.clone();
+        Some(Item { key: key.clone(), read, write })
+    }
+
+    /// A transaction is ready to commit, or is in another way than before.
+    pub(super) fn prepare(&mut self, slot: u64, txn: Version, item: &Item) {
+        if slot < self.applied {
+            return; // It was taken over, and has this.
+        }
+        self.applied = slot + 1;
+        self.pending.retain(|pending| pending.txn != txn);
+        let Item { read, write, .. } = item.clone();
+        self.pending.push(Pending { txn, read, write });
+    }
+
+    /// A transaction is over. Versions that were overwritten are kept if somebody may yet read as of `kept_us`
+    /// or later.
+    pub(super) fn decide(
+        &mut self,
+        slot: u64,
+        txn: Version,
+        decision: Decision,
+        kept_us: Option<u64>,
+    ) {
+        if slot < self.applied {
+            return; // As before.
+        }
+        self.applied = slot + 1;
+        let Some(index) = self.pending.iter().position(|pending| pending.txn == txn) else {
+            return;
+        };
+        let Pending { read, write, .. } = self.pending.remove(index);
+        let Decision::Commit(at) = decision else { return };
+        if let Some(stamp) = read {
+            let mut versions = core::iter::once(&mut self.newest).chain(&mut self.older);
+            if let Some(read) = versions.find(|version| version.stamp == stamp) {
+                read.read_at = read.read_at.max(at);
+            }
+        }
+        if let Some(Written { value, .. }) = write {
+            self.install(Installed { value, stamp: at, read_at: at, since: slot + 1 }, kept_us);
+        }
+    }
+
+    fn install(&mut self, new: Installed, kept_us: Option<u64>) {
+        let Some(kept_us) = kept_us else {
+            if new.stamp > self.newest.stamp {
+                self.newest = new;
+            }
+            return;
+        };
+        let new = match new.stamp > self.newest.stamp {
+            true => core::mem::replace(&mut self.newest, new),
+            false => new,
+        };
+        let place = self.older.partition_point(|older| older.stamp > new.stamp);
+        self.older.insert(place, new);
+        // Of those that are older than anybody reads, the newest is what one reads as of then.
+        let wanted = core::iter::once(&self.newest).chain(&self.older);
+        let kept = wanted.take_while(|version| version.stamp.us >= kept_us).count();
+        self.older.truncate(kept);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serried_model::NodeId;
+
+    fn txn(us: u64) -> Version {
+        Version { timestamp_us: us, coordinator: NodeId(70_000) }
+    }
+
+    fn item(us: u64, read: Option<Stamp>) -> Item {
+        let value = Some(Value::from(us.to_string().as_str()));
+        let write = Some(Written { value, at: Stamp::assigned(txn(us)) });
+        Item { key: Key::from("x"), read, write }
+    }
+
+    fn commit(row: &mut Row, slot: u64, us: u64, kept_us: Option<u64>) {
+        row.prepare(slot, txn(us), &item(us, None));
+        row.decide(slot + 1, txn(us), Decision::Commit(Stamp::assigned(txn(us))), kept_us);
+    }
+
+    fn stamps(row: &Row) -> Vec<u64> {
+        row.versions().map(|version| version.stamp.us).collect()
+    }
+
+    #[test]
+    fn the_latest_stamp_is_what_a_row_holds_whoever_is_decided_last() {
+        let mut row = Row::default();
+        row.prepare(0, txn(5), &item(5, None));
+        commit(&mut row, 1, 8, None);
+        row.decide(3, txn(5), Decision::Commit(Stamp::assigned(txn(5))), None);
+        assert_eq!((row.newest().stamp.us, row.newest().since), (8, 3));
+        assert_eq!(stamps(&row), [8]);
+    }
+
+    #[test]
+    fn a_read_counts_once_its_transaction_has_committed() {
+        let mut row = Row::default();
+        commit(&mut row, 0, 5, None);
+        let read = Item { write: None, ..item(9, Some(Stamp::assigned(txn(5)))) };
+        row.prepare(2, txn(9), &read);
+        row.prepare(3, txn(20), &read);
+        row.decide(4, txn(20), Decision::Abort, None);
+        assert_eq!(row.newest().read_at.us, 5);
+        row.decide(5, txn(9), Decision::Commit(Stamp { us: 12, txn: txn(9) }), None);
+        assert_eq!((row.newest().read_at.us, row.pending.len()), (12, 0));
+    }
+
+    #[test]
+    fn versions_are_kept_as_long_as_somebody_may_read_as_of_then() {
+        let mut row = Row::default();
+        for (slot, us) in [(0, 10), (2, 30), (4, 20)] {
+            commit(&mut row, slot, us, Some(0));
+        }
+        assert_eq!(stamps(&row), [30, 20, 10, 0]);
+        commit(&mut row, 6, 40, Some(25));
+        assert_eq!(stamps(&row), [40, 30, 20], "as of 25 one reads what was written at 20");
+    }
+
+    #[test]
+    fn a_row_that_was_taken_over_is_not_changed_by_entries_that_it_has() {
+        let mut row = Row::default();
+        row.prepare(3, txn(5), &item(5, None));
+        row.decide(6, txn(5), Decision::Commit(Stamp::assigned(txn(5))), None);
+        let taken_over = row.clone();
+        row.prepare(3, txn(5), &item(5, None));
+        row.decide(6, txn(5), Decision::Abort, None);
+        assert_eq!(row, taken_over);
+    }
+}

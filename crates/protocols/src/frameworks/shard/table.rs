@@ -1,0 +1,469 @@
+//! The keys and transactions of a replica: what is made of the entries of its log.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serried_actor::Store;
+use serried_model::{Key, NodeId, Version};
+use serried_parts::{Cells, decode_cell, decode_cell_of_another};
+
+use super::message::{Decision, Entry, Item, Led, Part, Window};
+use super::row::{Cell, LastLead, Row, TxnRow, TxnState};
+use crate::frameworks::replicated_log::Ballot;
+
+/// What begins the names in the store of all that is no key, and of keys that begin like that.
+const ESCAPE: u8 = 0xff;
+/// What follows in the name of a key.
+const OF_KEY: u8 = 0;
+/// What follows in that of a transaction: they come after all keys.
+const OF_TXN: u8 = 0xff;
+/// How much is read from the store at once when it is gone through, in bytes.
+const READ_AT_ONCE: usize = 256 << 10;
+
+/// What a replica has made of the entries that were chosen.
+#[derive(Debug)]
+pub struct Table {
+    cells: Cells<Cell>,
+    window: Window,
+    last_lead: LastLead,
+    /// Those that are ready to commit.
+    prepared: BTreeSet<Version>,
+    /// How those ended that are over, as long as it is to be known.
+    decided: BTreeMap<Version, Decision>,
+    /// Those of them that have committed under another version than they began with, by that.
+    refined: BTreeMap<Version, Decision>,
+    /// Whether versions that were overwritten can be read, as long as the window has somebody who may.
+    multi_version: bool,
+    /// That of a key that was never written.
+    empty: Row,
+}
+
+impl Table {
+    /// An empty one; about so many rows are to be in memory.
+    pub(super) fn new(resident: usize, multi_version: bool) -> Table {
+        Table {
+            cells: Cells::new(resident),
+            window: Window::default(),
+            last_lead: LastLead::default(),
+            prepared: BTreeSet::new(),
+            decided: BTreeMap::new(),
+            refined: BTreeMap::new(),
+            multi_version,
+            empty: Row::default(),
+        }
+    }
+
+    /// The row of a key.
+    pub fn row(&mut self, key: &Key, store: &dyn Store) -> &Row {
+        match self.cells.get(&name_of_key(key), store) {
+            Cell::Row(row) => row,
+            Cell::Nothing => &self.empty,
+            other => panic!("key {key} holds {other:?}"),
+        }
+    }
+
+    /// Which transactions are taken.
+    pub(super) fn window(&self) -> Window {
+        self.window
+    }
+
+    /// Takes out of entries, the first of which is that of slot `first`, what was proposed before somebody else led whose
+    /// [`Entry::Lead`] comes earlier.
+    pub(super) fn revise(&self, first: u64, entries: &mut [Option<Led>]) {
+        let mut ballot = Ballot::NONE;
+        for (slot, entry) in (first..).zip(entries) {
+            // What comes before that may be in the rows already.
+            if slot >= self.last_lead.since {
+                ballot = ballot.max(self.last_lead.ballot);
+            }
+            if entry.as_ref().is_some_and(|led| led.by < ballot) {
+                *entry = None;
+            }
+            if let Some(Led { by, entry: Entry::Lead }) = entry {
+                ballot = *by;
+            }
+        }
+    }
+
+    /// How a transaction ended, if that is known.
+    pub(super) fn decision(&self, txn: Version) -> Option<Decision> {
+        self.decided.get(&txn).copied()
+    }
+
+    /// The same of one that is asked about by the version under which it has committed, or would have. It is not to
+    /// be taken for that of a transaction which has begun with it.
+    pub(super) fn decision_of_version(&self, version: Version) -> Option<Decision> {
+        self.decision(version).or_else(|| self.refined.get(&version).copied())
+    }
+
+    /// Those that are ready to commit.
+    pub(super) fn prepared(&self) -> &BTreeSet<Version> {
+        &self.prepared
+    }
+
+    /// How many transactions that began at `us` or later are known to be over.
+    pub(super) fn decided_from(&self, us: u64) -> usize {
+        self.decided.range(Version::at(us)..).count()
+    }
+
+    /// How many are known to be over.
+    pub(super) fn remembered(&self) -> usize {
+        self.decided.len()
+    }
+
+    pub(super) fn cells(&self) -> &Cells<Cell> {
+        &self.cells
+    }
+
+    pub(super) fn store_some(&mut self, at_most: usize, store: &mut dyn Store) {
+        self.cells.store_some(at_most, store);
+    }
+
+    /// The part of a transaction that is ready to commit.
+    pub(super) fn part(&mut self, txn: Version, store: &dyn Store) -> Part {
+        let Cell::Txn(TxnRow {
+            state: TxnState::Prepared { participants, validity, keys }, ..
+        }) = self.cells.get(&name_of_txn(txn), store).clone()
+        else {
+            panic!("transaction {txn} is not ready to commit")
+        };
+        let item = |key: &Key| self.row(key, store).item(key, txn);
+        let items: Vec<Item> = keys.iter().filter_map(item).collect();
+        assert_eq!(items.len(), keys.len(), "transaction {txn} lacks keys of its part");
+        Part { txn, participants, validity, items }
+    }
+
+    /// Applies the entry of a slot, whose record is at `position` of the durable log at the earliest.
+    pub(super) fn apply(
+        &mut self,
+        (slot, position): (u64, u64),
+        led: Option<&Led>,
+        store: &mut dyn Store,
+    ) {
+        let Some(Led { by, entry }) = led else { return };
+        match entry {
+            Entry::Prepare(part) => self.prepare((slot, position), part, store),
+            Entry::Decide { txn, decision, keys } => {
+                self.decide((slot, position), (*txn, *decision), keys, store);
+            }
+            Entry::Window(window) => {
+                self.turn_to((slot, position), *window, self.last_lead, store);
+            }
+            Entry::Lead => {
+                let Window { to_us, forget_us, .. } = self.window;
+                let window = Window { from_us: to_us, to_us, forget_us };
+                let lead = LastLead { since: slot + 1, ballot: *by };
+                self.turn_to((slot, position), window, lead, store);
+            }
+        }
+    }
+
+    fn prepare(&mut self, (slot, position): (u64, u64), part: &Part, store: &dyn Store) {
+        let Part { txn, participants, validity, items } = part;
+        let state = TxnState::Prepared {
+            participants: participants.clone(),
+            validity: *validity,
+            keys: items.iter().map(|item| item.key.clone()).collect(),
+        };
+        if self.set_txn((slot, position), *txn, state, store) {
+            self.prepared.insert(*txn);
+        }
+        for item in items {
+            self.change(&item.key, position, store).prepare(slot, *txn, item);
+        }
+    }
+
+    fn decide(
+        &mut self,
+        (slot, position): (u64, u64),
+        (txn, decision): (Version, Decision),
+        keys: &Arc<[Key]>,
+        store: &dyn Store,
+    ) {
+        if self.set_txn((slot, position), txn, TxnState::Decided(decision), store) {
+            self.know(txn, &TxnState::Decided(decision));
+        }
+        let kept_us = self.multi_version.then_some(self.window.from_us);
+        for key in keys.iter() {
+            self.change(key, position, store).decide(slot, txn, decision, kept_us);
+        }
+    }
+
+    /// Whether that is news.
+    fn set_txn(
+        &mut self,
+        (slot, position): (u64, u64),
+        txn: Version,
+        state: TxnState,
+        store: &dyn Store,
+    ) -> bool {
+        if txn.timestamp_us < self.window.forget_us {
+            return false; // Replayed.
+        }
+        let cell = self.cells.change(&name_of_txn(txn), position, store);
+        if matches!(cell, Cell::Txn(row) if row.applied > slot) {
+            return false;
+        }
+        *cell = Cell::Txn(TxnRow { applied: slot + 1, state });
+        true
+    }
+
+    fn turn_to(
+        &mut self,
+        (slot, position): (u64, u64),
+        window: Window,
+        lead: LastLead,
+        store: &mut dyn Store,
+    ) {
+        let cell = self.cells.change(&name_of_window(), position, store);
+        if matches!(cell, Cell::Window(applied, ..) if *applied > slot) {
+            return;
+        }
+        // Entries are made before others are applied.
+        let window = window.and(self.window);
+        *cell = Cell::Window(slot + 1, window, lead);
+        (self.window, self.last_lead) = (window, lead);
+        self.forget_below(window.forget_us, store);
+    }
+
+    /// Forgets who began before this: they are over, though that may have passed this replica by.
+    fn forget_below(&mut self, forget_us: u64, store: &mut dyn Store) {
+        let first = Version::at(forget_us);
+        let decided = self.decided.split_off(&first);
+        let prepared = self.prepared.split_off(&first);
+        let decided = core::mem::replace(&mut self.decided, decided).into_keys();
+        for txn in decided.chain(core::mem::replace(&mut self.prepared, prepared)) {
+            self.cells.forget(&name_of_txn(txn), store);
+        }
+        self.refined = self.refined.split_off(&first);
+    }
+
+    fn change(&mut self, key: &Key, position: u64, store: &dyn Store) -> &mut Row {
+        let cell = self.cells.change(&name_of_key(key), position, store);
+        if *cell == Cell::Nothing {
+            *cell = Cell::Row(Row::default());
+        }
+        match cell {
+            Cell::Row(row) => row,
+            other => panic!("key {key} holds {other:?}"),
+        }
+    }
+
+    /// Finds in the store which transactions are known.
+    pub(super) fn load(&mut self, store: &dyn Store) {
+        if let Cell::Window(_, window, lead) = self.cells.get(&name_of_window(), store) {
+            (self.window, self.last_lead) = (*window, *lead);
+        }
+        let mut after = vec![ESCAPE, OF_TXN];
+        loop {
+            let mut found = Vec::new();
+            let more = store.scan(Some(&after), READ_AT_ONCE, &mut |name, state| {
+                if !state.is_empty() {
+                    found.push((name.to_vec(), decode_cell::<Cell>(state)));
+                } else {
+                    found.push((name.to_vec(), Cell::Nothing));
+                }
+            });
+            let last = found.last().map(|(name, _)| name.clone());
+            for (name, cell) in found {
+                if let (Some(txn), Cell::Txn(row)) = (txn_of_name(&name), cell) {
+                    self.know(txn, &row.state);
+                }
+            }
+            match last.filter(|_| more) {
+                Some(last) => after = last,
+                None => return,
+            }
+        }
+    }
+
+    fn know(&mut self, txn: Version, state: &TxnState) {
+        if txn.timestamp_us < self.window.forget_us {
+            return;
+        }
+        self.prepared.remove(&txn);
+        match state {
+            TxnState::Decided(decision) => {
+                self.decided.insert(txn, *decision);
+                if let Decision::Commit(at) = decision
+                    && at.txn == txn
+                    && at.version() != txn
+                {
+                    self.refined.insert(at.version(), *decision);
+                }
+            }
+            TxnState::Prepared { .. } => drop(self.prepared.insert(txn)),
+        }
+    }
+
+    /// Takes over what another replica's store has under a name, unless this table's own is as of a later slot. False if
+    /// `state` can't be the state of that name.
+    pub(super) fn take_over(&mut self, name: &Key, state: &[u8], store: &mut dyn Store) -> bool {
+        let Some(cell) = decode_cell_of_another::<Cell>(state) else { return false };
+        if !can_lie_under(name, &cell) {
+            return false;
+        }
+        match (&cell, self.cells.get(name, store)) {
+            (Cell::Row(new), Cell::Row(old)) if !new.is_as_late_as(old) => return true,
+            (Cell::Txn(new), Cell::Txn(old)) if new.applied < old.applied => return true,
+            (Cell::Window(new, ..), Cell::Window(old, ..)) if new < old => return true,
+            _ => {}
+        }
+        match (&cell, txn_of_name(name.as_bytes())) {
+            (Cell::Txn(row), Some(txn)) => self.know(txn, &row.state),
+            (Cell::Window(_, window, lead), _) => {
+                (self.window, self.last_lead) = (*window, *lead);
+                self.forget_below(window.forget_us, store);
+            }
+            _ => {}
+        }
+        self.cells.put(name, cell, store);
+        true
+    }
+}
+
+fn can_lie_under(name: &Key, cell: &Cell) -> bool {
+    let of_txn = txn_of_name(name.as_bytes()).is_some();
+    let of_window = *name == name_of_window();
+    match cell {
+        Cell::Nothing => true,
+        Cell::Row(_) => !of_txn && !of_window,
+        Cell::Txn(_) => of_txn,
+        Cell::Window(..) => of_window,
+    }
+}
+
+/// Under which name a key lies in the store: its own, but for very few.
+fn name_of_key(key: &Key) -> Key {
+    if key.as_bytes().first() != Some(&ESCAPE) {
+        return key.clone();
+    }
+    let mut name = vec![ESCAPE, OF_KEY];
+    name.extend_from_slice(key.as_bytes());
+    Key::from(name.as_slice())
+}
+
+fn name_of_txn(txn: Version) -> Key {
+    let mut name = [0; 18];
+    name[..2].copy_from_slice(&[ESCAPE, OF_TXN]);
+    name[2..10].copy_from_slice(&txn.timestamp_us.to_be_bytes());
+    name[10..].copy_from_slice(&txn.coordinator.0.to_be_bytes());
+    Key::from(name)
+}
+
+fn txn_of_name(name: &[u8]) -> Option<Version> {
+    let (us, coordinator) = name.strip_prefix(&[ESCAPE, OF_TXN])?.split_first_chunk()?;
+    let coordinator = NodeId(u64::from_be_bytes(coordinator.try_into().ok()?));
+    Some(Version { timestamp_us: u64::from_be_bytes(*us), coordinator })
+}
+
+fn name_of_window() -> Key {
+    Key::from([ESCAPE, OF_TXN])
+}
+
+#[cfg(test)]
+mod tests {
+    use serried_actor::MemoryStore;
+
+    use super::super::stamp::{Stamp, Validity};
+    use super::*;
+
+    #[test]
+    fn who_is_forgotten_in_what_is_taken_over_is_not_ready_to_commit_any_more() {
+        let (mut behind, mut ahead) = (Table::new(9, false), Table::new(9, false));
+        let (mut its_store, mut store) = (MemoryStore::default(), MemoryStore::default());
+        let txn = Version { timestamp_us: 7, coordinator: NodeId(70_000) };
+        let key = Key::from("x");
+        let items = vec![Item { key: key.clone(), read: Some(Stamp::INITIAL), write: None }];
+        let (participants, validity) = (Arc::new([0]), Validity::ALWAYS);
+        let led = |entry| Led { by: Ballot::NONE, entry };
+        let prepare = led(Entry::Prepare(Arc::new(Part { txn, participants, validity, items })));
+        behind.apply((0, 0), Some(&prepare), &mut its_store);
+        let decision = Decision::Commit(Stamp::assigned(txn));
+        let forget = Window { from_us: 9, to_us: 9, forget_us: 9 };
+        let keys = Arc::new([key]);
+        let decide = led(Entry::Decide { txn, decision, keys });
+        let entries = [prepare, decide, led(Entry::Window(forget))];
+        for (slot, entry) in (0..).zip(&entries) {
+            ahead.apply((slot, slot), Some(entry), &mut store);
+        }
+        ahead.store_some(usize::MAX, &mut store);
+        store.scan(None, READ_AT_ONCE, &mut |name, state| {
+            behind.take_over(&Key::from(name), state, &mut its_store);
+        });
+        assert_eq!((behind.prepared().len(), behind.window()), (0, forget));
+        assert_eq!(*behind.cells.get(&name_of_txn(txn), &its_store), Cell::Nothing);
+    }
+
+    #[test]
+    fn what_another_has_replaces_nothing_that_is_later() {
+        let led = |entry| Led { by: Ballot::NONE, entry };
+        let key = Key::from("x");
+        let ended = |us: u64| {
+            let txn = Version { timestamp_us: us, coordinator: NodeId(70_000) };
+            let items = vec![Item { key: key.clone(), read: Some(Stamp::INITIAL), write: None }];
+            let (participants, validity) = (Arc::new([0]), Validity::ALWAYS);
+            let prepare = Entry::Prepare(Arc::new(Part { txn, participants, validity, items }));
+            let decision = Decision::Commit(Stamp::assigned(txn));
+            [led(prepare), led(Entry::Decide { txn, decision, keys: Arc::new([key.clone()]) })]
+        };
+        let window = |to_us| led(Entry::Window(Window { from_us: 1, to_us, forget_us: 0 }));
+        let [prepared, decided] = ended(8);
+        let entries: Vec<_> = ended(7).into_iter().chain([window(10), prepared]).collect();
+        let more = [decided, window(20)];
+        let [(mut older, mut its_store), (mut newer, mut store)] =
+            [(), ()].map(|()| (Table::new(9, false), MemoryStore::default()));
+        for (slot, entry) in (0..).zip(&entries) {
+            older.apply((slot, slot), Some(entry), &mut its_store);
+            newer.apply((slot, slot), Some(entry), &mut store);
+        }
+        for (slot, entry) in (4..).zip(&more) {
+            newer.apply((slot, slot), Some(entry), &mut store);
+        }
+        older.store_some(usize::MAX, &mut its_store);
+        let mut names = 0;
+        its_store.scan(None, READ_AT_ONCE, &mut |name, state| {
+            let name = Key::from(name);
+            let before = newer.cells.get(&name, &store).clone();
+            assert!(newer.take_over(&name, state, &mut store));
+            assert_eq!(*newer.cells.get(&name, &store), before, "{name}");
+            names += 1;
+        });
+        assert_eq!((names, newer.window().to_us), (4, 20));
+    }
+
+    #[test]
+    fn what_was_proposed_before_somebody_else_led_counts_no_more_after_that() {
+        let ballot = |round| Ballot { round, member: 0 };
+        let led = |round, entry| Some(Led { by: ballot(round), entry });
+        let window = |round| led(round, Entry::Window(Window::default()));
+        let revised = |table: &Table, first, mut entries: Vec<Option<Led>>| {
+            table.revise(first, &mut entries);
+            entries.into_iter().map(|led| led.map(|led| led.by.round)).collect::<Vec<_>>()
+        };
+        let mut table = Table::new(9, false);
+        // What is found there was proposed by several leaders, each of whom began where it had found nothing.
+        let lead = |round| led(round, Entry::Lead);
+        let entries =
+            vec![window(1), lead(2), window(2), window(1), lead(4), None, window(3), lead(3)];
+        let rounds = [Some(1), Some(2), Some(2), None, Some(4), None, None, None];
+        assert_eq!(revised(&table, 7, entries), rounds);
+        // One has led, and what it has done is stored; the log may know less.
+        table.apply((9, 9), lead(2).as_ref(), &mut MemoryStore::default());
+        assert_eq!(revised(&table, 10, vec![window(1), window(2)]), [None, Some(2)]);
+        let entries = vec![window(1), lead(2), window(1), window(3)];
+        assert_eq!(revised(&table, 8, entries), [Some(1), Some(2), None, Some(3)]);
+    }
+
+    #[test]
+    fn keys_and_transactions_are_told_apart_whatever_a_key_looks_like() {
+        let txn = Version { timestamp_us: 7, coordinator: NodeId(70_000) };
+        let name = name_of_txn(txn);
+        assert_eq!(txn_of_name(name.as_bytes()), Some(txn));
+        assert_ne!(name_of_key(&name), name);
+        assert_eq!(txn_of_name(name_of_key(&name).as_bytes()), None);
+        assert_ne!(name_of_key(&name_of_window()), name_of_window());
+        let key = Key::from("alice");
+        assert_eq!(name_of_key(&key), key);
+    }
+}
