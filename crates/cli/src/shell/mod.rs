@@ -23,6 +23,7 @@ put KEY VALUE       write a key
 delete KEY          delete a key
 begin               begin a transaction of several statements
 commit, rollback    end it
+outcome TXN         how the transaction of this version ended; if it has not, it is ended
 use KEYSPACE        go to another keyspace
 keyspaces           list them
 help, quit";

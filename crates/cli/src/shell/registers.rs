@@ -1,7 +1,7 @@
 //! Statements for keyspaces of registers.
 
 use anyhow::Context;
-use serried::{Modification, Modified, RegisterKeyspace, Value};
+use serried::{Access, Key, Modification, Modified, RegisterKeyspace, Token, Value};
 
 use super::Session;
 
@@ -15,6 +15,7 @@ cas KEY EXPECTED NEW          replace what is exactly as expected; `-` is an abs
 set-if-absent KEY VALUE       write a key that is absent
 get-and-set KEY VALUE         write a key, and show what was there
 get-and-delete KEY            delete a key, and show what was there
+again TOKEN STATEMENT         try an update again of which it is not known whether it took effect
 use KEYSPACE                  go to another keyspace
 keyspaces                     list them
 help, quit";
@@ -50,6 +51,17 @@ fn modification(words: &[&str]) -> anyhow::Result<Option<Modification>> {
     }))
 }
 
+/// The update that a line says; `None` if it says none.
+fn update(words: &[&str]) -> anyhow::Result<Option<Access>> {
+    Ok(match words {
+        ["put" | "set", _, value @ ..] if !value.is_empty() => {
+            Some(Access::Write(Some(Value::from(value.join(" ")))))
+        }
+        ["delete", _] => Some(Access::Write(None)),
+        _ => modification(words)?.map(Access::Modify),
+    })
+}
+
 impl Session {
     /// Does what a line says; `None` if it is no statement for registers.
     pub(super) async fn operate(
@@ -57,6 +69,9 @@ impl Session {
         registers: &RegisterKeyspace,
         words: &[&str],
     ) -> anyhow::Result<Option<()>> {
+        if let ["again", token, words @ ..] = words {
+            return self.try_again(registers, token, words).await;
+        }
         if let (Some(modification), Some(key)) = (modification(words)?, words.get(1)) {
             let Modified { found, value, applied } = registers.rmw(*key, modification).await?;
             match (words[0], applied) {
@@ -91,6 +106,28 @@ impl Session {
                 "this keyspace has registers and no transactions: `use` another, or try `help`"
             ),
             _ => return Ok(None),
+        }
+        Ok(Some(()))
+    }
+
+    /// Tries the update that a line says again, with the token of an earlier try.
+    async fn try_again(
+        &mut self,
+        registers: &RegisterKeyspace,
+        token: &str,
+        words: &[&str],
+    ) -> anyhow::Result<Option<()>> {
+        let token: Token = token.parse().map_err(anyhow::Error::msg)?;
+        let (Some(update), Some(key)) = (update(words)?, words.get(1)) else {
+            anyhow::bail!("`again` is for an update: again TOKEN put KEY VALUE, for example");
+        };
+        let accessed = registers.access(Key::from(*key), update.clone(), Some(token)).await?;
+        match update {
+            Access::Modify(_) => {
+                self.report("done", "and before that there was:");
+                self.show(key, &accessed.found);
+            }
+            Access::Write(_) | Access::Read => self.report("done", key),
         }
         Ok(Some(()))
     }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serried::{
-    Abort, Committed, Key, TransactOptions, Transaction, TransactionError, TransactionKeyspace,
-    Value,
+    Abort, Committed, Ending, Key, TransactOptions, Transaction, TransactionError,
+    TransactionKeyspace, Value, Version,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -67,6 +67,15 @@ impl Session {
             ["delete", key] => {
                 let committed = keyspace.delete(*key).await?;
                 self.report("committed", &committed.version.to_string());
+            }
+            ["outcome", txn] => {
+                let version: Version = txn.parse().map_err(anyhow::Error::msg)?;
+                let ending = match keyspace.outcome(version).await? {
+                    Ending::Committed => "committed",
+                    Ending::Aborted => "aborted",
+                    Ending::Forgotten => "forgotten",
+                };
+                self.report(ending, txn);
             }
             ["commit" | "rollback"] => anyhow::bail!("there is no transaction: `begin` one"),
             _ => return Ok(None),

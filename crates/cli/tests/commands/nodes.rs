@@ -35,6 +35,11 @@ fn the_shell_reads_writes_and_runs_transactions_against_a_cluster() {
     assert_eq!(code(&output), 0, "{}", err(&output));
     assert!(out(&output).contains("alice = 10\nbob is absent\n"), "{}", out(&output));
     assert!(out(&output).ends_with("alice is absent\n"), "{}", out(&output));
+    let first = out(&output);
+    let version = first.lines().find_map(|line| line.strip_prefix("committed ")).unwrap();
+    let output = serried(&["shell", &url, "-e", &format!("outcome {version}; outcome alice")]);
+    assert_eq!(out(&output), format!("committed {version}\n"));
+    assert!(err(&output).contains("`alice`"), "{}", err(&output));
 
     let script = "begin\nput alice 1\nget alice\nput bob 2\ncommit\nget alice bob\n\
                   begin\nput alice 99\nrollback\nget alice\n";

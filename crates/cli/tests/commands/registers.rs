@@ -119,6 +119,15 @@ fn registers_of_a_running_cluster_are_measured_checked_and_spoken_with() {
     let refused = serried(&["bench", "ycsb", "--connect", &url, "--keyspace", "accounts"]);
     assert!(err(&refused).contains("`ycsb` is a workload of registers, and `morty`"));
 
+    // An update that is tried again with its token takes effect exactly once.
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_micros();
+    let again = format!("again {now}.{} add n 3", u64::MAX);
+    let statements = format!("{again}\n{again}\nget n\nagain {now} put n 1\nagain {now}.1 get n\n");
+    let output = with_input(&["shell", &url, "--keyspace", "flags"], &statements);
+    assert_eq!(out(&output).matches("n is absent").count(), 2, "{}", out(&output));
+    assert!(out(&output).ends_with("n = 3\n"), "{}", out(&output));
+    assert!(err(&output).contains("`again` is for an update"), "{}", err(&output));
+
     let statements = "\
 get k
 cas k - 5
