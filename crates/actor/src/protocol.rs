@@ -41,7 +41,8 @@ pub trait Actor: Sized + Send + 'static {
     /// A timer is due.
     fn on_timer(&mut self, timer: Self::Timer, cx: &mut Context<'_, Self>);
 
-    /// Everything is durable that had been appended when the actor last called [`Context::await_durable`].
+    /// Everything is durable that had been appended when the actor first called [`Context::await_durable`] since the last time
+    /// that this was called.
     fn on_durable(&mut self, _cx: &mut Context<'_, Self>) {}
 
     /// Shows what an operator may want to know of its state: names, in the words of metrics, and values.

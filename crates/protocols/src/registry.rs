@@ -152,3 +152,15 @@ impl fmt::Display for UnknownProtocol {
 }
 
 impl core::error::Error for UnknownProtocol {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guarantee_belongs_to_the_family_of_its_protocols() {
+        for info in list().iter().filter(|info| info.guarantee != Guarantee::Nothing) {
+            assert_eq!(info.guarantee.family(), info.family, "{}", info.name);
+        }
+    }
+}

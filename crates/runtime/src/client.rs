@@ -98,7 +98,9 @@ pub enum ConnectError {
         reason: String,
     },
     /// The keyspace is of another family than it was opened as.
-    #[error("keyspace `{name}` has {found} ({guarantee}), and was opened for {wanted}")]
+    #[error(
+        "keyspace `{name}` has {found} ({guarantee}), and was opened for {wanted}: open it for {found}"
+    )]
     WrongFamily {
         /// The name asked for.
         name: String,

@@ -188,10 +188,11 @@ impl Endpoint {
         self.lock().machines.iter().flatten().all(|machine| machine.may_stop())
     }
 
-    /// Has a coordinator handle the operations at its desk.
-    pub(crate) fn operate(&self, keyspace: u16) {
+    /// Has a coordinator handle the operations that `submit` puts down at its desk.
+    pub(crate) fn operate(&self, keyspace: u16, submit: impl FnOnce()) {
         let moment = self.clock.moment();
         let mut core = self.lock();
+        submit();
         core.run(usize::from(keyspace), |machine, out| machine.on_operations(moment, out));
         core.settle(moment);
     }

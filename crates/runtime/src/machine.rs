@@ -97,7 +97,7 @@ pub(crate) fn coordinator<P: Protocol>(
     desk: Arc<Desk<P::Family>>,
 ) -> Box<dyn Machine> {
     let driven = Driven::new(actor, |_| Standing::Full, role);
-    Box::new(Erased { driven, side: Client { desk, operations: Vec::new() } })
+    Box::new(Erased { driven, side: ClientSide { desk, operations: Vec::new() } })
 }
 
 /// A replica as a machine, as it was when it last appended to its log, if it has one.
@@ -121,7 +121,7 @@ pub(crate) fn replica<P: Protocol>(
         // What it had begun before it went down is not known where nothing of it was durable.
         rejoins = is_new && driven.log_position == 0;
     }
-    Ok(Box::new(Erased { driven, side: Server { rejoins } }))
+    Ok(Box::new(Erased { driven, side: ReplicaSide { rejoins } }))
 }
 
 /// An actor with what its driver keeps for it.
@@ -149,8 +149,8 @@ struct Driven<A: Actor> {
     durable_standing: DurableStanding,
     /// When it last took part fully.
     full_at: Timestamp,
-    /// Whether it did not take part fully after the last event.
-    is_behind: bool,
+    /// Whether it has not taken part fully, and that it does again is not logged yet.
+    was_behind: bool,
     /// How many messages it has rejected.
     rejected: u64,
     sparing: Sparing,
@@ -179,7 +179,7 @@ impl<A: Actor> Driven<A> {
             standing,
             durable_standing: DurableStanding::new(),
             full_at: Timestamp(0),
-            is_behind: false,
+            was_behind: false,
             rejected: 0,
             sparing: Sparing::default(),
             own: VecDeque::new(),
@@ -213,10 +213,11 @@ impl<A: Actor> Driven<A> {
         if is_full {
             self.full_at = moment.now;
         }
-        if is_full && self.is_behind {
-            tracing::info!(replica = %self.id, "takes part fully");
+        if is_full && core::mem::take(&mut self.was_behind) {
+            let keyspace = format_args!("{:016x}", self.keyspace).to_string();
+            tracing::info!(replica = %self.id, keyspace, "takes part fully again");
         }
-        self.is_behind = !is_full;
+        self.was_behind |= (self.standing)(&self.actor) != Standing::Full;
     }
 
     fn handle(
@@ -339,13 +340,13 @@ trait Side<A: Actor>: Send {
 }
 
 /// The side of coordinators.
-struct Client<F: Family> {
+struct ClientSide<F: Family> {
     desk: Arc<Desk<F>>,
     /// A buffer, empty between events.
     operations: Vec<(TxnId, F::Operation)>,
 }
 
-impl<F: Family, A: Coordinate<F>> Side<A> for Client<F> {
+impl<F: Family, A: Coordinate<F>> Side<A> for ClientSide<F> {
     fn start(&self, actor: &mut A, cx: &mut Context<'_, A>) {
         actor.on_start(cx);
     }
@@ -370,12 +371,12 @@ impl<F: Family, A: Coordinate<F>> Side<A> for Client<F> {
 }
 
 /// The side of replicas.
-struct Server {
+struct ReplicaSide {
     /// Whether the replica takes the place of one whose disk was lost.
     rejoins: bool,
 }
 
-impl<A: Recover> Side<A> for Server {
+impl<A: Recover> Side<A> for ReplicaSide {
     fn start(&self, actor: &mut A, cx: &mut Context<'_, A>) {
         if self.rejoins {
             actor.rejoin(cx);

@@ -24,7 +24,6 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
     let address = &server.configuration.peers[member];
     let mut redial = Redial::new();
     let mut connected_before = false;
-    let mut was_lost = false;
     let (mut last_reason, mut tries) = (String::new(), 0u64);
     loop {
         let link = endpoint.lock().links.open(LinkOptions {
@@ -58,14 +57,19 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
                 for difference in settings {
                     tracing::warn!(%node, difference, "a keyspace is not set to the same on two nodes: some promises rest on that, so give all nodes the same settings");
                 }
-                if core == 0 && was_lost {
-                    tracing::info!(%node, address, "connected to another node again");
+                if connected_before || tries > 0 {
+                    tracing::info!(%node, core, address, "connected to another node again");
                 }
-                connected_before = true;
+                (connected_before, tries) = (true, 0);
                 let ended = met.connection.run(endpoint, node, link).await;
-                was_lost = true;
-                if core == 0 && !endpoint.is_closed() {
-                    tracing::info!(%node, address, reason = %ended, "lost the connection to another node");
+                match ended {
+                    _ if endpoint.is_closed() => {}
+                    Ended::Closed => {
+                        tracing::info!(%node, core, address, "another node has closed the connection");
+                    }
+                    ended => {
+                        tracing::warn!(%node, core, address, reason = %ended, "lost the connection to another node");
+                    }
                 }
                 None
             }
@@ -85,7 +89,7 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
             tries = if reason == last_reason { tries + 1 } else { 1 };
             // Logs the first, second, fourth and so on of the same reason.
             if tries.is_power_of_two() {
-                tracing::warn!(%node, address, reason, tries, "no connection to another node");
+                tracing::warn!(%node, core, address, reason, tries, "no connection to another node");
             }
             last_reason = reason;
         }

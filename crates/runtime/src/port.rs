@@ -52,8 +52,7 @@ impl<F: Family> Port<F> for KeyspacePort<F> {
         if self.is_unwinding() {
             return operations.clear();
         }
-        self.desk.submit(txn, operations);
-        self.endpoint.operate(self.keyspace);
+        self.endpoint.operate(self.keyspace, || self.desk.submit(txn, operations));
     }
 
     fn close(&self, txn: TxnId) {

@@ -90,7 +90,8 @@ impl<F: Family> Drop for Open<'_, F> {
 }
 
 impl<F: Family> Call<F> {
-    /// Passes the operation to the coordinator, and waits for the answer. `None` if it is not complete at the deadline.
+    /// Passes the operation to the coordinator, and waits for the answer. `None` if it is not complete at the deadline. If
+    /// the coordinator answers what is given up, that answer is awaited, and `None` means that nothing was passed on.
     pub(crate) async fn answer<A: Answer<F>>(self, port: &Arc<dyn Port<F>>) -> Option<A> {
         let Call { operation, give_up, answers_when_given_up, deadline } = self;
         let mut deadline = Alarm::at(port.clone(), port.now() + deadline);

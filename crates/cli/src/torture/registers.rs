@@ -1,4 +1,4 @@
-//! RegisterKeyspace that several processes read and update, and a check of all they saw.
+//! Registers that several processes read and update, and a check of all they saw.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -90,12 +90,12 @@ async fn a_keyspace_is_opened_as_what_it_is_and_asked_for_what_it_offers() {
     assert!(matches!(error, ConnectError::WrongFamily { .. }));
     assert_eq!(
         error.to_string(),
-        "keyspace `registers` has registers (linearizable), and was opened for transactions"
+        "keyspace `registers` has registers (linearizable), and was opened for transactions: open it for registers"
     );
     let error = client.registers("transactions").err().unwrap().to_string();
     assert_eq!(
         error,
-        "keyspace `transactions` has transactions (serializable), and was opened for registers"
+        "keyspace `transactions` has transactions (serializable), and was opened for registers: open it for transactions"
     );
     let registers = client.registers("registers").unwrap();
     let error = registers.rmw("key", Modification::add(1)).await.unwrap_err();

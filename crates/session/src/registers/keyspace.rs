@@ -202,10 +202,14 @@ impl RegisterKeyspace {
             return Err(RegisterError::NoReadModifyWrites { key });
         }
         let updates = access != Access::Read;
-        if updates && let Some(reason) = self.port.obstacle() {
-            return Err(RegisterError::ReadOnly { reason });
-        }
         let deadline = self.options.deadline;
+        if updates && let Some(reason) = self.port.obstacle() {
+            return Err(match token {
+                // An earlier try may have taken effect.
+                Some(token) => RegisterError::Unknown { key, token, deadline },
+                None => RegisterError::ReadOnly { reason },
+            });
+        }
         let call = Call {
             operation: Operation::Access { key: key.clone(), access, token },
             give_up: Operation::GiveUp,
@@ -213,7 +217,8 @@ impl RegisterKeyspace {
             deadline,
         };
         let answer: Option<Accessing> = call.answer(&self.port).await;
-        if answer.is_none()
+        if updates
+            && answer.is_none()
             && let Some(token) = token
         {
             // It was not tried again; an earlier try may have taken effect.

@@ -231,7 +231,9 @@ impl<'a, P: Program> Execution<'a, P> {
             return Some(TransactionError::Unknown { txn, deadline });
         }
         Some(match &self.phase {
-            Phase::New => unavailable("one of this client's open transactions to end".to_string()),
+            Phase::New => unavailable(
+                "one of this client's open transactions in this keyspace to end".to_string(),
+            ),
             Phase::Committing(..) => unavailable("its reads to be confirmed".to_string()),
             Phase::Running(_) | Phase::Over => match self.attempt.unanswered_read() {
                 Some(key) => unavailable(format!("the value of `{key}`")),

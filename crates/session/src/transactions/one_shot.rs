@@ -172,7 +172,9 @@ impl Shot<'_> {
     /// What it means that the deadline has passed now; none if that can't be said yet.
     fn overdue(&self) -> Option<TransactionError> {
         let waiting_for = match self.phase {
-            Phase::New => "one of this client's open transactions to end".to_string(),
+            Phase::New => {
+                "one of this client's open transactions in this keyspace to end".to_string()
+            }
             Phase::Sent(_) if self.attempt.has_written() => {
                 // Its coordinator may have yet to be told of it, and has it take effect then.
                 let txn = self.attempt.version_or_wake()?;

@@ -69,7 +69,7 @@ fn given_up_and_on(mut net: Net) -> (String, RegisterVerdict) {
     net.ask_of(0, 2, X, Access::Read);
     net.network.clear();
     net.give_up(0, 2);
-    assert_eq!(net.ended(0, 2), "Aborted { conflicts: [] }");
+    assert_eq!(net.ended(0, 2), "NoEffect");
 
     net.part(&[0, 1]);
     recorder.invoke(0, 3, 1, WRITE);
@@ -295,7 +295,7 @@ fn an_update_that_waits_is_given_up_without_an_effect() {
     for (txn, access) in [(2, Access::Read), (3, write("8")), (4, append("8"))] {
         net.ask_of(0, txn, "y", access);
         net.give_up(0, txn);
-        assert_eq!(net.ended(0, txn), "Aborted { conflicts: [] }");
+        assert_eq!(net.ended(0, txn), "NoEffect");
     }
     net.pass(Duration::from_secs(3));
     net.ask_of(0, 5, "y", Access::Read);
