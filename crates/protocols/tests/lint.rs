@@ -103,5 +103,5 @@ fn a_protocol_is_found_by_its_module_and_by_its_name() {
     assert!(is_named("use crate::occ::Occ;", "occ", "occ"));
     assert!(is_named("let name = \"occ\";", "occ", "occ"));
     assert!(!is_named("let name = \"occurs\"; tocc::x", "occ", "occ"));
-    assert_eq!(shipped("a // \"occ\"\n#[cfg(test)]\nmod tests;"), "a \n");
+    assert_eq!(shipped("a // \"occ\"\n#[cfg(test)]\nmod tests;"), "a ");
 }

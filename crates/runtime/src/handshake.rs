@@ -203,7 +203,7 @@ impl Welcome {
                 generation: 0,
                 number: 7,
                 first_shard: 0,
-                protocol: "morty".to_string(),
+                protocol: serried_protocols::DEFAULT.to_string(),
                 guarantee: "serializable".to_string(),
                 partitions: 2,
                 settings: Settings::default(),
