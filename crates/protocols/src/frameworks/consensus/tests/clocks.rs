@@ -7,7 +7,7 @@ use serried_model::{Token, Version};
 use super::net::{Net, X, client};
 use super::*;
 
-const HOUR_US: u64 = 3_600_000_000;
+const HOUR_US: i64 = 3_600_000_000;
 
 /// The clock of one machine is an hour ahead, and so is that of a client on it, which asks the replica there.
 fn with_one_machine_ahead(variant: Variant) -> Net {

@@ -20,7 +20,8 @@ fn a_write_tried_again_after_long_takes_effect_once() {
     assert_eq!(net.ended(0, 1), "Unknown");
     let token = Token { id: net.token(0, 1), carstamp: None };
     net.part(&[0]);
-    net.pass(Duration::from_millis(net.settings.outcomes_ms + 60_000));
+    let outcomes_ms = net.settings.outcomes_ms;
+    net.pass(Duration::from_millis(outcomes_ms + 60_000));
     net.heal();
     // Replica 0 repeats its PreAccept of `v`.
     for _ in 0..100 {
