@@ -109,10 +109,10 @@ fn who_was_cut_off_disturbs_no_leader_of_whom_the_others_hear() {
     net.settle();
     net.away = NodeSet::EMPTY;
     assert_eq!(net.nodes[2].log.promised, before, "1 hears of the leader");
-    assert_eq!(net.nodes[2].log.leader(net.now), None, "2 does not");
+    assert_eq!(net.nodes[2].log.leader(net.timestamp()), None, "2 does not");
     net.timer(2, Timer::Elect);
     net.settle();
-    assert_eq!(net.nodes[2].log.leader(net.now), Some(NodeId(0)), "the leader answers it");
+    assert_eq!(net.nodes[2].log.leader(net.timestamp()), Some(NodeId(0)), "the leader answers it");
     net.propose(0, 7);
     net.settle();
     net.beat(0);
@@ -277,7 +277,7 @@ fn the_preferred_member_is_handed_the_lead_once_it_has_been_well_for_long() {
     // It is down again, and back.
     let pass = |net: &mut Net, times: u32| {
         for _ in 0..times {
-            net.now = net.now + patience / 4;
+            net.wait(patience / 4);
             net.timer(1, Timer::Lead);
             net.settle();
         }
@@ -331,7 +331,7 @@ fn a_leader_that_inherits_a_full_window_leads_and_takes_more_later() {
     net.deliver(accept);
     net.network.clear();
     net.away = set(&[0]);
-    net.now = net.now + Duration::from_secs(3);
+    net.wait(Duration::from_secs(3));
     net.timer(1, Timer::Elect);
     let mut full = false;
     while let Some(next) = net.network.pop_front() {

@@ -5,19 +5,17 @@ mod leaders;
 mod lost;
 mod runs;
 
+use core::ops::{Deref, DerefMut};
 use core::time::Duration;
-use std::collections::VecDeque;
 
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
-use serried_actor::{
-    Actor, ClockInterval, Context, Durable, Effect, Group, MemoryStore, NodeSet, Settings, Store,
-    Timestamp,
-};
+use serried_actor::{Actor, Context, Group, NodeSet, Recover, Settings, Store, Timestamp};
 use serried_model::{Key, NodeId};
 use serried_parts::{Cells, decode_cell_of_another};
 
 use super::{Ballot, Chosen, Entry, Host, Log, Machine, Message, Record, Timer};
+use crate::testing::{self, set};
 
 /// An entry: adds to one of ten sums. One of [`FLEETING`] or more does so unless a new leader finds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -29,9 +27,18 @@ impl Entry for Add {
     }
 }
 
-/// An actor that is nothing but a log.
-#[derive(Debug)]
-struct Bare;
+/// An actor that is nothing but a log and what it makes of its entries.
+struct Bare {
+    log: Log<Add>,
+    sums: Sums,
+}
+
+impl Bare {
+    fn new(id: NodeId, settings: &Settings) -> Bare {
+        let group = Group::new(3, Duration::from_millis(1));
+        Bare { log: Log::new(id, group, settings), sums: Sums(Cells::new(100)) }
+    }
+}
 
 impl Actor for Bare {
     type Message = Message<Add>;
@@ -39,9 +46,31 @@ impl Actor for Bare {
     type Record = Record<Add>;
     type Output = ();
 
-    fn on_message(&mut self, _: NodeId, _: Message<Add>, _: &mut Context<'_, Self>) {}
+    fn on_start(&mut self, cx: &mut Context<'_, Self>) {
+        self.log.on_start(&mut self.sums, cx);
+    }
 
-    fn on_timer(&mut self, _: Timer, _: &mut Context<'_, Self>) {}
+    fn on_message(&mut self, from: NodeId, message: Message<Add>, cx: &mut Context<'_, Self>) {
+        self.log.on_message(from, message, &mut self.sums, cx);
+    }
+
+    fn on_timer(&mut self, timer: Timer, cx: &mut Context<'_, Self>) {
+        self.log.on_timer(timer, &mut self.sums, cx);
+    }
+
+    fn on_durable(&mut self, cx: &mut Context<'_, Self>) {
+        self.log.on_durable(&mut self.sums, cx);
+    }
+}
+
+impl Recover for Bare {
+    fn replay(&mut self, record: Record<Add>, _: &mut dyn Store) {
+        self.log.replay(record);
+    }
+
+    fn rejoin(&mut self, cx: &mut Context<'_, Self>) {
+        self.log.rejoin(cx);
+    }
 }
 
 impl Host for Bare {
@@ -98,53 +127,33 @@ impl Machine<Bare> for Sums {
     }
 }
 
-struct Node {
-    log: Log<Add>,
-    sums: Sums,
-    store: MemoryStore,
-    records: VecDeque<Record<Add>>,
-    log_position: u64,
-    flush: bool,
-}
-
 /// Three replicas and the messages between them.
 struct Net {
+    net: testing::Net<Bare>,
     settings: Settings,
-    nodes: Vec<Node>,
-    network: VecDeque<(NodeId, NodeId, Message<Add>)>,
-    /// Messages to and from these are lost.
-    away: NodeSet,
-    now: Timestamp,
-    random: Pcg64Mcg,
 }
 
-fn set(members: &[u64]) -> NodeSet {
-    members.iter().map(|member| NodeId(*member)).collect()
+impl Deref for Net {
+    type Target = testing::Net<Bare>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.net
+    }
 }
 
-fn node(member: u64, settings: &Settings) -> Node {
-    Node {
-        log: Log::new(NodeId(member), Group::new(3, Duration::from_millis(1)), settings),
-        sums: Sums(Cells::new(100)),
-        store: MemoryStore::default(),
-        records: VecDeque::new(),
-        log_position: 0,
-        flush: false,
+impl DerefMut for Net {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.net
     }
 }
 
 impl Net {
     /// Three replicas, of which the first leads.
     fn led(settings: Settings) -> Net {
-        let mut net = Net {
-            nodes: (0..3).map(|member| node(member, &settings)).collect(),
-            settings,
-            network: VecDeque::new(),
-            away: NodeSet::EMPTY,
-            now: Timestamp(1),
-            random: Pcg64Mcg::new(1),
-        };
-        (0..3).for_each(|member| net.act(member, |log, sums, cx| log.on_start(sums, cx)));
+        let mut net = testing::Net::new(1, 3, |id| Bare::new(id, &settings));
+        net.now = 1;
+        net.start();
+        let mut net = Net { net, settings };
         net.settle();
         net
     }
@@ -158,60 +167,20 @@ impl Net {
         member: usize,
         act: impl FnOnce(&mut Log<Add>, &mut Sums, &mut Context<'_, Bare>) -> T,
     ) -> T {
-        let mut effects: Vec<Effect<Bare>> = Vec::new();
-        let node = &mut self.nodes[member];
-        let clock = ClockInterval { earliest_us: 5, latest_us: 5 };
-        let durable = Durable {
-            store: &mut node.store,
-            log_position: node.log_position,
-            durable_position: u64::MAX,
-        };
-        let id = NodeId(member as u64);
-        let mut cx = Context::new(id, self.now, clock, &mut self.random, &mut effects, durable);
-        let done = act(&mut node.log, &mut node.sums, &mut cx);
-        node.log_position = cx.log_position();
-        for effect in effects {
-            match effect {
-                Effect::Send { to, message } | Effect::SendBeforeDurable { to, message } => {
-                    self.network.push_back((id, to, message))
-                }
-                Effect::Broadcast { to, message, .. } => {
-                    let each = to.members().map(|to| (id, NodeId(to as u64), message.clone()));
-                    self.network.extend(each);
-                }
-                Effect::Append(record) => node.records.push_back(record),
-                Effect::TrimLog(position) => {
-                    let kept = (node.log_position - position) as usize;
-                    let trimmed = node.records.len().saturating_sub(kept);
-                    node.records.drain(..trimmed);
-                }
-                Effect::SetTimer { timer, .. } => node.flush |= timer == Timer::Flush,
-                _ => {}
-            }
-        }
-        done
+        self.net.act(member, |Bare { log, sums }, cx| act(log, sums, cx))
     }
 
     fn timer(&mut self, member: usize, timer: Timer) {
-        self.act(member, |log, sums, cx| log.on_timer(timer, sums, cx));
+        self.fire(member, timer);
     }
 
-    /// Delivers one message.
-    fn deliver(&mut self, (from, to, message): (NodeId, NodeId, Message<Add>)) {
-        if !self.away.contains(from) && !self.away.contains(to) {
-            self.act(to.member(), |log, sums, cx| log.on_message(from, message, sums, cx));
-        }
-    }
-
+    /// Delivers all messages. A leader proposes at once what waits to go in one message.
     fn settle(&mut self) {
         loop {
-            for member in 0..3 {
-                if core::mem::take(&mut self.nodes[member].flush) {
-                    self.timer(member, Timer::Flush);
-                }
+            self.fire_where_set(Timer::Flush);
+            if !self.step() {
+                return;
             }
-            let Some(next) = self.network.pop_front() else { return };
-            self.deliver(next);
         }
     }
 
@@ -223,14 +192,14 @@ impl Net {
     /// Lets so much time pass that a leader which was not heard of is taken for dead; a member that there
     /// is then looks for one.
     fn elect(&mut self, member: usize) {
-        self.now = self.now + Duration::from_secs(3);
+        self.wait(Duration::from_secs(3));
         self.timer(member, Timer::Elect);
         self.settle();
     }
 
     /// Has the leader beat.
     fn beat(&mut self, member: usize) {
-        self.now = self.now + Duration::from_millis(400);
+        self.wait(Duration::from_millis(400));
         self.timer(member, Timer::Lead);
         self.settle();
     }
@@ -240,36 +209,29 @@ impl Net {
     }
 
     fn sums(&mut self, member: usize) -> u64 {
-        let Node { sums, store, .. } = &mut self.nodes[member];
+        let node = &mut self.nodes[member];
+        let (sums, store) = (&mut node.actor.sums, &node.store);
         (0..10u64).map(|key| sums.0.get(&Key::from(key.to_be_bytes()), store).1).sum()
     }
 
     /// Stops a replica and starts it again, with what it had made durable.
     fn restart(&mut self, member: usize) {
-        let old = core::mem::replace(&mut self.nodes[member], node(member as u64, &self.settings));
-        let new = &mut self.nodes[member];
-        (new.store, new.log_position) = (old.store, old.log_position);
-        old.records.iter().for_each(|record| new.log.replay(record.clone()));
-        new.records = old.records;
-        self.act(member, |log, sums, cx| log.on_start(sums, cx));
+        let fresh = Bare::new(NodeId(member as u64), &self.settings);
+        self.net.restart(member, fresh);
     }
 
     /// The same, but that the last records of what it had made durable are gone.
     fn restart_without_last(&mut self, member: usize, records: usize) {
         let node = &mut self.nodes[member];
-        node.records.truncate(node.records.len() - records);
-        node.log_position -= records as u64;
+        node.keep_records(node.records.len() - records);
         self.restart(member);
     }
 
     /// The disk of a replica is lost, and another takes its place.
     fn lose(&mut self, member: usize) {
-        self.nodes[member] = node(member as u64, &self.settings);
         self.network.retain(|(from, to, _)| from.member() != member && to.member() != member);
-        self.act(member, |log, sums, cx| {
-            log.rejoin(cx);
-            log.on_start(sums, cx);
-        });
+        let fresh = Bare::new(NodeId(member as u64), &self.settings);
+        self.net.replace(member, fresh);
     }
 }
 

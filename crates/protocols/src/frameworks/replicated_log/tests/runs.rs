@@ -162,7 +162,7 @@ fn what_a_former_run_of_a_follower_had_does_not_count() {
     net.restart_without_last(1, 1);
     // Its answer to a beat says that it is another run, before it is sent anything again.
     net.network.clear();
-    net.now = net.now + Duration::from_millis(400);
+    net.wait(Duration::from_millis(400));
     net.timer(0, Timer::Lead);
     let beat = |(_, to, m): &(_, NodeId, _)| *to == NodeId(1) && matches!(m, Message::Beat { .. });
     let beat = net.network.iter().position(beat).unwrap();
