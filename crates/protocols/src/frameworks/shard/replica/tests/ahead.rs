@@ -7,10 +7,10 @@ const HOUR_US: u64 = 3_600_000_000;
 /// A shard's only replica, whose clock was an hour ahead when it took a transaction, and is right again.
 fn was_ahead(restarts: bool) -> Bench<Queues<false>> {
     let mut bench = Bench::new();
-    bench.clock_us = NOW_US + HOUR_US;
+    bench.set_clock_us(NOW_US + HOUR_US);
     assert!(matches!(bench.write(HOUR_US)[..], [Reply::Executed(_)]));
     bench.commit(txn(HOUR_US), Stamp::assigned(txn(HOUR_US)));
-    bench.clock_us = NOW_US + 1_000_000;
+    bench.set_clock_us(NOW_US + 1_000_000);
     if restarts {
         bench.restart();
     }
