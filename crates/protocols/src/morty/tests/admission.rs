@@ -12,7 +12,7 @@ fn bound_us() -> u64 {
 fn stranger(options: Options) -> Net {
     let mut net = Net::new(options, 1);
     let group = Group::new(3, Duration::from_millis(1));
-    net.coordinators[0].0 = Coordinator::new(group, &Settings::default(), options);
+    net.clients[coordinator_id(0)].actor = Coordinator::new(group, &Settings::default(), options);
     net
 }
 
@@ -65,7 +65,7 @@ fn what_a_majority_does_not_let_in_is_never_prepared() {
         for knows_time in [false, true] {
             let mut net = stranger(options);
             if knows_time {
-                net.coordinators[0].0.hears_time(0, Timestamp(0));
+                net.clients[coordinator_id(0)].hears_time(0, Timestamp(0));
             }
             write_from_ahead(&mut net, bound_us() + 1_000_000);
             let trace = net.trace().join(", ");
@@ -73,7 +73,10 @@ fn what_a_majority_does_not_let_in_is_never_prepared() {
             // Its clock has been set right since, but its versions go on from where they were.
             let told = net.told(0);
             assert!(told[0].contains("ClockSkew"), "{told:?}");
-            assert!(net.logs.iter().all(Vec::is_empty), "nothing is kept of it");
+            assert!(
+                net.nodes.values().all(|node| node.records.is_empty()),
+                "nothing is kept of it"
+            );
         }
     }
 }

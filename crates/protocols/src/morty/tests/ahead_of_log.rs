@@ -29,7 +29,7 @@ fn what_was_overwritten_stays_readable_until_it_is_durable_that_it_is_not() {
     assert!(format!("{before:?}").contains("old"), "{before:?}");
     for crashes in [true, false] {
         if crashes {
-            world.hold_log(n(0));
+            world.nodes[n(0)].hold_log();
         }
         world.now += 12 * SECOND;
         world.settle_below(n(0), 72 * SECOND, digest(&[old, new]));
@@ -37,7 +37,7 @@ fn what_was_overwritten_stays_readable_until_it_is_durable_that_it_is_not() {
         let scan = Message::Scan { after: None, since: 0, run: 1 };
         assert_eq!(world.tell(n(2), n(0), scan).is_empty(), crashes);
         if crashes {
-            world.crash(n(0));
+            world.restart(n(0));
             world.network.clear();
             assert_eq!(past(&mut world, 0, "k", 60 * SECOND), before);
         }
@@ -70,13 +70,13 @@ fn no_page_is_in_the_store_before_it_is_durable_what_it_may_lack() {
             holds.readable_from = 0;
         }
         world.network.clear();
-        world.hold_log(n(0));
+        world.nodes[n(0)].hold_log();
         for _ in 0..=usize::from(repeated) {
             page.iter().for_each(|envelope| world.deliver(envelope.clone()));
         }
         let asked = world.take(|e| matches!(e.2, Message::Scan { after: None, .. }));
         assert_eq!(asked.len(), 1, "the page is asked for again");
-        world.crash(n(0));
+        world.restart(n(0));
         world.network.clear();
         assert_eq!(past(&mut world, 0, "k", 34 * SECOND), before);
         // The second time all is durable.
@@ -100,7 +100,7 @@ fn a_copy_begins_when_it_is_durable_how_far_everything_is_settled() {
     world.now = 71 * SECOND;
     world.settle_below(n(0), 60 * SECOND, digest(&[old]));
     let before = past(&mut world, 0, "k", 60 * SECOND);
-    world.hold_log(n(0));
+    world.nodes[n(0)].hold_log();
     world.now = 83 * SECOND;
     let merged = digest(&[old, new]);
     world.tell(n(2), n(0), Message::TruncationFinished { upto: 72 * SECOND, merged });
@@ -113,7 +113,7 @@ fn a_copy_begins_when_it_is_durable_how_far_everything_is_settled() {
     let asked = world.tell(n(1), n(0), Message::TruncationFinished { upto: 90 * SECOND, merged });
     let (since, run) = (Version::at(72 * SECOND), run_asked_for(&asked));
     assert_eq!(world.tell(n(1), n(0), lists(since, run, false)), []);
-    world.crash(n(0));
+    world.restart(n(0));
     assert_eq!(past(&mut world, 0, "k", 60 * SECOND), before);
 }
 
@@ -137,7 +137,7 @@ fn a_copy_that_has_begun_is_completed_though_the_next_peer_can_list_what_is_miss
         }
     }
     world.network.clear();
-    world.hold_log(n(0));
+    world.nodes[n(0)].hold_log();
     let (executions, readable_from) = (Vec::new(), 90 * SECOND);
     world.tell(n(1), n(0), Message::Fetched { executions, readable_from });
     for _ in 0..3 {
@@ -148,7 +148,7 @@ fn a_copy_that_has_begun_is_completed_though_the_next_peer_can_list_what_is_miss
         to_n2.filter(|e| matches!(e.2, Message::Scan { .. })).count()
     };
     assert_eq!(scans(&world), 0);
-    world.nodes.get_mut(&n(0)).unwrap().durable = None;
+    world.flush(n(0));
     world.timer(n(0), ReplicaTimer::CatchUp);
     let asked = world.take(|_| true);
     let (run, since) = (run_asked_for(&asked), Version::INITIAL);

@@ -31,15 +31,7 @@ fn talk(world: &mut World, members: &[usize], waits: usize) {
 
 /// Which of these members are behind.
 fn behind(world: &World, members: &[usize]) -> Vec<usize> {
-    let is_behind = |member: &&usize| {
-        let mut behind = 0;
-        world.nodes[&n(**member)].replica.gauges(&mut |name, value| {
-            if name == "catching_up" {
-                behind = value;
-            }
-        });
-        behind == 1
-    };
+    let is_behind = |member: &&usize| world.gauge(n(**member), "catching_up") == 1;
     members.iter().filter(is_behind).copied().collect()
 }
 

@@ -21,7 +21,7 @@ fn two_votes_of_three_commit_the_slow_way_once_the_third_is_given_up() {
     net.get(0, "x");
     net.settle();
     let id = |replica: usize| {
-        let record = net.replicas[replica].record(&Key::from("x")).unwrap();
+        let record = net.nodes[replica].record(&Key::from("x")).unwrap();
         record.committed.latest().unwrap().value.clone()
     };
     assert_eq!(id(2), Some(Value::from("1")));
@@ -60,7 +60,7 @@ fn a_prepared_execution_is_abandoned_by_the_prepare_of_the_next() {
     net.settle();
     assert_eq!(net.told(1)[1..], ["committed"]);
     assert_eq!(net.told(0), ["committed"]);
-    let record = net.replicas[1].record(&Key::from("x")).unwrap();
+    let record = net.nodes[1].record(&Key::from("x")).unwrap();
     assert_eq!(record.committed.len(), 2);
     assert_eq!(record.committed.latest().unwrap().value, Some(Value::from("newer")));
     assert!(record.is_idle(), "nothing is left of a decided transaction: {record:?}");
@@ -125,8 +125,8 @@ fn late_and_repeated_messages_of_a_decided_transaction_leave_nothing_behind() {
     let finalize =
         Message::Finalize { version, eid: 0, view: View::OWN, decision: Proposal::Abandon };
     net.deliver((from, NodeId(0), finalize));
-    assert!(net.replicas[0].record(&key).is_none());
-    assert_eq!(net.replicas[0].undecided(), 0);
+    assert!(net.nodes[0].record(&key).is_none());
+    assert_eq!(net.nodes[0].undecided(), 0);
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn a_copy_begins_anew_when_its_peer_is_not_what_it_was() {
     // Nor is it taken from what comes late of the first copy.
     let late = page(end, &[], None, holds.watermark, *run);
     assert_eq!(world.tell(*peer, n(0), late), []);
-    world.network = asked;
+    world.network = asked.into();
     world.settle_all();
     assert_eq!(world.read(n(0), "l"), Some(Value::from("old")));
 }
@@ -99,7 +99,7 @@ fn who_copies_answers_no_reads_until_the_copy_is_complete() {
     assert_eq!(answers(&mut world), 1);
     let asked =
         world.tell(n(1), n(0), Message::TruncationFinished { upto, merged: digest(&[txn]) });
-    world.network = asked;
+    world.network = asked.into();
     world.settle(|e| !matches!(e.2, Message::Scanned { .. }) && !e.1.is_coordinator());
     assert!(world.network.iter().any(|e| matches!(e.2, Message::Scanned { .. })));
     assert_eq!(answers(&mut world), 0);

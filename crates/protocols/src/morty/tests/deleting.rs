@@ -28,7 +28,7 @@ fn the_log_does_not_bring_back_what_was_deleted_settled_and_forgotten() {
     world.settle_below(n(0), 32 * SECOND, digest(&[older, younger, other]));
     let logged = |world: &World, version: Version| {
         let of = |record: &Record| matches!(record, Record::Committed { version: v, .. } if *v == version);
-        world.nodes[&n(0)].log.iter().any(of)
+        world.nodes[&n(0)].records.iter().any(of)
     };
     assert_eq!([older, younger].map(|version| logged(&world, version)), [true, false]);
     assert_eq!(world.read(n(0), "k"), None);

@@ -147,6 +147,7 @@ fn a_delete_is_a_write_and_an_absent_key_can_be_read() {
 #[test]
 fn a_commit_that_crosses_a_rewind_is_ignored() {
     let mut net = overlapping(morty(2));
+    net.hear();
     let stale = net.open[&1].clone();
     net.put(0, "x", "1");
     net.settle();

@@ -31,12 +31,12 @@ fn impossible() -> Vec<Arc<Contents>> {
 
 /// A replica gets a message: it sends nothing, keeps nothing of it, and has counted it.
 fn is_dropped(net: &mut Net, from: NodeId, member: usize, message: Message) {
-    let before = (net.rejected[member], net.logs[member].len());
-    let open = net.replicas[member].undecided();
+    let before = (net.nodes[member].rejected, net.nodes[member].records.len());
+    let open = net.nodes[member].undecided();
     assert_eq!(net.tell(from, member, message.clone()), [], "to {message:?}");
-    let after = (net.rejected[member], net.logs[member].len());
+    let after = (net.nodes[member].rejected, net.nodes[member].records.len());
     assert_eq!(after, (before.0 + 1, before.1), "after {message:?}");
-    assert!(net.replicas[member].undecided() <= open.max(1), "after {message:?}");
+    assert!(net.nodes[member].undecided() <= open.max(1), "after {message:?}");
 }
 
 #[test]
@@ -45,15 +45,16 @@ fn a_decision_that_is_not_what_was_decided_is_dropped() {
     let decisions = [(0, Decision::Commit), (1, Decision::Commit), (0, Decision::Abort)];
     for (eid, decision) in &decisions[..] {
         let mut net = morty(1);
+        net.forged = true;
         net.tell(client, 0, decide(txn(), *eid, *decision, &write));
-        let log = net.logs[0].clone();
+        let log = net.nodes[0].records.clone();
         for (other, contradiction) in &decisions {
             let same = contradiction == decision && (other == eid || *decision == Decision::Abort);
             if !same {
                 is_dropped(&mut net, client, 0, decide(txn(), *other, *contradiction, &write));
             }
         }
-        assert_eq!(net.logs[0], log);
+        assert_eq!(net.nodes[0].records, log);
     }
 }
 
@@ -62,6 +63,7 @@ fn contents_that_no_transaction_has_are_dropped_wherever_they_come_from() {
     let (client, peer) = (coordinator_id(0), NodeId(1));
     for contents in impossible() {
         let mut net = morty(1);
+        net.forged = true;
         is_dropped(&mut net, client, 0, prepare(txn(), 0, &contents));
         is_dropped(&mut net, client, 0, decide(txn(), 0, Decision::Commit, &contents));
         let executions = vec![(txn(), 0, contents.clone())];
@@ -98,6 +100,7 @@ fn what_only_replicas_of_the_partition_send_is_dropped_from_others() {
         Message::Settled { version: txn(), settlement: Settlement::Aborted },
     ];
     let mut net = morty(1);
+    net.forged = true;
     for from in outsiders {
         for message in &messages {
             is_dropped(&mut net, from, 0, message.clone());
@@ -111,8 +114,10 @@ fn what_only_replicas_of_the_partition_send_is_dropped_from_others() {
 #[test]
 fn a_coordinator_believes_replicas_only_and_nothing_from_its_future() {
     let mut net = morty(1);
+    net.forged = true;
     net.get(0, "x");
     net.network.clear();
+    net.hear();
     let began = net.outputs.iter().find_map(|(_, output)| match output {
         Output::Began(version) => Some(*version),
         _ => None,
@@ -135,6 +140,7 @@ fn a_coordinator_believes_replicas_only_and_nothing_from_its_future() {
         (NodeId::replica(3, 0), txn()),
     ] {
         net.deliver((from, coordinator_id(0), reply(found)));
+        net.hear();
         assert!(net.outputs.iter().all(|(_, output)| matches!(output, Output::Began(_))));
     }
     net.deliver((NodeId(0), coordinator_id(0), reply(txn())));

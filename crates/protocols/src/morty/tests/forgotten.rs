@@ -43,7 +43,8 @@ fn whether_a_forgotten_delete_had_committed_is_not_judged_for_good() {
     let expected = [Vote::Commit, Vote::AbandonTentative, Vote::Commit];
     assert_eq!(cast(&mut world, reader, 0, &what), expected);
     // Its coordinator is lost, and n1 is away: the others may finish it.
-    world.network = world.tell(coordinator_id(8), n(2), Message::Inquire { version: reader });
+    world.network =
+        world.tell(coordinator_id(8), n(2), Message::Inquire { version: reader }).into();
     world.settle(|e| e.0 != n(1) && e.1 != n(1) && !e.1.is_coordinator());
     world.network.clear();
     assert_eq!(world.read(n(2), "counter"), Some(Value::from("1")));
@@ -96,7 +97,7 @@ fn who_copies_hands_on_nothing_of_what_it_had() {
         executions.sum::<usize>()
     };
     assert_eq!(handed_on(&mut world), 1);
-    world.network = world.tell(n(1), n(0), Message::TruncationFinished { upto, merged });
+    world.network = world.tell(n(1), n(0), Message::TruncationFinished { upto, merged }).into();
     world.settle(|e| !matches!(e.2, Message::Scanned { .. }) && !e.1.is_coordinator());
     assert!(world.network.iter().any(|e| matches!(e.2, Message::Scanned { .. })));
     assert_eq!(handed_on(&mut world), 0);

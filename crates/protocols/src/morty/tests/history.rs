@@ -70,7 +70,7 @@ fn the_past_is_read_from_where_it_was_kept_by_whom_it_was_copied_from() {
 fn a_replica_that_cannot_write_tells_what_leaves_nothing_behind() {
     let client = coordinator_id(0);
     let (mut net, [first, _]) = overwritten();
-    let logged = net.logs[0].len();
+    let logged = net.nodes[0].records.len();
     let mut tell = |message: Message| {
         let mut answered = false;
         net.act(0, |replica, cx| answered = replica.on_message_read_only(client, message, cx));
@@ -91,5 +91,5 @@ fn a_replica_that_cannot_write_tells_what_leaves_nothing_behind() {
     ] {
         assert_eq!(tell(message), []);
     }
-    assert_eq!((net.logs[0].len(), net.replicas[0].undecided()), (logged, 0));
+    assert_eq!((net.nodes[0].records.len(), net.nodes[0].undecided()), (logged, 0));
 }

@@ -129,7 +129,7 @@ fn a_reader_of_what_was_loaded_is_not_abandoned_by_who_has_copied_too_late_a_pag
             let asked = world.take(|_| true);
             world.settle_below(n(1), 170 * SECOND, digest(&[zero, first, reader, delete]));
             assert_eq!(world.nodes[&n(1)].store.get(b"k"), None);
-            world.network = asked;
+            world.network = asked.into();
         }
     }
     // n1 is cut off from n0, which goes on with n2.

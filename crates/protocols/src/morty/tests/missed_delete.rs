@@ -61,7 +61,7 @@ fn ends_once(mut world: World, away: &[usize]) {
     let lead = (0..members).find(|member| !away.contains(member)).unwrap();
     let gone = |node: NodeId| away.iter().any(|member| n(*member) == node);
     let inquire = Message::Inquire { version: reader };
-    world.network = world.tell(coordinator_id(8), n(lead), inquire.clone());
+    world.network = world.tell(coordinator_id(8), n(lead), inquire.clone()).into();
     world.settle(|e| !gone(e.0) && !gone(e.1) && !e.1.is_coordinator());
     world.network.clear();
     let said = world.tell(coordinator_id(8), n(lead), inquire);
@@ -165,7 +165,8 @@ fn finds_what_n0_has_missed(net: &mut Net) {
     assert_eq!(net.told(1), ["committed"]);
     net.pass(Duration::from_secs(60));
     net.network.retain(|e| !concerns_n0(e));
-    net.coordinators[2].0.hears_time(net.now, Timestamp(net.now * 1000));
+    let (now, timestamp) = (net.now, net.timestamp());
+    net.clients[coordinator_id(2)].hears_time(now, timestamp);
     assert_eq!(reads_without_n0(net, 2, "k"), ["value k = absent"]);
 }
 

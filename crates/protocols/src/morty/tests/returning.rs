@@ -122,7 +122,7 @@ fn who_has_listed_what_it_forgets_before_it_is_fetched_is_not_asked_for_it_for_e
     for member in [1, 2] {
         world.settle_below(n(member), 80 * SECOND, digest(&[txn]));
     }
-    world.network = fetch;
+    world.network = fetch.into();
     for _ in 0..50 {
         let these = world.take(|e| !e.1.is_coordinator());
         these.into_iter().for_each(|envelope| world.deliver(envelope));
@@ -169,7 +169,7 @@ fn half_forgotten() -> (World, Vec<Envelope>) {
 fn a_transaction_whose_delete_may_be_forgotten_is_not_handed_on() {
     let (mut world, fetch) = half_forgotten();
     assert_eq!(fetch.len(), 1);
-    world.network = fetch;
+    world.network = fetch.into();
     for _ in 0..50 {
         let these = world.take(|e| !e.1.is_coordinator());
         these.into_iter().for_each(|envelope| world.deliver(envelope));

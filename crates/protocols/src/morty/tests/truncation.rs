@@ -66,7 +66,7 @@ fn a_list_that_was_begun_before_a_snapshot_is_not_taken_for_all_that_is_in_it() 
     net.settle();
     for member in [0, 1] {
         assert_eq!(truncated_below(&net, member), UPTO, "n{member}");
-        let record = net.replicas[member].record(&Key::from("x")).unwrap();
+        let record = net.nodes[member].record(&Key::from("x")).unwrap();
         assert_eq!(record.committed.latest().unwrap().id.version, txn, "n{member}");
     }
 }
@@ -82,7 +82,7 @@ fn a_replica_without_its_predecessors_memory_has_no_say_in_what_may_have_been_in
         }
         net.settle();
         net.now = UPTO_IS_DUE;
-        let logged = net.logs[0].len();
+        let logged = net.nodes[0].records.len();
         // What its predecessor may have promised or voted on is below four seconds and a bit.
         for upto in [UPTO - 2_000_000, UPTO] {
             let snapshot = Snapshot::default();
@@ -101,7 +101,7 @@ fn a_replica_without_its_predecessors_memory_has_no_say_in_what_may_have_been_in
         net.act(0, |replica, cx| replica.on_timer(ReplicaTimer::Truncation, cx));
         let speaks = |message: &Message| matches!(message, Message::Truncate { .. });
         assert!(!net.network.drain(..).any(|(.., message)| speaks(&message)));
-        assert_eq!(net.logs[0].len(), logged);
+        assert_eq!(net.nodes[0].records.len(), logged);
         // A truncation above that is a promise that nobody has made yet.
         let accepted = net.tell(NodeId(1), 0, propose(UPTO));
         assert_eq!(accepted, [(NodeId(1), Message::ProposeMergeReply { upto: UPTO, view })]);
@@ -153,7 +153,7 @@ fn who_waits_goes_on_when_the_watermark_passes(upto: u64) {
     // Another waits for the earlier of two, though it has read from the later one first.
     let both = version(upto + 4, 0);
     net.tell(client, 0, prepare(both, 0, &contents(&[("z", later), ("y", unknown)], &[])));
-    assert_eq!(net.replicas[0].waited_for(), [known, unknown, later]);
+    assert_eq!(net.nodes[0].waited_for(), [known, unknown, later]);
     let merged = Digest::default();
     let sent = net.tell(NodeId(1), 0, Message::TruncationFinished { upto, merged });
     let vote = |message: &Message| match message {
@@ -168,9 +168,9 @@ fn who_waits_goes_on_when_the_watermark_passes(upto: u64) {
         BTreeMap::from([first, second, third]),
         "what they have read never committed"
     );
-    assert_eq!(net.replicas[0].waited_for(), [later]);
+    assert_eq!(net.nodes[0].waited_for(), [later]);
     net.restart(0);
-    assert_eq!(net.replicas[0].waited_for(), [later]);
+    assert_eq!(net.nodes[0].waited_for(), [later]);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn whoever_waits_for_something_that_was_copied_as_committed_commits() {
     let lines = net.trace();
     assert!(lines.contains(&"n0 -> c0 PrepareReply 0 Commit".to_string()), "{lines:?}");
     assert_eq!(truncated_below(&net, 0), UPTO);
-    assert_eq!(net.replicas[0].waited_for(), []);
+    assert_eq!(net.nodes[0].waited_for(), []);
 }
 
 #[test]
@@ -231,11 +231,11 @@ fn a_store_that_is_behind_is_given_nothing_to_settle_until_it_is_not() {
     for member in 0..3 {
         net.act(member, |replica, cx| replica.on_start(cx));
     }
-    net.stores[0].is_behind = true;
+    net.nodes[0].store.is_behind = true;
     net.pass(Duration::from_secs(60));
-    let stored = |net: &Net| [0, 1].map(|member| net.stores[member].get(b"x").is_some());
+    let stored = |net: &Net| [0, 1].map(|member| net.nodes[member].store.get(b"x").is_some());
     assert_eq!(stored(&net), [false, true]);
-    net.stores[0].is_behind = false;
+    net.nodes[0].store.is_behind = false;
     net.pass(Duration::from_millis(10));
     assert_eq!(stored(&net), [true, true]);
 }
@@ -250,14 +250,14 @@ fn a_vote_waits_for_the_next_writer_even_if_it_is_not_known_what_became_of_anoth
     let reads = contents(&[("x", unheard_of), ("y", writer)], &[("z", "1")]);
     let votes = net.tell(client, 0, prepare(reader, 0, &reads));
     assert_eq!(name(&votes[0].1), "PrepareReply 0 Provisional");
-    assert_eq!(net.replicas[0].waited_for(), [unheard_of]);
+    assert_eq!(net.nodes[0].waited_for(), [unheard_of]);
     // n0 copies the store of n1, which has forgotten what became of the first writer.
     let writes = contents(&[], &[("w", "1")]);
     net.tell(client, 1, decide(other, 0, Decision::Commit, &writes));
     n0_copies_what_n1_has(&mut net, other);
     net.settle();
     assert_eq!(truncated_below(&net, 0), UPTO);
-    assert_eq!(net.replicas[0].waited_for(), [writer]);
+    assert_eq!(net.nodes[0].waited_for(), [writer]);
     let aborts = decide(writer, 0, Decision::Abort, &contents(&[], &[]));
     let sent = net.tell(client, 0, aborts);
     let lines: Vec<_> = sent.iter().map(|(_, message)| name(message)).collect();
@@ -308,10 +308,10 @@ fn what_others_have_settled_for_good_and_forgotten_is_copied_and_not_recovered_f
     net.now = upto + 10_000_000;
     net.network.push_back((client, NodeId(2), Message::Inquire { version: lost }));
     net.settle();
-    assert_eq!(net.replicas[2].undecided(), 1);
+    assert_eq!(net.nodes[2].undecided(), 1);
     net.act(2, |replica, cx| replica.on_timer(ReplicaTimer::Recovery(lost), cx));
     net.settle();
-    assert_eq!((truncated_below(&net, 2), net.replicas[2].undecided()), (upto, 0));
+    assert_eq!((truncated_below(&net, 2), net.nodes[2].undecided()), (upto, 0));
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn what_was_open_when_state_was_copied_past_it_is_not_said_to_have_aborted() {
     net.tell(client, 1, decide(writer, 0, Decision::Commit, &writes));
     n0_copies_what_n1_has(&mut net, writer);
     net.settle();
-    assert_eq!((truncated_below(&net, 0), net.replicas[0].undecided()), (UPTO, 0));
+    assert_eq!((truncated_below(&net, 0), net.nodes[0].undecided()), (UPTO, 0));
     for restarts in [false, true] {
         if restarts {
             net.restart(0);

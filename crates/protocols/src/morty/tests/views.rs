@@ -3,17 +3,9 @@
 use std::sync::Arc;
 
 use super::by_hand::{contents, decide, finalize, prepare, version};
+use super::world::World;
 use super::*;
 use crate::morty::message::Contents;
-
-/// Two partitions on three machines, without clients: what is sent to these is dropped.
-struct Machines {
-    group: Group,
-    replicas: BTreeMap<NodeId, (Replica, Vec<Record>, MemoryStore)>,
-    network: Vec<Envelope>,
-    random: Random,
-    now: u64,
-}
 
 fn of(partition: u16, member: usize) -> NodeId {
     NodeId::replica(partition, member)
@@ -25,87 +17,15 @@ fn part(key: &str) -> Arc<Contents> {
     Arc::new(Contents { participants: [0, 1].into_iter().collect(), ..(*own).clone() })
 }
 
-impl Machines {
-    fn new() -> Machines {
-        let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
-        let mut machines = Machines {
-            group,
-            replicas: BTreeMap::new(),
-            network: Vec::new(),
-            random: rand_pcg(),
-            now: 1_000_000,
-        };
-        for id in (0..2).flat_map(|partition| (0..3).map(move |member| of(partition, member))) {
-            let replica = machines.fresh(id);
-            machines.replicas.insert(id, (replica, Vec::new(), MemoryStore::default()));
-        }
-        machines
-    }
+/// A machine, with a replica of each of two partitions, loses power and comes back.
+fn restart_machine(world: &mut World, member: usize) {
+    (0..2).for_each(|partition| world.restart(of(partition, member)));
+}
 
-    fn fresh(&self, id: NodeId) -> Replica {
-        Replica::new(id, self.group.clone(), &Settings::default(), Options::default())
-    }
-
-    fn act(&mut self, id: NodeId, does: impl FnOnce(&mut Replica, &mut Context<'_, Replica>)) {
-        self.now += 1;
-        let (us, mut effects) = (self.now, Vec::new());
-        let clock = ClockInterval { earliest_us: us, latest_us: us };
-        let (replica, log, store) = self.replicas.get_mut(&id).unwrap();
-        let durable = Durable { store, log_position: log.len() as u64, durable_position: u64::MAX };
-        let (now, random) = (Timestamp(us * 1000), &mut self.random);
-        does(replica, &mut Context::new(id, now, clock, random, &mut effects, durable));
-        for effect in effects {
-            match effect {
-                Effect::Send { to, message } | Effect::SendBeforeDurable { to, message } => {
-                    self.network.push((id, to, message));
-                }
-                Effect::Broadcast { partition, to, message } => {
-                    let to = to.members().map(|to| (id, of(partition, to), message.clone()));
-                    self.network.extend(to);
-                }
-                Effect::Append(record) => log.push(record),
-                _ => {}
-            }
-        }
-        self.network.retain(|(_, to, _)| !to.is_coordinator());
-    }
-
-    /// A machine loses power and comes back.
-    fn restart(&mut self, member: usize) {
-        for partition in 0..2 {
-            let id = of(partition, member);
-            let mut replica = self.fresh(id);
-            let (_, log, store) = self.replicas.get_mut(&id).unwrap();
-            log.iter().for_each(|record| replica.replay(record.clone(), store));
-            self.replicas.get_mut(&id).unwrap().0 = replica;
-            self.act(id, Replica::on_start);
-        }
-    }
-
-    fn tell(&mut self, from: NodeId, to: NodeId, message: Message) {
-        self.act(to, |replica, cx| replica.on_message(from, message, cx));
-    }
-
-    fn take(&mut self, wanted: impl Fn(&Envelope) -> bool) -> Vec<Envelope> {
-        self.network.extract_if(.., |envelope| wanted(envelope)).collect()
-    }
-
-    /// Delivers what is wanted, and what comes of it.
-    fn deliver(&mut self, wanted: impl Fn(&Envelope) -> bool) {
-        loop {
-            let these = self.take(&wanted);
-            if these.is_empty() {
-                return;
-            }
-            these.into_iter().for_each(|(from, to, message)| self.tell(from, to, message));
-        }
-    }
-
-    /// What a replica has committed for a key last.
-    fn committed(&self, id: NodeId, key: &str) -> Option<Value> {
-        let record = self.replicas[&id].0.record(&Key::from(key))?;
-        record.committed.latest()?.value.clone()
-    }
+/// What a replica has committed for a key last.
+fn committed_in(world: &World, id: NodeId, key: &str) -> Option<Value> {
+    let record = world.nodes[id].record(&Key::from(key))?;
+    record.committed.latest()?.value.clone()
 }
 
 fn is_asking((.., message): &Envelope) -> bool {
@@ -127,35 +47,35 @@ fn proposals(envelopes: &[Envelope]) -> Vec<(View, u32, Proposal)> {
 /// time it hears of one vote at home, then its machine restarts, and the second time it hears of two.
 #[test]
 fn a_recoverer_that_restarts_does_not_propose_again_in_the_same_view() {
-    let (mut machines, client, txn) = (Machines::new(), coordinator_id(0), version(900_000, 0));
+    let (mut world, client, txn) = (World::new(2), coordinator_id(0), version(900_000, 0));
     for to in [of(0, 0), of(0, 1)] {
-        machines.tell(client, to, prepare(txn, 0, &part("a")));
+        world.deliver((client, to, prepare(txn, 0, &part("a"))));
     }
-    (0..3).for_each(|member| machines.tell(client, of(1, member), prepare(txn, 0, &part("b"))));
+    (0..3).for_each(|member| world.deliver((client, of(1, member), prepare(txn, 0, &part("b")))));
     let mut proposed = Vec::new();
     for silent in [of(0, 1), of(0, 2)] {
-        machines.tell(client, of(1, 0), Message::Inquire { version: txn });
-        machines.take(|(_, to, _)| *to == silent);
-        machines.deliver(is_asking);
-        proposed.push(machines.take(|(.., message)| matches!(message, Message::Finalize { .. })));
-        machines.network.clear();
-        machines.restart(0);
-        machines.network.clear();
+        world.deliver((client, of(1, 0), Message::Inquire { version: txn }));
+        world.take(|(_, to, _)| *to == silent);
+        world.settle(is_asking);
+        proposed.push(world.take(|(.., message)| matches!(message, Message::Finalize { .. })));
+        world.network.clear();
+        restart_machine(&mut world, 0);
+        world.network.clear();
     }
     let [first, second] = [proposals(&proposed[0]), proposals(&proposed[1])];
     assert_eq!((first[0].2, second[0].2), (Proposal::Abandon, Proposal::Commit), "as they knew");
     assert!(first[0].0 < second[0].0, "{first:?} and {second:?}");
     // What was proposed first arrives last, and changes nothing.
-    machines.restart(0);
-    machines.network.clear();
+    restart_machine(&mut world, 0);
+    world.network.clear();
     for (from, to, message) in proposed.into_iter().rev().flatten() {
-        machines.tell(from, to, message);
+        world.deliver((from, to, message));
     }
-    machines.network.clear();
-    machines.tell(client, of(0, 1), Message::Inquire { version: txn });
-    machines.deliver(|_| true);
+    world.network.clear();
+    world.deliver((client, of(0, 1), Message::Inquire { version: txn }));
+    world.settle(|_| true);
     for member in 0..3 {
-        let found = [(0, "a"), (1, "b")].map(|(p, key)| machines.committed(of(p, member), key));
+        let found = [(0, "a"), (1, "b")].map(|(p, key)| committed_in(&world, of(p, member), key));
         assert_eq!(found, [Some(Value::from("1")), Some(Value::from("1"))], "on machine {member}");
     }
 }
@@ -201,6 +121,7 @@ fn a_view_is_its_recoverers_and_one_thing_is_proposed_in_it() {
     let view = View::OWN.next(recoverer);
     let finalize = |view, decision| Message::Finalize { version: txn, eid: 0, view, decision };
     let mut net = morty(1);
+    net.forged = true;
     for (from, view) in [(NodeId(2), view), (recoverer, View::OWN), (coordinator_id(1), View::OWN)]
     {
         let said = net.tell(from, 0, finalize(view, Proposal::Commit));
@@ -221,6 +142,7 @@ fn a_view_is_its_recoverers_and_one_thing_is_proposed_in_it() {
 fn an_acceptance_counts_for_what_it_names_and_for_nothing_else() {
     let (client, txn) = (coordinator_id(0), version(500, 0));
     let mut net = morty(1);
+    net.forged = true;
     for member in 0..2 {
         net.tell(client, member, prepare(txn, 0, &contents(&[], &[("x", "1")])));
     }
@@ -321,7 +243,7 @@ fn a_recoverer_that_hears_of_a_vote_to_abandon_for_good_abandons() {
     net.held.insert(NodeId(0));
     net.network.push_back((client, NodeId(2), Message::Inquire { version: txn }));
     net.settle();
-    for replica in &net.replicas[1..] {
+    for replica in net.nodes.values().skip(1) {
         assert!(replica.record(&Key::from("y")).is_none_or(|record| record.committed.is_empty()));
         assert_eq!(replica.undecided(), 0);
     }
@@ -360,7 +282,7 @@ fn a_vote_to_abandon_for_good_is_a_durable_decision() {
         net.settle();
         let found = committed(&net, asked.member(), "y");
         assert_eq!(found, None, "without n{silent}, restarts: {restarts}");
-        assert_eq!(net.replicas[asked.member()].undecided(), usize::from(asked == NodeId(1)));
+        assert_eq!(net.nodes[asked.member()].undecided(), usize::from(asked == NodeId(1)));
     }
 }
 
@@ -405,6 +327,6 @@ fn a_replica_votes_for_nothing_to_be_abandoned_for_good_while_it_is_catching_up(
 
 /// What `member` has committed for `key`, last.
 fn committed(net: &Net, member: usize, key: &str) -> Option<Value> {
-    let record = net.replicas[member].record(&Key::from(key))?;
+    let record = net.nodes[member].record(&Key::from(key))?;
     record.committed.latest()?.value.clone()
 }
