@@ -1,16 +1,15 @@
-//! Coordinators and replicas with the messages between them moved by hand.
+//! Coordinators and replicas on a network that is moved by hand.
 
-use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 
-use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Recover, Settings};
+use serried_actor::{Actor, Group, NodeSet, Recover, Settings};
 use serried_model::registers::{Operation, Outcome, Output};
 use serried_model::{Access, Carstamp, Key, Modification, NodeId, Token, TxnId, Value};
 use serried_parts::Stamped;
 
 use super::{Coordinator, Message, Record, Replica};
 use crate::Mutated;
-use crate::testing::{self, client_id as client, set};
+use crate::testing::{self, client_id as client, derefs_to_net, set};
 
 mod returning;
 
@@ -19,19 +18,7 @@ const CLIENTS: u64 = 2;
 /// Three replicas, two coordinators, and the messages between them, delivered in order. No time passes.
 struct Net(testing::Net<Replica, Coordinator>);
 
-impl Deref for Net {
-    type Target = testing::Net<Replica, Coordinator>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl DerefMut for Net {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
-}
+derefs_to_net!([] Net, 0: testing::Net<Replica, Coordinator>);
 
 fn write(value: &str) -> Access {
     Access::Write(Some(Value::from(value)))
@@ -53,33 +40,17 @@ impl Net {
         Net(net)
     }
 
-    fn client(
-        &mut self,
-        number: u64,
-        act: impl FnOnce(&mut Coordinator, &mut Context<'_, Coordinator>),
-    ) {
-        self.act_client(client(number), act);
-    }
-
-    fn replica(
-        &mut self,
-        member: usize,
-        act: impl FnOnce(&mut Replica, &mut Context<'_, Replica>),
-    ) {
-        self.act(member, act);
-    }
-
     fn ask(&mut self, number: u64, txn: u64, access: Access, token: Option<Token>) {
         let operation = Operation::Access { key: Key::from("x"), access, token };
-        self.client(number, |coordinator, cx| coordinator.on_operation(TxnId(txn), operation, cx));
+        self.operate(number, txn, operation);
     }
 
-    /// What a replica is made to hold, by nobody in particular.
+    /// Makes a replica hold a value.
     fn hold(&mut self, member: usize, value: &str, timestamp: u64) {
         let carstamp = Carstamp { timestamp, ..Carstamp::INITIAL };
         let stamped = Stamped { value: Some(Value::from(value)), carstamp };
         let apply = Message::Apply { request: 99, key: Key::from("x"), stamped };
-        self.replica(member, |replica, cx| replica.on_message(client(9), apply, cx));
+        self.act(member, |replica, cx| replica.on_message(client(9), apply, cx));
         self.network.clear();
     }
 
@@ -163,9 +134,7 @@ fn writes_of_one_client_at_the_same_time_have_carstamps_of_their_own() {
 #[test]
 fn a_write_that_is_given_up_may_take_effect_only_once_it_has_a_place() {
     let mut net = Net::new(false);
-    let give_up = |net: &mut Net| {
-        net.client(0, |coordinator, cx| coordinator.on_operation(TxnId(1), Operation::GiveUp, cx));
-    };
+    let give_up = |net: &mut Net| net.operate(0, 1, Operation::GiveUp);
     net.ask(0, 1, write("a"), None);
     give_up(&mut net);
     assert_eq!(net.ended(0), ["NoEffect"]);
@@ -209,7 +178,7 @@ fn a_replica_that_lost_its_disk_answers_no_first_phase_before_a_majority_has_sho
     let mut net = Net::new(false);
     net.hold(0, "acknowledged", 1);
     // With the help of replica 2, which has lost it; replica 1 never heard of it.
-    net.replica(2, |replica, cx| {
+    net.act(2, |replica, cx| {
         replica.rejoin(cx);
         replica.on_start(cx);
     });
@@ -219,7 +188,7 @@ fn a_replica_that_lost_its_disk_answers_no_first_phase_before_a_majority_has_sho
     net.settle();
     assert_eq!(net.ended(0), [] as [&str; 0]);
     net.away = NodeSet::EMPTY;
-    net.replica(2, |replica, cx| replica.on_start(cx));
+    net.act(2, |replica, cx| replica.on_start(cx));
     net.settle();
     net.away = set(&[0]);
     net.ask(1, 2, Access::Read, None);
@@ -328,7 +297,7 @@ fn a_replica_that_does_not_know_what_it_held_acknowledges_nothing() {
     let carstamp = Carstamp { timestamp: 1, ..Carstamp::INITIAL };
     let stamped = Stamped { value: Some(Value::from("v")), carstamp };
     let apply = Message::Apply { request: 99, key: Key::from("x"), stamped };
-    net.replica(0, |replica, cx| replica.on_message(client(0), apply, cx));
+    net.act(0, |replica, cx| replica.on_message(client(0), apply, cx));
     net.network.retain(|(_, to, _)| ![NodeId(1), NodeId(2)].contains(to));
     while net.network.iter().any(|(_, to, _)| !to.is_coordinator()) {
         net.step();
@@ -342,7 +311,7 @@ fn a_client_that_passes_for_a_replaced_replica_ends_nobody_and_changes_nothing()
     net.forged = true;
     for number in 0..64 {
         let scan = Message::Scan { after: None, incarnation: 1 };
-        net.replica(0, |replica, cx| replica.on_message(client(number), scan, cx));
+        net.act(0, |replica, cx| replica.on_message(client(number), scan, cx));
     }
     assert!(net.network.is_empty() && net.nodes[0].records.is_empty());
 }
@@ -352,7 +321,7 @@ fn a_replica_whose_predecessor_had_a_clock_that_was_ahead_is_in_a_later_incarnat
     let mut net = Net::new(false);
     for member in [1, 2] {
         let scan = Message::Scan { after: None, incarnation: 1000 };
-        net.replica(member, |replica, cx| replica.on_message(NodeId(0), scan, cx));
+        net.act(member, |replica, cx| replica.on_message(NodeId(0), scan, cx));
     }
     net.network.clear();
     net.replace(0);
@@ -367,7 +336,7 @@ fn who_replaces_a_lost_disk_takes_over_which_numbers_the_others_know() {
     let mut net = Net::new(false);
     for member in [1, 2] {
         let scan = Message::Scan { after: None, incarnation: 1000 };
-        net.replica(member, |replica, cx| replica.on_message(NodeId(0), scan, cx));
+        net.act(member, |replica, cx| replica.on_message(NodeId(0), scan, cx));
     }
     net.network.clear();
     for member in [1, 2, 0] {
@@ -385,7 +354,7 @@ fn a_replica_knows_after_a_restart_whose_disks_were_lost() {
     net.appended.clear();
     net.0.restart(1, fresh(NodeId(1)));
     let read = Message::Read1 { request: 99, key: Key::from("x") };
-    net.replica(1, |replica, cx| replica.on_message(client(0), read, cx));
+    net.act(1, |replica, cx| replica.on_message(client(0), read, cx));
     let named = net.network.iter().find_map(|(.., message)| match message {
         Message::Read1Reply { incarnations, .. } => Some(incarnations.clone()),
         _ => None,

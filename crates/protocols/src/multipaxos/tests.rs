@@ -4,7 +4,7 @@ mod refusals;
 
 use core::time::Duration;
 
-use serried_actor::{Actor, Coordinate, Group, Settings};
+use serried_actor::{Actor, Group, Settings};
 use serried_model::registers::{Operation, Outcome, Output};
 use serried_model::{Access, Key, Modification, NodeId, TxnId, Value, Version};
 
@@ -58,11 +58,6 @@ fn sent(net: &mut Net) -> Vec<(NodeId, Message)> {
 fn tell(net: &mut Net, from: NodeId, member: usize, message: Message) -> Vec<(NodeId, Message)> {
     net.deliver((from, NodeId::replica(0, member), message));
     sent(net)
-}
-
-/// The client's session asks for something.
-fn operate(net: &mut Net, txn: u64, operation: Operation) {
-    net.act_client(CLIENT, |client, cx| client.on_operation(TxnId(txn), operation, cx));
 }
 
 fn request(number: u64, us: u64, access: Access) -> Request {
@@ -152,7 +147,7 @@ fn a_client_asks_whoever_has_answered_and_others_if_that_one_does_not() {
     let mut client = client();
     let read = |client: &mut Net, txn: u64| {
         let (key, access) = (Key::from("x"), Access::Read);
-        operate(client, txn, Operation::Access { key, access, token: None });
+        client.operate(0, txn, Operation::Access { key, access, token: None });
         sent(client)
     };
     assert_eq!(read(&mut client, 1)[0].0, NodeId(0));
@@ -173,9 +168,9 @@ fn a_client_asks_whoever_has_answered_and_others_if_that_one_does_not() {
 fn what_is_given_up_may_have_taken_effect_if_it_is_an_update() {
     let mut client = client();
     let mut give_up = |txn: u64, access: Access| {
-        operate(&mut client, txn, Operation::Access { key: Key::from("x"), access, token: None });
+        client.operate(0, txn, Operation::Access { key: Key::from("x"), access, token: None });
         client.outputs.clear();
-        operate(&mut client, txn, Operation::GiveUp);
+        client.operate(0, txn, Operation::GiveUp);
         let outcomes = client.outputs.drain(..).filter_map(|(_, (_, output))| match output {
             Output::Outcome(outcome) => Some(outcome),
             _ => None,
@@ -188,7 +183,7 @@ fn what_is_given_up_may_have_taken_effect_if_it_is_an_update() {
 
 /// What a client sends first for an operation on `x`.
 fn first_request(client: &mut Net, txn: u64, access: Access) -> Request {
-    operate(client, txn, Operation::Access { key: Key::from("x"), access, token: None });
+    client.operate(0, txn, Operation::Access { key: Key::from("x"), access, token: None });
     let sent = sent(client);
     let [(_, Message::Request(request))] = &sent[..] else { panic!("{sent:?}") };
     request.clone()
@@ -214,7 +209,7 @@ fn an_update_says_of_those_before_it_that_they_are_over_once_they_were_answered_
     let third = first_request(&mut client, 3, Access::Write(None));
     assert!(third.settled > second.token, "{third:?} after {second:?}");
     // Whoever gives an update up may try it again.
-    operate(&mut client, 3, Operation::GiveUp);
+    client.operate(0, 3, Operation::GiveUp);
     let fourth = first_request(&mut client, 4, Access::Write(None));
     assert!(fourth.settled <= third.token, "{fourth:?} after {third:?} was given up");
 }

@@ -3,8 +3,10 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use serried_actor::{Actor, ClockInterval, Context, NodeSet, Random, Recover, Timestamp};
-use serried_model::NodeId;
+use serried_actor::{
+    Actor, ClockInterval, Context, Coordinate, NodeSet, Random, Recover, Timestamp,
+};
+use serried_model::{Family, NodeId, TxnId};
 
 use super::node::{Durability, Moment, NoClient, Node, Nodes, Slot, Turn, client_id};
 
@@ -173,6 +175,16 @@ impl<R: Recover, C: Actor<Message = R::Message>> Net<R, C> {
     fn tell_durable(&mut self, id: NodeId) {
         self.nodes[id].awaits_durable = false;
         self.act(id, |replica, cx| replica.on_durable(cx));
+    }
+
+    /// A session of a client asks for something.
+    pub(crate) fn operate<F: Family>(&mut self, number: u64, txn: u64, operation: F::Operation)
+    where
+        C: Coordinate<F>,
+    {
+        self.act_client(client_id(number), |client, cx| {
+            client.on_operation(TxnId(txn), operation, cx);
+        });
     }
 
     /// Has all replicas do what they do when their nodes start.

@@ -14,7 +14,7 @@ fn first_is_lost() -> Net {
 /// Whether a replica answers the first phase of a read.
 fn answers_a_read(net: &mut Net, member: usize) -> bool {
     let read = Message::Read1 { request: 98, key: Key::from("x") };
-    net.replica(member, |replica, cx| replica.on_message(client(0), read, cx));
+    net.act(member, |replica, cx| replica.on_message(client(0), read, cx));
     net.network.drain(..).any(|(.., message)| matches!(message, Message::Read1Reply { .. }))
 }
 
@@ -22,7 +22,7 @@ fn answers_a_read(net: &mut Net, member: usize) -> bool {
 fn a_replica_that_lost_its_disk_shows_nobody_what_it_holds() {
     let mut net = first_is_lost();
     let scan = Message::Scan { after: None, incarnation: 7 };
-    net.replica(0, |replica, cx| replica.on_message(NodeId(1), scan, cx));
+    net.act(0, |replica, cx| replica.on_message(NodeId(1), scan, cx));
     assert!(net.network.is_empty(), "who has lost its disk too would take it for everything");
 }
 
@@ -35,7 +35,7 @@ fn what_was_shown_to_an_earlier_incarnation_does_not_make_a_replica_whole() {
             let (after, entries, more) = (None, Vec::new(), false);
             let incarnations = vec![incarnation, 0, 0];
             let shown = Message::Scanned { after, entries, more, incarnations };
-            net.replica(0, |replica, cx| replica.on_message(NodeId(member), shown, cx));
+            net.act(0, |replica, cx| replica.on_message(NodeId(member), shown, cx));
         }
         assert_eq!(answers_a_read(&mut net, 0), is_whole, "shown to {incarnation}");
     }
@@ -47,10 +47,10 @@ fn the_record_that_a_disk_was_lost_is_kept_until_the_replica_is_whole() {
     let carstamp = Carstamp { timestamp: 1, ..Carstamp::INITIAL };
     let stamped = Stamped { value: Some(Value::from("v")), carstamp };
     let apply = Message::Apply { request: 99, key: Key::from("x"), stamped };
-    net.replica(0, |replica, cx| replica.on_message(client(0), apply, cx));
+    net.act(0, |replica, cx| replica.on_message(client(0), apply, cx));
     net.network.clear();
     net.fire(0, Timer::Store);
-    net.replica(0, |replica, cx| replica.on_start(cx));
+    net.act(0, |replica, cx| replica.on_start(cx));
     assert!(net.nodes[0].records.contains(&Record::Lost));
     assert_eq!(net.nodes[0].trimmed, None, "after another restart it would take part at once");
 }

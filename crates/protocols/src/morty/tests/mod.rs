@@ -24,12 +24,11 @@ mod truncation;
 mod views;
 mod world;
 
-use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use serried_actor::{Actor, Coordinate, Group, NodeSet, Recover, Settings, Store, Timestamp};
+use serried_actor::{Actor, Group, NodeSet, Recover, Settings, Store, Timestamp};
 use serried_model::transactions::{Operation, Outcome, Output};
 use serried_model::{Key, NodeId, ReadStamp, TxnId, Value, Version, Write};
 
@@ -38,13 +37,13 @@ use super::coordinator::execution::REVISIONS_AT_ONCE;
 use super::coordinator::{Coordinator, Timer};
 use super::message::{Decision, Message, Proposal, Record, View, Vote};
 use super::replica::{Replica, Timer as ReplicaTimer};
-use crate::testing::{self, client_id as coordinator_id};
+use crate::testing::{self, client_id as coordinator_id, derefs_to_net};
 
 type Envelope = testing::Envelope<Message>;
 type Actors = testing::Net<Replica, Coordinator>;
 
-/// Three replicas, any number of coordinators, and the messages between them, delivered in order. The coordinators' timers go
-/// off only if a test has them [go off](Net::fire).
+/// Three replicas, any number of coordinators, and the messages between them, delivered in order. The coordinators' timers
+/// go off only if a test [fires](Net::fire) them.
 struct Net {
     net: Actors,
     options: Options,
@@ -54,19 +53,7 @@ struct Net {
     open: BTreeMap<u64, BTreeMap<Key, u32>>,
 }
 
-impl Deref for Net {
-    type Target = Actors;
-
-    fn deref(&self) -> &Actors {
-        &self.net
-    }
-}
-
-impl DerefMut for Net {
-    fn deref_mut(&mut self) -> &mut Actors {
-        &mut self.net
-    }
-}
+derefs_to_net!([] Net, net: Actors);
 
 /// Replicas of such a group, and so many coordinators. Each event takes a microsecond.
 fn actors(group: &Group, options: Options, clients: usize) -> Actors {
@@ -91,7 +78,7 @@ impl Net {
         Net { net, options, outputs: Vec::new(), open: BTreeMap::new() }
     }
 
-    /// Has a client ask for something, in a new transaction if the last one has ended.
+    /// A client asks for something, in a new transaction if the last one has ended.
     fn operate(&mut self, client: u64, operation: Operation) {
         self.hear();
         if let Entry::Vacant(closed) = self.open.entry(client) {
@@ -102,9 +89,7 @@ impl Net {
     }
 
     fn ask(&mut self, client: u64, operation: Operation) {
-        self.act_client(coordinator_id(client), |coordinator, cx| {
-            coordinator.on_operation(TxnId(client), operation, cx);
-        });
+        self.net.operate(client, client, operation);
     }
 
     /// The clients hear what they were told.
@@ -141,14 +126,14 @@ impl Net {
         self.net.replace(member, fresh);
     }
 
-    /// A replica gets a message; returns what it sends.
+    /// Delivers a message to a replica, and returns what it sends.
     fn tell(&mut self, from: NodeId, member: usize, message: Message) -> Vec<(NodeId, Message)> {
         assert!(self.network.is_empty(), "what was sent before: {:?}", self.network);
         self.deliver((from, NodeId::replica(0, member), message));
         self.network.drain(..).map(|(_, to, message)| (to, message)).collect()
     }
 
-    /// As [`settle`](testing::Net::settle), and returns each message that was delivered as one line.
+    /// Delivers all messages, and returns a line for each.
     fn trace(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         while let Some((from, to, message)) = self.network.pop_front() {
@@ -190,7 +175,7 @@ impl Net {
         self.operate(client, Operation::Commit { reads, writes });
     }
 
-    /// What `client` was told since the last call, but for its version.
+    /// What `client` was told since the last call, except its version.
     fn told(&mut self, client: u64) -> Vec<String> {
         self.hear();
         let told = self.outputs.extract_if(.., |(other, _)| *other == client);

@@ -19,9 +19,7 @@ impl Client {
         let writes = vec![client.write_in(0), client.write_in(1)];
         let commit = Operation::Commit { reads: Vec::new(), writes };
         for operation in [Operation::Begin { only_reads: false }, commit] {
-            client.net.act_client(coordinator_id(0), |coordinator, cx| {
-                coordinator.on_operation(TxnId(0), operation, cx);
-            });
+            client.net.operate(0, 0, operation);
         }
         let began = client.net.outputs.iter().find_map(|(_, (_, output))| match output {
             Output::Began(version) => Some(*version),

@@ -28,19 +28,7 @@ pub(super) struct World {
     group: Group,
 }
 
-impl Deref for World {
-    type Target = Actors;
-
-    fn deref(&self) -> &Actors {
-        &self.net
-    }
-}
-
-impl DerefMut for World {
-    fn deref_mut(&mut self) -> &mut Actors {
-        &mut self.net
-    }
-}
+derefs_to_net!([] World, net: Actors);
 
 impl World {
     /// Three replicas of each partition.
@@ -76,12 +64,12 @@ impl World {
         self.net.replace(id, fresh);
     }
 
-    /// Tells a replica, and returns what it says.
+    /// Delivers a message to a replica, and returns what it sends.
     pub(super) fn tell(&mut self, from: NodeId, to: NodeId, message: Message) -> Vec<Envelope> {
         self.answers(from, to, message)
     }
 
-    /// Delivers those of which this holds, and what comes of them, until there are none.
+    /// Delivers the messages of which `wanted` holds, and those that result, until there are none.
     pub(super) fn settle(&mut self, wanted: impl Fn(&Envelope) -> bool) {
         self.settle_where(wanted);
     }
@@ -95,7 +83,7 @@ impl World {
         self.fire(id, timer);
     }
 
-    /// Below this everything is settled, as others say, and what that leaves to be done is done.
+    /// A peer says that everything below `upto` is settled, and the replica acts on that to the end.
     pub(super) fn settle_below(&mut self, id: NodeId, upto: u64, merged: Digest) {
         self.tell(NodeId(2), id, Message::TruncationFinished { upto, merged });
         for _ in 0..50 {
@@ -104,7 +92,7 @@ impl World {
         self.network.clear();
     }
 
-    /// A transaction is prepared and committed at these members.
+    /// Prepares and commits a transaction at these members.
     pub(super) fn commit(&mut self, members: &[usize], txn: Version, what: &Arc<Contents>) {
         for member in members {
             let id = NodeId::replica(0, *member);

@@ -1,13 +1,11 @@
 //! Updates that are refused for their clients' clocks, where a request comes twice and another leads meanwhile.
 
-use core::ops::{Deref, DerefMut};
-
 use serried_actor::NodeSet;
 
 use super::super::message::Update;
 use super::super::replica::Timer;
 use super::*;
-use crate::testing::set;
+use crate::testing::{derefs_to_net, set};
 
 /// What the clocks say that are right, in microseconds.
 const NOW_US: u64 = 100_000_000;
@@ -19,19 +17,7 @@ const BEHIND: i64 = -30_000_000;
 /// Three replicas and the messages between them.
 struct Trio(testing::Net<Replica>);
 
-impl Deref for Trio {
-    type Target = testing::Net<Replica>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl DerefMut for Trio {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
-}
+derefs_to_net!([] Trio, 0: testing::Net<Replica>);
 
 impl Trio {
     /// The first of them leads. All clocks are right.

@@ -1,10 +1,9 @@
-//! Replicas, clients and what lies between them.
+//! A network of replicas and clients, in the words of consensus.
 
-use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use serried_actor::{Coordinate, Group, Settings};
+use serried_actor::{Group, Settings};
 use serried_model::registers::{Operation, Outcome, Output};
 use serried_model::{Access, Key, NodeId, Token, TxnId, Value, Version};
 use serried_parts::Stamped;
@@ -16,18 +15,17 @@ use super::super::{
 };
 use crate::Mutated;
 pub(super) use crate::testing::client_id as client;
-use crate::testing::{self, Node};
+use crate::testing::{self, Node, derefs_to_net};
 
 const CLIENTS: u64 = 7;
-/// The wall clock when the drivers' clocks start.
+/// The wall-clock time at which a test begins, in microseconds.
 const EPOCH_US: u64 = 1_000_000_000;
-/// The key that tests are about if they do not say.
+/// The key that tests use unless they name another.
 pub(super) const X: &str = "x";
 
 pub(super) type Envelope = testing::Envelope<Message>;
 
-/// Replicas and clients, and the messages between them, which are delivered in order unless a test does
-/// otherwise. Nothing takes time but what a test lets [`pass`](testing::Net::pass).
+/// Replicas and clients. Clocks are exchanged at once, all other messages by hand.
 pub(super) struct Net {
     net: testing::Net<Replica, Coordinator>,
     pub(super) rules: Rules,
@@ -35,26 +33,14 @@ pub(super) struct Net {
     members: usize,
 }
 
-impl Deref for Net {
-    type Target = testing::Net<Replica, Coordinator>;
+derefs_to_net!([] Net, net: testing::Net<Replica, Coordinator>);
 
-    fn deref(&self) -> &Self::Target {
-        &self.net
-    }
-}
-
-impl DerefMut for Net {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.net
-    }
-}
-
-/// The update that a member coordinates as its so-and-so-many-th.
+/// The update of this number, of those that a member coordinates.
 pub(super) fn update(member: u8, number: u64) -> InstanceId {
     InstanceId { kind: Kind::Update, member, number }
 }
 
-/// What a message is called in scripts.
+/// The name of a message in scripts.
 fn kind(message: &Message) -> &'static str {
     match message {
         Message::Request { .. } => "Request",
@@ -87,8 +73,8 @@ fn kind(message: &Message) -> &'static str {
     }
 }
 
-/// What a line of a script says, `0>1 PreAccept` or `c0>2 Request`, where `*` stands for any: of a sender,
-/// a receiver or a message.
+/// Whether a message is what a line of a script describes, such as `0>1 PreAccept` or `c0>2 Request`. `*` stands for any
+/// sender, receiver or message.
 fn matches(line: &str, (from, to, message): &Envelope) -> bool {
     let (route, what) = line.split_once(' ').expect("a route and a message");
     let (sender, receiver) = route.split_once('>').expect("a sender and a receiver");
@@ -146,14 +132,7 @@ impl Net {
         &self.nodes[NodeId(member)]
     }
 
-    /// A client asks for something.
-    fn request(&mut self, number: u64, txn: u64, operation: Operation) {
-        self.act_client(client(number), |coordinator, cx| {
-            coordinator.on_operation(TxnId(txn), operation, cx);
-        });
-    }
-
-    /// What a client was told of an operation.
+    /// What a client has answered to an operation.
     fn told(&self, number: u64, txn: u64) -> impl Iterator<Item = &Output> {
         let of_it = move |(id, (of, _)): &&(NodeId, (TxnId, Output))| {
             (*id, *of) == (client(number), TxnId(txn))
@@ -166,24 +145,24 @@ impl Net {
     /// A client that is near the replica of the same number begins an operation on a key.
     pub(super) fn ask_of(&mut self, number: u64, txn: u64, key: &str, access: Access) {
         let operation = Operation::Access { key: Key::from(key), access, token: None };
-        self.request(number, txn, operation);
+        self.operate(number, txn, operation);
     }
 
     pub(super) fn ask(&mut self, number: u64, txn: u64, access: Access) {
         self.ask_of(number, txn, X, access);
     }
 
-    /// The same of what was tried before by somebody.
+    /// Begins an operation that was tried before under this token.
     pub(super) fn ask_again(&mut self, number: u64, txn: u64, access: Access, token: Token) {
         let operation = Operation::Access { key: Key::from(X), access, token: Some(token) };
-        self.request(number, txn, operation);
+        self.operate(number, txn, operation);
     }
 
     pub(super) fn give_up(&mut self, number: u64, txn: u64) {
-        self.request(number, txn, Operation::GiveUp);
+        self.operate(number, txn, Operation::GiveUp);
     }
 
-    /// The token of an update that was begun.
+    /// The token of an update that has begun.
     pub(super) fn token(&self, number: u64, txn: u64) -> Version {
         let began = |output: &Output| match output {
             Output::Began(version) => Some(*version),
@@ -192,7 +171,7 @@ impl Net {
         self.told(number, txn).find_map(began).expect("an update begins with its token")
     }
 
-    /// How a client's operation ended, with what it found; nothing if it has not.
+    /// How a client's operation ended, with the value that it found; empty if it has not ended.
     pub(super) fn ended(&self, number: u64, txn: u64) -> String {
         let words = self.told(number, txn).filter_map(|output| match output {
             Output::Outcome(Outcome::Done(accessed)) => {
@@ -205,7 +184,7 @@ impl Net {
         words.collect::<Vec<_>>().join(" ")
     }
 
-    /// Has a client do something and go on until it has ended: how.
+    /// Runs a client's operation to its end, and returns how it ended.
     pub(super) fn run(&mut self, number: u64, txn: u64, access: Access) -> String {
         self.ask(number, txn, access);
         self.settle();
@@ -250,7 +229,7 @@ impl Net {
         self.network.iter().map(show).collect()
     }
 
-    /// Delivers a message that nobody has sent just now.
+    /// Delivers a message that was not under way.
     pub(super) fn hand(&mut self, from: NodeId, to: NodeId, message: Message) {
         self.net.deliver((from, to, message));
     }
@@ -284,12 +263,12 @@ impl Net {
 
     // What happens to replicas.
 
-    /// Of a replica's log only the first records are durable when it crashes.
+    /// Only the first records of a replica's log are durable when it crashes.
     pub(super) fn keep_records(&mut self, member: usize, kept: usize) {
         self.nodes[member].keep_records(kept);
     }
 
-    /// A replica stops, and so do its messages. It is not there until it is [restarted](Net::restart) or
+    /// A replica stops, and the messages to and from it are lost. It is down until it is [restarted](Net::restart) or
     /// [replaced](Net::replace).
     pub(super) fn crash(&mut self, member: usize) {
         self.part(&[member]);
@@ -321,7 +300,7 @@ impl Net {
         self.replace(member);
     }
 
-    /// What a replica is made to hold, by nobody in particular.
+    /// Makes a replica hold a value.
     pub(super) fn make_hold(&mut self, member: u64, stamped: Stamped) {
         self.make_hold_of(NodeId(member), X, stamped);
     }
@@ -332,7 +311,7 @@ impl Net {
         self.quietly(id, apply);
     }
 
-    /// What a replica answers to a message, if nobody is to hear of that.
+    /// What a replica answers to a message. The answers are not sent.
     fn quietly(&mut self, id: NodeId, message: Message) -> Vec<Message> {
         let cut = core::mem::take(&mut self.cut);
         let answers = self.answers(client(99), id, message);
@@ -366,7 +345,7 @@ impl Net {
 
     /// What a replica knows of the key's instances.
     pub(super) fn instances(&mut self, member: u64) -> BTreeMap<InstanceId, Instance> {
-        // What it shows it puts into its store, which changes nothing that a test is about.
+        // The replica puts what it shows into its store. No test depends on that.
         let answers = self.quietly(NodeId(member), Message::Scan { after: None, incarnation: 0 });
         let Some(Message::Scanned { entries, .. }) = answers.into_iter().next() else { panic!() };
         let of_it = |shown: &Shown| shown.key == Key::from(X);
@@ -374,7 +353,7 @@ impl Net {
         shown.map(|shown| shown.instances.into_iter().collect()).unwrap_or_default()
     }
 
-    /// What a replica has recorded last of an instance of the key, which it may have forgotten.
+    /// An instance of the key as a replica has recorded it last. The replica may have forgotten it.
     pub(super) fn instance(&self, member: u64, id: InstanceId) -> Instance {
         let of_it = |(by, record): &(NodeId, Record)| match record {
             Record::Instance { key, id: of, instance }
@@ -388,13 +367,12 @@ impl Net {
         known.unwrap_or_else(|| panic!("{member} knew nothing of {id:?}"))
     }
 
-    /// How many have said to a replica what it waits for in an instance of the key that it leads.
+    /// How many replies a replica has for the present phase of an instance of the key that it leads.
     pub(super) fn count_said(&mut self, member: u64, id: InstanceId) -> usize {
         self.nodes[NodeId(member)].said(&Key::from(X), id)
     }
 
-    /// Has a client of a replica's do something that changes nothing, so that the replica makes up for
-    /// what it has missed.
+    /// Appends nothing to the key at a replica, which catches up with the others by that.
     pub(super) fn touch(&mut self, number: u64) {
         self.ask(number, 1000, super::append(""));
         self.pass(Duration::from_secs(30));
@@ -416,7 +394,7 @@ impl Net {
         self.node(member).records.len()
     }
 
-    /// All replicas have executed the same, and have the same.
+    /// Asserts that all replicas have executed the same commands and hold the same value.
     pub(super) fn assert_agree(&mut self, key: &str) {
         let all: Vec<State> = (0..self.members as u64).map(|m| self.state(m, key)).collect();
         let registers = self.rules.have_registers();
@@ -430,8 +408,7 @@ impl Net {
     }
 }
 
-/// The group as one sees it that is near a member, on a ring: then come the next one and the one
-/// before, and so on.
+/// The group as seen from near a member. The members are on a ring: the next one is nearest, then the one before, and so on.
 fn group(members: usize, near: usize, partitions: u16) -> Group {
     let step = |i: usize| if i % 2 == 1 { i.div_ceil(2) } else { members - i / 2 };
     let nearest = (0..members).map(|i| (near + step(i)) % members).collect();

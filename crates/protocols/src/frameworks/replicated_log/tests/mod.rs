@@ -1,11 +1,10 @@
-//! Logs with the messages between them moved by hand.
+//! Logs on a network that is moved by hand.
 
 mod forged;
 mod leaders;
 mod lost;
 mod runs;
 
-use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 
 use rand_pcg::Pcg64Mcg;
@@ -15,9 +14,9 @@ use serried_model::{Key, NodeId};
 use serried_parts::{Cells, decode_cell_of_another};
 
 use super::{Ballot, Chosen, Entry, Host, Log, Machine, Message, Record, Timer};
-use crate::testing::{self, set};
+use crate::testing::{self, derefs_to_net, set};
 
-/// An entry: adds to one of ten sums. One of [`FLEETING`] or more does so unless a new leader finds it.
+/// An entry, which adds to one of ten sums. A new leader takes out those of [`FLEETING`] or more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Add(u64);
 
@@ -91,7 +90,7 @@ impl Host for Bare {
 
 const FLEETING: u64 = 1000;
 
-/// Sums, each with the slot that it is as of.
+/// Sums, each with the slot up to which it is complete.
 struct Sums(Cells<(u64, u64)>);
 
 impl Machine<Bare> for Sums {
@@ -133,19 +132,7 @@ struct Net {
     settings: Settings,
 }
 
-impl Deref for Net {
-    type Target = testing::Net<Bare>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.net
-    }
-}
-
-impl DerefMut for Net {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.net
-    }
-}
+derefs_to_net!([] Net, net: testing::Net<Bare>);
 
 impl Net {
     /// Three replicas, of which the first leads.
@@ -189,15 +176,14 @@ impl Net {
         assert!(slot.is_some(), "{member} leads and has room");
     }
 
-    /// Lets so much time pass that a leader which was not heard of is taken for dead; a member that there
-    /// is then looks for one.
+    /// Lets so much time pass that a silent leader is taken for dead. Then a member looks for a new one.
     fn elect(&mut self, member: usize) {
         self.wait(Duration::from_secs(3));
         self.timer(member, Timer::Elect);
         self.settle();
     }
 
-    /// Has the leader beat.
+    /// The leader sends a beat.
     fn beat(&mut self, member: usize) {
         self.wait(Duration::from_millis(400));
         self.timer(member, Timer::Lead);
@@ -214,13 +200,13 @@ impl Net {
         (0..10u64).map(|key| sums.0.get(&Key::from(key.to_be_bytes()), store).1).sum()
     }
 
-    /// Stops a replica and starts it again, with what it had made durable.
+    /// Stops a replica and starts it again with its disk.
     fn restart(&mut self, member: usize) {
         let fresh = Bare::new(NodeId(member as u64), &self.settings);
         self.net.restart(member, fresh);
     }
 
-    /// The same, but that the last records of what it had made durable are gone.
+    /// Stops a replica and starts it again without the last records of its log.
     fn restart_without_last(&mut self, member: usize, records: usize) {
         let node = &mut self.nodes[member];
         node.keep_records(node.records.len() - records);

@@ -5,7 +5,6 @@ mod forged;
 mod forgetting;
 mod trio;
 
-use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -24,26 +23,14 @@ use crate::Mutated;
 use crate::frameworks::replicated_log;
 use crate::mvto::Versions;
 use crate::ncc::Queues;
-use crate::testing::{self, Durability, Envelope};
+use crate::testing::{self, Durability, Envelope, derefs_to_net};
 
 const CLIENT: NodeId = NodeId(NodeId::FIRST_COORDINATOR);
 
 /// A shard's only replica, of two shards.
 struct Bench<C: Control>(testing::Net<Replica<C>>);
 
-impl<C: Control> Deref for Bench<C> {
-    type Target = testing::Net<Replica<C>>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl<C: Control> DerefMut for Bench<C> {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
-}
+derefs_to_net!([C: Control] Bench<C>, 0: testing::Net<Replica<C>>);
 
 impl<C: Control> Bench<C> {
     /// One that leads.

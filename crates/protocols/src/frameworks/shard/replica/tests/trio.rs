@@ -7,19 +7,7 @@ use super::*;
 /// The replicas of shard 0, of two.
 struct Trio<C: Control>(testing::Net<Replica<C>>);
 
-impl<C: Control> Deref for Trio<C> {
-    type Target = testing::Net<Replica<C>>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl<C: Control> DerefMut for Trio<C> {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
-}
+derefs_to_net!([C: Control] Trio<C>, 0: testing::Net<Replica<C>>);
 
 impl<C: Control> Trio<C> {
     /// The first of them leads, and takes transactions.
