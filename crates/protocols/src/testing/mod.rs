@@ -25,4 +25,4 @@ macro_rules! derefs_to_net {
 
 pub(crate) use derefs_to_net;
 pub(crate) use net::{Envelope, Net};
-pub(crate) use node::{Durability, Node, client_id, set};
+pub(crate) use node::{Node, client_id, set};

@@ -8,7 +8,7 @@ use serried_actor::{
 };
 use serried_model::{Family, NodeId, TxnId};
 
-use super::node::{Durability, Moment, NoClient, Node, Nodes, Slot, Turn, client_id};
+use super::node::{Moment, NoClient, Node, Nodes, Slot, Turn, client_id};
 
 /// A message with its sender and its receiver.
 pub(crate) type Envelope<M> = (NodeId, NodeId, M);
@@ -49,6 +49,8 @@ where
     pub(crate) is_instant: fn(&R::Message) -> bool,
     /// The clients' timers do not go off by themselves.
     pub(crate) clients_idle: bool,
+    /// Records are durable as soon as they are appended, and not only after the event, unless a log is held.
+    pub(crate) durable_at_once: bool,
     /// Messages may be rejected, because the test forges some.
     pub(crate) forged: bool,
     /// The time since the beginning, in microseconds.
@@ -86,6 +88,7 @@ impl<R: Recover, C: Actor<Message = R::Message>> Net<R, C> {
             down: BTreeSet::new(),
             is_instant: |_| false,
             clients_idle: false,
+            durable_at_once: true,
             forged: false,
             now: 0,
             tick: 0,
@@ -112,13 +115,14 @@ impl<R: Recover, C: Actor<Message = R::Message>> Net<R, C> {
     ) -> T {
         let id = slot.id();
         self.now += self.tick;
-        let (now, clock) = (self.timestamp(), self.clock_of(id));
-        let moment = Moment { now, clock, random: &mut self.random };
+        let (now, clock, durable_at_once) =
+            (self.timestamp(), self.clock_of(id), self.durable_at_once);
+        let moment = Moment { now, clock, durable_at_once, random: &mut self.random };
         let node = &mut self.nodes[id];
         let Turn { value, sent, outputs: _, appended, rejected, awaits_durable } =
             node.turn(id, moment, act);
         node.awaits_durable |= awaits_durable;
-        let is_durable = node.awaits_durable && !node.is_held();
+        let is_durable = node.awaits_durable && node.held_from.is_none();
         self.appended.extend(appended.into_iter().map(|record| (id, record)));
         self.end_event(id, sent, rejected);
         if is_durable {
@@ -134,8 +138,9 @@ impl<R: Recover, C: Actor<Message = R::Message>> Net<R, C> {
         act: impl FnOnce(&mut C, &mut Context<'_, C>) -> T,
     ) -> T {
         self.now += self.tick;
-        let (now, clock) = (self.timestamp(), self.clock_of(id));
-        let moment = Moment { now, clock, random: &mut self.random };
+        let (now, clock, durable_at_once) =
+            (self.timestamp(), self.clock_of(id), self.durable_at_once);
+        let moment = Moment { now, clock, durable_at_once, random: &mut self.random };
         let Turn { value, sent, outputs, appended, rejected, .. } =
             self.clients[id].turn(id, moment, act);
         assert!(appended.is_empty(), "clients keep nothing");
@@ -379,7 +384,7 @@ impl<R: Recover, C: Actor<Message = R::Message>> Net<R, C> {
     /// Everything that a replica has appended becomes durable.
     pub(crate) fn flush(&mut self, slot: impl Slot) {
         let id = slot.id();
-        self.nodes[id].durability = Durability::AfterEvent;
+        self.nodes[id].held_from = None;
         if self.nodes[id].awaits_durable {
             self.tell_durable(id);
         }

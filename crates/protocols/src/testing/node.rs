@@ -68,10 +68,12 @@ impl Store for TestStore {
     }
 }
 
-/// The time at a participant, and where its random numbers come from.
+/// What a participant does not decide: the time, how fast its disk is, and random numbers.
 pub(super) struct Moment<'a> {
     pub(super) now: Timestamp,
     pub(super) clock: ClockInterval,
+    /// Whether records are durable within the event in which they are appended.
+    pub(super) durable_at_once: bool,
     pub(super) random: &'a mut Random,
 }
 
@@ -88,18 +90,6 @@ pub(super) struct Turn<A: Actor, T> {
     pub(super) awaits_durable: bool,
 }
 
-/// Which records are durable.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Durability {
-    /// Those that were appended in earlier events.
-    #[default]
-    AfterEvent,
-    /// All: a record is durable as soon as it is appended.
-    AtOnce,
-    /// Those before this position, however many events follow.
-    Held(u64),
-}
-
 /// An actor, its disk and its timers. Its fields and methods are the actor's as well.
 pub(crate) struct Node<A: Actor> {
     pub(crate) actor: A,
@@ -108,7 +98,8 @@ pub(crate) struct Node<A: Actor> {
     pub(crate) records: VecDeque<A::Record>,
     /// The position of the first of `records`; none if the log was never trimmed.
     pub(crate) trimmed: Option<u64>,
-    pub(crate) durability: Durability,
+    /// The records from this position on are not durable; none if the log is not held.
+    pub(super) held_from: Option<u64>,
     pub(super) awaits_durable: bool,
     pub(crate) timers: BTreeMap<A::Timer, Timestamp>,
     /// How many messages the actor has rejected.
@@ -122,7 +113,7 @@ impl<A: Actor> Node<A> {
             store: TestStore::default(),
             records: VecDeque::new(),
             trimmed: None,
-            durability: Durability::default(),
+            held_from: None,
             awaits_durable: false,
             timers: BTreeMap::new(),
             rejected: 0,
@@ -145,13 +136,10 @@ impl<A: Actor> Node<A> {
         moment: Moment<'_>,
         act: impl FnOnce(&mut A, &mut Context<'_, A>) -> T,
     ) -> Turn<A, T> {
-        let Moment { now, clock, random } = moment;
+        let Moment { now, clock, durable_at_once, random } = moment;
         let log_position = self.log_position();
-        let durable_position = match self.durability {
-            Durability::AfterEvent => log_position,
-            Durability::AtOnce => u64::MAX,
-            Durability::Held(position) => position,
-        };
+        let unheld = if durable_at_once { u64::MAX } else { log_position };
+        let durable_position = self.held_from.unwrap_or(unheld);
         let durable = Durable { store: &mut self.store, log_position, durable_position };
         let mut effects = Vec::new();
         let mut cx = Context::new(id, now, clock, random, &mut effects, durable);
@@ -189,11 +177,7 @@ impl<A: Actor> Node<A> {
 
     /// Nothing that is appended from now on is durable, until it is [flushed](super::Net::flush) or the node restarts.
     pub(crate) fn hold_log(&mut self) {
-        self.durability = Durability::Held(self.log_position());
-    }
-
-    pub(super) fn is_held(&self) -> bool {
-        matches!(self.durability, Durability::Held(_))
+        self.held_from = Some(self.log_position());
     }
 
     /// A crash keeps only the first `kept` of the records that were not trimmed.
@@ -216,9 +200,8 @@ impl<A: Actor> Node<A> {
 impl<A: Recover> Node<A> {
     /// Puts `fresh` in the actor's place, which has nothing but what is durable.
     pub(super) fn recover(&mut self, fresh: A) {
-        if let Durability::Held(position) = self.durability {
+        if let Some(position) = self.held_from.take() {
             self.keep_records(position.saturating_sub(self.first_position()) as usize);
-            self.durability = Durability::AfterEvent;
         }
         self.actor = fresh;
         self.awaits_durable = false;

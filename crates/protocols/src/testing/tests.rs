@@ -169,6 +169,10 @@ fn a_restart_keeps_what_is_durable_and_no_more() {
 #[test]
 fn who_waits_until_all_is_durable_hears_of_that_when_it_is() {
     let mut net = net(1);
+    let durable = |cx: &mut Context<'_, Sum>| cx.durable_position();
+    assert_eq!(net.act(0, |_, cx| durable(cx)), u64::MAX);
+    net.durable_at_once = false;
+    assert_eq!(net.act(0, |_, cx| durable(cx)), 0);
     let sync = (client_id(0), NodeId(0), Message::Sync);
     net.deliver(sync.clone());
     assert_eq!(net.early.len(), 1, "at once, if nothing is held");

@@ -43,7 +43,7 @@ impl World {
 
     pub(super) fn with(group: Group) -> World {
         let mut net = actors(&group, Options::default(), 0);
-        net.now = 1_000_000;
+        (net.now, net.durable_at_once) = (1_000_000, false);
         World { net, group }
     }
 

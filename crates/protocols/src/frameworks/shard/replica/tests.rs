@@ -23,7 +23,7 @@ use crate::Mutated;
 use crate::frameworks::replicated_log;
 use crate::mvto::Versions;
 use crate::ncc::Queues;
-use crate::testing::{self, Durability, Envelope, derefs_to_net};
+use crate::testing::{self, Envelope, derefs_to_net};
 
 const CLIENT: NodeId = NodeId(NodeId::FIRST_COORDINATOR);
 
@@ -42,7 +42,6 @@ impl<C: Control> Bench<C> {
 
     fn stopped() -> Bench<C> {
         let mut bench = Bench(testing::Net::new(1, 1, |_| replica()));
-        bench.nodes[0].durability = Durability::AtOnce;
         bench.now = 1;
         bench.set_clock_us(NOW_US);
         bench
