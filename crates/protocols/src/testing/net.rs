@@ -16,8 +16,8 @@ pub(crate) type Envelope<M> = (NodeId, NodeId, M);
 /// More messages than any test needs.
 const MESSAGES_AT_MOST: usize = 1_000_000;
 
-/// Replicas, clients and the messages between them. Nothing moves but what a test moves: messages are delivered, lost,
-/// repeated and reordered by hand, timers go off when a test lets time pass, and disks lose what a test says.
+/// Replicas, clients and the messages between them. A test delivers, loses, repeats and reorders the messages, lets time pass
+/// so that timers go off, and stops replicas or replaces their disks. Nothing happens by itself.
 ///
 /// What an actor sends is under way at once, even if its log is [held](Node::hold_log): a test sees what the actor sends
 /// before its records are durable.
@@ -35,7 +35,7 @@ where
     pub(crate) delivered: Vec<Envelope<R::Message>>,
     /// Copies of the messages that did not wait until what was appended before them is durable.
     pub(crate) early: Vec<Envelope<R::Message>>,
-    /// All that was ever appended, by whom.
+    /// All records that were ever appended, and by whom. Some may be trimmed or lost by now.
     pub(crate) appended: Vec<(NodeId, R::Record)>,
     /// What is sent from the first to the second is lost.
     pub(crate) cut: BTreeSet<(NodeId, NodeId)>,
@@ -58,14 +58,14 @@ where
     /// How long each event takes, in microseconds.
     pub(crate) tick: u64,
     /// The wall-clock time of the beginning, in microseconds.
-    pub(crate) epoch_us: i64,
+    epoch_us: i64,
     /// By how much the clocks of these are ahead, in microseconds.
     pub(crate) ahead_us: BTreeMap<NodeId, i64>,
     random: Random,
 }
 
 impl<R: Recover, C: Actor<Message = R::Message>> Net<R, C> {
-    /// So many partitions with so many replicas each. None has started.
+    /// Replicas of so many partitions, `members` of each. They have not started.
     pub(crate) fn new(
         partitions: u16,
         members: usize,
@@ -98,7 +98,7 @@ impl<R: Recover, C: Actor<Message = R::Message>> Net<R, C> {
         }
     }
 
-    /// The same with so many clients.
+    /// Adds so many clients, numbered from 0.
     pub(crate) fn with_clients(mut self, clients: u64, mut client: impl FnMut(u64) -> C) -> Self {
         let nodes = (0..clients).map(|number| (client_id(number), Node::new(client(number))));
         self.clients.0.extend(nodes);
@@ -192,7 +192,7 @@ impl<R: Recover, C: Actor<Message = R::Message>> Net<R, C> {
         });
     }
 
-    /// Has all replicas do what they do when their nodes start.
+    /// Starts all replicas.
     pub(crate) fn start(&mut self) {
         for id in self.ids() {
             self.act(id, R::on_start);
@@ -333,7 +333,7 @@ impl<R: Recover, C: Actor<Message = R::Message>> Net<R, C> {
         self.now = self.now.max(end);
     }
 
-    /// Has the timer go off that is due first; false if none is due until `end`.
+    /// Fires the timer that is due first; false if none is due until `end`.
     fn fire_next(&mut self, end: Timestamp) -> bool {
         let runs = |id| !self.away.contains(id) && !self.held.contains(id);
         let replica = self.nodes.next_timer(runs).filter(|due| due.at <= end);
@@ -349,14 +349,14 @@ impl<R: Recover, C: Actor<Message = R::Message>> Net<R, C> {
         true
     }
 
-    /// Has a replica's timer go off now, whether it is set or not.
+    /// Fires a replica's timer now, whether it is set or not.
     pub(crate) fn fire(&mut self, slot: impl Slot, timer: R::Timer) {
         let id = slot.id();
         self.nodes[id].timers.remove(&timer);
         self.act(id, |replica, cx| replica.on_timer(timer, cx));
     }
 
-    /// Has this timer go off now where it is set.
+    /// Fires this timer now at all replicas at which it is set.
     pub(crate) fn fire_where_set(&mut self, timer: R::Timer) {
         for id in self.ids() {
             if self.nodes[id].timers.contains_key(&timer) {
@@ -365,7 +365,7 @@ impl<R: Recover, C: Actor<Message = R::Message>> Net<R, C> {
         }
     }
 
-    /// Has a client's timer go off now, whether it is set or not.
+    /// Fires a client's timer now, whether it is set or not.
     pub(crate) fn fire_client(&mut self, id: NodeId, timer: C::Timer) {
         self.clients[id].timers.remove(&timer);
         self.act_client(id, |client, cx| client.on_timer(timer, cx));
