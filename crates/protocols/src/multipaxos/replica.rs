@@ -12,7 +12,7 @@ use super::message::{Answer, Message, Record, Request, Update};
 use super::register::{Executed, Register};
 use crate::Mutated;
 use crate::frameworks::replicated_log::{
-    self, Ballot, Chosen, Clocks, Host, Log, Machine, Span, Time,
+    self, Ballot, Chosen, Clocks, Host, ReplicatedLog, Span, StateMachine, Time,
 };
 
 /// How often what was applied is put into the store, and what is not needed any more trimmed.
@@ -30,7 +30,7 @@ const PENDING_AT_MOST: usize = 4096;
 /// One replica of a partition.
 #[derive(Debug)]
 pub struct Replica {
-    log: Log<Update>,
+    log: ReplicatedLog<Update>,
     registers: Registers,
     /// Requests that nobody leads for, or that the leader has no room for.
     pending: VecDeque<Client>,
@@ -99,7 +99,7 @@ impl Host for Replica {
     }
 }
 
-impl Machine<Replica> for Registers {
+impl StateMachine<Replica> for Registers {
     fn apply(&mut self, chosen: Chosen<'_, Update>, cx: &mut Cx<'_>) {
         let Chosen { slot, position, entry, led_in } = chosen;
         let executed = entry.map(|update| {
@@ -148,7 +148,7 @@ impl Replica {
         settings: &Settings,
         mutation: Mutated<Mutation>,
     ) -> Replica {
-        let mut log = Log::new(id, group.clone(), settings);
+        let mut log = ReplicatedLog::new(id, group.clone(), settings);
         if mutation.is(Mutation::AcknowledgedByLeaderAlone) {
             log = log.with_quorum(1);
         }

@@ -319,7 +319,7 @@ impl Window {
 ///
 /// What was accepted by few before another leader began can come into the log after that leader's [`Entry::Lead`]: a
 /// third leader may be the first to find it. By then it was refused, so it counts no more (see
-/// [`replicated_log::Machine::revise`]).
+/// [`replicated_log::StateMachine::revise`]).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Led {
     /// The leader's ballot.

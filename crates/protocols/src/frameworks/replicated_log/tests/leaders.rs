@@ -56,7 +56,7 @@ fn a_machine_can_take_out_what_few_have_accepted_before_another_leader() {
     net.beat(2);
     // The first leader has the entry of the second, and still its own behind that.
     net.away = set(&[1]);
-    net.nodes[2].log.seen = Ballot { round: 9, member: 0 };
+    net.nodes[2].log.acceptor.seen = Ballot { round: 9, member: 0 };
     net.act(2, |log, sums, cx| log.campaign(sums, cx));
     net.settle();
     assert!(net.leads(2));
@@ -83,7 +83,7 @@ fn nobody_leads_without_a_majority_and_a_leader_without_one_gives_up() {
 #[test]
 fn whoever_hears_of_a_leader_promises_nothing_to_another_and_the_leader_outbids_that_one() {
     let mut net = Net::new();
-    let before = net.nodes[0].log.promised;
+    let before = net.nodes[0].log.acceptor.promised();
     (0..5).for_each(|_| net.beat(0));
     // As if a majority had not heard of the leader either.
     net.act(2, |log, sums, cx| log.campaign(sums, cx));
@@ -93,22 +93,22 @@ fn whoever_hears_of_a_leader_promises_nothing_to_another_and_the_leader_outbids_
     net.propose(0, 7);
     net.settle();
     net.beat(0);
-    assert!(net.leads(0) && net.nodes[0].log.promised > before);
+    assert!(net.leads(0) && net.nodes[0].log.acceptor.promised() > before);
     assert_eq!(net.sums(2), 7);
 }
 
 #[test]
 fn who_was_cut_off_disturbs_no_leader_of_whom_the_others_hear() {
     let mut net = Net::new();
-    let before = net.nodes[0].log.promised;
+    let before = net.nodes[0].log.acceptor.promised();
     (0..5).for_each(|_| net.beat(0));
     // The beats to 2 were lost, say.
-    net.nodes[2].log.heard = Timestamp(0);
+    net.nodes[2].log.detector.heard = Timestamp(0);
     net.away = set(&[0]);
     net.timer(2, Timer::Elect);
     net.settle();
     net.away = NodeSet::EMPTY;
-    assert_eq!(net.nodes[2].log.promised, before, "1 hears of the leader");
+    assert_eq!(net.nodes[2].log.acceptor.promised(), before, "1 hears of the leader");
     assert_eq!(net.nodes[2].log.leader(net.now), None, "2 does not");
     net.timer(2, Timer::Elect);
     net.settle();
@@ -116,16 +116,16 @@ fn who_was_cut_off_disturbs_no_leader_of_whom_the_others_hear() {
     net.propose(0, 7);
     net.settle();
     net.beat(0);
-    assert_eq!((net.nodes[0].log.promised, net.sums(2)), (before, 7));
+    assert_eq!((net.nodes[0].log.acceptor.promised(), net.sums(2)), (before, 7));
 }
 
 #[test]
 fn a_replica_that_hears_of_a_leader_again_takes_no_ballot_on_answers_that_are_late() {
     let mut net = Net::new();
-    let before = net.nodes[0].log.promised;
+    let before = net.nodes[0].log.acceptor.promised();
     (0..5).for_each(|_| net.beat(0));
     // The last beats were lost, say.
-    [1, 2].into_iter().for_each(|member| net.nodes[member].log.heard = Timestamp(0));
+    [1, 2].into_iter().for_each(|member| net.nodes[member].log.detector.heard = Timestamp(0));
     net.timer(2, Timer::Elect);
     let ask = net.network.pop_back().unwrap();
     net.deliver((NodeId(2), NodeId(1), ask.2));
@@ -135,12 +135,12 @@ fn a_replica_that_hears_of_a_leader_again_takes_no_ballot_on_answers_that_are_la
     net.beat(0);
     net.deliver(willing.clone());
     net.settle();
-    assert_eq!(net.nodes[2].log.promised, before);
+    assert_eq!(net.nodes[2].log.acceptor.promised(), before);
     // Nor when it asks once more.
-    net.nodes[2].log.heard = Timestamp(0);
+    net.nodes[2].log.detector.heard = Timestamp(0);
     net.timer(2, Timer::Elect);
     net.deliver(willing);
-    assert_eq!(net.nodes[2].log.promised, before);
+    assert_eq!(net.nodes[2].log.acceptor.promised(), before);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_replica_whose_node_stops_takes_no_ballot_any_more() {
     let mut net = Net::new();
     net.away = set(&[1, 2]);
     net.act(0, |log, _, cx| log.stop(cx));
-    let before = net.nodes[0].log.promised;
+    let before = net.nodes[0].log.acceptor.promised();
     net.away = NodeSet::EMPTY;
     net.network.clear();
     // It would outbid another, if it did not stop.
@@ -178,7 +178,7 @@ fn a_replica_whose_node_stops_takes_no_ballot_any_more() {
     net.deliver((NodeId(2), NodeId(0), Message::Refused { promised }));
     assert!(!net.leads(0));
     net.elect(0);
-    assert_eq!(net.nodes[0].log.promised, before);
+    assert_eq!(net.nodes[0].log.acceptor.promised(), before);
 }
 
 /// Has the node of the first replica stop.
@@ -190,7 +190,7 @@ fn stop(net: &mut Net) {
 #[test]
 fn who_leads_on_a_node_that_stops_hands_over_to_one_that_has_all_it_proposed() {
     let mut net = Net::new();
-    let before = net.nodes[0].log.promised;
+    let before = net.nodes[0].log.acceptor.promised();
     net.propose(0, 7);
     // 1 lacks that, but 2 has it.
     net.away = set(&[1]);
@@ -207,7 +207,7 @@ fn who_leads_on_a_node_that_stops_hands_over_to_one_that_has_all_it_proposed() {
     net.settle();
     assert!(!net.leads(0) && !net.leads(1) && net.leads(2), "without a wait");
     assert!(net.nodes[0].log.may_stop());
-    let ballots = [0, 2].map(|member| net.nodes[member].log.promised);
+    let ballots = [0, 2].map(|member| net.nodes[member].log.acceptor.promised());
     assert_eq!(ballots[0], ballots[1]);
     assert!(ballots[1] > before && ballots[1].member == 2, "in a ballot of its own");
     net.away = set(&[0]);
@@ -225,7 +225,7 @@ fn whoever_hears_of_a_leader_promises_a_ballot_to_the_one_it_hands_over_to_and_t
     net.settle();
     net.propose(0, 7);
     net.settle();
-    let ballot = net.nodes[0].log.promised;
+    let ballot = net.nodes[0].log.acceptor.promised();
     let prepare = |member: u64, after| Message::Prepare {
         ballot: Ballot { round: 9, member: member as u8 },
         from: 0,
@@ -273,7 +273,7 @@ fn the_preferred_member_is_handed_the_lead_once_it_has_been_well_for_long() {
     net.beat(1);
     net.beat(1);
     assert!(net.leads(1) && net.sums(0) == 7, "not yet, though it has caught up");
-    let patience = net.nodes[0].log.patience();
+    let patience = net.nodes[0].log.members.patience();
     // It is down again, and back.
     let pass = |net: &mut Net, times: u32| {
         for _ in 0..times {
@@ -306,9 +306,9 @@ fn a_candidate_proposes_what_was_accepted_in_the_highest_ballot_its_own_or_anoth
             entries: [Some(Add(30))].into(),
         };
         net.deliver((NodeId(1), NodeId(0), accept));
-        net.nodes[0].log.seen = Ballot { round: 9, member: 1 };
+        net.nodes[0].log.acceptor.seen = Ballot { round: 9, member: 1 };
         net.act(0, |log, sums, cx| log.campaign(sums, cx));
-        let ballot = net.nodes[0].log.promised;
+        let ballot = net.nodes[0].log.acceptor.promised();
         let accepted =
             Accepted { slot: 0, ballot: Ballot { round: shown, member: 2 }, entry: Some(Add(40)) };
         let promise = Message::Promise { ballot, applied: 0, accepted: vec![accepted] };

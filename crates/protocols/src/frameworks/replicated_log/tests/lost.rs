@@ -40,7 +40,7 @@ fn a_replica_that_lost_its_disk_follows_nobody_before_all_others_have_said_what_
 fn a_replica_that_lost_its_disk_promises_nothing_before_it_has_what_was_chosen() {
     let mut net = hears_of_promises_only(&[]);
     assert!(net.nodes[2].log.lost.is_some() && !is_asking(&net));
-    let promised = net.nodes[2].log.promised.max(net.nodes[0].log.promised);
+    let promised = net.nodes[2].log.acceptor.promised().max(net.nodes[0].log.acceptor.promised());
     // As after a hand-over, so that no leader is in the way.
     let prepare = Message::Prepare { ballot: promised.next(1), from: 0, after: promised };
     net.deliver((NodeId(1), NodeId(2), prepare));
@@ -54,9 +54,9 @@ fn a_candidate_does_not_take_its_ballot_a_second_time_after_a_restart() {
     let mut net = Net::new();
     net.away = set(&[0, 1, 2]);
     net.act(1, |log, sums, cx| log.campaign(sums, cx));
-    let ballot = net.nodes[1].log.promised;
+    let ballot = net.nodes[1].log.acceptor.promised();
     net.restart(1);
-    assert!(net.nodes[1].log.promised >= ballot, "{ballot:?}");
+    assert!(net.nodes[1].log.acceptor.promised() >= ballot, "{ballot:?}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use serried_actor::{
 use serried_model::{Key, NodeId};
 use serried_parts::{Cells, decode_cell_of_another};
 
-use super::{Ballot, Chosen, Entry, Host, Log, Machine, Message, Record, Timer};
+use super::{Ballot, Chosen, Entry, Host, Message, Record, ReplicatedLog, StateMachine, Timer};
 
 /// An entry: adds to one of ten sums. One of [`FLEETING`] or more does so unless a new leader finds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -65,7 +65,7 @@ const FLEETING: u64 = 1000;
 /// Sums, each with the slot that it is as of.
 struct Sums(Cells<(u64, u64)>);
 
-impl Machine<Bare> for Sums {
+impl StateMachine<Bare> for Sums {
     fn apply(&mut self, chosen: Chosen<'_, Add>, cx: &mut Context<'_, Bare>) {
         let Some(Add(number)) = chosen.entry else { return };
         let key = Key::from((number % 10).to_be_bytes());
@@ -99,7 +99,7 @@ impl Machine<Bare> for Sums {
 }
 
 struct Node {
-    log: Log<Add>,
+    log: ReplicatedLog<Add>,
     sums: Sums,
     store: MemoryStore,
     records: VecDeque<Record<Add>>,
@@ -124,7 +124,7 @@ fn set(members: &[u64]) -> NodeSet {
 
 fn node(member: u64, settings: &Settings) -> Node {
     Node {
-        log: Log::new(NodeId(member), Group::new(3, Duration::from_millis(1)), settings),
+        log: ReplicatedLog::new(NodeId(member), Group::new(3, Duration::from_millis(1)), settings),
         sums: Sums(Cells::new(100)),
         store: MemoryStore::default(),
         records: VecDeque::new(),
@@ -156,7 +156,7 @@ impl Net {
     fn act<T>(
         &mut self,
         member: usize,
-        act: impl FnOnce(&mut Log<Add>, &mut Sums, &mut Context<'_, Bare>) -> T,
+        act: impl FnOnce(&mut ReplicatedLog<Add>, &mut Sums, &mut Context<'_, Bare>) -> T,
     ) -> T {
         let mut effects: Vec<Effect<Bare>> = Vec::new();
         let node = &mut self.nodes[member];
@@ -276,7 +276,7 @@ impl Net {
 #[test]
 fn accepted_tells_of_a_prefix_however_messages_are_lost_repeated_and_reordered() {
     let mut net = Net::new();
-    let ballot = net.nodes[0].log.promised;
+    let ballot = net.nodes[0].log.acceptor.promised();
     let accept = |first: u64, numbers: &[u64]| Message::Accept {
         ballot,
         first,

@@ -8,7 +8,7 @@ fn a_promise_outlives_a_restart() {
     let prepare = Message::Prepare {
         ballot: Ballot { round: 9, member: 2 },
         from: 0,
-        after: net.nodes[0].log.promised,
+        after: net.nodes[0].log.acceptor.promised(),
     };
     net.deliver((NodeId(2), NodeId(1), prepare));
     assert!(matches!(net.network.pop_back(), Some((_, _, Message::Promise { .. }))));
@@ -32,7 +32,7 @@ fn a_restart_loses_nothing_that_was_accepted() {
     net.settle();
     net.restart(0);
     net.restart(1);
-    let promised = net.nodes[1].log.promised;
+    let promised = net.nodes[1].log.acceptor.promised();
     assert_eq!(promised, Ballot { round: 1, member: 0 });
     net.away = set(&[0]);
     net.elect(1);
@@ -110,17 +110,17 @@ fn a_replica_that_lost_its_disk_does_not_help_to_forget_what_its_predecessor_has
 #[test]
 fn a_leader_goes_on_in_a_higher_ballot_once_another_has_lost_its_disk() {
     let mut net = Net::new();
-    let before = net.nodes[0].log.promised;
+    let before = net.nodes[0].log.acceptor.promised();
     net.propose(0, 7);
     net.settle();
     net.lose(1);
     net.settle();
-    let after = net.nodes[0].log.promised;
+    let after = net.nodes[0].log.acceptor.promised();
     // In one since nothing counts that 1 has said before, and in another since 1 follows none up to that.
     assert!(net.leads(0) && after.round > before.round + 1);
     net.beat(0);
     net.beat(0);
-    assert!(net.leads(0) && net.nodes[0].log.promised == after);
+    assert!(net.leads(0) && net.nodes[0].log.acceptor.promised() == after);
     assert!(!net.nodes[1].log.is_behind());
     assert_eq!(net.sums(1), 7);
 }

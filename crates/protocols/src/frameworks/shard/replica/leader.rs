@@ -20,7 +20,7 @@ use super::resolve::Resolving;
 use super::snapshots::Parked;
 use super::{ACKNOWLEDGED_AFTER, Replica, Timer};
 use crate::Mutated;
-use crate::frameworks::replicated_log::{Ballot, Chosen, Clocks, Log, Machine};
+use crate::frameworks::replicated_log::{Ballot, Chosen, Clocks, ReplicatedLog, StateMachine};
 
 /// How many transactions may be open at a leader. Shots of others are dropped, and clients send them again.
 pub(super) const OPEN_AT_MOST: usize = 1 << 16;
@@ -143,7 +143,12 @@ impl<C: Control> Shard<C> {
     }
 
     /// It leads in another ballot, or no more.
-    pub(super) fn lead(&mut self, ballot: Option<Ballot>, log: &mut Log<Led>, cx: &mut Cx<'_, C>) {
+    pub(super) fn lead(
+        &mut self,
+        ballot: Option<Ballot>,
+        log: &mut ReplicatedLog<Led>,
+        cx: &mut Cx<'_, C>,
+    ) {
         self.ballot = ballot;
         self.leader = None;
         self.first = None;
@@ -155,7 +160,7 @@ impl<C: Control> Shard<C> {
 
     /// Puts `Entry::Lead` into the log, unless that was done. There may be no room before the entries that former leaders
     /// have left are chosen.
-    pub(super) fn begin(&mut self, log: &mut Log<Led>, cx: &mut Cx<'_, C>) {
+    pub(super) fn begin(&mut self, log: &mut ReplicatedLog<Led>, cx: &mut Cx<'_, C>) {
         if let Some(by) = self.ballot
             && self.first.is_none()
             && !self.serves()
@@ -230,7 +235,7 @@ impl<C: Control> Shard<C> {
     }
 
     /// Puts into the log what has to be there.
-    pub(super) fn propose(&mut self, log: &mut Log<Led>, cx: &mut Cx<'_, C>) {
+    pub(super) fn propose(&mut self, log: &mut ReplicatedLog<Led>, cx: &mut Cx<'_, C>) {
         self.take_in_all(cx);
         let (Some(leader), Some(by)) = (&mut self.leader, self.ballot) else { return };
         while let Some(entry) = leader.unproposed.pop_front() {
@@ -402,7 +407,7 @@ impl<C: Control> Shard<C> {
         &mut self,
         to: NodeId,
         reply: Reply,
-        log: &mut Log<Led>,
+        log: &mut ReplicatedLog<Led>,
         cx: &mut Cx<'_, C>,
     ) {
         // What it tells of may not be durable here yet.
@@ -432,7 +437,7 @@ fn committed(decision: Decision) -> Option<Stamp> {
     }
 }
 
-impl<C: Control> Machine<Replica<C>> for Shard<C> {
+impl<C: Control> StateMachine<Replica<C>> for Shard<C> {
     fn apply(&mut self, chosen: Chosen<'_, Led>, cx: &mut Cx<'_, C>) {
         let Chosen { slot, position, entry: led, led_in } = chosen;
         let entry = led.map(|led| &led.entry);

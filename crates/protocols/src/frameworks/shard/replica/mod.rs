@@ -24,7 +24,7 @@ use super::message::{Led, Message, Record, Reply, Request};
 use super::row::{Cell, Row};
 use super::sound;
 use crate::Mutated;
-use crate::frameworks::replicated_log::{self, Ballot, Host, Log};
+use crate::frameworks::replicated_log::{self, Ballot, Host, ReplicatedLog};
 use leader::Shard;
 
 /// How often what was applied is put into the store, and what is not needed any more trimmed.
@@ -43,7 +43,7 @@ const ACKNOWLEDGED_AFTER: Duration = Duration::from_millis(20);
 /// One replica of a shard.
 #[derive(Debug)]
 pub struct Replica<C: Control> {
-    log: Log<Led>,
+    log: ReplicatedLog<Led>,
     shard: Shard<C>,
     /// Requests that nobody leads for, or that the leader does not take yet.
     pending: VecDeque<(NodeId, Request)>,
@@ -95,7 +95,7 @@ impl<C: Control> Replica<C> {
         mutation: Mutated<Mutation>,
     ) -> Replica<C> {
         Replica {
-            log: Log::new(id, group.clone(), settings),
+            log: ReplicatedLog::new(id, group.clone(), settings),
             shard: Shard::new(id, group, settings, mutation),
             pending: VecDeque::new(),
             leads: None,

@@ -11,7 +11,7 @@ use super::leader::{OPEN_AT_MOST, Shard};
 use super::open::{Open, Standing, Taken};
 use super::snapshots::SnapshotRequest;
 use super::windows::Admission;
-use crate::frameworks::replicated_log::Log;
+use crate::frameworks::replicated_log::ReplicatedLog;
 
 type Cx<'a, C> = Context<'a, Replica<C>>;
 
@@ -21,7 +21,7 @@ impl<C: Control> Shard<C> {
         &mut self,
         from: NodeId,
         request: Request,
-        log: &mut Log<Led>,
+        log: &mut ReplicatedLog<Led>,
         cx: &mut Cx<'_, C>,
     ) -> Option<Request> {
         let waits = self.handle(from, request, log, cx);
@@ -33,7 +33,7 @@ impl<C: Control> Shard<C> {
         &mut self,
         from: NodeId,
         request: Request,
-        log: &mut Log<Led>,
+        log: &mut ReplicatedLog<Led>,
         cx: &mut Cx<'_, C>,
     ) -> Option<Request> {
         if let Request::Resolve { txn } = request

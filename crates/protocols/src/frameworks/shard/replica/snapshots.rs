@@ -10,7 +10,7 @@ use super::super::message::{AsOf, Found, Led, Message, Refusal, Reply, Request, 
 use super::leader::Shard;
 use super::windows::Admission;
 use super::{PENDING_AT_MOST, Replica};
-use crate::frameworks::replicated_log::Log;
+use crate::frameworks::replicated_log::ReplicatedLog;
 
 type Cx<'a, C> = Context<'a, Replica<C>>;
 
@@ -81,7 +81,7 @@ impl<C: Control> Shard<C> {
     pub(super) fn on_snapshot(
         &mut self,
         request: SnapshotRequest,
-        log: &mut Log<Led>,
+        log: &mut ReplicatedLog<Led>,
         cx: &mut Cx<'_, C>,
     ) -> Option<Request> {
         match (C::SNAPSHOTS, request.as_of) {
@@ -132,7 +132,7 @@ impl<C: Control> Shard<C> {
     }
 
     /// Answers those who have waited for transactions that are over now.
-    pub(super) fn answer_parked(&mut self, log: &mut Log<Led>, cx: &mut Cx<'_, C>) {
+    pub(super) fn answer_parked(&mut self, log: &mut ReplicatedLog<Led>, cx: &mut Cx<'_, C>) {
         while self.has_proposed_all()
             && let Some(request) = self.leader_mut().parked.pop()
         {
