@@ -35,6 +35,7 @@
 mod coordinator;
 mod message;
 mod register;
+mod registers;
 mod replica;
 #[cfg(test)]
 mod tests;

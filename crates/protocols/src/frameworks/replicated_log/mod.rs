@@ -117,8 +117,10 @@ mod sound;
 #[cfg(test)]
 mod tests;
 mod undurable;
+mod write_back;
 
 pub use clocks::{Clocks, Span, Time};
 pub use host::{Chosen, Host, StateMachine};
 pub use log::ReplicatedLog;
 pub use message::{Accepted, Ballot, Entries, Entry, Message, Record, Timer};
+pub use write_back::WriteBack;

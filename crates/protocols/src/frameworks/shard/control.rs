@@ -99,7 +99,7 @@ pub trait Control: Debug + Send + Sized + 'static {
 
     /// Reads a key for a transaction that has no parts. If any of its keys waits, it is asked for all of them again
     /// once that may be over, but what it would overlook then has to be kept off from now on. A timestamp is
-    /// before the end of the [`Window`](super::Window).
+    /// before the end of the [`AdmissionWindow`](super::AdmissionWindow).
     fn glance(&mut self, _key: &Key, _as_of: AsOf, _desk: &mut Desk<'_>) -> Glance {
         Glance::Refused { anew: false }
     }

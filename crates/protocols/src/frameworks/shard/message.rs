@@ -286,7 +286,7 @@ pub enum Entry {
         keys: Arc<[Key]>,
     },
     /// Which transactions are taken.
-    Window(Window),
+    Window(AdmissionWindow),
     /// Another leads: what former leaders may have taken, and have not put into the log, is refused from now on.
     Lead,
 }
@@ -294,7 +294,7 @@ pub enum Entry {
 /// Which transactions a shard takes that it does not know, by the times at which they began, in microseconds
 /// since the Unix epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Window {
+pub struct AdmissionWindow {
     /// None that began before this.
     pub from_us: u64,
     /// None that began then or later.
@@ -303,11 +303,11 @@ pub struct Window {
     pub forget_us: u64,
 }
 
-impl Window {
+impl AdmissionWindow {
     /// The window that says everything that both say: the latest of each time.
     #[must_use]
-    pub fn and(self, other: Window) -> Window {
-        Window {
+    pub fn and(self, other: AdmissionWindow) -> AdmissionWindow {
+        AdmissionWindow {
             from_us: self.from_us.max(other.from_us),
             to_us: self.to_us.max(other.to_us),
             forget_us: self.forget_us.max(other.forget_us),

@@ -25,7 +25,7 @@
 //!   a log, and the client tells its program at once (*asynchronous commit*).
 //! - *A refusal is permanent.* A transaction can be refused at a shard where it has no part yet. The leader remembers the
 //!   refusal for as long as it leads, and this need not be durable. Each transaction has a pre-assigned time. A leader
-//!   takes only transactions whose times lie in the *window* that is in the log ([`Window`]). A later leader refuses every
+//!   takes only transactions whose times lie in the *window* that is in the log ([`AdmissionWindow`]). A later leader refuses every
 //!   transaction that has no part and whose time lies before the end of its predecessors' windows ([`Entry::Lead`]). A
 //!   transaction whose time lies after the window is refused by an entry in the log, and the client is told once that
 //!   entry is chosen, because the shot may come again, here or at another leader, when the window has reached it. So a
@@ -96,8 +96,8 @@ pub use accesses::{Access, Accesses, Read};
 pub use control::{Control, Desk, Event, Glance, Rounds, Snapshots};
 pub use coordinator::Coordinator;
 pub use message::{
-    AsOf, Decision, Entry, Executed, Found, Item, Led, Message, Part, Record, Refusal, Reply,
-    Request, Shot, Window, Written,
+    AdmissionWindow, AsOf, Decision, Entry, Executed, Found, Item, Led, Message, Part, Record,
+    Refusal, Reply, Request, Shot, Written,
 };
 pub use replica::Replica;
 pub use row::{Installed, Row};

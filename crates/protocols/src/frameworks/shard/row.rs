@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serried_model::{Key, Value, Version};
 use smallvec::SmallVec;
 
-use super::message::{Decision, Item, Window, Written};
+use super::message::{AdmissionWindow, Decision, Item, Written};
 use super::stamp::{Stamp, Validity};
 use crate::frameworks::replicated_log::Ballot;
 
@@ -21,7 +21,7 @@ pub(super) enum Cell {
     /// What is known of a transaction.
     Txn(TxnRow),
     /// Which transactions are taken, the slot after the one that has said so, and who has led last.
-    Window(u64, Window, LastLead),
+    Window(u64, AdmissionWindow, LastLead),
 }
 
 /// The last [`super::message::Entry::Lead`].

@@ -7,7 +7,7 @@ use serried_actor::Store;
 use serried_model::{Key, NodeId, Version};
 use serried_parts::{Cells, decode_cell, decode_cell_of_another};
 
-use super::message::{Decision, Entry, Item, Led, Part, Window};
+use super::message::{AdmissionWindow, Decision, Entry, Item, Led, Part};
 use super::row::{Cell, LastLead, Row, TxnRow, TxnState};
 use crate::frameworks::replicated_log::Ballot;
 
@@ -24,7 +24,7 @@ const READ_AT_ONCE: usize = 256 << 10;
 #[derive(Debug)]
 pub struct Table {
     cells: Cells<Cell>,
-    window: Window,
+    window: AdmissionWindow,
     last_lead: LastLead,
     /// Those that are ready to commit.
     prepared: BTreeSet<Version>,
@@ -43,7 +43,7 @@ impl Table {
     pub(super) fn new(resident: usize, multi_version: bool) -> Table {
         Table {
             cells: Cells::new(resident),
-            window: Window::default(),
+            window: AdmissionWindow::default(),
             last_lead: LastLead::default(),
             prepared: BTreeSet::new(),
             decided: BTreeMap::new(),
@@ -63,7 +63,7 @@ impl Table {
     }
 
     /// Which transactions are taken.
-    pub(super) fn window(&self) -> Window {
+    pub(super) fn window(&self) -> AdmissionWindow {
         self.window
     }
 
@@ -115,8 +115,8 @@ impl Table {
         &self.cells
     }
 
-    pub(super) fn store_some(&mut self, at_most: usize, store: &mut dyn Store) {
-        self.cells.store_some(at_most, store);
+    pub(super) fn cells_mut(&mut self) -> &mut Cells<Cell> {
+        &mut self.cells
     }
 
     /// The part of a transaction that is ready to commit.
@@ -150,8 +150,8 @@ impl Table {
                 self.turn_to((slot, position), *window, self.last_lead, store);
             }
             Entry::Lead => {
-                let Window { to_us, forget_us, .. } = self.window;
-                let window = Window { from_us: to_us, to_us, forget_us };
+                let AdmissionWindow { to_us, forget_us, .. } = self.window;
+                let window = AdmissionWindow { from_us: to_us, to_us, forget_us };
                 let lead = LastLead { since: slot + 1, ballot: *by };
                 self.turn_to((slot, position), window, lead, store);
             }
@@ -211,7 +211,7 @@ impl Table {
     fn turn_to(
         &mut self,
         (slot, position): (u64, u64),
-        window: Window,
+        window: AdmissionWindow,
         lead: LastLead,
         store: &mut dyn Store,
     ) {
@@ -380,14 +380,14 @@ mod tests {
         let prepare = led(Entry::Prepare(Arc::new(Part { txn, participants, validity, items })));
         behind.apply((0, 0), Some(&prepare), &mut its_store);
         let decision = Decision::Commit(Stamp::assigned(txn));
-        let forget = Window { from_us: 9, to_us: 9, forget_us: 9 };
+        let forget = AdmissionWindow { from_us: 9, to_us: 9, forget_us: 9 };
         let keys = Arc::new([key]);
         let decide = led(Entry::Decide { txn, decision, keys });
         let entries = [prepare, decide, led(Entry::Window(forget))];
         for (slot, entry) in (0..).zip(&entries) {
             ahead.apply((slot, slot), Some(entry), &mut store);
         }
-        ahead.store_some(usize::MAX, &mut store);
+        ahead.cells.store_some(usize::MAX, &mut store);
         store.scan(None, READ_AT_ONCE, &mut |name, state| {
             behind.take_over(&Key::from(name), state, &mut its_store);
         });
@@ -407,7 +407,8 @@ mod tests {
             let decision = Decision::Commit(Stamp::assigned(txn));
             [led(prepare), led(Entry::Decide { txn, decision, keys: Arc::new([key.clone()]) })]
         };
-        let window = |to_us| led(Entry::Window(Window { from_us: 1, to_us, forget_us: 0 }));
+        let window =
+            |to_us| led(Entry::Window(AdmissionWindow { from_us: 1, to_us, forget_us: 0 }));
         let [prepared, decided] = ended(8);
         let entries: Vec<_> = ended(7).into_iter().chain([window(10), prepared]).collect();
         let more = [decided, window(20)];
@@ -420,7 +421,7 @@ mod tests {
         for (slot, entry) in (4..).zip(&more) {
             newer.apply((slot, slot), Some(entry), &mut store);
         }
-        older.store_some(usize::MAX, &mut its_store);
+        older.cells.store_some(usize::MAX, &mut its_store);
         let mut names = 0;
         its_store.scan(None, READ_AT_ONCE, &mut |name, state| {
             let name = Key::from(name);
@@ -436,7 +437,7 @@ mod tests {
     fn what_was_proposed_before_somebody_else_led_counts_no_more_after_that() {
         let ballot = |round| Ballot { round, member: 0 };
         let led = |round, entry| Some(Led { by: ballot(round), entry });
-        let window = |round| led(round, Entry::Window(Window::default()));
+        let window = |round| led(round, Entry::Window(AdmissionWindow::default()));
         let revised = |table: &Table, first, mut entries: Vec<Option<Led>>| {
             table.revise(first, &mut entries);
             entries.into_iter().map(|led| led.map(|led| led.by.round)).collect::<Vec<_>>()
