@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_is_executed_once_and_too_late_it_is_not_executed_at_all() {
+    fn an_update_is_executed_once_or_not_at_all_if_late() {
         let mut register = Register::default();
         assert_eq!(register.execute(0, &add(100), 50), found(None, 1));
         assert_eq!(register.execute(1, &add(90), 50), found(Some("1"), 2));
@@ -113,8 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_that_was_refused_is_executed_in_no_later_slot_and_one_that_was_executed_is_not_refused()
-     {
+    fn refusal_and_execution_of_an_update_exclude_each_other() {
         let refusal = |us| Update { access: Access::Read, ..add(us) };
         let mut register = Register::default();
         assert_eq!(register.execute(0, &add(100), 50), found(None, 1));

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use serried_actor::Context;
 use serried_model::NodeId;
 
+use super::candidate::SHOWN_BYTES;
 use super::host::{Chosen, Host, StateMachine};
 use super::message::{Ballot, Entries, Entry, Message, Record};
-use super::slots::Slots;
+use super::slots::{KEPT_BYTES, Slots};
 use super::undurable::Undurable;
 
 /// How many entries a leader may have that are not chosen, and a follower accepts beyond what it has applied.
@@ -19,6 +20,15 @@ pub(super) const OPEN_BYTES: usize = 4 << 20;
 pub(super) const ACCEPTED_AHEAD: u64 = 2 * OPEN_ENTRIES;
 /// How many bytes a follower accepts that it has not applied.
 const ACCEPTED_BYTES: usize = 4 * OPEN_BYTES;
+
+const _: () = assert!(
+    ACCEPTED_AHEAD >= OPEN_ENTRIES && ACCEPTED_BYTES >= OPEN_BYTES,
+    "a follower accepts everything that a leader may have open"
+);
+const _: () = assert!(
+    SHOWN_BYTES >= KEPT_BYTES + ACCEPTED_BYTES + OPEN_BYTES,
+    "a replica can show a candidate all that it keeps, whatever it has accepted"
+);
 
 /// The ballot that was promised, and the entries that were accepted.
 #[derive(Debug)]

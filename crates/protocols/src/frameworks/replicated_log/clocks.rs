@@ -11,6 +11,11 @@ const ASKED_EVERY: Duration = Duration::from_secs(1);
 /// After so long, and two round trips, those are asked again who have not answered.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
+const _: () = assert!(
+    ASKED_AGAIN_AFTER.as_millis() < ASKED_EVERY.as_millis(),
+    "replicas that have not answered are asked again sooner than the others"
+);
+
 /// A question about a replica's clock, or the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Time {
@@ -186,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others_are_asked_again_once_they_should_have_answered_and_then_now_and_again() {
+    fn clocks_are_asked_again_when_overdue_and_then_regularly() {
         let round_trip = Duration::from_millis(100);
         let due = |clocks: &Clocks, ms: u64| {
             clocks.are_due(5, Timestamp(ASKED.0 + ms * 1_000_000), round_trip)

@@ -14,6 +14,9 @@ use super::members::Members;
 /// How long the preferred member must have been well before the lead is handed to it, in election time-outs.
 const WELL_FOR: u32 = 25;
 
+const _: () =
+    assert!(WELL_FOR > 2, "a member is well for longer than a leader waits to hear of a majority");
+
 /// A hand-over that is under way.
 #[derive(Debug)]
 pub(super) struct HandOver {

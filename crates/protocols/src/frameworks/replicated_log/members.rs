@@ -13,6 +13,11 @@ const BEATS_IN_PATIENCE: u32 = 4;
 /// The shortest time after which a leader is given up, round trips not counted.
 const LEAST_PATIENCE: Duration = Duration::from_millis(1);
 
+const _: () = assert!(
+    BEATS_IN_PATIENCE >= 3,
+    "a leader is doubted one beat before it is given up, and not for one lost beat"
+);
+
 /// The members of the group, and the settings that all parts of a log go by.
 #[derive(Debug)]
 pub(super) struct Members {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serried_model::{Key, Value};
+use serried_model::{Key, NodeId, Value};
 
 /// What a log holds.
 pub trait Entry: Serialize + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static {
@@ -23,6 +23,11 @@ pub struct Ballot {
     /// The leader.
     pub member: u8,
 }
+
+const _: () = assert!(
+    NodeId::MEMBERS <= u8::MAX as usize,
+    "a ballot can name every member, and `Ballot::CHOSEN` names none"
+);
 
 impl Ballot {
     /// Below that of any leader.

@@ -8,6 +8,7 @@ use serried_model::{Key, NodeId, Value};
 use super::host::{Host, StateMachine};
 use super::members::Members;
 use super::message::{Message, Timer};
+use super::slots::KEPT_BYTES;
 
 /// How many bytes a reply to a scan holds, about.
 const SCANNED_AT_ONCE: usize = 256 << 10;
@@ -18,11 +19,15 @@ const ASKED_AT_MOST: u32 = 4;
 /// For how long entries are kept for a replica that scans, after its last request.
 const HELD: Duration = Duration::from_secs(10);
 /// How many bytes of them are kept.
-pub(super) const HELD_BYTES: usize = 64 << 20;
+const HELD_BYTES: usize = 64 << 20;
 
 const _: () = assert!(
     HELD.as_millis() > SCAN_AGAIN.as_millis() * ASKED_AT_MOST as u128,
     "entries are kept for as long as a replica goes on asking for a page"
+);
+const _: () = assert!(
+    HELD_BYTES >= KEPT_BYTES,
+    "more entries are kept while a replica copies the state, not fewer"
 );
 
 /// How far a replica has got in taking over the state of another.

@@ -2,11 +2,18 @@
 
 use std::collections::VecDeque;
 
+use super::acceptor::{OPEN_BYTES, OPEN_ENTRIES};
 use super::message::{Accepted, Ballot, Entry};
 
-/// How much of what was applied is kept for replicas that lack it, in entries and in bytes.
+/// How many applied entries are kept for replicas that lack them.
 const KEPT_ENTRIES: usize = 32 << 10;
-const KEPT_BYTES: usize = 4 << 20;
+/// How many bytes of them.
+pub(super) const KEPT_BYTES: usize = 4 << 20;
+
+const _: () = assert!(
+    KEPT_ENTRIES as u64 >= OPEN_ENTRIES && KEPT_BYTES >= OPEN_BYTES,
+    "a follower that lacks what a leader has just applied need not copy the state"
+);
 
 /// What was accepted in a slot.
 #[derive(Clone, Debug)]
@@ -43,7 +50,7 @@ pub(super) struct Slots<E> {
 }
 
 impl<E: Entry> Slots<E> {
-    /// None; of what is applied, no more than `at_most` are kept.
+    /// No slots. At most `at_most` applied entries are kept.
     pub(super) fn new(at_most: usize) -> Slots<E> {
         Slots {
             first: 0,

@@ -10,7 +10,11 @@ use super::message::{Accepted, Ballot, Entry, Message};
 /// More than the slots of any log, and than the rounds of ballots.
 const NEVER: u64 = 1 << 48;
 
-const _: () = assert!(NEVER < u64::MAX / 2, "sums of two slots or rounds do not overflow");
+const _: () = assert!(
+    NEVER < u64::MAX / 4,
+    "sums of slots, rounds and numbers of entries do not overflow, and no ballot reaches \
+     `Ballot::CHOSEN`"
+);
 
 /// Whether a replica can have sent a message to this one.
 pub(super) fn is_sound<E: Entry>(from: NodeId, message: &Message<E>, members: &Members) -> bool {

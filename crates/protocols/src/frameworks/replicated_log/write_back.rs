@@ -20,6 +20,11 @@ const WRITTEN_AFTER: usize = 50;
 /// How many times of [`EVERY`] lie between marks in the log.
 const TRIM_EVERY: usize = 10;
 
+const _: () = assert!(
+    TRIM_EVERY <= WRITTEN_AFTER,
+    "the log is trimmed at least as often as a key that changes is written"
+);
+
 /// When keys are written to the store, and the durable log is trimmed.
 #[derive(Debug, Default)]
 pub struct WriteBack {

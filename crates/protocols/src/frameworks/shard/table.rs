@@ -11,14 +11,19 @@ use super::message::{AdmissionWindow, Decision, Entry, Item, Led, Part};
 use super::row::{Cell, LastLead, Row, TxnRow, TxnState};
 use crate::frameworks::replicated_log::Ballot;
 
-/// What begins the names in the store of all that is no key, and of keys that begin like that.
+/// The first byte of names in the store that are not keys, and of keys that begin with the same byte.
 const ESCAPE: u8 = 0xff;
-/// What follows in the name of a key.
+/// The second byte of the name of such a key.
 const OF_KEY: u8 = 0;
-/// What follows in that of a transaction: they come after all keys.
+/// The second byte of the name of a transaction: transactions come after all keys.
 const OF_TXN: u8 = 0xff;
 /// How much is read from the store at once when it is gone through, in bytes.
 const READ_AT_ONCE: usize = 256 << 10;
+
+const _: () = assert!(
+    ESCAPE == u8::MAX && OF_KEY < OF_TXN,
+    "the names of transactions come after those of all keys"
+);
 
 /// What a replica has made of the entries that were chosen.
 #[derive(Debug)]
@@ -369,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_forgotten_in_what_is_taken_over_is_not_ready_to_commit_any_more() {
+    fn a_state_that_is_taken_over_removes_forgotten_transactions() {
         let (mut behind, mut ahead) = (Table::new(9, false), Table::new(9, false));
         let (mut its_store, mut store) = (MemoryStore::default(), MemoryStore::default());
         let txn = Version { timestamp_us: 7, coordinator: NodeId(70_000) };

@@ -220,7 +220,7 @@ fn clocks_that_were_ahead_close_no_key() {
 }
 
 #[test]
-fn who_does_not_lead_any_more_answers_nobody_with_what_its_successor_has_put_in_the_same_place() {
+fn a_former_leader_does_not_answer_with_its_successors_entry() {
     let mut trio = Trio::new();
     // n0 has proposed a read, of which nobody hears, and hears of its successor only when that has had something else chosen.
     trio.request(0, &request(1, NOW_US, Access::Read));
@@ -244,7 +244,7 @@ fn who_does_not_lead_any_more_answers_nobody_with_what_its_successor_has_put_in_
 }
 
 #[test]
-fn an_update_that_one_of_two_known_clocks_would_refuse_gets_no_answer_until_the_third_is_known() {
+fn an_update_waits_for_the_third_clock_if_two_disagree() {
     let mut trio = Trio::start(NOW_US, Some(NodeId(2)), Some(1));
     assert_eq!(trio.ask(0, &add()), [], "it is not clear whose clock is wrong");
     trio.away = None;
@@ -256,7 +256,7 @@ fn an_update_that_one_of_two_known_clocks_would_refuse_gets_no_answer_until_the_
 }
 
 #[test]
-fn a_replica_that_takes_over_the_state_is_shown_what_the_store_does_not_have_yet() {
+fn a_state_that_is_taken_over_includes_unstored_keys() {
     let mut trio = Trio::new();
     let told = trio.ask(0, &add());
     assert!(matches!(told[..], [Answer::Done(_)]), "{told:?}");

@@ -63,7 +63,7 @@ fn forged(pick: &mut impl FnMut(usize) -> usize) -> Message<Add> {
 }
 
 #[test]
-fn no_message_ends_a_replica_whatever_it_says_and_whoever_has_sent_it() {
+fn no_message_ends_a_replica() {
     let mut random = Pcg64Mcg::new(7);
     let mut pick = |of: usize| random.random_range(0..of);
     for _ in 0..300 {

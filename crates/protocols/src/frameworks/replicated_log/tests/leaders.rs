@@ -18,7 +18,7 @@ fn the_first_member_leads_a_new_group_and_what_a_majority_accepts_is_applied() {
 }
 
 #[test]
-fn what_was_chosen_is_kept_when_the_leader_changes_and_what_was_not_may_be_lost() {
+fn chosen_entries_survive_a_change_of_leader() {
     let mut net = Net::new();
     net.away = set(&[2]);
     net.propose(0, 7);
@@ -41,7 +41,7 @@ fn what_was_chosen_is_kept_when_the_leader_changes_and_what_was_not_may_be_lost(
 }
 
 #[test]
-fn a_machine_can_take_out_what_few_have_accepted_before_another_leader() {
+fn a_state_machine_can_take_out_what_few_have_accepted_before_another_leader() {
     let mut net = Net::new();
     net.away = set(&[1, 2]);
     net.propose(0, 100);
@@ -81,7 +81,7 @@ fn nobody_leads_without_a_majority_and_a_leader_without_one_gives_up() {
 }
 
 #[test]
-fn whoever_hears_of_a_leader_promises_nothing_to_another_and_the_leader_outbids_that_one() {
+fn followers_ignore_a_candidate_and_their_leader_outbids_it() {
     let mut net = Net::new();
     let before = net.nodes[0].log.acceptor.promised();
     (0..5).for_each(|_| net.beat(0));
@@ -120,7 +120,7 @@ fn who_was_cut_off_disturbs_no_leader_of_whom_the_others_hear() {
 }
 
 #[test]
-fn a_replica_that_hears_of_a_leader_again_takes_no_ballot_on_answers_that_are_late() {
+fn late_answers_to_a_canvass_do_not_count() {
     let mut net = Net::new();
     let before = net.nodes[0].log.acceptor.promised();
     (0..5).for_each(|_| net.beat(0));
@@ -144,7 +144,7 @@ fn a_replica_that_hears_of_a_leader_again_takes_no_ballot_on_answers_that_are_la
 }
 
 #[test]
-fn a_leader_hands_over_once_the_other_has_all_it_proposed_and_proposes_nothing_meanwhile() {
+fn a_leader_that_hands_over_waits_for_its_successor_and_proposes_nothing() {
     let mut net = Net::new();
     net.beat(0);
     net.away = set(&[1, 2]);
@@ -188,7 +188,7 @@ fn stop(net: &mut Net) {
 }
 
 #[test]
-fn who_leads_on_a_node_that_stops_hands_over_to_one_that_has_all_it_proposed() {
+fn a_leader_whose_node_stops_hands_over_to_an_up_to_date_follower() {
     let mut net = Net::new();
     let before = net.nodes[0].log.acceptor.promised();
     net.propose(0, 7);
@@ -219,7 +219,7 @@ fn who_leads_on_a_node_that_stops_hands_over_to_one_that_has_all_it_proposed() {
 }
 
 #[test]
-fn whoever_hears_of_a_leader_promises_a_ballot_to_the_one_it_hands_over_to_and_to_no_other() {
+fn followers_promise_a_ballot_only_to_the_successor_of_their_leader() {
     let mut net = Net::new();
     net.act(0, |log, sums, cx| log.campaign(sums, cx));
     net.settle();
@@ -242,7 +242,7 @@ fn whoever_hears_of_a_leader_promises_a_ballot_to_the_one_it_hands_over_to_and_t
 }
 
 #[test]
-fn a_leader_that_can_not_hand_over_goes_on_or_tries_another_if_its_node_stops() {
+fn a_failed_hand_over_ends_or_goes_to_another_if_the_node_stops() {
     let mut net = Net::new();
     net.beat(0);
     net.away = set(&[1]);
@@ -296,7 +296,7 @@ fn the_preferred_member_is_handed_the_lead_once_it_has_been_well_for_long() {
 }
 
 #[test]
-fn a_candidate_proposes_what_was_accepted_in_the_highest_ballot_its_own_or_anothers() {
+fn a_candidate_proposes_the_entry_of_the_highest_ballot() {
     for (shown, found) in [(2, 30), (4, 40)] {
         let mut net = Net::new();
         let accept = Message::Accept {

@@ -29,7 +29,7 @@ fn is_asking(net: &Net) -> bool {
 }
 
 #[test]
-fn a_replica_that_lost_its_disk_follows_nobody_before_all_others_have_said_what_they_promised() {
+fn a_replica_that_lost_its_disk_first_hears_from_all_others() {
     for (away, asks) in [(&[0][..], true), (&[1], true), (&[], false)] {
         let net = hears_of_promises_only(away);
         assert_eq!(is_asking(&net), asks, "without {away:?}");
@@ -106,7 +106,7 @@ fn an_answer_that_may_be_from_before_the_known_run_is_ignored() {
 }
 
 #[test]
-fn the_log_is_kept_for_a_slot_whose_record_comes_before_that_of_an_earlier_slot() {
+fn the_log_is_kept_for_records_that_are_out_of_order() {
     let mut slots = Slots::new(10);
     let ballot = Ballot::NONE.next(0);
     slots.accept(1, ballot, 5, Some(Add(1)));

@@ -79,7 +79,7 @@ fn what_was_stored_and_trimmed_is_not_applied_again() {
 }
 
 #[test]
-fn a_replica_that_lost_its_disk_does_not_help_to_forget_what_its_predecessor_has_accepted() {
+fn a_replica_that_lost_its_disk_unchooses_nothing() {
     let mut net = Net::new();
     net.away = set(&[2]);
     net.propose(0, 7);
@@ -126,7 +126,7 @@ fn a_leader_goes_on_in_a_higher_ballot_once_another_has_lost_its_disk() {
 }
 
 #[test]
-fn a_follower_that_has_lost_the_end_of_its_log_is_sent_that_again() {
+fn a_follower_that_lost_the_end_of_its_log_is_sent_it_again() {
     let mut net = Net::new();
     for number in [7, 8, 9] {
         net.propose(0, number);
@@ -178,7 +178,7 @@ fn what_a_former_run_of_a_follower_had_does_not_count() {
 }
 
 #[test]
-fn memory_and_log_stay_small_while_one_is_dead_and_it_takes_over_the_state_later() {
+fn memory_and_log_stay_small_while_a_replica_is_down() {
     let settings = Settings { resident_keys: 50, ..Settings::default() };
     let mut net = Net::led(settings);
     net.away = set(&[2]);

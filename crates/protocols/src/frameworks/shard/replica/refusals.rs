@@ -12,11 +12,17 @@ use serried_model::{NodeId, Version};
 use smallvec::SmallVec;
 
 use super::super::message::Refusal;
+use super::leader::OPEN_AT_MOST;
 
 /// How many refusals a leader remembers. If there are more, it closes the window for times up to that of the older half.
 pub(super) const REFUSED_AT_MOST: usize = 1 << 18;
 /// How many transactions after the window may be refused in the log at a time. Others get no answer.
 const BARRED_AT_MOST: usize = 1 << 16;
+
+const _: () = assert!(
+    REFUSED_AT_MOST > OPEN_AT_MOST,
+    "a leader remembers the refusals of all transactions that are open at once"
+);
 
 /// The refusals of a leader.
 #[derive(Debug, Default)]
