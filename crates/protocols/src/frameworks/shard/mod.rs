@@ -85,6 +85,7 @@ mod coordinator;
 #[cfg(test)]
 mod forger;
 mod message;
+mod outcomes;
 mod replica;
 mod row;
 mod sound;

@@ -1,6 +1,6 @@
 //! The keys and transactions of a replica: what is made of the entries of its log.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serried_actor::Store;
@@ -8,6 +8,7 @@ use serried_model::{Key, NodeId, Version};
 use serried_parts::{Cells, decode_cell, decode_cell_of_another};
 
 use super::message::{AdmissionWindow, Decision, Entry, Item, Led, Part};
+use super::outcomes::Outcomes;
 use super::row::{Cell, LastLead, Row, TxnRow, TxnState};
 use crate::frameworks::replicated_log::Ballot;
 
@@ -31,28 +32,21 @@ pub struct Table {
     cells: Cells<Cell>,
     window: AdmissionWindow,
     last_lead: LastLead,
-    /// Those that are ready to commit.
-    prepared: BTreeSet<Version>,
-    /// How those ended that are over, as long as it is to be known.
-    decided: BTreeMap<Version, Decision>,
-    /// Those of them that have committed under another version than they began with, by that.
-    refined: BTreeMap<Version, Decision>,
-    /// Whether versions that were overwritten can be read, as long as the window has somebody who may.
+    outcomes: Outcomes,
+    /// Whether versions that were overwritten can be read, as long as the window admits a transaction that may.
     multi_version: bool,
-    /// That of a key that was never written.
+    /// The row of a key that was never written.
     empty: Row,
 }
 
 impl Table {
-    /// An empty one; about so many rows are to be in memory.
+    /// An empty table. It keeps about `resident` rows in memory.
     pub(super) fn new(resident: usize, multi_version: bool) -> Table {
         Table {
             cells: Cells::new(resident),
             window: AdmissionWindow::default(),
             last_lead: LastLead::default(),
-            prepared: BTreeSet::new(),
-            decided: BTreeMap::new(),
-            refined: BTreeMap::new(),
+            outcomes: Outcomes::default(),
             multi_version,
             empty: Row::default(),
         }
@@ -92,28 +86,27 @@ impl Table {
 
     /// How a transaction ended, if that is known.
     pub(super) fn decision(&self, txn: Version) -> Option<Decision> {
-        self.decided.get(&txn).copied()
+        self.outcomes.decision(txn)
     }
 
-    /// The same of one that is asked about by the version under which it has committed, or would have. It is not to
-    /// be taken for that of a transaction which has begun with it.
+    /// See [`Outcomes::decision_of_version`].
     pub(super) fn decision_of_version(&self, version: Version) -> Option<Decision> {
-        self.decision(version).or_else(|| self.refined.get(&version).copied())
+        self.outcomes.decision_of_version(version)
     }
 
-    /// Those that are ready to commit.
+    /// The transactions that are ready to commit.
     pub(super) fn prepared(&self) -> &BTreeSet<Version> {
-        &self.prepared
+        self.outcomes.prepared()
     }
 
     /// How many transactions that began at `us` or later are known to be over.
     pub(super) fn decided_from(&self, us: u64) -> usize {
-        self.decided.range(Version::at(us)..).count()
+        self.outcomes.decided_from(us)
     }
 
-    /// How many are known to be over.
+    /// How many transactions are known to be over.
     pub(super) fn remembered(&self) -> usize {
-        self.decided.len()
+        self.outcomes.remembered()
     }
 
     pub(super) fn cells(&self) -> &Cells<Cell> {
@@ -171,7 +164,7 @@ impl Table {
             keys: items.iter().map(|item| item.key.clone()).collect(),
         };
         if self.set_txn((slot, position), *txn, state, store) {
-            self.prepared.insert(*txn);
+            self.outcomes.prepare(*txn);
         }
         for item in items {
             self.change(&item.key, position, store).prepare(slot, *txn, item);
@@ -231,16 +224,11 @@ impl Table {
         self.forget_below(window.forget_us, store);
     }
 
-    /// Forgets who began before this: they are over, though that may have passed this replica by.
+    /// Forgets transactions that began before this. They are over, though this replica may not know it.
     fn forget_below(&mut self, forget_us: u64, store: &mut dyn Store) {
-        let first = Version::at(forget_us);
-        let decided = self.decided.split_off(&first);
-        let prepared = self.prepared.split_off(&first);
-        let decided = core::mem::replace(&mut self.decided, decided).into_keys();
-        for txn in decided.chain(core::mem::replace(&mut self.prepared, prepared)) {
+        for txn in self.outcomes.forget_below(forget_us) {
             self.cells.forget(&name_of_txn(txn), store);
         }
-        self.refined = self.refined.split_off(&first);
     }
 
     fn change(&mut self, key: &Key, position: u64, store: &dyn Store) -> &mut Row {
@@ -286,18 +274,9 @@ impl Table {
         if txn.timestamp_us < self.window.forget_us {
             return;
         }
-        self.prepared.remove(&txn);
         match state {
-            TxnState::Decided(decision) => {
-                self.decided.insert(txn, *decision);
-                if let Decision::Commit(at) = decision
-                    && at.txn == txn
-                    && at.version() != txn
-                {
-                    self.refined.insert(at.version(), *decision);
-                }
-            }
-            TxnState::Prepared { .. } => drop(self.prepared.insert(txn)),
+            TxnState::Decided(decision) => self.outcomes.decide(txn, *decision),
+            TxnState::Prepared { .. } => self.outcomes.prepare(txn),
         }
     }
 

@@ -2,15 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serried_actor::Context;
 use serried_model::transactions::{Outcome, Output};
 use serried_model::{Key, NodeId, ReadValue, TxnId, Version};
 
 use super::super::control::{Control, Snapshots};
 use super::super::message::{AsOf, Found, Message, Request, Unseen};
-use super::Coordinator;
-
-type Cx<'a, C> = Context<'a, Coordinator<C>>;
+use super::{Coordinator, Cx};
 
 /// What a read-only transaction reads: what was committed, and its client could know, when it began; or what was
 /// written before its timestamp.
@@ -35,7 +32,7 @@ impl<C: Control> Coordinator<C> {
     pub(super) fn read_snapshot(&mut self, txn: TxnId, keys: Vec<Key>, cx: &mut Cx<'_, C>) {
         let mut by_shard: BTreeMap<u16, Vec<Key>> = BTreeMap::new();
         for key in keys {
-            by_shard.entry(self.group.partition_of(&key)).or_default().push(key);
+            by_shard.entry(self.leaders.group.partition_of(&key)).or_default().push(key);
         }
         let at = match C::SNAPSHOTS {
             Snapshots::AtTimestamps => Some(self.assign_version(txn, by_shard.keys().copied(), cx)),
@@ -69,7 +66,7 @@ impl<C: Control> Coordinator<C> {
         let known = || snapshot.known.get(shard).copied().unwrap_or(0);
         let as_of = snapshot.at.map_or_else(|| AsOf::Slot(known()), AsOf::Time);
         let request = Request::Snapshot { number, as_of, keys: keys.clone() };
-        cx.send(self.leader_of(*shard, 0), Message::Request(request));
+        cx.send(self.leaders.of(*shard, 0), Message::Request(request));
     }
 
     pub(super) fn on_snapshot(
