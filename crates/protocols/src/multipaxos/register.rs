@@ -6,7 +6,7 @@ use serried_parts::{Recalled, Results, Stamped};
 
 use super::message::Update;
 
-/// All that a replica knows of a key: it is the same at all replicas that have applied the same.
+/// What a replica knows of a key. It is the same at all replicas that have applied the same entries.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Register {
     /// What it holds.
@@ -15,7 +15,7 @@ pub(super) struct Register {
     changes: u64,
     /// The slot after that of the last update which was executed.
     applied: u64,
-    /// What updates came to.
+    /// The results of updates.
     results: Results<Stamped>,
 }
 
@@ -35,7 +35,7 @@ fn stamped(value: Option<Value>, changes: u64) -> Stamped {
 }
 
 impl Register {
-    /// One that holds a value before the first update.
+    /// A register that holds a value before the first update.
     pub(super) fn holding(value: Value) -> Register {
         Register { value: Some(value), ..Register::default() }
     }

@@ -34,7 +34,7 @@ pub struct Replica {
     mutation: Mutated<Mutation>,
 }
 
-/// What a replica does by the clock.
+/// The timers of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Timer {
     /// A timer of the log.

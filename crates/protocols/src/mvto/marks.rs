@@ -3,7 +3,7 @@
 use serried_model::{Key, Version};
 use serried_parts::Map;
 
-/// How many keys are remembered, at least; twice as many at most.
+/// How many keys are remembered at least. Up to twice as many are.
 const KEYS: usize = 1 << 16;
 
 /// For each key a timestamp that is not before any at which it was read. It may be after all, but not after those at

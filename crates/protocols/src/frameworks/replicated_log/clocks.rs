@@ -8,7 +8,7 @@ use serried_model::NodeId;
 
 /// How often the other replicas are asked what their clocks say.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
-/// After so long, and two round trips, those are asked again who have not answered.
+/// After so long, and two round trips, replicas that have not answered are asked again.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 const _: () = assert!(
@@ -42,7 +42,7 @@ pub struct Clocks {
     own: usize,
     /// The number of the last question, and when it was asked.
     asked: Option<(u64, Timestamp)>,
-    /// How many questions in a row nobody has answered, but for the last.
+    /// How many questions before the last one were not answered, in a row.
     unanswered: u32,
     /// By member: what its clock said, in microseconds since the Unix epoch, and when it was heard.
     readings: Vec<Option<(u64, Timestamp)>>,
@@ -130,7 +130,8 @@ impl Clocks {
         self.time_by(own_us, now, |_| true)
     }
 
-    /// The same by the clocks that were heard lately. Older readings do not show whether a clock was set right since.
+    /// Like [`Clocks::time`], but only by clocks that were heard lately. Older readings do not show whether a clock was set
+    /// right since.
     pub fn recent_time(&self, own_us: u64, now: Timestamp) -> Option<Span> {
         self.time_by(own_us, now, |heard| now.since(heard) < 2 * ASKED_EVERY)
     }

@@ -169,7 +169,7 @@ impl Hold {
         (now.since(asked) < HELD).then_some((at, HELD_BYTES))
     }
 
-    /// A replica has asked for a page. If nobody has lately, entries are kept from slot `applied` on.
+    /// A replica has asked for a page. If it is the first for long, entries are kept from slot `applied` on.
     pub(super) fn extend(&mut self, applied: u64, now: Timestamp) {
         let at = self.held(now).map_or(applied, |(at, _)| at);
         self.0 = Some((at, now));

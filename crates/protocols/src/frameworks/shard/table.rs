@@ -1,4 +1,4 @@
-//! The keys and transactions of a replica: what is made of the entries of its log.
+//! The keys and transactions of a replica, as the entries of its log have made them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -66,12 +66,12 @@ impl Table {
         self.window
     }
 
-    /// Takes out of entries, the first of which is that of slot `first`, what was proposed before somebody else led whose
-    /// [`Entry::Lead`] comes earlier.
+    /// Removes entries that were proposed in a lower ballot than an [`Entry::Lead`] that comes before them. The first entry is
+    /// that of slot `first`.
     pub(super) fn revise(&self, first: u64, entries: &mut [Option<Led>]) {
         let mut ballot = Ballot::NONE;
         for (slot, entry) in (first..).zip(entries) {
-            // What comes before that may be in the rows already.
+            // Entries before that slot may be in the rows already.
             if slot >= self.last_lead.since {
                 ballot = ballot.max(self.last_lead.ballot);
             }
@@ -187,7 +187,7 @@ impl Table {
         }
     }
 
-    /// Whether that is news.
+    /// Sets how a transaction stands. Returns false if a later state is known, or it may be forgotten.
     fn set_txn(
         &mut self,
         (slot, position): (u64, u64),

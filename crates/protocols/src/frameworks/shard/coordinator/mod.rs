@@ -47,17 +47,18 @@ pub struct Coordinator<C> {
     by_version: BTreeMap<Version, TxnId>,
     endings: Endings,
     inquiries: Inquiries,
-    /// Those that something was asked for, while a batch is handed over.
+    /// The transactions with new reads, while a batch of operations is handed over.
     batch: Vec<TxnId>,
     /// How much later a shot is executed than it is sent, by the clocks of both, in microseconds (003 §5.3).
     delays_us: BTreeMap<u16, i64>,
-    /// What was committed in the slots of each shard below is known.
+    /// By shard, the slot below which it is known what was committed.
     known: BTreeMap<u16, u64>,
     versions: Versions,
     snapshots: u64,
     snapshot_requests: BTreeMap<u64, TxnId>,
     beats: bool,
-    /// How many have committed, were moved before, and have read like others because of what was written.
+    /// How many transactions have committed, how many of them were moved, and how many
+    /// read-only ones have fallen back to reading like others.
     committed: u64,
     moved: u64,
     fallen_back: u64,
@@ -225,11 +226,11 @@ impl<C: Control> Coordinator<C> {
             Reply::Moved { txn } => self.on_moved(from, txn, cx),
             Reply::Decided { txn, decision } => self.on_decided(from, txn, decision, cx),
             Reply::Ended(txns) => self.endings.on_ended(from, &txns),
-            Reply::Prepared { .. } => {} // Others wait for that.
+            Reply::Prepared { .. } => {} // Only backup coordinators wait for that.
             Reply::Snapshot { number, known, found } => {
                 self.on_snapshot(from, (number, known), found, cx);
             }
-            Reply::Follow { .. } => {} // That was done.
+            Reply::Follow { .. } => {} // Handled above.
         }
         if is_new {
             self.follow(from, cx);
@@ -238,7 +239,7 @@ impl<C: Control> Coordinator<C> {
 
     fn rollback(&mut self, txn: TxnId, cx: &mut Cx<'_, C>) {
         let Some(open) = self.txns.get_mut(&txn) else { return };
-        // What is being prepared may be committed by whoever finds it, so it goes on.
+        // A backup coordinator may commit what is being prepared, so it continues.
         open.abandoned = open.is_preparing();
         if !open.abandoned {
             self.abort(txn, Outcome::Aborted { conflicts: Vec::new() }, cx);
@@ -285,7 +286,7 @@ impl<C: Control> Coordinator<C> {
         self.repeat_later(txn, cx);
     }
 
-    /// A former leader says who leads in its place.
+    /// A former leader names the replica that leads in its place.
     pub(super) fn on_follow(&mut self, from: NodeId, leader: NodeId, cx: &mut Cx<'_, C>) {
         if self.leaders.is_peer(leader, from) && self.leaders.on_answer(leader) {
             self.follow(leader, cx);
@@ -383,7 +384,7 @@ impl<C: Control> Coordinate<Transactions> for Coordinator<C> {
                 self.txns.insert(txn, Txn::new(snapshot, cx.now()));
             }
             Operation::Get { key } => self.get(txn, key),
-            // Nobody is shown what may never be committed.
+            // Writes are sent when the transaction commits.
             Operation::Put(_) => {}
             Operation::Commit { writes, .. } => self.prepare(txn, writes, cx),
             Operation::OneShot { reads, writes } => self.one_shot(txn, reads, writes, cx),

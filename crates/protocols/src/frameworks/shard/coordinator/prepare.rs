@@ -13,7 +13,7 @@ use super::super::verdict::{Verdict, verdict};
 use super::txn::{Asked, Phase};
 use super::{Coordinator, Cx};
 
-/// What is sent to a shard at once.
+/// The reads and writes that are sent to a shard in one shot.
 #[derive(Default)]
 struct Load {
     reads: Vec<Key>,
@@ -96,7 +96,7 @@ impl<C: Control> Coordinator<C> {
         self.send_last(txn, Vec::new(), writes, cx);
     }
 
-    /// All of a transaction at once.
+    /// Executes a transaction whose program is known as a whole.
     pub(super) fn one_shot(
         &mut self,
         txn: TxnId,
@@ -257,7 +257,7 @@ impl<C: Control> Coordinator<C> {
                 Outcome::Aborted { conflicts: Vec::new() }
             }
             Refusal::ClockSkew { .. } if version.timestamp_us > cx.clock().midpoint_us() => {
-                // It was put ahead by what shots took once, or by stamps, not by this client's clock.
+                // Its time is ahead because of delays or stamps, not because of this client's clock.
                 self.delays_us.clear();
                 Outcome::Aborted { conflicts: Vec::new() }
             }

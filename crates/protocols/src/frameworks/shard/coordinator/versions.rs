@@ -20,14 +20,14 @@ pub(super) struct Versions {
     runs: BTreeMap<u64, u64>,
     /// By lane: the latest time at which a transaction took effect, or may have, perhaps after a move.
     taken_us: [u64; Stamp::LANES as usize],
-    /// By shard: the time from which on it takes transactions, as it has said.
+    /// By shard: the time from which on it takes transactions, as it has reported.
     from_us: BTreeMap<u16, u64>,
     /// Every shard whose clock is right takes transactions that begin up to so much later than now, in microseconds.
     near_us: u64,
 }
 
 impl Versions {
-    /// Of a client that has given no times yet. Its clock and those of the shards may differ by `clock_bound_ms`.
+    /// The times of a client that has given none yet. Its clock and those of the shards may differ by `clock_bound_ms`.
     pub(super) fn new(clock_bound_ms: u64) -> Versions {
         let near_us = clock_bound_ms.saturating_mul(1000) / 2;
         Versions {

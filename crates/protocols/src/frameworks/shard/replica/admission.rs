@@ -51,7 +51,7 @@ impl Windows {
     }
 
     /// The beginning of the window that was proposed last.
-    pub(super) fn from_us(&self) -> u64 {
+    pub(super) fn begin_us(&self) -> u64 {
         self.proposed.from_us
     }
 

@@ -350,7 +350,7 @@ impl<C: Control> Leader<C> {
                 self.acknowledgements.add(to, txn, cx);
             }
         }
-        if let Some(us) = self.refusals.excess_before_us(self.windows.from_us()) {
+        if let Some(us) = self.refusals.excess_before_us(self.windows.begin_us()) {
             self.windows.close_before(us, window, &mut self.unproposed);
         }
     }

@@ -21,7 +21,7 @@ pub(super) struct SnapshotRequest {
 #[derive(Debug, Default)]
 pub(super) struct Parked {
     by_writer: BTreeMap<Version, Vec<SnapshotRequest>>,
-    /// Those whose transactions have ended.
+    /// The requests whose transactions have ended.
     ready: VecDeque<SnapshotRequest>,
     /// How many there are of both.
     len: usize,
