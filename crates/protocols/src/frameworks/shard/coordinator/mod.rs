@@ -65,7 +65,7 @@ pub struct Coordinator<C> {
     control: PhantomData<C>,
 }
 
-/// What a coordinator does by the clock.
+/// The timers of a coordinator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Timer {
     /// Repeat what a transaction has asked for.

@@ -25,7 +25,6 @@ use super::Mutation;
 use super::control::Control;
 use super::message::{Led, Message, Record, Request};
 use super::row::{Cell, Row};
-use super::sound;
 use crate::Mutated;
 use crate::frameworks::replicated_log::{self, Ballot, Host, ReplicatedLog, WriteBack};
 use shard::Shard;
@@ -45,7 +44,7 @@ pub struct Replica<C: Control> {
     write_back: WriteBack,
 }
 
-/// What a replica does by the clock.
+/// The timers of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Timer {
     /// A timer of the log.
@@ -158,7 +157,7 @@ impl<C: Control> Replica<C> {
     }
 
     fn store_some(&mut self, cx: &mut Cx<'_, C>) {
-        if self.write_back.write(self.shard.common.table.cells_mut(), cx) {
+        if self.write_back.write(self.shard.cells_mut(), cx) {
             self.log.trim(&self.shard, cx);
         }
         WriteBack::schedule(Timer::Store, cx);
@@ -172,7 +171,7 @@ impl<C: Control> Actor for Replica<C> {
     type Output = ();
 
     fn on_start(&mut self, cx: &mut Cx<'_, C>) {
-        self.shard.common.table.load(cx.store());
+        self.shard.load(cx.store());
         self.log.on_start(&mut self.shard, cx);
         self.after(cx);
         WriteBack::schedule(Timer::Store, cx);
@@ -180,8 +179,7 @@ impl<C: Control> Actor for Replica<C> {
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_, C>) {
         cx.charge(1);
-        let common = &self.shard.common;
-        if !sound::to_replica(from, &message, common.shard(), &common.group) {
+        if !self.shard.is_sound(from, &message) {
             return cx.reject(|| format!("{from} has sent a replica what no correct sender sends"));
         }
         match message {
@@ -192,7 +190,7 @@ impl<C: Control> Actor for Replica<C> {
             Message::Forward { from, request } => self.on_request(from, request, cx),
             Message::Reply(reply) => self.shard.on_reply(from, reply, cx),
             Message::Log(message) => self.log.on_message(from, message, &mut self.shard, cx),
-            Message::Time(time) => self.shard.common.on_time(from, time, cx),
+            Message::Time(time) => self.shard.on_time(from, time, cx),
         }
         self.after(cx);
     }
@@ -213,7 +211,7 @@ impl<C: Control> Actor for Replica<C> {
     }
 
     fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
-        let cells = self.shard.common.table.cells();
+        let cells = self.shard.cells();
         each("resident_keys", cells.resident() as u64);
         each("unstored_keys", cells.unstored() as u64);
         each("log_slots", self.log.kept() as u64);

@@ -2,10 +2,13 @@
 
 use serried_actor::{Group, Settings, Store};
 use serried_model::{Key, NodeId};
+use serried_parts::Cells;
 
 use super::super::Mutation;
 use super::super::control::Control;
 use super::super::message::{AdmissionWindow, Entry, Led, Message, Reply, Request};
+use super::super::row::Cell;
+use super::super::sound;
 use super::super::table::Table;
 use super::Cx;
 use super::leader::Leader;
@@ -17,7 +20,7 @@ use crate::frameworks::replicated_log::{
 /// A shard at one of its replicas.
 #[derive(Debug)]
 pub(super) struct Shard<C> {
-    pub(super) common: Common,
+    common: Common,
     /// The ballot in which it leads.
     ballot: Option<Ballot>,
     /// The slot of the entry with which it begins to serve, while it does not.
@@ -57,7 +60,7 @@ impl Common {
         cx.broadcast(self.shard(), others, Message::Time(question));
     }
 
-    pub(super) fn on_time<C: Control>(&mut self, from: NodeId, time: Time, cx: &mut Cx<'_, C>) {
+    fn on_time<C: Control>(&mut self, from: NodeId, time: Time, cx: &mut Cx<'_, C>) {
         if let Some(answer) = self.clocks.on_time(from, time, cx) {
             cx.send_before_durable(from, Message::Time(answer));
         }
@@ -107,6 +110,24 @@ impl<C: Control> Shard<C> {
         self.common.table.window()
     }
 
+    pub(super) fn cells(&self) -> &Cells<Cell> {
+        self.common.table.cells()
+    }
+
+    pub(super) fn cells_mut(&mut self) -> &mut Cells<Cell> {
+        self.common.table.cells_mut()
+    }
+
+    /// Takes what is known of transactions from the store.
+    pub(super) fn load(&mut self, store: &dyn Store) {
+        self.common.table.load(store);
+    }
+
+    /// Whether `from` can have sent a message to this replica.
+    pub(super) fn is_sound(&self, from: NodeId, message: &Message) -> bool {
+        sound::to_replica(from, message, self.common.shard(), &self.common.group)
+    }
+
     pub(super) fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
         each("undecided_transactions", self.common.table.prepared().len() as u64);
         each("remembered_transactions", self.common.table.remembered() as u64);
@@ -152,6 +173,11 @@ impl<C: Control> Shard<C> {
     ) -> Option<Request> {
         let Some(leader) = &mut self.leader else { return Some(request) };
         leader.on_request(from, request, log, &mut self.common, cx)
+    }
+
+    /// A replica of this shard says or asks what the time is.
+    pub(super) fn on_time(&mut self, from: NodeId, time: Time, cx: &mut Cx<'_, C>) {
+        self.common.on_time(from, time, cx);
     }
 
     /// The leader of another shard answers.
