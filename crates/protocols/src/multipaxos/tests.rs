@@ -104,7 +104,7 @@ fn a_read_finds_what_was_put_into_the_log_before_it_and_nothing_later() {
 }
 
 #[test]
-fn an_update_that_is_logged_twice_takes_effect_once() {
+fn an_update_that_is_in_the_log_twice_takes_effect_once_and_is_answered_the_same() {
     let mut only = replica(0, 1);
     let add = request(1, 2, Access::Modify(Modification::add(1)));
     let twice = answers(&mut only, &[add.clone(), add.clone()]);
@@ -127,7 +127,7 @@ fn an_update_of_a_client_whose_clock_is_far_ahead_is_refused() {
 }
 
 #[test]
-fn a_follower_forwards_requests_once() {
+fn a_replica_that_does_not_lead_passes_requests_on_but_those_that_were_passed_on_to_it() {
     let mut follower = replica(1, 3);
     let wanted = request(1, 1, Access::Read);
     let ask = |follower: &mut Replica, message: Message| {
@@ -208,7 +208,8 @@ fn reply(client: &mut Coordinator, from: NodeId, request: u64) -> Vec<Effect<Coo
 }
 
 #[test]
-fn an_update_settles_answered_updates_before_it_but_not_abandoned_ones() {
+fn an_update_says_of_those_before_it_that_they_are_over_once_they_were_answered_and_not_if_given_up()
+ {
     let mut client =
         Coordinator::new(Group::new(3, Duration::from_millis(1)), &Settings::default());
     let first = first_request(&mut client, 1, Access::Write(None));
@@ -257,7 +258,7 @@ fn requests_that_wait_for_a_leader_are_bounded_in_number() {
 }
 
 #[test]
-fn the_log_is_kept_from_the_first_unstored_update() {
+fn the_log_is_kept_from_the_first_update_on_that_is_not_in_the_store() {
     let mut only = replica(0, 1);
     answers(&mut only, &[request(1, 2, Access::Write(Some(Value::from("a"))))]);
     let mut trimmed = Vec::new();

@@ -17,9 +17,6 @@ const UNACKNOWLEDGED_AT_MOST: usize = 1 << 18;
 /// How many of them are repeated at once.
 const REPEAT_DECISIONS: usize = 256;
 
-const _: () =
-    assert!(REPEAT_DECISIONS < UNACKNOWLEDGED_AT_MOST, "decisions are repeated in several steps");
-
 /// A decision that some replicas have not acknowledged.
 #[derive(Debug)]
 pub(super) struct Decided {
