@@ -11,6 +11,11 @@ const ASK_ANOTHER_AT_MOST: Duration = Duration::from_millis(150);
 /// The longest wait before a request is repeated, but where a round trip takes longer.
 const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
 
+const _: () = assert!(
+    ASK_ANOTHER_AT_MOST.as_millis() < REPEAT_AT_MOST.as_millis(),
+    "another replica is asked for the leader before a request is only repeated"
+);
+
 /// Whom to ask, at one participant: all replicas of a partition, or, if it is thrifty, no more than have
 /// to answer (001 §4.5.1), the nearest that do; the others are asked when one of those lets it wait.
 #[derive(Debug)]

@@ -79,6 +79,8 @@ pub enum Message {
 /// number below it does not overflow.
 const NEVER: u64 = 1 << 62;
 
+const _: () = assert!(NEVER <= u64::MAX / 4 + 1, "sums of three smaller numbers do not overflow");
+
 impl Message {
     /// Whether a participant can have sent it that is neither damaged nor malicious.
     pub(super) fn is_sound(&self) -> bool {

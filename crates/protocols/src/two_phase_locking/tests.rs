@@ -245,7 +245,7 @@ fn two_that_lock_in_opposite_orders_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_read_that_was_given_up_is_not_waited_for_and_is_no_part_of_the_part() {
+fn an_abandoned_read_is_not_waited_for_and_not_in_the_part() {
     let mut only = WoundWait::new();
     only.shot(1, 1, &[], &["x"]);
     assert_eq!(only.shot(2, 1, &["x"], &[]), []);
@@ -272,7 +272,7 @@ fn giving_up_a_wait_lets_those_behind_it_have_the_lock() {
 }
 
 #[test]
-fn a_part_holds_after_what_it_has_read_and_after_all_reads_of_what_it_overwrites() {
+fn a_part_holds_after_its_reads_and_after_reads_that_it_overwrites() {
     let mut only = WoundWait::new();
     only.shot(100, 1, &[], &["x", "y"]);
     only.last(100, &[], &[]);
@@ -290,7 +290,7 @@ fn a_part_holds_after_what_it_has_read_and_after_all_reads_of_what_it_overwrites
 }
 
 #[test]
-fn a_new_leader_holds_the_locks_of_all_that_are_ready_to_commit_and_no_others() {
+fn a_new_leader_holds_the_locks_of_prepared_transactions_only() {
     let mut only = WoundWait::new();
     only.write(1, "x");
     only.shot(5, 1, &["x"], &["y"]);

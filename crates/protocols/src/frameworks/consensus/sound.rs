@@ -20,6 +20,8 @@ use super::state::State;
 /// overflow.
 const NEVER: u64 = 1 << 62;
 
+const _: () = assert!(NEVER <= u64::MAX / 4 + 1, "sums of three smaller numbers do not overflow");
+
 /// Checks messages in one partition.
 #[derive(Debug)]
 pub(super) struct Sound<'a> {

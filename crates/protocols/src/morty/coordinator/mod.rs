@@ -30,6 +30,11 @@ const FAST_PATH_AT_LEAST: Duration = Duration::from_millis(2);
 /// Requests are repeated no less often than this.
 const REPEAT_AT_MOST: Duration = Duration::from_secs(1);
 
+const _: () = assert!(
+    FAST_PATH_AT_LEAST.as_millis() < REPEAT_AT_MOST.as_millis(),
+    "a missing vote is waited for before requests are repeated"
+);
+
 /// The coordinator of one client's transactions, under Morty or MVTSO.
 #[derive(Debug)]
 pub struct Coordinator {

@@ -159,7 +159,7 @@ fn clocks_that_were_ahead_close_no_key() {
 }
 
 #[test]
-fn who_does_not_lead_any_more_answers_nobody_with_what_its_successor_has_put_in_the_same_place() {
+fn a_former_leader_does_not_answer_with_its_successors_entry() {
     let mut trio = Trio::new();
     // n0 has proposed a read, of which nobody hears, and hears of its successor only when that has had something else chosen.
     trio.request(0, &request(1, NOW_US, Access::Read));
@@ -195,7 +195,7 @@ fn an_update_that_one_of_two_known_clocks_would_refuse_gets_no_answer_until_the_
 }
 
 #[test]
-fn a_replica_that_takes_over_the_state_is_shown_what_the_store_does_not_have_yet() {
+fn a_state_that_is_taken_over_includes_unstored_keys() {
     let mut trio = Trio::new();
     let told = trio.ask(0, &add());
     assert!(matches!(told[..], [Answer::Done(_)]), "{told:?}");

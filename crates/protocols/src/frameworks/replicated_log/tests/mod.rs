@@ -13,7 +13,7 @@ use serried_actor::{Actor, Context, Group, NodeSet, Recover, Settings, Store, Ti
 use serried_model::{Key, NodeId};
 use serried_parts::{Cells, decode_cell_of_another};
 
-use super::{Ballot, Chosen, Entry, Host, Log, Machine, Message, Record, Timer};
+use super::{Ballot, Chosen, Entry, Host, Message, Record, ReplicatedLog, StateMachine, Timer};
 use crate::testing::{self, derefs_to_net, set};
 
 /// An entry, which adds to one of ten sums. A new leader takes out those of [`FLEETING`] or more.
@@ -28,14 +28,14 @@ impl Entry for Add {
 
 /// An actor that is nothing but a log and what it makes of its entries.
 struct Bare {
-    log: Log<Add>,
+    log: ReplicatedLog<Add>,
     sums: Sums,
 }
 
 impl Bare {
     fn new(id: NodeId, settings: &Settings) -> Bare {
         let group = Group::new(3, Duration::from_millis(1));
-        Bare { log: Log::new(id, group, settings), sums: Sums(Cells::new(100)) }
+        Bare { log: ReplicatedLog::new(id, group, settings), sums: Sums(Cells::new(100)) }
     }
 }
 
@@ -93,7 +93,7 @@ const FLEETING: u64 = 1000;
 /// Sums, each with the slot up to which it is complete.
 struct Sums(Cells<(u64, u64)>);
 
-impl Machine<Bare> for Sums {
+impl StateMachine<Bare> for Sums {
     fn apply(&mut self, chosen: Chosen<'_, Add>, cx: &mut Context<'_, Bare>) {
         let Some(Add(number)) = chosen.entry else { return };
         let key = Key::from((number % 10).to_be_bytes());
@@ -152,7 +152,7 @@ impl Net {
     fn act<T>(
         &mut self,
         member: usize,
-        act: impl FnOnce(&mut Log<Add>, &mut Sums, &mut Context<'_, Bare>) -> T,
+        act: impl FnOnce(&mut ReplicatedLog<Add>, &mut Sums, &mut Context<'_, Bare>) -> T,
     ) -> T {
         self.net.act(member, |Bare { log, sums }, cx| act(log, sums, cx))
     }
@@ -224,7 +224,7 @@ impl Net {
 #[test]
 fn accepted_tells_of_a_prefix_however_messages_are_lost_repeated_and_reordered() {
     let mut net = Net::new();
-    let ballot = net.nodes[0].log.promised;
+    let ballot = net.nodes[0].log.acceptor.promised();
     let accept = |first: u64, numbers: &[u64]| Message::Accept {
         ballot,
         first,

@@ -61,7 +61,7 @@ fn version_of<C: Control>(
 }
 
 #[test]
-fn who_only_reads_is_not_given_a_version_that_an_open_transaction_can_commit_under() {
+fn a_snapshots_version_is_out_of_reach_of_open_transactions() {
     let group = Group::new(1, Duration::from_millis(1));
     let mut coordinator = client::<Queues<true>>(&group);
     let begin = |only_reads| Operation::Begin { only_reads };
@@ -77,7 +77,7 @@ fn who_only_reads_is_not_given_a_version_that_an_open_transaction_can_commit_und
 }
 
 #[test]
-fn nothing_can_be_moved_to_where_a_transaction_began_that_committed_as_of_what_it_had_read() {
+fn no_part_moves_to_the_beginning_of_a_refined_transaction() {
     let group = Group::new(1, Duration::from_millis(1));
     let mut coordinator = client::<Queues<false>>(&group);
     let one_shot = |reads, writes| {

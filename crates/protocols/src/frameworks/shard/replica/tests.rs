@@ -15,7 +15,7 @@ use serried_model::{Key, NodeId, Value, Version, Write};
 use super::super::control::Control;
 use super::super::forger::NOW_US;
 use super::super::message::{
-    AsOf, Decision, Found, Message, Refusal, Reply, Request, Shot, Window,
+    AdmissionWindow, AsOf, Decision, Found, Message, Refusal, Reply, Request, Shot,
 };
 use super::super::stamp::Stamp;
 use super::{Replica, Timer};
@@ -69,7 +69,7 @@ impl<C: Control> Bench<C> {
     }
 
     /// The window in which transactions are taken.
-    fn window(&self) -> Window {
+    fn window(&self) -> AdmissionWindow {
         self.nodes[0].shard.window()
     }
 
@@ -128,7 +128,7 @@ fn stamp(us: u64, of: u64) -> Stamp {
 }
 
 #[test]
-fn a_part_that_is_asked_to_move_before_it_is_settled_has_moved_when_that_is_said() {
+fn a_part_that_is_not_settled_moves_before_that_is_acknowledged() {
     let mut bench = Bench::<Queues<false>>::new();
     assert!(matches!(bench.write(1)[..], [Reply::Executed(_)]));
     assert_eq!(bench.write(2), [], "it waits for the first");
@@ -143,7 +143,7 @@ fn a_part_that_is_asked_to_move_before_it_is_settled_has_moved_when_that_is_said
 }
 
 #[test]
-fn a_transaction_that_begins_with_a_version_under_which_another_has_committed_is_another() {
+fn a_transaction_is_not_taken_for_one_that_committed_as_its_version() {
     let mut bench = Bench::<Queues<false>>::new();
     bench.write(1);
     let at = stamp(1 + Stamp::LANES, 1);
@@ -155,7 +155,7 @@ fn a_transaction_that_begins_with_a_version_under_which_another_has_committed_is
 }
 
 #[test]
-fn what_has_committed_under_another_version_is_not_called_refused_before_its_shards_know() {
+fn a_refined_commit_is_not_called_refused_before_its_shards_know() {
     for beyond_the_window in [false, true] {
         let mut bench = Bench::<Queues<false>>::new();
         let lanes = if beyond_the_window { 1 << 30 } else { 1 };
@@ -200,7 +200,7 @@ fn what_is_told_before_it_is_durable_does_not_say_what_is_known() {
 }
 
 #[test]
-fn the_window_has_whoever_was_refused_by_it_so_that_the_next_leader_refuses_it_too() {
+fn a_refused_transaction_lies_before_the_end_of_the_window() {
     let mut bench = Bench::<Queues<false>>::new();
     let replies = bench.ask(Request::Inspect { txn: txn(1_000_000) });
     assert!(matches!(replies[..], [Reply::Refused { .. }]), "{replies:?}");
@@ -219,7 +219,7 @@ fn found(replies: &[Reply]) -> Option<Version> {
 }
 
 #[test]
-fn a_reader_without_a_part_is_answered_once_whoever_has_written_what_it_reads_is_over() {
+fn a_snapshot_waits_for_the_writers_of_its_keys() {
     let mut bench = Bench::<Versions>::new();
     bench.write(1);
     for _ in 0..3 {
@@ -266,7 +266,7 @@ fn what_has_waited_for_a_leader_is_all_done_once_there_is_one() {
 }
 
 #[test]
-fn nobody_writes_before_what_a_reader_without_a_part_has_read_from_a_former_leader() {
+fn no_write_precedes_a_snapshot_of_a_former_leader() {
     let mut bench = Bench::<Versions>::new();
     bench.write(1);
     bench.commit(txn(1), Stamp::assigned(txn(1)));
@@ -304,7 +304,7 @@ fn assert_never_taken(bench: &mut Bench<Queues<false>>, after_us: u64) {
 }
 
 #[test]
-fn who_was_refused_for_its_clock_is_never_taken_though_its_shot_comes_again_in_time() {
+fn a_transaction_refused_for_its_clock_is_never_taken() {
     let mut bench = Bench::<Queues<false>>::new();
     let after_us = too_far_ahead_us();
     assert_refused_for_its_clock(&bench.write(after_us));
@@ -320,7 +320,7 @@ fn who_was_refused_for_its_clock_is_never_taken_though_its_shot_comes_again_in_t
 }
 
 #[test]
-fn who_was_refused_to_its_backup_coordinator_is_refused_by_the_next_leader_however_far_ahead() {
+fn a_refusal_to_a_backup_coordinator_outlives_the_leader() {
     for after_us in [1000, too_far_ahead_us(), 1 << 50] {
         let mut bench = Bench::<Queues<false>>::new();
         let replies = bench.ask(Request::Inspect { txn: txn(after_us) });
@@ -342,7 +342,7 @@ fn an_end_that_nobody_has_waited_for_refuses_nobody_beyond_the_window() {
 }
 
 #[test]
-fn what_a_replica_alone_says_waits_for_what_it_rests_on_to_be_durable() {
+fn a_single_replica_answers_when_its_entries_are_durable() {
     let mut bench = Bench::<crate::two_phase_locking::Locking<false>>::new();
     assert!(matches!(bench.write(1)[..], [Reply::Executed(_)]));
     // After a pause, so that the window has to reach further.
@@ -364,7 +364,7 @@ fn what_a_replica_alone_says_waits_for_what_it_rests_on_to_be_durable() {
 }
 
 #[test]
-fn no_more_transactions_are_open_than_may_be_and_those_that_are_end_all_the_same() {
+fn open_transactions_are_bounded_and_can_end() {
     let mut bench = Bench::<Queues<false>>::new();
     let read = |us| {
         let reads = vec![Key::from(u64::to_string(&us).as_str())];
@@ -383,7 +383,7 @@ fn no_more_transactions_are_open_than_may_be_and_those_that_are_end_all_the_same
 }
 
 #[test]
-fn no_more_refusals_are_remembered_than_may_be_and_those_that_are_not_are_late() {
+fn refusals_are_bounded_and_forgotten_ones_are_late() {
     let mut bench = Bench::<Queues<false>>::new();
     let most = super::refusals::REFUSED_AT_MOST as u64;
     bench.write(most + 150);
@@ -441,8 +441,7 @@ fn who_begins_exactly_at_the_end_of_the_window_is_not_within_it() {
 }
 
 #[test]
-fn who_is_refused_for_its_clock_and_begins_exactly_at_the_end_of_the_window_is_refused_in_the_log()
-{
+fn a_refusal_at_the_end_of_the_window_goes_into_the_log() {
     let mut bench = Bench::<Queues<false>>::new();
     assert!(matches!(bench.write(1)[..], [Reply::Executed(_)]));
     let after_us = bench.window().to_us - NOW_US;

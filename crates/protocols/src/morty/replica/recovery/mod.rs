@@ -40,6 +40,11 @@ use crate::morty::message::{
 const REPEAT_AT_FIRST: Duration = Duration::from_millis(100);
 const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
 
+const _: () = assert!(
+    REPEAT_AT_FIRST.as_millis() < REPEAT_AT_MOST.as_millis(),
+    "waits grow from the first to the longest"
+);
+
 /// A transaction that this replica tries to finish.
 #[derive(Debug)]
 pub(super) struct Recovery {

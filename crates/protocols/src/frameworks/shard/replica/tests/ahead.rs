@@ -27,7 +27,7 @@ fn told(bench: &mut Bench<Queues<false>>) -> u64 {
 }
 
 #[test]
-fn a_shard_whose_only_clock_was_ahead_takes_who_begins_when_it_was_told_to() {
+fn a_window_that_is_ahead_takes_clients_that_begin_there() {
     for restarts in [false, true] {
         let mut bench = was_ahead(restarts);
         let from_us = told(&mut bench);
@@ -41,8 +41,7 @@ fn a_shard_whose_only_clock_was_ahead_takes_who_begins_when_it_was_told_to() {
 }
 
 #[test]
-fn a_shard_whose_only_clock_was_ahead_takes_nobody_who_begins_later_than_that_by_more_than_the_bound()
- {
+fn a_window_that_is_ahead_reaches_no_further_than_the_bound() {
     let mut bench = was_ahead(true);
     let bound_us = Settings::default().clock_bound_ms * 1000;
     let limit_us = told(&mut bench) + bound_us;
