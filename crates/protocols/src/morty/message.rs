@@ -9,29 +9,40 @@ use smallvec::SmallVec;
 
 use super::digest::Digest;
 
-/// A message. `version` is always that of the transaction concerned.
+/// A message, by who may receive it. `version` is always that of the transaction concerned.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Message {
+    /// To a replica: a request of a coordinator, or of a replica that recovers a transaction.
+    Request(Request),
+    /// To a coordinator: a replica's answer.
+    Reply(Reply),
+    /// To whoever decides on a transaction, a coordinator or a replica that recovers it: how far it has come.
+    Status(Status),
+    /// Between replicas of any partitions: finishing a transaction.
+    Recovering(Recovering),
+    /// Between the replicas of a partition: truncating.
+    Truncating(Truncating),
+    /// Between the replicas of a partition: getting what one of them has missed.
+    CatchingUp(CatchingUp),
+    /// Between the replicas of a partition: replacing one whose disk was lost.
+    Rejoining(Rejoining),
+    /// Replica to the replicas of other partitions on its machine: everything below `upto` is settled here.
+    Watermark {
+        /// The truncation.
+        upto: u64,
+    },
+}
+
+/// What replicas are asked. Replicas that recover a transaction send `Finalize`, `Decide` and `Inquire` too; only
+/// coordinators send the others.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Request {
     /// Coordinator to its nearest replica: read `key`.
     Get {
         /// The reader.
         version: Version,
         /// What to read.
         key: Key,
-    },
-    /// The answer to a `Get`, and again whenever the reader would now find something else.
-    GetReply {
-        /// The reader.
-        version: Version,
-        /// What was read.
-        key: Key,
-        /// The write that was found.
-        write: WriteId,
-        /// Its value.
-        value: Option<Value>,
-        /// The write that this replica had answered before and that is withdrawn; the new one may
-        /// then be an older one.
-        instead_of: Option<WriteId>,
     },
     /// Coordinator to all replicas, while the transaction is still executing: a write.
     Put {
@@ -52,13 +63,6 @@ pub enum Message {
         /// The transaction.
         version: Version,
     },
-    /// The replica would.
-    Admitted {
-        /// The transaction.
-        version: Version,
-        /// The replica's clock, in microseconds.
-        clock_us: u64,
-    },
     /// Coordinator to all replicas: vote on this execution, and abandon all earlier ones of the
     /// transaction.
     Prepare {
@@ -71,17 +75,6 @@ pub enum Message {
         /// What it read and writes.
         contents: Arc<Contents>,
     },
-    /// A replica's vote. It implies that the replica has abandoned all earlier executions.
-    PrepareReply {
-        /// The transaction.
-        version: Version,
-        /// The execution.
-        eid: u32,
-        /// The vote.
-        vote: Vote,
-        /// The key over which it was not `Commit`.
-        conflict: Option<Key>,
-    },
     /// Coordinator to all replicas: accept this decision. `Abandon` is for `eid` and all executions
     /// before it.
     Finalize {
@@ -92,18 +85,6 @@ pub enum Message {
         /// The view in which it is proposed.
         view: View,
         /// What is proposed.
-        decision: Proposal,
-    },
-    /// A replica's answer to a `Finalize`. If the view is the one that was proposed in, the replica has accepted what is
-    /// named here, and nothing else. If the view is later, it has accepted nothing.
-    FinalizeReply {
-        /// The transaction.
-        version: Version,
-        /// The execution.
-        eid: u32,
-        /// The replica's view.
-        view: View,
-        /// What was proposed for the execution.
         decision: Proposal,
     },
     /// Coordinator to all replicas: this is decided, durably.
@@ -118,6 +99,57 @@ pub enum Message {
         /// first time.
         contents: Option<Arc<Contents>>,
     },
+    /// Anybody to a replica: find out how this transaction ended, or end it.
+    Inquire {
+        /// The transaction.
+        version: Version,
+    },
+    /// Coordinator to a replica: read `key` as it was at `at`, which is in the past.
+    GetAt {
+        /// Tells the coordinator's requests apart.
+        request: u64,
+        /// What to read.
+        key: Key,
+        /// All versions below are in it, and no others.
+        at: Version,
+    },
+}
+
+/// What a replica answers a coordinator.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Reply {
+    /// The answer to a `Get`, and again whenever the reader would now find something else.
+    GetReply {
+        /// The reader.
+        version: Version,
+        /// What was read.
+        key: Key,
+        /// The write that was found.
+        write: WriteId,
+        /// Its value.
+        value: Option<Value>,
+        /// The write that this replica had answered before and that is withdrawn; the new one may
+        /// then be an older one.
+        instead_of: Option<WriteId>,
+    },
+    /// The replica would.
+    Admitted {
+        /// The transaction.
+        version: Version,
+        /// The replica's clock, in microseconds.
+        clock_us: u64,
+    },
+    /// A replica's vote. It implies that the replica has abandoned all earlier executions.
+    PrepareReply {
+        /// The transaction.
+        version: Version,
+        /// The execution.
+        eid: u32,
+        /// The vote.
+        vote: Vote,
+        /// The key over which it was not `Commit`.
+        conflict: Option<Key>,
+    },
     /// Replica to coordinator: these transactions' decisions have been carried out.
     Acknowledge {
         /// The transactions.
@@ -130,10 +162,29 @@ pub enum Message {
         /// Why.
         refusal: Refusal,
     },
-    /// Anybody to a replica: find out how this transaction ended, or end it.
-    Inquire {
+    /// The answer to a `GetAt`.
+    GetAtReply {
+        /// Which request.
+        request: u64,
+        /// What was found.
+        found: Past,
+    },
+}
+
+/// How far a transaction has come, told to its coordinator or to a replica that recovers it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Status {
+    /// A replica's answer to a `Finalize`. If the view is the one that was proposed in, the replica has accepted what is
+    /// named here, and nothing else. If the view is later, it has accepted nothing.
+    FinalizeReply {
         /// The transaction.
         version: Version,
+        /// The execution.
+        eid: u32,
+        /// The replica's view.
+        view: View,
+        /// What was proposed for the execution.
+        decision: Proposal,
     },
     /// The answer to an `Inquire`; unasked to a coordinator whose transaction others have ended.
     Settled {
@@ -142,6 +193,12 @@ pub enum Message {
         /// How it ended.
         settlement: Settlement,
     },
+}
+
+/// What replicas exchange to finish a transaction whose coordinator does not (000 §4.3). They also send requests
+/// ([`Request::Finalize`], [`Request::Decide`]) and receive a [`Status`].
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Recovering {
     /// Recoverer to the replicas of a partition: enter this view, and say what you know of the
     /// transaction (000 §4.3).
     PaxosPrepare {
@@ -159,6 +216,11 @@ pub enum Message {
         /// What it knows; none if it is in a later view.
         known: Option<Box<Known>>,
     },
+}
+
+/// What the replicas of a partition exchange to truncate (001 §3.3.4).
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Truncating {
     /// Replica to a truncation coordinator: it votes on no transaction below `upto` any more, and this
     /// is what it has of them (001 §3.3.4, steps 2 and 7).
     Truncate {
@@ -200,16 +262,16 @@ pub enum Message {
         /// All that has committed below it.
         merged: Digest,
     },
-    /// The answer to [`Message::Truncate`] of a replica that does not take part, and so can't coordinate.
+    /// The answer to [`Truncating::Truncate`] of a replica that does not take part, and so can't coordinate.
     CannotMerge {
         /// The truncation.
         upto: u64,
     },
-    /// Replica to the replicas of other partitions on its machine: everything below `upto` is settled here.
-    Watermark {
-        /// The truncation.
-        upto: u64,
-    },
+}
+
+/// What the replicas of a partition exchange so that one of them gets what it has missed.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum CatchingUp {
     /// Replica to one of its group: which transactions at or above `since` have committed?
     GetCommitted {
         /// The first.
@@ -270,22 +332,11 @@ pub enum Message {
         /// What the store holds.
         holds: Holds,
     },
-    /// Coordinator to a replica: read `key` as it was at `at`, which is in the past.
-    GetAt {
-        /// Tells the coordinator's requests apart.
-        request: u64,
-        /// What to read.
-        key: Key,
-        /// All versions below are in it, and no others.
-        at: Version,
-    },
-    /// The answer to a `GetAt`.
-    GetAtReply {
-        /// Which request.
-        request: u64,
-        /// What was found.
-        found: Past,
-    },
+}
+
+/// What the replicas of a partition exchange when one of them replaces a replica whose disk was lost.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Rejoining {
     /// Replica to the others of its group: it replaces one whose disk was lost, and asks up to which version that one may
     /// have taken part.
     Replaced {
@@ -492,7 +543,7 @@ pub enum Record {
         version: Version,
         /// The execution.
         eid: u32,
-        /// See [`Message::Prepare`].
+        /// See [`Request::Prepare`].
         next_tag: u32,
         /// The vote.
         vote: Vote,

@@ -165,8 +165,9 @@ mod votes;
 pub use coordinator::Coordinator;
 pub use digest::Digest;
 pub use message::{
-    Accepted, Contents, Decision, Known, Message, Past, Proposal, Read, Record, Refusal,
-    Settlement, Snapshot, TaggedWrite, View, Vote,
+    Accepted, CatchingUp, Contents, Decision, Known, Message, Past, Proposal, Read, Record,
+    Recovering, Refusal, Rejoining, Reply, Request, Settlement, Snapshot, Status, TaggedWrite,
+    Truncating, View, Vote,
 };
 pub use replica::Replica;
 

@@ -33,7 +33,7 @@ use smallvec::SmallVec;
 use super::commit::TENTATIVE_RETRIES;
 use super::transaction::Phase;
 use super::{Coordinator, Cx, patience};
-use crate::morty::message::{Contents, Decision, Message};
+use crate::morty::message::{Contents, Decision, Message, Request};
 
 /// What an execution comes to in each partition, the home first.
 pub(super) type Parts = SmallVec<[(u16, Arc<Contents>); 1]>;
@@ -86,7 +86,7 @@ impl Coordinator {
             return;
         };
         let missing = self.group.all().without(asking.admitted);
-        cx.broadcast(home, missing, Message::AskAdmission { version });
+        cx.broadcast(home, missing, Message::Request(Request::AskAdmission { version }));
     }
 
     /// A replica lets a transaction in.

@@ -8,7 +8,7 @@ use serried_model::{Key, NodeId, Version};
 use smallvec::{SmallVec, smallvec};
 
 use super::{Coordinator, FAST_PATH_AT_LEAST};
-use crate::morty::message::{Contents, Message, Proposal, Read, TaggedWrite, Vote};
+use crate::morty::message::{Contents, Message, Proposal, Read, Request, TaggedWrite, Vote};
 use crate::morty::votes::{Tally, Votes};
 
 /// So many keys over which an execution was voted down are told.
@@ -140,7 +140,8 @@ impl Attempt {
             let missing = group.all().without(part.votes.settled());
             if !missing.is_empty() {
                 let (eid, contents) = (self.eid, part.contents.clone());
-                let prepare = Message::Prepare { version, eid, next_tag, contents };
+                let prepare =
+                    Message::Request(Request::Prepare { version, eid, next_tag, contents });
                 cx.broadcast(part.partition, missing, prepare);
             }
         }
@@ -164,7 +165,7 @@ impl Attempt {
                 cx.broadcast(
                     part.partition,
                     missing,
-                    Message::Finalize { version, eid, view, decision },
+                    Message::Request(Request::Finalize { version, eid, view, decision }),
                 );
             }
         }

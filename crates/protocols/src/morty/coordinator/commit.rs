@@ -13,7 +13,8 @@ use super::attempt::{self, Attempt, Participant};
 use super::transaction::{Phase, touch};
 use super::{Coordinator, Cx, OWN_VIEW, Timer, patience};
 use crate::morty::message::{
-    Contents, Decision, Message, Proposal, Read, Refusal, Settlement, TaggedWrite, View, Vote,
+    Contents, Decision, Message, Proposal, Read, Refusal, Request, Settlement, TaggedWrite, View,
+    Vote,
 };
 use crate::morty::votes::Tally;
 
@@ -283,7 +284,10 @@ impl Coordinator {
     pub(super) fn find_out(&mut self, version: Version, times: u32, cx: &mut Cx) {
         let Some(transaction) = self.transactions.get(&version) else { return };
         let home = transaction.home.expect("what was prepared has a home");
-        cx.send(self.group.choice(home, times as usize), Message::Inquire { version });
+        cx.send(
+            self.group.choice(home, times as usize),
+            Message::Request(Request::Inquire { version }),
+        );
     }
 
     /// Somebody else has ended the transaction.

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::transaction::Phase;
 use super::{Coordinator, Cx, Timer, patience};
-use crate::morty::message::{Contents, Decision, Message};
+use crate::morty::message::{Contents, Decision, Message, Request};
 
 /// How many decided transactions are kept to be repeated to replicas that have not acknowledged
 /// them. Beyond that the oldest is dropped: such a replica has been away for long.
@@ -125,5 +125,5 @@ impl Coordinator {
 fn decide(version: Version, eid: u32, contents: &Option<Arc<Contents>>, in_full: bool) -> Message {
     let decision = if contents.is_some() { Decision::Commit } else { Decision::Abort };
     let contents = if in_full { contents.clone() } else { None };
-    Message::Decide { version, eid, decision, contents }
+    Message::Request(Request::Decide { version, eid, decision, contents })
 }

@@ -17,7 +17,7 @@ use serried_parts::WriteId;
 
 use super::transaction::{Phase, ReadState, Transaction, touch};
 use super::{Coordinator, Cx, Timer, patience};
-use crate::morty::message::{Decision, Message, Proposal};
+use crate::morty::message::{Decision, Message, Proposal, Request};
 
 /// A transaction begins to take changes that come fast together when so many of the values that it has
 /// written are superseded by later ones of its own.
@@ -49,7 +49,7 @@ impl Coordinator {
         let due = cx.now() + patience;
         read.insert(ReadState { found: None, stamp: 0, held: None, asked, repeated: 0, due });
         transaction.touch(nearest);
-        cx.send(nearest, Message::Get { version, key });
+        cx.send(nearest, Message::Request(Request::Get { version, key }));
         transaction.abandon_while_running(version, &self.group, cx);
         self.wake(version, patience, cx);
     }
@@ -63,7 +63,11 @@ impl Coordinator {
             let partition = self.group.partition_of(&key);
             transaction.touch_all(partition, all);
             let rests_on = transaction.reads.get(&key).and_then(|read| read.found);
-            cx.broadcast(partition, all, Message::Put { version, key, tag, rests_on, value });
+            cx.broadcast(
+                partition,
+                all,
+                Message::Request(Request::Put { version, key, tag, rests_on, value }),
+            );
         }
     }
 
@@ -192,7 +196,7 @@ impl Coordinator {
             read.repeated += 1;
             read.due = cx.now() + patience(&self.group, read.repeated);
             touch(&mut transaction.touched, replica);
-            cx.send(replica, Message::Get { version, key: key.clone() });
+            cx.send(replica, Message::Request(Request::Get { version, key: key.clone() }));
         }
     }
 }

@@ -13,7 +13,7 @@ use self::decided::Decided;
 use self::questions::Question;
 use self::transaction::{Phase, Transaction};
 use super::Options;
-use super::message::{Message, Proposal, View};
+use super::message::{Message, Proposal, Reply, Status, View};
 
 mod admission;
 mod attempt;
@@ -90,6 +90,35 @@ impl Coordinator {
             aborted_without_it: None,
             clock_bound_us: settings.clock_bound_ms.saturating_mul(1000),
             heard_time: None,
+        }
+    }
+
+    fn on_reply(&mut self, from: NodeId, reply: Reply, cx: &mut Cx) {
+        match reply {
+            Reply::GetReply { version, key, write, value, instead_of } => {
+                self.heard_of(from, cx.now());
+                let new = ReadValue { key, version: write.version, value, stamp: 0 };
+                self.on_get_reply(version, new, write, instead_of, cx);
+            }
+            Reply::Admitted { version, clock_us } => self.on_admitted(from, version, clock_us, cx),
+            Reply::PrepareReply { version, eid, vote, conflict } => {
+                self.heard_of(from, cx.now());
+                self.on_prepare_reply(from, version, eid, vote, conflict, cx);
+            }
+            Reply::Acknowledge { versions } => self.on_acknowledge(from, versions),
+            Reply::Refused { version, refusal } => self.on_refused(from, version, refusal, cx),
+            Reply::GetAtReply { request, found } => self.on_get_at_reply(request, found, cx),
+        }
+    }
+
+    fn on_status(&mut self, from: NodeId, status: Status, cx: &mut Cx) {
+        match status {
+            Status::FinalizeReply { version, eid, view, decision } => {
+                self.on_finalize_reply(from, version, view, (eid, decision), cx);
+            }
+            Status::Settled { version, settlement } => {
+                self.on_settled(from, version, settlement, cx);
+            }
         }
     }
 
@@ -179,29 +208,16 @@ impl Actor for Coordinator {
             return cx.reject(|| format!("{from} has sent what only replicas send"));
         }
         match message {
-            Message::GetReply { version, key, write, value, instead_of } => {
-                self.heard_of(from, cx.now());
-                let new = ReadValue { key, version: write.version, value, stamp: 0 };
-                self.on_get_reply(version, new, write, instead_of, cx);
+            Message::Reply(reply) => self.on_reply(from, reply, cx),
+            Message::Status(status) => self.on_status(from, status, cx),
+            Message::Request(_)
+            | Message::Recovering(_)
+            | Message::Truncating(_)
+            | Message::CatchingUp(_)
+            | Message::Rejoining(_)
+            | Message::Watermark { .. } => {
+                cx.reject(|| format!("{from} has sent what only replicas receive"));
             }
-            Message::PrepareReply { version, eid, vote, conflict } => {
-                self.heard_of(from, cx.now());
-                self.on_prepare_reply(from, version, eid, vote, conflict, cx);
-            }
-            Message::FinalizeReply { version, eid, view, decision } => {
-                self.on_finalize_reply(from, version, view, (eid, decision), cx);
-            }
-            Message::Admitted { version, clock_us } => {
-                self.on_admitted(from, version, clock_us, cx);
-            }
-            Message::Acknowledge { versions } => self.on_acknowledge(from, versions),
-            Message::Refused { version, refusal } => self.on_refused(from, version, refusal, cx),
-            Message::Settled { version, settlement } => {
-                self.on_settled(from, version, settlement, cx);
-            }
-            Message::GetAtReply { request, found } => self.on_get_at_reply(request, found, cx),
-            // For replicas.
-            _ => {}
         }
     }
 

@@ -8,7 +8,7 @@ use serried_model::transactions::{self, Ending, Output};
 use serried_model::{Key, NodeId, TxnId, Version};
 
 use super::{Coordinator, Cx, Timer, patience};
-use crate::morty::message::{Message, Past, Settlement};
+use crate::morty::message::{Message, Past, Request, Settlement};
 
 /// A past that is not settled yet is asked for again after so long.
 const NOT_SETTLED: Duration = Duration::from_millis(100);
@@ -50,7 +50,7 @@ impl Coordinator {
             What::Outcome { version, settled } => {
                 for partition in 0..self.group.partitions() {
                     if !settled.contains_key(&partition) {
-                        let inquire = Message::Inquire { version: *version };
+                        let inquire = Message::Request(Request::Inquire { version: *version });
                         cx.send(self.group.choice(partition, asked), inquire);
                     }
                 }
@@ -58,7 +58,7 @@ impl Coordinator {
             What::Past { key, at } => {
                 let replica = self.group.choice(self.group.partition_of(key), asked);
                 let (request, key, at) = (txn.0, key.clone(), *at);
-                cx.send(replica, Message::GetAt { request, key, at });
+                cx.send(replica, Message::Request(Request::GetAt { request, key, at }));
             }
         }
         cx.set_timer(Timer::Ask(txn), patience(&self.group, asked as u32));

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::Cx;
 use super::admission::Asking;
 use super::attempt::Attempt;
-use crate::morty::message::{Decision, Message, Proposal};
+use crate::morty::message::{Decision, Message, Proposal, Request};
 use crate::morty::votes::Tally;
 
 /// A transaction that is not decided.
@@ -155,7 +155,8 @@ impl Transaction {
         }
         for part in &attempt.participants {
             let (eid, decision) = (attempt.eid, Decision::Abandon);
-            let message = Message::Decide { version, eid, decision, contents: None };
+            let message =
+                Message::Request(Request::Decide { version, eid, decision, contents: None });
             cx.broadcast(part.partition, group.all(), message);
         }
     }

@@ -5,7 +5,7 @@ use serried_actor::Timestamp;
 use serried_model::{NodeId, Version};
 
 use super::{Cx, Replica};
-use crate::morty::message::{Accepted, Known, Message, Proposal, Record, View};
+use crate::morty::message::{Accepted, Known, Message, Proposal, Record, Recovering, Status, View};
 
 impl Replica {
     /// A recoverer asks this replica to enter one of the recoverer's views, and to say what it knows.
@@ -23,7 +23,10 @@ impl Replica {
         if let Some(settlement) = self.settlement(version) {
             let known = Known { settlement: Some(settlement), ..Known::default() };
             let known = Some(Box::new(known));
-            cx.send(from, Message::PaxosPrepareReply { version, view, known });
+            cx.send(
+                from,
+                Message::Recovering(Recovering::PaxosPrepareReply { version, view, known }),
+            );
             return;
         }
         if self.is_too_far_ahead(version, cx) && !self.transactions.contains_key(&version) {
@@ -34,7 +37,10 @@ impl Replica {
         let undecided = self.open(version, cx.now());
         if undecided.view > view {
             let view = undecided.view;
-            cx.send(from, Message::PaxosPrepareReply { version, view, known: None });
+            cx.send(
+                from,
+                Message::Recovering(Recovering::PaxosPrepareReply { version, view, known: None }),
+            );
             return;
         }
         let promises = undecided.view < view;
@@ -50,7 +56,7 @@ impl Replica {
             self.append(Record::Promised { version, view }, cx);
         }
         let known = Some(Box::new(known));
-        cx.send(from, Message::PaxosPrepareReply { version, view, known });
+        cx.send(from, Message::Recovering(Recovering::PaxosPrepareReply { version, view, known }));
     }
 
     /// A coordinator or a recoverer proposes a decision.
@@ -68,7 +74,7 @@ impl Replica {
         }
         if let Some(settlement) = self.settlement(version) {
             // Late, or repeated because an answer was lost. The settlement agrees with what was accepted.
-            cx.send(from, Message::Settled { version, settlement });
+            cx.send(from, Message::Status(Status::Settled { version, settlement }));
             return;
         }
         if self.is_too_far_ahead(version, cx) && !self.transactions.contains_key(&version) {
@@ -86,7 +92,7 @@ impl Replica {
             self.accept_durably(version, accepted, cx);
         }
         let view = current.max(view);
-        cx.send(from, Message::FinalizeReply { version, eid, view, decision });
+        cx.send(from, Message::Status(Status::FinalizeReply { version, eid, view, decision }));
     }
 
     /// The coordinator says that an execution is abandoned, and expects no answer. This does not end the transaction. It is

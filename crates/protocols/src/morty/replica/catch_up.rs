@@ -51,7 +51,9 @@ use serried_parts::{Committed, decode_versions};
 
 use super::{Cx, Replica, Timer};
 use crate::morty::digest::Digest;
-use crate::morty::message::{Contents, Holds, Message, Record, TaggedWrite};
+use crate::morty::message::{
+    CatchingUp, Contents, Holds, Message, Record, TaggedWrite, Truncating,
+};
 
 /// How many transactions are listed in one message, and how many are fetched with one message.
 const LISTED_AT_ONCE: usize = 4096;
@@ -144,13 +146,15 @@ impl Replica {
         let Some(CatchUp { peer, doing, run, .. }) = &self.catch_up else { return };
         let run = *run;
         let message = match doing {
-            Doing::List(since) => Message::GetCommitted { since: *since, run },
+            Doing::List(since) => {
+                Message::CatchingUp(CatchingUp::GetCommitted { since: *since, run })
+            }
             Doing::Fetch { missing, .. } => {
                 let versions = missing.iter().copied().take(FETCHED_AT_ONCE).collect();
-                Message::Fetch { versions }
+                Message::CatchingUp(CatchingUp::Fetch { versions })
             }
             Doing::Scan { after, since, .. } => {
-                Message::Scan { after: after.clone(), since: *since, run }
+                Message::CatchingUp(CatchingUp::Scan { after: after.clone(), since: *since, run })
             }
         };
         cx.send(*peer, message);
@@ -190,7 +194,17 @@ impl Replica {
             false => (Vec::new(), false),
         };
         let behind = self.behind;
-        cx.send(from, Message::Committed { since, run, versions, more, reaches, behind });
+        cx.send(
+            from,
+            Message::CatchingUp(CatchingUp::Committed {
+                since,
+                run,
+                versions,
+                more,
+                reaches,
+                behind,
+            }),
+        );
     }
 
     pub(super) fn on_committed(
@@ -312,7 +326,7 @@ impl Replica {
             true => self.progress.lacks_before(),
             false => self.readable_from(),
         };
-        cx.send(from, Message::Fetched { executions, readable_from });
+        cx.send(from, Message::CatchingUp(CatchingUp::Fetched { executions, readable_from }));
     }
 
     pub(super) fn on_fetched(
@@ -366,7 +380,10 @@ impl Replica {
         let (watermark, digest) = self.progress.finished();
         let holds = Holds { watermark, digest, readable_from: self.readable_from() };
         let next = last.filter(|_| more);
-        cx.send(from, Message::Scanned { after, since, run, entries, next, holds });
+        cx.send(
+            from,
+            Message::CatchingUp(CatchingUp::Scanned { after, since, run, entries, next, holds }),
+        );
     }
 
     /// From which version on the past can be read here, in microseconds.
@@ -394,7 +411,10 @@ impl Replica {
         let (least, merged) = self.progress.unfinished_copy().unwrap_or(self.progress.finished());
         if holds.watermark < upto || upto < least {
             // The peer may have everything below, and not know that.
-            cx.send(from, Message::TruncationFinished { upto: least, merged });
+            cx.send(
+                from,
+                Message::Truncating(Truncating::TruncationFinished { upto: least, merged }),
+            );
             self.begin_anew(cx);
             return;
         }

@@ -10,7 +10,7 @@ use serried_parts::WriteId;
 use smallvec::SmallVec;
 
 use super::{Cx, End, Execution, Places, Replica, Timer, observe_writes};
-use crate::morty::message::{Contents, Decision, Message, Record, Settlement};
+use crate::morty::message::{Contents, Decision, Message, Record, Reply, Settlement};
 
 /// Acknowledgements are sent when there are so many, or after [`ACKNOWLEDGE_AFTER`].
 const ACKNOWLEDGE_AT: usize = 16;
@@ -194,7 +194,7 @@ impl Replica {
         versions.push(version);
         if versions.len() >= ACKNOWLEDGE_AT {
             let versions = core::mem::take(versions);
-            cx.send(to, Message::Acknowledge { versions });
+            cx.send(to, Message::Reply(Reply::Acknowledge { versions }));
         } else if !self.acknowledge_set {
             self.acknowledge_set = true;
             cx.set_timer(Timer::Acknowledge, ACKNOWLEDGE_AFTER);
@@ -205,7 +205,7 @@ impl Replica {
         self.acknowledge_set = false;
         for (to, versions) in core::mem::take(&mut self.acknowledgements) {
             if !versions.is_empty() {
-                cx.send(to, Message::Acknowledge { versions });
+                cx.send(to, Message::Reply(Reply::Acknowledge { versions }));
             }
         }
     }

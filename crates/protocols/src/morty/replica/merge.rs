@@ -11,7 +11,7 @@ use serried_model::{NodeId, Version};
 
 use super::{Cx, Replica};
 use crate::morty::digest::Digest;
-use crate::morty::message::{Message, Snapshot, View};
+use crate::morty::message::{Message, Snapshot, Truncating, View};
 
 /// A truncation that this replica coordinates.
 #[derive(Debug)]
@@ -65,7 +65,11 @@ impl Replica {
     pub(super) fn enter_view(&mut self, upto: u64, view: View, cx: &mut Cx) {
         self.merge = Some(Merge::new(upto, view));
         let partition = self.id.partition();
-        cx.broadcast(partition, self.group.all(), Message::TruncationPaxosPrepare { upto, view });
+        cx.broadcast(
+            partition,
+            self.group.all(),
+            Message::Truncating(Truncating::TruncationPaxosPrepare { upto, view }),
+        );
     }
 
     /// Collects the replicas' snapshots (step 3).
@@ -112,7 +116,11 @@ impl Replica {
         let merge = self.merge.as_mut().expect("it is there");
         merge.proposed = Some(merged);
         let partition = self.id.partition();
-        cx.broadcast(partition, self.group.all(), Message::ProposeMerge { upto, view, merged });
+        cx.broadcast(
+            partition,
+            self.group.all(),
+            Message::Truncating(Truncating::ProposeMerge { upto, view, merged }),
+        );
     }
 
     /// Starts to recover everything that a majority has below `upto` and that is undecided. Returns whether all of it is
@@ -186,7 +194,11 @@ impl Replica {
         merge.accepted.insert(from.member());
         if merge.accepted.len() == majority {
             let partition = self.id.partition();
-            cx.broadcast(partition, self.group.all(), Message::TruncationFinished { upto, merged });
+            cx.broadcast(
+                partition,
+                self.group.all(),
+                Message::Truncating(Truncating::TruncationFinished { upto, merged }),
+            );
         }
     }
 }

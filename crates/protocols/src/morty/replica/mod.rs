@@ -41,7 +41,10 @@ use self::settle::Settling;
 use self::settled::Settled;
 use self::truncation::Truncation;
 use self::watch::Watch;
-use super::message::{Accepted, Contents, Message, Past, Record, Refusal, Settlement, View, Vote};
+use super::message::{
+    Accepted, CatchingUp, Contents, Message, Past, Record, Recovering, Refusal, Rejoining, Reply,
+    Request, Settlement, Status, Truncating, View, Vote,
+};
 use super::{Mutation, Options};
 
 /// A replica of Morty; with [`Options::re_execution`] off, one of MVTSO.
@@ -236,7 +239,7 @@ impl Replica {
         if let Some(settlement) = self.remembered(version)
             && !(late && settlement == Settlement::Aborted)
         {
-            cx.send(version.coordinator, Message::Settled { version, settlement });
+            cx.send(version.coordinator, Message::Status(Status::Settled { version, settlement }));
             return false;
         }
         if version < self.truncation.stopped() {
@@ -257,36 +260,14 @@ impl Replica {
         version.timestamp_us > cx.clock().latest_us.saturating_add(bound_us)
     }
 
-    /// Whether a message comes from a sender that may send it. Messages about truncations and catching up come from
-    /// replicas of the same partition, watermarks from replicas of the same machine, and messages of recoverers from any
-    /// replica.
-    fn may_send(&self, from: NodeId, message: &Message) -> bool {
-        match message {
-            Message::Truncate { .. }
-            | Message::TruncationPaxosPrepare { .. }
-            | Message::ProposeMerge { .. }
-            | Message::ProposeMergeReply { .. }
-            | Message::TruncationFinished { .. }
-            | Message::CannotMerge { .. }
-            | Message::GetCommitted { .. }
-            | Message::Committed { .. }
-            | Message::Fetch { .. }
-            | Message::Fetched { .. }
-            | Message::Scan { .. }
-            | Message::Scanned { .. }
-            | Message::Replaced { .. }
-            | Message::ReplacedReply { .. } => {
-                self.group.contains(from) && from.partition() == self.id.partition()
-            }
-            Message::Watermark { .. } => {
-                self.group.contains(from) && from.member() == self.id.member()
-            }
-            Message::PaxosPrepare { .. }
-            | Message::PaxosPrepareReply { .. }
-            | Message::FinalizeReply { .. }
-            | Message::Settled { .. } => self.group.contains(from),
-            _ => true,
-        }
+    /// Whether a node is a replica of this one's partition.
+    fn is_peer(&self, node: NodeId) -> bool {
+        self.group.contains(node) && node.partition() == self.id.partition()
+    }
+
+    /// Whether a node is a replica on this one's machine.
+    fn is_on_same_machine(&self, node: NodeId) -> bool {
+        self.group.contains(node) && node.member() == self.id.member()
     }
 
     /// Whether a transaction can read and write this in `partition`. A correct coordinator sends nothing else, and the
@@ -308,7 +289,7 @@ impl Replica {
     }
 
     fn refuse(&self, version: Version, refusal: Refusal, cx: &mut Cx) {
-        cx.send(version.coordinator, Message::Refused { version, refusal });
+        cx.send(version.coordinator, Message::Reply(Reply::Refused { version, refusal }));
     }
 
     /// A transaction that is not decided, from its first message on.
@@ -327,11 +308,126 @@ impl Replica {
         cx.append(record);
     }
 
+    fn on_request(&mut self, from: NodeId, request: Request, cx: &mut Cx) {
+        if !self.takes_part() && self.is_for_those_who_take_part(&request) {
+            return;
+        }
+        match request {
+            Request::Get { version, key } => self.on_get(version, key, cx),
+            Request::Put { version, key, tag, rests_on, value } => {
+                self.on_put(version, key, (tag, rests_on), value, cx);
+            }
+            Request::AskAdmission { version } => self.on_ask_admission(version, cx),
+            Request::Prepare { version, eid, next_tag, contents } => {
+                self.on_prepare(version, eid, next_tag, contents, cx);
+            }
+            Request::Finalize { version, eid, view, decision } => {
+                self.on_finalize(from, (version, eid, view), decision, cx);
+            }
+            Request::Decide { version, eid, decision, contents } => {
+                self.on_decide(from, (version, eid), decision, contents, cx);
+            }
+            Request::Inquire { version } => self.on_inquire(from, version, cx),
+            Request::GetAt { request, key, at } => self.on_get_at(from, request, key, at, cx),
+        }
+    }
+
+    /// A replica answers this one, which recovers a transaction.
+    fn on_status(&mut self, from: NodeId, status: Status, cx: &mut Cx) {
+        match status {
+            Status::FinalizeReply { version, eid, view, decision } => {
+                self.on_finalize_reply(from, version, view, (eid, decision), cx);
+            }
+            Status::Settled { version, settlement } => {
+                self.on_settled(from, version, settlement, cx);
+            }
+        }
+    }
+
+    fn on_recovering(&mut self, from: NodeId, message: Recovering, cx: &mut Cx) {
+        match message {
+            Recovering::PaxosPrepare { .. } if !self.takes_part() => {}
+            Recovering::PaxosPrepare { version, view } => {
+                self.on_paxos_prepare(from, version, view, cx);
+            }
+            Recovering::PaxosPrepareReply { version, view, known } => {
+                self.on_paxos_prepare_reply(from, version, view, known, cx);
+            }
+        }
+    }
+
+    fn on_truncating(&mut self, from: NodeId, message: Truncating, cx: &mut Cx) {
+        match message {
+            // A snapshot tells of everything below the truncation, and this replica lacks what is below the floor. The
+            // next in turn need not wait for it.
+            Truncating::Truncate { upto, .. } if !self.takes_part() => {
+                cx.send(from, Message::Truncating(Truncating::CannotMerge { upto }));
+            }
+            Truncating::TruncationPaxosPrepare { .. } if !self.takes_part() => {}
+            Truncating::Truncate { upto, view, snapshot } => {
+                self.on_truncate(from, upto, view, snapshot, cx);
+            }
+            Truncating::TruncationPaxosPrepare { upto, view } => {
+                self.on_truncation_paxos_prepare(from, upto, view, cx);
+            }
+            Truncating::ProposeMerge { upto, .. } if !self.floor.may_accept(upto) => {}
+            Truncating::ProposeMerge { upto, view, merged } => {
+                self.on_propose_merge(from, upto, view, merged, cx);
+            }
+            Truncating::ProposeMergeReply { upto, view } => {
+                self.on_propose_merge_reply(from, upto, view, cx);
+            }
+            Truncating::TruncationFinished { upto, merged } => {
+                self.on_truncation_finished(from, upto, merged, cx);
+            }
+            Truncating::CannotMerge { upto } => self.on_cannot_merge(from, upto, cx),
+        }
+    }
+
+    fn on_catching_up(&mut self, from: NodeId, message: CatchingUp, cx: &mut Cx) {
+        match message {
+            // The asker would take what this replica has for everything.
+            CatchingUp::GetCommitted { .. } | CatchingUp::Scan { .. } if !self.takes_part() => {}
+            CatchingUp::GetCommitted { since, run } => self.on_get_committed(from, since, run, cx),
+            CatchingUp::Committed { since, run, versions, more, reaches, behind } => {
+                self.on_committed((from, run), since, versions, (more, reaches, behind), cx);
+            }
+            CatchingUp::Fetch { versions } => self.on_fetch(from, versions, cx),
+            CatchingUp::Fetched { mut executions, readable_from } => {
+                let own = self.id.partition();
+                let before = executions.len();
+                executions.retain(|(version, _, contents)| self.is_sound(*version, own, contents));
+                if executions.len() < before {
+                    self.reject(from, "executions that can't be", cx);
+                }
+                self.on_fetched(from, executions, readable_from, cx);
+            }
+            CatchingUp::Scan { after, since, run } => self.on_scan(from, after, since, run, cx),
+            CatchingUp::Scanned { after, since, run, entries, next, holds } => {
+                self.on_scanned((from, run), (after, since), entries, next, holds, cx);
+            }
+        }
+    }
+
+    fn on_rejoining(&mut self, from: NodeId, message: Rejoining, cx: &mut Cx) {
+        match message {
+            // It does not know up to which version its own predecessor has taken part.
+            Rejoining::Replaced { .. } if !self.takes_part() => {}
+            Rejoining::Replaced { question } => self.on_replaced(from, question, cx),
+            Rejoining::ReplacedReply { question, reached } => {
+                self.on_replaced_reply(from, question, reached, cx);
+            }
+        }
+    }
+
     /// Nothing is kept of it: it tells the coordinator what a Prepare would come to now.
     fn on_ask_admission(&mut self, version: Version, cx: &mut Cx) {
         if self.admits(version, false, cx) {
             let clock_us = cx.clock().latest_us;
-            cx.send_before_durable(version.coordinator, Message::Admitted { version, clock_us });
+            cx.send_before_durable(
+                version.coordinator,
+                Message::Reply(Reply::Admitted { version, clock_us }),
+            );
         }
     }
 
@@ -347,7 +443,8 @@ impl Replica {
         if self.options.re_execution && record.add_read(version, write) {
             self.open(version, cx.now()).reads.push(place);
         }
-        let reply = Message::GetReply { version, key, write, value, instead_of: None };
+        let reply =
+            Message::Reply(Reply::GetReply { version, key, write, value, instead_of: None });
         cx.send_before_durable(version.coordinator, reply);
     }
 
@@ -387,7 +484,7 @@ impl Replica {
                 None => Past::Value(WriteId::INITIAL, None),
             }
         };
-        cx.send_before_durable(from, Message::GetAtReply { request, found });
+        cx.send_before_durable(from, Message::Reply(Reply::GetAtReply { request, found }));
     }
 
     /// Tells the readers in `notices` what they would now find. Without re-execution nobody is told, since a reader could
@@ -399,7 +496,8 @@ impl Replica {
         for Notice { reader, key, write, value, instead_of } in self.notices.drain(..) {
             let found = write.version;
             cx.observe(|| Observation::Read { key: key.clone(), reader, found });
-            let reply = Message::GetReply { version: reader, key, write, value, instead_of };
+            let reply =
+                Message::Reply(Reply::GetReply { version: reader, key, write, value, instead_of });
             cx.send_before_durable(reader.coordinator, reply);
         }
     }
@@ -445,101 +543,63 @@ impl Actor for Replica {
     }
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
-        if !self.may_send(from, &message) {
-            return self.reject(from, "what it is not to send", cx);
-        }
-        if !self.takes_part() && self.is_for_those_who_take_part(&message) {
-            return self.declines(from, &message, cx);
-        }
         match message {
-            Message::Get { version, key } => self.on_get(version, key, cx),
-            Message::Put { version, key, tag, rests_on, value } => {
-                self.on_put(version, key, (tag, rests_on), value, cx);
+            Message::Request(request) => self.on_request(from, request, cx),
+            Message::Status(status) if self.group.contains(from) => {
+                self.on_status(from, status, cx);
             }
-            Message::AskAdmission { version } => self.on_ask_admission(version, cx),
-            Message::Prepare { version, eid, next_tag, contents } => {
-                self.on_prepare(version, eid, next_tag, contents, cx);
+            Message::Recovering(message) if self.group.contains(from) => {
+                self.on_recovering(from, message, cx);
             }
-            Message::Finalize { version, eid, view, decision } => {
-                self.on_finalize(from, (version, eid, view), decision, cx);
+            Message::Truncating(message) if self.is_peer(from) => {
+                self.on_truncating(from, message, cx);
             }
-            Message::Decide { version, eid, decision, contents } => {
-                self.on_decide(from, (version, eid), decision, contents, cx);
+            Message::CatchingUp(message) if self.is_peer(from) => {
+                self.on_catching_up(from, message, cx);
             }
-            Message::Inquire { version } => self.on_inquire(from, version, cx),
-            Message::PaxosPrepare { version, view } => {
-                self.on_paxos_prepare(from, version, view, cx);
+            Message::Rejoining(message) if self.is_peer(from) => {
+                self.on_rejoining(from, message, cx);
             }
-            Message::PaxosPrepareReply { version, view, known } => {
-                self.on_paxos_prepare_reply(from, version, view, known, cx);
+            Message::Watermark { upto } if self.is_on_same_machine(from) => {
+                self.progress.heard_of(from.partition(), upto);
             }
-            Message::FinalizeReply { version, eid, view, decision } => {
-                self.on_finalize_reply(from, version, view, (eid, decision), cx);
-            }
-            Message::Settled { version, settlement } => {
-                self.on_settled(from, version, settlement, cx);
-            }
-            Message::Truncate { upto, view, snapshot } => {
-                self.on_truncate(from, upto, view, snapshot, cx);
-            }
-            Message::TruncationPaxosPrepare { upto, view } => {
-                self.on_truncation_paxos_prepare(from, upto, view, cx);
-            }
-            Message::ProposeMerge { upto, view, merged } => {
-                self.on_propose_merge(from, upto, view, merged, cx);
-            }
-            Message::ProposeMergeReply { upto, view } => {
-                self.on_propose_merge_reply(from, upto, view, cx);
-            }
-            Message::TruncationFinished { upto, merged } => {
-                self.on_truncation_finished(from, upto, merged, cx);
-            }
-            Message::CannotMerge { upto } => self.on_cannot_merge(from, upto, cx),
-            Message::Watermark { upto } => self.progress.heard_of(from.partition(), upto),
-            Message::GetCommitted { since, run } => self.on_get_committed(from, since, run, cx),
-            Message::Committed { since, run, versions, more, reaches, behind } => {
-                self.on_committed((from, run), since, versions, (more, reaches, behind), cx);
-            }
-            Message::Fetch { versions } => self.on_fetch(from, versions, cx),
-            Message::Fetched { mut executions, readable_from } => {
-                let own = self.id.partition();
-                let before = executions.len();
-                executions.retain(|(version, _, contents)| self.is_sound(*version, own, contents));
-                if executions.len() < before {
-                    self.reject(from, "executions that can't be", cx);
-                }
-                self.on_fetched(from, executions, readable_from, cx);
-            }
-            Message::Scan { after, since, run } => self.on_scan(from, after, since, run, cx),
-            Message::Scanned { after, since, run, entries, next, holds } => {
-                self.on_scanned((from, run), (after, since), entries, next, holds, cx);
-            }
-            Message::Replaced { question } => self.on_replaced(from, question, cx),
-            Message::ReplacedReply { question, reached } => {
-                self.on_replaced_reply(from, question, reached, cx);
-            }
-            Message::GetAt { request, key, at } => self.on_get_at(from, request, key, at, cx),
-            // For coordinators.
-            Message::GetReply { .. }
-            | Message::Admitted { .. }
-            | Message::PrepareReply { .. }
-            | Message::Acknowledge { .. }
-            | Message::Refused { .. }
-            | Message::GetAtReply { .. } => {}
+            Message::Status(_)
+            | Message::Recovering(_)
+            | Message::Truncating(_)
+            | Message::CatchingUp(_)
+            | Message::Rejoining(_)
+            | Message::Watermark { .. } => self.reject(from, "what it is not to send", cx),
+            Message::Reply(_) => self.reject(from, "what only coordinators receive", cx),
         }
     }
 
     /// Answers only reads of the past and questions about outcomes. Other reads would have to register here, and the state
     /// they read would soon be old, so transactions use other replicas.
     fn on_message_read_only(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) -> bool {
-        match message {
-            Message::GetAt { request, key, at } => self.on_get_at(from, request, key, at, cx),
+        let request = match message {
+            Message::Request(request) => request,
+            Message::Reply(_)
+            | Message::Status(_)
+            | Message::Recovering(_)
+            | Message::Truncating(_)
+            | Message::CatchingUp(_)
+            | Message::Rejoining(_)
+            | Message::Watermark { .. } => return false,
+        };
+        match request {
+            Request::GetAt { request, key, at } => self.on_get_at(from, request, key, at, cx),
             // A decision is durable before it is told, if not here.
-            Message::Inquire { version } => {
+            Request::Inquire { version } => {
                 let Some(settlement) = self.settled.get(version) else { return false };
-                cx.send_before_durable(from, Message::Settled { version, settlement });
+                let settled = Message::Status(Status::Settled { version, settlement });
+                cx.send_before_durable(from, settled);
             }
-            _ => return false,
+            Request::Get { .. }
+            | Request::Put { .. }
+            | Request::AskAdmission { .. }
+            | Request::Prepare { .. }
+            | Request::Finalize { .. }
+            | Request::Decide { .. } => return false,
         }
         true
     }

@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use serried_model::NodeId;
 
 use super::{Cx, Replica, Timer};
-use crate::morty::message::{Message, Record};
+use crate::morty::message::{Message, Record, Rejoining, Request};
 
 /// Replicas that have not answered are asked again after this, round trips not counted.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -62,6 +62,16 @@ impl Floor {
         }
     }
 
+    /// Whether the replica may accept something about a truncation. The predecessor has accepted nothing about one above the
+    /// floor.
+    pub(super) fn may_accept(&self, upto: u64) -> bool {
+        match self {
+            Floor::None => true,
+            Floor::Unknown { .. } => false,
+            Floor::At(floor) => upto > *floor,
+        }
+    }
+
     pub(super) fn unknown() -> Floor {
         Floor::Unknown { question: 0, answers: BTreeMap::new() }
     }
@@ -73,33 +83,16 @@ impl Replica {
         self.floor == Floor::None
     }
 
-    /// Whether only a replica that takes part may handle a message.
-    pub(super) fn is_for_those_who_take_part(&self, message: &Message) -> bool {
-        match message {
-            Message::Get { .. }
-            | Message::Put { .. }
-            | Message::AskAdmission { .. }
-            | Message::Prepare { .. }
-            | Message::Finalize { .. }
-            | Message::PaxosPrepare { .. } => true,
-            Message::Inquire { version } => self.settled.get(*version).is_none(),
-            // A snapshot tells of everything below the truncation, and this replica lacks what is below the floor.
-            Message::Truncate { .. } | Message::TruncationPaxosPrepare { .. } => true,
-            // The predecessor has accepted nothing about a truncation above the floor.
-            Message::ProposeMerge { upto, .. } => {
-                !matches!(self.floor, Floor::At(floor) if *upto > floor)
-            }
-            // The asker would take what this replica has for everything.
-            Message::GetCommitted { .. } | Message::Scan { .. } => true,
-            Message::Replaced { .. } => true,
-            _ => false,
-        }
-    }
-
-    /// Does not handle a message, since this replica does not take part. The next in turn need not wait for it.
-    pub(super) fn declines(&self, from: NodeId, message: &Message, cx: &mut Cx) {
-        if let Message::Truncate { upto, .. } = *message {
-            cx.send(from, Message::CannotMerge { upto });
+    /// Whether only a replica that takes part may handle a request.
+    pub(super) fn is_for_those_who_take_part(&self, request: &Request) -> bool {
+        match request {
+            Request::Get { .. }
+            | Request::Put { .. }
+            | Request::AskAdmission { .. }
+            | Request::Prepare { .. }
+            | Request::Finalize { .. } => true,
+            Request::Inquire { version } => self.settled.get(*version).is_none(),
+            Request::Decide { .. } | Request::GetAt { .. } => false,
         }
     }
 
@@ -112,14 +105,18 @@ impl Replica {
         let question = *question;
         let own = [self.id].into_iter().collect();
         let others = self.group.all().without(own);
-        cx.broadcast(self.id.partition(), others, Message::Replaced { question });
+        cx.broadcast(
+            self.id.partition(),
+            others,
+            Message::Rejoining(Rejoining::Replaced { question }),
+        );
         cx.set_timer(Timer::Floor, PATIENCE + 2 * self.group.round_trip());
     }
 
     /// A replica that replaces a lost one asks up to which version that one may have taken part.
     pub(super) fn on_replaced(&mut self, from: NodeId, question: u64, cx: &mut Cx) {
         let reached = cx.clock().latest_us.max(self.log_marks.reaches());
-        cx.send(from, Message::ReplacedReply { question, reached });
+        cx.send(from, Message::Rejoining(Rejoining::ReplacedReply { question, reached }));
     }
 
     pub(super) fn on_replaced_reply(

@@ -5,7 +5,7 @@
 //!
 //! 1. All replicas know the truncations, `k * every`, in advance.
 //! 2. When its clock says so, a replica stops voting below the truncation. It sends the truncation coordinator a digest of
-//!    what has committed below, and a list of what may still commit ([`Message::Truncate`]).
+//!    what has committed below, and a list of what may still commit ([`Truncating::Truncate`]).
 //! 3. When a majority has answered, the coordinator recovers everything that is undecided, and fetches the commits that it
 //!    lacks. Then it knows everything that can ever have committed below the truncation. It proposes the digest of that.
 //! 4. The replicas accept the proposal,
@@ -13,7 +13,7 @@
 //! 6. Each replica raises its watermark once it has everything that is in the digest.
 //! 7. If the coordinator is replaced, or two coordinators are at work, views decide. The next replica takes its turn after
 //!    the time between two truncations. It takes it at once if the coordinator says that it does not take part
-//!    ([`Message::CannotMerge`]; see `rejoin`).
+//!    ([`Truncating::CannotMerge`]; see `rejoin`).
 //!
 //! The paper's `merged_erecord` is a digest here, because all replicas nearly always have the same. A replica whose digest
 //! differs fetches what it lacks from another (`catch_up`).
@@ -37,7 +37,7 @@ use serried_model::{NodeId, Version};
 use super::{Cx, End, Replica, Timer, Undecided};
 use crate::morty::Mutation;
 use crate::morty::digest::Digest;
-use crate::morty::message::{Message, Record, Snapshot, View};
+use crate::morty::message::{Message, Record, Snapshot, Truncating, View};
 
 /// A replica's part in truncations.
 #[derive(Debug)]
@@ -193,14 +193,17 @@ impl Replica {
 
     fn send_snapshot(&mut self, upto: u64, view: View, to: NodeId, cx: &mut Cx) {
         let snapshot = self.snapshot(upto);
-        cx.send(to, Message::Truncate { upto, view, snapshot });
+        cx.send(to, Message::Truncating(Truncating::Truncate { upto, view, snapshot }));
     }
 
     /// Whether a truncation is over at this replica. If so, `from` is told.
     pub(super) fn has_finished(&self, from: NodeId, upto: u64, cx: &mut Cx) -> bool {
         let (watermark, merged) = self.progress.finished();
         if upto <= watermark {
-            cx.send(from, Message::TruncationFinished { upto: watermark, merged });
+            cx.send(
+                from,
+                Message::Truncating(Truncating::TruncationFinished { upto: watermark, merged }),
+            );
         }
         upto <= watermark
     }
@@ -223,7 +226,7 @@ impl Replica {
         let instance = self.truncation.instances.entry(upto).or_default();
         if instance.view > view {
             let view = instance.view;
-            cx.send(from, Message::ProposeMergeReply { upto, view });
+            cx.send(from, Message::Truncating(Truncating::ProposeMergeReply { upto, view }));
             return;
         }
         instance.view = view;
@@ -254,7 +257,7 @@ impl Replica {
             self.stop_voting(upto, cx);
         }
         let view = self.truncation.instances.get(&upto).map_or(view, |instance| instance.view);
-        cx.send(from, Message::ProposeMergeReply { upto, view });
+        cx.send(from, Message::Truncating(Truncating::ProposeMergeReply { upto, view }));
     }
 
     /// Raises the watermark if this replica has everything that has committed below (step 6).

@@ -12,7 +12,7 @@ use super::key_record::{Missed, Notice};
 use super::{Cx, Execution, Places, Replica};
 use crate::morty::Mutation;
 use crate::morty::message::{
-    Accepted, Contents, Message, Proposal, Record, Refusal, Settlement, View, Vote,
+    Accepted, Contents, Message, Proposal, Record, Refusal, Reply, Settlement, View, Vote,
 };
 
 /// Up to so many reads are searched one by one.
@@ -74,7 +74,7 @@ impl Replica {
             // Repeated.
             if let Some(vote) = execution.vote {
                 let conflict = execution.conflict.clone();
-                let reply = Message::PrepareReply { version, eid, vote, conflict };
+                let reply = Message::Reply(Reply::PrepareReply { version, eid, vote, conflict });
                 cx.send(version.coordinator, reply);
             }
             self.confirm(version, cx);
@@ -113,7 +113,11 @@ impl Replica {
         if vote == Vote::Provisional {
             self.wait_with(version, eid, unconfirmed, some_are_confirmed, cx);
         }
-        self.send_vote(version, Message::PrepareReply { version, eid, vote, conflict }, cx);
+        self.send_vote(
+            version,
+            Message::Reply(Reply::PrepareReply { version, eid, vote, conflict }),
+            cx,
+        );
     }
 
     /// Whether this replica is catching up, so that it may hold only a part of what others have settled. A version that it
@@ -388,7 +392,11 @@ impl Replica {
         }
         self.settle_vote(version, eid, vote, conflict.clone());
         self.append(Record::Confirmed { version, eid, vote }, cx);
-        self.send_vote(version, Message::PrepareReply { version, eid, vote, conflict }, cx);
+        self.send_vote(
+            version,
+            Message::Reply(Reply::PrepareReply { version, eid, vote, conflict }),
+            cx,
+        );
     }
 
     /// Replaces a provisional vote by a final one.

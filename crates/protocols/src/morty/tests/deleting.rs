@@ -125,9 +125,9 @@ fn who_finds_a_key_deleted_commits_though_some_have_forgotten_the_delete_and_som
     for from in 0..3 {
         let client = coordinator_id(5);
         let reader = version(world.now, 5);
-        let get = Message::Get { version: reader, key: Key::from("k") };
+        let get = Message::Request(Request::Get { version: reader, key: Key::from("k") });
         let said = world.tell(client, n(from), get);
-        let [(_, _, Message::GetReply { write, value: None, .. })] = &said[..] else {
+        let [(_, _, Message::Reply(Reply::GetReply { write, value: None, .. }))] = &said[..] else {
             panic!("{said:?}")
         };
         let reads = contents(&[("k", write.version)], &[]);

@@ -8,7 +8,7 @@ use super::by_hand::{contents, prepare, version};
 use super::world::{World, votes};
 use super::*;
 use crate::morty::Digest;
-use crate::morty::message::{Contents, Read};
+use crate::morty::message::{CatchingUp, Contents, Read, Reply, Request};
 
 const SECOND: u64 = 1_000_000;
 
@@ -35,9 +35,9 @@ fn loaded() -> World {
 
 /// Reads the value at `n0`, and returns what an execution holds that has found what was loaded.
 fn read(world: &mut World, reader: Version) -> Arc<Contents> {
-    let get = Message::Get { version: reader, key: Key::from("k") };
+    let get = Message::Request(Request::Get { version: reader, key: Key::from("k") });
     let said = world.tell(reader.coordinator, n(0), get);
-    let [(_, _, Message::GetReply { write, value: Some(_), .. })] = &said[..] else {
+    let [(_, _, Message::Reply(Reply::GetReply { write, value: Some(_), .. }))] = &said[..] else {
         panic!("{said:?}")
     };
     assert_eq!(*write, WriteId::LOADED);
@@ -121,7 +121,8 @@ fn a_reader_of_what_was_loaded_is_not_abandoned_by_who_has_copied_too_late_a_pag
         let next = world.take(|e| [(n(0), n(1)), (n(1), n(0))].contains(&(e.0, e.1)));
         assert!(!next.is_empty(), "after {pages} pages");
         for envelope in next {
-            pages += usize::from(matches!(envelope.2, Message::Scanned { .. }));
+            pages +=
+                usize::from(matches!(envelope.2, Message::CatchingUp(CatchingUp::Scanned { .. })));
             world.deliver(envelope);
         }
         if pages == 2 && world.nodes[&n(1)].store.get(b"k").is_some() {

@@ -37,9 +37,11 @@ fn missed_by_n0(first_is_at: &[usize]) -> World {
     for member in [1, 2] {
         world.settle_below(n(member), 15 * SECOND, digest(&[first, second]));
         let reader = version(world.now, 9);
-        let get = Message::Get { version: reader, key: Key::from("k") };
+        let get = Message::Request(Request::Get { version: reader, key: Key::from("k") });
         let said = world.tell(reader.coordinator, n(member), get);
-        let [(_, _, Message::GetReply { write, .. })] = &said[..] else { panic!("{said:?}") };
+        let [(_, _, Message::Reply(Reply::GetReply { write, .. }))] = &said[..] else {
+            panic!("{said:?}")
+        };
         assert_eq!(write.version, Version::INITIAL, "a settled delete is nothing");
     }
     world.network.clear();
@@ -60,13 +62,13 @@ fn ends_once(mut world: World, away: &[usize]) {
     let is_told_aborted = counted.tally(members, members / 2 + 1) == Tally::AbandonFast;
     let lead = (0..members).find(|member| !away.contains(member)).unwrap();
     let gone = |node: NodeId| away.iter().any(|member| n(*member) == node);
-    let inquire = Message::Inquire { version: reader };
+    let inquire = Message::Request(Request::Inquire { version: reader });
     world.network = world.tell(coordinator_id(8), n(lead), inquire.clone());
     world.settle(|e| !gone(e.0) && !gone(e.1) && !e.1.is_coordinator());
     world.network.clear();
     let said = world.tell(coordinator_id(8), n(lead), inquire);
     let settlement = Settlement::Committed { eid: 0 };
-    let committed = Message::Settled { version: reader, settlement };
+    let committed = Message::Status(Status::Settled { version: reader, settlement });
     let committed = said.iter().any(|(.., message)| *message == committed);
     assert!(committed && !is_told_aborted, "{cast:?}, committed: {committed}");
 }
@@ -111,10 +113,10 @@ fn who_has_fetched_a_commit_without_what_was_overwritten_does_not_say_that_it_wa
     for (at, vote) in [(15, Vote::AbandonTentative), (17, Vote::AbandonFinal)] {
         let mut world = World::new(1);
         world.now = 30 * SECOND;
-        let fetched = Message::Fetched {
+        let fetched = Message::CatchingUp(CatchingUp::Fetched {
             executions: vec![(writer, 0, contents(&[], &[]))],
             readable_from: peer_forgets_below,
-        };
+        });
         world.tell(n(1), n(0), fetched);
         let reader = version(at * SECOND, 5);
         let what = contents(&[("k", writer)], &[("counter", "1")]);
@@ -175,11 +177,11 @@ fn what_a_client_was_told_has_aborted_takes_no_effect(mut net: Net) {
     finds_what_n0_has_missed(&mut net);
     net.held = NodeSet::EMPTY;
     net.commit(2, &["k"], &[("counter", "1")]);
-    let is_vote = |message: &Message| matches!(message, Message::PrepareReply { .. });
+    let is_vote = |message: &Message| matches!(message, Message::Reply(Reply::PrepareReply { .. }));
     let mut voted = 0;
     while voted < 3 {
         // Under Morty, n0 also says what would be found there. That is lost.
-        net.network.retain(|e| !matches!(e.2, Message::GetReply { .. }));
+        net.network.retain(|e| !matches!(e.2, Message::Reply(Reply::GetReply { .. })));
         let envelope = net.network.pop_front().expect("Prepares and votes");
         voted += usize::from(is_vote(&envelope.2));
         net.deliver(envelope);

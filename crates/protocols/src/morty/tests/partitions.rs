@@ -71,14 +71,18 @@ impl Client {
     fn votes(&mut self, partition: u16, votes: &[Vote]) {
         for (member, vote) in votes.iter().enumerate() {
             let (version, eid, conflict) = (self.began, 0, None);
-            let reply = Message::PrepareReply { version, eid, vote: *vote, conflict };
+            let reply = Message::Reply(Reply::PrepareReply { version, eid, vote: *vote, conflict });
             self.tell(partition, member, reply);
         }
     }
 
     fn accepts(&mut self, partition: u16, member: usize, decision: Proposal) {
         let (version, eid, view) = (self.began, 0, View::OWN);
-        self.tell(partition, member, Message::FinalizeReply { version, eid, view, decision });
+        self.tell(
+            partition,
+            member,
+            Message::Status(Status::FinalizeReply { version, eid, view, decision }),
+        );
     }
 
     /// What was sent since the last call.
@@ -134,7 +138,7 @@ fn each_partition_is_told_what_it_is_to_do_and_who_takes_part() {
     client.now += 10_000_000;
     client.act(|coordinator, cx| coordinator.on_timer(Timer::Repeat(version), cx));
     let contents = |(partition, message): &(u16, Message)| match message {
-        Message::Prepare { contents, .. } => (*partition, contents.clone()),
+        Message::Request(Request::Prepare { contents, .. }) => (*partition, contents.clone()),
         other => panic!("{other:?}"),
     };
     let parts: Vec<_> = client.sent.iter().map(contents).collect();

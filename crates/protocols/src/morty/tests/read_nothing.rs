@@ -24,7 +24,8 @@ fn final_votes(absent: &[&str]) -> Vec<Vote> {
     world.restart(n(0));
     let left = Contents { participants: [0].into_iter().collect(), ..Contents::default() };
     let executions = vec![(writer, 0, Arc::new(left))];
-    let fetched = Message::Fetched { executions, readable_from: 40 * SECOND };
+    let fetched =
+        Message::CatchingUp(CatchingUp::Fetched { executions, readable_from: 40 * SECOND });
     votes(&world.tell(n(1), n(0), fetched))
 }
 

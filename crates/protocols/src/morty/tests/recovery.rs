@@ -39,7 +39,12 @@ fn what_comes_late_of_an_earlier_execution_does_not_undo_the_accepted_commit_of_
     let (first, second) = (contents(&[], &[("x", "first")]), contents(&[], &[("x", "second")]));
     for late in [
         finalize(txn, 0, Proposal::Abandon),
-        Message::Decide { version: txn, eid: 0, decision: Decision::Abandon, contents: None },
+        Message::Request(Request::Decide {
+            version: txn,
+            eid: 0,
+            decision: Decision::Abandon,
+            contents: None,
+        }),
     ] {
         for restarts in [false, true] {
             let mut net = morty(1);
@@ -55,7 +60,11 @@ fn what_comes_late_of_an_earlier_execution_does_not_undo_the_accepted_commit_of_
             }
             // One of them is asked with the third, which has heard of nothing.
             net.held.insert(NodeId(1));
-            net.network.push_back((client, NodeId(2), Message::Inquire { version: txn }));
+            net.network.push_back((
+                client,
+                NodeId(2),
+                Message::Request(Request::Inquire { version: txn }),
+            ));
             net.settle();
             for member in [0, 2] {
                 let found = committed(&net, member, "x");
@@ -74,7 +83,7 @@ fn after_a_restart_somebody_looks_after_the_writer_that_a_provisional_vote_waits
         net.tell(
             client,
             member,
-            Message::Put { version: writer, key, tag: 1, rests_on: None, value },
+            Message::Request(Request::Put { version: writer, key, tag: 1, rests_on: None, value }),
         );
         let rests_on_it = contents(&[("x", writer)], &[("y", "1")]);
         let vote = net.tell(client, member, prepare(reader, 0, &rests_on_it));
@@ -101,12 +110,17 @@ fn a_version_too_far_ahead_and_unknown_leaves_nothing_behind() {
     let later = View::OWN.next(NodeId(1));
     let decision = Proposal::Commit;
     let messages = [
-        Message::Inquire { version: ahead },
-        Message::PaxosPrepare { version: ahead, view: later },
-        Message::Finalize { version: ahead, eid: 0, view: later, decision },
+        Message::Request(Request::Inquire { version: ahead }),
+        Message::Recovering(Recovering::PaxosPrepare { version: ahead, view: later }),
+        Message::Request(Request::Finalize { version: ahead, eid: 0, view: later, decision }),
         finalize(ahead, 0, Proposal::Commit),
         finalize(ahead, 0, Proposal::Abandon),
-        Message::Decide { version: ahead, eid: 0, decision: Decision::Abandon, contents: None },
+        Message::Request(Request::Decide {
+            version: ahead,
+            eid: 0,
+            decision: Decision::Abandon,
+            contents: None,
+        }),
     ];
     for message in messages {
         let answers = net.tell(NodeId(1), 0, message.clone());
@@ -117,7 +131,7 @@ fn a_version_too_far_ahead_and_unknown_leaves_nothing_behind() {
     }
     // It may be let in when its time comes.
     net.now += 10_000_000;
-    let asked = Message::PaxosPrepare { version: ahead, view: later };
+    let asked = Message::Recovering(Recovering::PaxosPrepare { version: ahead, view: later });
     assert_eq!(net.tell(NodeId(1), 0, asked).len(), 1);
 }
 
@@ -127,7 +141,7 @@ fn a_transaction_that_was_left_alone_is_looked_after_again_once_it_is_prepared()
     let mut net = morty(1);
     net.start();
     let txn = version(net.now, 0);
-    net.tell(client, 0, Message::Get { version: txn, key: key.clone() });
+    net.tell(client, 0, Message::Request(Request::Get { version: txn, key: key.clone() }));
     net.pass(Duration::from_secs(3));
     assert_eq!(net.replicas[0].undecided(), 1, "a read is in nobody's way");
     // The client's last message; nobody else gets it.
@@ -144,7 +158,8 @@ fn a_decision_to_abandon_something_unknown_is_no_reason_to_recover_it_at_once() 
     net.pass(Duration::from_secs(5));
     let txn = version(net.now, 0);
     let decision = Decision::Abandon;
-    let abandon = Message::Decide { version: txn, eid: 0, decision, contents: None };
+    let abandon =
+        Message::Request(Request::Decide { version: txn, eid: 0, decision, contents: None });
     net.tell(coordinator_id(0), 0, abandon);
     net.pass(Duration::from_millis(600));
     assert_eq!(net.replicas[0].undecided(), 1, "its coordinator goes on with the next execution");

@@ -48,7 +48,7 @@ fn who_replaces_a_lost_disk_votes_on_nothing_before_it_knows_what_may_have_commi
     net.pass(Duration::from_secs(40));
     assert_eq!(net.gauge(1, "catching_up"), 0);
     net.network.clear();
-    let get = Message::Get { version: version(net.now, 5), key: Key::from("x") };
+    let get = Message::Request(Request::Get { version: version(net.now, 5), key: Key::from("x") });
     let answers = net.tell(coordinator_id(5), 1, get);
     let [(_, answer)] = &answers[..] else { panic!("{answers:?}") };
     assert_eq!(name(answer), "GetReply x = first");
@@ -95,12 +95,19 @@ fn who_hears_of_a_truncation_while_it_catches_up_with_one_that_lacks_it_asks_the
     world.tell(client, n(2), decide(other, 0, Decision::Commit, &contents(&[], &[("l", "a")])));
     let (upto, merged) = (4 * SECOND, digest(&[txn, other]));
     world.network.clear();
-    world.tell(n(2), n(0), Message::TruncationFinished { upto, merged });
+    world.tell(n(2), n(0), Message::Truncating(Truncating::TruncationFinished { upto, merged }));
     lists.into_iter().for_each(|envelope| world.deliver(envelope));
     world.settle(|e| !e.1.is_coordinator());
     let view = View::OWN.next(n(1));
-    let said = world.tell(n(1), n(0), Message::TruncationPaxosPrepare { upto, view });
-    assert_eq!(said, [(n(0), n(1), Message::TruncationFinished { upto, merged })]);
+    let said = world.tell(
+        n(1),
+        n(0),
+        Message::Truncating(Truncating::TruncationPaxosPrepare { upto, view }),
+    );
+    assert_eq!(
+        said,
+        [(n(0), n(1), Message::Truncating(Truncating::TruncationFinished { upto, merged }))]
+    );
 }
 
 #[test]
@@ -110,9 +117,9 @@ fn who_does_not_take_part_is_nobodys_source() {
     world.act(n(0), Replica::on_start);
     let run = 1;
     for asked in [
-        Message::GetCommitted { since: Version::INITIAL, run },
-        Message::Scan { after: None, since: 0, run },
-        Message::Replaced { question: 1 },
+        Message::CatchingUp(CatchingUp::GetCommitted { since: Version::INITIAL, run }),
+        Message::CatchingUp(CatchingUp::Scan { after: None, since: 0, run }),
+        Message::Rejoining(Rejoining::Replaced { question: 1 }),
     ] {
         assert_eq!(world.tell(n(1), n(0), asked), []);
     }
@@ -136,7 +143,11 @@ fn the_floor_is_above_whatever_a_majority_of_the_others_has_seen() {
     let merged = Digest::default();
     let takes_part = |world: &mut World, upto| {
         world.now = upto + SECOND;
-        world.tell(n(1), n(0), Message::TruncationFinished { upto, merged });
+        world.tell(
+            n(1),
+            n(0),
+            Message::Truncating(Truncating::TruncationFinished { upto, merged }),
+        );
         let what = contents(&[], &[("other", "a")]);
         let later = version(world.now, 7);
         votes(&world.tell(client, n(0), prepare(later, 0, &what))).len() == 1

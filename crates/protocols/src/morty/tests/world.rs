@@ -196,7 +196,11 @@ impl World {
 
     /// Below this everything is settled, as others say, and what that leaves to be done is done.
     pub(super) fn settle_below(&mut self, id: NodeId, upto: u64, merged: Digest) {
-        self.tell(NodeId(2), id, Message::TruncationFinished { upto, merged });
+        self.tell(
+            NodeId(2),
+            id,
+            Message::Truncating(Truncating::TruncationFinished { upto, merged }),
+        );
         for _ in 0..50 {
             self.timer(id, ReplicaTimer::Settle);
         }
@@ -214,10 +218,13 @@ impl World {
 
     pub(super) fn read(&mut self, id: NodeId, key: &str) -> Option<Value> {
         let reader = version(self.now, 9);
-        let answers =
-            self.tell(coordinator_id(9), id, Message::Get { version: reader, key: Key::from(key) });
+        let answers = self.tell(
+            coordinator_id(9),
+            id,
+            Message::Request(Request::Get { version: reader, key: Key::from(key) }),
+        );
         match &answers[..] {
-            [(_, _, Message::GetReply { value, .. })] => value.clone(),
+            [(_, _, Message::Reply(Reply::GetReply { value, .. }))] => value.clone(),
             other => panic!("{other:?}"),
         }
     }
@@ -225,7 +232,7 @@ impl World {
 
 pub(super) fn votes(answers: &[Envelope]) -> Vec<Vote> {
     let vote = |(_, _, message): &Envelope| match message {
-        Message::PrepareReply { vote, .. } => Some(*vote),
+        Message::Reply(Reply::PrepareReply { vote, .. }) => Some(*vote),
         _ => None,
     };
     answers.iter().filter_map(vote).collect()
@@ -234,7 +241,10 @@ pub(super) fn votes(answers: &[Envelope]) -> Vec<Vote> {
 /// The run of the list or copy that `n0` has asked for last.
 pub(super) fn run_asked_for(asked: &[Envelope]) -> u64 {
     let run = asked.iter().rev().find_map(|(from, _, message)| match message {
-        Message::GetCommitted { run, .. } | Message::Scan { run, .. } if *from == n(0) => {
+        Message::CatchingUp(CatchingUp::GetCommitted { run, .. })
+        | Message::CatchingUp(CatchingUp::Scan { run, .. })
+            if *from == n(0) =>
+        {
             Some(*run)
         }
         _ => None,

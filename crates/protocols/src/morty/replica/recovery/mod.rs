@@ -33,7 +33,8 @@ use super::watch::RECOVERIES_AT_MOST;
 use super::{Cx, Replica, Timer};
 use crate::morty::Mutation;
 use crate::morty::message::{
-    Contents, Decision, Known, Message, Proposal, Record, Settlement, View,
+    CatchingUp, Contents, Decision, Known, Message, Proposal, Record, Recovering, Request,
+    Settlement, Status, View,
 };
 
 /// How long a recovery waits for answers before it asks again, round trips not counted: at first, and at most.
@@ -185,7 +186,9 @@ impl Replica {
     /// `from` asks how the transaction ends.
     pub(super) fn on_inquire(&mut self, from: NodeId, version: Version, cx: &mut Cx) {
         match self.settlement(version) {
-            Some(settlement) => cx.send(from, Message::Settled { version, settlement }),
+            Some(settlement) => {
+                cx.send(from, Message::Status(Status::Settled { version, settlement }))
+            }
             // It was not admitted, and may be later.
             None if self.is_too_far_ahead(version, cx) => {}
             None if self.recoveries.len() >= RECOVERIES_AT_MOST => {} // `from` will ask again.
@@ -253,24 +256,29 @@ impl Replica {
         match action {
             Action::Ask(partition) => {
                 // Replicas that have answered are asked too: they may have learned more since.
-                cx.broadcast(partition, all, Message::PaxosPrepare { version, view });
+                cx.broadcast(
+                    partition,
+                    all,
+                    Message::Recovering(Recovering::PaxosPrepare { version, view }),
+                );
             }
             Action::Propose(partition) => {
                 let Some(instance) = recovery.instances.get(&partition) else { return };
                 let Some(proposed) = instance.proposed() else { return };
                 let (eid, decision) = (proposed.eid(), proposed.decision());
-                let finalize = Message::Finalize { version, eid, view, decision };
+                let finalize = Message::Request(Request::Finalize { version, eid, view, decision });
                 cx.broadcast(partition, all.without(instance.accepted()), finalize);
             }
             Action::Fetch(member) => {
                 let peer = NodeId::replica(recovery.own, member);
-                cx.send(peer, Message::Fetch { versions: vec![version] });
+                cx.send(peer, Message::CatchingUp(CatchingUp::Fetch { versions: vec![version] }));
             }
             Action::End(eid, ends) => {
                 for (partition, contents) in ends {
                     let decision =
                         if contents.is_some() { Decision::Commit } else { Decision::Abort };
-                    let decide = Message::Decide { version, eid, decision, contents };
+                    let decide =
+                        Message::Request(Request::Decide { version, eid, decision, contents });
                     cx.broadcast(partition, all, decide);
                 }
             }
@@ -398,7 +406,7 @@ impl Replica {
         cx.cancel_timer(Timer::Recovery(version));
         for inquirer in recovery.inquirers {
             let settlement = Settlement::Forgotten;
-            cx.send(inquirer, Message::Settled { version, settlement });
+            cx.send(inquirer, Message::Status(Status::Settled { version, settlement }));
         }
     }
 
@@ -408,7 +416,7 @@ impl Replica {
         cx.cancel_timer(Timer::Recovery(version));
         let settlement = self.settlement(version).expect("a transaction that was decided");
         for inquirer in recovery.inquirers.iter().copied().chain([version.coordinator]) {
-            cx.send(inquirer, Message::Settled { version, settlement });
+            cx.send(inquirer, Message::Status(Status::Settled { version, settlement }));
         }
         self.merge(cx);
     }
