@@ -4,7 +4,7 @@
 use serried_actor::Timestamp;
 use serried_model::{NodeId, Version};
 
-use super::{Cx, Replica};
+use super::{Cx, Replica, reject};
 use crate::morty::message::{Accepted, Known, Message, Proposal, Record, Recovering, Status, View};
 
 impl Replica {
@@ -18,7 +18,7 @@ impl Replica {
     ) {
         if !view.is_of_recoverer(from) {
             let what = format_args!("PaxosPrepare of {version} in {view:?}, another's view");
-            return self.reject(from, what, cx);
+            return reject(from, what, cx);
         }
         if let Some(settlement) = self.settlement(version) {
             let known = Known { settlement: Some(settlement), ..Known::default() };
@@ -29,7 +29,7 @@ impl Replica {
             );
             return;
         }
-        if self.is_too_far_ahead(version, cx) && !self.transactions.contains_key(&version) {
+        if self.setup.is_too_far_ahead(version, cx) && !self.transactions.contains_key(&version) {
             return;
         }
         // What was read may have been decided while this replica was away.
@@ -53,7 +53,7 @@ impl Replica {
             execution: execution.map(|e| (e.eid, e.vote, e.contents.clone())),
         };
         if promises {
-            self.append(Record::Promised { version, view }, cx);
+            self.log.append(Record::Promised { version, view }, cx);
         }
         let known = Some(Box::new(known));
         cx.send(from, Message::Recovering(Recovering::PaxosPrepareReply { version, view, known }));
@@ -70,14 +70,14 @@ impl Replica {
         let own = view == View::OWN && from == version.coordinator;
         if !own && !view.is_of_recoverer(from) {
             let what = format_args!("Finalize of {version} in {view:?}, another's view");
-            return self.reject(from, what, cx);
+            return reject(from, what, cx);
         }
         if let Some(settlement) = self.settlement(version) {
             // Late, or repeated because an answer was lost. The settlement agrees with what was accepted.
             cx.send(from, Message::Status(Status::Settled { version, settlement }));
             return;
         }
-        if self.is_too_far_ahead(version, cx) && !self.transactions.contains_key(&version) {
+        if self.setup.is_too_far_ahead(version, cx) && !self.transactions.contains_key(&version) {
             return;
         }
         let undecided = self.open(version, cx.now());
@@ -86,7 +86,7 @@ impl Replica {
         let other = |last: Accepted| !own && last.view == view && last != accepted;
         if undecided.accepted.is_some_and(other) {
             let what = format_args!("a second proposal on {version} in {view:?}: {decision:?}");
-            return self.reject(from, what, cx);
+            return reject(from, what, cx);
         }
         if current <= view {
             self.accept_durably(version, accepted, cx);
@@ -101,7 +101,7 @@ impl Replica {
     pub(super) fn on_abandoned(&mut self, from: NodeId, version: Version, eid: u32, cx: &mut Cx) {
         let open = match self.transactions.get(&version) {
             Some(undecided) => !undecided.is_superseded(),
-            None => !self.is_too_far_ahead(version, cx), // If it is, it was never admitted.
+            None => !self.setup.is_too_far_ahead(version, cx), // If it is, it was never admitted.
         };
         if from != version.coordinator || !open || self.settlement(version).is_some() {
             return;
@@ -113,7 +113,7 @@ impl Replica {
 
     fn accept_durably(&mut self, version: Version, accepted: Accepted, cx: &mut Cx) {
         self.accept(version, accepted);
-        self.append(Record::Accepted { version, accepted }, cx);
+        self.log.append(Record::Accepted { version, accepted }, cx);
     }
 
     /// Takes in what was accepted. If the coordinator abandons an execution in its own view, what the execution had

@@ -108,25 +108,25 @@ enum Doing {
 impl Replica {
     /// Begins to catch up. The peers are asked one after the other.
     pub(super) fn start_catch_up(&mut self, cx: &mut Cx) {
-        if self.group.size() == 1 {
+        if self.setup.group.size() == 1 {
             self.behind = false;
             return;
         }
-        let peer = self.peer(self.id.member() + 1);
+        let peer = self.peer(self.setup.id.member() + 1);
         self.catch_up_from(peer, cx);
     }
 
     fn peer(&self, turn: usize) -> NodeId {
-        let member = match turn % self.group.size() {
-            own if own == self.id.member() => (own + 1) % self.group.size(),
+        let member = match turn % self.setup.group.size() {
+            own if own == self.setup.id.member() => (own + 1) % self.setup.group.size(),
             other => other,
         };
-        NodeId::replica(self.id.partition(), member)
+        NodeId::replica(self.setup.id.partition(), member)
     }
 
     /// Begins to get everything that `peer` has committed. False if this replica is catching up already.
     pub(super) fn catch_up_from(&mut self, peer: NodeId, cx: &mut Cx) -> bool {
-        let begins = self.catch_up.is_none() && peer != self.id;
+        let begins = self.catch_up.is_none() && peer != self.setup.id;
         if begins {
             self.begin_with(peer, cx);
         }
@@ -158,7 +158,7 @@ impl Replica {
             }
         };
         cx.send(*peer, message);
-        cx.set_timer(Timer::CatchUp, PATIENCE + 2 * self.group.round_trip());
+        cx.set_timer(Timer::CatchUp, PATIENCE + 2 * self.setup.group.round_trip());
     }
 
     /// The peer has not answered in time.
@@ -296,7 +296,7 @@ impl Replica {
     /// Whether all others were asked, and those that have answered are a majority together with this replica.
     fn has_asked_enough(&self) -> bool {
         let Asked { all, listed } = self.asked;
-        all.len() + 1 >= self.group.size() && listed.len() + 1 >= self.group.majority()
+        all.len() + 1 >= self.setup.group.size() && listed.len() + 1 >= self.setup.group.majority()
     }
 
     pub(super) fn on_fetch(&mut self, from: NodeId, versions: Vec<Version>, cx: &mut Cx) {
@@ -308,7 +308,7 @@ impl Replica {
         for version in versions.into_iter().filter(|version| *version >= whole_from) {
             let Some((eid, keys)) = self.settled.execution(version) else { continue };
             let mut contents = Contents::default();
-            contents.participants.push(self.id.partition());
+            contents.participants.push(self.setup.id.partition());
             for key in keys {
                 // A version that was overwritten and forgotten is gone. One that was forgotten before it got here is
                 // not even among the keys, but then the past can't be read here from before it.
@@ -420,7 +420,7 @@ impl Replica {
         }
         catch_up.tried = 0;
         if self.progress.begin_copy(upto, digest) {
-            self.append(Record::Copying { upto, digest }, cx);
+            self.log.append(Record::Copying { upto, digest }, cx);
             self.progress.is_logged_at(cx.log_position());
         }
         self.raise_readable_from(holds.readable_from, cx);

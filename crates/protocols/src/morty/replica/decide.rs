@@ -1,6 +1,5 @@
 //! Decisions, and what carrying them out takes (000 §4.2, "Decide").
 
-use core::time::Duration;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -9,12 +8,8 @@ use serried_model::{Key, NodeId, Version};
 use serried_parts::WriteId;
 use smallvec::SmallVec;
 
-use super::{Cx, End, Execution, Places, Replica, Timer, observe_writes};
-use crate::morty::message::{Contents, Decision, Message, Record, Reply, Settlement};
-
-/// Acknowledgements are sent when there are so many, or after [`ACKNOWLEDGE_AFTER`].
-const ACKNOWLEDGE_AT: usize = 16;
-const ACKNOWLEDGE_AFTER: Duration = Duration::from_millis(20);
+use super::{Cx, End, Execution, Places, Replica, observe_writes, reject};
+use crate::morty::message::{Contents, Decision, Record, Settlement};
 
 impl Replica {
     pub(super) fn on_decide(
@@ -25,10 +20,10 @@ impl Replica {
         contents: Option<Arc<Contents>>,
         cx: &mut Cx,
     ) {
-        let own = self.id.partition();
-        if contents.as_ref().is_some_and(|contents| !self.is_sound(version, own, contents)) {
+        let own = self.setup.id.partition();
+        if contents.as_ref().is_some_and(|contents| !self.setup.is_sound(version, own, contents)) {
             let what = format_args!("a decision that {version} commits what no transaction can do");
-            return self.reject(from, what, cx);
+            return reject(from, what, cx);
         }
         match (decision, self.settlement(version)) {
             (Decision::Abandon, _) => return self.on_abandoned(from, version, eid, cx),
@@ -38,7 +33,7 @@ impl Replica {
             (Decision::Abort, Some(Settlement::Aborted)) => {}
             (Decision::Commit | Decision::Abort, Some(settlement)) => {
                 let what = format_args!("{decision:?} of {version} ({eid}), but {settlement:?}");
-                return self.reject(from, what, cx);
+                return reject(from, what, cx);
             }
             (Decision::Commit, None) => {
                 let voted_on = self.voted_on(version, eid);
@@ -49,11 +44,11 @@ impl Replica {
             }
             // It was never admitted.
             (Decision::Abort, None)
-                if self.is_too_far_ahead(version, cx)
+                if self.setup.is_too_far_ahead(version, cx)
                     && !self.transactions.contains_key(&version) => {}
             (Decision::Abort, None) => self.abort(version, cx),
         }
-        self.acknowledge(from, version, cx);
+        self.acknowledgements.add(from, version, cx);
     }
 
     /// The contents of an execution, if this replica's last vote on the transaction was on it.
@@ -81,7 +76,7 @@ impl Replica {
         });
         self.notify(cx);
         let contents = (!logged).then_some(contents);
-        self.append(Record::Committed { version, eid, contents }, cx);
+        self.log.append(Record::Committed { version, eid, contents }, cx);
         self.decided(version, waiters, cx);
     }
 
@@ -90,7 +85,7 @@ impl Replica {
         let waiters = self.carry_out(version, End::Aborted);
         cx.observe(|| Observation::Aborted { version });
         self.notify(cx);
-        self.append(Record::Aborted { version }, cx);
+        self.log.append(Record::Aborted { version }, cx);
         self.decided(version, waiters, cx);
     }
 
@@ -150,8 +145,7 @@ impl Replica {
                 true => undecided.writes[i],
                 false => self.keys.place(&write.key),
             };
-            let (key, record) = self.keys.at(place);
-            record.commit_write(key, id, &write.value, &mut self.notices);
+            self.keys.commit_write(place, id, &write.value);
         }
         if committed.is_none() {
             for read in &contents.reads {
@@ -178,35 +172,10 @@ impl Replica {
         }
         let written: BTreeSet<&Key> = writes.iter().map(|write| &write.key).collect();
         for place in places {
-            let (key, record) = self.keys.at(*place);
-            if !written.contains(key) {
-                record.withdraw_write(key, version, &mut self.notices);
+            if !written.contains(self.keys.at(*place).0) {
+                self.keys.withdraw_write(*place, version);
             }
         }
         false
-    }
-
-    pub(super) fn acknowledge(&mut self, to: NodeId, version: Version, cx: &mut Cx) {
-        if !to.is_coordinator() {
-            return; // Recoverers do not wait for acknowledgements.
-        }
-        let versions = self.acknowledgements.entry(to).or_default();
-        versions.push(version);
-        if versions.len() >= ACKNOWLEDGE_AT {
-            let versions = core::mem::take(versions);
-            cx.send(to, Message::Reply(Reply::Acknowledge { versions }));
-        } else if !self.acknowledge_set {
-            self.acknowledge_set = true;
-            cx.set_timer(Timer::Acknowledge, ACKNOWLEDGE_AFTER);
-        }
-    }
-
-    pub(super) fn send_acknowledgements(&mut self, cx: &mut Cx) {
-        self.acknowledge_set = false;
-        for (to, versions) in core::mem::take(&mut self.acknowledgements) {
-            if !versions.is_empty() {
-                cx.send(to, Message::Reply(Reply::Acknowledge { versions }));
-            }
-        }
     }
 }

@@ -18,10 +18,10 @@
 //! [`Record::Forgotten`]: crate::morty::message::Record::Forgotten
 
 use serried_actor::Store;
-use serried_model::{Key, Version};
-use serried_parts::{Committed, Place, Pool, StoredVersions};
+use serried_model::{Key, Value, Version};
+use serried_parts::{Committed, Place, Pool, StoredVersions, WriteId};
 
-use super::key_record::KeyRecord;
+use super::key_record::{KeyRecord, Notice};
 
 /// How many keys are examined to make room for one. If all of them are in use, memory holds more keys than it should.
 const LOOKED_AT: usize = 4;
@@ -34,11 +34,13 @@ pub(super) struct Keys {
     at_most: usize,
     /// Everything that was committed below this is in the store.
     stored: Version,
+    /// Readers to be told that they would now find something else; empty between events.
+    notices: Vec<Notice>,
 }
 
 impl Keys {
     pub(super) fn new(at_most: usize) -> Keys {
-        Keys { records: Pool::default(), at_most, stored: Version::INITIAL }
+        Keys { records: Pool::default(), at_most, stored: Version::INITIAL, notices: Vec::new() }
     }
 
     /// A key's record, which may lack versions that are in the store.
@@ -75,6 +77,47 @@ impl Keys {
     /// The record in a place, and its key.
     pub(super) fn at(&mut self, place: Place) -> (&Key, &mut KeyRecord) {
         self.records.at_place(place)
+    }
+
+    /// Adds an uncommitted write, as [`KeyRecord::add_write`] does.
+    pub(super) fn add_write(
+        &mut self,
+        place: Place,
+        written: (WriteId, Option<WriteId>),
+        value: &Option<Value>,
+    ) -> bool {
+        let (key, record) = self.records.at_place(place);
+        record.add_write(key, written, value, &mut self.notices)
+    }
+
+    /// Withdraws a transaction's uncommitted write.
+    pub(super) fn withdraw_write(&mut self, place: Place, version: Version) {
+        let (key, record) = self.records.at_place(place);
+        record.withdraw_write(key, version, &mut self.notices);
+    }
+
+    /// Commits a write, which need not have been known before.
+    pub(super) fn commit_write(&mut self, place: Place, id: WriteId, value: &Option<Value>) {
+        let (key, record) = self.records.at_place(place);
+        record.commit_write(key, id, value, &mut self.notices);
+    }
+
+    /// Adds a reader that is to be told something.
+    pub(super) fn add_notice(&mut self, notice: Notice) {
+        self.notices.push(notice);
+    }
+
+    /// Whom to tell what, because of everything that has changed since the last call.
+    pub(super) fn take_notices(&mut self) -> impl Iterator<Item = Notice> {
+        self.notices.drain(..)
+    }
+
+    pub(super) fn forget_notices(&mut self) {
+        self.notices.clear();
+    }
+
+    pub(super) fn have_notices(&self) -> bool {
+        !self.notices.is_empty()
     }
 
     /// A key's record, if it is in memory.
@@ -157,8 +200,6 @@ impl Keys {
 mod tests {
     use super::*;
     use serried_actor::MemoryStore;
-    use serried_model::Value;
-    use serried_parts::WriteId;
 
     fn commit(keys: &mut Keys, key: &Key, at: u64, value: Option<&str>) {
         let id = WriteId { version: Version::at(at), tag: 1 };

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::Cx;
 use crate::morty::message::Record;
 
 /// Positions of the log, each with the latest version that a record before it concerns. The log before a position can be
@@ -15,7 +16,13 @@ pub(super) struct LogMarks {
 }
 
 impl LogMarks {
-    /// Notes a record that is appended.
+    /// Makes a record durable.
+    pub(super) fn append(&mut self, record: Record, cx: &mut Cx) {
+        self.note(&record);
+        cx.append(record);
+    }
+
+    /// Notes a record that is in the log.
     pub(super) fn note(&mut self, record: &Record) {
         let version_us = match record {
             Record::Voted { version, .. }

@@ -53,21 +53,21 @@ impl Replica {
     /// Truncations take turns, and so do the rounds of one.
     pub(super) fn coordinator_of(&self, upto: u64, round: u32) -> NodeId {
         let turn = (upto / self.truncation.every_us).wrapping_add(u64::from(round));
-        let member = turn % self.group.size() as u64;
-        NodeId::replica(self.id.partition(), member as usize)
+        let member = turn % self.setup.group.size() as u64;
+        NodeId::replica(self.setup.id.partition(), member as usize)
     }
 
     pub(super) fn is_coordinator_of(&self, upto: u64, round: u32) -> bool {
-        self.coordinator_of(upto, round) == self.id
+        self.coordinator_of(upto, round) == self.setup.id
     }
 
     /// Asks the replicas to enter a view of a truncation (step 7).
     pub(super) fn enter_view(&mut self, upto: u64, view: View, cx: &mut Cx) {
         self.merge = Some(Merge::new(upto, view));
-        let partition = self.id.partition();
+        let partition = self.setup.id.partition();
         cx.broadcast(
             partition,
-            self.group.all(),
+            self.setup.group.all(),
             Message::Truncating(Truncating::TruncationPaxosPrepare { upto, view }),
         );
     }
@@ -101,7 +101,7 @@ impl Replica {
 
     /// Continues with the truncation that this replica coordinates.
     pub(super) fn merge(&mut self, cx: &mut Cx) {
-        let majority = self.group.majority();
+        let majority = self.setup.group.majority();
         let Some(merge) = &mut self.merge else { return };
         let (upto, view) = (merge.upto, merge.view);
         if merge.proposed.is_some() || merge.snapshots.len() < majority {
@@ -115,10 +115,10 @@ impl Replica {
         let merged = accepted.unwrap_or_else(|| self.committed_below(upto));
         let merge = self.merge.as_mut().expect("it is there");
         merge.proposed = Some(merged);
-        let partition = self.id.partition();
+        let partition = self.setup.id.partition();
         cx.broadcast(
             partition,
-            self.group.all(),
+            self.setup.group.all(),
             Message::Truncating(Truncating::ProposeMerge { upto, view, merged }),
         );
     }
@@ -145,11 +145,11 @@ impl Replica {
             (snapshot.committed != own && !merge.listed.contains(member)).then_some(*member)
         };
         let Some(member) = merge.snapshots.iter().find_map(differs) else { return complete };
-        if member == self.id.member() {
+        if member == self.setup.id.member() {
             merge.listed.insert(member); // It has got more since its snapshot.
             return self.everything_is_decided(upto, cx);
         }
-        let peer = NodeId::replica(self.id.partition(), member);
+        let peer = NodeId::replica(self.setup.id.partition(), member);
         if complete && self.catch_up_from(peer, cx) {
             let merge = self.merge.as_mut().expect("a truncation that it coordinates");
             merge.asked = Some(member);
@@ -180,7 +180,7 @@ impl Replica {
         view: View,
         cx: &mut Cx,
     ) {
-        let majority = self.group.majority();
+        let majority = self.setup.group.majority();
         let Some(merge) = &mut self.merge else { return };
         if merge.upto != upto || view < merge.view {
             return;
@@ -193,10 +193,10 @@ impl Replica {
         let Some(merged) = merge.proposed else { return };
         merge.accepted.insert(from.member());
         if merge.accepted.len() == majority {
-            let partition = self.id.partition();
+            let partition = self.setup.id.partition();
             cx.broadcast(
                 partition,
-                self.group.all(),
+                self.setup.group.all(),
                 Message::Truncating(Truncating::TruncationFinished { upto, merged }),
             );
         }

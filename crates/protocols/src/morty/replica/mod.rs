@@ -2,6 +2,7 @@
 //! left (§4.3), and truncates what is old (001 §3.3.4).
 
 mod accept;
+mod acknowledgements;
 mod catch_up;
 mod decide;
 mod key_record;
@@ -13,6 +14,7 @@ mod recovery;
 mod rejoin;
 mod settle;
 mod settled;
+mod setup;
 mod truncation;
 mod validate;
 mod watch;
@@ -27,6 +29,7 @@ use serried_model::{Key, NodeId, Value, Version};
 use serried_parts::{Committed, Map, Place, WriteId, encode_versions};
 use smallvec::SmallVec;
 
+use self::acknowledgements::Acknowledgements;
 use self::catch_up::{Asked, CatchUp};
 #[cfg(test)]
 use self::key_record::KeyRecord;
@@ -36,9 +39,10 @@ use self::log_marks::LogMarks;
 use self::merge::Merge;
 use self::progress::Progress;
 use self::recovery::Recovery;
-use self::rejoin::Floor;
+use self::rejoin::Rejoin;
 use self::settle::Settling;
 use self::settled::Settled;
+use self::setup::Setup;
 use self::truncation::Truncation;
 use self::watch::Watch;
 use super::message::{
@@ -50,10 +54,7 @@ use super::{Mutation, Options};
 /// A replica of Morty; with [`Options::re_execution`] off, one of MVTSO.
 #[derive(Debug)]
 pub struct Replica {
-    id: NodeId,
-    group: Group,
-    options: Options,
-    settings: Settings,
+    setup: Setup,
     /// `vstore`.
     keys: Keys,
     /// Transactions that are not decided, as far as this replica knows, with their `erecord`.
@@ -70,7 +71,7 @@ pub struct Replica {
     merge: Option<Merge>,
     /// How far what is old is settled.
     progress: Progress,
-    log_marks: LogMarks,
+    log: LogMarks,
     settling: Settling,
     catch_up: Option<CatchUp>,
     /// How many keys it has copied from others since it started.
@@ -79,13 +80,8 @@ pub struct Replica {
     behind: bool,
     /// Whom it has asked since.
     asked: Asked,
-    /// Up to where its predecessor may have taken part, if it replaces a replica whose disk was lost.
-    floor: Floor,
-    /// Decisions carried out and not acknowledged yet, by coordinator.
-    acknowledgements: BTreeMap<NodeId, Vec<Version>>,
-    acknowledge_set: bool,
-    /// Readers to be told that they would now find something else; empty between events.
-    notices: Vec<Notice>,
+    rejoin: Rejoin,
+    acknowledgements: Acknowledgements,
 }
 
 /// A transaction in progress. Of its executions only the latest that was prepared is kept: a Prepare
@@ -187,9 +183,6 @@ impl Replica {
     /// An empty replica.
     pub fn new(id: NodeId, group: Group, settings: &Settings, options: Options) -> Replica {
         Replica {
-            id,
-            options,
-            settings: *settings,
             keys: Keys::new(settings.resident_keys),
             transactions: Map::default(),
             settled: Settled::default(),
@@ -199,17 +192,15 @@ impl Replica {
             truncation: Truncation::new(settings),
             merge: None,
             progress: Progress::new(settings, id.partition(), group.partitions()),
-            log_marks: LogMarks::default(),
+            log: LogMarks::default(),
             settling: Settling::default(),
             catch_up: None,
             copied: 0,
             behind: false,
             asked: Asked::default(),
-            floor: Floor::None,
-            acknowledgements: BTreeMap::new(),
-            acknowledge_set: false,
-            notices: Vec::new(),
-            group,
+            rejoin: Rejoin::default(),
+            acknowledgements: Acknowledgements::default(),
+            setup: Setup { id, group, options, settings: *settings },
         }
     }
 
@@ -235,7 +226,7 @@ impl Replica {
 
     /// Whether this replica takes part in a transaction; if not, its coordinator is told why.
     fn admits(&mut self, version: Version, prepare: bool, cx: &mut Cx) -> bool {
-        let late = self.options.mutation.is(Mutation::LatePrepare) && prepare;
+        let late = self.setup.options.mutation.is(Mutation::LatePrepare) && prepare;
         if let Some(settlement) = self.remembered(version)
             && !(late && settlement == Settlement::Aborted)
         {
@@ -244,52 +235,15 @@ impl Replica {
         }
         if version < self.truncation.stopped() {
             let clock_us = cx.clock().midpoint_us();
-            self.refuse(version, Refusal::Truncated { clock_us }, cx);
+            refuse(version, Refusal::Truncated { clock_us }, cx);
             return false;
         }
-        if self.is_too_far_ahead(version, cx) {
+        if self.setup.is_too_far_ahead(version, cx) {
             let clock_us = cx.clock().midpoint_us();
-            self.refuse(version, Refusal::Ahead { clock_us }, cx);
+            refuse(version, Refusal::Ahead { clock_us }, cx);
             return false;
         }
         true
-    }
-
-    fn is_too_far_ahead(&self, version: Version, cx: &Cx) -> bool {
-        let bound_us = self.settings.clock_bound_ms.saturating_mul(1000);
-        version.timestamp_us > cx.clock().latest_us.saturating_add(bound_us)
-    }
-
-    /// Whether a node is a replica of this one's partition.
-    fn is_peer(&self, node: NodeId) -> bool {
-        self.group.contains(node) && node.partition() == self.id.partition()
-    }
-
-    /// Whether a node is a replica on this one's machine.
-    fn is_on_same_machine(&self, node: NodeId) -> bool {
-        self.group.contains(node) && node.member() == self.id.member()
-    }
-
-    /// Whether a transaction can read and write this in `partition`. A correct coordinator sends nothing else, and the
-    /// code behind relies on it.
-    fn is_sound(&self, version: Version, partition: u16, contents: &Contents) -> bool {
-        let (participants, most) = (&contents.participants, self.group.partitions());
-        participants.len() <= usize::from(most)
-            && participants.contains(&partition)
-            && participants.iter().enumerate().all(|(i, participant)| {
-                *participant < most && !participants[..i].contains(participant)
-            })
-            // Nobody reads from its own future.
-            && contents.reads.iter().all(|read| read.write.version < version)
-    }
-
-    /// Reports a message that no correct sender sends. The caller drops it.
-    fn reject(&self, from: NodeId, what: impl core::fmt::Display, cx: &mut Cx) {
-        cx.reject(|| format!("{from} has sent {what}"));
-    }
-
-    fn refuse(&self, version: Version, refusal: Refusal, cx: &mut Cx) {
-        cx.send(version.coordinator, Message::Reply(Reply::Refused { version, refusal }));
     }
 
     /// A transaction that is not decided, from its first message on.
@@ -297,19 +251,13 @@ impl Replica {
         let undecided = self.transactions.get_or_default(&version);
         if !core::mem::replace(&mut undecided.watched, true) {
             undecided.heard = now;
-            self.watch.add(version, now + self.settings.recovery_after());
+            self.watch.add(version, now + self.setup.settings.recovery_after());
         }
         undecided
     }
 
-    /// Makes a record durable, and remembers how far versions in the log go.
-    fn append(&mut self, record: Record, cx: &mut Cx) {
-        self.log_marks.note(&record);
-        cx.append(record);
-    }
-
     fn on_request(&mut self, from: NodeId, request: Request, cx: &mut Cx) {
-        if !self.takes_part() && self.is_for_those_who_take_part(&request) {
+        if !self.rejoin.takes_part() && self.is_for_those_who_take_part(&request) {
             return;
         }
         match request {
@@ -332,6 +280,19 @@ impl Replica {
         }
     }
 
+    /// Whether only a replica that takes part may handle a request.
+    fn is_for_those_who_take_part(&self, request: &Request) -> bool {
+        match request {
+            Request::Get { .. }
+            | Request::Put { .. }
+            | Request::AskAdmission { .. }
+            | Request::Prepare { .. }
+            | Request::Finalize { .. } => true,
+            Request::Inquire { version } => self.settled.get(*version).is_none(),
+            Request::Decide { .. } | Request::GetAt { .. } => false,
+        }
+    }
+
     /// A replica answers this one, which recovers a transaction.
     fn on_status(&mut self, from: NodeId, status: Status, cx: &mut Cx) {
         match status {
@@ -346,7 +307,7 @@ impl Replica {
 
     fn on_recovering(&mut self, from: NodeId, message: Recovering, cx: &mut Cx) {
         match message {
-            Recovering::PaxosPrepare { .. } if !self.takes_part() => {}
+            Recovering::PaxosPrepare { .. } if !self.rejoin.takes_part() => {}
             Recovering::PaxosPrepare { version, view } => {
                 self.on_paxos_prepare(from, version, view, cx);
             }
@@ -360,17 +321,17 @@ impl Replica {
         match message {
             // A snapshot tells of everything below the truncation, and this replica lacks what is below the floor. The
             // next in turn need not wait for it.
-            Truncating::Truncate { upto, .. } if !self.takes_part() => {
+            Truncating::Truncate { upto, .. } if !self.rejoin.takes_part() => {
                 cx.send(from, Message::Truncating(Truncating::CannotMerge { upto }));
             }
-            Truncating::TruncationPaxosPrepare { .. } if !self.takes_part() => {}
+            Truncating::TruncationPaxosPrepare { .. } if !self.rejoin.takes_part() => {}
             Truncating::Truncate { upto, view, snapshot } => {
                 self.on_truncate(from, upto, view, snapshot, cx);
             }
             Truncating::TruncationPaxosPrepare { upto, view } => {
                 self.on_truncation_paxos_prepare(from, upto, view, cx);
             }
-            Truncating::ProposeMerge { upto, .. } if !self.floor.may_accept(upto) => {}
+            Truncating::ProposeMerge { upto, .. } if !self.rejoin.may_accept(upto) => {}
             Truncating::ProposeMerge { upto, view, merged } => {
                 self.on_propose_merge(from, upto, view, merged, cx);
             }
@@ -387,18 +348,20 @@ impl Replica {
     fn on_catching_up(&mut self, from: NodeId, message: CatchingUp, cx: &mut Cx) {
         match message {
             // The asker would take what this replica has for everything.
-            CatchingUp::GetCommitted { .. } | CatchingUp::Scan { .. } if !self.takes_part() => {}
+            CatchingUp::GetCommitted { .. } | CatchingUp::Scan { .. }
+                if !self.rejoin.takes_part() => {}
             CatchingUp::GetCommitted { since, run } => self.on_get_committed(from, since, run, cx),
             CatchingUp::Committed { since, run, versions, more, reaches, behind } => {
                 self.on_committed((from, run), since, versions, (more, reaches, behind), cx);
             }
             CatchingUp::Fetch { versions } => self.on_fetch(from, versions, cx),
             CatchingUp::Fetched { mut executions, readable_from } => {
-                let own = self.id.partition();
+                let own = self.setup.id.partition();
                 let before = executions.len();
-                executions.retain(|(version, _, contents)| self.is_sound(*version, own, contents));
+                executions
+                    .retain(|(version, _, contents)| self.setup.is_sound(*version, own, contents));
                 if executions.len() < before {
-                    self.reject(from, "executions that can't be", cx);
+                    reject(from, "executions that can't be", cx);
                 }
                 self.on_fetched(from, executions, readable_from, cx);
             }
@@ -412,10 +375,13 @@ impl Replica {
     fn on_rejoining(&mut self, from: NodeId, message: Rejoining, cx: &mut Cx) {
         match message {
             // It does not know up to which version its own predecessor has taken part.
-            Rejoining::Replaced { .. } if !self.takes_part() => {}
-            Rejoining::Replaced { question } => self.on_replaced(from, question, cx),
+            Rejoining::Replaced { .. } if !self.rejoin.takes_part() => {}
+            Rejoining::Replaced { question } => {
+                self.rejoin.on_replaced(from, question, &self.log, cx);
+            }
             Rejoining::ReplacedReply { question, reached } => {
-                self.on_replaced_reply(from, question, reached, cx);
+                let answer = (question, reached);
+                self.rejoin.on_replaced_reply(from, answer, &self.setup, &mut self.log, cx);
             }
         }
     }
@@ -440,7 +406,7 @@ impl Replica {
         let (write, value) = record.find_for(version, self.progress.watermark());
         let found = write.version;
         cx.observe(|| Observation::Read { key: key.clone(), reader: version, found });
-        if self.options.re_execution && record.add_read(version, write) {
+        if self.setup.options.re_execution && record.add_read(version, write) {
             self.open(version, cx.now()).reads.push(place);
         }
         let reply =
@@ -465,9 +431,8 @@ impl Replica {
         }
         cx.observe(|| Observation::Written { key: key.clone(), version, revision: tag });
         let place = self.keys.place(&key);
-        let (key, record) = self.keys.at(place);
         let written = (WriteId { version, tag }, rests_on);
-        if record.add_write(key, written, &value, &mut self.notices) {
+        if self.keys.add_write(place, written, &value) {
             self.transactions.get_or_default(&version).writes.push(place);
         }
         self.notify(cx);
@@ -487,13 +452,13 @@ impl Replica {
         cx.send_before_durable(from, Message::Reply(Reply::GetAtReply { request, found }));
     }
 
-    /// Tells the readers in `notices` what they would now find. Without re-execution nobody is told, since a reader could
+    /// Tells readers what they would now find. Without re-execution nobody is told, since a reader could
     /// not use it. A replica that is behind tells nobody either, since what it holds may have been deleted.
     fn notify(&mut self, cx: &mut Cx) {
-        if !self.options.re_execution || self.behind {
-            self.notices.clear();
+        if !self.setup.options.re_execution || self.behind {
+            self.keys.forget_notices();
         }
-        for Notice { reader, key, write, value, instead_of } in self.notices.drain(..) {
+        for Notice { reader, key, write, value, instead_of } in self.keys.take_notices() {
             let found = write.version;
             cx.observe(|| Observation::Read { key: key.clone(), reader, found });
             let reply =
@@ -501,6 +466,16 @@ impl Replica {
             cx.send_before_durable(reader.coordinator, reply);
         }
     }
+}
+
+/// Reports a message that no correct sender sends. The caller drops it.
+fn reject(from: NodeId, what: impl core::fmt::Display, cx: &mut Cx) {
+    cx.reject(|| format!("{from} has sent {what}"));
+}
+
+/// Tells the coordinator that this replica takes no part in a transaction.
+fn refuse(version: Version, refusal: Refusal, cx: &mut Cx) {
+    cx.send(version.coordinator, Message::Reply(Reply::Refused { version, refusal }));
 }
 
 /// Reports to watchers that the writes of an execution can be read from now on.
@@ -539,28 +514,28 @@ impl Actor for Replica {
         if self.behind {
             self.start_catch_up(cx);
         }
-        self.ask_for_the_floor(cx);
+        self.rejoin.ask(&self.setup, cx);
     }
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         match message {
             Message::Request(request) => self.on_request(from, request, cx),
-            Message::Status(status) if self.group.contains(from) => {
+            Message::Status(status) if self.setup.group.contains(from) => {
                 self.on_status(from, status, cx);
             }
-            Message::Recovering(message) if self.group.contains(from) => {
+            Message::Recovering(message) if self.setup.group.contains(from) => {
                 self.on_recovering(from, message, cx);
             }
-            Message::Truncating(message) if self.is_peer(from) => {
+            Message::Truncating(message) if self.setup.is_peer(from) => {
                 self.on_truncating(from, message, cx);
             }
-            Message::CatchingUp(message) if self.is_peer(from) => {
+            Message::CatchingUp(message) if self.setup.is_peer(from) => {
                 self.on_catching_up(from, message, cx);
             }
-            Message::Rejoining(message) if self.is_peer(from) => {
+            Message::Rejoining(message) if self.setup.is_peer(from) => {
                 self.on_rejoining(from, message, cx);
             }
-            Message::Watermark { upto } if self.is_on_same_machine(from) => {
+            Message::Watermark { upto } if self.setup.is_on_same_machine(from) => {
                 self.progress.heard_of(from.partition(), upto);
             }
             Message::Status(_)
@@ -568,8 +543,8 @@ impl Actor for Replica {
             | Message::Truncating(_)
             | Message::CatchingUp(_)
             | Message::Rejoining(_)
-            | Message::Watermark { .. } => self.reject(from, "what it is not to send", cx),
-            Message::Reply(_) => self.reject(from, "what only coordinators receive", cx),
+            | Message::Watermark { .. } => reject(from, "what it is not to send", cx),
+            Message::Reply(_) => reject(from, "what only coordinators receive", cx),
         }
     }
 
@@ -606,13 +581,13 @@ impl Actor for Replica {
 
     fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
         match timer {
-            Timer::Acknowledge => self.send_acknowledgements(cx),
+            Timer::Acknowledge => self.acknowledgements.send(cx),
             Timer::Watch => self.look_after(cx),
             Timer::Recovery(version) => self.go_on_recovering(version, cx),
             Timer::Truncation => self.truncate(cx),
             Timer::Settle => self.settle(cx),
             Timer::CatchUp => self.go_on_catching_up(cx),
-            Timer::Floor => self.ask_for_the_floor(cx),
+            Timer::Floor => self.rejoin.ask(&self.setup, cx),
         }
     }
 
@@ -624,14 +599,14 @@ impl Actor for Replica {
         each("truncated_below_us", self.progress.watermark().timestamp_us);
         // It lies in the past unless a clock was ahead.
         each("stopped_below_us", self.truncation.stopped().timestamp_us);
-        let catching_up = self.catch_up.is_some() || self.behind || !self.takes_part();
+        let catching_up = self.catch_up.is_some() || self.behind || !self.rejoin.takes_part();
         each("catching_up", u64::from(catching_up));
     }
 }
 
 impl Recover for Replica {
     fn replay(&mut self, record: Record, store: &mut dyn Store) {
-        self.log_marks.note(&record);
+        self.log.note(&record);
         self.behind = true;
         match record {
             Record::Voted { version, eid, next_tag, vote, contents } => {
@@ -664,13 +639,13 @@ impl Recover for Replica {
             Record::Truncated { upto, horizon, digest, copied, readable_from } => {
                 self.replay_truncated((upto, horizon, readable_from), digest, copied);
             }
-            Record::Floor { floor } => self.floor = Floor::At(floor),
-            Record::Replaces => self.floor = Floor::unknown(),
+            Record::Floor { floor } => self.rejoin.replay_floor(floor),
+            Record::Replaces => self.rejoin.replay_replaces(),
             Record::Forgotten { horizon } => self.rely_on_the_store(Version::at(horizon)),
             Record::Copying { upto, digest } => drop(self.progress.begin_copy(upto, digest)),
         }
         assert!(
-            self.notices.is_empty(),
+            !self.keys.have_notices(),
             "no uncommitted read survives a crash, so no reader can be told anything"
         );
     }
@@ -681,7 +656,7 @@ impl Recover for Replica {
 
     fn standing(&self) -> Standing {
         let keys = self.copied;
-        match (self.takes_part(), self.behind) {
+        match (self.rejoin.takes_part(), self.behind) {
             (false, _) => Standing::Rejoining { keys },
             (true, true) => Standing::CatchingUp { keys },
             (true, false) => Standing::Full,
@@ -689,11 +664,10 @@ impl Recover for Replica {
     }
 
     fn rejoin(&mut self, cx: &mut Cx<'_>) {
-        if self.group.size() == 1 {
+        if self.setup.group.size() == 1 {
             return; // No other replica has counted its votes, and none has the data.
         }
         self.behind = true;
-        self.floor = Floor::unknown();
-        self.append(Record::Replaces, cx);
+        self.rejoin.begin(&mut self.log, cx);
     }
 }

@@ -55,7 +55,7 @@ impl Replica {
         if self.settling.upto.is_none() && (enough || stored < self.progress.horizon()) {
             self.settling.upto = Some(watermark);
         }
-        let affordable = self.settled.writes() < self.settings.resident_keys;
+        let affordable = self.settled.writes() < self.setup.settings.resident_keys;
         if self.settling.upto.is_some() && affordable && cx.store().is_behind() {
             self.settling.rests_until = None;
             cx.set_timer(Timer::Settle, REST);
@@ -117,7 +117,7 @@ impl Replica {
     /// Forgets how transactions below the horizon ended, if they can't be read any more, and forgets deletes from below it.
     /// The log says so too, because it may keep what was deleted for longer than it keeps the delete.
     fn forget(&mut self, at_most: usize, cx: &mut Cx) {
-        let history = self.settings.history_ms > 0;
+        let history = self.setup.settings.history_ms > 0;
         let readable_from = self.progress.readable_from();
         let (stored, watermark) = (self.keys.stored(), self.progress.watermark());
         let horizon = self.progress.horizon().min(readable_from).min(stored);
@@ -138,8 +138,8 @@ impl Replica {
         self.settled.forget_before(next);
         if next < horizon {
             self.rest(keys.len().saturating_sub(at_most), cx);
-        } else if self.floor.is_known()
-            && let Some(position) = self.log_marks.pass(horizon.timestamp_us)
+        } else if self.rejoin.is_floor_known()
+            && let Some(position) = self.log.pass(horizon.timestamp_us)
         {
             cx.trim_log(position);
         }
@@ -150,7 +150,7 @@ impl Replica {
     fn say_forgotten(&mut self, horizon: Version, cx: &mut Cx) {
         if horizon > self.settling.forgotten {
             self.settling.forgotten = horizon;
-            self.append(Record::Forgotten { horizon: horizon.timestamp_us }, cx);
+            self.log.append(Record::Forgotten { horizon: horizon.timestamp_us }, cx);
         }
     }
 

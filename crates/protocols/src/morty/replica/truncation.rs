@@ -124,12 +124,12 @@ impl Replica {
         let Truncation { every_us, lag_us, .. } = self.truncation;
         let ago_us = cx.clock().midpoint_us().saturating_sub(lag_us);
         cx.set_timer(Timer::Truncation, Duration::from_micros(until_next(ago_us, every_us)));
-        self.log_marks.mark(cx.log_position());
-        if !self.takes_part() || self.truncation.target.is_some() {
+        self.log.mark(cx.log_position());
+        if !self.rejoin.takes_part() || self.truncation.target.is_some() {
             // It lacks something that another peer may have.
             self.start_catch_up(cx);
         }
-        if !self.takes_part() {
+        if !self.rejoin.takes_part() {
             return;
         }
         let due = ago_us / every_us * every_us;
@@ -153,7 +153,7 @@ impl Replica {
         let Truncation { stopped: upto, round, .. } = self.truncation;
         let is_its_turn = self.is_coordinator_of(upto, round);
         if is_its_turn {
-            self.enter_view(upto, View { round, recoverer: self.id }, cx);
+            self.enter_view(upto, View { round, recoverer: self.setup.id }, cx);
         }
         is_its_turn
     }
@@ -163,7 +163,7 @@ impl Replica {
         let Truncation { stopped, round, .. } = self.truncation;
         let (watermark, _) = self.progress.finished();
         let is_waiting = upto == stopped && watermark < upto && round == 0;
-        if is_waiting && self.takes_part() && from == self.coordinator_of(upto, 0) {
+        if is_waiting && self.rejoin.takes_part() && from == self.coordinator_of(upto, 0) {
             self.enter_next_round(cx);
         }
     }
@@ -172,13 +172,13 @@ impl Replica {
     fn stop_voting(&mut self, upto: u64, cx: &mut Cx) {
         if upto > self.truncation.stopped {
             self.truncation.stop(upto);
-            self.append(Record::Stopped { upto }, cx);
+            self.log.append(Record::Stopped { upto }, cx);
         }
     }
 
     /// What this replica knows below a truncation for which it has stopped.
     fn snapshot(&self, upto: u64) -> Snapshot {
-        let careless = self.options.mutation.is(Mutation::TruncationIgnoresVotes);
+        let careless = self.setup.options.mutation.is(Mutation::TruncationIgnoresVotes);
         let pending = |undecided: &Undecided| match careless {
             true => undecided.accepted.is_some(),
             false => undecided.may_commit(),
@@ -219,7 +219,7 @@ impl Replica {
             return;
         }
         // The sender's clock may be ahead of all others.
-        let bound_us = self.settings.clock_bound_ms * 1000;
+        let bound_us = self.setup.settings.clock_bound_ms * 1000;
         if upto.saturating_add(self.truncation.lag_us) > cx.clock().latest_us + bound_us {
             return;
         }
@@ -231,7 +231,7 @@ impl Replica {
         }
         instance.view = view;
         let accepted = instance.accepted;
-        self.append(Record::Merging { upto, view, accepted }, cx);
+        self.log.append(Record::Merging { upto, view, accepted }, cx);
         self.stop_voting(upto, cx);
         self.truncation.follow(upto, view);
         self.send_snapshot(upto, view, from, cx);
@@ -253,7 +253,7 @@ impl Replica {
         if instance.view <= view {
             let accepted = Some((view, merged));
             *instance = Instance { view, accepted };
-            self.append(Record::Merging { upto, view, accepted }, cx);
+            self.log.append(Record::Merging { upto, view, accepted }, cx);
             self.stop_voting(upto, cx);
         }
         let view = self.truncation.instances.get(&upto).map_or(view, |instance| instance.view);
@@ -292,9 +292,9 @@ impl Replica {
         }
         self.progress.raise_horizon(copied);
         self.log_truncation(copied, cx);
-        for partition in 0..self.group.partitions() {
-            if partition != self.id.partition() {
-                let there = NodeId::replica(partition, self.id.member());
+        for partition in 0..self.setup.group.partitions() {
+            if partition != self.setup.id.partition() {
+                let there = NodeId::replica(partition, self.setup.id.member());
                 cx.send(there, Message::Watermark { upto });
             }
         }
@@ -330,7 +330,7 @@ impl Replica {
         self.truncation.finish(upto);
         self.progress.raise(upto, digest, copied);
         self.merge.take_if(|merge| merge.is_for(upto));
-        self.floor.pass(upto);
+        self.rejoin.pass(upto);
         if copied {
             self.rely_on_the_store(Version::at(upto));
         }
@@ -338,7 +338,7 @@ impl Replica {
     }
 
     fn log_truncation(&mut self, copied: bool, cx: &mut Cx) {
-        self.append(self.progress.record(copied), cx);
+        self.log.append(self.progress.record(copied), cx);
         self.progress.is_logged_at(cx.log_position());
     }
 
@@ -350,7 +350,7 @@ impl Replica {
     ) {
         self.pass_watermark(upto, digest, copied);
         self.progress.replay(horizon, readable_from);
-        self.notices.clear();
+        self.keys.forget_notices();
     }
 
     /// Data from another replica lacks versions that were overwritten before `from`, in microseconds of version time. So

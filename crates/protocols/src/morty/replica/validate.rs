@@ -9,7 +9,7 @@ use serried_parts::WriteId;
 use smallvec::SmallVec;
 
 use super::key_record::{Missed, Notice};
-use super::{Cx, Execution, Places, Replica};
+use super::{Cx, Execution, Places, Replica, refuse, reject};
 use crate::morty::Mutation;
 use crate::morty::message::{
     Accepted, Contents, Message, Proposal, Record, Refusal, Reply, Settlement, View, Vote,
@@ -59,9 +59,9 @@ impl Replica {
         if !self.admits(version, true, cx) {
             return;
         }
-        if !self.is_sound(version, self.id.partition(), &contents) {
+        if !self.setup.is_sound(version, self.setup.id.partition(), &contents) {
             let what = format_args!("a Prepare of {version} with what no transaction can do");
-            return self.reject(version.coordinator, what, cx);
+            return reject(version.coordinator, what, cx);
         }
         let undecided = self.open(version, cx.now());
         undecided.heard = cx.now();
@@ -80,8 +80,8 @@ impl Replica {
             self.confirm(version, cx);
             return;
         }
-        if undecided.is_superseded() && !self.options.mutation.is(Mutation::LatePrepare) {
-            self.refuse(version, Refusal::Superseded, cx);
+        if undecided.is_superseded() && !self.setup.options.mutation.is(Mutation::LatePrepare) {
+            refuse(version, Refusal::Superseded, cx);
             return;
         }
         cx.charge(contents.reads.len() + contents.writes.len());
@@ -109,7 +109,7 @@ impl Replica {
         };
         self.prepare(version, vote, conflict.clone());
         let some_are_confirmed = unconfirmed.len() < contents.reads.len();
-        self.append(Record::Voted { version, eid, next_tag, vote, contents }, cx);
+        self.log.append(Record::Voted { version, eid, next_tag, vote, contents }, cx);
         if vote == Vote::Provisional {
             self.wait_with(version, eid, unconfirmed, some_are_confirmed, cx);
         }
@@ -156,13 +156,13 @@ impl Replica {
         if let Some(before) = eid.checked_sub(1) {
             let (view, decision) = (View::OWN, Proposal::Abandon);
             let accepted = Accepted { view, eid: before, decision };
-            self.append(Record::Accepted { version, accepted }, cx);
+            self.log.append(Record::Accepted { version, accepted }, cx);
         }
     }
 
     /// Sends a vote, once it is durable.
     fn send_vote(&self, version: Version, reply: Message, cx: &mut Cx) {
-        if self.options.mutation.is(Mutation::VotesBeforeDurable) {
+        if self.setup.options.mutation.is(Mutation::VotesBeforeDurable) {
             cx.send_before_durable(version.coordinator, reply);
         } else {
             cx.send(version.coordinator, reply);
@@ -191,8 +191,7 @@ impl Replica {
             let place = self.keys.place(&write.key);
             let id = WriteId { version, tag: write.tag };
             let written = (id, found(&write.key));
-            let (key, record) = self.keys.at(place);
-            record.add_write(key, written, &write.value, &mut self.notices);
+            self.keys.add_write(place, written, &write.value);
             places.push(place);
         }
         self.transactions.get_or_default(&version).writes = places;
@@ -236,7 +235,7 @@ impl Replica {
         contents: &Contents,
         cx: &mut Cx,
     ) -> Option<Validated> {
-        let checks = self.options.checks;
+        let checks = self.setup.options.checks;
         let mut misses = Misses::new();
         let all = 0..contents.reads.len() as u32;
         let Validated { mut vote, mut conflict, unconfirmed } =
@@ -244,7 +243,7 @@ impl Replica {
         if vote == Vote::AbandonFinal {
             return Some(Validated { vote, conflict, unconfirmed });
         }
-        if vote == Vote::Provisional && !self.options.provisional_votes {
+        if vote == Vote::Provisional && !self.setup.options.provisional_votes {
             return None;
         }
         // Check 1: its reads missed no write.
@@ -252,7 +251,7 @@ impl Replica {
             let read = &contents.reads[read];
             let (write, value) = self.keys.load(&read.key, cx.store()).find(version);
             let key = read.key.clone();
-            self.notices.push(Notice { reader: version, key, write, value, instead_of: None });
+            self.keys.add_notice(Notice { reader: version, key, write, value, instead_of: None });
             match missed {
                 Missed::ForGood => vote = Vote::AbandonFinal,
                 Missed::Perhaps if vote != Vote::AbandonFinal => vote = Vote::AbandonTentative,
@@ -290,7 +289,7 @@ impl Replica {
         mut misses: Option<&mut Misses>,
         cx: &mut Cx,
     ) -> Validated {
-        let check = self.options.checks.dirty_reads;
+        let check = self.setup.options.checks.dirty_reads;
         let (mut conflict, mut unknown, mut wait) = (None, None, None);
         let mut unconfirmed = Reads::new();
         for number in reads {
@@ -335,7 +334,7 @@ impl Replica {
                 first.get_or_insert_with(|| read.key.clone());
                 let (write, value) = self.keys.load(&read.key, cx.store()).find(version);
                 let (key, instead_of) = (read.key.clone(), Some(read.write));
-                self.notices.push(Notice { reader: version, key, write, value, instead_of });
+                self.keys.add_notice(Notice { reader: version, key, write, value, instead_of });
             }
         }
         // If an earlier vote was provisional, and this writer aborts, that settles it, whatever else is unknown.
@@ -359,7 +358,7 @@ impl Replica {
         let execution = undecided.execution.as_mut().expect("an execution voted on");
         let old = core::mem::replace(&mut execution.unconfirmed, reads.clone());
         if log && old != reads {
-            self.append(Record::Waits { version, eid, reads: reads.to_vec() }, cx);
+            self.log.append(Record::Waits { version, eid, reads: reads.to_vec() }, cx);
         }
     }
 
@@ -391,7 +390,7 @@ impl Replica {
             _ => {}
         }
         self.settle_vote(version, eid, vote, conflict.clone());
-        self.append(Record::Confirmed { version, eid, vote }, cx);
+        self.log.append(Record::Confirmed { version, eid, vote }, cx);
         self.send_vote(
             version,
             Message::Reply(Reply::PrepareReply { version, eid, vote, conflict }),

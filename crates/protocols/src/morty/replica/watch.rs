@@ -46,7 +46,7 @@ impl Watch {
 
 impl Replica {
     pub(super) fn start_watch(&mut self, cx: &mut Cx) {
-        let due = cx.now() + self.settings.recovery_after();
+        let due = cx.now() + self.setup.settings.recovery_after();
         // Nobody else may know of the transactions that votes from before the restart wait for.
         for writer in self.waiting.keys() {
             self.watch.add(*writer, due);
@@ -61,14 +61,14 @@ impl Replica {
     }
 
     fn watch_every(&self) -> Duration {
-        (self.settings.recovery_after() / 4).max(Duration::from_millis(10))
+        (self.setup.settings.recovery_after() / 4).max(Duration::from_millis(10))
     }
 
     /// How long this replica waits before it recovers a transaction of which it hears nothing. Replicas take turns.
     fn patience_for(&self, version: Version) -> Duration {
-        let after = self.settings.recovery_after();
-        let turn =
-            version.timestamp_us.wrapping_add(self.id.member() as u64) % self.group.size() as u64;
+        let after = self.setup.settings.recovery_after();
+        let turn = version.timestamp_us.wrapping_add(self.setup.id.member() as u64)
+            % self.setup.group.size() as u64;
         after + after / 4 * turn as u32
     }
 
@@ -116,7 +116,8 @@ impl Replica {
                 continue;
             }
             // A replica that replaces a lost disk does not know which views its predecessor has used.
-            let may_recover = self.takes_part() && self.recoveries.len() < RECOVERIES_AT_MOST;
+            let may_recover =
+                self.rejoin.takes_part() && self.recoveries.len() < RECOVERIES_AT_MOST;
             if due <= now && may_recover {
                 self.recover(version, None, cx);
             } else {

@@ -30,7 +30,7 @@ use serried_model::{NodeId, Version};
 
 use self::choose::Instance;
 use super::watch::RECOVERIES_AT_MOST;
-use super::{Cx, Replica, Timer};
+use super::{Cx, Replica, Timer, reject};
 use crate::morty::Mutation;
 use crate::morty::message::{
     CatchingUp, Contents, Decision, Known, Message, Proposal, Record, Recovering, Request,
@@ -190,7 +190,7 @@ impl Replica {
                 cx.send(from, Message::Status(Status::Settled { version, settlement }))
             }
             // It was not admitted, and may be later.
-            None if self.is_too_far_ahead(version, cx) => {}
+            None if self.setup.is_too_far_ahead(version, cx) => {}
             None if self.recoveries.len() >= RECOVERIES_AT_MOST => {} // `from` will ask again.
             None => self.recover(version, Some(from), cx),
         }
@@ -205,7 +205,7 @@ impl Replica {
         let undecided = self.transactions.get(&version);
         let execution = undecided.and_then(|undecided| undecided.execution.as_ref());
         let home = execution.map(|execution| execution.contents.participants[0]);
-        let own = self.id.partition();
+        let own = self.setup.id.partition();
         let recovery = Recovery {
             view: View::OWN,
             own,
@@ -214,8 +214,8 @@ impl Replica {
             instances: BTreeMap::new(),
             inquirers: inquirer.into_iter().collect(),
             repeated: 0,
-            majority: self.group.majority(),
-            careless: self.options.mutation.is(Mutation::RecoveryIgnoresFinalize),
+            majority: self.setup.group.majority(),
+            careless: self.setup.options.mutation.is(Mutation::RecoveryIgnoresFinalize),
         };
         self.recoveries.insert(version, recovery);
         self.begin_view(version, View::OWN, cx);
@@ -224,11 +224,11 @@ impl Replica {
     /// Begins to recover in a view of this replica's own that is later than `last`. The view is logged as a promise before
     /// any message names it. So after a restart it is not used again, in any partition.
     fn begin_view(&mut self, version: Version, last: View, cx: &mut Cx) {
-        let id = self.id;
+        let id = self.setup.id;
         let undecided = self.open(version, cx.now());
         let view = undecided.view.max(last).next(id);
         undecided.view = view;
-        self.append(Record::Promised { version, view }, cx);
+        self.log.append(Record::Promised { version, view }, cx);
         self.go_on_with(version, cx, |recovery, actions| recovery.begin(view, actions));
     }
 
@@ -252,7 +252,7 @@ impl Replica {
 
     fn carry_out_for(&self, version: Version, action: Action, cx: &mut Cx) {
         let Some(recovery) = self.recoveries.get(&version) else { return };
-        let (view, all) = (recovery.view, self.group.all());
+        let (view, all) = (recovery.view, self.setup.group.all());
         match action {
             Action::Ask(partition) => {
                 // Replicas that have answered are asked too: they may have learned more since.
@@ -287,7 +287,7 @@ impl Replica {
 
     fn repeat_recovery(&mut self, version: Version, cx: &mut Cx) {
         let Some(recovery) = self.recoveries.get_mut(&version) else { return };
-        let first = REPEAT_AT_FIRST + 2 * self.group.round_trip();
+        let first = REPEAT_AT_FIRST + 2 * self.setup.group.round_trip();
         let wait = (first * (1 << recovery.repeated.min(6))).min(first.max(REPEAT_AT_MOST));
         recovery.repeated += 1;
         let wait = cx.jitter(wait);
@@ -303,7 +303,7 @@ impl Replica {
             self.give_up(version, cx);
             // What that replica has settled for good is still open here. So this one copies it.
             if let Some(member) = peer {
-                self.catch_up_from(NodeId::replica(self.id.partition(), member), cx);
+                self.catch_up_from(NodeId::replica(self.setup.id.partition(), member), cx);
             }
             return;
         }
@@ -347,9 +347,11 @@ impl Replica {
     fn learn(&mut self, from: NodeId, version: Version, known: Known, cx: &mut Cx) {
         let partition = from.partition();
         let execution = known.execution.as_ref();
-        if execution.is_some_and(|(.., contents)| !self.is_sound(version, partition, contents)) {
+        if execution
+            .is_some_and(|(.., contents)| !self.setup.is_sound(version, partition, contents))
+        {
             let what = format_args!("an execution of {version} that can't be");
-            return self.reject(from, what, cx);
+            return reject(from, what, cx);
         }
         self.go_on_with(version, cx, |recovery, actions| {
             if let Some(instance) = recovery.instances.get_mut(&partition) {

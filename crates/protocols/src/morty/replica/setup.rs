@@ -1,0 +1,48 @@
+//! What a replica is given when it is created.
+
+use serried_actor::{Group, Settings};
+use serried_model::{NodeId, Version};
+
+use super::Cx;
+use crate::morty::Options;
+use crate::morty::message::Contents;
+
+/// Who the replica is, and how it is configured. It never changes.
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub(super) id: NodeId,
+    pub(super) group: Group,
+    pub(super) options: Options,
+    pub(super) settings: Settings,
+}
+
+impl Setup {
+    /// Whether a node is a replica of this one's partition.
+    pub(super) fn is_peer(&self, node: NodeId) -> bool {
+        self.group.contains(node) && node.partition() == self.id.partition()
+    }
+
+    /// Whether a node is a replica on this one's machine.
+    pub(super) fn is_on_same_machine(&self, node: NodeId) -> bool {
+        self.group.contains(node) && node.member() == self.id.member()
+    }
+
+    /// Whether a version is further ahead of this replica's clock than clocks may differ.
+    pub(super) fn is_too_far_ahead(&self, version: Version, cx: &Cx) -> bool {
+        let bound_us = self.settings.clock_bound_ms.saturating_mul(1000);
+        version.timestamp_us > cx.clock().latest_us.saturating_add(bound_us)
+    }
+
+    /// Whether a transaction can read and write this in `partition`. A correct coordinator sends nothing else, and the
+    /// code behind relies on it.
+    pub(super) fn is_sound(&self, version: Version, partition: u16, contents: &Contents) -> bool {
+        let (participants, most) = (&contents.participants, self.group.partitions());
+        participants.len() <= usize::from(most)
+            && participants.contains(&partition)
+            && participants.iter().enumerate().all(|(i, participant)| {
+                *participant < most && !participants[..i].contains(participant)
+            })
+            // Nobody reads from its own future.
+            && contents.reads.iter().all(|read| read.write.version < version)
+    }
+}
