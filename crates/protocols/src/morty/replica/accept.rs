@@ -1,7 +1,6 @@
 //! A replica's part in the consensus on a transaction: what it promises to those who propose a decision, and what it
 //! accepts from them (000 §4.2, "Finalize", and §4.3).
 
-use serried_actor::Timestamp;
 use serried_model::{NodeId, Version};
 
 use super::{Cx, Replica, reject};
@@ -29,12 +28,12 @@ impl Replica {
             );
             return;
         }
-        if self.setup.is_too_far_ahead(version, cx) && !self.transactions.contains_key(&version) {
+        if self.setup.is_too_far_ahead(version, cx) && !self.transactions.contains(version) {
             return;
         }
         // What was read may have been decided while this replica was away.
         self.confirm(version, cx);
-        let undecided = self.open(version, cx.now());
+        let undecided = self.transactions.open(version, cx.now(), &self.setup);
         if undecided.view > view {
             let view = undecided.view;
             cx.send(
@@ -77,10 +76,10 @@ impl Replica {
             cx.send(from, Message::Status(Status::Settled { version, settlement }));
             return;
         }
-        if self.setup.is_too_far_ahead(version, cx) && !self.transactions.contains_key(&version) {
+        if self.setup.is_too_far_ahead(version, cx) && !self.transactions.contains(version) {
             return;
         }
-        let undecided = self.open(version, cx.now());
+        let undecided = self.transactions.open(version, cx.now(), &self.setup);
         let current = undecided.view;
         let accepted = Accepted { view, eid, decision };
         let other = |last: Accepted| !own && last.view == view && last != accepted;
@@ -99,41 +98,20 @@ impl Replica {
     /// accepted and logged like a proposal: what the execution had prepared may be given to others only if this replica
     /// still knows of the abandonment after a restart.
     pub(super) fn on_abandoned(&mut self, from: NodeId, version: Version, eid: u32, cx: &mut Cx) {
-        let open = match self.transactions.get(&version) {
+        let open = match self.transactions.get(version) {
             Some(undecided) => !undecided.is_superseded(),
             None => !self.setup.is_too_far_ahead(version, cx), // If it is, it was never admitted.
         };
         if from != version.coordinator || !open || self.settlement(version).is_some() {
             return;
         }
-        self.open(version, cx.now());
+        self.transactions.open(version, cx.now(), &self.setup);
         let accepted = Accepted { view: View::OWN, eid, decision: Proposal::Abandon };
         self.accept_durably(version, accepted, cx);
     }
 
     fn accept_durably(&mut self, version: Version, accepted: Accepted, cx: &mut Cx) {
-        self.accept(version, accepted);
+        self.transactions.accept(version, accepted, &mut self.state.keys, &self.setup);
         self.log.append(Record::Accepted { version, accepted }, cx);
-    }
-
-    /// Takes in what was accepted. If the coordinator abandons an execution in its own view, what the execution had
-    /// prepared is released at once. `morty/mod.rs` says why that is safe.
-    pub(super) fn accept(&mut self, version: Version, accepted: Accepted) {
-        let Accepted { view, eid, decision } = accepted;
-        let undecided = self.open(version, Timestamp::default());
-        undecided.view = view;
-        // Links are not ordered, so a message about an earlier execution may come late.
-        undecided.accepted = undecided.accepted.max(Some(accepted));
-        if decision == Proposal::Commit || view > View::OWN {
-            return;
-        }
-        undecided.abandoned_before = undecided.abandoned_before.max(eid.saturating_add(1));
-        // The execution never commits, so it must not be in the way of others.
-        if undecided.execution.as_ref().is_some_and(|execution| execution.eid <= eid) {
-            self.unprepare(version);
-            if let Some(undecided) = self.transactions.get_mut(&version) {
-                undecided.execution = None;
-            }
-        }
     }
 }

@@ -135,8 +135,8 @@ impl Replica {
 
     /// Begins a run with a peer: goes on copying, or asks for a list.
     fn begin_with(&mut self, peer: NodeId, cx: &mut Cx) {
-        self.catch_up = Some(CatchUp::with(peer, self.progress.watermark(), cx));
-        match self.progress.unfinished_copy() {
+        self.catch_up = Some(CatchUp::with(peer, self.state.progress.watermark(), cx));
+        match self.state.progress.unfinished_copy() {
             Some(_) => self.start_copy(cx),
             None => self.ask_peer(cx),
         }
@@ -188,9 +188,9 @@ impl Replica {
         if self.is_copying() {
             return; // The list would have gaps.
         }
-        let reaches = since >= self.progress.whole_from();
+        let reaches = since >= self.state.progress.whole_from();
         let (versions, more) = match reaches {
-            true => self.settled.list(since, LISTED_AT_ONCE),
+            true => self.state.settled.list(since, LISTED_AT_ONCE),
             false => (Vec::new(), false),
         };
         let behind = self.behind;
@@ -215,18 +215,18 @@ impl Replica {
         (more, reaches, behind): (bool, bool, bool),
         cx: &mut Cx,
     ) {
-        let watermark = self.progress.watermark();
+        let watermark = self.state.progress.watermark();
         let Some(catch_up) = &mut self.catch_up else { return };
         if (from, run) != (catch_up.peer, catch_up.run) || catch_up.doing != Doing::List(since) {
             return;
         }
-        if !reaches || self.progress.unfinished_copy().is_some() {
+        if !reaches || self.state.progress.unfinished_copy().is_some() {
             self.start_copy(cx);
             return;
         }
         let next = versions.last().filter(|_| more).copied();
         let unknown =
-            |version: &Version| *version >= watermark && self.settled.get(*version).is_none();
+            |version: &Version| *version >= watermark && self.state.settled.get(*version).is_none();
         let missing = versions.into_iter().filter(unknown).collect();
         let catch_up = self.catch_up.as_mut().expect("it is there");
         catch_up.is_behind |= behind;
@@ -237,13 +237,13 @@ impl Replica {
     /// Begins to copy what was written since the watermark. Everything below it must be in the store first. If the
     /// watermark is not durable yet, the peer is asked for a list again later.
     fn start_copy(&mut self, cx: &mut Cx) {
-        if !self.may_settle(cx) {
+        if !self.state.may_settle(cx) {
             cx.set_timer(Timer::CatchUp, PATIENCE);
             return;
         }
-        self.settle_everything(cx);
+        self.state.settle_everything(cx);
         self.behind = true;
-        let since = self.progress.watermark().timestamp_us;
+        let since = self.state.progress.watermark().timestamp_us;
         let catch_up = self.catch_up.as_mut().expect("a run");
         catch_up.doing = Doing::Scan { after: None, since, began_at: None };
         self.ask_peer(cx);
@@ -264,10 +264,11 @@ impl Replica {
 
     /// The peer that it is fetching from, and how many transactions are still missing.
     fn is_fetching(&mut self) -> Option<(NodeId, usize)> {
-        let watermark = self.progress.watermark();
+        let watermark = self.state.progress.watermark();
         let catch_up = self.catch_up.as_mut()?;
         let Doing::Fetch { missing, .. } = &mut catch_up.doing else { return None };
-        missing.retain(|version| *version >= watermark && self.settled.get(*version).is_none());
+        missing
+            .retain(|version| *version >= watermark && self.state.settled.get(*version).is_none());
         Some((catch_up.peer, missing.len()))
     }
 
@@ -304,15 +305,15 @@ impl Replica {
             return; // What this replica had may have been replaced already.
         }
         let (mut executions, mut complete) = (Vec::new(), true);
-        let whole_from = self.progress.whole_from();
+        let whole_from = self.state.progress.whole_from();
         for version in versions.into_iter().filter(|version| *version >= whole_from) {
-            let Some((eid, keys)) = self.settled.execution(version) else { continue };
+            let Some((eid, keys)) = self.state.settled.execution(version) else { continue };
             let mut contents = Contents::default();
             contents.participants.push(self.setup.id.partition());
             for key in keys {
                 // A version that was overwritten and forgotten is gone. One that was forgotten before it got here is
                 // not even among the keys, but then the past can't be read here from before it.
-                let record = self.keys.load(key, cx.store());
+                let record = self.state.keys.load(key, cx.store());
                 let Some(committed) = record.committed.get(version) else {
                     complete = false;
                     continue;
@@ -323,7 +324,7 @@ impl Replica {
             executions.push((version, eid, Arc::new(contents)));
         }
         let readable_from = match complete {
-            true => self.progress.lacks_before(),
+            true => self.state.progress.lacks_before(),
             false => self.readable_from(),
         };
         cx.send(from, Message::CatchingUp(CatchingUp::Fetched { executions, readable_from }));
@@ -336,12 +337,12 @@ impl Replica {
         readable_from: u64,
         cx: &mut Cx,
     ) {
-        self.raise_readable_from(readable_from, cx);
+        self.state.raise_readable_from(readable_from, &mut self.log, cx);
         let (before, nothing) = (self.is_fetching(), executions.is_empty());
         for (version, eid, contents) in executions {
             if self.settlement(version).is_none() {
                 // If this replica has voted on the execution, it knows its reads too.
-                let voted_on = self.voted_on(version, eid);
+                let voted_on = self.transactions.voted_on(version, eid);
                 let logged = voted_on.is_some();
                 self.commit(version, eid, voted_on.unwrap_or(contents), logged, cx);
             }
@@ -364,10 +365,10 @@ impl Replica {
         run: u64,
         cx: &mut Cx,
     ) {
-        if self.is_copying() || !self.may_settle(cx) {
+        if self.is_copying() || !self.state.may_settle(cx) {
             return; // The store is complete below no watermark.
         }
-        self.settle_everything(cx);
+        self.state.settle_everything(cx);
         let (mut entries, mut last) = (Vec::new(), None);
         let start = after.as_ref().map(|key| key.as_bytes());
         let more = cx.store().scan(start, SCANNED_AT_ONCE, &mut |key, bytes| {
@@ -377,7 +378,7 @@ impl Replica {
             entries.push((Key::from(key), changed.then(|| bytes.to_vec())));
             last = Some(Key::from(key));
         });
-        let (watermark, digest) = self.progress.finished();
+        let (watermark, digest) = self.state.progress.finished();
         let holds = Holds { watermark, digest, readable_from: self.readable_from() };
         let next = last.filter(|_| more);
         cx.send(
@@ -388,7 +389,7 @@ impl Replica {
 
     /// From which version on the past can be read here, in microseconds.
     fn readable_from(&self) -> u64 {
-        self.progress.readable_from().timestamp_us
+        self.state.progress.readable_from().timestamp_us
     }
 
     pub(super) fn on_scanned(
@@ -408,7 +409,8 @@ impl Replica {
             return;
         }
         let (upto, digest) = *began_at.get_or_insert((holds.watermark, holds.digest));
-        let (least, merged) = self.progress.unfinished_copy().unwrap_or(self.progress.finished());
+        let (least, merged) =
+            self.state.progress.unfinished_copy().unwrap_or(self.state.progress.finished());
         if holds.watermark < upto || upto < least {
             // The peer may have everything below, and not know that.
             cx.send(
@@ -419,13 +421,13 @@ impl Replica {
             return;
         }
         catch_up.tried = 0;
-        if self.progress.begin_copy(upto, digest) {
+        if self.state.progress.begin_copy(upto, digest) {
             self.log.append(Record::Copying { upto, digest }, cx);
-            self.progress.is_logged_at(cx.log_position());
+            self.state.progress.is_logged_at(cx.log_position());
         }
-        self.raise_readable_from(holds.readable_from, cx);
+        self.state.raise_readable_from(holds.readable_from, &mut self.log, cx);
         let catch_up = self.catch_up.as_mut().expect("it is there");
-        if !self.progress.is_durable(cx.durable_position()) {
+        if !self.state.progress.is_durable(cx.durable_position()) {
             // The same page may come twice. The first answer is not taken for the second.
             catch_up.run = cx.draw();
             self.ask_peer(cx);
@@ -434,24 +436,25 @@ impl Replica {
         let Doing::Scan { after: asked, .. } = &mut catch_up.doing else { return };
         *asked = next.clone();
         for key in deleted(after, &next, &entries, cx) {
-            self.keys.replace(&key, Version::at(upto), Vec::new(), cx.store());
+            self.state.keys.replace(&key, Version::at(upto), Vec::new(), cx.store());
         }
         self.copied += entries.len() as u64;
         for (key, bytes) in entries {
             if let Some(bytes) = bytes {
                 let others = decode_versions(&bytes);
-                self.keys.replace(&key, Version::at(upto), others, cx.store());
+                self.state.keys.replace(&key, Version::at(upto), others, cx.store());
             }
         }
         if next.is_some() {
             self.ask_peer(cx);
             return;
         }
-        if upto > self.progress.watermark().timestamp_us {
+        if upto > self.state.progress.watermark().timestamp_us {
             self.raise_watermark(upto, digest, true, cx);
         }
         let catch_up = self.catch_up.as_mut().expect("it is there");
-        (catch_up.doing, catch_up.is_behind) = (Doing::List(self.progress.watermark()), false);
+        (catch_up.doing, catch_up.is_behind) =
+            (Doing::List(self.state.progress.watermark()), false);
         self.ask_peer(cx);
     }
 }

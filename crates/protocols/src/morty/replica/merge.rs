@@ -52,7 +52,7 @@ impl Merge {
 impl Replica {
     /// Truncations take turns, and so do the rounds of one.
     pub(super) fn coordinator_of(&self, upto: u64, round: u32) -> NodeId {
-        let turn = (upto / self.truncation.every_us).wrapping_add(u64::from(round));
+        let turn = (upto / self.setup.truncation_every_us()).wrapping_add(u64::from(round));
         let member = turn % self.setup.group.size() as u64;
         NodeId::replica(self.setup.id.partition(), member as usize)
     }
@@ -112,7 +112,7 @@ impl Replica {
         if accepted.is_none() && !self.everything_is_decided(upto, cx) {
             return;
         }
-        let merged = accepted.unwrap_or_else(|| self.committed_below(upto));
+        let merged = accepted.unwrap_or_else(|| self.state.committed_below(upto));
         let merge = self.merge.as_mut().expect("it is there");
         merge.proposed = Some(merged);
         let partition = self.setup.id.partition();
@@ -137,7 +137,7 @@ impl Replica {
                 self.recover(*version, None, cx);
             }
         }
-        let own = self.committed_below(upto);
+        let own = self.state.committed_below(upto);
         let merge = self.merge.as_mut().expect("a truncation that it coordinates");
         let complete = undecided.is_empty();
         merge.undecided = Some(undecided);

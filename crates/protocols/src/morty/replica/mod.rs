@@ -12,42 +12,40 @@ mod merge;
 mod progress;
 mod recovery;
 mod rejoin;
-mod settle;
 mod settled;
 mod setup;
+mod state;
+mod transactions;
 mod truncation;
 mod validate;
+mod vote;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serried_actor::{
     Actor, Context, Group, Observation, Recover, Settings, Standing, Store, Timestamp,
 };
 use serried_model::{Key, NodeId, Value, Version};
-use serried_parts::{Committed, Map, Place, WriteId, encode_versions};
-use smallvec::SmallVec;
+use serried_parts::{Committed, WriteId, encode_versions};
 
 use self::acknowledgements::Acknowledgements;
 use self::catch_up::{Asked, CatchUp};
 #[cfg(test)]
 use self::key_record::KeyRecord;
 use self::key_record::Notice;
-use self::keys::Keys;
 use self::log_marks::LogMarks;
 use self::merge::Merge;
-use self::progress::Progress;
-use self::recovery::Recovery;
+use self::recovery::{RECOVERIES_AT_MOST, Recovery};
 use self::rejoin::Rejoin;
-use self::settle::Settling;
-use self::settled::Settled;
 use self::setup::Setup;
+use self::state::State;
+use self::transactions::{End, Look, Transactions};
 use self::truncation::Truncation;
-use self::watch::Watch;
+use self::watch::look_every;
 use super::message::{
-    Accepted, CatchingUp, Contents, Message, Past, Record, Recovering, Refusal, Rejoining, Reply,
-    Request, Settlement, Status, Truncating, View, Vote,
+    CatchingUp, Contents, Message, Past, Record, Recovering, Refusal, Rejoining, Reply, Request,
+    Settlement, Status, Truncating,
 };
 use super::{Mutation, Options};
 
@@ -55,24 +53,13 @@ use super::{Mutation, Options};
 #[derive(Debug)]
 pub struct Replica {
     setup: Setup,
-    /// `vstore`.
-    keys: Keys,
-    /// Transactions that are not decided, as far as this replica knows, with their `erecord`.
-    transactions: Map<Version, Undecided>,
-    /// `decision_log`, as far back as it is kept.
-    settled: Settled,
-    /// The transactions whose final votes are still to come, by the transaction whose decision they wait for.
-    waiting: BTreeMap<Version, SmallVec<[Version; 2]>>,
-    /// Undecided transactions to be looked after.
-    watch: Watch,
+    state: State,
+    transactions: Transactions,
     recoveries: BTreeMap<Version, Recovery>,
     truncation: Truncation,
     /// The truncation that it coordinates.
     merge: Option<Merge>,
-    /// How far what is old is settled.
-    progress: Progress,
     log: LogMarks,
-    settling: Settling,
     catch_up: Option<CatchUp>,
     /// How many keys it has copied from others since it started.
     copied: u64,
@@ -82,80 +69,6 @@ pub struct Replica {
     asked: Asked,
     rejoin: Rejoin,
     acknowledgements: Acknowledgements,
-}
-
-/// A transaction in progress. Of its executions only the latest that was prepared is kept: a Prepare
-/// abandons all earlier ones.
-#[derive(Debug, Default)]
-struct Undecided {
-    /// The records in which it has an uncommitted read.
-    reads: Places,
-    /// Those in which it has an uncommitted write; first those of the execution.
-    writes: Places,
-    /// Puts with smaller tags are superseded.
-    next_tag: u32,
-    /// Executions before this one are abandoned.
-    abandoned_before: u32,
-    /// The view below which no decision is accepted.
-    view: View,
-    accepted: Option<Accepted>,
-    execution: Option<Execution>,
-    /// It is looked after.
-    watched: bool,
-    /// When its coordinator was last heard of.
-    heard: Timestamp,
-}
-
-impl Undecided {
-    /// Somebody else than its coordinator decides on it.
-    fn is_superseded(&self) -> bool {
-        self.view > View::OWN
-    }
-
-    /// Whether it may have got so far that it commits.
-    fn may_commit(&self) -> bool {
-        self.execution.is_some() || self.accepted.is_some()
-    }
-}
-
-/// Where records are.
-type Places = SmallVec<[Place; 6]>;
-
-/// An `erecord` entry.
-#[derive(Debug)]
-struct Execution {
-    eid: u32,
-    contents: Arc<Contents>,
-    /// The records of what it has read, while its reads are prepared.
-    reads: Places,
-    /// `None` while it waits for the transactions that it read from, if votes are not provisional.
-    vote: Option<Vote>,
-    /// The key over which it was not to commit.
-    conflict: Option<Key>,
-    /// What a provisional vote waits for: the reads that are not known to be committed as they were read.
-    unconfirmed: validate::Reads,
-}
-
-impl Execution {
-    fn new(eid: u32, contents: Arc<Contents>) -> Execution {
-        let (reads, unconfirmed) = Default::default();
-        Execution { eid, contents, reads, vote: None, conflict: None, unconfirmed }
-    }
-
-    /// Whether its reads are prepared.
-    fn is_prepared(&self) -> bool {
-        matches!(self.vote, Some(Vote::Commit | Vote::Provisional))
-    }
-}
-
-/// How a transaction ends.
-#[derive(Clone, Copy, Debug)]
-enum End<'a> {
-    /// As this execution.
-    Committed(u32, &'a Contents),
-    Aborted,
-    /// Unknown here. Its effects, if it has any, are in state that was copied from another replica.
-    Unknown,
 }
 
 /// What a replica does by the clock.
@@ -182,52 +95,33 @@ type Cx<'a> = Context<'a, Replica>;
 impl Replica {
     /// An empty replica.
     pub fn new(id: NodeId, group: Group, settings: &Settings, options: Options) -> Replica {
+        let setup = Setup { id, group, options, settings: *settings };
         Replica {
-            keys: Keys::new(settings.resident_keys),
-            transactions: Map::default(),
-            settled: Settled::default(),
-            waiting: BTreeMap::new(),
-            watch: Watch::default(),
+            state: State::new(&setup),
+            transactions: Transactions::default(),
             recoveries: BTreeMap::new(),
             truncation: Truncation::new(settings),
             merge: None,
-            progress: Progress::new(settings, id.partition(), group.partitions()),
             log: LogMarks::default(),
-            settling: Settling::default(),
             catch_up: None,
             copied: 0,
             behind: false,
             asked: Asked::default(),
             rejoin: Rejoin::default(),
             acknowledgements: Acknowledgements::default(),
-            setup: Setup { id, group, options, settings: *settings },
+            setup,
         }
     }
 
     /// How the transaction ended, as far as this replica knows and remembers.
     fn settlement(&self, version: Version) -> Option<Settlement> {
-        self.remembered(version).or_else(|| {
-            if version >= self.progress.watermark() {
-                None
-            } else if version >= self.progress.horizon() {
-                Some(Settlement::Aborted) // What committed, it knows of.
-            } else {
-                Some(Settlement::Forgotten)
-            }
-        })
-    }
-
-    /// The same, of what is kept of every transaction for a while.
-    fn remembered(&self, version: Version) -> Option<Settlement> {
-        // Most messages are about transactions that are open.
-        let open = self.transactions.contains_key(&version);
-        if open { None } else { self.settled.get(version) }
+        self.transactions.settlement(version, &self.state)
     }
 
     /// Whether this replica takes part in a transaction; if not, its coordinator is told why.
     fn admits(&mut self, version: Version, prepare: bool, cx: &mut Cx) -> bool {
         let late = self.setup.options.mutation.is(Mutation::LatePrepare) && prepare;
-        if let Some(settlement) = self.remembered(version)
+        if let Some(settlement) = self.transactions.remembered(version, &self.state)
             && !(late && settlement == Settlement::Aborted)
         {
             cx.send(version.coordinator, Message::Status(Status::Settled { version, settlement }));
@@ -246,14 +140,13 @@ impl Replica {
         true
     }
 
-    /// A transaction that is not decided, from its first message on.
-    fn open(&mut self, version: Version, now: Timestamp) -> &mut Undecided {
-        let undecided = self.transactions.get_or_default(&version);
-        if !core::mem::replace(&mut undecided.watched, true) {
-            undecided.heard = now;
-            self.watch.add(version, now + self.setup.settings.recovery_after());
+    /// Puts some of what is settled into the store, if it is time.
+    fn settle(&mut self, cx: &mut Cx) {
+        if self.is_copying() {
+            return; // It continues when the watermark is raised.
         }
-        undecided
+        let may_trim = self.rejoin.is_floor_known();
+        self.state.settle(&self.setup, &mut self.log, may_trim, cx);
     }
 
     fn on_request(&mut self, from: NodeId, request: Request, cx: &mut Cx) {
@@ -288,7 +181,7 @@ impl Replica {
             | Request::AskAdmission { .. }
             | Request::Prepare { .. }
             | Request::Finalize { .. } => true,
-            Request::Inquire { version } => self.settled.get(*version).is_none(),
+            Request::Inquire { version } => self.state.settled.get(*version).is_none(),
             Request::Decide { .. } | Request::GetAt { .. } => false,
         }
     }
@@ -401,13 +294,13 @@ impl Replica {
         if self.behind || !self.admits(version, false, cx) {
             return;
         }
-        let place = self.keys.loaded(&key, cx.store());
-        let (_, record) = self.keys.at(place);
-        let (write, value) = record.find_for(version, self.progress.watermark());
+        let place = self.state.keys.loaded(&key, cx.store());
+        let (_, record) = self.state.keys.at(place);
+        let (write, value) = record.find_for(version, self.state.progress.watermark());
         let found = write.version;
         cx.observe(|| Observation::Read { key: key.clone(), reader: version, found });
         if self.setup.options.re_execution && record.add_read(version, write) {
-            self.open(version, cx.now()).reads.push(place);
+            self.transactions.open(version, cx.now(), &self.setup).reads.push(place);
         }
         let reply =
             Message::Reply(Reply::GetReply { version, key, write, value, instead_of: None });
@@ -425,26 +318,26 @@ impl Replica {
         if !self.admits(version, false, cx) {
             return;
         }
-        let undecided = self.open(version, cx.now());
+        let undecided = self.transactions.open(version, cx.now(), &self.setup);
         if tag < undecided.next_tag {
             return; // An execution that was prepared since writes something else, or nothing.
         }
         cx.observe(|| Observation::Written { key: key.clone(), version, revision: tag });
-        let place = self.keys.place(&key);
+        let place = self.state.keys.place(&key);
         let written = (WriteId { version, tag }, rests_on);
-        if self.keys.add_write(place, written, &value) {
-            self.transactions.get_or_default(&version).writes.push(place);
+        if self.state.keys.add_write(place, written, &value) {
+            undecided.writes.push(place);
         }
         self.notify(cx);
     }
 
     fn on_get_at(&mut self, from: NodeId, request: u64, key: Key, at: Version, cx: &mut Cx) {
-        let found = if at > self.progress.watermark() {
+        let found = if at > self.state.progress.watermark() {
             Past::NotSettled
-        } else if at < self.progress.readable_from() {
+        } else if at < self.state.progress.readable_from() {
             Past::Forgotten
         } else {
-            match self.keys.load(&key, cx.store()).committed.latest_before(at) {
+            match self.state.keys.load(&key, cx.store()).committed.latest_before(at) {
                 Some(Committed { id, value }) => Past::Value(*id, value.clone()),
                 None => Past::Value(WriteId::INITIAL, None),
             }
@@ -452,13 +345,41 @@ impl Replica {
         cx.send_before_durable(from, Message::Reply(Reply::GetAtReply { request, found }));
     }
 
+    /// Recovers the transactions that should have been decided by now, or that others wait for. The replicas do so one after
+    /// the other, so that they do not disturb each other.
+    fn look_after(&mut self, cx: &mut Cx) {
+        let now = cx.now();
+        while let Some((due, version)) = self.transactions.next_due(now) {
+            let due = match self.transactions.look_at(version, due, &self.state, &self.setup) {
+                Look::Recover(due) => due,
+                Look::Settled(waiters) => {
+                    waiters.into_iter().for_each(|waiter| self.confirm(waiter, cx));
+                    continue;
+                }
+                Look::Forget => continue,
+            };
+            if self.recoveries.contains_key(&version) {
+                continue;
+            }
+            // A replica that replaces a lost disk does not know which views its predecessor has used.
+            let may_recover =
+                self.rejoin.takes_part() && self.recoveries.len() < RECOVERIES_AT_MOST;
+            if due <= now && may_recover {
+                self.recover(version, None, cx);
+            } else {
+                self.transactions.look_again(version, due.max(now + look_every(&self.setup)));
+            }
+        }
+        cx.set_timer(Timer::Watch, look_every(&self.setup));
+    }
+
     /// Tells readers what they would now find. Without re-execution nobody is told, since a reader could
     /// not use it. A replica that is behind tells nobody either, since what it holds may have been deleted.
     fn notify(&mut self, cx: &mut Cx) {
         if !self.setup.options.re_execution || self.behind {
-            self.keys.forget_notices();
+            self.state.keys.forget_notices();
         }
-        for Notice { reader, key, write, value, instead_of } in self.keys.take_notices() {
+        for Notice { reader, key, write, value, instead_of } in self.state.keys.take_notices() {
             let found = write.version;
             cx.observe(|| Observation::Read { key: key.clone(), reader, found });
             let reply =
@@ -494,11 +415,11 @@ impl Replica {
 
     /// The transactions whose decisions final votes wait for.
     pub(super) fn waited_for(&self) -> Vec<Version> {
-        self.waiting.keys().copied().collect()
+        self.transactions.waited_for()
     }
 
     pub(super) fn record(&self, key: &Key) -> Option<&KeyRecord> {
-        self.keys.get(key)
+        self.state.keys.get(key)
     }
 }
 
@@ -510,7 +431,8 @@ impl Actor for Replica {
 
     fn on_start(&mut self, cx: &mut Cx<'_>) {
         self.start_truncation(cx);
-        self.start_watch(cx);
+        self.transactions.start_watch(cx.now(), &self.setup);
+        cx.set_timer(Timer::Watch, look_every(&self.setup));
         if self.behind {
             self.start_catch_up(cx);
         }
@@ -536,7 +458,7 @@ impl Actor for Replica {
                 self.on_rejoining(from, message, cx);
             }
             Message::Watermark { upto } if self.setup.is_on_same_machine(from) => {
-                self.progress.heard_of(from.partition(), upto);
+                self.state.progress.heard_of(from.partition(), upto);
             }
             Message::Status(_)
             | Message::Recovering(_)
@@ -565,7 +487,7 @@ impl Actor for Replica {
             Request::GetAt { request, key, at } => self.on_get_at(from, request, key, at, cx),
             // A decision is durable before it is told, if not here.
             Request::Inquire { version } => {
-                let Some(settlement) = self.settled.get(version) else { return false };
+                let Some(settlement) = self.state.settled.get(version) else { return false };
                 let settled = Message::Status(Status::Settled { version, settlement });
                 cx.send_before_durable(from, settled);
             }
@@ -593,10 +515,10 @@ impl Actor for Replica {
 
     fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
         each("undecided_transactions", self.transactions.len() as u64);
-        each("remembered_transactions", self.settled.len() as u64);
+        each("remembered_transactions", self.state.settled.len() as u64);
         each("recoveries_in_progress", self.recoveries.len() as u64);
-        each("resident_keys", self.keys.resident() as u64);
-        each("truncated_below_us", self.progress.watermark().timestamp_us);
+        each("resident_keys", self.state.keys.resident() as u64);
+        each("truncated_below_us", self.state.progress.watermark().timestamp_us);
         // It lies in the past unless a clock was ahead.
         each("stopped_below_us", self.truncation.stopped().timestamp_us);
         let catching_up = self.catch_up.is_some() || self.behind || !self.rejoin.takes_part();
@@ -610,28 +532,39 @@ impl Recover for Replica {
         self.behind = true;
         match record {
             Record::Voted { version, eid, next_tag, vote, contents } => {
-                self.replay_vote((version, eid, next_tag), vote, contents, store);
+                let execution = (version, eid, next_tag);
+                let (keys, setup) = (&mut self.state.keys, (&self.setup, &*store));
+                self.transactions.replay_vote(execution, vote, contents, keys, setup);
             }
             // The vote may have been trimmed. Then it is below the horizon, like this record, and its effects are in
             // the store.
             Record::Confirmed { version, eid, vote } => {
-                if self.voted_on(version, eid).is_some() {
-                    self.settle_vote(version, eid, vote, None);
+                if self.transactions.voted_on(version, eid).is_some() {
+                    let keys = &mut self.state.keys;
+                    self.transactions.settle_vote(version, eid, vote, None, keys);
                 }
             }
-            Record::Waits { version, eid, reads } => self.replay_waits(version, eid, reads),
-            Record::Promised { version, view } => {
-                self.open(version, Timestamp::default()).view = view;
+            Record::Waits { version, eid, reads } => {
+                self.transactions.replay_waits(version, eid, reads)
             }
-            Record::Accepted { version, accepted } => self.accept(version, accepted),
+            Record::Promised { version, view } => {
+                self.transactions.open(version, Timestamp::default(), &self.setup).view = view;
+            }
+            Record::Accepted { version, accepted } => {
+                self.transactions.accept(version, accepted, &mut self.state.keys, &self.setup);
+            }
             Record::Committed { version, eid, contents } => {
                 // Transactions that waited for it have a later record in the log, or are looked at again at the start.
-                match contents.or_else(|| self.voted_on(version, eid)) {
-                    Some(contents) => self.carry_out(version, End::Committed(eid, &contents)),
-                    None => self.carry_out(version, End::Unknown),
+                let contents = contents.or_else(|| self.transactions.voted_on(version, eid));
+                let end = match &contents {
+                    Some(contents) => End::Committed(eid, contents),
+                    None => End::Unknown,
                 };
+                self.transactions.carry_out(version, end, &mut self.state);
             }
-            Record::Aborted { version } => drop(self.carry_out(version, End::Aborted)),
+            Record::Aborted { version } => {
+                self.transactions.carry_out(version, End::Aborted, &mut self.state);
+            }
             Record::Stopped { upto } => self.truncation.stop(upto),
             Record::Merging { upto, view, accepted } => {
                 self.truncation.promise(upto, view, accepted);
@@ -641,11 +574,11 @@ impl Recover for Replica {
             }
             Record::Floor { floor } => self.rejoin.replay_floor(floor),
             Record::Replaces => self.rejoin.replay_replaces(),
-            Record::Forgotten { horizon } => self.rely_on_the_store(Version::at(horizon)),
-            Record::Copying { upto, digest } => drop(self.progress.begin_copy(upto, digest)),
+            Record::Forgotten { horizon } => self.state.rely_on_the_store(Version::at(horizon)),
+            Record::Copying { upto, digest } => drop(self.state.progress.begin_copy(upto, digest)),
         }
         assert!(
-            !self.keys.have_notices(),
+            !self.state.keys.have_notices(),
             "no uncommitted read survives a crash, so no reader can be told anything"
         );
     }

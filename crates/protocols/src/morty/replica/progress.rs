@@ -4,7 +4,7 @@ use serried_actor::Settings;
 use serried_model::Version;
 
 use crate::morty::digest::Digest;
-use crate::morty::message::Record;
+use crate::morty::message::{Record, Settlement};
 
 /// Two points in version time, the first at or below the second. From the *horizon* on, the replica remembers how
 /// transactions ended. Below the *watermark* everything is settled. Neither ever goes back. All times are microseconds
@@ -57,6 +57,17 @@ impl Progress {
     /// From here on it remembers how transactions ended.
     pub(super) fn horizon(&self) -> Version {
         Version::at(self.horizon)
+    }
+
+    /// How a transaction ended of which nothing is remembered.
+    pub(super) fn settlement(&self, version: Version) -> Option<Settlement> {
+        if version >= self.watermark() {
+            None
+        } else if version >= self.horizon() {
+            Some(Settlement::Aborted) // What committed is remembered.
+        } else {
+            Some(Settlement::Forgotten)
+        }
     }
 
     /// From here on reads of the past are answered.

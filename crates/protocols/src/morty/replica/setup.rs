@@ -27,6 +27,11 @@ impl Setup {
         self.group.contains(node) && node.member() == self.id.member()
     }
 
+    /// The time between two truncations, in microseconds.
+    pub(super) fn truncation_every_us(&self) -> u64 {
+        self.settings.truncation_every_ms.max(1) * 1000
+    }
+
     /// Whether a version is further ahead of this replica's clock than clocks may differ.
     pub(super) fn is_too_far_ahead(&self, version: Version, cx: &Cx) -> bool {
         let bound_us = self.settings.clock_bound_ms.saturating_mul(1000);

@@ -34,7 +34,8 @@ use std::collections::BTreeMap;
 use serried_actor::Settings;
 use serried_model::{NodeId, Version};
 
-use super::{Cx, End, Replica, Timer, Undecided};
+use super::transactions::{End, Undecided};
+use super::{Cx, Replica, Timer};
 use crate::morty::Mutation;
 use crate::morty::digest::Digest;
 use crate::morty::message::{Message, Record, Snapshot, Truncating, View};
@@ -113,12 +114,6 @@ impl Replica {
         cx.set_timer(Timer::Settle, Duration::ZERO);
     }
 
-    /// The digest of everything that has committed below `upto`, as far as this replica knows.
-    pub(super) fn committed_below(&self, upto: u64) -> Digest {
-        let (watermark, digest) = self.progress.finished();
-        self.settled.digest(digest, Version::at(watermark), Version::at(upto))
-    }
-
     /// Begins a truncation if it is time (steps 1 and 2), or goes on with one.
     pub(super) fn truncate(&mut self, cx: &mut Cx) {
         let Truncation { every_us, lag_us, .. } = self.truncation;
@@ -133,7 +128,7 @@ impl Replica {
             return;
         }
         let due = ago_us / every_us * every_us;
-        let (watermark, _) = self.progress.finished();
+        let (watermark, _) = self.state.progress.finished();
         if watermark < self.truncation.stopped {
             if !self.enter_next_round(cx) {
                 let upto = self.truncation.stopped;
@@ -161,7 +156,7 @@ impl Replica {
     /// The coordinator of a truncation has been replaced and does not take part yet. The next in turn goes on at once.
     pub(super) fn on_cannot_merge(&mut self, from: NodeId, upto: u64, cx: &mut Cx) {
         let Truncation { stopped, round, .. } = self.truncation;
-        let (watermark, _) = self.progress.finished();
+        let (watermark, _) = self.state.progress.finished();
         let is_waiting = upto == stopped && watermark < upto && round == 0;
         if is_waiting && self.rejoin.takes_part() && from == self.coordinator_of(upto, 0) {
             self.enter_next_round(cx);
@@ -183,10 +178,9 @@ impl Replica {
             true => undecided.accepted.is_some(),
             false => undecided.may_commit(),
         };
-        let pending = |version: &Version| self.transactions.get(version).is_some_and(pending);
         Snapshot {
-            committed: self.committed_below(upto),
-            undecided: self.watch.below(Version::at(upto), pending).into_iter().collect(),
+            committed: self.state.committed_below(upto),
+            undecided: self.transactions.below(Version::at(upto), pending).into_iter().collect(),
             accepted: self.truncation.instances.get(&upto).and_then(|instance| instance.accepted),
         }
     }
@@ -198,7 +192,7 @@ impl Replica {
 
     /// Whether a truncation is over at this replica. If so, `from` is told.
     pub(super) fn has_finished(&self, from: NodeId, upto: u64, cx: &mut Cx) -> bool {
-        let (watermark, merged) = self.progress.finished();
+        let (watermark, merged) = self.state.progress.finished();
         if upto <= watermark {
             cx.send(
                 from,
@@ -268,10 +262,10 @@ impl Replica {
         merged: Digest,
         cx: &mut Cx,
     ) {
-        if Version::at(upto) <= self.progress.watermark() {
+        if Version::at(upto) <= self.state.progress.watermark() {
             return;
         }
-        if self.committed_below(upto) != merged {
+        if self.state.committed_below(upto) != merged {
             if self.truncation.target.is_none_or(|(target, _)| target < upto) {
                 self.truncation.target = Some((upto, merged));
                 self.truncation.announced_by = (!self.catch_up_from(from, cx)).then_some(from);
@@ -290,8 +284,8 @@ impl Replica {
             // now, and it is forgotten.
             self.confirm_all(&mut waiters, cx);
         }
-        self.progress.raise_horizon(copied);
-        self.log_truncation(copied, cx);
+        self.state.progress.raise_horizon(copied);
+        self.state.log_truncation(copied, &mut self.log, cx);
         for partition in 0..self.setup.group.partitions() {
             if partition != self.setup.id.partition() {
                 let there = NodeId::replica(partition, self.setup.id.member());
@@ -318,28 +312,16 @@ impl Replica {
 
     /// The part of raising the watermark that a replay repeats. Returns the transactions that waited for others below it.
     fn pass_watermark(&mut self, upto: u64, digest: Digest, copied: bool) -> Vec<Version> {
-        let mut waiters = Vec::new();
-        let open = |version: &Version| self.transactions.contains_key(version);
-        let open = self.watch.below(Version::at(upto), open);
-        for version in open {
-            let end = if copied { End::Unknown } else { End::Aborted };
-            waiters.extend(self.carry_out(version, end));
-        }
-        let later = self.waiting.split_off(&Version::at(upto));
-        waiters.extend(core::mem::replace(&mut self.waiting, later).into_values().flatten());
+        let end = if copied { End::Unknown } else { End::Aborted };
+        let waiters = self.transactions.pass(Version::at(upto), end, &mut self.state);
         self.truncation.finish(upto);
-        self.progress.raise(upto, digest, copied);
+        self.state.progress.raise(upto, digest, copied);
         self.merge.take_if(|merge| merge.is_for(upto));
         self.rejoin.pass(upto);
         if copied {
-            self.rely_on_the_store(Version::at(upto));
+            self.state.rely_on_the_store(Version::at(upto));
         }
         waiters
-    }
-
-    fn log_truncation(&mut self, copied: bool, cx: &mut Cx) {
-        self.log.append(self.progress.record(copied), cx);
-        self.progress.is_logged_at(cx.log_position());
     }
 
     pub(super) fn replay_truncated(
@@ -349,16 +331,8 @@ impl Replica {
         copied: bool,
     ) {
         self.pass_watermark(upto, digest, copied);
-        self.progress.replay(horizon, readable_from);
-        self.keys.forget_notices();
-    }
-
-    /// Data from another replica lacks versions that were overwritten before `from`, in microseconds of version time. So
-    /// the past can't be read here from before that either.
-    pub(super) fn raise_readable_from(&mut self, from: u64, cx: &mut Cx) {
-        if self.progress.lack(from) {
-            self.log_truncation(false, cx);
-        }
+        self.state.progress.replay(horizon, readable_from);
+        self.state.keys.forget_notices();
     }
 }
 

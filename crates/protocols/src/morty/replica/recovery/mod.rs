@@ -29,7 +29,6 @@ use std::sync::Arc;
 use serried_model::{NodeId, Version};
 
 use self::choose::Instance;
-use super::watch::RECOVERIES_AT_MOST;
 use super::{Cx, Replica, Timer, reject};
 use crate::morty::Mutation;
 use crate::morty::message::{
@@ -37,6 +36,8 @@ use crate::morty::message::{
     Settlement, Status, View,
 };
 
+/// No more transactions than these are recovered at the same time; the others wait.
+pub(super) const RECOVERIES_AT_MOST: usize = 1024;
 /// How long a recovery waits for answers before it asks again, round trips not counted: at first, and at most.
 const REPEAT_AT_FIRST: Duration = Duration::from_millis(100);
 const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
@@ -202,7 +203,7 @@ impl Replica {
             recovery.inquirers.extend(inquirer);
             return;
         }
-        let undecided = self.transactions.get(&version);
+        let undecided = self.transactions.get(version);
         let execution = undecided.and_then(|undecided| undecided.execution.as_ref());
         let home = execution.map(|execution| execution.contents.participants[0]);
         let own = self.setup.id.partition();
@@ -225,7 +226,7 @@ impl Replica {
     /// any message names it. So after a restart it is not used again, in any partition.
     fn begin_view(&mut self, version: Version, last: View, cx: &mut Cx) {
         let id = self.setup.id;
-        let undecided = self.open(version, cx.now());
+        let undecided = self.transactions.open(version, cx.now(), &self.setup);
         let view = undecided.view.max(last).next(id);
         undecided.view = view;
         self.log.append(Record::Promised { version, view }, cx);
