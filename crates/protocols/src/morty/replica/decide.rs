@@ -90,8 +90,6 @@ impl Replica {
         for waiter in waiters {
             self.confirm(waiter, cx);
         }
-        if !self.recoveries.is_empty() {
-            self.recovered(version, cx);
-        }
+        self.recovered(version, cx);
     }
 }

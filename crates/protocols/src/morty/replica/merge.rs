@@ -150,7 +150,7 @@ impl Replica {
             return self.everything_is_decided(upto, cx);
         }
         let peer = NodeId::replica(self.setup.id.partition(), member);
-        if complete && self.catch_up_from(peer, cx) {
+        if complete && self.catch_up.begin(peer, &self.setup, &mut self.state, cx) {
             let merge = self.merge.as_mut().expect("a truncation that it coordinates");
             merge.asked = Some(member);
         }

@@ -21,7 +21,7 @@ mod validate;
 mod vote;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serried_actor::{
     Actor, Context, Group, Observation, Recover, Settings, Standing, Store, Timestamp,
@@ -30,13 +30,13 @@ use serried_model::{Key, NodeId, Value, Version};
 use serried_parts::{Committed, WriteId, encode_versions};
 
 use self::acknowledgements::Acknowledgements;
-use self::catch_up::{Asked, CatchUp};
+use self::catch_up::{CatchUp, List, Page};
 #[cfg(test)]
 use self::key_record::KeyRecord;
 use self::key_record::Notice;
 use self::log_marks::LogMarks;
 use self::merge::Merge;
-use self::recovery::{RECOVERIES_AT_MOST, Recovery};
+use self::recovery::{Next, Recoveries};
 use self::rejoin::Rejoin;
 use self::setup::Setup;
 use self::state::State;
@@ -45,7 +45,7 @@ use self::truncation::Truncation;
 use self::watch::look_every;
 use super::message::{
     CatchingUp, Contents, Message, Past, Record, Recovering, Refusal, Rejoining, Reply, Request,
-    Settlement, Status, Truncating,
+    Settlement, Status, Truncating, View,
 };
 use super::{Mutation, Options};
 
@@ -55,18 +55,12 @@ pub struct Replica {
     setup: Setup,
     state: State,
     transactions: Transactions,
-    recoveries: BTreeMap<Version, Recovery>,
+    recoveries: Recoveries,
     truncation: Truncation,
     /// The truncation that it coordinates.
     merge: Option<Merge>,
     log: LogMarks,
-    catch_up: Option<CatchUp>,
-    /// How many keys it has copied from others since it started.
-    copied: u64,
-    /// It has just come back, and its state may be too old to answer reads.
-    behind: bool,
-    /// Whom it has asked since.
-    asked: Asked,
+    catch_up: CatchUp,
     rejoin: Rejoin,
     acknowledgements: Acknowledgements,
 }
@@ -99,14 +93,11 @@ impl Replica {
         Replica {
             state: State::new(&setup),
             transactions: Transactions::default(),
-            recoveries: BTreeMap::new(),
+            recoveries: Recoveries::default(),
             truncation: Truncation::new(settings),
             merge: None,
             log: LogMarks::default(),
-            catch_up: None,
-            copied: 0,
-            behind: false,
-            asked: Asked::default(),
+            catch_up: CatchUp::default(),
             rejoin: Rejoin::default(),
             acknowledgements: Acknowledgements::default(),
             setup,
@@ -142,7 +133,7 @@ impl Replica {
 
     /// Puts some of what is settled into the store, if it is time.
     fn settle(&mut self, cx: &mut Cx) {
-        if self.is_copying() {
+        if self.catch_up.is_copying() {
             return; // It continues when the watermark is raised.
         }
         let may_trim = self.rejoin.is_floor_known();
@@ -190,10 +181,11 @@ impl Replica {
     fn on_status(&mut self, from: NodeId, status: Status, cx: &mut Cx) {
         match status {
             Status::FinalizeReply { version, eid, view, decision } => {
-                self.on_finalize_reply(from, version, view, (eid, decision), cx);
+                let (asked, proposed) = ((version, view), (eid, decision));
+                self.recoveries.on_finalize_reply(from, asked, proposed, &self.setup, cx);
             }
             Status::Settled { version, settlement } => {
-                self.on_settled(from, version, settlement, cx);
+                self.recoveries.on_settled(from, version, settlement, &self.setup, cx);
             }
         }
     }
@@ -205,7 +197,8 @@ impl Replica {
                 self.on_paxos_prepare(from, version, view, cx);
             }
             Recovering::PaxosPrepareReply { version, view, known } => {
-                self.on_paxos_prepare_reply(from, version, view, known, cx);
+                let asked = (version, view);
+                self.recoveries.on_paxos_prepare_reply(from, asked, known, &self.setup, cx);
             }
         }
     }
@@ -243,11 +236,18 @@ impl Replica {
             // The asker would take what this replica has for everything.
             CatchingUp::GetCommitted { .. } | CatchingUp::Scan { .. }
                 if !self.rejoin.takes_part() => {}
-            CatchingUp::GetCommitted { since, run } => self.on_get_committed(from, since, run, cx),
-            CatchingUp::Committed { since, run, versions, more, reaches, behind } => {
-                self.on_committed((from, run), since, versions, (more, reaches, behind), cx);
+            CatchingUp::GetCommitted { since, run } => {
+                self.catch_up.on_get_committed(from, (since, run), &self.state, cx);
             }
-            CatchingUp::Fetch { versions } => self.on_fetch(from, versions, cx),
+            CatchingUp::Committed { since, run, versions, more, reaches, behind } => {
+                let list = List { since, run, versions, more, reaches, behind };
+                let (setup, state) = (&self.setup, &mut self.state);
+                let peer = self.catch_up.on_committed(from, list, setup, state, cx);
+                self.has_everything_of(peer, cx);
+            }
+            CatchingUp::Fetch { versions } => {
+                self.catch_up.on_fetch(from, versions, &self.setup, &mut self.state, cx);
+            }
             CatchingUp::Fetched { mut executions, readable_from } => {
                 let own = self.setup.id.partition();
                 let before = executions.len();
@@ -258,10 +258,59 @@ impl Replica {
                 }
                 self.on_fetched(from, executions, readable_from, cx);
             }
-            CatchingUp::Scan { after, since, run } => self.on_scan(from, after, since, run, cx),
-            CatchingUp::Scanned { after, since, run, entries, next, holds } => {
-                self.on_scanned((from, run), (after, since), entries, next, holds, cx);
+            CatchingUp::Scan { after, since, run } => {
+                self.catch_up.on_scan(from, after, (since, run), &mut self.state, cx);
             }
+            CatchingUp::Scanned { after, since, run, entries, next, holds } => {
+                self.on_scanned(from, Page { after, since, run, entries, next, holds }, cx);
+            }
+        }
+    }
+
+    /// A peer has sent executions that have committed.
+    fn on_fetched(
+        &mut self,
+        from: NodeId,
+        executions: Vec<(Version, u32, Arc<Contents>)>,
+        readable_from: u64,
+        cx: &mut Cx,
+    ) {
+        self.state.raise_readable_from(readable_from, &mut self.log, cx);
+        let (before, nothing) = (self.catch_up.fetching(&self.state), executions.is_empty());
+        for (version, eid, contents) in executions {
+            if self.settlement(version).is_none() {
+                // If this replica has voted on the execution, it knows its reads too.
+                let voted_on = self.transactions.voted_on(version, eid);
+                let logged = voted_on.is_some();
+                self.commit(version, eid, voted_on.unwrap_or(contents), logged, cx);
+            }
+        }
+        let state = (&self.setup, &mut self.state);
+        let peer = self.catch_up.on_fetched(from, before, nothing, state, cx);
+        self.has_everything_of(peer, cx);
+    }
+
+    /// A peer has sent a page of its store. If that was the last, everything below the copy's watermark is settled.
+    fn on_scanned(&mut self, from: NodeId, page: Page, cx: &mut Cx) {
+        let state = (&self.setup, &mut self.state, &mut self.log);
+        let Some((upto, digest)) = self.catch_up.on_scanned(from, page, state, cx) else { return };
+        if Version::at(upto) > self.state.progress.watermark() {
+            self.raise_watermark(upto, digest, true, cx);
+        }
+        self.catch_up.list_the_rest(&self.setup, &self.state, cx);
+    }
+
+    /// This replica has everything that `peer` had when it was asked, if there is such a peer. What waited for that
+    /// continues, and if something is still missing, another peer is asked.
+    fn has_everything_of(&mut self, peer: Option<NodeId>, cx: &mut Cx) {
+        let Some(peer) = peer else { return };
+        self.has_caught_up_with(peer, cx);
+        let next = match self.catch_up.is_behind() {
+            true => Some(self.setup.peer_at(peer.member() + 1)),
+            false => self.truncation.announced_by(),
+        };
+        if let Some(next) = next {
+            self.catch_up.begin(next, &self.setup, &mut self.state, cx);
         }
     }
 
@@ -291,7 +340,7 @@ impl Replica {
     }
 
     fn on_get(&mut self, version: Version, key: Key, cx: &mut Cx) {
-        if self.behind || !self.admits(version, false, cx) {
+        if self.catch_up.is_behind() || !self.admits(version, false, cx) {
             return;
         }
         let place = self.state.keys.loaded(&key, cx.store());
@@ -358,12 +407,11 @@ impl Replica {
                 }
                 Look::Forget => continue,
             };
-            if self.recoveries.contains_key(&version) {
+            if self.recoveries.contains(version) {
                 continue;
             }
             // A replica that replaces a lost disk does not know which views its predecessor has used.
-            let may_recover =
-                self.rejoin.takes_part() && self.recoveries.len() < RECOVERIES_AT_MOST;
+            let may_recover = self.rejoin.takes_part() && !self.recoveries.are_full();
             if due <= now && may_recover {
                 self.recover(version, None, cx);
             } else {
@@ -373,10 +421,66 @@ impl Replica {
         cx.set_timer(Timer::Watch, look_every(&self.setup));
     }
 
+    /// `from` asks how the transaction ends.
+    fn on_inquire(&mut self, from: NodeId, version: Version, cx: &mut Cx) {
+        match self.settlement(version) {
+            Some(settlement) => {
+                cx.send(from, Message::Status(Status::Settled { version, settlement }))
+            }
+            // It was not admitted, and may be later.
+            None if self.setup.is_too_far_ahead(version, cx) => {}
+            None if self.recoveries.are_full() => {} // `from` will ask again.
+            None => self.recover(version, Some(from), cx),
+        }
+    }
+
+    /// Finishes a transaction.
+    fn recover(&mut self, version: Version, inquirer: Option<NodeId>, cx: &mut Cx) {
+        let undecided = self.transactions.get(version);
+        let execution = undecided.and_then(|undecided| undecided.execution.as_ref());
+        let contents = execution.map(|execution| &*execution.contents);
+        if self.recoveries.add(version, contents, inquirer, &self.setup) {
+            self.begin_view(version, View::OWN, cx);
+        }
+    }
+
+    /// Begins to recover in a view of this replica's own that is later than `last`. The view is logged as a promise before
+    /// any message names it.
+    fn begin_view(&mut self, version: Version, last: View, cx: &mut Cx) {
+        let undecided = self.transactions.open(version, cx.now(), &self.setup);
+        let view = undecided.view.max(last).next(self.setup.id);
+        undecided.view = view;
+        self.log.append(Record::Promised { version, view }, cx);
+        self.recoveries.begin(version, view, &self.setup, cx);
+    }
+
+    /// The timer of a recovery has fired.
+    fn go_on_recovering(&mut self, version: Version, cx: &mut Cx) {
+        match self.recoveries.go_on(version, &self.setup, cx) {
+            Next::Wait => {}
+            Next::NewView(last) => self.begin_view(version, last, cx),
+            Next::GiveUp(peer) => {
+                if let Some(peer) = peer {
+                    self.catch_up.begin(peer, &self.setup, &mut self.state, cx);
+                }
+            }
+        }
+    }
+
+    /// A transaction was decided that may have been recovered.
+    fn recovered(&mut self, version: Version, cx: &mut Cx) {
+        let (transactions, state) = (&self.transactions, &self.state);
+        let settlement =
+            || transactions.settlement(version, state).expect("a transaction that was decided");
+        if self.recoveries.end(version, settlement, cx) {
+            self.merge(cx);
+        }
+    }
+
     /// Tells readers what they would now find. Without re-execution nobody is told, since a reader could
     /// not use it. A replica that is behind tells nobody either, since what it holds may have been deleted.
     fn notify(&mut self, cx: &mut Cx) {
-        if !self.setup.options.re_execution || self.behind {
+        if !self.setup.options.re_execution || self.catch_up.is_behind() {
             self.state.keys.forget_notices();
         }
         for Notice { reader, key, write, value, instead_of } in self.state.keys.take_notices() {
@@ -433,8 +537,8 @@ impl Actor for Replica {
         self.start_truncation(cx);
         self.transactions.start_watch(cx.now(), &self.setup);
         cx.set_timer(Timer::Watch, look_every(&self.setup));
-        if self.behind {
-            self.start_catch_up(cx);
+        if self.catch_up.is_behind() {
+            self.catch_up.start(&self.setup, &mut self.state, cx);
         }
         self.rejoin.ask(&self.setup, cx);
     }
@@ -508,7 +612,7 @@ impl Actor for Replica {
             Timer::Recovery(version) => self.go_on_recovering(version, cx),
             Timer::Truncation => self.truncate(cx),
             Timer::Settle => self.settle(cx),
-            Timer::CatchUp => self.go_on_catching_up(cx),
+            Timer::CatchUp => self.catch_up.go_on(&self.setup, &mut self.state, cx),
             Timer::Floor => self.rejoin.ask(&self.setup, cx),
         }
     }
@@ -521,7 +625,7 @@ impl Actor for Replica {
         each("truncated_below_us", self.state.progress.watermark().timestamp_us);
         // It lies in the past unless a clock was ahead.
         each("stopped_below_us", self.truncation.stopped().timestamp_us);
-        let catching_up = self.catch_up.is_some() || self.behind || !self.rejoin.takes_part();
+        let catching_up = self.catch_up.may_lack_something() || !self.rejoin.takes_part();
         each("catching_up", u64::from(catching_up));
     }
 }
@@ -529,7 +633,7 @@ impl Actor for Replica {
 impl Recover for Replica {
     fn replay(&mut self, record: Record, store: &mut dyn Store) {
         self.log.note(&record);
-        self.behind = true;
+        self.catch_up.set_behind();
         match record {
             Record::Voted { version, eid, next_tag, vote, contents } => {
                 let execution = (version, eid, next_tag);
@@ -588,8 +692,8 @@ impl Recover for Replica {
     }
 
     fn standing(&self) -> Standing {
-        let keys = self.copied;
-        match (self.rejoin.takes_part(), self.behind) {
+        let keys = self.catch_up.copied();
+        match (self.rejoin.takes_part(), self.catch_up.is_behind()) {
             (false, _) => Standing::Rejoining { keys },
             (true, true) => Standing::CatchingUp { keys },
             (true, false) => Standing::Full,
@@ -600,7 +704,7 @@ impl Recover for Replica {
         if self.setup.group.size() == 1 {
             return; // No other replica has counted its votes, and none has the data.
         }
-        self.behind = true;
+        self.catch_up.set_behind();
         self.rejoin.begin(&mut self.log, cx);
     }
 }

@@ -22,6 +22,15 @@ impl Setup {
         self.group.contains(node) && node.partition() == self.id.partition()
     }
 
+    /// The replica of this one's partition whose turn it is, other than this one.
+    pub(super) fn peer_at(&self, turn: usize) -> NodeId {
+        let member = match turn % self.group.size() {
+            own if own == self.id.member() => (own + 1) % self.group.size(),
+            other => other,
+        };
+        NodeId::replica(self.id.partition(), member)
+    }
+
     /// Whether a node is a replica on this one's machine.
     pub(super) fn is_on_same_machine(&self, node: NodeId) -> bool {
         self.group.contains(node) && node.member() == self.id.member()

@@ -52,7 +52,7 @@ pub(super) struct Truncation {
     /// A finished truncation and its digest, if this replica does not have everything below it yet.
     pub(super) target: Option<(u64, Digest)>,
     /// Who has announced the target while this replica was catching up with another, which may lack something of it.
-    pub(super) announced_by: Option<NodeId>,
+    announced_by: Option<NodeId>,
     /// The round of the truncation that it has stopped for. It goes on by one each time the replica looks, and follows the
     /// others' (see [`Truncation::follow`]).
     round: u32,
@@ -103,6 +103,11 @@ impl Truncation {
         }
     }
 
+    /// Who has announced a truncation that this replica lacks something of.
+    pub(super) fn announced_by(&mut self) -> Option<NodeId> {
+        self.target.and_then(|_| self.announced_by.take())
+    }
+
     pub(super) fn promise(&mut self, upto: u64, view: View, accepted: Option<(View, Digest)>) {
         self.instances.insert(upto, Instance { view, accepted });
     }
@@ -122,7 +127,7 @@ impl Replica {
         self.log.mark(cx.log_position());
         if !self.rejoin.takes_part() || self.truncation.target.is_some() {
             // It lacks something that another peer may have.
-            self.start_catch_up(cx);
+            self.catch_up.start(&self.setup, &mut self.state, cx);
         }
         if !self.rejoin.takes_part() {
             return;
@@ -268,7 +273,8 @@ impl Replica {
         if self.state.committed_below(upto) != merged {
             if self.truncation.target.is_none_or(|(target, _)| target < upto) {
                 self.truncation.target = Some((upto, merged));
-                self.truncation.announced_by = (!self.catch_up_from(from, cx)).then_some(from);
+                self.truncation.announced_by =
+                    (!self.catch_up.begin(from, &self.setup, &mut self.state, cx)).then_some(from);
             }
             return;
         }
@@ -293,11 +299,9 @@ impl Replica {
             }
         }
         self.confirm_all(&mut waiters, cx);
-        let over: Vec<Version> =
-            self.recoveries.range(..Version::at(upto)).map(|(version, _)| *version).collect();
-        for version in over {
+        for version in self.recoveries.below(Version::at(upto)) {
             match copied {
-                true => self.give_up(version, cx),
+                true => self.recoveries.give_up(version, cx),
                 false => self.recovered(version, cx),
             }
         }

@@ -71,7 +71,9 @@ impl Replica {
             return self.log_abandonment(version, eid, cx);
         };
         let vote = match vote {
-            Vote::AbandonFinal if self.may_lack_something() => Vote::AbandonTentative,
+            // A version that it can't find may have been overwritten or deleted after somebody had read it and committed.
+            // If it is asked again later, it may vote AbandonFinal.
+            Vote::AbandonFinal if self.catch_up.may_lack_something() => Vote::AbandonTentative,
             vote => vote,
         };
         self.transactions.prepare(version, vote, conflict.clone(), &mut self.state.keys);
@@ -90,13 +92,6 @@ impl Replica {
     fn validation(&mut self) -> Validation<'_> {
         let Replica { transactions, state, setup, .. } = self;
         Validation { transactions, state, setup }
-    }
-
-    /// Whether this replica is catching up, so that it may hold only a part of what others have settled. A version that it
-    /// can't find may have been overwritten or deleted after somebody had read it and committed. So it does not vote
-    /// AbandonFinal. If it is asked again later, it may.
-    fn may_lack_something(&self) -> bool {
-        self.behind || self.catch_up.is_some()
     }
 
     /// The execution has to wait, and there is no vote to log. What earlier executions had prepared is released already, so
@@ -150,7 +145,8 @@ impl Replica {
                 return self.wait_with(version, eid, unconfirmed, true, cx);
             }
             Vote::AbandonFinal
-                if self.may_lack_something() && !self.validation().reads_aborted(&contents) =>
+                if self.catch_up.may_lack_something()
+                    && !self.validation().reads_aborted(&contents) =>
             {
                 return;
             }
