@@ -16,6 +16,7 @@ mod settled;
 mod setup;
 mod state;
 mod transactions;
+mod truncate;
 mod truncation;
 mod validate;
 mod vote;
@@ -35,7 +36,6 @@ use self::catch_up::{CatchUp, List, Page};
 use self::key_record::KeyRecord;
 use self::key_record::Notice;
 use self::log_marks::LogMarks;
-use self::merge::Merge;
 use self::recovery::{Next, Recoveries};
 use self::rejoin::Rejoin;
 use self::setup::Setup;
@@ -57,8 +57,6 @@ pub struct Replica {
     transactions: Transactions,
     recoveries: Recoveries,
     truncation: Truncation,
-    /// The truncation that it coordinates.
-    merge: Option<Merge>,
     log: LogMarks,
     catch_up: CatchUp,
     rejoin: Rejoin,
@@ -94,8 +92,7 @@ impl Replica {
             state: State::new(&setup),
             transactions: Transactions::default(),
             recoveries: Recoveries::default(),
-            truncation: Truncation::new(settings),
-            merge: None,
+            truncation: Truncation::default(),
             log: LogMarks::default(),
             catch_up: CatchUp::default(),
             rejoin: Rejoin::default(),
@@ -222,7 +219,7 @@ impl Replica {
                 self.on_propose_merge(from, upto, view, merged, cx);
             }
             Truncating::ProposeMergeReply { upto, view } => {
-                self.on_propose_merge_reply(from, upto, view, cx);
+                self.truncation.on_propose_merge_reply(from, (upto, view), &self.setup, cx);
             }
             Truncating::TruncationFinished { upto, merged } => {
                 self.on_truncation_finished(from, upto, merged, cx);
@@ -307,7 +304,7 @@ impl Replica {
         self.has_caught_up_with(peer, cx);
         let next = match self.catch_up.is_behind() {
             true => Some(self.setup.peer_at(peer.member() + 1)),
-            false => self.truncation.announced_by(),
+            false => self.truncation.take_announced_by(),
         };
         if let Some(next) = next {
             self.catch_up.begin(next, &self.setup, &mut self.state, cx);
@@ -669,9 +666,9 @@ impl Recover for Replica {
             Record::Aborted { version } => {
                 self.transactions.carry_out(version, End::Aborted, &mut self.state);
             }
-            Record::Stopped { upto } => self.truncation.stop(upto),
+            Record::Stopped { upto } => self.truncation.replay_stopped(upto),
             Record::Merging { upto, view, accepted } => {
-                self.truncation.promise(upto, view, accepted);
+                self.truncation.replay_merging(upto, view, accepted);
             }
             Record::Truncated { upto, horizon, digest, copied, readable_from } => {
                 self.replay_truncated((upto, horizon, readable_from), digest, copied);

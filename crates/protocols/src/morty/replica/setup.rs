@@ -5,7 +5,7 @@ use serried_model::{NodeId, Version};
 
 use super::Cx;
 use crate::morty::Options;
-use crate::morty::message::Contents;
+use crate::morty::message::{Contents, Message, Truncating};
 
 /// Who the replica is, and how it is configured. It never changes.
 #[derive(Debug)]
@@ -39,6 +39,16 @@ impl Setup {
     /// The time between two truncations, in microseconds.
     pub(super) fn truncation_every_us(&self) -> u64 {
         self.settings.truncation_every_ms.max(1) * 1000
+    }
+
+    /// How old everything below a truncation is when it begins, in microseconds.
+    pub(super) fn truncation_lag_us(&self) -> u64 {
+        self.settings.truncation_lag_ms * 1000
+    }
+
+    /// Sends to all replicas of this one's partition, itself included.
+    pub(super) fn broadcast(&self, message: Truncating, cx: &mut Cx) {
+        cx.broadcast(self.id.partition(), self.group.all(), Message::Truncating(message));
     }
 
     /// Whether a version is further ahead of this replica's clock than clocks may differ.
