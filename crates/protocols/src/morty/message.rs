@@ -167,7 +167,7 @@ pub enum Reply {
         /// Which request.
         request: u64,
         /// What was found.
-        found: Past,
+        found: PastRead,
     },
 }
 
@@ -355,7 +355,7 @@ pub enum Rejoining {
 
 /// What was found in the past.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum Past {
+pub enum PastRead {
     /// This write, and its value.
     Value(WriteId, Option<Value>),
     /// Not everything before then has been settled; ask again.

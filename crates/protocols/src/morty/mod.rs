@@ -165,7 +165,7 @@ mod votes;
 pub use coordinator::Coordinator;
 pub use digest::Digest;
 pub use message::{
-    Accepted, CatchingUp, Contents, Decision, Known, Message, Past, Proposal, Read, Record,
+    Accepted, CatchingUp, Contents, Decision, Known, Message, PastRead, Proposal, Read, Record,
     Recovering, Refusal, Rejoining, Reply, Request, Settlement, Snapshot, Status, TaggedWrite,
     Truncating, View, Vote,
 };

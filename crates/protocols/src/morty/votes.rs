@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn provisional_votes_count_once_a_single_replica_knows_that_the_condition_holds() {
+    fn provisional_votes_count_once_one_replica_votes_commit() {
         assert_eq!(tally(&[P, P, P], 3), Tally::Undecided);
         assert_eq!(tally(&[P, P, C], 3), Tally::CommitFast);
         assert_eq!(tally(&[P, C], 3), Tally::CommitUnlessMore);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provisional_vote_is_followed_by_a_good_one_and_never_the_other_way_round() {
+    fn a_provisional_vote_never_replaces_a_final_one() {
         let mut votes = Votes::default();
         for (replica, vote) in [(0, P), (1, P), (2, P), (1, C), (1, P)] {
             votes.record(NodeId(replica), vote);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lacks_what_others_have_is_behind_though_they_are_not_sure_if_it_was_found_absent() {
+    fn tentative_votes_show_who_is_behind_if_nothing_was_found() {
         let is_behind = |votes: [Vote; 3], is_absent| {
             let mut counted = Votes::default();
             votes.iter().zip(0..).for_each(|(vote, i)| counted.record(NodeId(i), *vote));

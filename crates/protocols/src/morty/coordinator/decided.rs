@@ -55,11 +55,11 @@ impl Coordinator {
         let Some(decision) = decision else { return };
         let (eid, mut participants) = match transaction.phase {
             Phase::Executing | Phase::Asking(_) => (0, SmallVec::new()),
-            Phase::Preparing(attempt)
-            | Phase::Finalizing(attempt, _)
-            | Phase::Abandoned(attempt) => {
+            Phase::Preparing(execution)
+            | Phase::Finalizing(execution, _)
+            | Phase::Abandoned(execution) => {
                 cx.cancel_timer(Timer::FastPath(version));
-                (attempt.eid, attempt.participants)
+                (execution.eid, execution.participants)
             }
         };
         if decision != Decision::Commit {

@@ -16,10 +16,10 @@ use super::Options;
 use super::message::{Message, Proposal, Reply, Status, View};
 
 mod admission;
-mod attempt;
 mod commit;
 mod decided;
 pub(super) mod execution;
+mod prepared;
 mod questions;
 mod transaction;
 
@@ -166,15 +166,15 @@ impl Coordinator {
     fn repeat_phase(&mut self, version: Version, cx: &mut Cx) {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         match &transaction.phase {
-            Phase::Preparing(attempt) => {
-                attempt.send_prepare(version, transaction.next_tag, &self.group, cx);
+            Phase::Preparing(execution) => {
+                execution.send_prepare(version, transaction.next_tag, &self.group, cx);
             }
-            Phase::Finalizing(attempt, decision) => {
-                attempt.send_finalize(version, *decision, &self.group, cx);
+            Phase::Finalizing(execution, decision) => {
+                execution.send_finalize(version, *decision, &self.group, cx);
             }
             // The program runs on, for who knows how long; what was prepared is in others' way.
-            Phase::Abandoned(attempt) => {
-                attempt.send_finalize(version, Proposal::Abandon, &self.group, cx);
+            Phase::Abandoned(execution) => {
+                execution.send_finalize(version, Proposal::Abandon, &self.group, cx);
             }
             Phase::Asking(_) => self.ask_for_admission(version, cx),
             // Writes that were lost are in the Prepare.

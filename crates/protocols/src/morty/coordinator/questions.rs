@@ -8,7 +8,7 @@ use serried_model::transactions::{self, Ending, Output};
 use serried_model::{Key, NodeId, TxnId, Version};
 
 use super::{Coordinator, Cx, Timer, patience};
-use crate::morty::message::{Message, Past, Request, Settlement};
+use crate::morty::message::{Message, PastRead, Request, Settlement};
 
 /// A past that is not settled yet is asked for again after so long.
 const NOT_SETTLED: Duration = Duration::from_millis(100);
@@ -98,15 +98,15 @@ impl Coordinator {
         }
     }
 
-    pub(super) fn on_get_at_reply(&mut self, request: u64, found: Past, cx: &mut Cx) {
+    pub(super) fn on_get_at_reply(&mut self, request: u64, found: PastRead, cx: &mut Cx) {
         let txn = TxnId(request);
         if !matches!(self.questions.get(&txn), Some(Question { what: What::Past { .. }, .. })) {
             return;
         }
         let past = match found {
-            Past::Value(_, value) => transactions::Past::Held(value),
-            Past::NotSettled => return cx.set_timer(Timer::Ask(txn), NOT_SETTLED),
-            Past::Forgotten => transactions::Past::Forgotten,
+            PastRead::Value(_, value) => transactions::Past::Held(value),
+            PastRead::NotSettled => return cx.set_timer(Timer::Ask(txn), NOT_SETTLED),
+            PastRead::Forgotten => transactions::Past::Forgotten,
         };
         self.answer(txn, Output::Past(past), cx);
     }

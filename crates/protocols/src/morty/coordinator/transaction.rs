@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::Cx;
 use super::admission::Asking;
-use super::attempt::Attempt;
+use super::prepared::PreparedExecution;
 use crate::morty::message::{Decision, Message, Proposal, Request};
 use crate::morty::votes::Tally;
 
@@ -67,12 +67,12 @@ pub(super) enum Phase {
     /// The first execution is there, and the replicas are asked whether they let the transaction in.
     Asking(Asking),
     /// An execution is in the commit protocol.
-    Preparing(Attempt),
+    Preparing(PreparedExecution),
     /// A decision on it is being made durable.
-    Finalizing(Attempt, Proposal),
+    Finalizing(PreparedExecution, Proposal),
     /// One of its reads has changed, and the program was told and runs again. From here on it is
     /// never proposed to commit it; the next Prepare abandons it.
-    Abandoned(Attempt),
+    Abandoned(PreparedExecution),
 }
 
 /// Replicas of one or a few partitions.
@@ -145,16 +145,16 @@ impl Transaction {
     /// The program runs again and waits for a read that it has not made before. Until it ends, the
     /// execution that was prepared only stands in others' way.
     pub(super) fn abandon_while_running(&mut self, version: Version, group: &Group, cx: &mut Cx) {
-        let Phase::Abandoned(attempt) = &mut self.phase else { return };
-        if core::mem::replace(&mut attempt.told, true) {
+        let Phase::Abandoned(execution) = &mut self.phase else { return };
+        if core::mem::replace(&mut execution.told, true) {
             return;
         }
-        if attempt.tally(group) != Tally::AbandonFast {
-            attempt.send_finalize(version, Proposal::Abandon, group, cx);
+        if execution.tally(group) != Tally::AbandonFast {
+            execution.send_finalize(version, Proposal::Abandon, group, cx);
             return;
         }
-        for part in &attempt.participants {
-            let (eid, decision) = (attempt.eid, Decision::Abandon);
+        for part in &execution.participants {
+            let (eid, decision) = (execution.eid, Decision::Abandon);
             let message =
                 Message::Request(Request::Decide { version, eid, decision, contents: None });
             cx.broadcast(part.partition, group.all(), message);
@@ -164,26 +164,26 @@ impl Transaction {
 
 impl Phase {
     /// The execution in the commit protocol.
-    pub(super) fn attempt(&mut self) -> Option<&mut Attempt> {
+    pub(super) fn execution(&mut self) -> Option<&mut PreparedExecution> {
         match self {
             Phase::Executing | Phase::Asking(_) => None,
-            Phase::Preparing(attempt)
-            | Phase::Finalizing(attempt, _)
-            | Phase::Abandoned(attempt) => Some(attempt),
+            Phase::Preparing(execution)
+            | Phase::Finalizing(execution, _)
+            | Phase::Abandoned(execution) => Some(execution),
         }
     }
 
     /// A read of the execution in the commit protocol has changed, and its session is told.
     pub(super) fn rewind(&mut self, key: &Key) {
-        let rests_on_it = |attempt: &Attempt| {
-            let mut parts = attempt.participants.iter();
+        let rests_on_it = |execution: &PreparedExecution| {
+            let mut parts = execution.participants.iter();
             parts.any(|part| part.contents.reads.iter().any(|read| read.key == *key))
         };
         *self = match core::mem::replace(self, Phase::Executing) {
-            Phase::Preparing(attempt) if rests_on_it(&attempt) => Phase::Abandoned(attempt),
-            Phase::Finalizing(mut attempt, Proposal::Abandon) if rests_on_it(&attempt) => {
-                attempt.told = true;
-                Phase::Abandoned(attempt)
+            Phase::Preparing(execution) if rests_on_it(&execution) => Phase::Abandoned(execution),
+            Phase::Finalizing(mut execution, Proposal::Abandon) if rests_on_it(&execution) => {
+                execution.told = true;
+                Phase::Abandoned(execution)
             }
             phase => phase,
         };

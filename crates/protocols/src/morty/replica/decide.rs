@@ -8,8 +8,9 @@ use std::sync::Arc;
 use serried_actor::Observation;
 use serried_model::{NodeId, Version};
 
+use super::execute::observe_writes;
 use super::transactions::{End, Waiters};
-use super::{Cx, Replica, observe_writes, reject};
+use super::{Cx, Replica, reject};
 use crate::morty::message::{Contents, Decision, Record, Settlement};
 
 impl Replica {

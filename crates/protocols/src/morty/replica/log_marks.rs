@@ -74,7 +74,7 @@ mod tests {
     use serried_model::Version;
 
     #[test]
-    fn the_log_is_given_up_to_where_nothing_before_is_as_young_as_the_horizon() {
+    fn the_log_is_trimmed_to_where_everything_before_is_below_the_horizon() {
         let mut marks = LogMarks::default();
         for (position, version_us) in [(1, 5), (1, 9), (3, 7), (4, 20)] {
             marks.note(&Record::Aborted { version: Version::at(version_us) });

@@ -1,10 +1,26 @@
 //! The server side: validates executions against each other (000 §4.2), finishes what dead clients have
 //! left (§4.3), and truncates what is old (001 §3.3.4).
+//!
+//! A replica consists of components. Each has fields of its own, and its methods are given what else they need:
+//! - [`Setup`]: who the replica is, and how it is configured;
+//! - [`State`]: what is settled, in memory and in the store;
+//! - [`Transactions`]: what is open, and which transactions wait for which;
+//! - [`Recoveries`]: the transactions that this replica tries to finish;
+//! - [`Truncation`]: what it has promised and accepted about truncations, and the one that it coordinates;
+//! - [`CatchUp`]: what it gets from other replicas;
+//! - [`Rejoin`]: whether it takes part, if it replaces a replica whose disk was lost;
+//! - [`LogMarks`]: the log; [`Acknowledgements`]: decisions to be acknowledged.
+//!
+//! This module receives messages and hands them over. What crosses most components is done by the replica itself:
+//! `execute` reads and writes, `vote` votes, `accept` takes part in the consensus on a transaction, `decide` carries out
+//! decisions, `finish` recovers transactions, and `truncate` raises the watermark.
 
 mod accept;
 mod acknowledgements;
 mod catch_up;
 mod decide;
+mod execute;
+mod finish;
 mod key_record;
 mod keys;
 mod log_marks;
@@ -24,30 +40,27 @@ mod watch;
 
 use std::sync::Arc;
 
-use serried_actor::{
-    Actor, Context, Group, Observation, Recover, Settings, Standing, Store, Timestamp,
-};
-use serried_model::{Key, NodeId, Value, Version};
+use serried_actor::{Actor, Context, Group, Recover, Settings, Standing, Store, Timestamp};
+use serried_model::{NodeId, Value, Version};
 use serried_parts::{Committed, WriteId, encode_versions};
 
 use self::acknowledgements::Acknowledgements;
 use self::catch_up::{CatchUp, List, Page};
 #[cfg(test)]
 use self::key_record::KeyRecord;
-use self::key_record::Notice;
 use self::log_marks::LogMarks;
-use self::recovery::{Next, Recoveries};
+use self::recovery::Recoveries;
 use self::rejoin::Rejoin;
 use self::setup::Setup;
 use self::state::State;
-use self::transactions::{End, Look, Transactions};
+use self::transactions::{End, Transactions};
 use self::truncation::Truncation;
 use self::watch::look_every;
+use super::Options;
 use super::message::{
-    CatchingUp, Contents, Message, Past, Record, Recovering, Refusal, Rejoining, Reply, Request,
-    Settlement, Status, Truncating, View,
+    CatchingUp, Contents, Message, Record, Recovering, Rejoining, Request, Settlement, Status,
+    Truncating,
 };
-use super::{Mutation, Options};
 
 /// A replica of Morty; with [`Options::re_execution`] off, one of MVTSO.
 #[derive(Debug)]
@@ -104,28 +117,6 @@ impl Replica {
     /// How the transaction ended, as far as this replica knows and remembers.
     fn settlement(&self, version: Version) -> Option<Settlement> {
         self.transactions.settlement(version, &self.state)
-    }
-
-    /// Whether this replica takes part in a transaction; if not, its coordinator is told why.
-    fn admits(&mut self, version: Version, prepare: bool, cx: &mut Cx) -> bool {
-        let late = self.setup.options.mutation.is(Mutation::LatePrepare) && prepare;
-        if let Some(settlement) = self.transactions.remembered(version, &self.state)
-            && !(late && settlement == Settlement::Aborted)
-        {
-            cx.send(version.coordinator, Message::Status(Status::Settled { version, settlement }));
-            return false;
-        }
-        if version < self.truncation.stopped() {
-            let clock_us = cx.clock().midpoint_us();
-            refuse(version, Refusal::Truncated { clock_us }, cx);
-            return false;
-        }
-        if self.setup.is_too_far_ahead(version, cx) {
-            let clock_us = cx.clock().midpoint_us();
-            refuse(version, Refusal::Ahead { clock_us }, cx);
-            return false;
-        }
-        true
     }
 
     /// Puts some of what is settled into the store, if it is time.
@@ -324,188 +315,11 @@ impl Replica {
             }
         }
     }
-
-    /// Nothing is kept of it: it tells the coordinator what a Prepare would come to now.
-    fn on_ask_admission(&mut self, version: Version, cx: &mut Cx) {
-        if self.admits(version, false, cx) {
-            let clock_us = cx.clock().latest_us;
-            cx.send_before_durable(
-                version.coordinator,
-                Message::Reply(Reply::Admitted { version, clock_us }),
-            );
-        }
-    }
-
-    fn on_get(&mut self, version: Version, key: Key, cx: &mut Cx) {
-        if self.catch_up.is_behind() || !self.admits(version, false, cx) {
-            return;
-        }
-        let place = self.state.keys.loaded(&key, cx.store());
-        let (_, record) = self.state.keys.at(place);
-        let (write, value) = record.find_for(version, self.state.progress.watermark());
-        let found = write.version;
-        cx.observe(|| Observation::Read { key: key.clone(), reader: version, found });
-        if self.setup.options.re_execution && record.add_read(version, write) {
-            self.transactions.open(version, cx.now(), &self.setup).reads.push(place);
-        }
-        let reply =
-            Message::Reply(Reply::GetReply { version, key, write, value, instead_of: None });
-        cx.send_before_durable(version.coordinator, reply);
-    }
-
-    fn on_put(
-        &mut self,
-        version: Version,
-        key: Key,
-        (tag, rests_on): (u32, Option<WriteId>),
-        value: Option<Value>,
-        cx: &mut Cx,
-    ) {
-        if !self.admits(version, false, cx) {
-            return;
-        }
-        let undecided = self.transactions.open(version, cx.now(), &self.setup);
-        if tag < undecided.next_tag {
-            return; // An execution that was prepared since writes something else, or nothing.
-        }
-        cx.observe(|| Observation::Written { key: key.clone(), version, revision: tag });
-        let place = self.state.keys.place(&key);
-        let written = (WriteId { version, tag }, rests_on);
-        if self.state.keys.add_write(place, written, &value) {
-            undecided.writes.push(place);
-        }
-        self.notify(cx);
-    }
-
-    fn on_get_at(&mut self, from: NodeId, request: u64, key: Key, at: Version, cx: &mut Cx) {
-        let found = if at > self.state.progress.watermark() {
-            Past::NotSettled
-        } else if at < self.state.progress.readable_from() {
-            Past::Forgotten
-        } else {
-            match self.state.keys.load(&key, cx.store()).committed.latest_before(at) {
-                Some(Committed { id, value }) => Past::Value(*id, value.clone()),
-                None => Past::Value(WriteId::INITIAL, None),
-            }
-        };
-        cx.send_before_durable(from, Message::Reply(Reply::GetAtReply { request, found }));
-    }
-
-    /// Recovers the transactions that should have been decided by now, or that others wait for. The replicas do so one after
-    /// the other, so that they do not disturb each other.
-    fn look_after(&mut self, cx: &mut Cx) {
-        let now = cx.now();
-        while let Some((due, version)) = self.transactions.next_due(now) {
-            let due = match self.transactions.look_at(version, due, &self.state, &self.setup) {
-                Look::Recover(due) => due,
-                Look::Settled(waiters) => {
-                    waiters.into_iter().for_each(|waiter| self.confirm(waiter, cx));
-                    continue;
-                }
-                Look::Forget => continue,
-            };
-            if self.recoveries.contains(version) {
-                continue;
-            }
-            // A replica that replaces a lost disk does not know which views its predecessor has used.
-            let may_recover = self.rejoin.takes_part() && !self.recoveries.are_full();
-            if due <= now && may_recover {
-                self.recover(version, None, cx);
-            } else {
-                self.transactions.look_again(version, due.max(now + look_every(&self.setup)));
-            }
-        }
-        cx.set_timer(Timer::Watch, look_every(&self.setup));
-    }
-
-    /// `from` asks how the transaction ends.
-    fn on_inquire(&mut self, from: NodeId, version: Version, cx: &mut Cx) {
-        match self.settlement(version) {
-            Some(settlement) => {
-                cx.send(from, Message::Status(Status::Settled { version, settlement }))
-            }
-            // It was not admitted, and may be later.
-            None if self.setup.is_too_far_ahead(version, cx) => {}
-            None if self.recoveries.are_full() => {} // `from` will ask again.
-            None => self.recover(version, Some(from), cx),
-        }
-    }
-
-    /// Finishes a transaction.
-    fn recover(&mut self, version: Version, inquirer: Option<NodeId>, cx: &mut Cx) {
-        let undecided = self.transactions.get(version);
-        let execution = undecided.and_then(|undecided| undecided.execution.as_ref());
-        let contents = execution.map(|execution| &*execution.contents);
-        if self.recoveries.add(version, contents, inquirer, &self.setup) {
-            self.begin_view(version, View::OWN, cx);
-        }
-    }
-
-    /// Begins to recover in a view of this replica's own that is later than `last`. The view is logged as a promise before
-    /// any message names it.
-    fn begin_view(&mut self, version: Version, last: View, cx: &mut Cx) {
-        let undecided = self.transactions.open(version, cx.now(), &self.setup);
-        let view = undecided.view.max(last).next(self.setup.id);
-        undecided.view = view;
-        self.log.append(Record::Promised { version, view }, cx);
-        self.recoveries.begin(version, view, &self.setup, cx);
-    }
-
-    /// The timer of a recovery has fired.
-    fn go_on_recovering(&mut self, version: Version, cx: &mut Cx) {
-        match self.recoveries.go_on(version, &self.setup, cx) {
-            Next::Wait => {}
-            Next::NewView(last) => self.begin_view(version, last, cx),
-            Next::GiveUp(peer) => {
-                if let Some(peer) = peer {
-                    self.catch_up.begin(peer, &self.setup, &mut self.state, cx);
-                }
-            }
-        }
-    }
-
-    /// A transaction was decided that may have been recovered.
-    fn recovered(&mut self, version: Version, cx: &mut Cx) {
-        let (transactions, state) = (&self.transactions, &self.state);
-        let settlement =
-            || transactions.settlement(version, state).expect("a transaction that was decided");
-        if self.recoveries.end(version, settlement, cx) {
-            self.merge(cx);
-        }
-    }
-
-    /// Tells readers what they would now find. Without re-execution nobody is told, since a reader could
-    /// not use it. A replica that is behind tells nobody either, since what it holds may have been deleted.
-    fn notify(&mut self, cx: &mut Cx) {
-        if !self.setup.options.re_execution || self.catch_up.is_behind() {
-            self.state.keys.forget_notices();
-        }
-        for Notice { reader, key, write, value, instead_of } in self.state.keys.take_notices() {
-            let found = write.version;
-            cx.observe(|| Observation::Read { key: key.clone(), reader, found });
-            let reply =
-                Message::Reply(Reply::GetReply { version: reader, key, write, value, instead_of });
-            cx.send_before_durable(reader.coordinator, reply);
-        }
-    }
 }
 
 /// Reports a message that no correct sender sends. The caller drops it.
 fn reject(from: NodeId, what: impl core::fmt::Display, cx: &mut Cx) {
     cx.reject(|| format!("{from} has sent {what}"));
-}
-
-/// Tells the coordinator that this replica takes no part in a transaction.
-fn refuse(version: Version, refusal: Refusal, cx: &mut Cx) {
-    cx.send(version.coordinator, Message::Reply(Reply::Refused { version, refusal }));
-}
-
-/// Reports to watchers that the writes of an execution can be read from now on.
-fn observe_writes(version: Version, contents: &Contents, cx: &mut Cx) {
-    for write in &contents.writes {
-        let revision = write.tag;
-        cx.observe(|| Observation::Written { key: write.key.clone(), version, revision });
-    }
 }
 
 #[cfg(test)]
@@ -519,7 +333,7 @@ impl Replica {
         self.transactions.waited_for()
     }
 
-    pub(super) fn record(&self, key: &Key) -> Option<&KeyRecord> {
+    pub(super) fn record(&self, key: &serried_model::Key) -> Option<&KeyRecord> {
         self.state.keys.get(key)
     }
 }

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_are_remembered_until_other_partitions_have_passed_and_for_a_time_at_least() {
+    fn outcomes_are_remembered_for_a_time_and_until_other_partitions_pass() {
         let settings = Settings { outcomes_ms: 1, history_ms: 2, ..Settings::default() };
         let mut progress = Progress::new(&settings, 1, 3);
         let horizon = |progress: &mut Progress, upto, copied| {

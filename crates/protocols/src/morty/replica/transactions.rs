@@ -517,7 +517,7 @@ mod tests {
     use crate::morty::message::{Read, TaggedWrite};
 
     #[test]
-    fn what_was_found_is_told_of_few_reads_as_of_many() {
+    fn what_was_found_is_the_same_for_few_reads_and_for_many() {
         for reads in [FEW_READS, 4 * FEW_READS] {
             let id = |i: usize| WriteId { version: Version::at(i as u64 + 1), tag: 1 };
             let key = |i: usize| Key::from((i as u64).to_le_bytes());

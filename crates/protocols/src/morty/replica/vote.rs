@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use serried_model::Version;
 
+use super::execute::{observe_writes, refuse};
 use super::transactions::Reads;
 use super::validate::{Validated, Validation};
-use super::{Cx, Replica, refuse, reject};
+use super::{Cx, Replica, reject};
 use crate::morty::Mutation;
 use crate::morty::message::{
     Accepted, Contents, Message, Proposal, Record, Refusal, Reply, View, Vote,
@@ -53,7 +54,7 @@ impl Replica {
             return;
         }
         cx.charge(contents.reads.len() + contents.writes.len());
-        super::observe_writes(version, &contents, cx);
+        observe_writes(version, &contents, cx);
         let keys = &mut self.state.keys;
         self.transactions.install(version, (eid, next_tag), contents, keys);
         self.vote(version, cx);

@@ -5,7 +5,7 @@ use super::world::{SECOND, World, digest, n, run_asked_for};
 use super::*;
 
 /// What a read of the past finds.
-fn past(world: &mut World, member: usize, key: &str, at: u64) -> crate::morty::Past {
+fn past(world: &mut World, member: usize, key: &str, at: u64) -> crate::morty::PastRead {
     let get =
         Message::Request(Request::GetAt { request: 1, key: Key::from(key), at: Version::at(at) });
     let answers = world.tell(coordinator_id(9), n(member), get);
@@ -17,7 +17,7 @@ fn past(world: &mut World, member: usize, key: &str, at: u64) -> crate::morty::P
 
 /// k is overwritten between two truncations. n0 crashes after the second, which is not durable.
 #[test]
-fn what_was_overwritten_stays_readable_until_it_is_durable_that_it_is_not() {
+fn what_was_overwritten_stays_readable_until_the_log_says_otherwise() {
     let mut world = World::new(1);
     let (old, new) = (version(2 * SECOND, 0), version(61 * SECOND, 1));
     world.now = 3 * SECOND;
@@ -47,7 +47,7 @@ fn what_was_overwritten_stays_readable_until_it_is_durable_that_it_is_not() {
 
 /// n0 comes back and copies n1's store. It crashes when it has the first page.
 #[test]
-fn no_page_is_in_the_store_before_it_is_durable_what_it_may_lack() {
+fn a_page_is_stored_only_when_what_it_may_lack_is_durable_in_the_log() {
     for (repeated, whole) in [(false, false), (true, false), (false, true)] {
         let mut world = World::new(1);
         let (old, new) = (version(2 * SECOND, 0), version(50 * SECOND, 1));
@@ -97,7 +97,7 @@ fn no_page_is_in_the_store_before_it_is_durable_what_it_may_lack() {
 
 /// n0 copies n1's store. Before that it settles what it has, of which the log must say how far that is.
 #[test]
-fn a_copy_begins_when_it_is_durable_how_far_everything_is_settled() {
+fn a_copy_begins_when_the_watermark_is_durable() {
     let mut world = World::new(1);
     let (old, new) = (version(2 * SECOND, 0), version(61 * SECOND, 1));
     world.now = 3 * SECOND;
@@ -134,7 +134,7 @@ fn a_copy_begins_when_it_is_durable_how_far_everything_is_settled() {
 
 /// n0 has begun to copy n1's store, and n1 is lost. What n0 has appended meanwhile is not durable at first.
 #[test]
-fn a_copy_that_has_begun_is_completed_though_the_next_peer_can_list_what_is_missing() {
+fn a_copy_is_completed_though_the_next_peer_can_list_what_is_missing() {
     let mut world = World::new(1);
     let [first, old] = [1, 2].map(|at| version(at * SECOND, 0));
     let long = "x".repeat(300 << 10);

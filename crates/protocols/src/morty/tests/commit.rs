@@ -106,7 +106,7 @@ fn a_program_that_runs_again_and_reads_more_gives_up_what_it_had_prepared() {
 }
 
 #[test]
-fn late_and_repeated_messages_of_a_decided_transaction_leave_nothing_behind() {
+fn late_messages_of_a_decided_transaction_leave_nothing_behind() {
     let mut net = morty(1);
     let version = Version { timestamp_us: 5, coordinator: coordinator_id(0) };
     let key = Key::from("x");

@@ -51,7 +51,7 @@ fn whether_a_forgotten_delete_had_committed_is_not_judged_for_good() {
 }
 
 #[test]
-fn who_has_read_a_forgotten_delete_is_told_that_there_is_nothing_and_commits_with_that() {
+fn a_reader_of_a_forgotten_delete_finds_nothing_and_commits() {
     let (mut world, delete) = known_by_its_version_at_n0();
     let reader = version(world.now, 5);
     let what = contents(&[("k", delete)], &[("counter", "1")]);
@@ -68,7 +68,7 @@ fn who_has_read_a_forgotten_delete_is_told_that_there_is_nothing_and_commits_wit
 }
 
 #[test]
-fn who_has_read_what_a_forgotten_delete_has_overwritten_is_voted_for_by_none_who_had_the_delete() {
+fn no_replica_that_had_the_delete_votes_for_a_read_of_what_it_overwrote() {
     let (mut world, _) = known_by_its_version_at_n0();
     let what = contents(&[("k", version(8 * SECOND, 0))], &[("counter", "1")]);
     let reader = version(world.now, 5);
@@ -153,7 +153,7 @@ fn what_was_committed_as_it_was_read_remains_so_when_it_is_forgotten() {
 }
 
 #[test]
-fn a_provisional_vote_ends_when_who_was_read_from_aborts_whatever_else_is_forgotten() {
+fn a_provisional_vote_ends_when_a_writer_aborts_whatever_else_is_forgotten() {
     let (mut world, writer, written) = waits_while_a_delete_that_it_has_read_is_forgotten();
     // It lacks something now, perhaps.
     world.restart(n(1));

@@ -3,7 +3,7 @@
 use super::by_hand::{contents, decide, prepare, version};
 use super::*;
 use crate::morty::Digest;
-use crate::morty::message::{CatchingUp, Past, Reply, Request, Settlement, Status, Truncating};
+use crate::morty::message::{CatchingUp, PastRead, Reply, Request, Settlement, Status, Truncating};
 
 const UPTO: u64 = 10_000_000;
 
@@ -11,7 +11,7 @@ fn get_at(at: u64) -> Message {
     Message::Request(Request::GetAt { request: 1, key: Key::from("x"), at: Version::at(at) })
 }
 
-fn found(answers: &[(NodeId, Message)]) -> &Past {
+fn found(answers: &[(NodeId, Message)]) -> &PastRead {
     match answers {
         [(_, Message::Reply(Reply::GetAtReply { found, .. }))] => found,
         other => panic!("{other:?} answers no read of the past"),
@@ -44,7 +44,7 @@ fn overwritten() -> (Net, [Version; 2]) {
 }
 
 #[test]
-fn the_past_is_read_from_where_it_was_kept_by_whom_it_was_copied_from() {
+fn the_past_is_readable_as_far_back_as_where_it_was_copied_from() {
     let client = coordinator_id(0);
     let (mut net, [first, second]) = overwritten();
     // What is fetched is complete, unless something was overwritten and forgotten.
@@ -58,18 +58,22 @@ fn the_past_is_read_from_where_it_was_kept_by_whom_it_was_copied_from() {
         assert_eq!(*readable_from, from);
     }
     assert!(
-        matches!(found(&net.tell(client, 0, get_at(UPTO))), Past::Value(id, _) if id.version == second)
+        matches!(found(&net.tell(client, 0, get_at(UPTO))), PastRead::Value(id, _) if id.version == second)
     );
     let fetched = Message::CatchingUp(CatchingUp::Fetched {
         executions: Vec::new(),
         readable_from: UPTO + 1,
     });
     net.tell(NodeId(1), 0, fetched);
-    assert_eq!(found(&net.tell(client, 0, get_at(UPTO))), &Past::Forgotten);
+    assert_eq!(found(&net.tell(client, 0, get_at(UPTO))), &PastRead::Forgotten);
     net.restart(0);
     net.network.clear();
-    assert_eq!(found(&net.tell(client, 0, get_at(UPTO))), &Past::Forgotten, "after a restart too");
-    assert_eq!(found(&net.tell(client, 0, get_at(UPTO + 1))), &Past::NotSettled);
+    assert_eq!(
+        found(&net.tell(client, 0, get_at(UPTO))),
+        &PastRead::Forgotten,
+        "after a restart too"
+    );
+    assert_eq!(found(&net.tell(client, 0, get_at(UPTO + 1))), &PastRead::NotSettled);
 }
 
 #[test]
@@ -84,7 +88,7 @@ fn a_replica_that_cannot_write_tells_what_leaves_nothing_behind() {
         assert_eq!(answered, !answers.is_empty());
         answers
     };
-    assert!(matches!(found(&tell(get_at(UPTO))), Past::Value(..)));
+    assert!(matches!(found(&tell(get_at(UPTO))), PastRead::Value(..)));
     let settlement = Settlement::Committed { eid: 0 };
     let settled = Message::Status(Status::Settled { version: first, settlement });
     assert_eq!(tell(Message::Request(Request::Inquire { version: first })), [(client, settled)]);

@@ -57,7 +57,7 @@ fn who_has_found_what_was_loaded_commits_if_it_is_there() {
 }
 
 #[test]
-fn who_has_found_what_was_loaded_does_not_commit_if_that_was_deleted_and_the_delete_forgotten() {
+fn a_reader_of_a_loaded_value_does_not_commit_after_a_forgotten_delete() {
     // Somebody later has written the key again, or not.
     for again in [false, true] {
         let mut world = loaded();
@@ -87,7 +87,7 @@ fn who_has_found_what_was_loaded_does_not_commit_if_that_was_deleted_and_the_del
 /// below 100 s, and the delete is of 135 s. A reader of 120 s, which the others have committed, has found in `k` what was
 /// loaded.
 #[test]
-fn a_reader_of_what_was_loaded_is_not_abandoned_by_who_has_copied_too_late_a_page() {
+fn a_reader_of_a_loaded_value_is_not_abandoned_over_a_page_copied_late() {
     let mut world = World::of(5);
     for node in world.nodes.values_mut() {
         let loaded = Committed { id: WriteId::LOADED, value: Some(Value::from("loaded")) };

@@ -16,7 +16,7 @@ fn answered_view(answers: &[(NodeId, NodeId, Message)]) -> View {
 }
 
 #[test]
-fn no_merge_is_accepted_below_the_promised_view_after_a_restart_neither() {
+fn no_merge_is_accepted_below_the_promised_view_after_a_restart() {
     let early = View::OWN.next(n(2));
     let late = early.next(n(1));
     let (one, other) = (digest(&[]), digest(&[version(SECOND, 0)]));

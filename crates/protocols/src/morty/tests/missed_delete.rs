@@ -74,18 +74,18 @@ fn ends_once(mut world: World, away: &[usize]) {
 }
 
 #[test]
-fn who_was_cut_off_for_long_votes_nothing_down_for_good_over_what_was_deleted_since() {
+fn a_replica_cut_off_for_long_votes_nothing_down_for_good_over_deletes() {
     // n0 was not restarted, and does not know yet that it has missed anything.
     ends_once(deleted_while_away(3, &[0]), &[0]);
 }
 
 #[test]
-fn who_has_missed_one_settled_delete_votes_nothing_down_for_good_over_what_was_deleted() {
+fn a_replica_that_missed_a_delete_votes_nothing_down_for_good_over_it() {
     ends_once(missed_by_n0(&[0, 1, 2]), &[0]);
 }
 
 #[test]
-fn who_has_caught_up_with_another_that_was_away_votes_nothing_down_for_good() {
+fn after_catching_up_with_one_that_was_away_nothing_is_voted_down_for_good() {
     // n0 and n1 come back together, and hear only each other at first.
     let mut world = deleted_while_away(5, &[0, 1]);
     for member in [1, 0] {
@@ -108,7 +108,7 @@ fn a_write_that_was_deleted_before_it_was_read_is_not_voted_down_for_good() {
 }
 
 #[test]
-fn who_has_fetched_a_commit_without_what_was_overwritten_does_not_say_that_it_was_never_written() {
+fn a_write_missing_in_a_fetched_commit_is_not_said_to_be_unwritten() {
     let (writer, peer_forgets_below) = (version(900_000, 0), 16 * SECOND);
     for (at, vote) in [(15, Vote::AbandonTentative), (17, Vote::AbandonFinal)] {
         let mut world = World::new(1);
@@ -126,12 +126,12 @@ fn who_has_fetched_a_commit_without_what_was_overwritten_does_not_say_that_it_wa
 }
 
 #[test]
-fn what_a_client_of_mvtso_was_told_has_aborted_over_a_missed_delete_takes_no_effect() {
+fn an_abort_over_a_missed_delete_has_no_effect_under_mvtso() {
     what_a_client_was_told_has_aborted_takes_no_effect(mvtso(4));
 }
 
 #[test]
-fn what_a_client_of_morty_was_told_has_aborted_over_a_missed_delete_takes_no_effect() {
+fn an_abort_over_a_missed_delete_has_no_effect_under_morty() {
     what_a_client_was_told_has_aborted_takes_no_effect(morty(4));
 }
 

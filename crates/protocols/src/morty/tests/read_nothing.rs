@@ -30,7 +30,7 @@ fn final_votes(absent: &[&str]) -> Vec<Vote> {
 }
 
 #[test]
-fn who_has_found_nothing_in_a_key_has_not_read_from_who_aborted() {
+fn a_read_that_found_nothing_has_no_writer_that_aborted() {
     assert_eq!(final_votes(&[]), [], "n0 is behind, so it is not certain");
     assert_eq!(final_votes(&["z"]), [], "nor is it if something else was absent");
 }

@@ -34,7 +34,7 @@ fn committed(net: &Net, member: usize, key: &str) -> Option<Value> {
 }
 
 #[test]
-fn what_comes_late_of_an_earlier_execution_does_not_undo_the_accepted_commit_of_a_later_one() {
+fn a_late_message_of_an_earlier_execution_does_not_undo_an_accepted_commit() {
     let (txn, client) = (version(500, 0), coordinator_id(0));
     let (first, second) = (contents(&[], &[("x", "first")]), contents(&[], &[("x", "second")]));
     for late in [
@@ -75,7 +75,7 @@ fn what_comes_late_of_an_earlier_execution_does_not_undo_the_accepted_commit_of_
 }
 
 #[test]
-fn after_a_restart_somebody_looks_after_the_writer_that_a_provisional_vote_waits_for() {
+fn a_writer_that_a_vote_waits_for_is_looked_after_after_a_restart() {
     let (writer, reader, client) = (version(400, 0), version(500, 0), coordinator_id(0));
     let mut net = morty(1);
     for member in 0..3 {
@@ -136,7 +136,7 @@ fn a_version_too_far_ahead_and_unknown_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_transaction_that_was_left_alone_is_looked_after_again_once_it_is_prepared() {
+fn a_transaction_is_looked_after_again_once_it_is_prepared() {
     let (client, key) = (coordinator_id(0), Key::from("x"));
     let mut net = morty(1);
     net.start();
@@ -152,7 +152,7 @@ fn a_transaction_that_was_left_alone_is_looked_after_again_once_it_is_prepared()
 }
 
 #[test]
-fn a_decision_to_abandon_something_unknown_is_no_reason_to_recover_it_at_once() {
+fn an_unknown_execution_that_is_abandoned_is_not_recovered_at_once() {
     let mut net = morty(1);
     net.start();
     net.pass(Duration::from_secs(5));

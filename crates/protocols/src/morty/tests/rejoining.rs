@@ -6,7 +6,7 @@ use super::*;
 use crate::morty::Digest;
 
 #[test]
-fn who_replaces_a_lost_disk_votes_on_nothing_before_it_knows_what_may_have_committed_without_it() {
+fn a_replacement_votes_on_nothing_before_it_knows_what_may_have_committed() {
     let mut net = morty(2);
     net.now = SECOND;
     // n2 is not reached by the first: n0 and n1 commit it.
@@ -55,7 +55,7 @@ fn who_replaces_a_lost_disk_votes_on_nothing_before_it_knows_what_may_have_commi
 }
 
 #[test]
-fn who_replaces_a_lost_disk_takes_part_once_the_first_truncation_above_its_floor_is_due() {
+fn a_replacement_takes_part_once_a_truncation_above_its_floor_is_due() {
     let Settings { clock_bound_ms, truncation_every_ms, truncation_lag_ms, .. } =
         Settings::default();
     let latest_ms = 2 * clock_bound_ms + truncation_every_ms + truncation_lag_ms;
@@ -77,8 +77,7 @@ fn who_replaces_a_lost_disk_takes_part_once_the_first_truncation_above_its_floor
 }
 
 #[test]
-fn who_hears_of_a_truncation_while_it_catches_up_with_one_that_lacks_it_asks_the_coordinator_next()
-{
+fn a_truncation_announced_during_catch_up_is_asked_for_next() {
     let mut world = World::new(1);
     let client = coordinator_id(0);
     let txn = version(SECOND, 0);

@@ -6,7 +6,7 @@ use super::*;
 use crate::morty::message::Settlement;
 
 #[test]
-fn a_transaction_whose_vote_is_trimmed_and_whose_acceptance_is_not_has_not_aborted() {
+fn an_acceptance_whose_vote_is_trimmed_is_no_abort() {
     let mut world = World::new(1);
     let (client, id) = (coordinator_id(0), n(0));
     world.act(id, Replica::on_start);
@@ -36,7 +36,7 @@ fn a_transaction_whose_vote_is_trimmed_and_whose_acceptance_is_not_has_not_abort
 }
 
 #[test]
-fn who_has_stopped_for_a_truncation_votes_on_nothing_below_after_a_restart() {
+fn a_stopped_replica_votes_on_nothing_below_after_a_restart() {
     let mut world = World::new(1);
     let client = coordinator_id(0);
     world.now = 20 * SECOND;
@@ -121,7 +121,7 @@ fn an_answer_to_an_earlier_list_is_not_taken_for_one_to_this() {
 }
 
 #[test]
-fn who_has_listed_what_it_forgets_before_it_is_fetched_is_not_asked_for_it_for_ever() {
+fn what_a_peer_forgets_after_listing_it_is_not_fetched_for_ever() {
     let mut world = World::new(1);
     let txn = version(14 * SECOND, 0);
     world.now = 15 * SECOND;

@@ -86,7 +86,7 @@ fn pass(world: &mut World, seconds: u64) {
 /// n0 was away for long, and copies n1's store. n1's disk is lost before the copy is complete. n2 has not heard that the
 /// last truncation is over, and has stopped for the next.
 #[test]
-fn whose_copy_broke_off_says_how_far_its_peer_was() {
+fn a_replica_whose_copy_broke_off_says_how_far_its_peer_was() {
     let mut world = World::new(1);
     world.now = 2 * SECOND + 1;
     let long = "x".repeat(300 << 10);
@@ -141,7 +141,7 @@ fn whose_copy_broke_off_says_how_far_its_peer_was() {
 }
 
 #[test]
-fn whose_copy_broke_off_hands_on_nothing_that_the_copy_may_have_lacked() {
+fn a_replica_whose_copy_broke_off_hands_on_nothing_it_may_lack() {
     for restarts in [false, true] {
         let mut world = five();
         let all @ [_, delete, _] = deleted_while_n0_was_away(&mut world);
@@ -206,7 +206,7 @@ fn whose_copy_broke_off_copies_from_nobody_who_is_less_far() {
 }
 
 #[test]
-fn what_was_deleted_does_not_come_back_where_the_delete_is_fetched_from_whose_copy_broke_off() {
+fn a_peer_whose_copy_broke_off_brings_no_deleted_key_back() {
     let mut world = five();
     let all = deleted_while_n0_was_away(&mut world);
     copy_breaks_off(&mut world);

@@ -35,7 +35,7 @@ fn a_replica_whose_clock_was_ahead_shows_until_when_it_votes_on_nothing() {
 }
 
 #[test]
-fn a_list_that_was_begun_before_a_snapshot_is_not_taken_for_all_that_is_in_it() {
+fn a_list_begun_before_a_snapshot_may_lack_some_of_it() {
     let client = coordinator_id(0);
     let mut net = morty(1);
     net.commit(0, &[], &[("y", "1")]);
@@ -72,7 +72,7 @@ fn a_list_that_was_begun_before_a_snapshot_is_not_taken_for_all_that_is_in_it() 
 }
 
 #[test]
-fn a_replica_without_its_predecessors_memory_has_no_say_in_what_may_have_been_in_it() {
+fn a_replacement_has_no_say_in_what_its_predecessor_may_have_known() {
     let view = View::OWN.next(NodeId(1));
     for restarts in [false, true] {
         let mut net = morty(0);
@@ -135,7 +135,7 @@ fn a_replica_without_its_predecessors_memory_has_no_say_in_what_may_have_been_in
 
 /// The second watermark is so far that the horizon passes all that is waited for, too.
 #[test]
-fn whoever_waits_for_something_below_the_watermark_goes_on_when_it_passes() {
+fn a_waiter_goes_on_when_the_watermark_passes() {
     for upto in [UPTO, UPTO + 60_000_000] {
         who_waits_goes_on_when_the_watermark_passes(upto);
     }
@@ -200,7 +200,7 @@ fn who_waits_goes_on_when_the_watermark_passes(upto: u64) {
 }
 
 #[test]
-fn whoever_waits_for_something_below_the_watermark_goes_on_though_the_replica_is_behind() {
+fn a_waiter_goes_on_below_the_watermark_though_the_replica_is_behind() {
     let client = coordinator_id(0);
     let mut net = morty(1);
     net.now = UPTO_IS_DUE;
@@ -245,7 +245,7 @@ fn n0_copies_what_n1_has(net: &mut Net, committed: Version) {
 }
 
 #[test]
-fn whoever_waits_for_something_that_was_copied_as_committed_commits() {
+fn a_waiter_commits_when_its_writer_is_copied_as_committed() {
     let client = coordinator_id(0);
     let mut net = morty(1);
     net.now = UPTO_IS_DUE;
@@ -279,7 +279,7 @@ fn a_store_that_is_behind_is_given_nothing_to_settle_until_it_is_not() {
 }
 
 #[test]
-fn a_vote_waits_for_the_next_writer_even_if_it_is_not_known_what_became_of_another() {
+fn a_vote_waits_for_the_next_writer_though_another_is_forgotten() {
     let client = coordinator_id(0);
     let mut net = morty(1);
     net.now = UPTO_IS_DUE;
@@ -335,7 +335,7 @@ fn a_replica_that_lags_in_rounds_gets_its_turn_at_a_truncation() {
 }
 
 #[test]
-fn what_others_have_settled_for_good_and_forgotten_is_copied_and_not_recovered_for_ever() {
+fn what_others_have_forgotten_is_copied_and_not_recovered_for_ever() {
     let (client, lost, upto) = (coordinator_id(0), version(1000, 0), 100_000_000);
     let mut net = morty(1);
     net.tell(client, 2, prepare(lost, 0, &contents(&[], &[("x", "1")])));
@@ -357,7 +357,7 @@ fn what_others_have_settled_for_good_and_forgotten_is_copied_and_not_recovered_f
 }
 
 #[test]
-fn what_was_open_when_state_was_copied_past_it_is_not_said_to_have_aborted() {
+fn what_a_copy_passes_while_open_is_not_said_to_have_aborted() {
     let client = coordinator_id(0);
     let mut net = morty(1);
     net.now = UPTO_IS_DUE;

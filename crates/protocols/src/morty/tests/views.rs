@@ -182,7 +182,7 @@ fn answer(said: &[(NodeId, Message)]) -> Option<(View, u32, Proposal)> {
 }
 
 #[test]
-fn nothing_is_accepted_below_the_promised_view_after_a_restart_neither() {
+fn nothing_is_accepted_below_the_promised_view_after_a_restart() {
     let (client, recoverer, txn) = (coordinator_id(0), NodeId(1), version(500, 0));
     let (commit, view) = (finalize(txn, 0, Proposal::Commit), View::OWN.next(recoverer));
     for restarts in [false, true] {
@@ -419,7 +419,7 @@ fn a_vote_to_abandon_for_good_is_a_durable_decision() {
 
 /// A replica that catches up has one part of what others have settled, and not the other.
 #[test]
-fn a_replica_votes_for_nothing_to_be_abandoned_for_good_while_it_is_catching_up() {
+fn a_replica_that_catches_up_votes_nothing_down_for_good() {
     let (client, writer, txn) = (coordinator_id(0), version(400, 1), version(500, 0));
     let reads = contents(&[("x", writer)], &[("y", "1")]);
     let nothing = contents(&[], &[]);

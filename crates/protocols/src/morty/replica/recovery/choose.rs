@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn votes_that_nothing_was_accepted_after_decide_by_table_1() {
+    fn if_nothing_was_accepted_votes_decide_by_table_1() {
         for (votes, expected) in [
             (&[C, C][..], "Open"),
             (&[C, C, C], "Commit 0"),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_forgotten_the_transaction_counts_for_nothing() {
+    fn a_replica_that_has_forgotten_the_transaction_does_not_count() {
         let forgotten = Known { settlement: Some(Settlement::Forgotten), ..voted(0, C) };
         assert_eq!(choice(None, &[voted(0, C), voted(0, C), forgotten]), "Open");
     }

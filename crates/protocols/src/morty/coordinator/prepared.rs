@@ -16,7 +16,7 @@ const CONFLICTS_AT_MOST: usize = 64;
 
 /// See the module's description.
 #[derive(Debug)]
-pub(super) struct Attempt {
+pub(super) struct PreparedExecution {
     pub eid: u32,
     /// Its participants, the transaction's home first.
     pub participants: SmallVec<[Participant; 1]>,
@@ -44,13 +44,13 @@ pub(super) struct Participant {
     pub abandoned: NodeSet,
 }
 
-impl Attempt {
+impl PreparedExecution {
     pub(super) fn new(
         eid: u32,
         parts: impl Iterator<Item = (u16, Arc<Contents>)>,
         retries_left: u32,
         now: Timestamp,
-    ) -> Attempt {
+    ) -> PreparedExecution {
         let participant = |(partition, contents)| Participant {
             partition,
             contents,
@@ -58,7 +58,7 @@ impl Attempt {
             accepted: NodeSet::EMPTY,
             abandoned: NodeSet::EMPTY,
         };
-        Attempt {
+        PreparedExecution {
             eid,
             participants: parts.map(participant).collect(),
             conflicts: SmallVec::new(),
