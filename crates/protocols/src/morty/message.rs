@@ -16,7 +16,7 @@ pub enum Message {
     Request(Request),
     /// To a coordinator: a replica's answer.
     Reply(Reply),
-    /// To whoever decides on a transaction, a coordinator or a replica that recovers it: how far it has come.
+    /// To a coordinator, or to a replica that recovers a transaction: how far the transaction has come.
     Status(Status),
     /// Between replicas of any partitions: finishing a transaction.
     Recovering(Recovering),
@@ -95,11 +95,11 @@ pub enum Request {
         eid: u32,
         /// The decision.
         decision: Decision,
-        /// What the execution read and writes, in case the replica has not heard of it. Left out the
+        /// What the execution read and writes, in case the replica does not know that. Left out the
         /// first time.
         contents: Option<Arc<Contents>>,
     },
-    /// Anybody to a replica: find out how this transaction ended, or end it.
+    /// Any node to a replica: find out how this transaction ended, or end it.
     Inquire {
         /// The transaction.
         version: Version,
@@ -171,7 +171,7 @@ pub enum Reply {
     },
 }
 
-/// How far a transaction has come, told to its coordinator or to a replica that recovers it.
+/// What a replica reports of a transaction to its coordinator or to a replica that recovers it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Status {
     /// A replica's answer to a `Finalize`. If the view is the one that was proposed in, the replica has accepted what is
@@ -186,7 +186,7 @@ pub enum Status {
         /// What was proposed for the execution.
         decision: Proposal,
     },
-    /// The answer to an `Inquire`; unasked to a coordinator whose transaction others have ended.
+    /// The answer to an `Inquire`. Also sent to a coordinator whose transaction was ended by another node.
     Settled {
         /// The transaction.
         version: Version,
@@ -394,7 +394,7 @@ impl View {
 /// Why a replica takes no part in a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Refusal {
-    /// Somebody else is deciding on it.
+    /// Another node is deciding on it.
     Superseded,
     /// It is too old: versions of its time are being forgotten.
     Truncated {

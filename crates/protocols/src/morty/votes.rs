@@ -1,8 +1,8 @@
 //! How votes become a decision (000 Table 1).
 //!
 //! A provisional vote is one to commit, on the condition that what was read commits as it was read.
-//! Whether it does is decided once for all, so a single replica that votes Commit without condition
-//! makes all provisional votes good.
+//! Whether it does is decided only once, so when a single replica votes Commit without condition, all provisional
+//! votes count.
 
 use serried_actor::NodeSet;
 use serried_model::NodeId;
@@ -29,7 +29,7 @@ pub(super) enum Tally {
     CommitUnlessMore,
     /// Commit, once it is made durable by Finalize.
     CommitSlow,
-    /// Abandon, as too many vote against it, unless votes that are missing turn the balance.
+    /// Abandon, as too many vote against it, unless missing votes change that.
     AbandonUnlessMore,
     /// Abandon, durably: some replica saw a conflict with something committed, so no majority can
     /// ever vote to commit.
@@ -39,7 +39,7 @@ pub(super) enum Tally {
 }
 
 impl Votes {
-    /// Counts a vote. A replica votes once, or once provisionally and then for good; repeated and late
+    /// Counts a vote. A replica votes once, or provisionally and then finally; repeated and late
     /// messages change nothing.
     pub(super) fn record(&mut self, replica: NodeId, vote: Vote) {
         if self.settled().contains(replica) {
@@ -54,8 +54,8 @@ impl Votes {
         };
     }
 
-    /// Whether `replica` would commit what others know can't be. If something `is_absent`, as it was read, nobody is sure of
-    /// that, and the votes of a majority are taken for it. Nobody knows before the replica has voted.
+    /// Whether `replica` votes to commit what others know can't commit. If a read found nothing (`is_absent`), no replica
+    /// is certain of that, so a majority's tentative votes are enough. None until the replica has voted.
     pub(super) fn is_behind(
         &self,
         replica: NodeId,
@@ -67,12 +67,12 @@ impl Votes {
         voted.then(|| self.commit.contains(replica) && against)
     }
 
-    /// How many have voted, if only provisionally.
+    /// How many have voted, provisionally or finally.
     pub(super) fn count(&self) -> usize {
         self.settled().len() + self.provisional.len()
     }
 
-    /// Who has voted for good.
+    /// The replicas that have voted finally.
     pub(super) fn settled(&self) -> NodeSet {
         self.commit.union(self.tentative).union(self.last)
     }

@@ -33,17 +33,17 @@ impl Coordinator {
     ) {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         if let Phase::Finalizing(_, Proposal::Commit) = transaction.phase {
-            return; // It crossed the last Rewind that was told; the decision stands.
+            return; // The session had not received the last Rewind yet. The decision stands.
         }
         let current = |read: &ReadStamp| {
             transaction.reads.get(&read.key).is_some_and(|state| state.stamp == read.stamp)
         };
         if !reads.iter().all(current) {
-            return; // It has crossed a Rewind; the session will run the program again.
+            return; // The session had not received a Rewind yet. It will run the program again.
         }
         if reads.is_empty() && writes.is_empty() && transaction.next_eid == 0 {
             let decision = match transaction.touched.is_empty() {
-                true => None, // Nobody has heard of it.
+                true => None, // No replica knows of it.
                 false => Some(Decision::Abort),
             };
             self.conclude(version, decision, Outcome::Committed, cx);
@@ -66,7 +66,7 @@ impl Coordinator {
         self.prepare_if_admitted(version, parts, cx);
     }
 
-    /// Has all replicas vote on a new execution, and abandon those before it.
+    /// Asks all replicas to vote on a new execution, and to abandon those before it.
     pub(super) fn prepare(
         &mut self,
         version: Version,
@@ -107,7 +107,7 @@ impl Coordinator {
         let voted_down =
             matches!(tally, Tally::AbandonFast | Tally::AbandonSlow | Tally::AbandonUnlessMore);
         if voted_down && self.rewind(version, cx) {
-            return; // With what it has missed it will do better.
+            return; // It runs again with what it had missed.
         }
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let Some(execution) = transaction.phase.execution() else { return };
@@ -115,7 +115,7 @@ impl Coordinator {
         let committed = execution.has_committed(&self.group);
         match (&transaction.phase, tally) {
             (Phase::Preparing(_), Tally::CommitFast) => self.commit(version, cx),
-            // All votes are there after all, which is as good as having finalized it.
+            // All votes have arrived after all, so the decision is durable without Finalize.
             (Phase::Finalizing(_, Proposal::Commit), _) if committed => self.commit(version, cx),
             (Phase::Preparing(_), Tally::CommitSlow) => {
                 self.finalize(version, Proposal::Commit, cx);
@@ -141,7 +141,7 @@ impl Coordinator {
         self.conclude(version, Some(Decision::Commit), Outcome::Committed, cx);
     }
 
-    /// Gives the votes that are missing their time.
+    /// Waits for the missing votes.
     pub(super) fn wait_for_the_rest(&mut self, version: Version, cx: &mut Cx) {
         let transaction = self.transactions.get_mut(&version).expect("a transaction in progress");
         let Phase::Preparing(execution) = &mut transaction.phase else { return };
@@ -152,7 +152,7 @@ impl Coordinator {
         cx.set_timer(Timer::FastPath(version), wait);
     }
 
-    /// The votes that are missing have had their time.
+    /// The time for the missing votes is over.
     pub(super) fn go_on_without_the_rest(&mut self, version: Version, cx: &mut Cx) {
         let Some(transaction) = self.transactions.get(&version) else { return };
         let Phase::Preparing(execution) = &transaction.phase else { return };
@@ -164,7 +164,7 @@ impl Coordinator {
     }
 
     /// Too many have voted tentatively against it. What is in its way is mostly a younger reader that
-    /// is told of the write and runs again, so with re-execution it is worth another try.
+    /// receives the write and runs again, so with re-execution another try may succeed.
     pub(super) fn abandon_or_retry(&mut self, version: Version, cx: &mut Cx) {
         let transaction = self.transactions.get(&version).expect("a transaction in progress");
         match &transaction.phase {
@@ -227,7 +227,7 @@ impl Coordinator {
                     _ => {}
                 }
             }
-            // It was told to while the program was running: it has abandoned those before.
+            // A Finalize(Abandon) sent while the program was running: the replica has abandoned the earlier executions.
             Phase::Preparing(execution) | Phase::Finalizing(execution, _)
                 if accepted == Proposal::Abandon && execution.eid == eid.saturating_add(1) =>
             {
@@ -248,7 +248,7 @@ impl Coordinator {
         cx: &mut Cx,
     ) {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
-        // A single one may be wrong about the time.
+        // A single replica's clock may be wrong.
         touch(&mut transaction.refused_by, from);
         let refusing = transaction.refused_by.iter().map(|(_, replicas)| replicas.len()).max();
         if refusal != Refusal::Superseded && refusing < Some(self.group.majority()) {
@@ -284,7 +284,7 @@ impl Coordinator {
         self.conclude(version, Some(Decision::Abort), outcome, cx);
     }
 
-    /// Asks one of the home partition's replicas how a transaction ends that somebody else decides on.
+    /// Asks a replica of the home partition how a transaction ended that another node decides on.
     pub(super) fn find_out(&mut self, version: Version, times: u32, cx: &mut Cx) {
         let Some(transaction) = self.transactions.get(&version) else { return };
         let home = transaction.home.expect("what was prepared has a home");
@@ -360,7 +360,7 @@ impl Coordinator {
         }
     }
 
-    /// Reads from another replica than so far, and from the nearest no more for a while.
+    /// Reads from another replica from now on, and does not return to the nearest for a while.
     fn ask_another(&mut self, cx: &Cx) {
         self.preferred = (self.preferred + 1) % self.group.size();
         self.avoided_until = cx.now() + AVOIDED_FOR;

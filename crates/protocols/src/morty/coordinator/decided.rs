@@ -1,4 +1,4 @@
-//! Decisions, told to the replicas until all of them have acknowledged them.
+//! Sends decisions to the replicas until all of them have acknowledged them.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const REPEAT_DECISIONS: usize = 256;
 #[derive(Debug)]
 pub(super) struct Decided {
     pub eid: u32,
-    /// What each partition is told, and who has not acknowledged it.
+    /// What is sent to each partition, and which replicas have not acknowledged it.
     pub parts: SmallVec<[DecidedPart; 1]>,
     pub repeat_at: Timestamp,
     pub repeated: u32,
@@ -36,7 +36,7 @@ pub(super) struct DecidedPart {
 }
 
 impl Coordinator {
-    /// The transaction is over: tells its session, and the replicas if they have heard of it.
+    /// The transaction is over: reports that to its session, and to the replicas that know of it.
     pub(super) fn conclude(
         &mut self,
         version: Version,
@@ -121,7 +121,7 @@ impl Coordinator {
     }
 }
 
-/// What replicas are told of a transaction that has ended: that `contents` commit, or nothing.
+/// The message about a transaction that has ended: `contents` commit, or nothing does.
 fn decide(version: Version, eid: u32, contents: &Option<Arc<Contents>>, in_full: bool) -> Message {
     let decision = if contents.is_some() { Decision::Commit } else { Decision::Abort };
     let contents = if in_full { contents.clone() } else { None };

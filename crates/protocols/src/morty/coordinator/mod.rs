@@ -25,7 +25,7 @@ mod transaction;
 
 /// The view in which a transaction's own coordinator proposes.
 const OWN_VIEW: View = View::OWN;
-/// A missing vote is waited for at least so long before a commit goes the slow way.
+/// How long the coordinator waits for a missing vote, at least, before it takes the slow path.
 const FAST_PATH_AT_LEAST: Duration = Duration::from_millis(2);
 /// Requests are repeated no less often than this.
 const REPEAT_AT_MOST: Duration = Duration::from_secs(1);
@@ -38,10 +38,10 @@ pub struct Coordinator {
     clock: VersionClock,
     transactions: Map<Version, Transaction>,
     versions: Map<TxnId, Version>,
-    /// Which of the replicas, in the order of their distance, is asked to read. It moves on when one
-    /// does not answer, and back when the nearest is heard of.
+    /// The replica that is asked to read, by its place in the order of distance. It moves on when one does not
+    /// answer, and back when the nearest sends something.
     preferred: usize,
-    /// Until then the nearest is not asked again, as it lacks something that was committed.
+    /// The nearest replica is not asked before this time, because it lacks something that was committed.
     avoided_until: Timestamp,
     unacknowledged: BTreeMap<Version, Decided>,
     repeat_set: bool,
@@ -130,7 +130,7 @@ impl Coordinator {
         }
     }
 
-    /// Puts the time to repeat off, because something new was sent.
+    /// Puts off the next repetition, because something new was sent.
     fn postpone_repeat(&mut self, version: Version, patience: Duration, cx: &mut Cx) {
         if let Some(transaction) = self.transactions.get_mut(&version) {
             transaction.repeat_at = cx.now() + patience;
@@ -139,7 +139,7 @@ impl Coordinator {
         self.wake(version, patience, cx);
     }
 
-    /// Has the transaction's timer fire after so long, or before.
+    /// Sets the transaction's timer so that it fires after this time at the latest.
     fn wake(&mut self, version: Version, after: Duration, cx: &mut Cx) {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let at = cx.now() + after;
@@ -149,7 +149,7 @@ impl Coordinator {
         }
     }
 
-    /// Repeats whatever the transaction has waited for long enough, to those who have not answered.
+    /// Repeats the messages that were not answered in time.
     fn repeat(&mut self, version: Version, cx: &mut Cx) {
         let now = cx.now();
         self.ask_another_for_reads(version, |_, read| read.due <= now, cx);
@@ -172,7 +172,7 @@ impl Coordinator {
             Phase::Finalizing(execution, decision) => {
                 execution.send_finalize(version, *decision, &self.group, cx);
             }
-            // The program runs on, for who knows how long; what was prepared is in others' way.
+            // The program may run for long, and what was prepared is in the way of others.
             Phase::Abandoned(execution) => {
                 execution.send_finalize(version, Proposal::Abandon, &self.group, cx);
             }
@@ -236,7 +236,7 @@ impl Actor for Coordinator {
 
 impl Coordinate<Transactions> for Coordinator {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
-        // A session may go on for a moment because it has not heard of the end of its attempt.
+        // A session may continue for a moment, before it learns that its attempt has ended.
         let version = self.versions.get(&txn).copied();
         match (operation, version) {
             (Operation::Begin { .. }, _) => self.begin(txn, cx),

@@ -11,17 +11,17 @@ use super::{Coordinator, FAST_PATH_AT_LEAST};
 use crate::morty::message::{Contents, Message, Proposal, Read, Request, TaggedWrite, Vote};
 use crate::morty::votes::{Tally, Votes};
 
-/// So many keys over which an execution was voted down are told.
+/// At most so many of the keys over which an execution was voted down are reported.
 const CONFLICTS_AT_MOST: usize = 64;
 
-/// See the module's description.
+/// An execution for which the replicas were asked to vote.
 #[derive(Debug)]
 pub(super) struct PreparedExecution {
     pub eid: u32,
     /// Its participants, the transaction's home first.
     pub participants: SmallVec<[Participant; 1]>,
     pub conflicts: SmallVec<[Key; 1]>,
-    /// The replicas have been told to abandon it.
+    /// The replicas were asked to abandon it.
     pub told: bool,
     /// How often it may be prepared again if it is voted down tentatively.
     pub retries_left: u32,

@@ -1,5 +1,4 @@
-//! What is asked of a coordinator outside of transactions: how one ended, and what was there in the
-//! past.
+//! Questions outside of transactions: how a transaction ended, and what a key held in the past.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -10,7 +9,7 @@ use serried_model::{Key, NodeId, TxnId, Version};
 use super::{Coordinator, Cx, Timer, patience};
 use crate::morty::message::{Message, PastRead, Request, Settlement};
 
-/// A past that is not settled yet is asked for again after so long.
+/// The time after which a past that was not settled is asked for again.
 const NOT_SETTLED: Duration = Duration::from_millis(100);
 
 /// A question that is not answered.
@@ -23,7 +22,7 @@ pub(super) struct Question {
 
 #[derive(Debug)]
 enum What {
-    /// How a transaction ended, and what each partition says of that.
+    /// How a transaction ended, and what each partition has answered.
     Outcome { version: Version, settled: BTreeMap<u16, Settlement> },
     /// What a key held.
     Past { key: Key, at: Version },
@@ -41,7 +40,7 @@ impl Coordinator {
         self.ask(txn, cx);
     }
 
-    /// Asks, or asks again those who have not answered: another replica each time.
+    /// Asks, or asks again the partitions that have not answered: another replica each time.
     pub(super) fn ask(&mut self, txn: TxnId, cx: &mut Cx) {
         let Some(question) = self.questions.get_mut(&txn) else { return };
         let asked = question.asked;
@@ -117,7 +116,7 @@ impl Coordinator {
         cx.output((txn, answer));
     }
 
-    /// Nobody wants to know any more; whether anybody did.
+    /// Forgets a question whose answer is not needed any more. Returns whether there was one.
     pub(super) fn forget_question(&mut self, txn: TxnId, cx: &mut Cx) -> bool {
         let known = self.questions.remove(&txn).is_some();
         if known {

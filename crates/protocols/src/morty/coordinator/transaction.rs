@@ -31,13 +31,13 @@ pub(super) struct Transaction {
     /// Replicas that have been sent something.
     pub touched: Touched,
     pub phase: Phase,
-    /// Somebody else is deciding on it, and is asked how.
+    /// Another node is deciding on it, and is asked for the outcome.
     pub superseded: bool,
     /// Replicas that take no part in it.
     pub refused_by: Touched,
-    /// When its session was told last that a read had changed.
+    /// When a changed read was last reported to its session.
     pub rewound_at: Timestamp,
-    /// When to repeat what was sent to have it committed or abandoned. Reads have times of their own.
+    /// When to repeat the messages of the commit protocol. Each read has a time of its own.
     pub repeat_at: Timestamp,
     pub repeated: u32,
     /// For when its timer is set.
@@ -48,15 +48,15 @@ pub(super) struct Transaction {
 pub(super) struct ReadState {
     /// What was found, once something was.
     pub found: Option<WriteId>,
-    /// How many answers its session has been told.
+    /// How many answers were given to its session.
     pub stamp: u32,
-    /// A newer answer that its session is not told yet.
+    /// A newer answer that was not given to its session yet.
     pub held: Option<(WriteId, Option<Value>)>,
-    /// The place in the order of their distance of the replica to be asked next.
+    /// The replica to ask next, by its place in the order of distance.
     pub asked: usize,
     /// How often another replica was asked.
     pub repeated: u32,
-    /// When the replica that was asked last has had its time.
+    /// How long the replica that was asked last has time to answer.
     pub due: Timestamp,
 }
 
@@ -64,14 +64,14 @@ pub(super) struct ReadState {
 pub(super) enum Phase {
     /// The program runs, and no execution is in the commit protocol.
     Executing,
-    /// The first execution is there, and the replicas are asked whether they let the transaction in.
+    /// The first execution is ready, and the replicas are asked whether they admit the transaction.
     Asking(Asking),
     /// An execution is in the commit protocol.
     Preparing(PreparedExecution),
     /// A decision on it is being made durable.
     Finalizing(PreparedExecution, Proposal),
-    /// One of its reads has changed, and the program was told and runs again. From here on it is
-    /// never proposed to commit it; the next Prepare abandons it.
+    /// One of its reads has changed, and the program runs again. The coordinator never proposes to commit this
+    /// execution any more; the next Prepare abandons it.
     Abandoned(PreparedExecution),
 }
 
@@ -109,7 +109,7 @@ impl Transaction {
         }
     }
 
-    /// When something is to be repeated next, unless it is answered.
+    /// When the next unanswered message is due to be repeated.
     pub(super) fn next_repeat(&self) -> Timestamp {
         let unanswered = self.reads.values().filter(|read| read.found.is_none());
         unanswered.map(|read| read.due).fold(self.repeat_at, Timestamp::min)
@@ -173,7 +173,7 @@ impl Phase {
         }
     }
 
-    /// A read of the execution in the commit protocol has changed, and its session is told.
+    /// A changed read is reported to the session. The execution in the commit protocol is abandoned if it made that read.
     pub(super) fn rewind(&mut self, key: &Key) {
         let rests_on_it = |execution: &PreparedExecution| {
             let mut parts = execution.participants.iter();

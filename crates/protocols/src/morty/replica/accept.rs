@@ -1,5 +1,5 @@
-//! A replica's part in the consensus on a transaction: what it promises to those who propose a decision, and what it
-//! accepts from them (000 §4.2, "Finalize", and §4.3).
+//! A replica's part in the consensus on a transaction: what it promises to the nodes that propose a decision, and what
+//! it accepts from them (000 §4.2, "Finalize", and §4.3).
 
 use serried_model::{NodeId, Version};
 

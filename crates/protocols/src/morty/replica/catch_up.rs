@@ -10,7 +10,7 @@
 //!   later watermarks. If one has an earlier watermark, the peer has lost state, and the copy begins anew.
 //! - *A key that is missing in the page is absent:* the peer may have forgotten its delete. So everything that this
 //!   replica has below the watermark is replaced: in the store page by page, in memory and for the log at the end.
-//! - *During a copy* nothing is settled, no reads are answered, and no reader is told of writes.
+//! - *During a copy* nothing is settled, no reads are answered, and no writes are reported to readers.
 //! - *A copy that has begun is completed.* A page may lack a delete at or above the own watermark which its sender has
 //!   forgotten. If the peer is lost, or this replica restarts, the store is therefore copied anew, from a peer whose
 //!   watermark is not below that of any page ([`Record::Copying`]). It ends if the own watermark gets there first. A peer
@@ -34,11 +34,11 @@
 //! out of date.
 //!
 //! # What is not handed on
-//! What lies behind the horizon is forgotten bit by bit. A delete there may be forgotten while the transaction
-//! that made it is still remembered: its key was in an earlier transaction's turn, too. Whoever was handed such
-//! a transaction without its delete would keep what was deleted. So nothing behind the horizon is listed or
-//! sent, and whoever has listed it before copies instead. At and above the horizon all deletes are there, but
-//! for those that were overwritten, and what has overwritten them is handed on as well. A replica that is
+//! What lies below the horizon is forgotten bit by bit. A delete there may be forgotten while its transaction is still
+//! remembered, because the same key was part of an earlier transaction's turn. A replica that received such a
+//! transaction without its delete would keep what was deleted. So nothing below the horizon is listed or sent, and a
+//! replica that has received a list from before copies instead. At and above the horizon only those deletes are missing
+//! that were overwritten, and what has overwritten them is handed on as well. A replica that is
 //! copying sends nothing: its peer may have forgotten deletes that it still has. For the same reason it sends nothing
 //! later of what lies below its copy's watermark ([`Progress::whole_from`](super::progress::Progress::whole_from)).
 

@@ -86,7 +86,7 @@ impl Replica {
         self.decided(version, waiters, cx);
     }
 
-    /// Continues with the transactions that waited for a decision, and tells those who asked for the outcome.
+    /// Continues with the transactions that waited for a decision, and answers questions about the outcome.
     pub(super) fn decided(&mut self, version: Version, waiters: Waiters, cx: &mut Cx) {
         for waiter in waiters {
             self.confirm(waiter, cx);

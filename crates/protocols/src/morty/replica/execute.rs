@@ -10,7 +10,7 @@ use crate::morty::Mutation;
 use crate::morty::message::{Contents, Message, PastRead, Refusal, Reply, Settlement, Status};
 
 impl Replica {
-    /// Whether this replica takes part in a transaction; if not, its coordinator is told why.
+    /// Whether this replica takes part in a transaction. If not, sends the reason to its coordinator.
     pub(super) fn admits(&mut self, version: Version, prepare: bool, cx: &mut Cx) -> bool {
         let late = self.setup.options.mutation.is(Mutation::LatePrepare) && prepare;
         if let Some(settlement) = self.transactions.remembered(version, &self.state)
@@ -32,7 +32,7 @@ impl Replica {
         true
     }
 
-    /// Nothing is kept of it: it tells the coordinator what a Prepare would come to now.
+    /// Says whether a Prepare would be admitted now. The replica keeps nothing of the question.
     pub(super) fn on_ask_admission(&mut self, version: Version, cx: &mut Cx) {
         if self.admits(version, false, cx) {
             let clock_us = cx.clock().latest_us;
@@ -105,8 +105,8 @@ impl Replica {
         cx.send_before_durable(from, Message::Reply(Reply::GetAtReply { request, found }));
     }
 
-    /// Tells readers what they would now find. Without re-execution nobody is told, since a reader could
-    /// not use it. A replica that is behind tells nobody either, since what it holds may have been deleted.
+    /// Sends readers what they would now find. Without re-execution nothing is sent, because a reader could
+    /// not use it. A replica that is behind sends nothing either, because what it holds may have been deleted.
     pub(super) fn notify(&mut self, cx: &mut Cx) {
         if !self.setup.options.re_execution || self.catch_up.is_behind() {
             self.state.keys.forget_notices();

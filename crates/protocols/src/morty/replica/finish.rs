@@ -1,6 +1,6 @@
 //! Finishes transactions whose coordinators do not. [`recovery`](super::recovery) describes how.
 //!
-//! A recovery needs a promise in the log, is told what the replica knows, and may let a truncation continue. So these
+//! A recovery needs a promise in the log, starts with what the replica knows, and may let a truncation continue. So these
 //! handlers belong to the replica.
 
 use serried_model::{NodeId, Version};

@@ -1,7 +1,7 @@
 //! The keys of a replica. Keys in use are in memory, the others in the store.
 //!
-//! All committed versions of a key belong to its [`StoredVersions`]; nothing else writes the store. This module tells it
-//! what is settled, forgotten or copied:
+//! All committed versions of a key belong to its [`StoredVersions`]; nothing else writes the store. What they hold is
+//! settled, forgotten or copied:
 //!
 //! - *Settled.* Nothing is added below the truncation's watermark any more. What has committed there is put into the
 //!   store bit by bit, each key as it is at the watermark of that moment ([`Keys::settle`]).
@@ -34,7 +34,7 @@ pub(super) struct Keys {
     at_most: usize,
     /// Everything that was committed below this is in the store.
     stored: Version,
-    /// Readers to be told that they would now find something else; empty between events.
+    /// Notices to readers that they would now find something else. Empty between events.
     notices: Vec<Notice>,
 }
 
@@ -102,12 +102,12 @@ impl Keys {
         record.commit_write(key, id, value, &mut self.notices);
     }
 
-    /// Adds a reader that is to be told something.
+    /// Adds a notice to a reader.
     pub(super) fn add_notice(&mut self, notice: Notice) {
         self.notices.push(notice);
     }
 
-    /// Whom to tell what, because of everything that has changed since the last call.
+    /// Takes the notices that result from everything that has changed since the last call.
     pub(super) fn take_notices(&mut self) -> impl Iterator<Item = Notice> {
         self.notices.drain(..)
     }

@@ -20,7 +20,7 @@ pub(super) struct Merge {
     snapshots: BTreeMap<usize, Snapshot>,
     /// The transactions that remain to be decided, once a majority has sent snapshots.
     undecided: Option<BTreeSet<Version>>,
-    /// The members whose commits this replica has all got.
+    /// The members all of whose commits this replica has.
     listed: BTreeSet<usize>,
     /// The member that it has asked for its commits after it got the member's snapshot.
     asked: Option<usize>,
@@ -86,7 +86,7 @@ impl Merge {
         self.undecided.as_ref().is_some_and(BTreeSet::is_empty)
     }
 
-    /// A member other than `own` whose commits differ from these, and which this replica has not got all of.
+    /// A member other than `own` whose commits differ from these, and of which this replica may lack some.
     pub(super) fn member_to_ask(&self, own: usize, committed: Digest) -> Option<usize> {
         let differs = |(member, snapshot): (&usize, &Snapshot)| {
             let is_known = *member == own || self.listed.contains(member);

@@ -193,7 +193,7 @@ impl Replica {
 
     fn on_truncating(&mut self, from: NodeId, message: Truncating, cx: &mut Cx) {
         match message {
-            // A snapshot tells of everything below the truncation, and this replica lacks what is below the floor. The
+            // A snapshot covers everything below the truncation, and this replica lacks what is below the floor. The
             // next in turn need not wait for it.
             Truncating::Truncate { upto, .. } if !self.rejoin.takes_part() => {
                 cx.send(from, Message::Truncating(Truncating::CannotMerge { upto }));
@@ -328,7 +328,7 @@ impl Replica {
         self.transactions.len()
     }
 
-    /// The transactions whose decisions final votes wait for.
+    /// The transactions whose decisions others wait for.
     pub(super) fn waited_for(&self) -> Vec<Version> {
         self.transactions.waited_for()
     }
@@ -400,7 +400,7 @@ impl Actor for Replica {
         };
         match request {
             Request::GetAt { request, key, at } => self.on_get_at(from, request, key, at, cx),
-            // A decision is durable before it is told, if not here.
+            // A decision is durable before a replica learns of it, if perhaps not here.
             Request::Inquire { version } => {
                 let Some(settlement) = self.state.settled.get(version) else { return false };
                 let settled = Message::Status(Status::Settled { version, settlement });

@@ -21,7 +21,7 @@ pub(super) struct Progress {
     lacks_before: u64,
     /// A copy of another replica's store has begun whose first page is complete below this, and what has committed there.
     copied_to: (u64, Digest),
-    /// Where the log ended when it was last told about this.
+    /// Where the log ended after the last record about this.
     logged_at: u64,
     /// The watermarks of the replicas on this machine, by partition; its own is not used.
     elsewhere: Vec<u64>,

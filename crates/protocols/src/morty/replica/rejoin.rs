@@ -15,7 +15,7 @@
 //!   were lost are not needed any more.
 //!
 //! A copy of a single peer's store is not enough, because the peer may lack something that has committed. Before the
-//! replica asks anybody, its log says that it replaces another. A replica that does not take part yet does not answer such
+//! replica asks the others, its log says that it replaces another. A replica that does not take part yet does not answer such
 //! a question.
 //!
 //! # Where this depends on clocks

@@ -21,7 +21,7 @@ const FEW_READS: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Transactions {
     open: Map<Version, Undecided>,
-    /// The transactions whose final votes are still to come, by the transaction whose decision they wait for.
+    /// The transactions that wait for a decision before their final vote, by the transaction that is to be decided.
     waiting: BTreeMap<Version, Waiters>,
     /// Those to be looked after.
     watch: Watch,
@@ -54,7 +54,7 @@ pub(super) struct Undecided {
     pub(super) execution: Option<Execution>,
     /// It is looked after.
     watched: bool,
-    /// When its coordinator was last heard of.
+    /// When its coordinator last sent something.
     pub(super) heard: Timestamp,
 }
 
@@ -114,7 +114,7 @@ pub(super) enum Look {
     Recover(Timestamp),
     /// It was settled without a decision here. These wait for it, and continue.
     Settled(Waiters),
-    /// Nothing, until it is heard of again.
+    /// Nothing, until another message about it arrives.
     Forget,
 }
 
@@ -375,7 +375,7 @@ impl Transactions {
         self.waiting.remove(&version).unwrap_or_default()
     }
 
-    /// Everything below `watermark` is settled, so what is still open there is over: it has aborted, or nobody here knows how
+    /// Everything below `watermark` is settled, so what is still open there is over: it has aborted, or this replica can't know how
     /// it ended. Returns the transactions that waited for others below the watermark.
     pub(super) fn pass(&mut self, watermark: Version, end: End, state: &mut State) -> Vec<Version> {
         let mut waiters = Vec::new();
@@ -446,7 +446,7 @@ impl Transactions {
             Some(undecided) => {
                 self.watch.linger(version);
                 if !(waited_for || undecided.may_commit() || undecided.is_superseded()) {
-                    undecided.watched = false; // It is watched again when it is heard of again.
+                    undecided.watched = false; // It is watched again after the next message about it.
                     return Look::Forget;
                 }
                 Look::Recover(undecided.heard + patience_for(version, setup))
@@ -464,7 +464,7 @@ impl Transactions {
 
 #[cfg(test)]
 impl Transactions {
-    /// The transactions whose decisions final votes wait for.
+    /// The transactions whose decisions others wait for.
     pub(super) fn waited_for(&self) -> Vec<Version> {
         self.waiting.keys().copied().collect()
     }

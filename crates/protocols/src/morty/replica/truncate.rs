@@ -72,7 +72,7 @@ impl Replica {
         cx.send(to, Message::Truncating(Truncating::Truncate { upto, view, snapshot }));
     }
 
-    /// Whether a truncation is over at this replica. If so, `from` is told.
+    /// Whether a truncation is over at this replica. If so, `from` receives its end.
     fn has_finished(&self, from: NodeId, upto: u64, cx: &mut Cx) -> bool {
         let (watermark, merged) = self.state.progress.finished();
         if upto <= watermark {

@@ -9,7 +9,7 @@
 //! 3. When a majority has answered, the coordinator recovers everything that is undecided, and fetches the commits that it
 //!    lacks. Then it knows everything that can ever have committed below the truncation. It proposes the digest of that.
 //! 4. The replicas accept the proposal,
-//! 5. which makes it durable. The coordinator tells them so.
+//! 5. which makes it durable. The coordinator announces that.
 //! 6. Each replica raises its watermark once it has everything that is in the digest.
 //! 7. If the coordinator is replaced, or two coordinators are at work, views decide. The next replica takes its turn after
 //!    the time between two truncations. It takes it at once if the coordinator says that it does not take part
@@ -48,7 +48,7 @@ pub(super) struct Truncation {
     instances: BTreeMap<u64, Instance>,
     /// A finished truncation and its digest, if this replica does not have everything below it yet.
     target: Option<(u64, Digest)>,
-    /// Who has announced the target while this replica was catching up with another, which may lack something of it.
+    /// The replica that has announced the target while this one was catching up with another, which may lack some of it.
     announced_by: Option<NodeId>,
     /// The round of the truncation that it has stopped for. It goes on by one each time the replica looks, and follows the
     /// others' (see [`Truncation::follow`]).
@@ -129,7 +129,7 @@ impl Truncation {
     }
 
     /// Another replica is in a view of a truncation. A replica that stopped later is in earlier rounds. If it stayed there,
-    /// nobody would follow it, and the others alone would have turns. It enters the next round after the other has had this
+    /// no replica would follow it, and only the others would have turns. It enters the next round after the other has had this
     /// one for as long as it waits between two rounds.
     fn follow(&mut self, upto: u64, view: View) {
         if upto == self.stopped {
@@ -256,12 +256,12 @@ impl Truncation {
         is_news
     }
 
-    /// Notes who has announced the target, if what is missing could not be asked for at once.
+    /// Notes which replica has announced the target, if it could not be asked at once for what is missing.
     pub(super) fn set_announced_by(&mut self, announced_by: Option<NodeId>) {
         self.announced_by = announced_by;
     }
 
-    /// Who has announced the target, if what is missing was not asked for yet.
+    /// The replica that has announced the target, if it was not asked yet for what is missing.
     pub(super) fn take_announced_by(&mut self) -> Option<NodeId> {
         self.target.and_then(|_| self.announced_by.take())
     }

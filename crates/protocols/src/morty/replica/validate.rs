@@ -34,7 +34,7 @@ impl Validation<'_> {
     /// Whether an execution has read from a transaction that has aborted: this replica has heard so, or the transaction is
     /// not among those that have committed below the watermark. A read that has found nothing has no writer. An abort is
     /// certain, whatever else the replica lacks, and this may be the last chance to vote on it: once the replica has copied
-    /// what it lacks, or settled more, it has forgotten who aborted. A provisional vote that stays one would leave the
+    /// what it lacks, or settled more, it has forgotten the abort. A provisional vote that stays one would leave the
     /// transaction undecided for good if its coordinator is gone, and with it every truncation.
     pub(super) fn reads_aborted(&self, contents: &Contents) -> bool {
         let aborted = Some(Settlement::Aborted);

@@ -72,7 +72,7 @@ impl Replica {
             return self.log_abandonment(version, eid, cx);
         };
         let vote = match vote {
-            // A version that it can't find may have been overwritten or deleted after somebody had read it and committed.
+            // A version that it can't find may have been overwritten or deleted after the reader had read it.
             // If it is asked again later, it may vote AbandonFinal.
             Vote::AbandonFinal if self.catch_up.may_lack_something() => Vote::AbandonTentative,
             vote => vote,
@@ -115,7 +115,7 @@ impl Replica {
     }
 
     /// Notes which reads a provisional vote waits for. What was committed as it was read remains so, even when the replica
-    /// has forgotten it: a delete, for instance, that everybody has seen. Without this note nobody might be able to say at
+    /// has forgotten it: a delete, for instance, that all replicas know. Without this note no replica might be able to say at
     /// the end that the transaction may commit, or that it may not. `log` says whether to log it.
     fn wait_with(&mut self, version: Version, eid: u32, reads: Reads, log: bool, cx: &mut Cx) {
         if self.transactions.wait_with(version, reads.clone()) && log {

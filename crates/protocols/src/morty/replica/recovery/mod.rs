@@ -54,7 +54,7 @@ struct Recovery {
     stage: Stage,
     /// The partitions that were asked in this view, and what they have answered.
     instances: BTreeMap<u16, Instance>,
-    /// Those who wait for the outcome.
+    /// The nodes that wait for the outcome.
     inquirers: BTreeSet<NodeId>,
     repeated: u32,
     majority: usize,
@@ -92,7 +92,7 @@ enum Stage {
     /// Then this replica begins anew in an even later view. It does not enter that view earlier, because this would stop
     /// the other.
     Yields(View),
-    /// The replicas have been told how it ended.
+    /// The end was announced to the replicas.
     Over,
 }
 
@@ -373,7 +373,7 @@ impl Recoveries {
         recovery.answer(version, Settlement::Forgotten, None, cx);
     }
 
-    /// A transaction was decided: its coordinator is told the outcome, and so is everybody who waits for it. Returns whether
+    /// A transaction was decided: sends the outcome to its coordinator and to all nodes that wait for it. Returns whether
     /// the transaction was being recovered.
     pub(super) fn end(
         &mut self,
@@ -442,7 +442,7 @@ impl Recovery {
         }
     }
 
-    /// Tells those who wait for the outcome, and perhaps somebody else.
+    /// Sends the outcome to the nodes that wait for it, and to one more if there is one.
     fn answer(self, version: Version, settlement: Settlement, other: Option<NodeId>, cx: &mut Cx) {
         for inquirer in self.inquirers.into_iter().chain(other) {
             cx.send(inquirer, Message::Status(Status::Settled { version, settlement }));
