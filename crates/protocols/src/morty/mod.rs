@@ -157,6 +157,7 @@
 mod coordinator;
 mod digest;
 mod message;
+mod record;
 mod replica;
 #[cfg(test)]
 mod tests;
@@ -165,10 +166,11 @@ mod votes;
 pub use coordinator::Coordinator;
 pub use digest::Digest;
 pub use message::{
-    Accepted, CatchingUp, Contents, Decision, Known, Message, PastRead, Proposal, Read, Record,
-    Recovering, Refusal, Rejoining, Reply, Request, Settlement, Snapshot, Status, TaggedWrite,
-    Truncating, View, Vote,
+    Accepted, CatchingUp, Contents, Decision, Known, Message, PastRead, Proposal, Read, Recovering,
+    Refusal, Rejoining, Reply, Request, Settlement, Snapshot, Status, TaggedWrite, Truncating,
+    View, Vote,
 };
+pub use record::Record;
 pub use replica::Replica;
 
 use crate::Mutated;

@@ -302,7 +302,7 @@ impl Coordinator {
         settlement: Settlement,
         cx: &mut Cx,
     ) {
-        self.answer_inquiries(from, version, settlement, cx);
+        self.questions.on_settled(from, version, settlement, &self.group, cx);
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let committed = match settlement {
             Settlement::Committed { eid } => eid,

@@ -1,7 +1,7 @@
 //! The client side: executes transactions, and decides on them (000 §4.2).
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serried_actor::{Actor, Context, Coordinate, Group, Settings, Timestamp};
 use serried_model::transactions::{Operation, Outcome, Output};
@@ -9,8 +9,8 @@ use serried_model::{NodeId, ReadValue, Transactions, TxnId, Version};
 use serried_parts::{Map, VersionClock};
 
 use self::admission::Heard;
-use self::decided::Decided;
-use self::questions::Question;
+use self::decided::Unacknowledged;
+use self::questions::Questions;
 use self::transaction::{Phase, Transaction};
 use super::Options;
 use super::message::{Message, Proposal, Reply, Status, View};
@@ -43,10 +43,9 @@ pub struct Coordinator {
     preferred: usize,
     /// The nearest replica is not asked before this time, because it lacks something that was committed.
     avoided_until: Timestamp,
-    unacknowledged: BTreeMap<Version, Decided>,
-    repeat_set: bool,
+    unacknowledged: Unacknowledged,
     orphans: BTreeSet<Version>,
-    questions: BTreeMap<TxnId, Question>,
+    questions: Questions,
     /// The last execution that was aborted before the replica that it had read from had voted.
     aborted_without_it: Option<(Version, u32)>,
     /// By how much the clocks of this coordinator and of a replica may differ, in microseconds.
@@ -83,10 +82,9 @@ impl Coordinator {
             versions: Map::default(),
             preferred: 0,
             avoided_until: Timestamp::default(),
-            unacknowledged: BTreeMap::new(),
-            repeat_set: false,
+            unacknowledged: Unacknowledged::default(),
             orphans: BTreeSet::new(),
-            questions: BTreeMap::new(),
+            questions: Questions::default(),
             aborted_without_it: None,
             clock_bound_us: settings.clock_bound_ms.saturating_mul(1000),
             heard_time: None,
@@ -105,9 +103,11 @@ impl Coordinator {
                 self.heard_of(from, cx.now());
                 self.on_prepare_reply(from, version, eid, vote, conflict, cx);
             }
-            Reply::Acknowledge { versions } => self.on_acknowledge(from, versions),
+            Reply::Acknowledge { versions } => self.unacknowledged.on_acknowledge(from, versions),
             Reply::Refused { version, refusal } => self.on_refused(from, version, refusal, cx),
-            Reply::GetAtReply { request, found } => self.on_get_at_reply(request, found, cx),
+            Reply::GetAtReply { request, found } => {
+                self.questions.on_get_at_reply(request, found, cx)
+            }
         }
     }
 
@@ -228,8 +228,8 @@ impl Actor for Coordinator {
                 self.rewind(version, cx);
             }
             Timer::FastPath(version) => self.go_on_without_the_rest(version, cx),
-            Timer::RepeatDecisions => self.repeat_decisions(cx),
-            Timer::Ask(txn) => self.ask(txn, cx),
+            Timer::RepeatDecisions => self.unacknowledged.repeat(&self.group, cx),
+            Timer::Ask(txn) => self.questions.ask(txn, &self.group, cx),
         }
     }
 }
@@ -240,9 +240,13 @@ impl Coordinate<Transactions> for Coordinator {
         let version = self.versions.get(&txn).copied();
         match (operation, version) {
             (Operation::Begin { .. }, _) => self.begin(txn, cx),
-            (Operation::Inquire { version }, _) => self.inquire(txn, version, cx),
-            (Operation::GetAt { key, at }, _) => self.get_at(txn, key, at, cx),
-            (Operation::Rollback, _) if self.forget_question(txn, cx) => {}
+            (Operation::Inquire { version }, _) => {
+                self.questions.inquire(txn, version, &self.group, cx)
+            }
+            (Operation::GetAt { key, at }, _) => {
+                self.questions.get_at(txn, key, at, &self.group, cx)
+            }
+            (Operation::Rollback, _) if self.questions.forget(txn, cx) => {}
             (Operation::Get { key }, Some(version)) => self.on_get(version, key, cx),
             (Operation::Put(write), Some(version)) => self.on_put(version, write, cx),
             (Operation::Commit { reads, writes }, Some(version)) => {

@@ -3,10 +3,11 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use serried_actor::Group;
 use serried_model::transactions::{self, Ending, Output};
 use serried_model::{Key, NodeId, TxnId, Version};
 
-use super::{Coordinator, Cx, Timer, patience};
+use super::{Cx, Timer, patience};
 use crate::morty::message::{Message, PastRead, Request, Settlement};
 
 /// The time after which a past that was not settled is asked for again.
@@ -14,7 +15,7 @@ const NOT_SETTLED: Duration = Duration::from_millis(100);
 
 /// A question that is not answered.
 #[derive(Debug)]
-pub(super) struct Question {
+struct Question {
     what: What,
     /// How often it has been asked.
     asked: usize,
@@ -28,56 +29,63 @@ enum What {
     Past { key: Key, at: Version },
 }
 
-impl Coordinator {
-    pub(super) fn inquire(&mut self, txn: TxnId, version: Version, cx: &mut Cx) {
+/// The questions that are not answered, by the session that asks.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    open: BTreeMap<TxnId, Question>,
+}
+
+impl Questions {
+    pub(super) fn inquire(&mut self, txn: TxnId, version: Version, group: &Group, cx: &mut Cx) {
         let what = What::Outcome { version, settled: BTreeMap::new() };
-        self.questions.insert(txn, Question { what, asked: 0 });
-        self.ask(txn, cx);
+        self.open.insert(txn, Question { what, asked: 0 });
+        self.ask(txn, group, cx);
     }
 
-    pub(super) fn get_at(&mut self, txn: TxnId, key: Key, at: Version, cx: &mut Cx) {
-        self.questions.insert(txn, Question { what: What::Past { key, at }, asked: 0 });
-        self.ask(txn, cx);
+    pub(super) fn get_at(&mut self, txn: TxnId, key: Key, at: Version, group: &Group, cx: &mut Cx) {
+        self.open.insert(txn, Question { what: What::Past { key, at }, asked: 0 });
+        self.ask(txn, group, cx);
     }
 
     /// Asks, or asks again the partitions that have not answered: another replica each time.
-    pub(super) fn ask(&mut self, txn: TxnId, cx: &mut Cx) {
-        let Some(question) = self.questions.get_mut(&txn) else { return };
+    pub(super) fn ask(&mut self, txn: TxnId, group: &Group, cx: &mut Cx) {
+        let Some(question) = self.open.get_mut(&txn) else { return };
         let asked = question.asked;
         question.asked += 1;
         match &question.what {
             What::Outcome { version, settled } => {
-                for partition in 0..self.group.partitions() {
+                for partition in 0..group.partitions() {
                     if !settled.contains_key(&partition) {
                         let inquire = Message::Request(Request::Inquire { version: *version });
-                        cx.send(self.group.choice(partition, asked), inquire);
+                        cx.send(group.choice(partition, asked), inquire);
                     }
                 }
             }
             What::Past { key, at } => {
-                let replica = self.group.choice(self.group.partition_of(key), asked);
+                let replica = group.choice(group.partition_of(key), asked);
                 let (request, key, at) = (txn.0, key.clone(), *at);
                 cx.send(replica, Message::Request(Request::GetAt { request, key, at }));
             }
         }
-        cx.set_timer(Timer::Ask(txn), patience(&self.group, asked as u32));
+        cx.set_timer(Timer::Ask(txn), patience(group, asked as u32));
     }
 
     /// A partition says how a transaction ended. It committed if it did in one of them; it aborted if
     /// it did in all, or where it is known to have taken part.
-    pub(super) fn answer_inquiries(
+    pub(super) fn on_settled(
         &mut self,
         from: NodeId,
         version: Version,
         settlement: Settlement,
+        group: &Group,
         cx: &mut Cx,
     ) {
-        if self.questions.is_empty() {
+        if self.open.is_empty() {
             return;
         }
-        let partitions = usize::from(self.group.partitions());
+        let partitions = usize::from(group.partitions());
         let mut answered = Vec::new();
-        for (txn, question) in &mut self.questions {
+        for (txn, question) in &mut self.open {
             let What::Outcome { version: asked_for, settled } = &mut question.what else {
                 continue;
             };
@@ -99,7 +107,7 @@ impl Coordinator {
 
     pub(super) fn on_get_at_reply(&mut self, request: u64, found: PastRead, cx: &mut Cx) {
         let txn = TxnId(request);
-        if !matches!(self.questions.get(&txn), Some(Question { what: What::Past { .. }, .. })) {
+        if !matches!(self.open.get(&txn), Some(Question { what: What::Past { .. }, .. })) {
             return;
         }
         let past = match found {
@@ -111,14 +119,14 @@ impl Coordinator {
     }
 
     fn answer(&mut self, txn: TxnId, answer: Output, cx: &mut Cx) {
-        self.questions.remove(&txn);
+        self.open.remove(&txn);
         cx.cancel_timer(Timer::Ask(txn));
         cx.output((txn, answer));
     }
 
     /// Forgets a question whose answer is not needed any more. Returns whether there was one.
-    pub(super) fn forget_question(&mut self, txn: TxnId, cx: &mut Cx) -> bool {
-        let known = self.questions.remove(&txn).is_some();
+    pub(super) fn forget(&mut self, txn: TxnId, cx: &mut Cx) -> bool {
+        let known = self.open.remove(&txn).is_some();
         if known {
             cx.cancel_timer(Timer::Ask(txn));
         }

@@ -4,7 +4,8 @@
 use serried_model::{NodeId, Version};
 
 use super::{Cx, Replica, reject};
-use crate::morty::message::{Accepted, Known, Message, Proposal, Record, Recovering, Status, View};
+use crate::morty::message::{Accepted, Known, Message, Proposal, Recovering, Status, View};
+use crate::morty::record::Record;
 
 impl Replica {
     /// A recoverer asks this replica to enter one of the recoverer's views, and to say what it knows.

@@ -54,9 +54,8 @@ use super::setup::Setup;
 use super::state::State;
 use super::{Cx, Timer};
 use crate::morty::digest::Digest;
-use crate::morty::message::{
-    CatchingUp, Contents, Holds, Message, Record, TaggedWrite, Truncating,
-};
+use crate::morty::message::{CatchingUp, Contents, Holds, Message, TaggedWrite, Truncating};
+use crate::morty::record::Record;
 
 /// How many transactions are listed in one message, and how many are fetched with one message.
 const LISTED_AT_ONCE: usize = 4096;

@@ -11,7 +11,8 @@ use serried_model::{NodeId, Version};
 use super::execute::observe_writes;
 use super::transactions::{End, Waiters};
 use super::{Cx, Replica, reject};
-use crate::morty::message::{Contents, Decision, Record, Settlement};
+use crate::morty::message::{Contents, Decision, Settlement};
+use crate::morty::record::Record;
 
 impl Replica {
     pub(super) fn on_decide(

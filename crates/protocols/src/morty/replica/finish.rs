@@ -9,7 +9,8 @@ use super::recovery::Next;
 use super::transactions::Look;
 use super::watch::look_every;
 use super::{Cx, Replica, Timer};
-use crate::morty::message::{Message, Record, Status, View};
+use crate::morty::message::{Message, Status, View};
+use crate::morty::record::Record;
 
 impl Replica {
     /// Recovers the transactions that should have been decided by now, or that others wait for. The replicas do so one after

@@ -15,7 +15,7 @@
 //!   watermark here, and is merged with what is above ([`Keys::replace`]). Versions that were only in memory are removed
 //!   when the copy is complete.
 //!
-//! [`Record::Forgotten`]: crate::morty::message::Record::Forgotten
+//! [`Record::Forgotten`]: crate::morty::record::Record::Forgotten
 
 use serried_actor::Store;
 use serried_model::{Key, Value, Version};

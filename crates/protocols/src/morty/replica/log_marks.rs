@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Cx;
-use crate::morty::message::Record;
+use crate::morty::record::Record;
 
 /// Positions of the log, each with the latest version that a record before it concerns. The log before a position can be
 /// given up if no record there concerns anything at or above the horizon, because everything below it is in the store.

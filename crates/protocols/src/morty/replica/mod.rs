@@ -58,9 +58,9 @@ use self::truncation::Truncation;
 use self::watch::look_every;
 use super::Options;
 use super::message::{
-    CatchingUp, Contents, Message, Record, Recovering, Rejoining, Request, Settlement, Status,
-    Truncating,
+    CatchingUp, Contents, Message, Recovering, Rejoining, Request, Settlement, Status, Truncating,
 };
+use super::record::Record;
 
 /// A replica of Morty; with [`Options::re_execution`] off, one of MVTSO.
 #[derive(Debug)]

@@ -4,7 +4,8 @@ use serried_actor::Settings;
 use serried_model::Version;
 
 use crate::morty::digest::Digest;
-use crate::morty::message::{Record, Settlement};
+use crate::morty::message::Settlement;
+use crate::morty::record::Record;
 
 /// Two points in version time, the first at or below the second. From the *horizon* on, the replica remembers how
 /// transactions ended. Below the *watermark* everything is settled. Neither ever goes back. All times are microseconds

@@ -30,7 +30,8 @@ use serried_model::NodeId;
 use super::log_marks::LogMarks;
 use super::setup::Setup;
 use super::{Cx, Timer};
-use crate::morty::message::{Message, Record, Rejoining};
+use crate::morty::message::{Message, Rejoining};
+use crate::morty::record::Record;
 
 /// Replicas that have not answered are asked again after this, round trips not counted.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -16,7 +16,7 @@ use super::settled::Settled;
 use super::setup::Setup;
 use super::{Cx, Timer};
 use crate::morty::digest::Digest;
-use crate::morty::message::Record;
+use crate::morty::record::Record;
 
 /// Settled state is put into the store once in so many truncations, so that a key which is written often is put there
 /// once.

@@ -37,7 +37,8 @@ use super::log_marks::LogMarks;
 use super::merge::Merge;
 use super::setup::Setup;
 use crate::morty::digest::Digest;
-use crate::morty::message::{Message, Record, Snapshot, Truncating, View};
+use crate::morty::message::{Message, Snapshot, Truncating, View};
+use crate::morty::record::Record;
 
 /// A replica's part in truncations. Truncations are named by their microsecond of version time.
 #[derive(Debug, Default)]

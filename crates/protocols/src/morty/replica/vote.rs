@@ -12,9 +12,8 @@ use super::transactions::Reads;
 use super::validate::{Validated, Validation};
 use super::{Cx, Replica, reject};
 use crate::morty::Mutation;
-use crate::morty::message::{
-    Accepted, Contents, Message, Proposal, Record, Refusal, Reply, View, Vote,
-};
+use crate::morty::message::{Accepted, Contents, Message, Proposal, Refusal, Reply, View, Vote};
+use crate::morty::record::Record;
 
 impl Replica {
     pub(super) fn on_prepare(

@@ -39,9 +39,10 @@ use super::Options;
 use super::coordinator::execution::REVISIONS_AT_ONCE;
 use super::coordinator::{Coordinator, Timer};
 use super::message::{
-    CatchingUp, Decision, Message, Proposal, Record, Recovering, Rejoining, Reply, Request, Status,
+    CatchingUp, Decision, Message, Proposal, Recovering, Rejoining, Reply, Request, Status,
     Truncating, View, Vote,
 };
+use super::record::Record;
 use super::replica::{Replica, Timer as ReplicaTimer};
 
 type Envelope = (NodeId, NodeId, Message);
