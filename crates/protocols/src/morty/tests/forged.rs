@@ -1,12 +1,17 @@
 //! Messages that no sound sender sends, as their bytes are damaged or forged: they are dropped and counted, and
 //! change nothing.
 
+use core::time::Duration;
 use std::sync::Arc;
 
+use serried_actor::{
+    Actor, ClockInterval, Context, Durable, Group, MemoryStore, Random, Settings, Timestamp,
+};
 use serried_parts::WriteId;
 
 use super::by_hand::{contents, decide, prepare, version};
 use super::*;
+use crate::morty::Coordinator;
 use crate::morty::message::{
     CatchingUp, Contents, Known, Recovering, Rejoining, Reply, Request, Settlement, Status,
     Truncating,
@@ -174,6 +179,8 @@ fn what_arrives_at_the_wrong_side_is_dropped() {
     let mut net = morty(1);
     let reply = Message::Reply(Reply::Acknowledge { versions: vec![txn()] });
     is_dropped(&mut net, NodeId(1), 0, reply);
+    let (group, settings) = (Group::new(3, Duration::from_millis(1)), Settings::default());
+    let mut coordinator = Coordinator::new(group, &settings, Options::default());
     let upto = 100;
     for message in [
         Message::Request(Request::Inquire { version: txn() }),
@@ -183,12 +190,13 @@ fn what_arrives_at_the_wrong_side_is_dropped() {
         Message::Rejoining(Rejoining::Replaced { question: 0 }),
         Message::Watermark { upto },
     ] {
-        let (now, clock) = net.clock();
-        let (mut effects, mut store) = (Vec::new(), MemoryStore::default());
+        let (mut effects, mut store, mut random) =
+            (Vec::new(), MemoryStore::default(), Random::new(1));
         let durable = Durable { store: &mut store, log_position: 0, durable_position: u64::MAX };
-        let id = coordinator_id(0);
-        let mut cx = Context::new(id, now, clock, &mut net.random, &mut effects, durable);
-        net.coordinators[0].0.on_message(NodeId(0), message.clone(), &mut cx);
+        let clock = ClockInterval { earliest_us: 1000, latest_us: 1000 };
+        let (id, now) = (coordinator_id(0), Timestamp(1_000_000));
+        let mut cx = Context::new(id, now, clock, &mut random, &mut effects, durable);
+        coordinator.on_message(NodeId(0), message.clone(), &mut cx);
         assert!(cx.take_rejected().is_some(), "{message:?}");
         assert!(effects.is_empty(), "{message:?}");
     }
