@@ -106,12 +106,18 @@ fn a_client_whose_clock_is_behind_is_told_so_before_anything_is_prepared() {
 fn one_replica_alone_refuses_nobody() {
     let mut net = stranger(Options::default());
     net.commit(0, &[], &[("x", "1")]);
-    let Some((_, _, Message::AskAdmission { version })) = net.network.front().cloned() else {
+    let Some((_, _, Message::Request(Request::AskAdmission { version }))) =
+        net.network.front().cloned()
+    else {
         panic!("it asks: {:?}", net.network);
     };
     net.network.retain(|(_, to, _)| *to != NodeId(0));
     let refusal = Refusal::Ahead { clock_us: 0 };
-    net.deliver((NodeId(0), coordinator_id(0), Message::Refused { version, refusal }));
+    net.deliver((
+        NodeId(0),
+        coordinator_id(0),
+        Message::Reply(Reply::Refused { version, refusal }),
+    ));
     net.settle();
     assert_eq!(net.told(0), ["committed"]);
 }

@@ -106,24 +106,44 @@ fn a_program_that_runs_again_and_reads_more_gives_up_what_it_had_prepared() {
 }
 
 #[test]
-fn late_and_repeated_messages_of_a_decided_transaction_leave_nothing_behind() {
+fn late_messages_of_a_decided_transaction_leave_nothing_behind() {
     let mut net = morty(1);
     let version = Version { timestamp_us: 5, coordinator: coordinator_id(0) };
     let key = Key::from("x");
     let from = coordinator_id(0);
-    let decide = Message::Decide { version, eid: 0, decision: Decision::Abort, contents: None };
+    let decide = Message::Request(Request::Decide {
+        version,
+        eid: 0,
+        decision: Decision::Abort,
+        contents: None,
+    });
     net.deliver((from, NodeId(0), decide.clone()));
     let late = [
-        Message::Get { version, key: key.clone() },
-        Message::Put { version, key: key.clone(), tag: 1, rests_on: None, value: None },
-        Message::Prepare { version, eid: 0, next_tag: 1, contents: Default::default() },
+        Message::Request(Request::Get { version, key: key.clone() }),
+        Message::Request(Request::Put {
+            version,
+            key: key.clone(),
+            tag: 1,
+            rests_on: None,
+            value: None,
+        }),
+        Message::Request(Request::Prepare {
+            version,
+            eid: 0,
+            next_tag: 1,
+            contents: Default::default(),
+        }),
         decide,
     ];
     for message in late {
         net.deliver((from, NodeId(0), message));
     }
-    let finalize =
-        Message::Finalize { version, eid: 0, view: View::OWN, decision: Proposal::Abandon };
+    let finalize = Message::Request(Request::Finalize {
+        version,
+        eid: 0,
+        view: View::OWN,
+        decision: Proposal::Abandon,
+    });
     net.deliver((from, NodeId(0), finalize));
     assert!(net.nodes[0].record(&key).is_none());
     assert_eq!(net.nodes[0].undecided(), 0);

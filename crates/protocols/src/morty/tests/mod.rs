@@ -35,7 +35,11 @@ use serried_model::{Key, NodeId, ReadStamp, TxnId, Value, Version, Write};
 use super::Options;
 use super::coordinator::execution::REVISIONS_AT_ONCE;
 use super::coordinator::{Coordinator, Timer};
-use super::message::{Decision, Message, Proposal, Record, View, Vote};
+use super::message::{
+    CatchingUp, Decision, Message, Proposal, Recovering, Rejoining, Reply, Request, Status,
+    Truncating, View, Vote,
+};
+use super::record::Record;
 use super::replica::{Replica, Timer as ReplicaTimer};
 use crate::testing::{self, client_id as coordinator_id, derefs_to_net};
 
@@ -205,15 +209,24 @@ fn write(key: &str, value: &str) -> Write {
 
 fn name(message: &Message) -> String {
     match message {
-        Message::Get { key, .. } => format!("Get {key}"),
-        Message::GetReply { key, value, .. } => format!("GetReply {}", show(key, value)),
-        Message::Put { key, value, .. } => format!("Put {}", show(key, value)),
-        Message::Prepare { eid, .. } => format!("Prepare {eid}"),
-        Message::PrepareReply { eid, vote, .. } => format!("PrepareReply {eid} {vote:?}"),
-        Message::Finalize { eid, decision, .. } => format!("Finalize {eid} {decision:?}"),
-        Message::FinalizeReply { eid, .. } => format!("FinalizeReply {eid}"),
-        Message::Decide { eid, decision, .. } => format!("Decide {eid} {decision:?}"),
-        Message::Acknowledge { .. } => "Acknowledge".to_string(),
+        Message::Request(Request::Get { key, .. }) => format!("Get {key}"),
+        Message::Reply(Reply::GetReply { key, value, .. }) => {
+            format!("GetReply {}", show(key, value))
+        }
+        Message::Request(Request::Put { key, value, .. }) => format!("Put {}", show(key, value)),
+        Message::Request(Request::Prepare { eid, .. }) => format!("Prepare {eid}"),
+        Message::Reply(Reply::PrepareReply { eid, vote, .. }) => {
+            format!("PrepareReply {eid} {vote:?}")
+        }
+        Message::Request(Request::Finalize { eid, decision, .. }) => {
+            format!("Finalize {eid} {decision:?}")
+        }
+        Message::Status(Status::FinalizeReply { eid, .. }) => format!("FinalizeReply {eid}"),
+        Message::Request(Request::Decide { eid, decision, .. }) => {
+            format!("Decide {eid} {decision:?}")
+        }
+        Message::Reply(Reply::Acknowledge { .. }) => "Acknowledge".to_string(),
+        Message::Request(Request::AskAdmission { .. }) => "AskAdmission".to_string(),
         other => format!("{other:?}"),
     }
 }

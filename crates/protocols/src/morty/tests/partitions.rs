@@ -64,14 +64,18 @@ impl Client {
     fn votes(&mut self, partition: u16, votes: &[Vote]) {
         for (member, vote) in votes.iter().enumerate() {
             let (version, eid, conflict) = (self.began, 0, None);
-            let reply = Message::PrepareReply { version, eid, vote: *vote, conflict };
+            let reply = Message::Reply(Reply::PrepareReply { version, eid, vote: *vote, conflict });
             self.tell(partition, member, reply);
         }
     }
 
     fn accepts(&mut self, partition: u16, member: usize, decision: Proposal) {
         let (version, eid, view) = (self.began, 0, View::OWN);
-        self.tell(partition, member, Message::FinalizeReply { version, eid, view, decision });
+        self.tell(
+            partition,
+            member,
+            Message::Status(Status::FinalizeReply { version, eid, view, decision }),
+        );
     }
 
     /// What was sent since the last call.
@@ -126,7 +130,7 @@ fn each_partition_is_told_what_it_is_to_do_and_who_takes_part() {
     client.net.now += 10_000_000;
     client.repeat();
     let contents = |(partition, message): (u16, Message)| match message {
-        Message::Prepare { contents, .. } => (partition, contents),
+        Message::Request(Request::Prepare { contents, .. }) => (partition, contents),
         other => panic!("{other:?}"),
     };
     let parts: Vec<_> = client.messages().into_iter().map(contents).collect();

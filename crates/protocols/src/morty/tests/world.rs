@@ -85,7 +85,11 @@ impl World {
 
     /// A peer says that everything below `upto` is settled, and the replica acts on that to the end.
     pub(super) fn settle_below(&mut self, id: NodeId, upto: u64, merged: Digest) {
-        self.tell(NodeId(2), id, Message::TruncationFinished { upto, merged });
+        self.tell(
+            NodeId(2),
+            id,
+            Message::Truncating(Truncating::TruncationFinished { upto, merged }),
+        );
         for _ in 0..50 {
             self.timer(id, ReplicaTimer::Settle);
         }
@@ -102,10 +106,11 @@ impl World {
     }
 
     pub(super) fn read(&mut self, id: NodeId, key: &str) -> Option<Value> {
-        let get = Message::Get { version: version(self.now, 9), key: Key::from(key) };
+        let get =
+            Message::Request(Request::Get { version: version(self.now, 9), key: Key::from(key) });
         let answers = self.tell(coordinator_id(9), id, get);
         match &answers[..] {
-            [(_, _, Message::GetReply { value, .. })] => value.clone(),
+            [(_, _, Message::Reply(Reply::GetReply { value, .. }))] => value.clone(),
             other => panic!("{other:?}"),
         }
     }
@@ -113,7 +118,7 @@ impl World {
 
 pub(super) fn votes(answers: &[Envelope]) -> Vec<Vote> {
     let vote = |(_, _, message): &Envelope| match message {
-        Message::PrepareReply { vote, .. } => Some(*vote),
+        Message::Reply(Reply::PrepareReply { vote, .. }) => Some(*vote),
         _ => None,
     };
     answers.iter().filter_map(vote).collect()
@@ -125,9 +130,9 @@ where
     E: IntoIterator<Item = &'a Envelope, IntoIter: DoubleEndedIterator>,
 {
     let run = asked.into_iter().rev().find_map(|(from, _, message)| match message {
-        Message::GetCommitted { run, .. } | Message::Scan { run, .. } if *from == n(0) => {
-            Some(*run)
-        }
+        Message::CatchingUp(
+            CatchingUp::GetCommitted { run, .. } | CatchingUp::Scan { run, .. },
+        ) if *from == n(0) => Some(*run),
         _ => None,
     });
     run.expect("it has asked")
