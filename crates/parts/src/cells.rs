@@ -2,25 +2,16 @@
 
 use std::collections::VecDeque;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serried_actor::Store;
-use serried_model::{Carstamp, Key, Value};
+use serried_model::Key;
 
 use crate::Pool;
 
 /// How many keys are looked at to make room for one. If all of them are in use, there are more keys in
 /// memory than there should be.
 const LOOKED_AT: usize = 4;
-
-/// What a register holds.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Stamped {
-    /// The value, or `None` where it is absent.
-    pub value: Option<Value>,
-    /// The place of the update that it is from.
-    pub carstamp: Carstamp,
-}
 
 /// How the state of a key lies in a store.
 pub fn encode_cell<S: Serialize>(state: &S) -> Vec<u8> {

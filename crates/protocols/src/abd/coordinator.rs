@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Settings};
 use serried_model::registers::{Operation, Outcome, Output};
-use serried_model::{Access, Accessed, Carstamp, Key, NodeId, Registers, Token, TxnId, Value};
-use serried_parts::{Asked, Quorums, Stamped, VersionClock};
+use serried_model::{Access, Accessed, Key, NodeId, Registers, Token, TxnId, Value};
+use serried_parts::{Asked, Quorums, Stamped, VersionClock, WriteStamps};
 
 use super::{Message, Mutation};
 use crate::Mutated;
@@ -15,8 +15,7 @@ use crate::Mutated;
 pub struct Coordinator {
     quorums: Quorums,
     clock: VersionClock,
-    /// The latest timestamp that a write was given.
-    latest: u64,
+    stamps: WriteStamps,
     operations: BTreeMap<TxnId, Running>,
     mutation: Mutated<Mutation>,
 }
@@ -51,7 +50,7 @@ impl Coordinator {
         Coordinator {
             quorums: Quorums::new(group, settings.thrifty),
             clock: VersionClock::default(),
-            latest: 0,
+            stamps: WriteStamps::default(),
             operations: BTreeMap::new(),
             mutation,
         }
@@ -101,13 +100,7 @@ impl Coordinator {
             return;
         }
         match latest {
-            Some(latest) if latest.carstamp == held.carstamp => {}
-            Some(latest) => {
-                *unanimous = false;
-                if latest.carstamp < held.carstamp {
-                    *latest = held;
-                }
-            }
+            Some(latest) => *unanimous &= latest.hear(&held).is_eq(),
             None => *latest = Some(held),
         }
         if !self.quorums.have_replied(&running.asked) {
@@ -118,9 +111,7 @@ impl Coordinator {
             None if unanimous => return self.finish(txn, latest, cx),
             None => latest,
             Some(value) => {
-                // Of two writes that found the same, one has to be later.
-                self.latest = self.latest.max(latest.carstamp.timestamp) + 1;
-                let carstamp = Carstamp { timestamp: self.latest, writer: cx.id(), rmwc: 0 };
+                let carstamp = self.stamps.after(latest.carstamp, cx.id());
                 cx.output((txn, Output::Placed(carstamp)));
                 Stamped { value, carstamp }
             }

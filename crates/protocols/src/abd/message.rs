@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serried_model::{Carstamp, Key};
-use serried_parts::Stamped;
+use serried_parts::{Stamped, carstamps};
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -75,28 +75,27 @@ pub enum Message {
     },
 }
 
-/// No clock says so much, in microseconds since the Unix epoch, and nothing is counted so far. What is added to a
-/// number below it does not overflow.
+/// Above any incarnation: those are times in microseconds since the Unix epoch. Sums of smaller numbers do not overflow.
 const NEVER: u64 = 1 << 62;
 
 impl Message {
     /// Whether a participant can have sent it that is neither damaged nor malicious.
     pub(super) fn is_sound(&self) -> bool {
-        let carstamp = |of: &Carstamp| of.timestamp < NEVER && of.rmwc < NEVER;
         let counted = |incarnations: &[u64]| incarnations.iter().all(|number| *number < NEVER);
         match self {
             Message::Read1 { .. } | Message::Write1 { .. } => true,
             Message::Read1Reply { held, incarnations, .. } => {
-                carstamp(&held.carstamp) && counted(incarnations)
+                carstamps::is_sound(&held.carstamp) && counted(incarnations)
             }
             Message::Write1Reply { carstamp: of, incarnations, .. } => {
-                carstamp(of) && counted(incarnations)
+                carstamps::is_sound(of) && counted(incarnations)
             }
-            Message::Apply { stamped, .. } => carstamp(&stamped.carstamp),
+            Message::Apply { stamped, .. } => carstamps::is_sound(&stamped.carstamp),
             Message::Applied { incarnations, .. } => counted(incarnations),
             Message::Scan { incarnation, .. } => *incarnation < NEVER,
             Message::Scanned { entries, incarnations, .. } => {
-                counted(incarnations) && entries.iter().all(|(_, held)| carstamp(&held.carstamp))
+                counted(incarnations)
+                    && entries.iter().all(|(_, held)| carstamps::is_sound(&held.carstamp))
             }
         }
     }

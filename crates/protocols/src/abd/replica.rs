@@ -60,7 +60,7 @@ impl Replica {
     }
 
     fn apply(&mut self, key: Key, stamped: Stamped, cx: &mut Cx<'_>) {
-        if self.registers.get(&key, cx.store()).carstamp < stamped.carstamp {
+        if self.registers.get(&key, cx.store()).is_before(&stamped) {
             let position = cx.log_position();
             *self.registers.change(&key, position, cx.store()) = stamped.clone();
             cx.append(Record::Applied { key, stamped });
@@ -70,7 +70,7 @@ impl Replica {
 
     /// Holds something from elsewhere, unless what it holds is later.
     fn put(&mut self, key: &Key, stamped: Stamped, store: &mut dyn Store) {
-        if self.registers.get(key, store).carstamp < stamped.carstamp {
+        if self.registers.get(key, store).is_before(&stamped) {
             self.registers.put(key, stamped, store);
         }
     }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Settings, Timestamp};
 use serried_model::registers::{Operation, Outcome, Output};
 use serried_model::{Access, Accessed, Carstamp, Key, NodeId, Registers, Token, TxnId};
-use serried_parts::{Asked, Quorums, Stamped, Tokens, patience_with_proxy};
+use serried_parts::{Asked, Quorums, Stamped, Tokens, WriteStamps, patience_with_proxy};
 
 use super::instance::Command;
 use super::message::{Answer, Found, Message, OperationId};
@@ -30,8 +30,7 @@ pub struct Coordinator {
     rules: Rules,
     quorums: Quorums,
     tokens: Tokens,
-    /// The latest timestamp that a write was given.
-    latest: u64,
+    stamps: WriteStamps,
     /// Which of the replicas is handed something first, from the nearest, and when the nearest is tried
     /// again.
     preferred: (usize, Timestamp),
@@ -87,7 +86,7 @@ impl Coordinator {
             rules,
             quorums: Quorums::new(group, settings.thrifty),
             tokens: Tokens::new(settings.outcomes_ms * 1000),
-            latest: 0,
+            stamps: WriteStamps::default(),
             preferred: (0, Timestamp(0)),
             operations: BTreeMap::new(),
             unsettled: Unsettled::default(),
@@ -252,9 +251,7 @@ impl Coordinator {
         if !self.quorums.replied(asked, from) || !self.quorums.have_replied(asked) {
             return;
         }
-        // Of two writes that found the same, one has to be later.
-        self.latest = self.latest.max(latest.timestamp) + 1;
-        let carstamp = Carstamp { timestamp: self.latest, writer: cx.id(), rmwc: 0 };
+        let carstamp = self.stamps.after(*latest, cx.id());
         cx.output((txn, Output::Placed(carstamp)));
         let Access::Write(value) = &running.command.access else { unreachable!("it writes") };
         let stamped = Stamped { value: value.clone(), carstamp };

@@ -162,10 +162,7 @@ impl Attributes {
         self.sequence = self.sequence.max(other.sequence);
         self.dependencies.add(&other.dependencies);
         self.fresh &= other.fresh;
-        let carstamp = |base: &Option<Stamped>| base.as_ref().map(|base| base.carstamp);
-        if carstamp(&self.base) < carstamp(&other.base) {
-            self.base = other.base.clone();
-        }
+        Stamped::raise_base(&mut self.base, &other.base);
     }
 }
 

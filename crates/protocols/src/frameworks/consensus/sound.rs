@@ -7,8 +7,8 @@
 //! whatever its number is.
 
 use serried_actor::{Group, NodeSet};
-use serried_model::{Access, Carstamp, Key, NodeId};
-use serried_parts::Stamped;
+use serried_model::{Access, Key, NodeId};
+use serried_parts::{Stamped, carstamps};
 
 use super::instance::{
     Attributes, Ballot, Command, Dependencies, Instance, InstanceId, Numbers, Status,
@@ -50,7 +50,7 @@ impl Sound<'_> {
                 is_member && stamped(held) && self.incarnations(incarnations)
             }
             Message::Applied { carstamp: of, incarnations, .. } => {
-                is_member && carstamp(of) && self.incarnations(incarnations)
+                is_member && carstamps::is_sound(of) && self.incarnations(incarnations)
             }
             Message::Instance { key, id, incarnation, body } => {
                 is_member
@@ -217,7 +217,7 @@ pub(super) fn to_client(from: NodeId, message: &Message, group: &Group) -> bool 
             ahead_us.unsigned_abs() < NEVER
         }
         Message::Write1Reply { carstamp: of, .. } | Message::Applied { carstamp: of, .. } => {
-            carstamp(of)
+            carstamps::is_sound(of)
         }
         _ => false,
     };
@@ -239,9 +239,5 @@ fn are_brought(brings: &[(Key, Stamped)]) -> bool {
 }
 
 fn stamped(stamped: &Stamped) -> bool {
-    carstamp(&stamped.carstamp)
-}
-
-fn carstamp(carstamp: &Carstamp) -> bool {
-    carstamp.timestamp < NEVER && carstamp.rmwc < NEVER
+    carstamps::is_sound(&stamped.carstamp)
 }

@@ -33,11 +33,7 @@ impl State {
 
     /// Holds a value, unless the one that it holds is later. Returns whether it holds `stamped` now.
     pub(super) fn hold(&mut self, stamped: &Stamped) -> bool {
-        let later = self.held.carstamp < stamped.carstamp;
-        if later {
-            self.held = stamped.clone();
-        }
-        later
+        self.held.hold(stamped)
     }
 
     /// The instances that were executed, up to the last of each row in which something was done.
@@ -154,21 +150,13 @@ impl State {
     }
 
     fn modify(&mut self, access: &Access, base: &Stamped) -> Found {
-        if self.previous.carstamp <= base.carstamp {
-            self.previous = base.clone();
-        }
         let Access::Modify(modification) = access else {
             unreachable!("nothing else is a command where there are registers")
         };
-        let found = self.previous.value.clone();
-        if let Ok(Change::To(value)) = modification.apply(found.as_ref()) {
-            let carstamp = self.previous.carstamp.next_rmw();
-            self.previous = Stamped { value, carstamp };
-        }
-        // If it changes nothing it has read what it was executed on, so that must not get lost.
-        let made = self.previous.clone();
-        self.hold(&made);
-        Found(Stamped { value: found, carstamp: made.carstamp })
+        let found = self.previous.modify(base, modification);
+        // If it changes nothing, it has read what it was executed on, so that must not get lost.
+        self.held.hold(&self.previous);
+        Found(found)
     }
 
     /// What is known of an update without executing it.
@@ -227,7 +215,7 @@ mod tests {
         let base = stamped("50", 4, 0);
         assert_eq!(execute(3, &base), done(Some("50"), stamped("", 4, 1).carstamp));
         // What was written meanwhile and is no base stays.
-        assert!(state.hold(&stamped("90", 5, 0)));
+        assert!(state.held.hold(&stamped("90", 5, 0)));
         assert_eq!(
             state.execute(&add(4, 1, 0), (Some(&base), false), 1000),
             done(Some("51"), stamped("", 4, 2).carstamp)
