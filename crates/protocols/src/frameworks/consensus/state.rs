@@ -31,11 +31,6 @@ impl State {
         State { held, ..State::default() }
     }
 
-    /// Holds a value, unless the one that it holds is later. Returns whether it holds `stamped` now.
-    pub(super) fn hold(&mut self, stamped: &Stamped) -> bool {
-        self.held.hold(stamped)
-    }
-
     /// The instances that were executed, up to the last of each row in which something was done.
     pub(super) fn done(&self) -> Dependencies {
         let mut done = self.executed.clone();
