@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_done_all_who_can_have_a_lock_have_it_and_no_two_that_conflict() {
+    fn locks_never_conflict_and_are_granted_as_soon_as_possible() {
         for seed in 0..300 {
             let mut state: u64 = seed;
             let mut draw = |below: u64| {

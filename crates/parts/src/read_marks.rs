@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_missed_whichever_of_the_reads_that_overlap_missed_it() {
+    fn any_of_several_overlapping_reads_can_miss_a_write() {
         let reads = [(10, 20), (0, 30), (10, 40), (5, 12), (35, 38), (0, 5), (36, 50)];
         // In all orders that are a rotation of this one, and back.
         for turn in 0..2 * reads.len() {

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_earlier_releases_wrote_of_an_instance_is_read_as_it_was_meant() {
+    fn instances_in_logs_of_earlier_releases_are_read() {
         let mut instance = Instance::unknown(3);
         instance.attributes.sequence = 7;
         instance.status = Status::Accepted;

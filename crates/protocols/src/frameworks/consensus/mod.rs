@@ -87,8 +87,10 @@
 //! dependencies only.
 
 mod coordinator;
+mod executed;
 mod instance;
 mod message;
+mod order;
 mod replica;
 mod rows;
 mod sound;

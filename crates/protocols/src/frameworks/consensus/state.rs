@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_is_executed_once_and_too_late_it_is_not_executed_at_all() {
+    fn an_update_is_executed_at_most_once() {
         let mut state = State::default();
         let nth = |timestamp| Carstamp { timestamp, ..Carstamp::INITIAL };
         let mut execute = |us, client| state.execute(&add(us, client, 0), (None, false), 50);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_modify_write_is_executed_on_its_base_or_the_last_ones_result() {
+    fn a_read_modify_write_is_executed_on_the_later_of_base_and_last_result() {
         let mut state = State::default();
         let mut execute =
             |us, base: &Stamped| state.execute(&add(us, 1, 0), (Some(base), false), 1000);

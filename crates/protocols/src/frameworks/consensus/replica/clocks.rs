@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_that_is_far_beyond_the_clock_is_ahead_of_it_and_not_behind() {
+    fn a_time_far_beyond_the_clock_is_ahead_of_it() {
         for (named, clock, ahead) in [
             (7, 5, 2),
             (5, 7, -2),
