@@ -11,7 +11,7 @@ use crate::versions::near_the_end;
 /// A stretch that lies within another says nothing more, and is not kept. So of all the reads of one version
 /// only the latest reader counts, and of two stretches the one that begins later ends later: a write is
 /// checked against one of them. Mostly they do not even overlap, as a committed read never contains a
-/// committed write; but of those who find a key deleted, some find the delete and some nothing at all.
+/// committed write. But of the readers that find a key deleted, some find the delete and some find nothing at all.
 /// This is 000 Fig. 5's `committed_reads`, bounded by the number of versions instead of reads.
 #[derive(Clone, Debug, Default)]
 pub struct ReadMarks {

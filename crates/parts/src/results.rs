@@ -1,4 +1,4 @@
-//! What updates came to, so that one that is tried again takes effect once.
+//! The results of updates, so that an update that is tried again takes effect once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -241,8 +241,7 @@ impl Tokens {
         self.clock.next(client, clock)
     }
 
-    /// An update begins, perhaps again: of the client's tokens those below what is returned are not tried
-    /// again.
+    /// An update begins, perhaps again. The client does not try tokens below the returned one again.
     pub fn begin(&mut self, token: Version, client: NodeId, clock: ClockInterval) -> Version {
         if token.coordinator != client {
             return Version { timestamp_us: 0, coordinator: client };

@@ -32,9 +32,9 @@ struct Running {
 
 #[derive(Debug)]
 enum Phase {
-    /// It learns what replicas hold: the latest so far, and whether all held that.
+    /// It learns what replicas hold: the latest value so far, and whether all have held that.
     First { latest: Option<Stamped>, unanimous: bool },
-    /// It has them hold this.
+    /// It has a majority hold this.
     Second(Stamped),
 }
 
@@ -45,7 +45,7 @@ pub struct Repeat(pub(super) TxnId);
 type Cx<'a> = Context<'a, Coordinator>;
 
 impl Coordinator {
-    /// A coordinator for a client of `group`, which does nothing wrong but `mutation`.
+    /// A coordinator for a client of `group`, with a deliberate mistake if there is a `mutation`.
     pub fn new(group: Group, settings: &Settings, mutation: Mutated<Mutation>) -> Coordinator {
         Coordinator {
             quorums: Quorums::new(group, settings.thrifty),
@@ -136,7 +136,7 @@ impl Coordinator {
     fn give_up(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
         let Some(running) = self.operations.remove(&txn) else { return };
         cx.cancel_timer(Repeat(txn));
-        // A write that has no place yet is nowhere.
+        // A write without a carstamp was not sent.
         let outcome = match running.phase {
             Phase::Second(_) if running.write.is_some() => Outcome::Unknown,
             _ => Outcome::NoEffect,

@@ -14,7 +14,7 @@ pub enum Message {
         /// The key.
         key: Key,
     },
-    /// This.
+    /// The answer to [`Message::Read1`].
     Read1Reply {
         /// The operation.
         request: u64,
@@ -23,14 +23,14 @@ pub enum Message {
         /// The incarnations that the sender knows ([`serried_parts::Incarnations::named`]).
         incarnations: Vec<u64>,
     },
-    /// How late is what the replica holds for a key? The first phase of a write.
+    /// What carstamp does the replica hold for a key? The first phase of a write.
     Write1 {
         /// Names the operation at its coordinator.
         request: u64,
         /// The key.
         key: Key,
     },
-    /// So late.
+    /// The answer to [`Message::Write1`].
     Write1Reply {
         /// The operation.
         request: u64,
@@ -48,21 +48,21 @@ pub enum Message {
         /// What it is to hold.
         stamped: Stamped,
     },
-    /// It does, and will.
+    /// The sender holds it, durably, or something later.
     Applied {
         /// The operation.
         request: u64,
         /// The incarnations that the sender knows ([`serried_parts::Incarnations::named`]).
         incarnations: Vec<u64>,
     },
-    /// Show what you hold after a key, to one that has lost all that it held.
+    /// The sender has lost its disk: show what you hold after a key.
     Scan {
         /// After this, or from the beginning.
         after: Option<Key>,
         /// The sender's incarnation.
         incarnation: u64,
     },
-    /// This.
+    /// The answer to [`Message::Scan`].
     Scanned {
         /// What was asked for.
         after: Option<Key>,

@@ -112,7 +112,7 @@ impl Sound<'_> {
             && attributes.base.as_ref().is_none_or(stamped)
     }
 
-    /// Whether a client can have requested this.
+    /// Whether a client can have requested a command.
     fn request(&self, command: &Command) -> bool {
         // Its writes go to registers, where there are any.
         let is_meant = !(self.registers && matches!(command.access, Access::Write(_)));

@@ -13,8 +13,7 @@ use super::message::{Answer, Found};
 pub struct State {
     /// What the key holds.
     pub held: Stamped,
-    /// What the last read-modify-write that was executed made of it (001 §4.3.3), where others change it
-    /// as well.
+    /// If there are registers: the result of the last read-modify-write that was executed (001 §4.3.3).
     pub previous: Stamped,
     /// Which instances have been executed.
     pub executed: Dependencies,
@@ -94,15 +93,14 @@ impl State {
         self.executed = executed;
     }
 
-    /// Executes a command; an update that was executed before is not executed again. Without a `base` it
-    /// is executed on what the key holds. With one the key may hold what no command has written: then it
-    /// is executed on its base or what the last command made of that, whichever is later (001 Algorithm
-    /// 4).
+    /// Executes a command. An update that was executed before is not executed again. Without a `base`, the command is executed
+    /// on what the key holds. With a base, the key may hold what no command has written. Then the command is executed on its
+    /// base or on the result of the command before it, whichever is later ([`Stamped::modify`]).
     ///
     /// A `fresh` write is executed although its result may be forgotten: nobody has executed it before.
     ///
-    /// Results are remembered until their clients try them no more, or for `remembered_us` by the tokens'
-    /// times: all replicas execute updates in the same order, so that they remember the same.
+    /// Results are remembered until their clients do not try them again, or for `remembered_us` by the tokens' times. All
+    /// replicas execute updates in the same order, so they remember the same.
     pub(super) fn execute(
         &mut self,
         command: &Command,
@@ -126,7 +124,7 @@ impl State {
         Answer::Done(found)
     }
 
-    /// Where all updates are commands, their order is the commands'.
+    /// Executes an update if all updates are commands. Then their order is that of the commands.
     fn replace(&mut self, access: &Access) -> Found {
         let (found, change) = match access {
             Access::Read => (None, Change::None),
@@ -191,7 +189,7 @@ mod tests {
         let mut execute = |us, client| state.execute(&add(us, client, 0), (None, false), 50);
         assert_eq!(execute(100, 1), done(None, nth(1)));
         assert_eq!(execute(90, 1), done(Some("1"), nth(2)));
-        assert_eq!(execute(100, 1), done(None, nth(1)), "it is told what it found then");
+        assert_eq!(execute(100, 1), done(None, nth(1)), "it gets what it found then");
         assert_eq!(execute(90, 2), done(Some("2"), nth(3)));
         execute(145, 1);
         assert_eq!(execute(90, 1), Answer::Forgotten);

@@ -197,7 +197,7 @@ mod tests {
         assert_eq!((settled.over, settled.begun.len()), (vec![first], 1));
         let second = settled.begun[0];
         assert_eq!(unsettled.settling(second).map(|(_, s)| s.stamped().clone()), Some(stamped(9)));
-        // 6 was entered before: who began after that has waited for 9 since.
+        // 6 was entered before. An operation that began after that has waited for 9 since.
         assert!(unsettled.has_other(&key("y"), after));
         assert_eq!(unsettled.are_held(&[(key("x"), stamped(9))], &quorums).over, [second]);
         assert_eq!(unsettled.all().count(), 0);

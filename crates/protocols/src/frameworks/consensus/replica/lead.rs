@@ -1,7 +1,7 @@
 //! An instance that this replica leads: it has a command agreed on (001 Algorithm 3), or recovers an instance of another
 //! replica (001 Algorithm 5).
 //!
-//! A [`Lead`] knows who has answered in the present phase, and says what follows from that. What is known of the instance
+//! A [`Lead`] knows which replicas have answered in the present phase, and what follows from that. What is known of the instance
 //! itself is in its key's [`Space`](crate::frameworks::consensus::space::Space), where the other roles of the replica find it.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use super::members::Members;
 use crate::frameworks::consensus::instance::{Attributes, Ballot, Command, Instance};
 use crate::frameworks::consensus::message::{Body, Conflict};
 
-/// So often a validation is repeated. Then replicas that have promised may be gone, and others are asked.
+/// How often a validation is repeated. After that, replicas that have promised may be gone, and others are asked.
 const VALIDATED_AT_MOST: u32 = 3;
 
 /// What replicas agree on for an instance: its command, or none if nothing is done, and its attributes.
@@ -38,7 +38,7 @@ pub(super) enum Phase {
     PreAccepting(BTreeMap<u8, Attributes>),
     /// What others know of it.
     Preparing(BTreeMap<u8, Instance>),
-    /// What stands against these attributes, at these replicas.
+    /// The instances that contradict these attributes, at these replicas.
     Validating(Box<(Command, Attributes)>, NodeSet, BTreeMap<u8, Vec<Conflict>>),
     /// The replicas that have accepted it.
     Accepting(Asked),

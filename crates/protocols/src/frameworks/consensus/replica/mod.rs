@@ -67,11 +67,11 @@ pub struct Replica {
 struct Client {
     operation: OperationId,
     command: Command,
-    /// What its command came to here.
+    /// The result of its command at this replica.
     answer: Option<Answer>,
 }
 
-/// What a replica does by the clock.
+/// The timers of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Timer {
     /// Go on with what is due.
@@ -193,7 +193,7 @@ impl Replica {
     }
 
     /// Whether a message is from its sender's latest known incarnation. If it is from a later one, what the sender has said
-    /// before counts no more.
+    /// before does not count any more.
     fn is_current(&mut self, from: NodeId, incarnation: u64, cx: &mut Cx<'_>) -> bool {
         let heard = self.members.hear(from, incarnation, cx);
         if heard == Heard::Later {

@@ -1,8 +1,8 @@
-//! Ending an instance whose coordinator does not (001 Algorithms 5 and 6, with the fast quorums of optimised EPaxos).
+//! Recovery of an instance whose coordinator has not ended it (001 Algorithms 5 and 6, with the fast quorums of optimised EPaxos).
 //!
 //! A replica that recovers an instance has a majority promise a ballot, and learns what these replicas know. The
 //! instance may have been committed in one round trip only if all of its fast quorum gave it the same attributes. The
-//! answers of those members of the fast quorum that are in the majority tell whether that is possible.
+//! answers of those members of the fast quorum that are in the majority show whether that is possible.
 //!
 //! - If it is possible, the command is proposed again, unless something contradicts it. An interfering instance that is
 //!   committed, and comes neither before nor after this one, shows that this one was not committed. So does an
@@ -30,7 +30,7 @@ use crate::frameworks::consensus::message::{Body, Conflict};
 enum Choice {
     Commit(Option<Command>, Attributes),
     Accept(Option<Command>, Attributes),
-    /// The last are those who can have had it committed in one round trip.
+    /// The last is its fast quorum.
     Validate(Command, Attributes, NodeSet),
 }
 
@@ -200,7 +200,7 @@ impl Replica {
         self.members.send(from, key, id, reply, cx);
     }
 
-    /// What stands against these attributes here. Whatever comes later knows of the instance.
+    /// The instances here that contradict these attributes. Instances that come later know of this one.
     fn validate(
         &mut self,
         key: &Key,
@@ -283,7 +283,7 @@ fn choose(
     let Some(one) = replies.values().find(pre_accepted) else { return nothing };
     let command = one.command.clone().expect("what is pre-accepted has a command");
     if !replies.contains_key(&id.member) {
-        // Its coordinator may have committed it if all of the fast quorum made the same of it.
+        // Its coordinator may have committed it if all of the fast quorum gave it the same attributes.
         let in_quorum = |member: u8| one.quorum.contains(NodeId::replica(0, usize::from(member)));
         let quick: Vec<&Instance> = replies
             .iter()
@@ -294,7 +294,7 @@ fn choose(
             |reply: &&Instance| pre_accepted(reply) && reply.attributes == quick[0].attributes;
         if !quick.is_empty() && quick.iter().all(same) {
             let attributes = quick[0].attributes.clone();
-            // With the coordinator they may be a majority: then it is known what interferes with it.
+            // With the coordinator they may be a majority. Then all that interferes with it is known.
             return match quick.len() + 1 >= majority {
                 true => Choice::Accept(Some(command), attributes),
                 false => Choice::Validate(command, attributes, one.quorum),
@@ -302,7 +302,7 @@ fn choose(
         }
     }
     if replies.values().all(|reply| pre_accepted(&reply)) {
-        // Any that interferes with it is known to one of a majority that knows of this one.
+        // Each instance that interferes with it is known to one of this majority, all of which know this one.
         let mut attributes = one.attributes.clone();
         replies.values().for_each(|reply| attributes.add(&reply.attributes));
         return Choice::Accept(Some(command), attributes);

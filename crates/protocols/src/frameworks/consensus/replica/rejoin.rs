@@ -14,7 +14,7 @@
 //! - What is shown as agreed on or executed is taken over.
 //! - What is shown as undecided is waited for. The others finish it, this replica inquires, and it takes part again when all
 //!   of it has been decided.
-//! - What nobody shows was agreed on nowhere. If it is heard of later, nothing that the predecessor has said counts for it.
+//! - What nobody shows was agreed on nowhere. If it appears later, nothing that the predecessor has said counts for it.
 //!
 //! The new replica numbers its own instances after everything that was shown of its predecessor's.
 //!
