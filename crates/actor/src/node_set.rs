@@ -9,6 +9,8 @@ use serried_model::NodeId;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct NodeSet(u64);
 
+const _: () = assert!(NodeSet::CAPACITY == u64::BITS as usize, "a set has one bit for each member");
+
 impl NodeSet {
     /// How many members a group may have at most.
     pub const CAPACITY: usize = NodeId::MEMBERS;

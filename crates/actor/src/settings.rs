@@ -36,6 +36,11 @@ pub struct Settings {
     pub election_timeout_ms: u64,
 }
 
+const _: () = assert!(
+    Settings::LONGEST_MS < u64::MAX / 1_000_000 / 16,
+    "sums and small multiples of times do not overflow in nanoseconds"
+);
+
 impl Default for Settings {
     fn default() -> Self {
         Settings {

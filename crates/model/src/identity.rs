@@ -14,6 +14,13 @@ use serde::{Deserialize, Serialize};
 )]
 pub struct NodeId(pub u64);
 
+const _: () = assert!(
+    NodeId::PARTITIONS * NodeId::MEMBERS == NodeId::FIRST_COORDINATOR as usize,
+    "every identity below the coordinators' belongs to one replica"
+);
+const _: () =
+    assert!(NodeId::PARTITIONS <= u16::MAX as usize + 1, "the number of a partition is a u16");
+
 impl NodeId {
     /// The least identity of a coordinator; everything below is a replica.
     pub const FIRST_COORDINATOR: u64 = 1 << 16;

@@ -2,25 +2,16 @@
 
 use std::collections::VecDeque;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serried_actor::Store;
-use serried_model::{Carstamp, Key, Value};
+use serried_model::Key;
 
 use crate::Pool;
 
 /// How many keys are looked at to make room for one. If all of them are in use, there are more keys in
 /// memory than there should be.
 const LOOKED_AT: usize = 4;
-
-/// What a register holds.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Stamped {
-    /// The value, or `None` where it is absent.
-    pub value: Option<Value>,
-    /// The place of the update that it is from.
-    pub carstamp: Carstamp,
-}
 
 /// How the state of a key lies in a store.
 pub fn encode_cell<S: Serialize>(state: &S) -> Vec<u8> {
@@ -35,7 +26,7 @@ pub fn decode_cell<S: DeserializeOwned>(bytes: &[u8]) -> S {
     postcard::from_bytes(bytes).expect("the store returns what was put into it")
 }
 
-/// The same as it came in a message; none if that is damaged.
+/// The same for bytes from a message. None if they are damaged.
 pub fn decode_cell_of_another<S: DeserializeOwned>(bytes: &[u8]) -> Option<S> {
     postcard::from_bytes(bytes).ok()
 }
@@ -47,12 +38,12 @@ struct Cell<S> {
     loaded: bool,
     /// It is something later.
     unstored: bool,
-    /// It was looked at since it was last to make room.
+    /// It was used since the last time that it could have made room.
     used: bool,
 }
 
-/// A replica's keys, each with a state. Those in use are in memory, the others in its store. What is
-/// changed goes to the store later, many changes of a key as one; until then it has to be in the log.
+/// A replica's keys, each with a state. The keys in use are in memory, the others in the replica's store. Changes go to the
+/// store later, many changes of a key as one. Until then they have to be in the log.
 #[derive(Debug)]
 pub struct Cells<S> {
     resident: Pool<Key, Cell<S>>,
@@ -63,7 +54,7 @@ pub struct Cells<S> {
 }
 
 impl<S: Default + Serialize + DeserializeOwned> Cells<S> {
-    /// None yet; about `resident` are to be in memory.
+    /// None yet. About `resident` are to be in memory.
     pub fn new(resident: usize) -> Self {
         Cells { resident: Pool::default(), at_most: resident, unstored: VecDeque::new() }
     }
@@ -75,7 +66,7 @@ impl<S: Default + Serialize + DeserializeOwned> Cells<S> {
 
     /// The state of `key`, to change as the record at `position` of the log says, and later ones.
     pub fn change(&mut self, key: &Key, position: u64, store: &dyn Store) -> &mut S {
-        // What comes late is from just before, or nearly so.
+        // A late change is from shortly before, so few entries are touched.
         for (later, _) in self.unstored.iter_mut().rev().take_while(|(p, _)| *p > position) {
             *later = position;
         }
@@ -86,7 +77,7 @@ impl<S: Default + Serialize + DeserializeOwned> Cells<S> {
         &mut self.resident.get_mut(key).expect("it was loaded").state
     }
 
-    /// Has `key` be in `state`, in the store at once: no record is needed.
+    /// Sets the state of `key`, in the store at once. No record is needed.
     pub fn put(&mut self, key: &Key, state: S, store: &mut dyn Store) {
         store.put(key.as_bytes(), Some(&encode_cell(&state)));
         self.load(key, store).state = state;
@@ -99,7 +90,7 @@ impl<S: Default + Serialize + DeserializeOwned> Cells<S> {
         store.put(key.as_bytes(), None);
     }
 
-    /// Puts `at_most` keys into the store, those first whose records are the oldest.
+    /// Puts at most so many keys into the store. The keys with the oldest records come first.
     pub fn store_some(&mut self, at_most: usize, store: &mut dyn Store) {
         for _ in 0..at_most {
             let Some((_, key)) = self.unstored.pop_front() else { return };

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_needed_from_the_last_record_on_which_is_written_anew_at_times() {
+    fn incarnations_keep_the_log_until_they_are_recorded_again() {
         let mut incarnations = Incarnations::new(3);
         incarnations.set(NodeId(0), 40);
         incarnations.record_at(9);

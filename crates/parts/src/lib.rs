@@ -2,6 +2,7 @@
 
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod carstamps;
 mod cells;
 mod incarnations;
 mod lock_table;
@@ -14,7 +15,8 @@ mod stored_versions;
 mod version_clock;
 mod versions;
 
-pub use cells::{Cells, Stamped, decode_cell, decode_cell_of_another, encode_cell};
+pub use carstamps::{Stamped, WriteStamps};
+pub use cells::{Cells, decode_cell, decode_cell_of_another, encode_cell};
 pub use incarnations::Incarnations;
 pub use lock_table::{Granted, LockMode, LockTable};
 pub use map::Map;

@@ -16,12 +16,12 @@ pub enum LockMode {
     Exclusive,
 }
 
-/// Locks on keys of type `K` for owners of type `O`, the oldest of whom is the least.
+/// Locks on keys of type `K` for owners of type `O`. The least owner is the oldest.
 ///
 /// An owner that holds a lock shared can get it exclusively, once it holds it alone. Waiters are served oldest
-/// first, and nobody gets a lock while an older owner waits for it. So whoever waits does so for conflicting
-/// holders, and for older ones that wait. Of a key that nobody holds nothing is kept; what is done has the same
-/// result in every run.
+/// first, and nobody gets a lock while an older owner waits for it. So an owner waits only for conflicting
+/// holders, and for older ones that wait. Nothing is kept for a key that nobody holds. Every run has the same
+/// results.
 pub struct LockTable<K, O> {
     locks: Map<K, Lock<O>>,
 }
@@ -70,7 +70,7 @@ impl<K: Eq + Hash + Clone, O: Copy + Ord> LockTable<K, O> {
         conflicting.collect()
     }
 
-    /// Gives up a lock, and waiting for it. Those are returned who have it now and had to wait.
+    /// Gives up a lock, or waiting for it. Returns the owners that had to wait and have it now.
     pub fn release(&mut self, key: &K, owner: O) -> Granted<O> {
         self.change(key, |lock| {
             lock.holders.retain(|(holder, _)| *holder != owner);
@@ -78,8 +78,8 @@ impl<K: Eq + Hash + Clone, O: Copy + Ord> LockTable<K, O> {
         })
     }
 
-    /// Gives up waiting for a lock; one that is held shared is kept so. Those are returned who have it now and had
-    /// to wait.
+    /// Gives up waiting for a lock. If the owner holds it shared, it keeps it so. Returns the owners that had to wait and have
+    /// it now.
     pub fn stop_waiting(&mut self, key: &K, owner: O) -> Granted<O> {
         self.change(key, |lock| lock.waiters.retain(|(waiter, _)| *waiter != owner))
     }
@@ -129,7 +129,7 @@ impl<O: Copy + Ord> Lock<O> {
         true
     }
 
-    /// Gives it to those who wait, as far as that can be done.
+    /// Grants the lock to owners that wait, as far as possible.
     fn serve(&mut self) -> Granted<O> {
         let mut granted = Granted::new();
         while let Some((owner, mode)) = self.waiters.first().copied()
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_done_all_who_can_have_a_lock_have_it_and_no_two_that_conflict() {
+    fn locks_never_conflict_and_are_granted_as_soon_as_possible() {
         for seed in 0..300 {
             let mut state: u64 = seed;
             let mut draw = |below: u64| {

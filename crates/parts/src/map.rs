@@ -12,8 +12,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use hashbrown::hash_map::EntryRef;
 
-/// A hash map for protocols. It can't be gone through in an arbitrary order, so nothing that a protocol does
-/// can depend on one; where order is wanted often there is `BTreeMap`.
+/// A hash map for protocols. It can't be iterated in an arbitrary order, so nothing that a protocol does can depend on one.
+/// If an order is often needed, there is `BTreeMap`.
 pub struct Map<K, V>(HashMap<K, V, FixedState>);
 
 impl<K: Eq + Hash, V> Map<K, V> {
@@ -42,7 +42,7 @@ impl<K: Eq + Hash, V> Map<K, V> {
         self.0.remove(key)
     }
 
-    /// The value of `key`, which is put there if there is none; `key` is cloned only then.
+    /// The value of `key`. If there is none, a default value is inserted. `key` is cloned only then.
     pub fn get_or_default(&mut self, key: &K) -> &mut V
     where
         K: Clone,
@@ -54,7 +54,7 @@ impl<K: Eq + Hash, V> Map<K, V> {
         }
     }
 
-    /// The keys in their order, which takes a while.
+    /// The keys in their order. This takes time in proportion to the map.
     pub fn sorted_keys(&self) -> Vec<K>
     where
         K: Ord + Clone,
@@ -64,7 +64,7 @@ impl<K: Eq + Hash, V> Map<K, V> {
         keys
     }
 
-    /// The least of what `of` makes of the values, which takes a while.
+    /// The least result of `of` for the values. This takes time in proportion to the map.
     pub fn least<T: Ord>(&self, of: impl Fn(&V) -> T) -> Option<T> {
         self.0.values().map(of).min()
     }

@@ -8,10 +8,9 @@ use foldhash::fast::FixedState;
 /// How many places are allocated at once.
 const CHUNK: usize = 1024;
 
-/// A hash map whose values stay where they are while it grows, so that no single insertion takes long:
-/// its index alone is moved, of eight bytes a value. A look-up misses the cache twice at most, for the
-/// index and for the value. Like [`crate::Map`] it can't be iterated, but [`Pool::go_round`] goes round
-/// it, in an order that depends on its history alone.
+/// A hash map whose values stay in place while it grows, so that no single insertion takes long. Only its index is moved,
+/// which has eight bytes for each value. A look-up misses the cache at most twice: for the index and for the value. Like
+/// [`crate::Map`] it can't be iterated. But [`Pool::go_round`] goes round it, in an order that depends only on its history.
 pub struct Pool<K, V> {
     /// Open addressing with linear probing; its length is a power of two.
     index: Vec<Entry>,
@@ -65,7 +64,7 @@ impl<K: Eq + Hash, V> Pool<K, V> {
         self.find(key).is_some()
     }
 
-    /// The value of `key`, which is put there if there is none; `key` is cloned only then.
+    /// The value of `key`. If there is none, a default value is inserted. `key` is cloned only then.
     ///
     /// # Panics
     /// If there are 2³² - 1 values.
@@ -78,7 +77,7 @@ impl<K: Eq + Hash, V> Pool<K, V> {
         self.at_place(place).1
     }
 
-    /// The place of `key`, which is put there as [`Pool::get_or_default`] does.
+    /// The place of `key`. If it has none, a default value is inserted, as [`Pool::get_or_default`] does.
     ///
     /// # Panics
     /// If there are 2³² - 1 values.
@@ -121,8 +120,8 @@ impl<K: Eq + Hash, V> Pool<K, V> {
         self.len == 0
     }
 
-    /// The next of its keys, going round and round, with its value. All are passed in as many calls as
-    /// there have ever been at a time; a call that comes to a place that is free returns none.
+    /// The next key with its value, going round and round. A round takes as many calls as there have ever been keys at once. A
+    /// call that comes to a free place returns none.
     pub fn go_round(&mut self) -> Option<(&K, &mut V)> {
         let places =
             self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len());

@@ -11,8 +11,13 @@ const ASK_ANOTHER_AT_MOST: Duration = Duration::from_millis(150);
 /// The longest wait before a request is repeated, but where a round trip takes longer.
 const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
 
-/// Whom to ask, at one participant: all replicas of a partition, or, if it is thrifty, no more than have
-/// to answer (001 §4.5.1), the nearest that do; the others are asked when one of those lets it wait.
+const _: () = assert!(
+    ASK_ANOTHER_AT_MOST.as_millis() < REPEAT_AT_MOST.as_millis(),
+    "another replica is asked for the leader before a request is only repeated"
+);
+
+/// Whom one participant asks: all replicas of a partition, or, if it is thrifty, no more than have to answer (001 §4.5.1).
+/// These are the nearest that do not let it wait. The others are asked if one of them does not answer in time.
 #[derive(Debug)]
 pub struct Quorums {
     group: Group,
@@ -48,8 +53,7 @@ impl Quorums {
         &self.group
     }
 
-    /// A request to the replicas of a partition of which those in `replied` need no asking: they count as
-    /// if they had replied.
+    /// A request to the replicas of a partition. Those in `replied` are not asked, and count as if they had replied.
     pub fn ask(&self, partition: u16, replied: NodeSet) -> Asked {
         let missing = self.group.majority().saturating_sub(replied.len());
         let to = match self.thrifty {
@@ -59,7 +63,7 @@ impl Quorums {
         Asked { partition, to, replied, repeated: 0, news: self.news }
     }
 
-    /// The `n` nearest replicas of a partition besides some; those that are slow come last.
+    /// The `n` nearest replicas of a partition except `besides`. Slow replicas come last.
     pub fn nearest(&self, partition: u16, n: usize, besides: NodeSet) -> NodeSet {
         let nearest = || (0..self.group.size()).map(|i| self.group.choice(partition, i));
         let quick = nearest().filter(|replica| !self.slow.contains(*replica));
@@ -67,7 +71,7 @@ impl Quorums {
         quick.chain(slow).filter(|replica| !besides.contains(*replica)).take(n).collect()
     }
 
-    /// Some of those asked should have answered: now all are asked who have not.
+    /// Some replicas have not answered in time: asks all that have not answered.
     pub fn ask_again(&mut self, asked: &mut Asked) {
         asked.replied = self.counted(asked);
         asked.news = self.news;
@@ -76,19 +80,19 @@ impl Quorums {
         asked.repeated += 1;
     }
 
-    /// These let something wait.
+    /// These replicas have not answered in time.
     pub fn are_slow(&mut self, slow: NodeSet) {
         self.slow = self.slow.union(slow);
     }
 
-    /// Somebody is there.
+    /// A replica has sent something.
     pub fn is_there(&mut self, from: NodeId) {
         if self.slow.contains(from) {
             self.slow = self.slow.without([from].into_iter().collect());
         }
     }
 
-    /// A replica has replied; whether that is its first reply.
+    /// A replica has replied. Returns whether that is its first reply.
     pub fn replied(&mut self, asked: &mut Asked, from: NodeId) -> bool {
         self.is_there(from);
         asked.replied = self.counted(asked);
@@ -120,7 +124,7 @@ impl Quorums {
         self.replaced.get(&node).map_or(0, |(incarnation, _)| *incarnation)
     }
 
-    /// Those who have replied and were not replaced since.
+    /// The replicas that have replied and were not replaced since.
     pub fn counted(&self, asked: &Asked) -> NodeSet {
         if asked.news == self.news {
             return asked.replied;
@@ -146,8 +150,8 @@ pub fn patience_with_proxy(group: &Group, times: u32) -> Duration {
 }
 
 /// How long to wait for the leader of a partition to answer, before asking another replica of `group` who leads, if it
-/// was asked `times` times before. It does not grow as much as other waits: who asks too early, while a new leader is
-/// looked for, is not to lose as much time again.
+/// was asked `times` times before. It grows less than other waits do: a client that asks too early, while a new leader is
+/// elected, must not lose that much time again.
 pub fn patience_with_leader(group: &Group, times: u32) -> Duration {
     let first = patience_with_proxy(group, 0);
     patience_with_proxy(group, times).min(ASK_ANOTHER_AT_MOST.max(2 * first))
@@ -158,7 +162,7 @@ fn doubled(first: Duration, times: u32) -> Duration {
 }
 
 impl Asked {
-    /// Who was asked and has not replied.
+    /// The replicas that were asked and have not replied.
     pub fn waiting(&self) -> NodeSet {
         self.to.without(self.replied)
     }
@@ -206,7 +210,7 @@ mod tests {
         assert!(quorums.have_replied(&asked));
         // In another partition the same machine's replica has lost nothing.
         assert!(quorums.hear(NodeId(0), &[]));
-        // A request that was complete is so no more once that is heard of before it is looked at.
+        // A request that was complete is not complete any more if that becomes known first.
         assert!(quorums.hear(node(2), &[7, 8, 0]) && !quorums.have_replied(&asked));
         quorums.ask_again(&mut asked);
         assert_eq!(asked.waiting(), set(&[1, 2]));

@@ -11,7 +11,7 @@ use crate::versions::near_the_end;
 /// A stretch that lies within another says nothing more, and is not kept. So of all the reads of one version
 /// only the latest reader counts, and of two stretches the one that begins later ends later: a write is
 /// checked against one of them. Mostly they do not even overlap, as a committed read never contains a
-/// committed write; but of those who find a key deleted, some find the delete and some nothing at all.
+/// committed write. But of the readers that find a key deleted, some find the delete and some find nothing at all.
 /// This is 000 Fig. 5's `committed_reads`, bounded by the number of versions instead of reads.
 #[derive(Clone, Debug, Default)]
 pub struct ReadMarks {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_missed_whichever_of_the_reads_that_overlap_missed_it() {
+    fn any_of_several_overlapping_reads_can_miss_a_write() {
         let reads = [(10, 20), (0, 30), (10, 40), (5, 12), (35, 38), (0, 5), (36, 50)];
         // In all orders that are a rotation of this one, and back.
         for turn in 0..2 * reads.len() {

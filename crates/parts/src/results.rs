@@ -1,4 +1,4 @@
-//! What updates came to, so that one that is tried again takes effect once.
+//! The results of updates, so that an update that is tried again takes effect once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -241,8 +241,7 @@ impl Tokens {
         self.clock.next(client, clock)
     }
 
-    /// An update begins, perhaps again: of the client's tokens those below what is returned are not tried
-    /// again.
+    /// An update begins, perhaps again. The client does not try tokens below the returned one again.
     pub fn begin(&mut self, token: Version, client: NodeId, clock: ClockInterval) -> Version {
         if token.coordinator != client {
             return Version { timestamp_us: 0, coordinator: client };
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_remembered_for_a_time_and_what_is_older_counts_as_forgotten() {
+    fn results_are_forgotten_after_a_time() {
         let mut results = Results::default();
         for us in [100, 90] {
             results.remember(token(us, 1), token(0, 1), us, 50);
@@ -283,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_whose_time_is_far_ahead_keeps_nobody_elses_update_from_being_executed() {
+    fn a_token_far_ahead_blocks_no_other_client() {
         let mut results = Results::default();
         results.remember(token(100, 1), token(100, 1), 1, 50);
         results.remember(token(9000, 2), token(9000, 2), 2, 50);
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_that_is_refused_is_forgotten_for_ever_and_what_is_known_of_others_stays() {
+    fn a_refused_update_is_forgotten_for_good() {
         let mut results = Results::default();
         results.remember(token(10, 1), token(10, 1), 10, 50);
         assert!(!results.refuse(token(10, 1)), "it was executed");
@@ -359,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_need_the_log_from_the_first_record_on_until_all_are_recorded_anew() {
+    fn refusals_keep_the_log_until_they_are_recorded_again() {
         let mut refusals = Refusals::default();
         assert_eq!((refusals.record_all_at(1), refusals.need_log_from(5)), (None, 5));
         refusals.refuse(NodeId(7), 3);
@@ -373,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_has_settled_what_is_older_than_all_that_it_may_try_again() {
+    fn a_client_has_settled_what_is_older_than_all_open_tokens() {
         let mut tokens = Tokens::new(1000);
         let at = |us| ClockInterval { earliest_us: us, latest_us: us };
         let own: Vec<Version> = [10, 11, 12].map(|us| tokens.next(NodeId(7), at(us))).to_vec();

@@ -19,6 +19,8 @@ pub mod occ;
 pub mod plain;
 mod registry;
 pub mod tapir_cc;
+#[cfg(test)]
+mod testing;
 pub mod two_phase_locking;
 
 pub use mutated::Mutated;

@@ -212,7 +212,9 @@ impl BlindWrite {
         cluster.begin(Fault::ClockJump(client, 2_062_000));
         let mut sent = 0;
         cluster.set_interceptor(Box::new(move |passing| match passing.message {
-            morty::Message::Decide { .. } if passing.from == client => Fate::Lose,
+            morty::Message::Request(morty::Request::Decide { .. }) if passing.from == client => {
+                Fate::Lose
+            }
             _ if passing.from == client => {
                 sent += 1;
                 // The first copies come when nothing is let in yet, and others when it is.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use scene::{LIMIT, configuration, crash, each_without_leaders, ms, number};
 use serried_actor::{Protocol, Timestamp};
 use serried_model::{FamilyName, NodeId, Transactions, Value, Version};
-use serried_protocols::morty::{Message, Morty};
+use serried_protocols::morty::{Message, Morty, Reply};
 use serried_protocols::{Visitor, promising, visit};
 use serried_session::{Ending, TransactOptions, TransactionError, TransactionKeyspace};
 use serried_sim::{
@@ -456,10 +456,12 @@ fn what_a_run_has_asked_to_commit_is_not_said_to_have_had_no_effect_because_anot
     let (cut, mut answers) = (cluster.client_id(1), 0);
     cluster.set_interceptor(Box::new(move |passing| {
         let concerned = passing.to == cut || passing.from == cut;
-        answers += u32::from(concerned && matches!(passing.message, Message::GetReply { .. }));
+        answers += u32::from(
+            concerned && matches!(passing.message, Message::Reply(Reply::GetReply { .. })),
+        );
         match passing.message {
             _ if concerned && answers > 2 => Fate::Lose,
-            Message::PrepareReply { .. } if concerned => Fate::Lose,
+            Message::Reply(Reply::PrepareReply { .. }) if concerned => Fate::Lose,
             _ => Fate::Pass,
         }
     }));

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Settings};
 use serried_model::registers::{Operation, Outcome, Output};
-use serried_model::{Access, Accessed, Carstamp, Key, NodeId, Registers, Token, TxnId, Value};
-use serried_parts::{Asked, Quorums, Stamped, VersionClock};
+use serried_model::{Access, Accessed, Key, NodeId, Registers, Token, TxnId, Value};
+use serried_parts::{Asked, Quorums, Stamped, VersionClock, WriteStamps};
 
 use super::{Message, Mutation};
 use crate::Mutated;
@@ -15,8 +15,7 @@ use crate::Mutated;
 pub struct Coordinator {
     quorums: Quorums,
     clock: VersionClock,
-    /// The latest timestamp that a write was given.
-    latest: u64,
+    stamps: WriteStamps,
     operations: BTreeMap<TxnId, Running>,
     mutation: Mutated<Mutation>,
 }
@@ -33,9 +32,9 @@ struct Running {
 
 #[derive(Debug)]
 enum Phase {
-    /// It learns what replicas hold: the latest so far, and whether all held that.
+    /// It learns what replicas hold: the latest value so far, and whether all have held that.
     First { latest: Option<Stamped>, unanimous: bool },
-    /// It has them hold this.
+    /// It has a majority hold this.
     Second(Stamped),
 }
 
@@ -46,12 +45,12 @@ pub struct Repeat(pub(super) TxnId);
 type Cx<'a> = Context<'a, Coordinator>;
 
 impl Coordinator {
-    /// A coordinator for a client of `group`, which does nothing wrong but `mutation`.
+    /// A coordinator for a client of `group`, with a deliberate mistake if there is a `mutation`.
     pub fn new(group: Group, settings: &Settings, mutation: Mutated<Mutation>) -> Coordinator {
         Coordinator {
             quorums: Quorums::new(group, settings.thrifty),
             clock: VersionClock::default(),
-            latest: 0,
+            stamps: WriteStamps::default(),
             operations: BTreeMap::new(),
             mutation,
         }
@@ -101,13 +100,7 @@ impl Coordinator {
             return;
         }
         match latest {
-            Some(latest) if latest.carstamp == held.carstamp => {}
-            Some(latest) => {
-                *unanimous = false;
-                if latest.carstamp < held.carstamp {
-                    *latest = held;
-                }
-            }
+            Some(latest) => *unanimous &= latest.hear(&held).is_eq(),
             None => *latest = Some(held),
         }
         if !self.quorums.have_replied(&running.asked) {
@@ -118,9 +111,7 @@ impl Coordinator {
             None if unanimous => return self.finish(txn, latest, cx),
             None => latest,
             Some(value) => {
-                // Of two writes that found the same, one has to be later.
-                self.latest = self.latest.max(latest.carstamp.timestamp) + 1;
-                let carstamp = Carstamp { timestamp: self.latest, writer: cx.id(), rmwc: 0 };
+                let carstamp = self.stamps.after(latest.carstamp, cx.id());
                 cx.output((txn, Output::Placed(carstamp)));
                 Stamped { value, carstamp }
             }
@@ -145,7 +136,7 @@ impl Coordinator {
     fn give_up(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
         let Some(running) = self.operations.remove(&txn) else { return };
         cx.cancel_timer(Repeat(txn));
-        // A write that has no place yet is nowhere.
+        // A write without a carstamp was not sent.
         let outcome = match running.phase {
             Phase::Second(_) if running.write.is_some() => Outcome::Unknown,
             _ => Outcome::NoEffect,

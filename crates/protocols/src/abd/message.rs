@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serried_model::{Carstamp, Key};
-use serried_parts::Stamped;
+use serried_parts::{Stamped, carstamps};
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -14,7 +14,7 @@ pub enum Message {
         /// The key.
         key: Key,
     },
-    /// This.
+    /// The answer to [`Message::Read1`].
     Read1Reply {
         /// The operation.
         request: u64,
@@ -23,14 +23,14 @@ pub enum Message {
         /// The incarnations that the sender knows ([`serried_parts::Incarnations::named`]).
         incarnations: Vec<u64>,
     },
-    /// How late is what the replica holds for a key? The first phase of a write.
+    /// What carstamp does the replica hold for a key? The first phase of a write.
     Write1 {
         /// Names the operation at its coordinator.
         request: u64,
         /// The key.
         key: Key,
     },
-    /// So late.
+    /// The answer to [`Message::Write1`].
     Write1Reply {
         /// The operation.
         request: u64,
@@ -48,21 +48,21 @@ pub enum Message {
         /// What it is to hold.
         stamped: Stamped,
     },
-    /// It does, and will.
+    /// The sender holds it, durably, or something later.
     Applied {
         /// The operation.
         request: u64,
         /// The incarnations that the sender knows ([`serried_parts::Incarnations::named`]).
         incarnations: Vec<u64>,
     },
-    /// Show what you hold after a key, to one that has lost all that it held.
+    /// The sender has lost its disk: show what you hold after a key.
     Scan {
         /// After this, or from the beginning.
         after: Option<Key>,
         /// The sender's incarnation.
         incarnation: u64,
     },
-    /// This.
+    /// The answer to [`Message::Scan`].
     Scanned {
         /// What was asked for.
         after: Option<Key>,
@@ -75,28 +75,29 @@ pub enum Message {
     },
 }
 
-/// No clock says so much, in microseconds since the Unix epoch, and nothing is counted so far. What is added to a
-/// number below it does not overflow.
+/// Above any incarnation: those are times in microseconds since the Unix epoch. Sums of smaller numbers do not overflow.
 const NEVER: u64 = 1 << 62;
+
+const _: () = assert!(NEVER <= u64::MAX / 4 + 1, "sums of three smaller numbers do not overflow");
 
 impl Message {
     /// Whether a participant can have sent it that is neither damaged nor malicious.
     pub(super) fn is_sound(&self) -> bool {
-        let carstamp = |of: &Carstamp| of.timestamp < NEVER && of.rmwc < NEVER;
         let counted = |incarnations: &[u64]| incarnations.iter().all(|number| *number < NEVER);
         match self {
             Message::Read1 { .. } | Message::Write1 { .. } => true,
             Message::Read1Reply { held, incarnations, .. } => {
-                carstamp(&held.carstamp) && counted(incarnations)
+                carstamps::is_sound(&held.carstamp) && counted(incarnations)
             }
             Message::Write1Reply { carstamp: of, incarnations, .. } => {
-                carstamp(of) && counted(incarnations)
+                carstamps::is_sound(of) && counted(incarnations)
             }
-            Message::Apply { stamped, .. } => carstamp(&stamped.carstamp),
+            Message::Apply { stamped, .. } => carstamps::is_sound(&stamped.carstamp),
             Message::Applied { incarnations, .. } => counted(incarnations),
             Message::Scan { incarnation, .. } => *incarnation < NEVER,
             Message::Scanned { entries, incarnations, .. } => {
-                counted(incarnations) && entries.iter().all(|(_, held)| carstamp(&held.carstamp))
+                counted(incarnations)
+                    && entries.iter().all(|(_, held)| carstamps::is_sound(&held.carstamp))
             }
         }
     }

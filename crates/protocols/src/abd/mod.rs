@@ -49,10 +49,10 @@ use serried_model::registers::Offers;
 use serried_model::{Guarantee, NodeId, Registers, Value};
 use serried_parts::{Stamped, encode_cell};
 
-/// Something to be done wrong on purpose, in tests that show that it would be noticed.
+/// A deliberate mistake, for tests that show that it is noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mutation {
-    /// A read returns the latest that it has found, whoever else has that.
+    /// A read returns the latest value that it has found, however few replicas hold it.
     SecondReadRoundSkipped,
     /// A write is complete when one replica has applied it.
     WriteAcknowledgedByOne,
@@ -81,7 +81,7 @@ impl Protocol for Abd {
     }
 }
 
-/// How a value that is there before the first operation lies in a replica's store.
+/// How a replica's store contains a value that is there before the first operation.
 fn stored(value: &Value) -> Vec<u8> {
     encode_cell(&Stamped { value: Some(value.clone()), ..Stamped::default() })
 }

@@ -33,14 +33,14 @@ pub struct Replica {
 /// How far it has got in taking over what others hold.
 #[derive(Debug, Default)]
 struct Lost {
-    /// Where the scan of each goes on.
+    /// The key after which the scan of each replica continues.
     after: BTreeMap<NodeId, Option<Key>>,
     whole: NodeSet,
     /// How many keys it has been shown.
     keys: u64,
 }
 
-/// What a replica does by the clock.
+/// The timers of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Timer {
     /// Put into the store what was applied.
@@ -60,7 +60,7 @@ impl Replica {
     }
 
     fn apply(&mut self, key: Key, stamped: Stamped, cx: &mut Cx<'_>) {
-        if self.registers.get(&key, cx.store()).carstamp < stamped.carstamp {
+        if self.registers.get(&key, cx.store()).is_before(&stamped) {
             let position = cx.log_position();
             *self.registers.change(&key, position, cx.store()) = stamped.clone();
             cx.append(Record::Applied { key, stamped });
@@ -68,9 +68,9 @@ impl Replica {
         }
     }
 
-    /// Holds something from elsewhere, unless what it holds is later.
+    /// Holds a value that is durable elsewhere, unless it holds a later one.
     fn put(&mut self, key: &Key, stamped: Stamped, store: &mut dyn Store) {
-        if self.registers.get(key, store).carstamp < stamped.carstamp {
+        if self.registers.get(key, store).is_before(&stamped) {
             self.registers.put(key, stamped, store);
         }
     }
@@ -120,7 +120,7 @@ impl Replica {
     }
 
     /// Takes over which incarnations of others are known, as the predecessor knew: those may be replaced again, and
-    /// whoever replaces them has to be told of the latest.
+    /// their replacements have to be told of the latest.
     fn learn_of_others(&mut self, incarnations: &[u64], cx: &mut Cx<'_>) {
         for (member, incarnation) in incarnations.iter().enumerate().take(self.group.size()) {
             let other = NodeId::replica(self.id.partition(), member);
@@ -137,7 +137,7 @@ impl Replica {
         }
     }
 
-    /// Asks all others for what they hold, those who have not shown it yet.
+    /// Asks the others that have not shown everything yet for the rest.
     fn scan(&mut self, cx: &mut Cx<'_>) {
         let Some(lost) = &self.lost else { return };
         for member in 0..self.group.size() {

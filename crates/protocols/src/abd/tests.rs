@@ -1,48 +1,32 @@
-//! Coordinators and replicas with the messages between them moved by hand.
+//! Coordinators and replicas on a network that is moved by hand.
 
 use core::time::Duration;
-use std::collections::VecDeque;
 
-use rand_pcg::Pcg64Mcg;
-use serried_actor::{
-    Actor, ClockInterval, Context, Coordinate, Durable, Effect, Group, MemoryStore, NodeSet,
-    Recover, Settings, Timestamp,
-};
+use serried_actor::{Actor, Group, NodeSet, Recover, Settings};
 use serried_model::registers::{Operation, Outcome, Output};
 use serried_model::{Access, Carstamp, Key, Modification, NodeId, Token, TxnId, Value};
 use serried_parts::Stamped;
 
 use super::{Coordinator, Message, Record, Replica};
 use crate::Mutated;
+use crate::testing::{self, client_id as client, derefs_to_net, set};
 
 mod returning;
 
 const CLIENTS: u64 = 2;
 
-/// Three replicas, two coordinators, and the messages between them, delivered in order.
-struct Net {
-    replicas: Vec<Replica>,
-    coordinators: Vec<Coordinator>,
-    stores: [MemoryStore; 3],
-    /// What each has recorded.
-    logs: [Vec<Record>; 3],
-    network: VecDeque<(NodeId, NodeId, Message)>,
-    /// Messages to these replicas are lost.
-    away: NodeSet,
-    outputs: Vec<(u64, Output)>,
-    random: Pcg64Mcg,
-}
+/// Three replicas, two coordinators, and the messages between them, delivered in order. No time passes.
+struct Net(testing::Net<Replica, Coordinator>);
 
-fn client(number: u64) -> NodeId {
-    NodeId(NodeId::FIRST_COORDINATOR + number)
-}
+derefs_to_net!([] Net, 0: testing::Net<Replica, Coordinator>);
 
 fn write(value: &str) -> Access {
     Access::Write(Some(Value::from(value)))
 }
 
-fn set(members: &[u64]) -> NodeSet {
-    members.iter().map(|member| NodeId(*member)).collect()
+/// A replica that has nothing.
+fn fresh(id: NodeId) -> Replica {
+    Replica::new(id, Group::new(3, Duration::from_millis(1)), &Settings::default())
 }
 
 impl Net {
@@ -50,111 +34,30 @@ impl Net {
         let group = Group::new(3, Duration::from_millis(1));
         let settings = Settings { thrifty, ..Settings::default() };
         let coordinator = |_| Coordinator::new(group.clone(), &settings, Mutated::NONE);
-        let replica = |member| Replica::new(NodeId(member), group.clone(), &settings);
-        Net {
-            replicas: (0..3).map(replica).collect(),
-            coordinators: (0..CLIENTS).map(coordinator).collect(),
-            stores: Default::default(),
-            logs: Default::default(),
-            network: VecDeque::new(),
-            away: NodeSet::EMPTY,
-            outputs: Vec::new(),
-            random: Pcg64Mcg::new(1),
-        }
-    }
-
-    fn client(
-        &mut self,
-        number: u64,
-        act: impl FnOnce(&mut Coordinator, &mut Context<'_, Coordinator>),
-    ) {
-        let mut effects = Vec::new();
-        let clock = ClockInterval { earliest_us: 5, latest_us: 5 };
-        let durable = Durable {
-            store: &mut MemoryStore::default(),
-            log_position: 0,
-            durable_position: u64::MAX,
-        };
-        let mut cx = Context::new(
-            client(number),
-            Timestamp(0),
-            clock,
-            &mut self.random,
-            &mut effects,
-            durable,
-        );
-        act(&mut self.coordinators[number as usize], &mut cx);
-        for effect in effects {
-            match effect {
-                Effect::Broadcast { to, message, .. } => {
-                    let each =
-                        to.members().map(|m| (client(number), NodeId(m as u64), message.clone()));
-                    self.network.extend(each);
-                }
-                Effect::Output((_, output)) => self.outputs.push((number, output)),
-                _ => {}
-            }
-        }
-    }
-
-    fn replica(
-        &mut self,
-        member: usize,
-        act: impl FnOnce(&mut Replica, &mut Context<'_, Replica>),
-    ) {
-        let mut effects = Vec::new();
-        let clock = ClockInterval { earliest_us: 5, latest_us: 5 };
-        let durable = Durable {
-            store: &mut self.stores[member],
-            log_position: 0,
-            durable_position: u64::MAX,
-        };
-        let id = NodeId(member as u64);
-        let mut cx = Context::new(id, Timestamp(0), clock, &mut self.random, &mut effects, durable);
-        act(&mut self.replicas[member], &mut cx);
-        for effect in effects {
-            match effect {
-                Effect::Send { to, message } => self.network.push_back((id, to, message)),
-                Effect::Append(record) => self.logs[member].push(record),
-                _ => {}
-            }
-        }
+        let replica = |id| Replica::new(id, group.clone(), &settings);
+        let mut net = testing::Net::new(1, 3, replica).with_clients(CLIENTS, coordinator);
+        net.set_clock_us(5);
+        Net(net)
     }
 
     fn ask(&mut self, number: u64, txn: u64, access: Access, token: Option<Token>) {
         let operation = Operation::Access { key: Key::from("x"), access, token };
-        self.client(number, |coordinator, cx| coordinator.on_operation(TxnId(txn), operation, cx));
+        self.operate(number, txn, operation);
     }
 
-    /// Delivers one message.
-    fn step(&mut self) -> bool {
-        let Some((from, to, message)) = self.network.pop_front() else { return false };
-        if to.is_coordinator() {
-            let number = to.0 - NodeId::FIRST_COORDINATOR;
-            self.client(number, |coordinator, cx| coordinator.on_message(from, message, cx));
-        } else if !self.away.contains(to) {
-            self.replica(to.member(), |replica, cx| replica.on_message(from, message, cx));
-        }
-        true
-    }
-
-    fn settle(&mut self) {
-        while self.step() {}
-    }
-
-    /// What a replica is made to hold, by nobody in particular.
+    /// Makes a replica hold a value.
     fn hold(&mut self, member: usize, value: &str, timestamp: u64) {
         let carstamp = Carstamp { timestamp, ..Carstamp::INITIAL };
         let stamped = Stamped { value: Some(Value::from(value)), carstamp };
         let apply = Message::Apply { request: 99, key: Key::from("x"), stamped };
-        self.replica(member, |replica, cx| replica.on_message(client(9), apply, cx));
+        self.act(member, |replica, cx| replica.on_message(client(9), apply, cx));
         self.network.clear();
     }
 
     /// How the client's operations ended, with what they found.
     fn ended(&mut self, number: u64) -> Vec<String> {
-        let told = self.outputs.extract_if(.., |(other, _)| *other == number);
-        let outcomes = told.filter_map(|(_, output)| match output {
+        let told = self.outputs.extract_if(.., |(other, _)| *other == client(number));
+        let outcomes = told.filter_map(|(_, (_, output))| match output {
             Output::Outcome(outcome) => Some(outcome),
             _ => None,
         });
@@ -169,7 +72,7 @@ impl Net {
     }
 
     fn placed(&self) -> Vec<Carstamp> {
-        let placed = self.outputs.iter().filter_map(|(_, output)| match output {
+        let placed = self.outputs.iter().filter_map(|(_, (_, output))| match output {
             Output::Placed(carstamp) => Some(*carstamp),
             _ => None,
         });
@@ -231,9 +134,7 @@ fn writes_of_one_client_at_the_same_time_have_carstamps_of_their_own() {
 #[test]
 fn a_write_that_is_given_up_may_take_effect_only_once_it_has_a_place() {
     let mut net = Net::new(false);
-    let give_up = |net: &mut Net| {
-        net.client(0, |coordinator, cx| coordinator.on_operation(TxnId(1), Operation::GiveUp, cx));
-    };
+    let give_up = |net: &mut Net| net.operate(0, 1, Operation::GiveUp);
     net.ask(0, 1, write("a"), None);
     give_up(&mut net);
     assert_eq!(net.ended(0), ["NoEffect"]);
@@ -245,7 +146,7 @@ fn a_write_that_is_given_up_may_take_effect_only_once_it_has_a_place() {
         net.step();
     }
     give_up(&mut net);
-    assert_eq!(net.outputs.last().unwrap().1, Output::Outcome(Outcome::Unknown));
+    assert_eq!(net.outputs.last().unwrap().1.1, Output::Outcome(Outcome::Unknown));
 }
 
 #[test]
@@ -256,7 +157,7 @@ fn a_write_that_is_tried_again_with_its_token_takes_effect_once() {
         net.step();
     }
     let carstamp = net.placed()[0];
-    let Output::Began(id) = net.outputs[0].1 else { panic!("it begins with its token") };
+    let Output::Began(id) = net.outputs[0].1.1 else { panic!("it begins with its token") };
     // One replica hears of it, and others write and read meanwhile.
     net.network.retain(|(_, to, _)| *to == NodeId(0));
     net.settle();
@@ -277,7 +178,7 @@ fn a_replica_that_lost_its_disk_answers_no_first_phase_before_a_majority_has_sho
     let mut net = Net::new(false);
     net.hold(0, "acknowledged", 1);
     // With the help of replica 2, which has lost it; replica 1 never heard of it.
-    net.replica(2, |replica, cx| {
+    net.act(2, |replica, cx| {
         replica.rejoin(cx);
         replica.on_start(cx);
     });
@@ -287,7 +188,7 @@ fn a_replica_that_lost_its_disk_answers_no_first_phase_before_a_majority_has_sho
     net.settle();
     assert_eq!(net.ended(0), [] as [&str; 0]);
     net.away = NodeSet::EMPTY;
-    net.replica(2, |replica, cx| replica.on_start(cx));
+    net.act(2, |replica, cx| replica.on_start(cx));
     net.settle();
     net.away = set(&[0]);
     net.ask(1, 2, Access::Read, None);
@@ -303,7 +204,7 @@ fn a_thrifty_request_goes_to_a_majority_and_to_the_others_when_one_is_slow() {
     net.ask(0, 1, Access::Read, None);
     assert_eq!(asked(&net), [0, 1]);
     net.settle();
-    net.client(0, |coordinator, cx| coordinator.on_timer(super::coordinator::Repeat(TxnId(1)), cx));
+    net.fire_client(client(0), super::coordinator::Repeat(TxnId(1)));
     assert_eq!(asked(&net), [1, 2]);
     net.settle();
     assert_eq!(net.ended(0), ["Committed"]);
@@ -349,7 +250,7 @@ fn what_a_replica_applied_before_its_disk_was_lost_does_not_count() {
         // Asked again the new one applies it as well.
         let again = super::coordinator::Repeat(TxnId(1));
         net.away = set(&[(first + 2) % 3]);
-        net.client(0, |coordinator, cx| coordinator.on_timer(again, cx));
+        net.fire_client(client(0), again);
         net.settle();
         assert_eq!(net.ended(0), ["Committed"]);
         net.away = set(&[next]);
@@ -378,8 +279,9 @@ fn what_a_replica_said_before_its_disk_was_lost_does_not_count_if_it_comes_late(
     net.settle();
     let again = super::coordinator::Repeat(TxnId(1));
     net.away = set(&[0, 2]);
-    net.client(0, |coordinator, cx| coordinator.on_timer(again, cx));
+    net.fire_client(client(0), again);
     net.settle();
+    net.away = NodeSet::EMPTY;
     net.network.extend(late);
     net.settle();
     assert_eq!(net.ended(0), [] as [&str; 0], "1 alone holds it");
@@ -395,8 +297,8 @@ fn a_replica_that_does_not_know_what_it_held_acknowledges_nothing() {
     let carstamp = Carstamp { timestamp: 1, ..Carstamp::INITIAL };
     let stamped = Stamped { value: Some(Value::from("v")), carstamp };
     let apply = Message::Apply { request: 99, key: Key::from("x"), stamped };
-    net.replica(0, |replica, cx| replica.on_message(client(0), apply, cx));
-    net.network.retain(|(_, to, _)| !net.away.contains(*to));
+    net.act(0, |replica, cx| replica.on_message(client(0), apply, cx));
+    net.network.retain(|(_, to, _)| ![NodeId(1), NodeId(2)].contains(to));
     while net.network.iter().any(|(_, to, _)| !to.is_coordinator()) {
         net.step();
     }
@@ -406,11 +308,12 @@ fn a_replica_that_does_not_know_what_it_held_acknowledges_nothing() {
 #[test]
 fn a_client_that_passes_for_a_replaced_replica_ends_nobody_and_changes_nothing() {
     let mut net = Net::new(false);
+    net.forged = true;
     for number in 0..64 {
         let scan = Message::Scan { after: None, incarnation: 1 };
-        net.replica(0, |replica, cx| replica.on_message(client(number), scan, cx));
+        net.act(0, |replica, cx| replica.on_message(client(number), scan, cx));
     }
-    assert!(net.network.is_empty() && net.logs[0].is_empty());
+    assert!(net.network.is_empty() && net.nodes[0].records.is_empty());
 }
 
 #[test]
@@ -418,7 +321,7 @@ fn a_replica_whose_predecessor_had_a_clock_that_was_ahead_is_in_a_later_incarnat
     let mut net = Net::new(false);
     for member in [1, 2] {
         let scan = Message::Scan { after: None, incarnation: 1000 };
-        net.replica(member, |replica, cx| replica.on_message(NodeId(0), scan, cx));
+        net.act(member, |replica, cx| replica.on_message(NodeId(0), scan, cx));
     }
     net.network.clear();
     net.replace(0);
@@ -433,7 +336,7 @@ fn who_replaces_a_lost_disk_takes_over_which_numbers_the_others_know() {
     let mut net = Net::new(false);
     for member in [1, 2] {
         let scan = Message::Scan { after: None, incarnation: 1000 };
-        net.replica(member, |replica, cx| replica.on_message(NodeId(0), scan, cx));
+        net.act(member, |replica, cx| replica.on_message(NodeId(0), scan, cx));
     }
     net.network.clear();
     for member in [1, 2, 0] {
@@ -448,21 +351,17 @@ fn a_replica_knows_after_a_restart_whose_disks_were_lost() {
     let mut net = Net::new(false);
     net.replace(0);
     net.settle();
-    let group = Group::new(3, Duration::from_millis(1));
-    let mut restarted = Replica::new(NodeId(1), group, &Settings::default());
-    for record in net.logs[1].drain(..) {
-        restarted.replay(record, &mut net.stores[1]);
-    }
-    net.replicas[1] = restarted;
-    net.replica(1, |replica, cx| replica.on_start(cx));
+    net.appended.clear();
+    net.0.restart(1, fresh(NodeId(1)));
     let read = Message::Read1 { request: 99, key: Key::from("x") };
-    net.replica(1, |replica, cx| replica.on_message(client(0), read, cx));
+    net.act(1, |replica, cx| replica.on_message(client(0), read, cx));
     let named = net.network.iter().find_map(|(.., message)| match message {
         Message::Read1Reply { incarnations, .. } => Some(incarnations.clone()),
         _ => None,
     });
     assert_eq!(named, Some(vec![5, 0, 0]), "by when the first replica's began");
-    assert!(net.logs[1].contains(&Record::Incarnations(vec![5, 0, 0])), "at the log's end again");
+    let record = Record::Incarnations(vec![5, 0, 0]);
+    assert!(net.appended.contains(&(NodeId(1), record)), "at the log's end again");
 }
 
 impl Net {
@@ -480,13 +379,6 @@ impl Net {
 
     /// A replica starts in the place of one whose disk was lost.
     fn replace(&mut self, member: usize) {
-        let group = Group::new(3, Duration::from_millis(1));
-        let id = NodeId(member as u64);
-        self.replicas[member] = Replica::new(id, group, &Settings::default());
-        self.stores[member] = MemoryStore::default();
-        self.replica(member, |replica, cx| {
-            replica.rejoin(cx);
-            replica.on_start(cx);
-        });
+        self.0.replace(member, fresh(NodeId(member as u64)));
     }
 }

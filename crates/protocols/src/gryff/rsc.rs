@@ -54,7 +54,7 @@
 //!
 //! # Process order
 //! A client is one process, however many operations it has under way: an operation comes after all operations that had
-//! ended at this client when it began. Everybody who shares a client shares its order.
+//! ended at this client when it began. All that share a client share its order.
 //!
 //! # Why this is regular sequential
 //! For a version `v` of a key, let `t(v)` be the moment from which on a majority holds `v` or a later version of that key.

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serried_model::Version;
 
-/// Stands for a set of committed executions. Equal sets have equal digests; of different ones it is
-/// as good as certain that they have not. It does not depend on the order in which it is built.
+/// A digest of a set of committed executions. Equal sets have equal digests, and different sets almost certainly
+/// have different ones. The order in which executions are added does not matter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Digest {
     count: u64,

@@ -1,4 +1,4 @@
-//! What coordinators and replicas exchange, and what replicas make durable.
+//! What coordinators and replicas exchange.
 
 use std::sync::Arc;
 
@@ -9,29 +9,40 @@ use smallvec::SmallVec;
 
 use super::digest::Digest;
 
-/// A message. `version` is always that of the transaction concerned.
+/// A message, by who may receive it. `version` is always that of the transaction concerned.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Message {
+    /// To a replica: a request of a coordinator, or of a replica that recovers a transaction.
+    Request(Request),
+    /// To a coordinator: a replica's answer.
+    Reply(Reply),
+    /// To a coordinator, or to a replica that recovers a transaction: how far the transaction has come.
+    Status(Status),
+    /// Between replicas of any partitions: finishing a transaction.
+    Recovering(Recovering),
+    /// Between the replicas of a partition: truncating.
+    Truncating(Truncating),
+    /// Between the replicas of a partition: getting what one of them has missed.
+    CatchingUp(CatchingUp),
+    /// Between the replicas of a partition: replacing one whose disk was lost.
+    Rejoining(Rejoining),
+    /// Replica to the replicas of other partitions on its machine: everything below `upto` is settled here.
+    Watermark {
+        /// The truncation.
+        upto: u64,
+    },
+}
+
+/// What replicas are asked. Replicas that recover a transaction send `Finalize`, `Decide` and `Inquire` too; only
+/// coordinators send the others.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Request {
     /// Coordinator to its nearest replica: read `key`.
     Get {
         /// The reader.
         version: Version,
         /// What to read.
         key: Key,
-    },
-    /// The answer to a `Get`, and again whenever the reader would now find something else.
-    GetReply {
-        /// The reader.
-        version: Version,
-        /// What was read.
-        key: Key,
-        /// The write that was found.
-        write: WriteId,
-        /// Its value.
-        value: Option<Value>,
-        /// The write that this replica had answered before and that is withdrawn; the new one may
-        /// then be an older one.
-        instead_of: Option<WriteId>,
     },
     /// Coordinator to all replicas, while the transaction is still executing: a write.
     Put {
@@ -52,13 +63,6 @@ pub enum Message {
         /// The transaction.
         version: Version,
     },
-    /// The replica would.
-    Admitted {
-        /// The transaction.
-        version: Version,
-        /// The replica's clock, in microseconds.
-        clock_us: u64,
-    },
     /// Coordinator to all replicas: vote on this execution, and abandon all earlier ones of the
     /// transaction.
     Prepare {
@@ -70,17 +74,6 @@ pub enum Message {
         next_tag: u32,
         /// What it read and writes.
         contents: Arc<Contents>,
-    },
-    /// A replica's vote. It implies that the replica has abandoned all earlier executions.
-    PrepareReply {
-        /// The transaction.
-        version: Version,
-        /// The execution.
-        eid: u32,
-        /// The vote.
-        vote: Vote,
-        /// The key over which it was not `Commit`.
-        conflict: Option<Key>,
     },
     /// Coordinator to all replicas: accept this decision. `Abandon` is for `eid` and all executions
     /// before it.
@@ -94,18 +87,6 @@ pub enum Message {
         /// What is proposed.
         decision: Proposal,
     },
-    /// A replica's answer to a `Finalize`. If the view is the one that was proposed in, the replica has accepted what is
-    /// named here, and nothing else. If the view is later, it has accepted nothing.
-    FinalizeReply {
-        /// The transaction.
-        version: Version,
-        /// The execution.
-        eid: u32,
-        /// The replica's view.
-        view: View,
-        /// What was proposed for the execution.
-        decision: Proposal,
-    },
     /// Coordinator to all replicas: this is decided, durably.
     Decide {
         /// The transaction.
@@ -114,9 +95,60 @@ pub enum Message {
         eid: u32,
         /// The decision.
         decision: Decision,
-        /// What the execution read and writes, in case the replica has not heard of it. Left out the
+        /// What the execution read and writes, in case the replica does not know that. Left out the
         /// first time.
         contents: Option<Arc<Contents>>,
+    },
+    /// Any node to a replica: find out how this transaction ended, or end it.
+    Inquire {
+        /// The transaction.
+        version: Version,
+    },
+    /// Coordinator to a replica: read `key` as it was at `at`, which is in the past.
+    GetAt {
+        /// Tells the coordinator's requests apart.
+        request: u64,
+        /// What to read.
+        key: Key,
+        /// All versions below are in it, and no others.
+        at: Version,
+    },
+}
+
+/// What a replica answers a coordinator.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Reply {
+    /// The answer to a `Get`, and again whenever the reader would now find something else.
+    GetReply {
+        /// The reader.
+        version: Version,
+        /// What was read.
+        key: Key,
+        /// The write that was found.
+        write: WriteId,
+        /// Its value.
+        value: Option<Value>,
+        /// The write that this replica had answered before and that is withdrawn; the new one may
+        /// then be an older one.
+        instead_of: Option<WriteId>,
+    },
+    /// The replica would.
+    Admitted {
+        /// The transaction.
+        version: Version,
+        /// The replica's clock, in microseconds.
+        clock_us: u64,
+    },
+    /// A replica's vote. It implies that the replica has abandoned all earlier executions.
+    PrepareReply {
+        /// The transaction.
+        version: Version,
+        /// The execution.
+        eid: u32,
+        /// The vote.
+        vote: Vote,
+        /// The key over which it was not `Commit`.
+        conflict: Option<Key>,
     },
     /// Replica to coordinator: these transactions' decisions have been carried out.
     Acknowledge {
@@ -130,18 +162,43 @@ pub enum Message {
         /// Why.
         refusal: Refusal,
     },
-    /// Anybody to a replica: find out how this transaction ended, or end it.
-    Inquire {
+    /// The answer to a `GetAt`.
+    GetAtReply {
+        /// Which request.
+        request: u64,
+        /// What was found.
+        found: PastRead,
+    },
+}
+
+/// What a replica reports of a transaction to its coordinator or to a replica that recovers it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Status {
+    /// A replica's answer to a `Finalize`. If the view is the one that was proposed in, the replica has accepted what is
+    /// named here, and nothing else. If the view is later, it has accepted nothing.
+    FinalizeReply {
         /// The transaction.
         version: Version,
+        /// The execution.
+        eid: u32,
+        /// The replica's view.
+        view: View,
+        /// What was proposed for the execution.
+        decision: Proposal,
     },
-    /// The answer to an `Inquire`; unasked to a coordinator whose transaction others have ended.
+    /// The answer to an `Inquire`. Also sent to a coordinator whose transaction was ended by another node.
     Settled {
         /// The transaction.
         version: Version,
         /// How it ended.
         settlement: Settlement,
     },
+}
+
+/// What replicas exchange to finish a transaction whose coordinator does not (000 §4.3). They also send requests
+/// ([`Request::Finalize`], [`Request::Decide`]) and receive a [`Status`].
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Recovering {
     /// Recoverer to the replicas of a partition: enter this view, and say what you know of the
     /// transaction (000 §4.3).
     PaxosPrepare {
@@ -159,6 +216,11 @@ pub enum Message {
         /// What it knows; none if it is in a later view.
         known: Option<Box<Known>>,
     },
+}
+
+/// What the replicas of a partition exchange to truncate (001 §3.3.4).
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Truncating {
     /// Replica to a truncation coordinator: it votes on no transaction below `upto` any more, and this
     /// is what it has of them (001 §3.3.4, steps 2 and 7).
     Truncate {
@@ -200,16 +262,16 @@ pub enum Message {
         /// All that has committed below it.
         merged: Digest,
     },
-    /// The answer to [`Message::Truncate`] of a replica that does not take part, and so can't coordinate.
+    /// The answer to [`Truncating::Truncate`] of a replica that does not take part, and so can't coordinate.
     CannotMerge {
         /// The truncation.
         upto: u64,
     },
-    /// Replica to the replicas of other partitions on its machine: everything below `upto` is settled here.
-    Watermark {
-        /// The truncation.
-        upto: u64,
-    },
+}
+
+/// What the replicas of a partition exchange so that one of them gets what it has missed.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum CatchingUp {
     /// Replica to one of its group: which transactions at or above `since` have committed?
     GetCommitted {
         /// The first.
@@ -270,22 +332,11 @@ pub enum Message {
         /// What the store holds.
         holds: Holds,
     },
-    /// Coordinator to a replica: read `key` as it was at `at`, which is in the past.
-    GetAt {
-        /// Tells the coordinator's requests apart.
-        request: u64,
-        /// What to read.
-        key: Key,
-        /// All versions below are in it, and no others.
-        at: Version,
-    },
-    /// The answer to a `GetAt`.
-    GetAtReply {
-        /// Which request.
-        request: u64,
-        /// What was found.
-        found: Past,
-    },
+}
+
+/// What the replicas of a partition exchange when one of them replaces a replica whose disk was lost.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Rejoining {
     /// Replica to the others of its group: it replaces one whose disk was lost, and asks up to which version that one may
     /// have taken part.
     Replaced {
@@ -304,7 +355,7 @@ pub enum Message {
 
 /// What was found in the past.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum Past {
+pub enum PastRead {
     /// This write, and its value.
     Value(WriteId, Option<Value>),
     /// Not everything before then has been settled; ask again.
@@ -343,7 +394,7 @@ impl View {
 /// Why a replica takes no part in a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Refusal {
-    /// Somebody else is deciding on it.
+    /// Another node is deciding on it.
     Superseded,
     /// It is too old: versions of its time are being forgotten.
     Truncated {
@@ -481,118 +532,4 @@ pub enum Decision {
     Abandon,
     /// The execution is abandoned, and the transaction with it.
     Abort,
-}
-
-/// What a replica makes durable before it answers.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum Record {
-    /// Its vote on an execution.
-    Voted {
-        /// The transaction.
-        version: Version,
-        /// The execution.
-        eid: u32,
-        /// See [`Message::Prepare`].
-        next_tag: u32,
-        /// The vote.
-        vote: Vote,
-        /// What was voted on.
-        contents: Arc<Contents>,
-    },
-    /// Its final vote on an execution on which it had voted provisionally.
-    Confirmed {
-        /// The transaction.
-        version: Version,
-        /// The execution.
-        eid: u32,
-        /// The vote.
-        vote: Vote,
-    },
-    /// The view that it entered for a transaction.
-    Promised {
-        /// The transaction.
-        version: Version,
-        /// The view.
-        view: View,
-    },
-    /// A decision that it accepted.
-    Accepted {
-        /// The transaction.
-        version: Version,
-        /// What it accepted.
-        accepted: Accepted,
-    },
-    /// A transaction has committed.
-    Committed {
-        /// The transaction.
-        version: Version,
-        /// The execution that commits.
-        eid: u32,
-        /// Its contents, if they are not those of the last vote on it.
-        contents: Option<Arc<Contents>>,
-    },
-    /// A transaction has aborted.
-    Aborted {
-        /// The transaction.
-        version: Version,
-    },
-    /// It votes on nothing below this truncation any more.
-    Stopped {
-        /// The truncation.
-        upto: u64,
-    },
-    /// The view that it entered for a truncation, and the merge that it accepted last.
-    Merging {
-        /// The truncation.
-        upto: u64,
-        /// The view.
-        view: View,
-        /// What it accepted, and in which view.
-        accepted: Option<(View, Digest)>,
-    },
-    /// Everything below this truncation is settled.
-    Truncated {
-        /// The truncation.
-        upto: u64,
-        /// From here on it remembers how transactions ended, in microseconds of version time.
-        horizon: u64,
-        /// What has committed below.
-        digest: Digest,
-        /// Whether the state below was copied from another replica, instead of being carried out here.
-        copied: bool,
-        /// Versions that were overwritten before this may be missing, in microseconds of version time. The past can't be
-        /// read from before it, whatever `history_ms` says.
-        readable_from: u64,
-    },
-    /// The replica replaces one whose disk was lost, and which has taken part in nothing at or above the floor. It takes
-    /// part in nothing until everything below the floor is settled.
-    Floor {
-        /// In microseconds of version time.
-        floor: u64,
-    },
-    /// The replica replaces one whose disk was lost, and does not know its floor yet.
-    Replaces,
-    /// Everything that has committed below the horizon is in the store, and deletes from below it may be forgotten. So a
-    /// replay must not restore older versions from the log.
-    Forgotten {
-        /// In microseconds of version time.
-        horizon: u64,
-    },
-    /// What its provisional vote on an execution waits for; the other reads are committed as they were read.
-    Waits {
-        /// The transaction.
-        version: Version,
-        /// The execution.
-        eid: u32,
-        /// The reads, by their index among those of the execution.
-        reads: Vec<u32>,
-    },
-    /// It copies another replica's store, and the first page of that is complete below this. Until everything below it is
-    /// settled here, the own store is complete below nothing.
-    Copying {
-        /// In microseconds of version time.
-        upto: u64,
-        /// What has committed below it.
-        digest: Digest,
-    },
 }

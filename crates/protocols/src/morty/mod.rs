@@ -44,8 +44,8 @@
 //!
 //! ## Messages
 //! - *Values carry tags.* The paper compares values; this compares `(version, tag)`. Each value that a transaction writes
-//!   has its own tag, so a read set needs no values, and the order of two values of one transaction is known whatever
-//!   order they arrive in. A write that is unchanged in a later execution keeps its tag and is not sent again.
+//!   has its own tag, so a read set needs no values, and the order of two values of one transaction does not depend
+//!   on the order in which they arrive. A write that is unchanged in a later execution keeps its tag and is not sent again.
 //! - *No FIFO links.* The paper assumes reliable, ordered delivery. Here every message may be lost, repeated or overtaken.
 //!   A coordinator takes a GetReply only if it is newer than what it has, or says that what it has is withdrawn
 //!   (`instead_of`). Requests are repeated until they are answered.
@@ -54,7 +54,7 @@
 //! - *A Prepare contains the writes*, as in the paper. So a Put is sent only while the program waits for something, and if
 //!   a program writes and then ends, its writes are sent once.
 //! - *Retraction.* A Prepare's write set is complete. A replica withdraws all other uncommitted writes of the
-//!   transaction, and tells those who have read them what they would find now.
+//!   transaction, and sends their readers what they would find now.
 //! - *Abandoning and preparing are one message.* A Prepare of execution `eid` is also the proposal, in view 0, to abandon
 //!   all executions before it. Each vote on it also accepts that. But while a program that has changed waits for a new
 //!   read, no Prepare comes. The coordinator then abandons the prepared execution with a Finalize(Abandon) of its own, so
@@ -70,17 +70,17 @@
 //!   transactions that read from each other, each link then takes one message delay instead of a round trip to a
 //!   majority, and that is the length of a validity window (000 §2.2). If a recoverer finds provisional votes only, it
 //!   waits for what was read. So a replica must be able to say in the end what a provisional vote came to. It logs which
-//!   reads were confirmed already, since it may forget what they found (a delete) before the others are. And if it hears
-//!   that a transaction aborted from which was read, it votes AbandonFinal even if it lacks something else: that
+//!   reads were confirmed already, since it may forget what they found (a delete) before the others are. And if it learns
+//!   that a writer has aborted, it votes AbandonFinal even if it lacks something else: that
 //!   decision is certain, and after copying what it lacks the replica would not know of it.
 //! - *A tentative Abandon is tried again* a few times, as a new execution with the same contents. Usually a younger reader
-//!   was in the way, which was told of the write and runs again.
+//!   was in the way, which has received the write since and runs again.
 //! - *A vote that fails a read says what to read instead*, for dirty reads and for missed writes. So the coordinator
 //!   re-executes instead of aborting.
 //! - *The coordinator waits for a missing vote* for as long as the votes that it has took to arrive. Only then does it take
 //!   the slow path. This costs at most twice the best choice.
 //! - *A refusal concerns one replica.* A transaction is given up when a majority refuses it as truncated or too far ahead,
-//!   because one clock may be wrong. A transaction that has read nothing yet asks whether it is let in before it is
+//!   because one clock may be wrong. A transaction that has read nothing yet asks whether it is admitted before it is
 //!   prepared, unless its coordinator knows the replicas' clocks (`coordinator/admission.rs`).
 //! - *A settled delete is reported as if nothing was there*, and a read that found nothing has not missed a delete.
 //!   Replicas forget deletes at different times, and must agree on such reads.
@@ -98,8 +98,8 @@
 //!   stale. So a change passes along a chain of transactions, each of which writes what depends on the one before, one
 //!   transaction at a time. If each write was announced to all later ones, a transaction would run again once for each
 //!   transaction before it.
-//! - *Changes in quick succession are taken together.* If a transaction has superseded values of its own, it is told of
-//!   further changes at most once a round trip, unless what it has prepared is withdrawn or voted down.
+//! - *Changes in quick succession are taken together.* If a transaction has superseded values of its own, its session
+//!   receives further changes at most once a round trip, unless what it has prepared is withdrawn or voted down.
 //!
 //! ## Decisions
 //! - *Views belong to a transaction, not to an execution.* The consensus of the home partition on a transaction has one
@@ -157,6 +157,7 @@
 mod coordinator;
 mod digest;
 mod message;
+mod record;
 mod replica;
 #[cfg(test)]
 mod tests;
@@ -165,9 +166,11 @@ mod votes;
 pub use coordinator::Coordinator;
 pub use digest::Digest;
 pub use message::{
-    Accepted, Contents, Decision, Known, Message, Past, Proposal, Read, Record, Refusal,
-    Settlement, Snapshot, TaggedWrite, View, Vote,
+    Accepted, CatchingUp, Contents, Decision, Known, Message, PastRead, Proposal, Read, Recovering,
+    Refusal, Rejoining, Reply, Request, Settlement, Snapshot, Status, TaggedWrite, Truncating,
+    View, Vote,
 };
+pub use record::Record;
 pub use replica::Replica;
 
 use crate::Mutated;
@@ -178,7 +181,7 @@ use serried_model::{Guarantee, NodeId, Transactions};
 /// Options of coordinators and replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Whether a replica tells readers of writes that they missed. Without it this is MVTSO.
+    /// Whether a replica sends readers the writes that they missed. Without it this is MVTSO.
     pub re_execution: bool,
     /// Whether a replica votes provisionally while what was read is undecided. Without it a Prepare
     /// waits, as in the paper.
@@ -207,7 +210,7 @@ pub enum Mutation {
 pub struct Checks {
     /// Check 1: the execution's reads missed no write.
     pub missed_by_reads: bool,
-    /// Check 2: nobody else's read missed one of its writes.
+    /// Check 2: no other transaction's read missed one of its writes.
     pub missed_by_others: bool,
     /// Check 3: what it read is what was committed.
     pub dirty_reads: bool,

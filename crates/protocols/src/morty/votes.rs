@@ -1,8 +1,8 @@
 //! How votes become a decision (000 Table 1).
 //!
 //! A provisional vote is one to commit, on the condition that what was read commits as it was read.
-//! Whether it does is decided once for all, so a single replica that votes Commit without condition
-//! makes all provisional votes good.
+//! Whether it does is decided only once, so when a single replica votes Commit without condition, all provisional
+//! votes count.
 
 use serried_actor::NodeSet;
 use serried_model::NodeId;
@@ -29,7 +29,7 @@ pub(super) enum Tally {
     CommitUnlessMore,
     /// Commit, once it is made durable by Finalize.
     CommitSlow,
-    /// Abandon, as too many vote against it, unless votes that are missing turn the balance.
+    /// Abandon, as too many vote against it, unless missing votes change that.
     AbandonUnlessMore,
     /// Abandon, durably: some replica saw a conflict with something committed, so no majority can
     /// ever vote to commit.
@@ -39,7 +39,7 @@ pub(super) enum Tally {
 }
 
 impl Votes {
-    /// Counts a vote. A replica votes once, or once provisionally and then for good; repeated and late
+    /// Counts a vote. A replica votes once, or provisionally and then finally; repeated and late
     /// messages change nothing.
     pub(super) fn record(&mut self, replica: NodeId, vote: Vote) {
         if self.settled().contains(replica) {
@@ -54,8 +54,8 @@ impl Votes {
         };
     }
 
-    /// Whether `replica` would commit what others know can't be. If something `is_absent`, as it was read, nobody is sure of
-    /// that, and the votes of a majority are taken for it. Nobody knows before the replica has voted.
+    /// Whether `replica` votes to commit what others know can't commit. If a read found nothing (`is_absent`), no replica
+    /// is certain of that, so a majority's tentative votes are enough. None until the replica has voted.
     pub(super) fn is_behind(
         &self,
         replica: NodeId,
@@ -67,12 +67,12 @@ impl Votes {
         voted.then(|| self.commit.contains(replica) && against)
     }
 
-    /// How many have voted, if only provisionally.
+    /// How many have voted, provisionally or finally.
     pub(super) fn count(&self) -> usize {
         self.settled().len() + self.provisional.len()
     }
 
-    /// Who has voted for good.
+    /// The replicas that have voted finally.
     pub(super) fn settled(&self) -> NodeSet {
         self.commit.union(self.tentative).union(self.last)
     }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn provisional_votes_count_once_a_single_replica_knows_that_the_condition_holds() {
+    fn provisional_votes_count_once_one_replica_votes_commit() {
         assert_eq!(tally(&[P, P, P], 3), Tally::Undecided);
         assert_eq!(tally(&[P, P, C], 3), Tally::CommitFast);
         assert_eq!(tally(&[P, C], 3), Tally::CommitUnlessMore);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provisional_vote_is_followed_by_a_good_one_and_never_the_other_way_round() {
+    fn a_provisional_vote_never_replaces_a_final_one() {
         let mut votes = Votes::default();
         for (replica, vote) in [(0, P), (1, P), (2, P), (1, C), (1, P)] {
             votes.record(NodeId(replica), vote);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lacks_what_others_have_is_behind_though_they_are_not_sure_if_it_was_found_absent() {
+    fn tentative_votes_show_who_is_behind_if_nothing_was_found() {
         let is_behind = |votes: [Vote; 3], is_absent| {
             let mut counted = Votes::default();
             votes.iter().zip(0..).for_each(|(vote, i)| counted.record(NodeId(i), *vote));

@@ -14,7 +14,7 @@ use super::message::{Answer, Message, Request};
 pub struct Coordinator {
     group: Group,
     tokens: Tokens,
-    /// Who has answered last, by partition: it leads.
+    /// By partition, the replica that has answered last: it leads.
     leaders: BTreeMap<u16, NodeId>,
     operations: BTreeMap<TxnId, Running>,
 }
@@ -42,7 +42,7 @@ impl Coordinator {
     fn send(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
         let Some(Running { request, repeated }) = self.operations.get(&txn) else { return };
         let partition = self.group.partition_of(&request.key);
-        // If nobody is known to lead, the nearest replica passes it on, and then the others are tried.
+        // If no leader is known, the nearest replica passes it on, and then the others are tried.
         let nearest = self.group.choice(partition, *repeated as usize);
         let to = *self.leaders.get(&partition).unwrap_or(&nearest);
         cx.send(to, Message::Request(request.clone()));
@@ -85,7 +85,7 @@ impl Actor for Coordinator {
     fn on_timer(&mut self, Repeat(txn): Repeat, cx: &mut Cx<'_>) {
         let Some(running) = self.operations.get_mut(&txn) else { return };
         running.repeated += 1;
-        // It may lead no more.
+        // It may not lead any more.
         self.leaders.remove(&self.group.partition_of(&running.request.key));
         self.send(txn, cx);
     }

@@ -9,20 +9,20 @@ use crate::frameworks::replicated_log::{self, Time};
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Message {
-    /// A client wants something done.
+    /// A client requests an operation.
     Request(Request),
-    /// The same, from another replica, which does not lead.
+    /// A request that another replica passes on, because it does not lead.
     Forward {
         /// The client.
         client: serried_model::NodeId,
-        /// What it wants.
+        /// Its request.
         request: Request,
     },
-    /// It is done, or will not be. The sender leads.
+    /// The answer to a request. The sender leads.
     Reply {
         /// The operation.
         request: u64,
-        /// What came of it.
+        /// The answer.
         answer: Answer,
     },
     /// About the log.
@@ -31,18 +31,18 @@ pub enum Message {
     Time(Time),
 }
 
-/// What a client wants.
+/// A client's request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Request {
     /// Names the operation at the client.
     pub number: u64,
     /// The key.
     pub key: Key,
-    /// By which it is recognised when it is tried again.
+    /// Identifies the operation when it is tried again.
     pub token: Version,
-    /// Of its client's tokens those below are not tried again.
+    /// The client does not try operations with tokens below this one again.
     pub settled: Version,
-    /// What is to be done.
+    /// The operation.
     pub access: Access,
 }
 
@@ -52,9 +52,9 @@ pub struct Request {
 pub struct Update {
     /// The key.
     pub key: Key,
-    /// By which it is recognised when it is tried again.
+    /// Identifies the operation when it is tried again.
     pub token: Version,
-    /// Of its client's tokens those below are not tried again.
+    /// The client does not try operations with tokens below this one again.
     pub settled: Version,
     /// The update. [`Access::Read`] stands for a refusal of the update with this token.
     pub access: Access,
@@ -71,12 +71,12 @@ impl replicated_log::Entry for Update {
     }
 }
 
-/// What a client is answered.
+/// The result of an operation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Answer {
     /// It has taken effect, and this is what it found.
     Done(Stamped),
-    /// Nobody knows any more whether it has.
+    /// It is not known any more whether it has taken effect.
     Forgotten,
     /// The client's clock is off. The update has not taken effect and never will.
     ClockSkew {

@@ -35,6 +35,7 @@
 mod coordinator;
 mod message;
 mod register;
+mod registers;
 mod replica;
 #[cfg(test)]
 mod tests;
@@ -48,12 +49,12 @@ use serried_actor::{Group, Protocol, Settings};
 use serried_model::registers::Offers;
 use serried_model::{Guarantee, NodeId, Registers};
 
-/// Something to be done wrong on purpose, in tests that show that it would be noticed.
+/// A deliberate mistake, for tests that show that it is noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mutation {
-    /// What the leader has accepted is chosen.
+    /// The leader takes for chosen what it alone has accepted.
     AcknowledgedByLeaderAlone,
-    /// A replica that has lost its disk begins like a new one.
+    /// A replica that has lost its disk takes part at once, like a new one.
     RejoinsAtOnce,
 }
 

@@ -6,7 +6,7 @@ use serried_parts::{Recalled, Results, Stamped};
 
 use super::message::Update;
 
-/// All that a replica knows of a key: it is the same at all replicas that have applied the same.
+/// What a replica knows of a key. It is the same at all replicas that have applied the same entries.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Register {
     /// What it holds.
@@ -15,7 +15,7 @@ pub(super) struct Register {
     changes: u64,
     /// The slot after that of the last update which was executed.
     applied: u64,
-    /// What updates came to.
+    /// The results of updates.
     results: Results<Stamped>,
 }
 
@@ -35,7 +35,7 @@ fn stamped(value: Option<Value>, changes: u64) -> Stamped {
 }
 
 impl Register {
-    /// One that holds a value before the first update.
+    /// A register that holds a value before the first update.
     pub(super) fn holding(value: Value) -> Register {
         Register { value: Some(value), ..Register::default() }
     }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_is_executed_once_and_too_late_it_is_not_executed_at_all() {
+    fn an_update_is_executed_once_or_not_at_all_if_late() {
         let mut register = Register::default();
         assert_eq!(register.execute(0, &add(100), 50), found(None, 1));
         assert_eq!(register.execute(1, &add(90), 50), found(Some("1"), 2));
@@ -113,8 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_that_was_refused_is_executed_in_no_later_slot_and_one_that_was_executed_is_not_refused()
-     {
+    fn refusal_and_execution_of_an_update_exclude_each_other() {
         let refusal = |us| Update { access: Access::Read, ..add(us) };
         let mut register = Register::default();
         assert_eq!(register.execute(0, &add(100), 50), found(None, 1));

@@ -1,81 +1,43 @@
-//! The server side: it has operations put into the log, and applies what was chosen.
+//! The server side: it puts operations into the log, and keeps them while there is no leader.
 
-use core::time::Duration;
 use std::collections::VecDeque;
 
 use serried_actor::{Actor, Context, Group, Recover, Settings, Standing, Store};
-use serried_model::{Access, Key, NodeId, Value};
-use serried_parts::{Cells, decode_cell_of_another, encode_cell};
+use serried_model::{Access, NodeId, Value};
+use serried_parts::encode_cell;
 
 use super::Mutation;
-use super::message::{Answer, Message, Record, Request, Update};
-use super::register::{Executed, Register};
+use super::message::{Message, Record, Update};
+use super::register::Register;
+use super::registers::{Client, Registers};
 use crate::Mutated;
 use crate::frameworks::replicated_log::{
-    self, Ballot, Chosen, Clocks, Host, Log, Machine, Span, Time,
+    self, Ballot, Clocks, Host, ReplicatedLog, Span, Time, WriteBack,
 };
 
-/// How often what was applied is put into the store, and what is not needed any more trimmed.
-const STORE_EVERY: Duration = Duration::from_millis(20);
-/// How many keys at a time; more where there are very many.
-const STORED_AT_ONCE: usize = 512;
-/// For how many times of [`STORE_EVERY`] a key stays out of the store after a change: one that is written often
-/// goes there once in that time.
-const STORED_AFTER: usize = 50;
-/// How many times of [`STORE_EVERY`] lie between marks in the log.
-const TRIM_EVERY: usize = 10;
-/// How many requests wait for a leader; more are forgotten, and come again.
+/// How many requests wait for a leader. Others are dropped, and clients send them again.
 const PENDING_AT_MOST: usize = 4096;
 
 /// One replica of a partition.
 #[derive(Debug)]
 pub struct Replica {
-    log: Log<Update>,
+    log: ReplicatedLog<Update>,
     registers: Registers,
-    /// Requests that nobody leads for, or that the leader has no room for.
+    /// Requests that wait for a leader, or that the leader has no room for.
     pending: VecDeque<Client>,
-    /// The ballot in which it leads, as far as those that wait were told.
+    /// The ballot in which it leads, as far as the registers know.
     leads: Option<Ballot>,
     clock_bound_us: u64,
     clocks: Clocks,
     group: Group,
-    /// Where the durable log was at each of the last times that something was stored.
-    positions: VecDeque<u64>,
-    /// Until it is trimmed.
-    untrimmed: usize,
+    write_back: WriteBack,
     mutation: Mutated<Mutation>,
 }
 
-/// The keys, and who waits for what is done to them.
-#[derive(Debug)]
-struct Registers {
-    cells: Cells<Register>,
-    remembered_us: u64,
-    /// Who waits for which slot, in their order.
-    waiting: VecDeque<(u64, Client)>,
-    /// The ballot in which those slots were proposed.
-    ballot: Option<Ballot>,
-}
-
-/// A client that waits.
-#[derive(Debug)]
-struct Client {
-    node: NodeId,
-    request: Request,
-    /// By how much its update's token is ahead of the clock, in microseconds, if the update is refused for that.
-    ahead_us: Option<i64>,
-}
-
-impl Client {
-    fn new(node: NodeId, request: Request) -> Client {
-        Client { node, request, ahead_us: None }
-    }
-}
-
-/// What a replica does by the clock.
+/// The timers of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Timer {
-    /// That of the log.
+    /// A timer of the log.
     Log(replicated_log::Timer),
     /// Put into the store what was applied.
     Store,
@@ -99,47 +61,6 @@ impl Host for Replica {
     }
 }
 
-impl Machine<Replica> for Registers {
-    fn apply(&mut self, chosen: Chosen<'_, Update>, cx: &mut Cx<'_>) {
-        let Chosen { slot, position, entry, led_in } = chosen;
-        let executed = entry.map(|update| {
-            cx.charge(1);
-            let register = self.cells.change(&update.key, position, cx.store());
-            register.execute(slot, update, self.remembered_us)
-        });
-        let is_waited_for = self.waiting.front().is_some_and(|(first, _)| *first == slot);
-        if !is_waited_for || led_in != self.ballot {
-            return;
-        }
-        let (_, client) = self.waiting.pop_front().expect("somebody waits");
-        let Client { node, request, ahead_us } = client;
-        // What was proposed in this ballot is what was chosen, so this is the client's own.
-        let answer = match executed {
-            Some(Executed::Done(stamped)) => Answer::Done(stamped),
-            Some(Executed::Refused) => Answer::ClockSkew { ahead_us: ahead_us.unwrap_or(0) },
-            Some(Executed::Forgotten) => Answer::Forgotten,
-            None => Answer::Done(self.cells.get(&request.key, cx.store()).read()),
-        };
-        cx.send(node, Message::Reply { request: request.number, answer });
-    }
-
-    fn store_all(&mut self, store: &mut dyn Store) {
-        self.cells.store_some(usize::MAX, store);
-    }
-
-    fn needs_log_from(&self) -> Option<u64> {
-        self.cells.needs_log_from()
-    }
-
-    fn take_over(&mut self, key: &Key, state: &[u8], store: &mut dyn Store) -> bool {
-        let Some(register) = decode_cell_of_another::<Register>(state) else { return false };
-        if register.is_as_late_as(self.cells.get(key, store)) {
-            self.cells.put(key, register, store);
-        }
-        true
-    }
-}
-
 impl Replica {
     /// An empty replica, which does nothing wrong but `mutation`.
     pub fn new(
@@ -148,32 +69,25 @@ impl Replica {
         settings: &Settings,
         mutation: Mutated<Mutation>,
     ) -> Replica {
-        let mut log = Log::new(id, group.clone(), settings);
+        let mut log = ReplicatedLog::new(id, group.clone(), settings);
         if mutation.is(Mutation::AcknowledgedByLeaderAlone) {
             log = log.with_quorum(1);
         }
-        let registers = Registers {
-            cells: Cells::new(settings.resident_keys),
-            remembered_us: settings.outcomes_ms * 1000,
-            waiting: VecDeque::new(),
-            ballot: None,
-        };
         Replica {
             log,
-            registers,
+            registers: Registers::new(settings),
             pending: VecDeque::new(),
             leads: None,
             clock_bound_us: settings.clock_bound_ms.saturating_mul(1000),
             clocks: Clocks::new(group.size(), id.member()),
             group,
-            positions: VecDeque::new(),
-            untrimmed: 0,
+            write_back: WriteBack::default(),
             mutation,
         }
     }
 
     fn on_request(&mut self, client: Client, cx: &mut Cx<'_>) {
-        // Whoever waits comes first.
+        // Requests that wait come first.
         let at_once = self.pending.is_empty() && self.log.leads().is_some();
         let waits = if at_once { self.propose(client, cx) } else { Some(client) };
         waits.into_iter().for_each(|client| self.wait(client));
@@ -212,11 +126,11 @@ impl Replica {
             }
         };
         let Some(slot) = self.log.propose(entry, cx) else { return Some(client) };
-        self.registers.waiting.push_back((slot, client));
+        self.registers.wait(slot, client);
         None
     }
 
-    /// After the log has gone on: those who wait may have to wait for another leader.
+    /// The log may have a new leader, or more room. Proposes requests that wait, or passes them to the leader.
     fn after_log(&mut self, cx: &mut Cx<'_>) {
         let leads = self.log.leads();
         if leads != self.leads {
@@ -224,8 +138,7 @@ impl Replica {
             if leads.is_some() {
                 self.ask_clocks(cx);
             }
-            self.registers.ballot = leads;
-            for (_, client) in core::mem::take(&mut self.registers.waiting) {
+            for client in self.registers.lead(leads) {
                 self.wait(client);
             }
         }
@@ -260,29 +173,11 @@ impl Replica {
         }
     }
 
-    fn store_soon(&self, cx: &mut Cx<'_>) {
-        cx.set_timer(Timer::Store, STORE_EVERY);
-    }
-
     fn store_some(&mut self, cx: &mut Cx<'_>) {
-        self.positions.push_back(cx.log_position());
-        if self.positions.len() > STORED_AFTER {
-            let before = self.positions.pop_front().expect("there are many");
-            if !cx.store().is_behind() {
-                let cells = &mut self.registers.cells;
-                let mut left = STORED_AT_ONCE.max(cells.unstored() / STORED_AFTER);
-                while left > 0 && cells.needs_log_from().is_some_and(|first| first < before) {
-                    cells.store_some(1, cx.store());
-                    left -= 1;
-                }
-            }
-        }
-        self.untrimmed += 1;
-        if self.untrimmed >= TRIM_EVERY {
-            self.untrimmed = 0;
+        if self.write_back.write(self.registers.cells_mut(), cx) {
             self.log.trim(&self.registers, cx);
         }
-        self.store_soon(cx);
+        WriteBack::schedule(Timer::Store, cx);
     }
 }
 
@@ -296,14 +191,14 @@ impl Actor for Replica {
         self.log.on_start(&mut self.registers, cx);
         self.ask_clocks(cx);
         self.after_log(cx);
-        self.store_soon(cx);
+        WriteBack::schedule(Timer::Store, cx);
     }
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         cx.charge(1);
         match message {
             Message::Request(request) => self.on_request(Client::new(from, request), cx),
-            // It would not do to send it back and forth.
+            // It is not passed on again: two replicas could send it back and forth.
             Message::Forward { .. }
                 if self.log.leader(cx.now()).is_some_and(|leader| leader != cx.id()) => {}
             Message::Forward { client, request } => {
@@ -341,8 +236,8 @@ impl Actor for Replica {
     }
 
     fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
-        each("resident_keys", self.registers.cells.resident() as u64);
-        each("unstored_keys", self.registers.cells.unstored() as u64);
+        each("resident_keys", self.registers.cells().resident() as u64);
+        each("unstored_keys", self.registers.cells().unstored() as u64);
         each("log_slots", self.log.kept() as u64);
         each("applied_slots", self.log.applied());
         each("leads", u64::from(self.log.leads().is_some()));
@@ -376,38 +271,5 @@ impl Recover for Replica {
 
     fn stored(value: &Value) -> Vec<u8> {
         encode_cell(&Register::holding(value.clone()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serried_actor::MemoryStore;
-    use serried_model::{Modification, Version};
-
-    use super::*;
-
-    /// What a store has for a key after so many additions.
-    fn after(additions: u64) -> Vec<u8> {
-        let mut register = Register::default();
-        for slot in 0..additions {
-            let (key, token) = (Key::from("x"), Version::at(slot + 1));
-            let access = Access::Modify(Modification::add(1));
-            register.execute(slot, &Update { key, token, settled: Version::INITIAL, access }, 1000);
-        }
-        encode_cell(&register)
-    }
-
-    #[test]
-    fn what_another_has_of_a_key_replaces_nothing_that_is_later() {
-        let cells = Cells::new(9);
-        let waiting = VecDeque::new();
-        let mut registers = Registers { cells, remembered_us: 1000, waiting, ballot: None };
-        let (key, mut store) = (Key::from("x"), MemoryStore::default());
-        for (shown, value) in [(2, "2"), (1, "2"), (3, "3"), (0, "3")] {
-            assert!(registers.take_over(&key, &after(shown), &mut store), "{shown}");
-            let found = registers.cells.get(&key, &store).read().value;
-            assert_eq!(found, Some(Value::from(value)), "after it was shown {shown}");
-        }
-        assert!(!registers.take_over(&key, b"something else", &mut store));
     }
 }

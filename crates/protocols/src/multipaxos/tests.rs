@@ -4,61 +4,60 @@ mod refusals;
 
 use core::time::Duration;
 
-use rand_pcg::Pcg64Mcg;
-use serried_actor::{
-    Actor, ClockInterval, Context, Coordinate, Durable, Effect, Group, MemoryStore, Settings,
-    Timestamp,
-};
+use serried_actor::{Actor, Group, Settings};
 use serried_model::registers::{Operation, Outcome, Output};
 use serried_model::{Access, Key, Modification, NodeId, TxnId, Value, Version};
 
 use super::{Answer, Coordinator, Message, Replica, Request};
 use crate::Mutated;
 use crate::frameworks::replicated_log::{self, Ballot};
+use crate::testing;
 
 const CLIENT: NodeId = NodeId(NodeId::FIRST_COORDINATOR);
 
-/// What an actor wants when something happens to it.
-fn effects<A: Actor>(
-    actor: &mut A,
-    id: NodeId,
-    act: impl FnOnce(&mut A, &mut Context<'_, A>),
-) -> Vec<Effect<A>> {
-    effects_at(0, actor, id, act)
+type Net = testing::Net<Replica, Coordinator>;
+
+/// So many replicas, none of which has started.
+fn replicas<C: Actor<Message = Message>>(members: usize) -> testing::Net<Replica, C> {
+    let group = Group::new(members, Duration::from_millis(1));
+    let settings = Settings::default();
+    let replica = |id| Replica::new(id, group.clone(), &settings, Mutated::NONE);
+    let mut net = testing::Net::new(1, members, replica);
+    net.now = 1;
+    net.set_clock_us(5);
+    net
 }
 
-/// The same, when its log has so many records.
-fn effects_at<A: Actor>(
-    log_position: u64,
-    actor: &mut A,
-    id: NodeId,
-    act: impl FnOnce(&mut A, &mut Context<'_, A>),
-) -> Vec<Effect<A>> {
-    let mut effects = Vec::new();
-    let clock = ClockInterval { earliest_us: 5, latest_us: 5 };
-    let durable =
-        Durable { store: &mut MemoryStore::default(), log_position, durable_position: u64::MAX };
-    let mut random = Pcg64Mcg::new(1);
-    let mut cx = Context::new(id, Timestamp(1), clock, &mut random, &mut effects, durable);
-    act(actor, &mut cx);
-    effects
+/// The only replica of a group.
+fn only() -> Net {
+    let mut net = replicas(1);
+    net.start();
+    net
 }
 
-fn sent<A: Actor<Message = Message>>(effects: Vec<Effect<A>>) -> Vec<(NodeId, Message)> {
-    let sent = effects.into_iter().filter_map(|effect| match effect {
-        Effect::Send { to, message } | Effect::SendBeforeDurable { to, message } => {
-            Some((to, message))
-        }
-        _ => None,
-    });
-    sent.collect()
+/// Three replicas, of which only the second has started.
+fn follower() -> Net {
+    let mut net = replicas(3);
+    net.act(1, |replica, cx| replica.on_start(cx));
+    net.network.clear();
+    net
 }
 
-fn replica(member: u64, of: usize) -> Replica {
-    let group = Group::new(of, Duration::from_millis(1));
-    let mut replica = Replica::new(NodeId(member), group, &Settings::default(), Mutated::NONE);
-    effects(&mut replica, NodeId(member), |replica, cx| replica.on_start(cx));
-    replica
+/// A client of three replicas that do nothing.
+fn client() -> Net {
+    let group = Group::new(3, Duration::from_millis(1));
+    replicas(3).with_clients(1, |_| Coordinator::new(group.clone(), &Settings::default()))
+}
+
+/// What was sent since the last call.
+fn sent(net: &mut Net) -> Vec<(NodeId, Message)> {
+    net.network.drain(..).map(|(_, to, message)| (to, message)).collect()
+}
+
+/// What a replica sends when it gets a message.
+fn tell(net: &mut Net, from: NodeId, member: usize, message: Message) -> Vec<(NodeId, Message)> {
+    net.deliver((from, NodeId::replica(0, member), message));
+    sent(net)
 }
 
 fn request(number: u64, us: u64, access: Access) -> Request {
@@ -67,14 +66,14 @@ fn request(number: u64, us: u64, access: Access) -> Request {
 }
 
 /// What the only replica of a group answers to requests that come in one turn.
-fn answers(replica: &mut Replica, requests: &[Request]) -> Vec<(u64, Answer)> {
-    let effects = effects(replica, NodeId(0), |replica, cx| {
+fn answers(only: &mut Net, requests: &[Request]) -> Vec<(u64, Answer)> {
+    only.act(0, |replica, cx| {
         for request in requests {
             replica.on_message(CLIENT, Message::Request(request.clone()), cx);
         }
         replica.on_timer(super::replica::Timer::Log(replicated_log::Timer::Flush), cx);
     });
-    let answers = sent(effects).into_iter().filter_map(|(_, message)| match message {
+    let answers = sent(only).into_iter().filter_map(|(_, message)| match message {
         Message::Reply { request, answer } => Some((request, answer)),
         _ => None,
     });
@@ -88,7 +87,7 @@ fn found(answer: &Answer) -> Option<String> {
 
 #[test]
 fn a_read_finds_what_was_put_into_the_log_before_it_and_nothing_later() {
-    let mut only = replica(0, 1);
+    let mut only = only();
     let write = |text: &str| Access::Write(Some(Value::from(text)));
     let answers = answers(
         &mut only,
@@ -105,7 +104,7 @@ fn a_read_finds_what_was_put_into_the_log_before_it_and_nothing_later() {
 
 #[test]
 fn an_update_that_is_in_the_log_twice_takes_effect_once_and_is_answered_the_same() {
-    let mut only = replica(0, 1);
+    let mut only = only();
     let add = request(1, 2, Access::Modify(Modification::add(1)));
     let twice = answers(&mut only, &[add.clone(), add.clone()]);
     assert_eq!(twice[0], twice[1]);
@@ -118,7 +117,7 @@ fn an_update_that_is_in_the_log_twice_takes_effect_once_and_is_answered_the_same
 
 #[test]
 fn an_update_of_a_client_whose_clock_is_far_ahead_is_refused() {
-    let mut only = replica(0, 1);
+    let mut only = only();
     let far = request(1, 60_000_000, Access::Write(None));
     let [(1, Answer::ClockSkew { ahead_us })] = answers(&mut only, &[far])[..] else {
         panic!("it is refused")
@@ -128,18 +127,14 @@ fn an_update_of_a_client_whose_clock_is_far_ahead_is_refused() {
 
 #[test]
 fn a_replica_that_does_not_lead_passes_requests_on_but_those_that_were_passed_on_to_it() {
-    let mut follower = replica(1, 3);
+    let mut follower = follower();
     let wanted = request(1, 1, Access::Read);
-    let ask = |follower: &mut Replica, message: Message| {
-        sent(effects(follower, NodeId(1), |replica, cx| replica.on_message(CLIENT, message, cx)))
-    };
+    let ask = |follower: &mut Net, message| tell(follower, CLIENT, 1, message);
     assert_eq!(ask(&mut follower, Message::Request(wanted.clone())), [], "nobody leads yet");
     let ballot = Ballot { round: 1, member: 2 };
     let beat =
         replicated_log::Message::Beat { ballot, number: 1, chosen: 0, base: 0, behind: false };
-    let told = sent(effects(&mut follower, NodeId(1), |replica, cx| {
-        replica.on_message(NodeId(2), Message::Log(beat), cx);
-    }));
+    let told = tell(&mut follower, NodeId(2), 1, Message::Log(beat));
     let forward = Message::Forward { client: CLIENT, request: wanted.clone() };
     assert!(told.contains(&(NodeId(2), forward.clone())), "{told:?}");
     let passed_on = ask(&mut follower, Message::Request(wanted));
@@ -149,42 +144,35 @@ fn a_replica_that_does_not_lead_passes_requests_on_but_those_that_were_passed_on
 
 #[test]
 fn a_client_asks_whoever_has_answered_and_others_if_that_one_does_not() {
-    let mut client =
-        Coordinator::new(Group::new(3, Duration::from_millis(1)), &Settings::default());
-    let read = |client: &mut Coordinator, txn: u64| {
+    let mut client = client();
+    let read = |client: &mut Net, txn: u64| {
         let (key, access) = (Key::from("x"), Access::Read);
-        let operation = Operation::Access { key, access, token: None };
-        sent(effects(client, CLIENT, |client, cx| client.on_operation(TxnId(txn), operation, cx)))
+        client.operate(0, txn, Operation::Access { key, access, token: None });
+        sent(client)
     };
     assert_eq!(read(&mut client, 1)[0].0, NodeId(0));
-    let answer = Answer::Done(Default::default());
-    let outcome = effects(&mut client, CLIENT, |client, cx| {
-        client.on_message(NodeId(2), Message::Reply { request: 1, answer }, cx);
-    });
-    let is_done = |effect: &Effect<Coordinator>| {
-        matches!(effect, Effect::Output((TxnId(1), Output::Outcome(Outcome::Done(_)))))
+    reply(&mut client, NodeId(2), 1);
+    let is_done = |(_, output): &(NodeId, (TxnId, Output))| {
+        matches!(output, (TxnId(1), Output::Outcome(Outcome::Done(_))))
     };
-    assert!(outcome.iter().any(is_done));
+    assert!(client.outputs.iter().any(is_done));
     assert_eq!(read(&mut client, 2)[0].0, NodeId(2));
-    let repeat = |client: &mut Coordinator| {
-        let timer = super::coordinator::Repeat(TxnId(2));
-        sent(effects(client, CLIENT, |client, cx| client.on_timer(timer, cx)))[0].0
+    let repeat = |client: &mut Net| {
+        client.fire_client(CLIENT, super::coordinator::Repeat(TxnId(2)));
+        sent(client)[0].0
     };
     assert_eq!([repeat(&mut client), repeat(&mut client)], [NodeId(1), NodeId(2)]);
 }
 
 #[test]
 fn what_is_given_up_may_have_taken_effect_if_it_is_an_update() {
-    let mut client =
-        Coordinator::new(Group::new(3, Duration::from_millis(1)), &Settings::default());
+    let mut client = client();
     let mut give_up = |txn: u64, access: Access| {
-        let operation = Operation::Access { key: Key::from("x"), access, token: None };
-        effects(&mut client, CLIENT, |client, cx| client.on_operation(TxnId(txn), operation, cx));
-        let effects = effects(&mut client, CLIENT, |client, cx| {
-            client.on_operation(TxnId(txn), Operation::GiveUp, cx);
-        });
-        let outcomes = effects.into_iter().filter_map(|effect| match effect {
-            Effect::Output((_, Output::Outcome(outcome))) => Some(outcome),
+        client.operate(0, txn, Operation::Access { key: Key::from("x"), access, token: None });
+        client.outputs.clear();
+        client.operate(0, txn, Operation::GiveUp);
+        let outcomes = client.outputs.drain(..).filter_map(|(_, (_, output))| match output {
+            Output::Outcome(outcome) => Some(outcome),
             _ => None,
         });
         outcomes.collect::<Vec<_>>()
@@ -194,24 +182,25 @@ fn what_is_given_up_may_have_taken_effect_if_it_is_an_update() {
 }
 
 /// What a client sends first for an operation on `x`.
-fn first_request(client: &mut Coordinator, txn: u64, access: Access) -> Request {
-    let operation = Operation::Access { key: Key::from("x"), access, token: None };
-    let sent =
-        sent(effects(client, CLIENT, |client, cx| client.on_operation(TxnId(txn), operation, cx)));
+fn first_request(client: &mut Net, txn: u64, access: Access) -> Request {
+    client.operate(0, txn, Operation::Access { key: Key::from("x"), access, token: None });
+    let sent = sent(client);
     let [(_, Message::Request(request))] = &sent[..] else { panic!("{sent:?}") };
     request.clone()
 }
 
-fn reply(client: &mut Coordinator, from: NodeId, request: u64) -> Vec<Effect<Coordinator>> {
-    let reply = Message::Reply { request, answer: Answer::Done(Default::default()) };
-    effects(client, CLIENT, |client, cx| client.on_message(from, reply, cx))
+/// What a client tells its session when a request is answered.
+fn reply(client: &mut Net, from: NodeId, request: u64) -> usize {
+    let before = client.outputs.len();
+    let answer = Answer::Done(Default::default());
+    client.deliver((from, CLIENT, Message::Reply { request, answer }));
+    client.outputs.len() - before
 }
 
 #[test]
 fn an_update_says_of_those_before_it_that_they_are_over_once_they_were_answered_and_not_if_given_up()
  {
-    let mut client =
-        Coordinator::new(Group::new(3, Duration::from_millis(1)), &Settings::default());
+    let mut client = client();
     let first = first_request(&mut client, 1, Access::Write(None));
     let second = first_request(&mut client, 2, Access::Write(None));
     assert!(second.settled <= first.token, "{second:?} while {first:?} is under way");
@@ -220,38 +209,33 @@ fn an_update_says_of_those_before_it_that_they_are_over_once_they_were_answered_
     let third = first_request(&mut client, 3, Access::Write(None));
     assert!(third.settled > second.token, "{third:?} after {second:?}");
     // Whoever gives an update up may try it again.
-    effects(&mut client, CLIENT, |client, cx| {
-        client.on_operation(TxnId(3), Operation::GiveUp, cx);
-    });
+    client.operate(0, 3, Operation::GiveUp);
     let fourth = first_request(&mut client, 4, Access::Write(None));
     assert!(fourth.settled <= third.token, "{fourth:?} after {third:?} was given up");
 }
 
 #[test]
 fn a_client_takes_answers_of_replicas_alone() {
-    let mut client =
-        Coordinator::new(Group::new(3, Duration::from_millis(1)), &Settings::default());
+    let mut client = client();
+    client.forged = true;
     first_request(&mut client, 1, Access::Write(None));
-    let is_output = |effect: &Effect<Coordinator>| matches!(effect, Effect::Output(_));
     for stranger in [NodeId(3), NodeId::replica(1, 0), CLIENT] {
-        assert!(!reply(&mut client, stranger, 1).iter().any(is_output), "{stranger}");
+        assert_eq!(reply(&mut client, stranger, 1), 0, "{stranger}");
     }
-    assert!(reply(&mut client, NodeId(2), 1).iter().any(is_output));
+    assert!(reply(&mut client, NodeId(2), 1) > 0);
 }
 
 #[test]
 fn requests_that_wait_for_a_leader_are_bounded_in_number() {
-    let mut follower = replica(1, 3);
+    let mut follower = follower();
     for number in 0..10_000 {
         let wanted = Message::Request(request(number, 1, Access::Read));
-        effects(&mut follower, NodeId(1), |replica, cx| replica.on_message(CLIENT, wanted, cx));
+        tell(&mut follower, CLIENT, 1, wanted);
     }
     let ballot = Ballot { round: 1, member: 2 };
     let beat =
         replicated_log::Message::Beat { ballot, number: 1, chosen: 0, base: 0, behind: false };
-    let told = sent(effects(&mut follower, NodeId(1), |replica, cx| {
-        replica.on_message(NodeId(2), Message::Log(beat), cx);
-    }));
+    let told = tell(&mut follower, NodeId(2), 1, Message::Log(beat));
     let forwarded =
         told.iter().filter(|(_, message)| matches!(message, Message::Forward { .. })).count();
     assert!((1..5000).contains(&forwarded), "{forwarded}");
@@ -259,28 +243,24 @@ fn requests_that_wait_for_a_leader_are_bounded_in_number() {
 
 #[test]
 fn the_log_is_kept_from_the_first_update_on_that_is_not_in_the_store() {
-    let mut only = replica(0, 1);
+    let mut only = only();
+    let first = only.nodes[0].log_position();
     answers(&mut only, &[request(1, 2, Access::Write(Some(Value::from("a"))))]);
-    let mut trimmed = Vec::new();
     for _ in 0..20 {
-        let effects = effects_at(9, &mut only, NodeId(0), |replica, cx| {
-            replica.on_timer(super::replica::Timer::Store, cx);
-        });
-        trimmed.extend(effects.into_iter().filter_map(|effect| match effect {
-            Effect::TrimLog(position) => Some(position),
-            _ => None,
-        }));
+        only.fire(0, super::replica::Timer::Store);
     }
-    assert!(!trimmed.is_empty() && trimmed.iter().all(|position| *position == 0), "{trimmed:?}");
+    assert_eq!(only.nodes[0].trimmed, Some(first));
 }
 
 #[test]
 fn clocks_of_other_partitions_do_not_count() {
     let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
-    let mut replica = Replica::new(NodeId(0), group, &Settings::default(), Mutated::NONE);
+    let mut replica =
+        Net::new(1, 1, |id| Replica::new(id, group.clone(), &Settings::default(), Mutated::NONE));
+    replica.forged = true;
     let mut answers = |from| {
         let ask = Message::Time(replicated_log::Time::Ask { number: 1 });
-        sent(effects(&mut replica, NodeId(0), |replica, cx| replica.on_message(from, ask, cx)))
+        tell(&mut replica, from, 0, ask)
     };
     assert_eq!(answers(NodeId::replica(0, 1)).len(), 1);
     assert_eq!(answers(NodeId::replica(1, 1)), []);

@@ -3,7 +3,7 @@
 use serried_model::{Key, Version};
 use serried_parts::Map;
 
-/// How many keys are remembered, at least; twice as many at most.
+/// How many keys are remembered at least. Up to twice as many are.
 const KEYS: usize = 1 << 16;
 
 /// For each key a timestamp that is not before any at which it was read. It may be after all, but not after those at
@@ -49,7 +49,7 @@ mod tests {
     use crate::frameworks::shard::bench::txn;
 
     #[test]
-    fn no_read_is_forgotten_and_those_of_keys_that_are_remembered_are_exact_if_they_are_later() {
+    fn no_read_is_forgotten_and_remembered_keys_are_exact() {
         let mut marks = Marks::default();
         let key = |number: usize| Key::from(number.to_string().as_str());
         let us = |number: usize| 3 * KEYS as u64 - number as u64;
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_forgotten_reads_does_not_sink_when_later_ones_had_earlier_timestamps() {
+    fn the_mark_of_forgotten_reads_never_sinks() {
         let mut marks = Marks::default();
         let key = |number: usize| Key::from(number.to_string().as_str());
         // Those of one client whose clock is ahead, and then those of another.

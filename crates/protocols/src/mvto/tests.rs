@@ -93,7 +93,7 @@ fn a_write_is_refused_if_what_another_is_about_to_write_was_read_later() {
 }
 
 #[test]
-fn who_has_no_part_reads_like_others_and_keeps_writes_off_that_would_come_before() {
+fn a_snapshot_keeps_earlier_writes_off() {
     let mut leader = with_committed(&[(10, &["x"]), (30, &["x"]), (5, &["y"])]);
     let found = |leader: &mut Leader, us, key| match leader.glance(us, key) {
         Glance::Found(found) => found.version.timestamp_us,
@@ -151,7 +151,7 @@ fn who_needs_a_version_that_is_not_kept_is_refused() {
 }
 
 #[test]
-fn readers_of_each_other_that_lack_a_version_are_refused_one_after_the_other() {
+fn parts_that_read_each_other_and_lack_a_version_are_refused_in_turn() {
     let mut leader = with_committed(&[(10, &["x"])]);
     leader.execute(&last(20, &[], &["x", "z"]));
     leader.prepare(20);
@@ -194,7 +194,7 @@ fn another_leader_holds_to_the_reads_and_writes_of_those_that_are_ready() {
 }
 
 #[test]
-fn a_part_that_rests_on_a_version_of_nobody_who_is_ready_is_read_again() {
+fn a_part_reads_again_if_its_version_has_no_part() {
     let mut leader = with_committed(&[(10, &["x"])]);
     leader.execute(&last(20, &[], &["x"]));
     leader.execute(&last(40, &["x"], &["y"]));

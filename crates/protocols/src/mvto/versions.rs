@@ -28,12 +28,12 @@ impl fmt::Debug for Versions {
     }
 }
 
-/// What transactions have done to a key that are not over.
+/// What open transactions have done to a key.
 #[derive(Default)]
 struct Open {
     /// What they have written, at their timestamps and in the order of these.
     written: SmallVec<[(Version, Option<Value>); 2]>,
-    /// Who has read, and the stamp of which version.
+    /// Their reads, and the stamp of the version that each has found.
     readers: SmallVec<[(Version, Stamp); 2]>,
 }
 
@@ -207,7 +207,7 @@ impl Versions {
         affected
     }
 
-    /// What a transaction has read will not be committed: it reads what was before that, if it is there.
+    /// What a transaction has read will not be committed. It reads the version before that, if it is kept.
     fn read_again(&mut self, txn: Version, key: &Key, desk: &mut Desk<'_>) -> bool {
         let open = self.keys.get_mut(key).expect("a key that a transaction is at");
         open.readers.retain(|(reader, _)| *reader != txn);

@@ -19,10 +19,10 @@ pub(super) struct Link {
     pub(super) stamp: Stamp,
     /// When it was last read ("t_r").
     pub(super) read_at: Stamp,
-    /// Who has written it, if that is not committed.
+    /// Its writer, if it is not committed.
     pub(super) writer: Option<Version>,
     pub(super) value: Option<Value>,
-    /// Who has read it and is not over.
+    /// Its readers that have not ended.
     pub(super) readers: SmallVec<[Version; 2]>,
 }
 
@@ -38,7 +38,7 @@ impl Link {
 }
 
 impl Chain {
-    /// That of a key whose transactions are all over.
+    /// The chain of a key whose transactions are all over.
     pub(super) fn new(row: &Row) -> Chain {
         let newest = row.newest();
         let base = Link {
@@ -154,7 +154,7 @@ impl Chain {
         Some((self.versions.remove(place).readers, before))
     }
 
-    /// Those who may be answered once something before them is over.
+    /// The transactions that may be answered once something before them is over.
     pub(super) fn first_in_line(&self) -> SmallVec<[Version; 4]> {
         let committed = self.versions.iter().filter(|link| link.writer.is_none());
         let readers = committed.flat_map(|link| link.readers.iter().copied());

@@ -195,7 +195,7 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
         }
     }
 
-    /// What a transaction has read was aborted: it reads anew (003 §5.2, "fixing reads locally").
+    /// What a transaction has read was aborted. It reads again (003 §5.2, "fixing reads locally").
     fn read_again(&mut self, txn: Version, key: &Key, before: Stamp, desk: &mut Desk<'_>) {
         let own = self.txns.get_mut(&txn).expect("one who has read");
         let has_written = own.access(key).is_some_and(|access| access.written.is_some());
@@ -234,7 +234,7 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
         }
         let overtaken = chain.after(stamp).is_some_and(|next| next.us <= to.us);
         let Some(link) = chain.of(stamp) else { return false };
-        // Whoever began earlier has left no trace in the timestamps.
+        // A transaction that began earlier has left no trace in the timestamps.
         let was_read = link.read_at != link.stamp || !link.readers.is_empty();
         let was_read = access.written.is_some() && was_read;
         (!overtaken || unchecked) && !was_read
@@ -353,7 +353,7 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
             for item in items.iter().filter(|item| item.read.is_some()) {
                 let access = self.txns.get_mut(txn).and_then(|own| own.access(&item.key));
                 if access.is_some_and(|access| access.read.is_none()) {
-                    // What it had read was never ready to commit, so nobody was told of it.
+                    // What it had read was never ready to commit, so it was not shown to any client.
                     let before = self.before_own(*txn, &item.key, desk);
                     self.read_again(*txn, &item.key, before, desk);
                 }

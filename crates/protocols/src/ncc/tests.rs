@@ -63,7 +63,7 @@ fn a_read_holds_from_its_version_to_the_latest_read_of_that() {
 }
 
 #[test]
-fn a_write_holds_at_its_moment_alone_and_so_does_what_its_transaction_has_read() {
+fn a_write_and_its_transactions_reads_hold_at_one_moment() {
     let mut leader = leader();
     assert_eq!(leader.execute(&last(20, &["x", "y"], &["x"])), ready(20));
     assert_eq!(leader.prepare(20), Validity::at(stamp(20)));
@@ -110,7 +110,7 @@ fn who_has_written_what_it_read_reads_again_what_comes_before_its_write() {
 }
 
 #[test]
-fn a_write_is_told_once_the_one_before_it_is_committed_and_all_who_have_read_that_are_over() {
+fn a_write_waits_for_the_write_before_it_and_for_its_readers() {
     let mut leader = leader();
     leader.execute(&last(10, &[], &["x"]));
     assert_eq!(leader.execute(&shot(20, 1, &["x"], &[])), []);
@@ -170,7 +170,7 @@ fn who_writes_what_it_has_read_waits_for_other_readers_and_not_for_itself() {
 }
 
 #[test]
-fn a_write_moves_unless_the_next_version_is_there_before_or_somebody_has_read_it() {
+fn a_write_moves_unless_it_was_read_or_overwritten_before() {
     let mut leader = leader();
     assert_eq!(leader.execute(&last(20, &[], &["x"])), ready(20));
     leader.prepare(20);
@@ -188,7 +188,7 @@ fn a_write_moves_unless_the_next_version_is_there_before_or_somebody_has_read_it
 }
 
 #[test]
-fn a_read_moves_unless_what_it_has_read_is_overwritten_by_then_and_later_writes_come_after_it() {
+fn a_read_moves_unless_overwritten_and_later_writes_come_after_it() {
     let mut leader = leader();
     assert_eq!(leader.execute(&last(20, &["x"], &[])), ready(20));
     leader.prepare(20);
@@ -259,7 +259,7 @@ fn what_a_new_leaders_parts_have_read_is_not_overwritten_before_they_end() {
 }
 
 #[test]
-fn who_only_reads_begins_anew_if_it_did_not_know_of_a_version_but_not_beside_a_writer() {
+fn a_snapshot_begins_anew_for_an_unknown_version_but_not_beside_a_writer() {
     let mut leader = Bench::<Queues<true>>::new();
     leader.commit(10, &[], &["x"]);
     let since = 2; // After its part and its end.
@@ -271,7 +271,7 @@ fn who_only_reads_begins_anew_if_it_did_not_know_of_a_version_but_not_beside_a_w
 }
 
 #[test]
-fn a_write_at_a_new_leader_is_later_than_the_moment_to_which_a_read_was_moved() {
+fn a_new_leader_writes_later_than_a_moved_read() {
     let mut leader = leader();
     leader.execute(&last(50, &["x"], &[]));
     leader.reposition(50, stamp(200)).expect("nobody has written since");

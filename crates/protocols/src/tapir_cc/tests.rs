@@ -89,7 +89,7 @@ fn another_leader_holds_to_the_reads_and_writes_of_those_that_are_ready() {
 }
 
 #[test]
-fn of_two_that_begin_in_one_microsecond_the_lesser_does_not_write_what_the_other_has_read() {
+fn of_two_in_one_microsecond_the_lesser_may_not_overwrite_a_read() {
     let mut leader = Leader::new();
     let reader = Version { coordinator: NodeId(70_001), ..txn(10) };
     assert!(reader > txn(10));

@@ -29,9 +29,9 @@ impl<const WAITS: bool> fmt::Debug for Locking<WAITS> {
 struct Txn {
     /// The first moment at which all that it has done can hold.
     from: Stamp,
-    /// What it has locked.
+    /// The keys that it has locked.
     accesses: Accesses,
-    /// What it waits for.
+    /// The locks that it waits for.
     wants: SmallVec<[Want; 1]>,
     /// The shots that wait.
     shots: SmallVec<[u16; 1]>,
@@ -135,7 +135,7 @@ impl<const WAITS: bool> Locking<WAITS> {
                 self.txn(txn).wants.push(want);
             }
         }
-        // It is in all queues by now, so nobody younger gets what it frees.
+        // It is in all queues by now, so no younger transaction gets the locks.
         for key in waits {
             for holder in self.locks.in_the_way_of(&key, txn) {
                 if holder > txn && self.can_be_wounded(holder) {

@@ -63,8 +63,8 @@ pub use locking::Locking;
 
 use crate::frameworks::shard::Sharded;
 
-/// The protocol in which the older of two transactions has the younger refused, and the younger waits.
+/// Wound-wait: an older transaction wounds younger ones that are in its way, and a younger one waits.
 pub type TwoPhaseLockingWoundWait = Sharded<Locking<true>>;
 
-/// The protocol in which nobody waits.
+/// No-wait: a transaction that can't have a lock at once is refused.
 pub type TwoPhaseLockingNoWait = Sharded<Locking<false>>;

@@ -3,34 +3,24 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use rand_pcg::Pcg64Mcg;
-use serried_actor::{
-    Actor, ClockInterval, Context, Durable, Effect, Group, MemoryStore, Recover, Settings,
-    Timestamp,
-};
+use serried_actor::{Group, Settings};
 use serried_model::{Key, NodeId, Value, Version, Write};
 
 use super::Locking;
 use crate::Mutated;
 use crate::frameworks::shard::{
-    Control, Decision, Executed, Message, Record, Refusal, Replica, Reply, Request, Shot, Stamp,
+    Control, Decision, Executed, Message, Refusal, Replica, Reply, Request, Shot, Stamp,
 };
+use crate::testing::Net;
 
 const CLIENT: NodeId = NodeId(NodeId::FIRST_COORDINATOR);
-const ONLY: NodeId = NodeId(0);
-
 /// Transactions by when they began: the least is the oldest.
 fn txn(us: u64) -> Version {
     Version { timestamp_us: us, coordinator: CLIENT }
 }
 
-struct Only<C: Control> {
-    replica: Replica<C>,
-    store: MemoryStore,
-    records: Vec<Record>,
-    timers: Vec<<Replica<C> as Actor>::Timer>,
-    now: Timestamp,
-}
+/// The network of a shard's only replica.
+struct Only<C: Control>(Net<Replica<C>>);
 
 type WoundWait = Only<Locking<true>>;
 type NoWait = Only<Locking<false>>;
@@ -48,55 +38,31 @@ enum Told {
 
 impl<C: Control> Only<C> {
     fn new() -> Only<C> {
-        Only::recovered(Vec::new())
-    }
-
-    fn recovered(records: Vec<Record>) -> Only<C> {
-        let group = Group::new(1, Duration::from_millis(1));
-        let replica = Replica::new(ONLY, group, &Settings::default(), Mutated::NONE);
-        let store = MemoryStore::default();
-        let (timers, now) = (Vec::new(), Timestamp(1));
-        let mut only = Only { replica, store, records: records.clone(), timers, now };
-        for record in records {
-            only.replica.replay(record, &mut only.store);
-        }
-        only.act(|replica, cx| replica.on_start(cx));
-        // One that has led before waits a while for others who lead.
-        only.now = Timestamp(10_000_000_000);
-        for timer in core::mem::take(&mut only.timers) {
-            only.act(|replica, cx| replica.on_timer(timer, cx));
-        }
+        let mut net = Net::new(1, 1, |_| fresh());
+        net.now = 1;
+        net.set_clock_us(5);
+        net.start();
+        let mut only = Only(net);
+        only.lead();
         only
     }
 
-    fn act(
-        &mut self,
-        act: impl FnOnce(&mut Replica<C>, &mut Context<'_, Replica<C>>),
-    ) -> Vec<Told> {
-        let mut effects = Vec::new();
-        let clock = ClockInterval { earliest_us: 5, latest_us: 5 };
-        let log_position = self.records.len() as u64;
-        let durable = Durable { store: &mut self.store, log_position, durable_position: u64::MAX };
-        let mut random = Pcg64Mcg::new(1);
-        let mut cx = Context::new(ONLY, self.now, clock, &mut random, &mut effects, durable);
-        act(&mut self.replica, &mut cx);
-        let mut told = Vec::new();
-        for effect in effects {
-            match effect {
-                Effect::Append(record) => self.records.push(record),
-                Effect::SetTimer { timer, .. } => self.timers.push(timer),
-                Effect::Send { message: Message::Reply(reply), .. }
-                | Effect::SendBeforeDurable { message: Message::Reply(reply), .. } => {
-                    told.extend(in_short(reply));
-                }
-                _ => {}
-            }
-        }
-        told
+    /// One that has led before waits a while for others who lead.
+    fn lead(&mut self) {
+        self.0.wait_with_clocks_stopped(Duration::from_secs(10));
+        let timers: Vec<_> = self.0.nodes[0].timers.keys().copied().collect();
+        timers.into_iter().for_each(|timer| self.0.fire(0, timer));
+        self.0.network.clear();
+    }
+
+    fn restart(&mut self) {
+        self.0.restart(0, fresh());
+        self.lead();
     }
 
     fn request(&mut self, request: Request) -> Vec<Told> {
-        self.act(|replica, cx| replica.on_message(CLIENT, Message::Request(request), cx))
+        let answers = self.0.answers(CLIENT, 0, Message::Request(request));
+        answers.into_iter().filter_map(|(.., message)| in_short(message)).collect()
     }
 
     fn shot(&mut self, us: u64, number: u16, reads: &[&str], writes: &[&str]) -> Vec<Told> {
@@ -125,6 +91,11 @@ impl<C: Control> Only<C> {
     }
 }
 
+fn fresh<C: Control>() -> Replica<C> {
+    let group = Group::new(1, Duration::from_millis(1));
+    Replica::new(NodeId(0), group, &Settings::default(), Mutated::NONE)
+}
+
 /// What is written says who has written it.
 fn shot(us: u64, number: u16, reads: &[&str], writes: &[&str]) -> Shot {
     let value = Some(Value::from(us.to_string().as_str()));
@@ -138,7 +109,8 @@ fn shot(us: u64, number: u16, reads: &[&str], writes: &[&str]) -> Shot {
     }
 }
 
-fn in_short(reply: Reply) -> Option<Told> {
+fn in_short(message: Message) -> Option<Told> {
+    let Message::Reply(reply) = message else { return None };
     match reply {
         Reply::Executed(Executed { txn, found, validity, .. }) => {
             let value = |value: &Value| value.to_string();
@@ -273,7 +245,7 @@ fn two_that_lock_in_opposite_orders_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_read_that_was_given_up_is_not_waited_for_and_is_no_part_of_the_part() {
+fn an_abandoned_read_is_not_waited_for_and_not_in_the_part() {
     let mut only = WoundWait::new();
     only.shot(1, 1, &[], &["x"]);
     assert_eq!(only.shot(2, 1, &["x"], &[]), []);
@@ -300,7 +272,7 @@ fn giving_up_a_wait_lets_those_behind_it_have_the_lock() {
 }
 
 #[test]
-fn a_part_holds_after_what_it_has_read_and_after_all_reads_of_what_it_overwrites() {
+fn a_part_holds_after_its_reads_and_after_reads_that_it_overwrites() {
     let mut only = WoundWait::new();
     only.shot(100, 1, &[], &["x", "y"]);
     only.last(100, &[], &[]);
@@ -318,13 +290,13 @@ fn a_part_holds_after_what_it_has_read_and_after_all_reads_of_what_it_overwrites
 }
 
 #[test]
-fn a_new_leader_holds_the_locks_of_all_that_are_ready_to_commit_and_no_others() {
+fn a_new_leader_holds_the_locks_of_prepared_transactions_only() {
     let mut only = WoundWait::new();
     only.write(1, "x");
     only.shot(5, 1, &["x"], &["y"]);
     only.last(5, &[], &[]);
     only.shot(6, 1, &[], &["z"]);
-    let mut only = WoundWait::recovered(only.records);
+    only.restart();
     let late = 1_000_000;
     assert_eq!(only.last(5, &[], &[]), [Told::Ready(5, 5, Vec::new())]);
     assert_eq!(only.shot(late, 1, &["x", "z"], &[]), [found(late, &["1", ""])]);
@@ -338,7 +310,7 @@ fn a_new_leader_answers_what_was_read_under_locks_that_it_has_taken_over() {
     only.last(1, &[], &["x"]);
     only.commit(1, 1);
     only.last(5, &["x"], &["x"]);
-    let mut only = NoWait::recovered(only.records);
+    only.restart();
     assert_eq!(only.last(5, &["x"], &["x"]), [Told::Ready(5, 5, some(&["1"]))]);
     assert_eq!(only.shot(1_000_000, 1, &["x"], &[]), [refused(1_000_000, "x")]);
 }

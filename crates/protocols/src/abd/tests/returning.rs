@@ -14,7 +14,7 @@ fn first_is_lost() -> Net {
 /// Whether a replica answers the first phase of a read.
 fn answers_a_read(net: &mut Net, member: usize) -> bool {
     let read = Message::Read1 { request: 98, key: Key::from("x") };
-    net.replica(member, |replica, cx| replica.on_message(client(0), read, cx));
+    net.act(member, |replica, cx| replica.on_message(client(0), read, cx));
     net.network.drain(..).any(|(.., message)| matches!(message, Message::Read1Reply { .. }))
 }
 
@@ -22,7 +22,7 @@ fn answers_a_read(net: &mut Net, member: usize) -> bool {
 fn a_replica_that_lost_its_disk_shows_nobody_what_it_holds() {
     let mut net = first_is_lost();
     let scan = Message::Scan { after: None, incarnation: 7 };
-    net.replica(0, |replica, cx| replica.on_message(NodeId(1), scan, cx));
+    net.act(0, |replica, cx| replica.on_message(NodeId(1), scan, cx));
     assert!(net.network.is_empty(), "who has lost its disk too would take it for everything");
 }
 
@@ -35,7 +35,7 @@ fn what_was_shown_to_an_earlier_incarnation_does_not_make_a_replica_whole() {
             let (after, entries, more) = (None, Vec::new(), false);
             let incarnations = vec![incarnation, 0, 0];
             let shown = Message::Scanned { after, entries, more, incarnations };
-            net.replica(0, |replica, cx| replica.on_message(NodeId(member), shown, cx));
+            net.act(0, |replica, cx| replica.on_message(NodeId(member), shown, cx));
         }
         assert_eq!(answers_a_read(&mut net, 0), is_whole, "shown to {incarnation}");
     }
@@ -47,30 +47,20 @@ fn the_record_that_a_disk_was_lost_is_kept_until_the_replica_is_whole() {
     let carstamp = Carstamp { timestamp: 1, ..Carstamp::INITIAL };
     let stamped = Stamped { value: Some(Value::from("v")), carstamp };
     let apply = Message::Apply { request: 99, key: Key::from("x"), stamped };
-    net.replica(0, |replica, cx| replica.on_message(client(0), apply, cx));
+    net.act(0, |replica, cx| replica.on_message(client(0), apply, cx));
     net.network.clear();
-    let mut effects = Vec::new();
-    let clock = ClockInterval { earliest_us: 5, latest_us: 5 };
-    let log_position = net.logs[0].len() as u64;
-    let durable = Durable { store: &mut net.stores[0], log_position, durable_position: u64::MAX };
-    let random = &mut net.random;
-    let mut cx = Context::new(NodeId(0), Timestamp(0), clock, random, &mut effects, durable);
-    net.replicas[0].on_timer(Timer::Store, &mut cx);
-    net.replicas[0].on_start(&mut cx);
-    assert!(net.logs[0].contains(&Record::Lost));
-    let trims = effects.iter().any(|effect| matches!(effect, Effect::TrimLog(_)));
-    assert!(!trims, "after another restart it would take part at once");
+    net.fire(0, Timer::Store);
+    net.act(0, |replica, cx| replica.on_start(cx));
+    assert!(net.nodes[0].records.contains(&Record::Lost));
+    assert_eq!(net.nodes[0].trimmed, None, "after another restart it would take part at once");
 }
 
 #[test]
 fn a_replica_that_crashes_as_it_rejoins_comes_back_in_a_new_incarnation() {
     let mut net = Net::new(false);
-    let mut replica =
-        Replica::new(NodeId(0), Group::new(3, Duration::from_millis(1)), &Settings::default());
     // Of what it recorded only this was durable.
-    replica.replay(Record::Lost, &mut net.stores[0]);
-    net.replicas[0] = replica;
-    net.replica(0, |replica, cx| replica.on_start(cx));
+    net.nodes[0].records.push_back(Record::Lost);
+    net.0.restart(0, fresh(NodeId(0)));
     let scans = net.network.drain(..).filter_map(|(.., message)| match message {
         Message::Scan { incarnation, .. } => Some(incarnation),
         _ => None,

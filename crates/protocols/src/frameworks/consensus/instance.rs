@@ -1,4 +1,4 @@
-//! Instances: the places in which commands are agreed on (001 §4.3.1, "EPaxos"; Fig. 4.5).
+//! Instances: the places in the order in which commands are agreed on (001 §4.3.1, "EPaxos"; Fig. 4.5).
 
 use serde::{Deserialize, Serialize};
 use serried_actor::NodeSet;
@@ -6,56 +6,55 @@ use serried_model::{Access, Key, Version};
 use serried_parts::Stamped;
 use smallvec::SmallVec;
 
-/// What interferes with what: updates with everything, reads with updates alone.
+/// The kinds of commands. An update interferes with every command, a read only with updates.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Kind {
-    /// It changes the value.
+    /// It may change the value.
     Update,
     /// It does not.
     Read,
 }
 
-/// An instance of one key: each replica numbers those that it coordinates, reads and updates apart,
-/// from 1.
+/// An instance of one key. Each replica numbers the instances that it coordinates from 1, and reads apart from updates.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct InstanceId {
-    /// What its command is.
+    /// The kind of its command.
     pub kind: Kind,
-    /// Who coordinates it.
+    /// The replica that coordinates it.
     pub member: u8,
     /// Its number.
     pub number: u64,
 }
 
 impl InstanceId {
-    /// Whether another is coordinated by the same, and of the same kind.
+    /// Whether another has the same coordinator and kind.
     pub fn is_in_row_of(&self, other: InstanceId) -> bool {
         self.kind == other.kind && self.member == other.member
     }
 }
 
-/// Ballots are ordered; the least is that of an instance's own coordinator.
+/// A ballot. Ballots are ordered, and the least is that of an instance's own coordinator.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
 pub struct Ballot {
     /// From 0.
     pub number: u64,
-    /// Whose.
+    /// The replica that leads it.
     pub member: u8,
 }
 
-/// What a client wants done.
+/// What a client requests.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Command {
-    /// By which it is recognised, should it come again.
+    /// Identifies it if it comes again.
     pub token: Version,
-    /// Of its client's tokens those below are not tried again.
+    /// Its client does not try tokens below this one again.
     pub settled: Version,
-    /// What is done.
+    /// The operation.
     pub access: Access,
-    /// What its client has read and what may be held by few (001 §4.6.2): whoever learns of the command
-    /// holds it before anything else.
+    /// Values that its client has read and that few replicas may hold (001 §4.6.2). A replica that learns of the command holds
+    /// them before it does anything else.
     pub brings: Vec<(Key, Stamped)>,
 }
 
@@ -66,7 +65,7 @@ impl Command {
     }
 }
 
-/// Of each row the number up to which instances come first; 0 where none does.
+/// For each coordinator, the number up to which its instances come first, or 0 if none does.
 pub type Numbers = SmallVec<[u64; 5]>;
 
 /// The interfering instances that a command has to come after, or in a cycle with.
@@ -108,7 +107,7 @@ impl Dependencies {
         id.number <= self.row(id)
     }
 
-    /// Adds those of `other`.
+    /// Adds the dependencies of `other`.
     pub fn add(&mut self, other: &Dependencies) {
         let pairs = self.updates.iter_mut().zip(&other.updates);
         let pairs = pairs.chain(self.reads.iter_mut().zip(&other.reads));
@@ -122,7 +121,7 @@ impl Dependencies {
         within(&self.updates, &done.updates) && within(&self.reads, &done.reads)
     }
 
-    /// Those that are beyond `done`: of each row the last, and the number of the first.
+    /// The instances beyond `done`: for each row the last one, and the number of the first.
     pub fn ranges(&self, done: &Dependencies) -> Vec<(InstanceId, u64)> {
         let rows =
             [(Kind::Update, &self.updates, &done.updates), (Kind::Read, &self.reads, &done.reads)];
@@ -139,19 +138,19 @@ impl Dependencies {
 /// What replicas agree on for an instance, besides its command.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attributes {
-    /// Breaks cycles.
+    /// Its place among commands that depend on each other.
     pub sequence: u64,
-    /// What comes first.
+    /// The instances that come first.
     pub dependencies: Dependencies,
-    /// Gryff's base update (001 §4.3.3): on what the command is executed, unless a later one before it
-    /// has made something else of that. None in EPaxos.
+    /// Gryff's base update (001 §4.3.3): the command is executed on this, or on the result of the command before it if that is
+    /// later. None in EPaxos.
     pub base: Option<Stamped>,
-    /// A write that nobody has executed before, in this place or in another: it is executed in any case.
+    /// Whether it is a write that nobody has executed before, in this place or in another. It is executed in any case.
     pub fresh: bool,
 }
 
 impl Attributes {
-    /// Those of what is not done.
+    /// The attributes of a no-op.
     pub fn of_no_op(members: usize) -> Attributes {
         let dependencies = Dependencies::none(members);
         Attributes { sequence: 0, dependencies, base: None, fresh: false }
@@ -162,51 +161,47 @@ impl Attributes {
         self.sequence = self.sequence.max(other.sequence);
         self.dependencies.add(&other.dependencies);
         self.fresh &= other.fresh;
-        let carstamp = |base: &Option<Stamped>| base.as_ref().map(|base| base.carstamp);
-        if carstamp(&self.base) < carstamp(&other.base) {
-            self.base = other.base.clone();
-        }
+        Stamped::raise_base(&mut self.base, &other.base);
     }
 }
 
 /// How far an instance has come at a replica.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Status {
-    /// It has been heard of.
+    /// It is known that there is such an instance.
     Known,
-    /// Its attributes are what this replica makes of them.
+    /// It has the attributes that this replica gives it.
     PreAccepted,
-    /// They are what a majority is to agree on.
+    /// It has the attributes that a majority is asked to agree on.
     Accepted,
-    /// They are agreed on.
+    /// Its attributes are agreed on.
     Committed,
 }
 
-/// What a replica knows of an instance. The ballot that it has promised and the one in which it has
-/// accepted are two things.
+/// What a replica knows of an instance. The ballot that it has promised and the ballot in which it has accepted may differ.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Instance {
-    /// Its command; none for one that is not known, or if nothing is done.
+    /// Its command. None if it is not known, or if nothing is done.
     pub command: Option<Command>,
     /// Its attributes.
     pub attributes: Attributes,
     /// How far it has come.
     pub status: Status,
-    /// It takes part in nothing below this.
+    /// The replica takes part in no ballot below this one.
     pub promised: Ballot,
     /// The ballot of its attributes, if it has accepted them.
     pub accepted: Ballot,
-    /// Those who can have it committed in one round trip if they agree, its coordinator among them.
+    /// The fast quorum: it can be committed in one round trip if these replicas agree. Its coordinator is one of them.
     pub quorum: NodeSet,
-    /// What its coordinator knew to come first when it began.
+    /// The instances that came first as far as its coordinator knew when it began.
     pub initial: Dependencies,
-    /// Where in this replica's log the last record of it lies, `u64::MAX` if there is none.
+    /// The position of its last record in this replica's log, or `u64::MAX` if there is none.
     #[serde(skip)]
     pub recorded: u64,
 }
 
 impl Instance {
-    /// One of which nothing is known.
+    /// An instance of which nothing is known.
     pub fn unknown(members: usize) -> Instance {
         Instance {
             command: None,
@@ -249,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_earlier_releases_wrote_of_an_instance_is_read_as_it_was_meant() {
+    fn instances_in_logs_of_earlier_releases_are_read() {
         let mut instance = Instance::unknown(3);
         instance.attributes.sequence = 7;
         instance.status = Status::Accepted;

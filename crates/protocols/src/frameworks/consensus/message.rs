@@ -13,24 +13,24 @@ use super::instance::{Attributes, Ballot, Command, Instance, InstanceBefore, Ins
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Message {
-    /// A client wants something done.
+    /// A client requests an operation.
     Request {
         /// Names the operation at the client.
         request: u64,
         /// The key.
         key: Key,
-        /// What is to be done.
+        /// The operation.
         command: Command,
     },
-    /// It is done, or will not be.
+    /// The answer: it is done, or will not be.
     Reply {
         /// The operation.
         request: u64,
-        /// What came of it.
+        /// Its outcome.
         answer: Answer,
     },
-    /// What does the receiver hold for a key? Before it answers it holds what the sender holds, and
-    /// what the read's client brings.
+    /// What does the receiver hold for a key? Before it answers, it holds what the sender holds and what the read's client
+    /// brings.
     Read1 {
         /// The read.
         operation: OperationId,
@@ -41,7 +41,7 @@ pub enum Message {
         /// What the client brings.
         brings: Vec<(Key, Stamped)>,
     },
-    /// This.
+    /// The answer to [`Message::Read1`].
     Read1Reply {
         /// The read.
         operation: OperationId,
@@ -50,7 +50,7 @@ pub enum Message {
         /// The incarnations that the sender knows ([`serried_parts::Incarnations::named`]).
         incarnations: Vec<u64>,
     },
-    /// How late is what the receiver holds for a key? The first phase of a write.
+    /// What carstamp does the receiver hold for a key? The first phase of a write.
     Write1 {
         /// Names the operation at its client.
         request: u64,
@@ -59,7 +59,7 @@ pub enum Message {
         /// What the client brings.
         brings: Vec<(Key, Stamped)>,
     },
-    /// So late.
+    /// The answer to [`Message::Write1`].
     Write1Reply {
         /// The operation.
         request: u64,
@@ -77,11 +77,11 @@ pub enum Message {
         /// What it is to hold.
         stamped: Stamped,
     },
-    /// It does, and will.
+    /// The sender holds it, durably, or something later.
     Applied {
         /// What for.
         operation: OperationId,
-        /// Of what: an operation that is begun again may have another held than before.
+        /// The carstamp of the value. An operation that is begun again may have another value held than before.
         carstamp: Carstamp,
         /// The incarnations that the sender knows ([`serried_parts::Incarnations::named`]).
         incarnations: Vec<u64>,
@@ -94,24 +94,24 @@ pub enum Message {
         id: InstanceId,
         /// The sender's incarnation.
         incarnation: u64,
-        /// What of it.
+        /// What the message says.
         body: Box<Body>,
     },
-    /// The receiver has asked about what the sender has executed and forgotten: this is what it has.
+    /// The receiver has asked about an instance that the sender has executed and forgotten. This is the key's state.
     TakeOver {
         /// The key.
         key: Key,
         /// Its state.
         state: Box<State>,
     },
-    /// Show what you have after a key, to one that has lost all that it had.
+    /// The sender has lost its disk: show what you have after a key.
     Scan {
         /// After this, or from the beginning.
         after: Option<Key>,
         /// The sender's incarnation.
         incarnation: u64,
     },
-    /// This.
+    /// The answer to [`Message::Scan`].
     Scanned {
         /// What was asked for.
         after: Option<Key>,
@@ -131,14 +131,14 @@ pub enum Message {
     Time(Time),
 }
 
-/// What a client is answered.
+/// What a replica answers a client.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Answer {
     /// It has taken effect.
     Done(Found),
-    /// It has read this, which may be held by few (001 §4.6.2).
+    /// It has read this value, which few replicas may hold (001 §4.6.2).
     Unsettled(Found),
-    /// Nobody knows any more whether it has.
+    /// Whether it has taken effect is not known any more.
     Forgotten,
     /// The client's clock is off.
     ClockSkew {
@@ -157,7 +157,7 @@ impl From<Found> for Accessed {
     }
 }
 
-/// Names a client's operation at whoever coordinates it.
+/// Names a client's operation at its coordinator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct OperationId {
     /// The client.
@@ -173,14 +173,14 @@ pub enum Body {
     PreAccept {
         /// Its command.
         command: Command,
-        /// What the coordinator makes of it.
+        /// The attributes that its coordinator gives it.
         attributes: Attributes,
-        /// Those who can have it committed in one round trip.
+        /// The fast quorum.
         quorum: NodeSet,
     },
-    /// This is what a replica makes of it.
+    /// The answer to [`Body::PreAccept`].
     PreAccepted {
-        /// Its attributes there.
+        /// The attributes that the sender gives it.
         attributes: Attributes,
     },
     /// Agree on this.
@@ -208,12 +208,12 @@ pub enum Body {
     Executed,
     /// What others depend on has not reached the sender: has it been agreed on?
     Inquire,
-    /// Take part in nothing below a ballot, and tell what you know.
+    /// Take part in nothing below a ballot, and say what you know.
     Prepare {
         /// The ballot.
         ballot: Ballot,
     },
-    /// This.
+    /// The answer to [`Body::Prepare`].
     Prepared {
         /// The ballot.
         ballot: Ballot,
@@ -225,7 +225,7 @@ pub enum Body {
         /// What was promised.
         promised: Ballot,
     },
-    /// Could these be its attributes, or does something stand against it?
+    /// Could these be its attributes, or does an instance contradict that?
     Validate {
         /// The ballot.
         ballot: Ballot,
@@ -234,11 +234,11 @@ pub enum Body {
         /// The attributes.
         attributes: Attributes,
     },
-    /// This stands against it.
+    /// The answer to [`Body::Validate`].
     Validated {
         /// The ballot.
         ballot: Ballot,
-        /// Those that would come neither before nor after it.
+        /// The instances that would come neither before nor after it.
         conflicts: Vec<Conflict>,
     },
 }
@@ -246,11 +246,11 @@ pub enum Body {
 /// An instance that comes neither before another, nor after it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Conflict {
-    /// It.
+    /// The instance that contradicts the other.
     pub id: InstanceId,
-    /// That is so for good.
+    /// It is committed, so this will not change.
     pub committed: bool,
-    /// Its coordinator had not heard of the other when it began.
+    /// Its coordinator did not know of the other instance when it began.
     pub began_without: bool,
 }
 
@@ -268,7 +268,7 @@ pub struct Shown {
 /// What a replica makes durable.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Record {
-    /// It holds this.
+    /// The replica holds a value.
     Applied {
         /// The key.
         key: Key,
@@ -288,7 +288,7 @@ pub enum Record {
     Incarnations(Vec<u64>),
     /// The replica takes the place of one that was lost, and does not know what that one had promised.
     Lost,
-    /// It does again.
+    /// The replica takes part again.
     Whole,
     /// The replica has refused requests because of their clients' clocks, and goes on refusing them: for each client, all
     /// requests up to a number.

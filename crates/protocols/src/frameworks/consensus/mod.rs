@@ -30,7 +30,7 @@
 //! - *If there are registers, a base is at least as late as everything that was acknowledged before its command began*: it
 //!   is the latest value that a majority has held since then.
 //! - *Only replicas that still have their disks count.* Everything that a replica says names its incarnation, or all
-//!   incarnations that it knows. Messages of a former incarnation are dropped by whoever knows a later one. If one was
+//!   incarnations that it knows. A replica drops messages of a former incarnation if it knows a later one. If one was
 //!   counted for something that is not complete, it does not count any more. Two replicas that have lost their disks at the
 //!   same time may not know each other's incarnation; but one that learns that the other is lost too asks all again.
 //! - *A replica that has lost its disk takes part in nothing until everything is decided that its predecessor may have taken
@@ -86,9 +86,32 @@
 //! costs a round. The solution here only costs waiting for commands that were under way.) Validation needs to look at
 //! dependencies only.
 
+//! # A store that is ahead of its log
+//! What a replica puts into its store may be durable before records that it appended earlier. After a crash, the store may
+//! then contain the effect of commands, or values of registers, of which the log knows nothing. The [replicated
+//! log](crate::frameworks::replicated_log) waits with execution until its entries are durable here. This framework does not
+//! need to.
+//!
+//! - *Several replicas.* What a replica has executed is determined by durable records. It was agreed on, and each message
+//!   that the agreement rests on was sent after its sender's records were durable. That includes the coordinator's own: its
+//!   first record was durable before any other replica could answer. So if the store survives and the record of the commit
+//!   does not, the others still come to the same command with the same attributes.
+//! - *A replica that is alone in its partition* agrees with nobody, so it may execute a command of which no record is durable
+//!   anywhere. There the store itself is the durable record. The state of a key is put as a whole: its value, which
+//!   instances were executed, and their results. That is a state in which the replica was, and commands are about single
+//!   keys, so no other key's state has to match. After a restart, records of executed instances are skipped, new
+//!   instances are numbered after them, and an update that is tried again finds its result.
+//! - *A value of a register* is held or not. A client counts a replica only after its record is durable. If the store
+//!   keeps a value whose record is lost, it is a write that may take effect, like any that was not acknowledged.
+//!
+//! In each case nobody was told of what the lost records said: answers leave after everything that was appended before them
+//! is durable. `tests/alone.rs` crashes single replicas whose disks are slow while much is under way.
+
 mod coordinator;
+mod executed;
 mod instance;
 mod message;
+mod order;
 mod replica;
 mod rows;
 mod sound;
@@ -111,11 +134,11 @@ use crate::Mutated;
 /// Which operations are commands, and how reads end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Variant {
-    /// All are agreed on.
+    /// All operations are commands.
     Epaxos,
-    /// Read-modify-writes are; reads take a second round where few hold what they have found.
+    /// Only read-modify-writes are. A read takes a second round if few replicas hold what it has found.
     Gryff,
-    /// As Gryff, but reads take one round, and clients make a majority hold what they have read.
+    /// As in Gryff. But reads take one round, and clients have a majority hold what they have read.
     GryffRsc,
 }
 
@@ -140,14 +163,14 @@ pub enum Mutation {
 /// The protocol that the participants run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
-    /// Which.
+    /// Which operations are commands.
     pub variant: Variant,
-    /// What they do wrong.
+    /// The deliberate mistake that they make, if they make one.
     pub mutation: Mutated<Mutation>,
 }
 
 impl Rules {
-    /// Those of a protocol as it is.
+    /// The rules of a protocol without mistakes.
     pub fn of(variant: Variant) -> Rules {
         Rules { variant, mutation: Mutated::NONE }
     }

@@ -22,7 +22,7 @@ impl Row {
     fn find(&self, number: u64) -> Result<usize, usize> {
         let Some((first, _)) = self.0.front() else { return Err(0) };
         let Some(at) = number.checked_sub(*first) else { return Err(0) };
-        // This is the place if there are no gaps, as is almost always the case.
+        // It is here if there are no gaps. There almost never are.
         let at = usize::try_from(at).unwrap_or(usize::MAX);
         match self.0.get(at) {
             Some((found, _)) if *found == number => Ok(at),
@@ -32,7 +32,7 @@ impl Row {
 }
 
 impl Rows {
-    /// None, of a group of so many.
+    /// No instances, in a group of so many members.
     pub(super) fn new(members: usize) -> Rows {
         Rows { members, rows: vec![Row::default(); 2 * members], len: 0 }
     }
@@ -48,7 +48,7 @@ impl Rows {
         Some(&row.0[row.find(id.number).ok()?].1)
     }
 
-    /// The same, to change; there is one of which nothing is known, if there was none.
+    /// The same, to change. If there was none, there is one now of which nothing is known.
     pub(super) fn get_mut(&mut self, id: InstanceId) -> &mut Instance {
         let (members, at) = (self.members, self.of(id));
         let row = &mut self.rows[at];
@@ -77,7 +77,7 @@ impl Rows {
         })
     }
 
-    /// Removes those that are covered, in each row up to the first that is to be kept.
+    /// Removes the instances that are covered: in each row, up to the first that is to be kept.
     pub(super) fn remove(&mut self, covered: &Dependencies, keep: impl Fn(InstanceId) -> bool) {
         for at in 0..self.rows.len() {
             let kind = if at < self.members { Kind::Update } else { Kind::Read };

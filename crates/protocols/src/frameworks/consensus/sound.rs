@@ -7,8 +7,8 @@
 //! whatever its number is.
 
 use serried_actor::{Group, NodeSet};
-use serried_model::{Access, Carstamp, Key, NodeId};
-use serried_parts::Stamped;
+use serried_model::{Access, Key, NodeId};
+use serried_parts::{Stamped, carstamps};
 
 use super::instance::{
     Attributes, Ballot, Command, Dependencies, Instance, InstanceId, Numbers, Status,
@@ -19,6 +19,8 @@ use super::state::State;
 /// Greater than any time in microseconds since the Unix epoch, and than any count. Sums of smaller numbers do not
 /// overflow.
 const NEVER: u64 = 1 << 62;
+
+const _: () = assert!(NEVER <= u64::MAX / 4 + 1, "sums of three smaller numbers do not overflow");
 
 /// Checks messages in one partition.
 #[derive(Debug)]
@@ -50,7 +52,7 @@ impl Sound<'_> {
                 is_member && stamped(held) && self.incarnations(incarnations)
             }
             Message::Applied { carstamp: of, incarnations, .. } => {
-                is_member && carstamp(of) && self.incarnations(incarnations)
+                is_member && carstamps::is_sound(of) && self.incarnations(incarnations)
             }
             Message::Instance { key, id, incarnation, body } => {
                 is_member
@@ -112,7 +114,7 @@ impl Sound<'_> {
             && attributes.base.as_ref().is_none_or(stamped)
     }
 
-    /// Whether a client can have requested this.
+    /// Whether a client can have requested a command.
     fn request(&self, command: &Command) -> bool {
         // Its writes go to registers, where there are any.
         let is_meant = !(self.registers && matches!(command.access, Access::Write(_)));
@@ -217,7 +219,7 @@ pub(super) fn to_client(from: NodeId, message: &Message, group: &Group) -> bool 
             ahead_us.unsigned_abs() < NEVER
         }
         Message::Write1Reply { carstamp: of, .. } | Message::Applied { carstamp: of, .. } => {
-            carstamp(of)
+            carstamps::is_sound(of)
         }
         _ => false,
     };
@@ -239,9 +241,5 @@ fn are_brought(brings: &[(Key, Stamped)]) -> bool {
 }
 
 fn stamped(stamped: &Stamped) -> bool {
-    carstamp(&stamped.carstamp)
-}
-
-fn carstamp(carstamp: &Carstamp) -> bool {
-    carstamp.timestamp < NEVER && carstamp.rmwc < NEVER
+    carstamps::is_sound(&stamped.carstamp)
 }

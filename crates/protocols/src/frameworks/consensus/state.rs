@@ -13,8 +13,7 @@ use super::message::{Answer, Found};
 pub struct State {
     /// What the key holds.
     pub held: Stamped,
-    /// What the last read-modify-write that was executed made of it (001 §4.3.3), where others change it
-    /// as well.
+    /// If there are registers: the result of the last read-modify-write that was executed (001 §4.3.3).
     pub previous: Stamped,
     /// Which instances have been executed.
     pub executed: Dependencies,
@@ -29,15 +28,6 @@ impl State {
     pub(super) fn initial(value: Value) -> State {
         let held = Stamped { value: Some(value), carstamp: Carstamp::INITIAL };
         State { held, ..State::default() }
-    }
-
-    /// Holds a value, unless the one that it holds is later. Returns whether it holds `stamped` now.
-    pub(super) fn hold(&mut self, stamped: &Stamped) -> bool {
-        let later = self.held.carstamp < stamped.carstamp;
-        if later {
-            self.held = stamped.clone();
-        }
-        later
     }
 
     /// The instances that were executed, up to the last of each row in which something was done.
@@ -103,15 +93,14 @@ impl State {
         self.executed = executed;
     }
 
-    /// Executes a command; an update that was executed before is not executed again. Without a `base` it
-    /// is executed on what the key holds. With one the key may hold what no command has written: then it
-    /// is executed on its base or what the last command made of that, whichever is later (001 Algorithm
-    /// 4).
+    /// Executes a command. An update that was executed before is not executed again. Without a `base`, the command is executed
+    /// on what the key holds. With a base, the key may hold what no command has written. Then the command is executed on its
+    /// base or on the result of the command before it, whichever is later ([`Stamped::modify`]).
     ///
     /// A `fresh` write is executed although its result may be forgotten: nobody has executed it before.
     ///
-    /// Results are remembered until their clients try them no more, or for `remembered_us` by the tokens'
-    /// times: all replicas execute updates in the same order, so that they remember the same.
+    /// Results are remembered until their clients do not try them again, or for `remembered_us` by the tokens' times. All
+    /// replicas execute updates in the same order, so they remember the same.
     pub(super) fn execute(
         &mut self,
         command: &Command,
@@ -135,7 +124,7 @@ impl State {
         Answer::Done(found)
     }
 
-    /// Where all updates are commands, their order is the commands'.
+    /// Executes an update if all updates are commands. Then their order is that of the commands.
     fn replace(&mut self, access: &Access) -> Found {
         let (found, change) = match access {
             Access::Read => (None, Change::None),
@@ -154,21 +143,13 @@ impl State {
     }
 
     fn modify(&mut self, access: &Access, base: &Stamped) -> Found {
-        if self.previous.carstamp <= base.carstamp {
-            self.previous = base.clone();
-        }
         let Access::Modify(modification) = access else {
             unreachable!("nothing else is a command where there are registers")
         };
-        let found = self.previous.value.clone();
-        if let Ok(Change::To(value)) = modification.apply(found.as_ref()) {
-            let carstamp = self.previous.carstamp.next_rmw();
-            self.previous = Stamped { value, carstamp };
-        }
-        // If it changes nothing it has read what it was executed on, so that must not get lost.
-        let made = self.previous.clone();
-        self.hold(&made);
-        Found(Stamped { value: found, carstamp: made.carstamp })
+        let found = self.previous.modify(base, modification);
+        // If it changes nothing, it has read what it was executed on, so that must not get lost.
+        self.held.hold(&self.previous);
+        Found(found)
     }
 
     /// What is known of an update without executing it.
@@ -202,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn an_update_is_executed_once_and_too_late_it_is_not_executed_at_all() {
+    fn an_update_is_executed_at_most_once() {
         let mut state = State::default();
         let nth = |timestamp| Carstamp { timestamp, ..Carstamp::INITIAL };
         let mut execute = |us, client| state.execute(&add(us, client, 0), (None, false), 50);
         assert_eq!(execute(100, 1), done(None, nth(1)));
         assert_eq!(execute(90, 1), done(Some("1"), nth(2)));
-        assert_eq!(execute(100, 1), done(None, nth(1)), "it is told what it found then");
+        assert_eq!(execute(100, 1), done(None, nth(1)), "it gets what it found then");
         assert_eq!(execute(90, 2), done(Some("2"), nth(3)));
         execute(145, 1);
         assert_eq!(execute(90, 1), Answer::Forgotten);
@@ -217,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_modify_write_is_executed_on_its_base_or_the_last_ones_result() {
+    fn a_read_modify_write_is_executed_on_the_later_of_base_and_last_result() {
         let mut state = State::default();
         let mut execute =
             |us, base: &Stamped| state.execute(&add(us, 1, 0), (Some(base), false), 1000);
@@ -227,7 +208,7 @@ mod tests {
         let base = stamped("50", 4, 0);
         assert_eq!(execute(3, &base), done(Some("50"), stamped("", 4, 1).carstamp));
         // What was written meanwhile and is no base stays.
-        assert!(state.hold(&stamped("90", 5, 0)));
+        assert!(state.held.hold(&stamped("90", 5, 0)));
         assert_eq!(
             state.execute(&add(4, 1, 0), (Some(&base), false), 1000),
             done(Some("51"), stamped("", 4, 2).carstamp)

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_entered_before_an_operation_began_is_in_its_way_until_it_or_a_later_one_is_held() {
+    fn an_operation_waits_until_earlier_values_of_other_keys_are_held() {
         let (mut unsettled, quorums) = (Unsettled::default(), quorums());
         let before = unsettled.now();
         unsettled.enter(key("x"), stamped(5), &quorums).expect("a request");
@@ -197,14 +197,14 @@ mod tests {
         assert_eq!((settled.over, settled.begun.len()), (vec![first], 1));
         let second = settled.begun[0];
         assert_eq!(unsettled.settling(second).map(|(_, s)| s.stamped().clone()), Some(stamped(9)));
-        // 6 was entered before: who began after that has waited for 9 since.
+        // 6 was entered before. An operation that began after that has waited for 9 since.
         assert!(unsettled.has_other(&key("y"), after));
         assert_eq!(unsettled.are_held(&[(key("x"), stamped(9))], &quorums).over, [second]);
         assert_eq!(unsettled.all().count(), 0);
     }
 
     #[test]
-    fn a_value_that_replaces_one_which_waits_is_in_the_way_of_whoever_the_former_was() {
+    fn a_later_value_blocks_what_the_one_that_it_replaces_blocked() {
         let (mut unsettled, quorums) = (Unsettled::default(), quorums());
         unsettled.enter(key("x"), stamped(5), &quorums).expect("a request");
         unsettled.enter(key("x"), stamped(6), &quorums);

@@ -8,8 +8,13 @@ use serried_model::NodeId;
 
 /// How often the other replicas are asked what their clocks say.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
-/// After so long, and two round trips, those are asked again who have not answered.
+/// After so long, and two round trips, replicas that have not answered are asked again.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(50);
+
+const _: () = assert!(
+    ASKED_AGAIN_AFTER.as_millis() < ASKED_EVERY.as_millis(),
+    "replicas that have not answered are asked again sooner than the others"
+);
 
 /// A question about a replica's clock, or the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -37,7 +42,7 @@ pub struct Clocks {
     own: usize,
     /// The number of the last question, and when it was asked.
     asked: Option<(u64, Timestamp)>,
-    /// How many questions in a row nobody has answered, but for the last.
+    /// How many questions before the last one were not answered, in a row.
     unanswered: u32,
     /// By member: what its clock said, in microseconds since the Unix epoch, and when it was heard.
     readings: Vec<Option<(u64, Timestamp)>>,
@@ -125,7 +130,8 @@ impl Clocks {
         self.time_by(own_us, now, |_| true)
     }
 
-    /// The same by the clocks that were heard lately. Older readings do not show whether a clock was set right since.
+    /// Like [`Clocks::time`], but only by clocks that were heard lately. Older readings do not show whether a clock was set
+    /// right since.
     pub fn recent_time(&self, own_us: u64, now: Timestamp) -> Option<Span> {
         self.time_by(own_us, now, |heard| now.since(heard) < 2 * ASKED_EVERY)
     }
@@ -186,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others_are_asked_again_once_they_should_have_answered_and_then_now_and_again() {
+    fn clocks_are_asked_again_when_overdue_and_then_regularly() {
         let round_trip = Duration::from_millis(100);
         let due = |clocks: &Clocks, ms: u64| {
             clocks.are_due(5, Timestamp(ASKED.0 + ms * 1_000_000), round_trip)

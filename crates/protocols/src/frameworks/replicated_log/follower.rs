@@ -5,7 +5,7 @@ use serried_actor::Timestamp;
 /// What a leader knows of one follower.
 #[derive(Clone, Debug)]
 pub(super) struct Follower {
-    /// It has all slots below this, and that counts.
+    /// It has all slots below this.
     pub(super) matched: u64,
     /// It was sent all slots below this.
     pub(super) sent: u64,
@@ -59,11 +59,11 @@ impl Follower {
     ///
     /// A run is later than the known one if it has received a beat that was sent after the leader last heard of the known
     /// one. What the known run had then does not count any more, because the follower may have lost the end of its log.
-    pub(super) fn answered(&mut self, standing: Reached, beat: u64, now: Timestamp) -> bool {
-        let Reached { incarnation, matched, .. } = standing;
+    pub(super) fn answered(&mut self, reached: Reached, beat: u64, now: Timestamp) -> bool {
+        let Reached { incarnation, matched, .. } = reached;
         match self.run {
             Some(known) if known.incarnation == incarnation => {}
-            Some(known) if standing.beat <= known.beat => return false,
+            Some(known) if reached.beat <= known.beat => return false,
             Some(_) => {
                 (self.matched, self.sent, self.matched_before) = (matched, matched, 0);
                 self.well_since = now;

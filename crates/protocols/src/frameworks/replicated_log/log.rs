@@ -1,178 +1,97 @@
-//! The log of one replica: what it accepts, and what it hands to its machine.
+//! One replica's part of a replicated log.
+//!
+//! [`ReplicatedLog`] hands messages and timers to its components: the [`Acceptor`], the [`FailureDetector`], its [`Role`], and
+//! [`Lost`], [`Restore`] and [`Hold`] for replicas that lack entries. The components do not know each other, except that all
+//! of them may look at the acceptor. What concerns several of them is decided by the log: here, who follows whom and what is
+//! chosen; in `election.rs` how the role changes; and in `recovery.rs` how replicas get entries that they lack.
 
-use core::time::Duration;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use serried_actor::{Actor, Context, Group, NodeSet, Settings, Standing, Store, Timestamp};
-use serried_model::{Key, NodeId};
+use serried_actor::{Context, Group, Settings, Standing, Timestamp};
+use serried_model::NodeId;
 
+use super::acceptor::Acceptor;
+use super::candidate::Candidate;
 use super::canvass::Canvass;
-use super::elect::Candidate;
+use super::failure_detector::FailureDetector;
 use super::follower::Reached;
-use super::lead::Leader;
+use super::host::{Host, StateMachine};
+use super::leader::Leader;
 use super::lost::Lost;
+use super::members::Members;
 use super::message::{Ballot, Entries, Entry, Message, Record, Timer};
-use super::restore::{Hold, Restore};
-use super::slots::Slots;
-use super::undurable::Undurable;
-
-/// How many entries a leader may have that are not chosen, and a follower accepts beyond what it has applied.
-pub(super) const OPEN_ENTRIES: u64 = 8192;
-/// How many bytes of them.
-pub(super) const OPEN_BYTES: usize = 4 << 20;
-
-/// An actor with a log of its own among what it has.
-pub trait Host: Actor {
-    /// What the log holds.
-    type Entry: Entry;
-
-    /// A message of the log as one of the actor's.
-    fn message(message: Message<Self::Entry>) -> Self::Message;
-
-    /// A record of the log as one of the actor's.
-    fn record(record: Record<Self::Entry>) -> Self::Record;
-
-    /// A timer of the log as one of the actor's.
-    fn timer(timer: Timer) -> Self::Timer;
-}
-
-/// What is done with the entries.
-pub trait Machine<H: Host> {
-    /// An entry was chosen, and all before it are applied.
-    fn apply(&mut self, chosen: Chosen<'_, H::Entry>, cx: &mut Context<'_, H>);
-
-    /// This replica is about to lead, and to propose anew what was accepted from slot `first` on, which is where it has
-    /// applied all. Of that the machine may take out what was first proposed in a lower ballot than something that comes
-    /// earlier, there or among what was applied; nothing else. Who has proposed the later one had not found the other,
-    /// so that was not chosen; nor can it have been chosen since, as a leader that finds both takes it out.
-    fn revise(&self, _first: u64, _inherited: &mut [Option<H::Entry>]) {}
-
-    /// Puts all that was applied into the store.
-    fn store_all(&mut self, store: &mut dyn Store);
-
-    /// The position in the durable log of the first record that is needed to replay what is not in the
-    /// store; none if all is there.
-    fn needs_log_from(&self) -> Option<u64>;
-
-    /// Takes over a key's state from another replica's store, unless the machine's own is as of a later slot. The state must
-    /// be in the store afterwards. Returns false if `state` is not a valid state.
-    fn take_over(&mut self, key: &Key, state: &[u8], store: &mut dyn Store) -> bool;
-}
-
-/// An entry that was chosen.
-#[derive(Debug)]
-pub struct Chosen<'a, E> {
-    /// Its slot.
-    pub slot: u64,
-    /// What is made of it can be replayed as long as the durable log is kept from this position.
-    pub position: u64,
-    /// The entry, if it does anything.
-    pub entry: Option<&'a E>,
-    /// The ballot in which this replica has proposed it, if it leads.
-    pub led_in: Option<Ballot>,
-}
+use super::restore::{Hold, Page, Restore};
+use super::sound;
 
 /// One replica's part of a replicated log.
 #[derive(Debug)]
-pub struct Log<E> {
-    pub(super) id: NodeId,
-    pub(super) group: Group,
-    pub(super) thrifty: bool,
-    pub(super) election_timeout: Duration,
-    /// How many have to have accepted an entry: a majority, but in a test that shows what comes of less.
-    pub(super) quorum: usize,
-    pub(super) promised: Ballot,
-    /// The highest that it has heard of.
-    pub(super) seen: Ballot,
-    pub(super) slots: Slots<E>,
-    /// Of the slots below, what was accepted was proposed in the promised ballot, or is chosen.
-    pub(super) matched: u64,
-    /// All below are chosen.
-    pub(super) told: u64,
-    /// What of it may not be durable here.
-    pub(super) undurable: Undurable,
-    /// The number of the last beat that it has received in the promised ballot.
-    beat_heard: u64,
+pub struct ReplicatedLog<E> {
+    pub(super) members: Members,
+    pub(super) acceptor: Acceptor<E>,
+    pub(super) detector: FailureDetector,
     pub(super) role: Role<E>,
-    /// When a leader was last heard of, or somebody promised a ballot.
-    pub(super) heard: Timestamp,
     /// Set while it does not know what its predecessor had promised and accepted.
     pub(super) lost: Option<Lost>,
     /// Set while it takes over a state.
     pub(super) restore: Option<Restore>,
-    /// Whoever takes over its state.
-    pub(super) hold: Option<Hold>,
-    /// Tells this replica from what it was before a restart.
-    pub(super) incarnation: u64,
-    /// The last loss that each member has told of.
-    pub(super) rejoined: BTreeMap<usize, u64>,
+    pub(super) hold: Hold,
+    /// By member, the last loss of a disk that it has reported.
+    pub(super) losses: BTreeMap<usize, u64>,
     /// The node is about to stop.
     pub(super) stops: bool,
-    /// What was found in the durable log, by slot.
-    replayed: BTreeMap<u64, (Ballot, Option<E>)>,
-    /// Where the last mark is in the durable log.
-    marked: u64,
 }
 
+/// What a replica does in elections and between them.
 #[derive(Debug)]
 pub(super) enum Role<E> {
+    /// Follows the leader of the promised ballot, if there is one.
     Follower,
     /// Has not heard of a leader for long, and asks the others whether they have.
     Canvasser(Canvass),
+    /// Has asked for promises.
     Candidate(Candidate<E>),
+    /// Leads in the promised ballot.
     Leader(Leader<E>),
 }
 
-impl<E: Entry> Log<E> {
+impl<E: Entry> ReplicatedLog<E> {
     /// An empty log of the replica that is called `id`.
-    pub fn new(id: NodeId, group: Group, settings: &Settings) -> Log<E> {
-        Log {
-            id,
-            quorum: group.majority(),
-            group,
-            thrifty: settings.thrifty,
-            election_timeout: settings.election_timeout(),
-            promised: Ballot::NONE,
-            seen: Ballot::NONE,
-            slots: Slots::new(settings.resident_keys),
-            matched: 0,
-            told: 0,
-            undurable: Undurable::default(),
-            beat_heard: 0,
+    pub fn new(id: NodeId, group: Group, settings: &Settings) -> ReplicatedLog<E> {
+        ReplicatedLog {
+            members: Members::new(id, group, settings),
+            acceptor: Acceptor::new(settings.resident_keys),
+            detector: FailureDetector::new(),
             role: Role::Follower,
-            heard: Timestamp(0),
             lost: None,
             restore: None,
-            hold: None,
-            incarnation: 0,
-            rejoined: BTreeMap::new(),
+            hold: Hold::default(),
+            losses: BTreeMap::new(),
             stops: false,
-            replayed: BTreeMap::new(),
-            marked: 0,
         }
     }
 
-    /// The same, but that it takes for chosen what so many have accepted: wrong unless that is a majority,
-    /// and meant for tests that show that it would be noticed.
+    /// The same log, except that it takes an entry for chosen that so many have accepted. This is wrong unless `quorum` is a
+    /// majority. It is meant for tests that show that it would be noticed.
     #[must_use]
-    pub fn with_quorum(self, quorum: usize) -> Log<E> {
-        Log { quorum, ..self }
+    pub fn with_quorum(mut self, quorum: usize) -> ReplicatedLog<E> {
+        self.members.quorum = quorum;
+        self
     }
 
     /// The ballot in which this replica leads, if it does.
     pub fn leads(&self) -> Option<Ballot> {
-        matches!(self.role, Role::Leader(_)).then_some(self.promised)
+        matches!(self.role, Role::Leader(_)).then_some(self.acceptor.promised())
     }
 
     /// The leader that this replica knows, if it has heard of it lately.
     pub fn leader(&self, now: Timestamp) -> Option<NodeId> {
-        let member = usize::from(self.promised.member);
-        let known = self.promised > Ballot::NONE && self.lost.is_none();
+        let promised = self.acceptor.promised();
+        let member = usize::from(promised.member);
+        let known = promised > Ballot::NONE && self.lost.is_none();
         match &self.role {
-            Role::Leader(_) => Some(self.id),
-            Role::Follower if known && member != self.id.member() && self.hears_leader(now) => {
-                Some(self.node(member))
+            Role::Leader(_) => Some(self.members.id),
+            Role::Follower if known && member != self.members.own() && self.hears_leader(now) => {
+                Some(self.members.node(member))
             }
             _ => None,
         }
@@ -180,22 +99,22 @@ impl<E: Entry> Log<E> {
 
     /// How many slots are in memory.
     pub fn kept(&self) -> usize {
-        self.slots.len()
+        self.acceptor.slots().len()
     }
 
     /// What was chosen below this slot has been applied.
     pub fn applied(&self) -> u64 {
-        self.slots.applied()
+        self.acceptor.slots().applied()
     }
 
     /// Whether it is the only replica.
     pub fn is_alone(&self) -> bool {
-        self.group.size() == 1
+        self.members.is_alone()
     }
 
     /// How far it takes part.
     pub fn standing(&self) -> Standing {
-        let keys = self.restore.as_ref().map_or(0, |restore| restore.keys);
+        let keys = self.restore.as_ref().map_or(0, Restore::keys);
         match (&self.lost, &self.restore) {
             (Some(_), _) => Standing::Rejoining { keys },
             (None, Some(_)) => Standing::CatchingUp { keys },
@@ -208,64 +127,42 @@ impl<E: Entry> Log<E> {
         self.lost.is_some() || self.restore.is_some()
     }
 
-    pub(super) fn node(&self, member: usize) -> NodeId {
-        NodeId::replica(self.id.partition(), member)
+    pub(super) fn hears_leader(&self, now: Timestamp) -> bool {
+        self.detector.hears_leader(now, &self.members)
     }
 
-    /// All replicas but this one.
-    pub(super) fn others(&self) -> NodeSet {
-        self.group.all().without([self.id].into_iter().collect())
+    pub(super) fn wait_for_leader<H: Host<Entry = E>>(&self, cx: &mut Context<'_, H>) {
+        self.detector.wait(&self.members, cx);
     }
 
-    pub(super) fn send<H: Host<Entry = E>>(
-        &self,
-        to: NodeId,
-        message: Message<E>,
-        cx: &mut Context<'_, H>,
-    ) {
-        cx.send(to, H::message(message));
+    /// Takes back a record.
+    pub fn replay(&mut self, record: Record<E>) {
+        if let Record::Mark { lost, .. } = record {
+            self.lost = lost.then(Lost::default);
+        }
+        self.acceptor.replay(record);
     }
 
-    pub(super) fn broadcast<H: Host<Entry = E>>(
-        &self,
-        to: NodeSet,
-        message: Message<E>,
-        cx: &mut Context<'_, H>,
-    ) {
-        cx.broadcast(self.id.partition(), to, H::message(message));
+    /// The node takes the place of one whose disk was lost; [`ReplicatedLog::on_start`] follows.
+    pub fn rejoin<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) {
+        // If there are no others, nobody knows more.
+        if !self.is_alone() {
+            self.lost = Some(Lost::default());
+            self.mark(cx);
+        }
     }
 
     /// The node has started, maybe again.
     pub fn on_start<H: Host<Entry = E>>(
         &mut self,
-        machine: &mut impl Machine<H>,
+        machine: &mut impl StateMachine<H>,
         cx: &mut Context<'_, H>,
     ) {
-        self.incarnation = cx.draw();
-        self.seen = self.promised;
-        self.heard = cx.now();
-        let mut chosen = core::mem::take(&mut self.replayed);
-        let open = chosen.split_off(&self.told);
-        // What of it is in the store already, the machine knows.
-        for (slot, (_, entry)) in chosen {
-            let position = cx.log_position();
-            machine.apply(Chosen { slot, position, entry: entry.as_ref(), led_in: None }, cx);
-        }
-        machine.store_all(cx.store());
-        self.slots.skip_to(self.told);
-        // Where their records lie is not known; they are written once more.
-        for (slot, (ballot, entry)) in open {
-            self.slots.accept(slot, ballot, cx.log_position(), entry.clone());
-            let entries = Arc::new([entry]);
-            cx.append(H::record(Record::Accepted { ballot, first: slot, entries }));
-            self.undurable.note(slot, cx.log_position());
-        }
-        self.match_on();
-        if self.lost.is_some() {
-            self.ask_for_standing(cx);
-        }
-        let is_first = self.id.member() == self.preferred();
-        if self.promised == Ballot::NONE && is_first && self.lost.is_none() {
+        self.detector.reset(cx.now());
+        self.acceptor.start(machine, cx);
+        self.ask_for_standing(cx);
+        let is_first = self.members.own() == self.members.preferred();
+        if self.acceptor.promised() == Ballot::NONE && is_first && self.lost.is_none() {
             self.campaign(machine, cx);
         } else {
             self.wait_for_leader(cx);
@@ -277,13 +174,13 @@ impl<E: Entry> Log<E> {
         &mut self,
         from: NodeId,
         message: Message<E>,
-        machine: &mut impl Machine<H>,
+        machine: &mut impl StateMachine<H>,
         cx: &mut Context<'_, H>,
     ) {
-        if !self.is_sound(from, &message) {
+        if !sound::is_sound(from, &message, &self.members) {
             return cx.reject(|| format!("{from} has sent a replica what no replica sends"));
         }
-        if !self.is_of_use(&message) {
+        if !sound::is_of_use(&message, &self.acceptor) {
             return;
         }
         match message {
@@ -297,8 +194,8 @@ impl<E: Entry> Log<E> {
                 self.on_beat(from, (ballot, number), chosen, (base, behind), machine, cx);
             }
             Message::Accepted { ballot, incarnation, beat, matched } => {
-                let standing = Reached { incarnation, beat, matched };
-                self.on_accepted(from, ballot, standing, machine, cx);
+                let reached = Reached { incarnation, beat, matched };
+                self.on_accepted(from, ballot, reached, machine, cx);
             }
             Message::Prepare { ballot, from: slot, after } => {
                 self.on_prepare(from, (ballot, after), slot, cx);
@@ -310,11 +207,11 @@ impl<E: Entry> Log<E> {
             Message::Refused { promised } => self.on_refused(promised, machine, cx),
             Message::Scan { after } => self.on_scan(from, after, machine, cx),
             Message::Scanned { after, incarnation, at, entries, more } => {
-                let page = (incarnation, at, entries, more);
-                self.on_scanned(from, after, page, machine, cx);
+                let page = Page { after, incarnation, at, entries, more };
+                self.on_scanned(from, page, machine, cx);
             }
             Message::Canvass { nonce } => self.on_canvass(from, nonce, cx),
-            Message::Willing { nonce } => self.is_willing(from, nonce, machine, cx),
+            Message::Willing { nonce } => self.on_willing(from, nonce, machine, cx),
             Message::HandOver { ballot } => self.on_hand_over(ballot, machine, cx),
         }
     }
@@ -322,7 +219,7 @@ impl<E: Entry> Log<E> {
     /// What was appended is durable. The host calls it from its own `on_durable`.
     pub fn on_durable<H: Host<Entry = E>>(
         &mut self,
-        machine: &mut impl Machine<H>,
+        machine: &mut impl StateMachine<H>,
         cx: &mut Context<'_, H>,
     ) {
         self.apply(machine, cx);
@@ -332,7 +229,7 @@ impl<E: Entry> Log<E> {
     pub fn on_timer<H: Host<Entry = E>>(
         &mut self,
         timer: Timer,
-        machine: &mut impl Machine<H>,
+        machine: &mut impl StateMachine<H>,
         cx: &mut Context<'_, H>,
     ) {
         match timer {
@@ -342,80 +239,176 @@ impl<E: Entry> Log<E> {
                 self.look_after_hand_over(cx);
             }
             Timer::Elect => self.look_for_leader(machine, cx),
-            Timer::Restore => self.restore_on(cx),
+            Timer::Restore => self.ask_again_for_state(cx),
         }
     }
 
-    /// Takes back a record.
-    pub fn replay(&mut self, record: Record<E>) {
-        match record {
-            Record::Accepted { ballot, first, entries } => {
-                self.promised = self.promised.max(ballot);
-                let entries = (first..).zip(entries.iter());
-                self.replayed.extend(entries.map(|(slot, entry)| (slot, (ballot, entry.clone()))));
-            }
-            Record::Mark { promised, applied, lost } => {
-                self.promised = self.promised.max(promised);
-                self.told = self.told.max(applied);
-                self.lost = lost.then(Lost::default);
-            }
-            Record::TakenOver(at) => {
-                self.told = self.told.max(at);
-                self.replayed = self.replayed.split_off(&at);
-            }
-        }
-    }
-
-    /// Gives up the records that are not needed, once more has come into the store.
-    pub fn trim<H: Host<Entry = E>>(&mut self, machine: &impl Machine<H>, cx: &mut Context<'_, H>) {
-        let position = cx.log_position();
-        if position <= self.marked + 1 {
-            return; // There is nothing but the last mark.
-        }
-        let needed = machine.needs_log_from().into_iter().chain(self.slots.needs_log_from());
-        let keep = needed.fold(position, u64::min);
-        self.mark(cx);
-        cx.trim_log(keep);
+    /// Trims the durable log, after more has come into the machine's store.
+    pub fn trim<H: Host<Entry = E>>(
+        &mut self,
+        machine: &impl StateMachine<H>,
+        cx: &mut Context<'_, H>,
+    ) {
+        self.acceptor.trim(self.lost.is_some(), machine, cx);
     }
 
     pub(super) fn mark<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) {
-        self.marked = cx.log_position();
-        let (promised, applied) = (self.promised, self.slots.applied());
-        let lost = self.lost.is_some();
-        cx.append(H::record(Record::Mark { promised, applied, lost }));
+        self.acceptor.mark(self.lost.is_some(), cx);
     }
 
-    /// Promises a higher ballot, whose leader or candidate this replica is not unless it says so later. A mark has
-    /// to follow: what it says is applied counts as accepted in the ballot, after a restart as well.
-    pub(super) fn promise(&mut self, ballot: Ballot) {
-        self.promised = ballot;
-        self.seen = self.seen.max(ballot);
+    /// Promises a higher ballot, durably. This replica is not its leader or candidate unless the caller makes it so.
+    pub(super) fn promise<H: Host<Entry = E>>(&mut self, ballot: Ballot, cx: &mut Context<'_, H>) {
+        self.acceptor.promise(ballot);
         self.role = Role::Follower;
-        self.matched = self.slots.applied();
-        self.beat_heard = 0;
+        self.mark(cx);
     }
 
-    /// A leader has been heard of: whether this replica follows it.
+    /// Applies what is known to be chosen.
+    pub(super) fn apply<H: Host<Entry = E>>(
+        &mut self,
+        machine: &mut impl StateMachine<H>,
+        cx: &mut Context<'_, H>,
+    ) {
+        let (led_in, held) = (self.leads(), self.hold.held(cx.now()));
+        self.acceptor.apply(led_in, held, machine, cx);
+    }
+}
+
+/// What a leader does.
+impl<E: Entry> ReplicatedLog<E> {
+    /// Proposes an entry, or an empty one, in the slot that is returned. None unless this replica leads, does not hand over,
+    /// and has room.
+    pub fn propose<H: Host<Entry = E>>(
+        &mut self,
+        entry: Option<E>,
+        cx: &mut Context<'_, H>,
+    ) -> Option<u64> {
+        let Role::Leader(leader) = &mut self.role else { return None };
+        leader.propose(entry, &self.acceptor, &self.members, cx)
+    }
+
+    /// A slot that can't be chosen unless this replica leads from now until then: that of an entry which waits
+    /// to be proposed, or of an empty one. None unless it leads and has room.
+    pub fn confirm<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) -> Option<u64> {
+        let Role::Leader(leader) = &mut self.role else { return None };
+        leader.confirm(&self.acceptor, &self.members, cx)
+    }
+
+    /// Whether something waits to be proposed.
+    pub fn has_queued(&self) -> bool {
+        matches!(&self.role, Role::Leader(leader) if leader.has_queued())
+    }
+
+    /// Chooses and applies what was proposed, if this replica is alone: then it waits for nobody. The host calls it whenever
+    /// it has proposed something. Does nothing in a group of several.
+    pub fn choose_alone<H: Host<Entry = E>>(
+        &mut self,
+        machine: &mut impl StateMachine<H>,
+        cx: &mut Context<'_, H>,
+    ) {
+        if self.is_alone() {
+            self.flush(machine, cx);
+        }
+    }
+
+    fn flush<H: Host<Entry = E>>(
+        &mut self,
+        machine: &mut impl StateMachine<H>,
+        cx: &mut Context<'_, H>,
+    ) {
+        let Role::Leader(leader) = &mut self.role else { return };
+        if leader.flush(&mut self.acceptor, &self.members, cx) {
+            self.choose(machine, cx);
+        }
+    }
+
+    /// Takes for chosen what a quorum has accepted.
+    pub(super) fn choose<H: Host<Entry = E>>(
+        &mut self,
+        machine: &mut impl StateMachine<H>,
+        cx: &mut Context<'_, H>,
+    ) {
+        let Role::Leader(leader) = &mut self.role else { return };
+        let chosen = leader.chosen(self.acceptor.matched(), &self.members);
+        if self.acceptor.learn(chosen) {
+            self.apply(machine, cx);
+        }
+    }
+
+    fn on_accepted<H: Host<Entry = E>>(
+        &mut self,
+        from: NodeId,
+        ballot: Ballot,
+        reached: Reached,
+        machine: &mut impl StateMachine<H>,
+        cx: &mut Context<'_, H>,
+    ) {
+        let Role::Leader(leader) = &mut self.role else { return };
+        if ballot != self.acceptor.promised() {
+            return;
+        }
+        if !leader.on_accepted(from.member(), reached, cx.now()) {
+            return; // The follower's present run will answer.
+        }
+        self.choose(machine, cx);
+        let Role::Leader(leader) = &mut self.role else { return };
+        leader.feed_after_answer(from.member(), &self.acceptor, &self.members, cx);
+        leader.continue_hand_over(&self.acceptor, &self.members, cx);
+    }
+
+    /// Sends followers what they lack, and beats. Steps down if this leader has not heard of a majority for long.
+    pub(super) fn look_after_followers<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) {
+        let Role::Leader(leader) = &mut self.role else { return };
+        if !leader.look_after_followers(&self.acceptor, &self.members, cx) {
+            self.role = Role::Follower;
+            self.detector.reset(cx.now());
+            self.wait_for_leader(cx);
+        }
+    }
+
+    fn look_after_hand_over<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) {
+        let Role::Leader(leader) = &mut self.role else { return };
+        leader.look_after_hand_over(self.stops, &self.acceptor, &self.members, cx);
+    }
+
+    /// The node is about to stop. From now on this replica does not begin to lead, and hands over if it leads.
+    pub fn stop<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) {
+        self.stops = true;
+        match &self.role {
+            Role::Leader(_) => self.look_after_hand_over(cx),
+            Role::Candidate(_) | Role::Canvasser(_) => self.role = Role::Follower,
+            Role::Follower => {}
+        }
+    }
+
+    /// Whether this replica may stop now: it does not lead, or it is the only one.
+    pub fn may_stop(&self) -> bool {
+        self.is_alone() || self.leads().is_none()
+    }
+}
+
+/// What a follower does.
+impl<E: Entry> ReplicatedLog<E> {
+    /// A message of a leader has arrived. Returns whether this replica follows it.
     fn follow<H: Host<Entry = E>>(
         &mut self,
         from: NodeId,
         ballot: Ballot,
         cx: &mut Context<'_, H>,
     ) -> bool {
-        if ballot < self.promised {
-            let promised = self.promised;
-            self.send(from, Message::Refused { promised }, cx);
+        let promised = self.acceptor.promised();
+        if ballot < promised {
+            cx.send(from, H::message(Message::Refused { promised }));
             return false;
         }
-        if ballot > self.promised {
-            self.promise(ballot);
-            self.mark(cx);
+        if ballot > promised {
+            self.promise(ballot, cx);
             self.wait_for_leader(cx);
         }
         if matches!(self.role, Role::Canvasser(_)) {
             self.role = Role::Follower;
         }
-        self.heard = cx.now();
+        self.detector.reset(cx.now());
         true
     }
 
@@ -425,62 +418,16 @@ impl<E: Entry> Log<E> {
         ballot: Ballot,
         first: u64,
         (chosen, entries): (u64, Entries<E>),
-        machine: &mut impl Machine<H>,
+        machine: &mut impl StateMachine<H>,
         cx: &mut Context<'_, H>,
     ) {
         if !self.follow(from, ballot, cx) {
             return;
         }
-        self.accept(ballot, first, &entries, cx);
-        self.told = self.told.max(chosen);
-        self.tell_what_it_has(from, cx);
+        self.acceptor.accept(ballot, first, &entries, cx);
+        self.acceptor.learn(chosen);
+        self.acceptor.report(from, cx);
         self.apply(machine, cx);
-    }
-
-    /// Reports to the leader of the promised ballot which of its entries this replica has.
-    pub(super) fn tell_what_it_has<H: Host<Entry = E>>(
-        &self,
-        leader: NodeId,
-        cx: &mut Context<'_, H>,
-    ) {
-        let (ballot, incarnation) = (self.promised, self.incarnation);
-        let (beat, matched) = (self.beat_heard, self.matched);
-        self.send(leader, Message::Accepted { ballot, incarnation, beat, matched }, cx);
-    }
-
-    /// Accepts entries, but those that it has and those that are too far ahead.
-    pub(super) fn accept<H: Host<Entry = E>>(
-        &mut self,
-        ballot: Ballot,
-        first: u64,
-        entries: &Entries<E>,
-        cx: &mut Context<'_, H>,
-    ) {
-        let too_far = self.slots.applied() + 2 * OPEN_ENTRIES;
-        let end = first + entries.len() as u64;
-        let has = |slot: u64| self.slots.get(slot).is_some_and(|slot| slot.ballot == ballot);
-        let is_new = |slot: u64| slot >= self.slots.applied() && !has(slot);
-        let room = self.slots.open_bytes() < 4 * OPEN_BYTES || first == self.slots.applied();
-        if end <= too_far && room && (first..end).any(is_new) {
-            let position = cx.log_position();
-            for (slot, entry) in (first..).zip(entries.iter()) {
-                if slot >= self.slots.applied() {
-                    self.slots.accept(slot, ballot, position, entry.clone());
-                }
-            }
-            cx.append(H::record(Record::Accepted { ballot, first, entries: entries.clone() }));
-            self.undurable.note(first, cx.log_position());
-        }
-        self.match_on();
-    }
-
-    /// Goes on with what was accepted without a gap.
-    pub(super) fn match_on(&mut self) {
-        self.matched = self.matched.max(self.slots.applied());
-        let accepted = |slot| self.slots.get(slot).is_some_and(|s| s.ballot == self.promised);
-        while accepted(self.matched) {
-            self.matched += 1;
-        }
     }
 
     fn on_beat<H: Host<Entry = E>>(
@@ -489,49 +436,22 @@ impl<E: Entry> Log<E> {
         (ballot, number): (Ballot, u64),
         chosen: u64,
         (base, behind): (u64, bool),
-        machine: &mut impl Machine<H>,
+        machine: &mut impl StateMachine<H>,
         cx: &mut Context<'_, H>,
     ) {
         if !self.follow(from, ballot, cx) {
             return;
         }
-        self.beat_heard = self.beat_heard.max(number);
-        self.told = self.told.max(chosen);
+        self.acceptor.on_beat(number);
+        self.acceptor.learn(chosen);
         self.apply(machine, cx);
-        if self.lost.is_some() && self.matched >= base {
+        if self.lost.is_some() && self.acceptor.matched() >= base {
             self.lost = None;
             self.mark(cx);
         }
         if behind && self.restore.is_none() {
             self.restore_from(from, cx);
         }
-        self.tell_what_it_has(from, cx);
-    }
-
-    /// Hands to the machine what is known to be chosen, as far as it is durable here. The machine's store may be ahead of
-    /// this log otherwise: a crash may keep what was put there and lose the entries. A replica that is alone would use their
-    /// slots again.
-    pub(super) fn apply<H: Host<Entry = E>>(
-        &mut self,
-        machine: &mut impl Machine<H>,
-        cx: &mut Context<'_, H>,
-    ) {
-        let chosen = self.told.min(self.matched);
-        let known = chosen.min(self.undurable.first(cx.durable_position()));
-        if known < chosen {
-            cx.await_durable();
-        }
-        if self.slots.applied() >= known {
-            return;
-        }
-        let led_in = self.leads();
-        while self.slots.applied() < known {
-            let slot = self.slots.applied();
-            let applied = self.slots.apply_next();
-            let (position, entry) = (applied.position, applied.entry.as_ref());
-            machine.apply(Chosen { slot, position, entry, led_in }, cx);
-        }
-        let hold = self.hold.as_ref().and_then(|hold| hold.at_least(cx.now()));
-        self.slots.forget(hold);
+        self.acceptor.report(from, cx);
     }
 }

@@ -1,90 +1,65 @@
-//! Taking the place of a replica whose disk was lost; why this is right is said in [`super`].
+//! Taking the place of a replica whose disk was lost. [`super`] says why this is right.
 
 use core::time::Duration;
 
 use serried_actor::{Context, NodeSet};
 use serried_model::NodeId;
 
-use super::log::{Host, Log, Machine, Role};
-use super::message::{Ballot, Entry, Message, Timer};
+use super::host::Host;
+use super::members::Members;
+use super::message::{Ballot, Message, Timer};
 
-/// How long to wait before asking again.
+/// After how long the others are asked again, round trips not counted.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
 
 /// How far a replica that has lost its disk has got.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
     nonce: u64,
-    /// Those who have said what they have promised.
+    /// Those that have reported what they have promised.
     heard: NodeSet,
-    /// The highest of that.
+    /// The highest ballot that they have promised.
     floor: Ballot,
-    /// All have.
-    stands: bool,
+    /// Whether all have reported.
+    has_floor: bool,
 }
 
 impl Lost {
     /// Whether it does not know yet which ballots are above all that its predecessor can have promised.
     pub(super) fn is_asking(&self) -> bool {
-        !self.stands
-    }
-}
-
-impl<E: Entry> Log<E> {
-    /// The node takes the place of one whose disk was lost; [`Log::on_start`] follows.
-    pub fn rejoin<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) {
-        // Where there are no others, nobody knows more.
-        if self.group.size() > 1 {
-            self.lost = Some(Lost::default());
-            self.mark(cx);
-        }
+        !self.has_floor
     }
 
-    /// Asks all who have not said what they have promised.
-    pub(super) fn ask_for_standing<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) {
-        let (others, incarnation) = (self.others(), self.incarnation);
-        let Some(lost) = self.lost.as_mut().filter(|lost| lost.is_asking()) else { return };
-        lost.nonce = incarnation;
-        let (to, nonce) = (others.without(lost.heard), lost.nonce);
-        self.broadcast(to, Message::Rejoin { nonce }, cx);
-        cx.set_timer(H::timer(Timer::Restore), ASK_AGAIN + 2 * self.group.round_trip());
-    }
-
-    /// Another has lost its disk: no ballot in which it may have promised or accepted is gone on with.
-    pub(super) fn on_rejoin<H: Host<Entry = E>>(
+    /// Asks the replicas that have not reported what they have promised.
+    pub(super) fn ask<H: Host>(
         &mut self,
-        from: NodeId,
-        nonce: u64,
-        machine: &mut impl Machine<H>,
+        incarnation: u64,
+        members: &Members,
         cx: &mut Context<'_, H>,
     ) {
-        let repeated = self.rejoined.insert(from.member(), nonce) == Some(nonce);
-        if !repeated && matches!(self.role, Role::Leader(_) | Role::Candidate(_)) {
-            self.campaign(machine, cx);
+        if !self.is_asking() {
+            return;
         }
-        let promised = self.promised;
-        self.send(from, Message::Standing { nonce, promised }, cx);
+        self.nonce = incarnation;
+        let (to, nonce) = (members.others().without(self.heard), self.nonce);
+        members.send(to, Message::Rejoin { nonce }, cx);
+        cx.set_timer(H::timer(Timer::Restore), ASK_AGAIN + 2 * members.group.round_trip());
     }
 
-    pub(super) fn on_standing<H: Host<Entry = E>>(
+    /// Another replica reports what it has promised. If it is the last one, returns the first ballot above the floor.
+    pub(super) fn on_standing(
         &mut self,
         from: NodeId,
         nonce: u64,
         promised: Ballot,
-        cx: &mut Context<'_, H>,
-    ) {
-        let others = self.others();
-        let Some(lost) = self.lost.as_mut().filter(|lost| lost.is_asking()) else { return };
-        if lost.nonce != nonce {
-            return;
+        members: &Members,
+    ) -> Option<Ballot> {
+        if !self.is_asking() || self.nonce != nonce {
+            return None;
         }
-        lost.heard.insert(from);
-        lost.floor = lost.floor.max(promised);
-        if others.without(lost.heard).is_empty() {
-            lost.stands = true;
-            let above = lost.floor.next(0);
-            self.promise(above.max(self.promised));
-            self.mark(cx);
-        }
+        self.heard.insert(from);
+        self.floor = self.floor.max(promised);
+        self.has_floor = members.others().without(self.heard).is_empty();
+        self.has_floor.then(|| self.floor.next(0))
     }
 }

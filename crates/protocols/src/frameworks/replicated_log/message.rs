@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serried_model::{Key, Value};
+use serried_model::{Key, NodeId, Value};
 
 /// What a log holds.
 pub trait Entry: Serialize + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static {
@@ -13,7 +13,7 @@ pub trait Entry: Serialize + DeserializeOwned + Clone + fmt::Debug + Send + Sync
     fn size(&self) -> usize;
 }
 
-/// A leader's term: of two, the higher one wins. Each member has ballots of its own.
+/// A leader's term. Of two ballots the higher one wins. Each member has ballots of its own.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
@@ -24,20 +24,25 @@ pub struct Ballot {
     pub member: u8,
 }
 
+const _: () = assert!(
+    NodeId::MEMBERS <= u8::MAX as usize,
+    "a ballot can name every member, and `Ballot::CHOSEN` names none"
+);
+
 impl Ballot {
-    /// Below that of any leader.
+    /// Below the ballot of any leader.
     pub const NONE: Ballot = Ballot { round: 0, member: 0 };
-    /// Above that of any leader: what was accepted in it is chosen.
+    /// Above the ballot of any leader. What was accepted in it is chosen.
     pub const CHOSEN: Ballot = Ballot { round: u64::MAX, member: u8::MAX };
 
-    /// The first of `member` that is above this.
+    /// The first ballot of `member` that is above this one.
     #[must_use]
     pub fn next(self, member: usize) -> Ballot {
         Ballot { round: self.round + 1, member: member as u8 }
     }
 }
 
-/// Consecutive entries, shared by all that need them at a replica. One that is none does nothing.
+/// Consecutive entries, shared by all that need them at a replica. An entry that is `None` has no effect.
 pub type Entries<E> = Arc<[Option<E>]>;
 
 /// What was accepted in a slot.
@@ -55,7 +60,7 @@ pub struct Accepted<E> {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(bound(serialize = "E: Serialize", deserialize = "E: DeserializeOwned"))]
 pub enum Message<E> {
-    /// Accept these (phase 2a).
+    /// Accept these entries (phase 2a).
     Accept {
         /// The leader's ballot.
         ballot: Ballot,
@@ -79,8 +84,7 @@ pub enum Message<E> {
         /// The receiver needs entries that are not kept any more, and has to take over the state.
         behind: bool,
     },
-    /// Of all slots below, the sender has accepted this leader's entries, or knows what was chosen
-    /// (phase 2b).
+    /// The sender has accepted this leader's entries in all slots below `matched`, or knows what was chosen there (phase 2b).
     Accepted {
         /// The leader's ballot.
         ballot: Ballot,
@@ -88,7 +92,7 @@ pub enum Message<E> {
         incarnation: u64,
         /// The number of the leader's last beat that this run has received, or 0.
         beat: u64,
-        /// The first slot of which that is not so.
+        /// The first slot of which this is not true.
         matched: u64,
     },
     /// Accept nothing in lower ballots, and show what you have accepted (phase 1a).
@@ -109,7 +113,7 @@ pub enum Message<E> {
         /// What it has accepted from where the candidate asked.
         accepted: Vec<Accepted<E>>,
     },
-    /// The sender does not keep all that a candidate would have to know.
+    /// The sender does not keep all entries that the candidate lacks.
     Behind {
         /// The candidate's ballot.
         ballot: Ballot,
@@ -119,33 +123,33 @@ pub enum Message<E> {
         /// What was promised.
         promised: Ballot,
     },
-    /// The sender has lost its disk: count on nothing that it has accepted or promised, and say what you
-    /// have promised.
+    /// The sender has lost its disk. Do not rely on anything that it has accepted or promised, and report what you have
+    /// promised.
     Rejoin {
-        /// Tells this loss from others.
+        /// Identifies this loss.
         nonce: u64,
     },
-    /// This.
+    /// The answer to `Rejoin`.
     Standing {
-        /// What was asked.
+        /// The nonce of the question.
         nonce: u64,
         /// What was promised.
         promised: Ballot,
     },
-    /// Show the state after a key.
+    /// Show the next part of the state.
     Scan {
-        /// After this, or from the beginning.
+        /// The key after which it begins, or none for the beginning.
         after: Option<Key>,
     },
-    /// This.
+    /// The answer to `Scan`.
     Scanned {
-        /// What was asked for.
+        /// The key after which it begins.
         after: Option<Key>,
         /// Identifies the sender's run, from one start to the next.
         incarnation: u64,
-        /// The slot up to which, at least, this is what was chosen; where the scan begins.
+        /// The state contains everything that was chosen below this slot.
         at: u64,
-        /// The next keys in their order, as they lie in the store.
+        /// The next keys in ascending order, with their values in the store.
         entries: Vec<(Key, Value)>,
         /// Whether there are more.
         more: bool,
@@ -157,7 +161,7 @@ pub enum Message<E> {
     },
     /// The answer to `Canvass`: the sender has not heard of a leader either, and would promise a ballot.
     Willing {
-        /// What was asked.
+        /// The nonce of the question.
         nonce: u64,
     },
     /// The leader asks the receiver to lead in its place, and proposes nothing meanwhile.
@@ -180,29 +184,29 @@ pub enum Record<E> {
         /// The entries.
         entries: Entries<E>,
     },
-    /// How it stands. What has been accepted below `applied` was chosen; of what is not found in the
-    /// records after a trimmed one, the effect is in the store.
+    /// What was promised and applied. Everything that was accepted below `applied` is chosen. If its record was trimmed, its
+    /// effect is in the store.
     Mark {
-        /// What it has promised.
+        /// The promised ballot.
         promised: Ballot,
-        /// What was chosen below has been applied.
+        /// Everything that was chosen below this slot has been applied.
         applied: u64,
         /// Whether it does not know what its predecessor had promised and accepted.
         lost: bool,
     },
-    /// It has taken over a state that has what was chosen below this, and what it had accepted there does
-    /// not matter.
+    /// It has taken over a state that contains everything that was chosen below this slot. What it had accepted there does not
+    /// matter any more.
     TakenOver(u64),
 }
 
-/// What a replica of a log does by the clock.
+/// The timers of a replica of a log.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Timer {
-    /// Propose what has come together.
+    /// Propose what is queued.
     Flush,
     /// Look after followers.
     Lead,
-    /// Look whether there is a leader, or ask again to become it.
+    /// Check whether there is a leader, or ask again for promises.
     Elect,
     /// Ask again for what a replica lacks.
     Restore,

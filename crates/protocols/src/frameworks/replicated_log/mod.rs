@@ -22,8 +22,8 @@
 //!   |<------------- Standing(nonce, promised) ---|   from all; the highest is its floor
 //! ```
 //!
-//! A [`Log`] belongs to an actor, its [`Host`], which has a variant for the log's messages, records and timers. The log hands
-//! its entries to a [`Machine`], each once and in order. The state of the machine ends up in its store. A replica that
+//! A [`ReplicatedLog`] belongs to an actor, its [`Host`], which has a variant for the log's messages, records and timers. The log
+//! hands its entries to a [`StateMachine`], each once and in order. The state of the machine ends up in its store. A replica that
 //! lacks more of the log than the others keep copies the state key by key. Pages of the copy are from different slots. So
 //! each key's state says which slot it is as of, and a machine skips entries that a state already contains.
 //!
@@ -44,7 +44,7 @@
 //!   leader found when it was elected.
 //! - *An entry that is found late is not chosen early.* An entry that a few replicas have accepted may be found only by a leader
 //!   after the next one. It then follows the entries of the leader in between. A machine to which that matters removes it
-//!   ([`Machine::revise`]).
+//!   ([`StateMachine::revise`]).
 //! - *A lost disk breaks no promise.* A replica that lost its disk answers no `Prepare`, and accepts only in ballots above the
 //!   floor. Every ballot that another replica had begun when it answered `Rejoin` is at or below the floor, and leaders
 //!   and candidates have abandoned these ballots. So what the predecessor has promised or accepted does not count any
@@ -96,22 +96,31 @@
 //! slot 0. Besides, `omnipaxos` trims only what every replica has accepted, or else hands over the state in one message.
 //! And its leader sends to all followers or to none.
 
+mod acceptor;
+mod candidate;
 mod canvass;
 mod clocks;
-mod elect;
+mod election;
+mod failure_detector;
 mod follower;
 mod hand_over;
-mod lead;
+mod host;
+mod leader;
 mod log;
 mod lost;
+mod members;
 mod message;
+mod recovery;
 mod restore;
 mod slots;
 mod sound;
 #[cfg(test)]
 mod tests;
 mod undurable;
+mod write_back;
 
 pub use clocks::{Clocks, Span, Time};
-pub use log::{Chosen, Host, Log, Machine};
+pub use host::{Chosen, Host, StateMachine};
+pub use log::ReplicatedLog;
 pub use message::{Accepted, Ballot, Entries, Entry, Message, Record, Timer};
+pub use write_back::WriteBack;

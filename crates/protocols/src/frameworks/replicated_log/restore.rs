@@ -1,151 +1,177 @@
-//! Taking over the state of another, key by key, where it keeps less of the log than a replica lacks.
+//! Taking over another replica's state, key by key, if that replica does not keep all entries that this one lacks.
 
 use core::time::Duration;
 
 use serried_actor::{Context, Timestamp};
 use serried_model::{Key, NodeId, Value};
 
-use super::log::{Host, Log, Machine, Role};
-use super::message::{Entry, Message, Record, Timer};
+use super::host::{Host, StateMachine};
+use super::members::Members;
+use super::message::{Message, Timer};
+use super::slots::KEPT_BYTES;
 
 /// How many bytes a reply to a scan holds, about.
 const SCANNED_AT_ONCE: usize = 256 << 10;
-/// How long to wait for the reply to a scan.
+/// How long to wait for the reply to a scan, round trips not counted.
 const SCAN_AGAIN: Duration = Duration::from_millis(300);
 /// How often a scan is asked for before its source is given up.
 const ASKED_AT_MOST: u32 = 4;
-/// For how long what somebody will need who scans is kept after the last request, and how much of it.
+/// For how long entries are kept for a replica that scans, after its last request.
 const HELD: Duration = Duration::from_secs(10);
+/// How many bytes of them are kept.
 const HELD_BYTES: usize = 64 << 20;
+
+const _: () = assert!(
+    HELD.as_millis() > SCAN_AGAIN.as_millis() * ASKED_AT_MOST as u128,
+    "entries are kept for as long as a replica goes on asking for a page"
+);
+const _: () = assert!(
+    HELD_BYTES >= KEPT_BYTES,
+    "more entries are kept while a replica copies the state, not fewer"
+);
 
 /// How far a replica has got in taking over the state of another.
 #[derive(Debug)]
 pub(super) struct Restore {
     source: NodeId,
-    /// The source's incarnation, and the slot up to which its state is, once it has begun.
+    /// The source's run, and the slot up to which its state is, once the first page is there.
     begun: Option<(u64, u64)>,
+    /// The last key that was taken over.
     after: Option<Key>,
     asked: u32,
     /// How many keys it has been shown.
-    pub(super) keys: u64,
+    keys: u64,
 }
 
-/// Somebody takes over the state, and will need the entries from where it begins.
-#[derive(Debug)]
-pub(super) struct Hold {
-    at: u64,
-    asked: Timestamp,
+/// A page of another replica's state.
+pub(super) struct Page {
+    /// After which key it begins.
+    pub(super) after: Option<Key>,
+    /// Identifies the source's run.
+    pub(super) incarnation: u64,
+    /// The state contains everything that was chosen below this slot.
+    pub(super) at: u64,
+    pub(super) entries: Vec<(Key, Value)>,
+    /// Whether there are more.
+    pub(super) more: bool,
 }
 
-impl Hold {
-    /// From where on entries are kept, and how many bytes at most.
-    pub(super) fn at_least(&self, now: Timestamp) -> Option<(u64, usize)> {
-        (now.since(self.asked) < HELD).then_some((self.at, HELD_BYTES))
-    }
+/// What is to be done after a page.
+pub(super) enum Progress {
+    /// Nothing: the page is repeated or damaged.
+    None,
+    /// The source has restarted, and may lack what it has shown before. It has to be asked for everything again.
+    Restarted,
+    /// The next page is to be asked for.
+    More,
+    /// The state is complete. It contains everything that was chosen below this slot.
+    Complete(u64),
 }
 
-impl<E: Entry> Log<E> {
-    pub(super) fn restore_from<H: Host<Entry = E>>(
-        &mut self,
+impl Restore {
+    /// Begins to take over the state of `source`.
+    pub(super) fn begin<H: Host>(
         source: NodeId,
+        members: &Members,
         cx: &mut Context<'_, H>,
-    ) {
-        self.restore = Some(Restore { source, begun: None, after: None, asked: 0, keys: 0 });
-        self.scan(cx);
+    ) -> Restore {
+        let mut restore = Restore { source, begun: None, after: None, asked: 0, keys: 0 };
+        restore.ask(members, cx);
+        restore
     }
 
-    fn scan<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) {
-        let Some(restore) = &mut self.restore else { return };
-        restore.asked += 1;
-        let (source, after) = (restore.source, restore.after.clone());
-        self.send(source, Message::Scan { after }, cx);
-        cx.set_timer(H::timer(Timer::Restore), SCAN_AGAIN + 2 * self.group.round_trip());
+    /// How many keys were shown.
+    pub(super) fn keys(&self) -> u64 {
+        self.keys
     }
 
-    /// Asks again.
-    pub(super) fn restore_on<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) {
-        self.ask_for_standing(cx);
-        if self.restore.as_ref().is_some_and(|restore| restore.asked >= ASKED_AT_MOST) {
-            // Whoever leads says so if the state is still needed.
-            self.restore = None;
-        }
-        self.scan(cx);
+    /// Whether the source is given up, because it was asked often enough.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.asked >= ASKED_AT_MOST
     }
 
-    pub(super) fn on_scan<H: Host<Entry = E>>(
+    /// Asks for the next page.
+    pub(super) fn ask<H: Host>(&mut self, members: &Members, cx: &mut Context<'_, H>) {
+        self.asked += 1;
+        let after = self.after.clone();
+        cx.send(self.source, H::message(Message::Scan { after }));
+        cx.set_timer(H::timer(Timer::Restore), SCAN_AGAIN + 2 * members.group.round_trip());
+    }
+
+    /// Takes over a page.
+    pub(super) fn on_page<H: Host>(
         &mut self,
         from: NodeId,
-        after: Option<Key>,
-        machine: &mut impl Machine<H>,
+        page: Page,
+        machine: &mut impl StateMachine<H>,
         cx: &mut Context<'_, H>,
-    ) {
-        if self.is_behind() {
-            return;
+    ) -> Progress {
+        let Page { after, incarnation, at, entries, more } = page;
+        if self.source != from || self.after != after {
+            return Progress::None; // Repeated.
         }
-        let applied = self.slots.applied();
-        let held = self.hold.as_ref().and_then(|hold| hold.at_least(cx.now()));
-        let at = held.map_or(applied, |(at, _)| at);
-        self.hold = Some(Hold { at, asked: cx.now() });
-        if after.is_none() {
-            // What is shown is what lies in the store.
-            machine.store_all(cx.store());
+        let (begun, at) = *self.begun.get_or_insert((incarnation, at));
+        if begun != incarnation {
+            return Progress::Restarted;
         }
-        let mut entries = Vec::new();
-        let start = after.as_ref().map(Key::as_bytes);
-        let more = cx.store().scan(start, SCANNED_AT_ONCE, &mut |key, state| {
-            entries.push((Key::from(key), Value::from(state)));
-        });
+        self.keys += entries.len() as u64;
         cx.charge(entries.len());
-        let incarnation = self.incarnation;
-        self.send(from, Message::Scanned { after, incarnation, at: applied, entries, more }, cx);
-    }
-
-    pub(super) fn on_scanned<H: Host<Entry = E>>(
-        &mut self,
-        from: NodeId,
-        after: Option<Key>,
-        (incarnation, at, entries, more): (u64, u64, Vec<(Key, Value)>, bool),
-        machine: &mut impl Machine<H>,
-        cx: &mut Context<'_, H>,
-    ) {
-        let Some(restore) = &mut self.restore else { return };
-        if restore.source != from || restore.after != after {
-            return; // Repeated.
-        }
-        match restore.begun {
-            None => restore.begun = Some((incarnation, at)),
-            Some((begun, _)) if begun == incarnation => {}
-            // After its restart the source may lack what it has shown before.
-            Some(_) => return self.restore_from(from, cx),
-        }
-        restore.keys += entries.len() as u64;
-        cx.charge(entries.len());
-        // A state that is empty was removed.
+        // An empty state was removed.
         for (key, state) in entries.iter().filter(|(_, state)| !state.is_empty()) {
             if key.as_bytes().is_empty() {
-                return; // No key is empty.
+                return Progress::None; // No key is empty.
             }
             if !machine.take_over(key, state.as_bytes(), cx.store()) {
-                return; // The page is damaged. It is asked for again.
+                return Progress::None; // The page is damaged. It is asked for again.
             }
         }
-        restore.asked = 0;
-        if more && let Some((last, _)) = entries.last() {
-            restore.after = Some(last.clone());
-            return self.scan(cx);
+        self.asked = 0;
+        match entries.into_iter().next_back() {
+            Some((last, _)) if more => {
+                self.after = Some(last);
+                Progress::More
+            }
+            _ => Progress::Complete(at),
         }
-        let (_, at) = restore.begun.expect("it has begun");
-        self.restore = None;
-        cx.cancel_timer(H::timer(Timer::Restore));
-        if at > self.slots.applied() {
-            self.slots.skip_to(at);
-            self.told = self.told.max(at);
-            cx.append(H::record(Record::TakenOver(at)));
-            self.match_on();
-            self.apply(machine, cx);
-        }
-        if let (Role::Follower, Some(leader)) = (&self.role, self.leader(cx.now())) {
-            self.tell_what_it_has(leader, cx);
-        }
+    }
+}
+
+/// Shows a replica that takes over the state the next page. This replica has applied everything below `applied`.
+pub(super) fn show<H: Host>(
+    to: NodeId,
+    after: Option<Key>,
+    (incarnation, applied): (u64, u64),
+    machine: &mut impl StateMachine<H>,
+    cx: &mut Context<'_, H>,
+) {
+    if after.is_none() {
+        // The pages are read from the store.
+        machine.store_all(cx.store());
+    }
+    let mut entries = Vec::new();
+    let start = after.as_ref().map(Key::as_bytes);
+    let more = cx.store().scan(start, SCANNED_AT_ONCE, &mut |key, state| {
+        entries.push((Key::from(key), Value::from(state)));
+    });
+    cx.charge(entries.len());
+    let page = Message::Scanned { after, incarnation, at: applied, entries, more };
+    cx.send(to, H::message(page));
+}
+
+/// Keeps entries for a replica that takes over the state, and will need them from where the state begins.
+#[derive(Debug, Default)]
+pub(super) struct Hold(Option<(u64, Timestamp)>);
+
+impl Hold {
+    /// From which slot on entries are kept, and how many bytes at most.
+    pub(super) fn held(&self, now: Timestamp) -> Option<(u64, usize)> {
+        let (at, asked) = self.0?;
+        (now.since(asked) < HELD).then_some((at, HELD_BYTES))
+    }
+
+    /// A replica has asked for a page. If it is the first for long, entries are kept from slot `applied` on.
+    pub(super) fn extend(&mut self, applied: u64, now: Timestamp) {
+        let at = self.held(now).map_or(applied, |(at, _)| at);
+        self.0 = Some((at, now));
     }
 }

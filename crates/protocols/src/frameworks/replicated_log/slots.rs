@@ -2,11 +2,18 @@
 
 use std::collections::VecDeque;
 
+use super::acceptor::{OPEN_BYTES, OPEN_ENTRIES};
 use super::message::{Accepted, Ballot, Entry};
 
-/// How much of what was applied is kept for replicas that lack it, in entries and in bytes.
+/// How many applied entries are kept for replicas that lack them.
 const KEPT_ENTRIES: usize = 32 << 10;
-const KEPT_BYTES: usize = 4 << 20;
+/// How many bytes of them.
+pub(super) const KEPT_BYTES: usize = 4 << 20;
+
+const _: () = assert!(
+    KEPT_ENTRIES as u64 >= OPEN_ENTRIES && KEPT_BYTES >= OPEN_BYTES,
+    "a follower that lacks what a leader has just applied need not copy the state"
+);
 
 /// What was accepted in a slot.
 #[derive(Clone, Debug)]
@@ -33,17 +40,17 @@ pub(super) fn size<E: Entry>(entry: Option<&E>) -> usize {
 pub(super) struct Slots<E> {
     first: u64,
     slots: VecDeque<Option<Slot<E>>>,
-    /// What was chosen below has been applied.
+    /// All slots below have been applied.
     applied: u64,
-    /// Of those that were applied and are kept.
+    /// The size of the applied entries that are kept.
     applied_bytes: usize,
-    /// Of the others.
+    /// The size of the others.
     open_bytes: usize,
     kept_entries: usize,
 }
 
 impl<E: Entry> Slots<E> {
-    /// None; of what is applied, no more than `at_most` are kept.
+    /// No slots. At most `at_most` applied entries are kept.
     pub(super) fn new(at_most: usize) -> Slots<E> {
         Slots {
             first: 0,
@@ -55,22 +62,22 @@ impl<E: Entry> Slots<E> {
         }
     }
 
-    /// The first that is kept.
+    /// The first slot that is kept.
     pub(super) fn first(&self) -> u64 {
         self.first
     }
 
-    /// The first that was not applied.
+    /// The first slot that was not applied.
     pub(super) fn applied(&self) -> u64 {
         self.applied
     }
 
-    /// The first after all in which something was accepted, or applied.
+    /// The first slot after all that have an entry or were applied.
     pub(super) fn end(&self) -> u64 {
         self.first + self.slots.len() as u64
     }
 
-    /// How many bytes those take up that were not applied.
+    /// How many bytes the entries take up that were not applied.
     pub(super) fn open_bytes(&self) -> usize {
         self.open_bytes
     }
@@ -100,7 +107,7 @@ impl<E: Entry> Slots<E> {
         }
     }
 
-    /// Takes the next slot for applied: something has to have been accepted there.
+    /// Marks the next slot as applied. It must have an entry.
     pub(super) fn apply_next(&mut self) -> &Slot<E> {
         let index = (self.applied - self.first) as usize;
         self.applied += 1;
@@ -110,8 +117,8 @@ impl<E: Entry> Slots<E> {
         slot
     }
 
-    /// What was accepted from a slot on; what was applied counts as chosen. None if not all of that is
-    /// kept, or it would be more than so many bytes.
+    /// The entries from a slot on. Those that were applied are shown as chosen. None if some of them are not kept, or if they
+    /// are more than `at_most` bytes.
     pub(super) fn show(&self, from: u64, at_most: usize) -> Option<Vec<Accepted<E>>> {
         if from < self.first {
             return None;
@@ -126,7 +133,7 @@ impl<E: Entry> Slots<E> {
         (bytes <= at_most).then_some(shown)
     }
 
-    /// Consecutive entries from a slot on: so many bytes, and one at least if there is one.
+    /// Consecutive entries from a slot on, up to so many bytes, but at least one if there is one.
     pub(super) fn read(&self, from: u64, bytes: usize) -> Vec<Option<E>> {
         let (mut entries, mut read) = (Vec::new(), 0);
         let mut slot = from;
@@ -138,8 +145,8 @@ impl<E: Entry> Slots<E> {
         entries
     }
 
-    /// Forgets what was applied and need not be kept; `held` and what follows is to be kept longer, up to
-    /// so many bytes.
+    /// Forgets applied entries that need not be kept. If `held` is a slot and a number of bytes, the entries from that slot on
+    /// are kept up to that size.
     pub(super) fn forget(&mut self, held: Option<(u64, usize)>) {
         while self.first < self.applied {
             let kept = (self.applied - self.first) as usize;
@@ -163,7 +170,7 @@ impl<E: Entry> Slots<E> {
         self.first += 1;
     }
 
-    /// Goes on from a state that has what was chosen below `at`.
+    /// Continues from a state that contains everything that was chosen below `at`.
     pub(super) fn skip_to(&mut self, at: u64) {
         while self.first < at && !self.slots.is_empty() {
             self.forget_first();
@@ -172,12 +179,12 @@ impl<E: Entry> Slots<E> {
         self.applied = self.applied.max(at);
     }
 
-    /// What was accepted and not applied.
+    /// The entries that were not applied.
     pub(super) fn open(&self) -> impl Iterator<Item = (u64, &Slot<E>)> {
         (self.applied..self.end()).filter_map(|slot| Some((slot, self.get(slot)?)))
     }
 
-    /// The slots' records lie in the durable log from there on; none if all were applied.
+    /// The position of the durable log from which on it has the records of entries that were not applied, if there are any.
     pub(super) fn needs_log_from(&self) -> Option<u64> {
         self.open().next().map(|(_, slot)| slot.position)
     }

@@ -1,4 +1,4 @@
-//! What a transaction that is not over has done to the keys of a shard, for controls that need no more of it.
+//! What an open transaction has done to the keys of a shard, for controls that need to know no more.
 
 use serried_model::{Key, Value};
 use smallvec::SmallVec;
@@ -32,7 +32,7 @@ pub struct Read {
 }
 
 impl Accesses {
-    /// Those of a transaction that a former leader has made ready to commit.
+    /// The accesses of a transaction that was ready to commit under a former leader.
     pub fn inherited(part: &Part) -> Accesses {
         let access = |item: &Item| Access {
             key: item.key.clone(),
@@ -52,7 +52,7 @@ impl Accesses {
         self.0.iter().find(|access| access.key == *key)
     }
 
-    /// The same, to be changed; nothing yet if it has not come to the key.
+    /// What the transaction has done to a key, to be changed. It is empty if that is nothing yet.
     pub fn of_mut(&mut self, key: &Key) -> &mut Access {
         let place = self.0.iter().position(|access| access.key == *key);
         let place = place.unwrap_or_else(|| {
@@ -79,7 +79,7 @@ impl Accesses {
         found.collect()
     }
 
-    /// What a part holds of them whose writes take effect at this moment.
+    /// The items of a part whose writes take effect at this moment.
     pub fn items(&self, at: Stamp) -> Vec<Item> {
         let item = |access: &Access| Item {
             key: access.key.clone(),
@@ -91,7 +91,7 @@ impl Accesses {
 }
 
 impl Read {
-    /// One of what is committed.
+    /// A read of the newest committed version.
     pub fn newest(key: &Key, desk: &mut Desk<'_>) -> Read {
         let stamp = desk.row(key).newest().stamp;
         Read { stamp, found: Some(desk.newest(key)) }

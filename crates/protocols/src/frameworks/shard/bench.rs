@@ -7,7 +7,7 @@ use serried_actor::MemoryStore;
 use serried_model::{Key, NodeId, Value, Version, Write};
 
 use super::control::{Control, Desk, Event, Glance};
-use super::message::{AsOf, Decision, Entry, Found, Led, Part, Shot, Window};
+use super::message::{AdmissionWindow, AsOf, Decision, Entry, Found, Led, Part, Shot};
 use super::stamp::{Stamp, Validity};
 use super::table::Table;
 use crate::Mutated;
@@ -140,7 +140,7 @@ impl<C: Control> Bench<C> {
 
     /// Transactions that began earlier are taken no more.
     pub(crate) fn close(&mut self, from_us: u64) {
-        self.choose(&Entry::Window(Window { from_us, to_us: u64::MAX, forget_us: 0 }));
+        self.choose(&Entry::Window(AdmissionWindow { from_us, to_us: u64::MAX, forget_us: 0 }));
     }
 
     /// Another leads, and has what was chosen.

@@ -1,4 +1,4 @@
-//! What makes one system of another: the concurrency control of a shard's leader.
+//! The concurrency control of a shard's leader, in which the protocols differ.
 
 use core::fmt::Debug;
 
@@ -12,7 +12,7 @@ use super::stamp::{Stamp, Validity};
 use super::table::Table;
 use crate::Mutated;
 
-/// In how many rounds a transaction that is ready to commit gets its parts there.
+/// How many rounds preparing takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rounds {
     /// The last shot is executed and prepared at once.
@@ -26,35 +26,34 @@ pub enum Rounds {
 /// Which read-only transactions have no parts: they commit without further messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Snapshots {
-    /// None: they are like others.
+    /// None. They are like others.
     Never,
-    /// Those that find what was committed when they began, as far as their clients know (003 §5.5); if the control
-    /// looks at that.
+    /// Those that find what their clients knew to be committed when they began (003 §5.5), if the control checks that.
     OfKnown,
     /// All. They read at the moments of their timestamps, and are refused like others if they are late.
     AtTimestamps,
 }
 
-/// What there is of a key for a read-only transaction that has no parts.
+/// What a read-only transaction without parts finds under a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Glance {
-    /// This.
+    /// This version.
     Found(Found),
-    /// Nothing before this transaction is over.
+    /// Nothing, until this transaction is over.
     Waits(Version),
-    /// Nothing that it could have: it has to be like others, or to begin anew, where that may help. If it has a
-    /// timestamp, it is too late for what it would have read.
+    /// Nothing that it may read. It has to become like others, or to begin anew if that may help. If it has a timestamp, the
+    /// version that it would read is not kept any more.
     Refused {
-        /// Whether it may help.
+        /// Whether beginning anew may help.
         anew: bool,
     },
 }
 
-/// The concurrency control of one shard. It lives at the shard's leader, in memory, and begins anew with each
-/// leader: what has to survive is in the parts that it makes.
+/// The concurrency control of one shard. It lives at the shard's leader, in memory, and begins anew with each leader. What
+/// must survive is in the parts that it makes.
 ///
-/// It is told of shots and of how transactions end, and says on the [`Desk`] what comes of them: then or
-/// later. The leader sees to the log, to answers and to whoever fails.
+/// The leader hands it shots, and the ends of transactions. It reports their results on the [`Desk`], at once or later. The
+/// leader does the rest: the log, the answers, and recovery.
 pub trait Control: Debug + Send + Sized + 'static {
     /// The system's name.
     const NAME: &'static str;
@@ -69,14 +68,14 @@ pub trait Control: Debug + Send + Sized + 'static {
     /// Whether versions that were overwritten can be read.
     const MULTI_VERSION: bool = false;
 
-    /// That of a new leader, which does nothing wrong but `mutation`.
+    /// The control of a new leader. `mutation` is the only mistake that it makes.
     fn new(mutation: Mutated<Mutation>) -> Self;
 
     /// A shot has come that has not come before.
     fn execute(&mut self, shot: &Shot, desk: &mut Desk<'_>);
 
-    /// What a transaction has found under keys that it has read, in their order; what they rest on can't change
-    /// any more. None if that is not known: it was asked for by a former leader.
+    /// What a transaction has found under keys that it has read, in their order. It can't change any more. None if it is not
+    /// known, because the transaction has read under a former leader.
     fn found(&mut self, txn: Version, keys: &[Key], desk: &mut Desk<'_>) -> Option<Vec<Found>>;
 
     /// The part of a transaction whose last shot was executed; none if it was refused since.
@@ -92,25 +91,25 @@ pub trait Control: Debug + Send + Sized + 'static {
     /// any shot.
     fn inherit(&mut self, parts: &[Part], desk: &mut Desk<'_>);
 
-    /// Has a part that was released hold at another moment (003 §5.4): whether that can be done.
+    /// Moves a part that was released to another moment (003 §5.4). Returns false if that can't be done.
     fn reposition(&mut self, _txn: Version, _to: Stamp, _desk: &mut Desk<'_>) -> bool {
         false
     }
 
     /// Reads a key for a transaction that has no parts. If any of its keys waits, it is asked for all of them again
     /// once that may be over, but what it would overlook then has to be kept off from now on. A timestamp is
-    /// before the end of the [`Window`](super::Window).
+    /// before the end of the [`AdmissionWindow`](super::AdmissionWindow).
     fn glance(&mut self, _key: &Key, _as_of: AsOf, _desk: &mut Desk<'_>) -> Glance {
         Glance::Refused { anew: false }
     }
 }
 
-/// What has come of shots.
+/// What a control reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A transaction's last shot was executed, so that it has a part; or its part is another now.
     Executed(Version),
-    /// Nothing that a shot rests on can change any more, which is not the last: it can be answered.
+    /// A shot that is not the last can be answered, because nothing that it rests on can change any more.
     Released(Version, u16),
     /// Nothing that a transaction's part rests on can change any more.
     Settled(Version),
@@ -118,7 +117,7 @@ pub enum Event {
     Refused(Version, Refusal),
 }
 
-/// What a concurrency control is lent for an event.
+/// What a control works with: it reads rows, and reports results.
 pub struct Desk<'a> {
     table: &'a mut Table,
     store: &'a dyn Store,
@@ -134,12 +133,12 @@ impl<'a> Desk<'a> {
         Desk { table, store, events }
     }
 
-    /// What is committed of a key, and was chosen.
+    /// The row of a key: what is committed there, and chosen.
     pub fn row(&mut self, key: &Key) -> &Row {
         self.table.row(key, self.store)
     }
 
-    /// What is committed of a key, as an answer to a read.
+    /// The newest committed version of a key, as an answer to a read.
     pub fn newest(&mut self, key: &Key) -> Found {
         let newest = self.row(key).newest();
         Found { version: newest.stamp.version(), value: newest.value.clone() }
@@ -165,8 +164,7 @@ impl<'a> Desk<'a> {
         self.refused_until(txn, keys, 0);
     }
 
-    /// The same, but that a transaction which begins later than this, in microseconds, will not meet what it
-    /// has met.
+    /// Like [`Desk::refused`]. A transaction that begins later than this, in microseconds, does not meet the same conflicts.
     pub fn refused_until(&mut self, txn: Version, keys: Vec<Key>, after_us: u64) {
         self.events.push(Event::Refused(txn, Refusal::Conflict { keys, after_us }));
     }

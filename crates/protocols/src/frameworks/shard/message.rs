@@ -11,13 +11,13 @@ use crate::frameworks::replicated_log::{self, Ballot, Time};
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Message {
-    /// A client, or another shard, wants something of this shard's leader.
+    /// A request of a client or of another shard to this shard's leader.
     Request(Request),
-    /// The same, from another replica of the shard, which does not lead.
+    /// A request that another replica of the shard passes on, because it does not lead.
     Forward {
-        /// Who wants it.
+        /// The sender of the request.
         from: NodeId,
-        /// What it wants.
+        /// The request.
         request: Request,
     },
     /// An answer. The sender leads.
@@ -28,12 +28,12 @@ pub enum Message {
     Time(Time),
 }
 
-/// What is wanted of a shard's leader.
+/// A request to a shard's leader.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// Execute this.
+    /// Execute this shot.
     Shot(Shot),
-    /// Have the transaction hold at another moment (003 §5.4).
+    /// Move the transaction's part to another moment (003 §5.4).
     Move {
         /// The transaction.
         txn: Version,
@@ -58,7 +58,7 @@ pub enum Request {
     },
     /// These transactions are not over.
     Alive(Vec<Version>),
-    /// Say how the transaction stands with this shard. If it is not prepared there it is refused from now on.
+    /// Report how the transaction stands with this shard. If it is not prepared there it is refused from now on.
     Inspect {
         /// The transaction.
         txn: Version,
@@ -75,12 +75,12 @@ pub enum Request {
     },
 }
 
-/// What a read-only transaction reads that has no parts.
+/// Which versions a read-only transaction without parts reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum AsOf {
-    /// What was committed in the slots below: it was known to the client when the transaction began (003 §5.5).
+    /// Those committed in slots below this one. The client knew of them when the transaction began (003 §5.5).
     Slot(u64),
-    /// What was written before this, its timestamp.
+    /// Those written before this version, its timestamp.
     Time(Version),
 }
 
@@ -140,11 +140,11 @@ pub enum Reply {
         /// When it holds.
         validity: Validity,
     },
-    /// What a read-only transaction has found.
+    /// The answer to a read-only transaction without parts.
     Snapshot {
         /// Names the request.
         number: u64,
-        /// What was committed in the slots below is known to the client now.
+        /// The slot below which the client now knows what was committed.
         known: u64,
         /// What was found, in the order of the keys.
         found: Result<Vec<Found>, Unseen>,
@@ -167,7 +167,7 @@ pub struct Executed {
     pub found: Vec<Found>,
     /// With the last shot: when the shard's part in the transaction holds. It is durable.
     pub validity: Option<Validity>,
-    /// With the last shot: what was committed in the slots below is known to the client now. Zero with others.
+    /// With the last shot, the slot below which the client now knows what was committed. Zero with others.
     pub known: u64,
     /// The leader's clock when the shot came, in microseconds since the Unix epoch (003 §5.3).
     pub clock_us: u64,
@@ -194,11 +194,12 @@ pub struct Unseen {
 /// Why a transaction is refused.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Refusal {
-    /// It conflicts with others over these keys; it may have to begin later than this, in microseconds.
+    /// It conflicts with others over these keys.
     Conflict {
         /// The keys, as far as they are known.
         keys: Vec<Key>,
-        /// A transaction that begins then does not meet what this one has met. Zero if time is not the matter.
+        /// A transaction that begins later than this, in microseconds, does not meet these conflicts. Zero if its time does
+        /// not matter.
         after_us: u64,
     },
     /// It began before the shard's leader led, or too long ago.
@@ -233,11 +234,11 @@ impl Refusal {
 pub enum Decision {
     /// It takes effect at this moment.
     Commit(Stamp),
-    /// It does not.
+    /// It has no effect.
     Abort,
 }
 
-/// A shard's part in a transaction that is ready to commit: what its log holds.
+/// A shard's part in a transaction that is ready to commit, as its log holds it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Part {
     /// The transaction.
@@ -246,7 +247,7 @@ pub struct Part {
     pub participants: Arc<[u16]>,
     /// When it holds.
     pub validity: Validity,
-    /// What it did, one for each key.
+    /// What it did to each key.
     pub items: Vec<Item>,
 }
 
@@ -270,11 +271,11 @@ pub struct Written {
     pub at: Stamp,
 }
 
-/// An entry of a shard's log. Each says of every key that it changes what it does to it alone, or finds it with
-/// that key: so a state that is taken over key by key is as good as another.
+/// An entry of a shard's log. What it does to a key is in the entry, or lies with that key. So a state that was taken over
+/// key by key can be continued with any entry.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Entry {
-    /// The shard is ready to commit a transaction; or it is in another way than before.
+    /// The shard is ready to commit a transaction, or its part is another now.
     Prepare(Arc<Part>),
     /// A transaction is over.
     Decide {
@@ -286,28 +287,28 @@ pub enum Entry {
         keys: Arc<[Key]>,
     },
     /// Which transactions are taken.
-    Window(Window),
-    /// Another leads: what former leaders may have taken, and have not put into the log, is refused from now on.
+    Window(AdmissionWindow),
+    /// Another replica leads. It refuses what former leaders have taken and have not put into the log.
     Lead,
 }
 
 /// Which transactions a shard takes that it does not know, by the times at which they began, in microseconds
 /// since the Unix epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Window {
-    /// None that began before this.
+pub struct AdmissionWindow {
+    /// Transactions that began before this are not taken.
     pub from_us: u64,
-    /// None that began then or later.
+    /// Transactions that began then or later are not taken.
     pub to_us: u64,
-    /// How those ended that began before this need not be known any more.
+    /// The outcomes of transactions that began before this may be forgotten.
     pub forget_us: u64,
 }
 
-impl Window {
-    /// The window that says everything that both say: the latest of each time.
+impl AdmissionWindow {
+    /// The window that takes only what both take: the latest of each time.
     #[must_use]
-    pub fn and(self, other: Window) -> Window {
-        Window {
+    pub fn and(self, other: AdmissionWindow) -> AdmissionWindow {
+        AdmissionWindow {
             from_us: self.from_us.max(other.from_us),
             to_us: self.to_us.max(other.to_us),
             forget_us: self.forget_us.max(other.forget_us),
@@ -319,7 +320,7 @@ impl Window {
 ///
 /// What was accepted by few before another leader began can come into the log after that leader's [`Entry::Lead`]: a
 /// third leader may be the first to find it. By then it was refused, so it counts no more (see
-/// [`replicated_log::Machine::revise`]).
+/// [`replicated_log::StateMachine::revise`]).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Led {
     /// The leader's ballot.

@@ -2,7 +2,7 @@
 //!
 //! A shard is a partition with a leader and a replicated log. The leader's concurrency [`Control`] decides what happens to
 //! requests until they can be answered. That is where the protocols differ. This module has everything else: the
-//! client's part, the log, the rows, when outcomes are forgotten, and what happens when somebody fails.
+//! client's part, the log, the rows, when outcomes are forgotten, and what happens when a client or a leader fails.
 //!
 //! ```text
 //! client                     leader of each shard                    followers
@@ -20,12 +20,12 @@
 //!
 //! # Invariants
 //! - *Parts decide.* A transaction commits if every participant has a part of it in its log and all parts hold at one moment,
-//!   or can be moved to one ([`verdict`]). Whoever knows the parts comes to the same result: the client, or, if the client is
+//!   or can be moved to one ([`verdict`]). All that know the parts come to the same result: the client, or, if the client is
 //!   silent, the leader of the first participant, its backup coordinator. So a commit is certain before any `Decide` is in
 //!   a log, and the client tells its program at once (*asynchronous commit*).
 //! - *A refusal is permanent.* A transaction can be refused at a shard where it has no part yet. The leader remembers the
 //!   refusal for as long as it leads, and this need not be durable. Each transaction has a pre-assigned time. A leader
-//!   takes only transactions whose times lie in the *window* that is in the log ([`Window`]). A later leader refuses every
+//!   takes only transactions whose times lie in the *window* that is in the log ([`AdmissionWindow`]). A later leader refuses every
 //!   transaction that has no part and whose time lies before the end of its predecessors' windows ([`Entry::Lead`]). A
 //!   transaction whose time lies after the window is refused by an entry in the log, and the client is told once that
 //!   entry is chosen, because the shot may come again, here or at another leader, when the window has reached it. So a
@@ -59,10 +59,10 @@
 //!   with the entries that follow.
 //!
 //! # Bounds
-//! - *A transaction that was moved commits under another version than it began with*, and its program is told that one,
-//!   before its shards are told anything. Somebody may ask them for the outcome by it. Then a shard that has a part of the
-//!   transaction refuses nothing: it may commit under that version, as far as the shard knows. It finds out how the
-//!   transaction ends, and whoever has asked asks again.
+//! - *A transaction that was moved commits under another version than it began with*. Its program learns that version before
+//!   its shards do, and another client may ask them for the outcome by it. Then a shard that has a part of the transaction
+//!   refuses nothing: the transaction may commit under that version, as far as the shard knows. The shard finds out how the
+//!   transaction ends, and the client asks again.
 //! - The outcome of a transaction is remembered for at least [`serried_actor::Settings::outcomes_ms`], and until no shard can
 //!   have an undecided part of it. Leaders tell each other below which time everything is over at their shards.
 //! - Transactions that run for longer than `truncation_lag_ms` may be refused.
@@ -85,6 +85,7 @@ mod coordinator;
 #[cfg(test)]
 mod forger;
 mod message;
+mod outcomes;
 mod replica;
 mod row;
 mod sound;
@@ -96,8 +97,8 @@ pub use accesses::{Access, Accesses, Read};
 pub use control::{Control, Desk, Event, Glance, Rounds, Snapshots};
 pub use coordinator::Coordinator;
 pub use message::{
-    AsOf, Decision, Entry, Executed, Found, Item, Led, Message, Part, Record, Refusal, Reply,
-    Request, Shot, Window, Written,
+    AdmissionWindow, AsOf, Decision, Entry, Executed, Found, Item, Led, Message, Part, Record,
+    Refusal, Reply, Request, Shot, Written,
 };
 pub use replica::Replica;
 pub use row::{Installed, Row};
@@ -115,7 +116,7 @@ use serried_model::{Guarantee, NodeId, Transactions};
 /// A deliberate mistake, for tests that show that it is noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mutation {
-    /// A part that is not chosen yet is told of as if it were.
+    /// A part that is not chosen yet is reported as ready.
     AnswersBeforeDurable,
     /// A transaction's end lets others go on before it is chosen, and the rows show it.
     ReleasesBeforeDurable,
@@ -130,11 +131,11 @@ pub enum Mutation {
     MovesUnchecked,
     /// A write does not look at when the version before it was read.
     ReadsUnmarked,
-    /// What was read is told before it is committed.
+    /// A read is answered before what it has found is committed.
     ReadsAnsweredAtOnce,
     /// Reads take no locks (003 §2.3).
     ReadsUnlocked,
-    /// Who is older has others refused that are ready to commit (002 §5.1).
+    /// An older transaction wounds others that are ready to commit (002 §5.1).
     WoundsPrepared,
 }
 

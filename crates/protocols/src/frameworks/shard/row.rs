@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use serried_model::{Key, Value, Version};
 use smallvec::SmallVec;
 
-use super::message::{Decision, Item, Window, Written};
+use super::message::{AdmissionWindow, Decision, Item, Written};
 use super::stamp::{Stamp, Validity};
 use crate::frameworks::replicated_log::Ballot;
 
-/// What lies under one key of a replica's store.
+/// A value of a replica's store.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) enum Cell {
     /// Nothing.
@@ -20,8 +20,8 @@ pub(super) enum Cell {
     Row(Row),
     /// What is known of a transaction.
     Txn(TxnRow),
-    /// Which transactions are taken, the slot after the one that has said so, and who has led last.
-    Window(u64, Window, LastLead),
+    /// Which transactions are taken, the slot after that of the entry that has set this, and the last leader.
+    Window(u64, AdmissionWindow, LastLead),
 }
 
 /// The last [`super::message::Entry::Lead`].
@@ -40,9 +40,9 @@ pub struct Row {
     applied: u64,
     /// What it holds.
     newest: Installed,
-    /// What it held, the newest first, as long as somebody may want it.
+    /// What it held, the newest first, as long as a transaction may read it.
     older: SmallVec<[Installed; 1]>,
-    /// What transactions have done that are ready to commit.
+    /// What transactions that are ready to commit have done.
     pending: SmallVec<[Pending; 1]>,
 }
 
@@ -85,7 +85,7 @@ pub(super) enum TxnState {
 }
 
 impl Row {
-    /// One that holds a value before the first transaction.
+    /// A row that holds a value before the first transaction.
     pub(super) fn holding(value: Value) -> Row {
         let newest = Installed { value: Some(value), ..Installed::default() };
         Row { newest, ..Row::default() }
@@ -113,10 +113,10 @@ impl Row {
         Some(Item { key: key.clone(), read, write })
     }
 
-    /// A transaction is ready to commit, or is in another way than before.
+    /// A transaction is ready to commit, or its part is another now.
     pub(super) fn prepare(&mut self, slot: u64, txn: Version, item: &Item) {
         if slot < self.applied {
-            return; // It was taken over, and has this.
+            return; // The row was taken over, and contains this.
         }
         self.applied = slot + 1;
         self.pending.retain(|pending| pending.txn != txn);
@@ -124,8 +124,7 @@ impl Row {
         self.pending.push(Pending { txn, read, write });
     }
 
-    /// A transaction is over. Versions that were overwritten are kept if somebody may yet read as of `kept_us`
-    /// or later.
+    /// A transaction is over. Overwritten versions are kept that can be read as of `kept_us` or later, if it is set.
     pub(super) fn decide(
         &mut self,
         slot: u64,
@@ -166,7 +165,7 @@ impl Row {
         };
         let place = self.older.partition_point(|older| older.stamp > new.stamp);
         self.older.insert(place, new);
-        // Of those that are older than anybody reads, the newest is what one reads as of then.
+        // Of the versions before `kept_us`, the newest is read as of then.
         let wanted = core::iter::once(&self.newest).chain(&self.older);
         let kept = wanted.take_while(|version| version.stamp.us >= kept_us).count();
         self.older.truncate(kept);

@@ -1,7 +1,7 @@
 //! Checks messages when they arrive. A message that no correct sender can have sent is damaged or forged, and is dropped. No
 //! message ends a node.
 
-use serried_actor::Group;
+use serried_actor::{Group, Settings};
 use serried_model::{NodeId, Version};
 
 use super::message::{AsOf, Decision, Executed, Message, Refusal, Reply, Request, Shot};
@@ -10,6 +10,11 @@ use crate::frameworks::replicated_log::Time;
 
 /// Greater than any time, in microseconds since the Unix epoch. Sums of smaller times do not overflow.
 const LAST_US: u64 = 1 << 62;
+
+const _: () = assert!(
+    LAST_US <= u64::MAX / 4 + 1 && Settings::LONGEST_MS * 1000 < LAST_US,
+    "sums of times and of what can be set do not overflow"
+);
 
 fn us(us: u64) -> bool {
     us < LAST_US

@@ -11,20 +11,20 @@ use serried_model::Version;
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
 pub struct Stamp {
-    /// Microseconds since the Unix epoch, by somebody's clock, or refined.
+    /// Microseconds since the Unix epoch, by a client's clock or refined.
     pub us: u64,
     /// The transaction, by the version with which it began.
     pub txn: Version,
 }
 
 impl Stamp {
-    /// That of what every key holds before its first write.
+    /// The stamp of the value that a key holds before its first write.
     pub const INITIAL: Stamp = Stamp { us: 0, txn: Version::INITIAL };
 
     /// See [`Stamp::next_of`].
     pub const LANES: u64 = 32;
 
-    /// The one that a transaction begins with: its pre-assigned timestamp.
+    /// The stamp that a transaction begins with: its pre-assigned timestamp.
     pub fn assigned(txn: Version) -> Stamp {
         Stamp { us: txn.timestamp_us, txn }
     }

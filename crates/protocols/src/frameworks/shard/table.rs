@@ -1,53 +1,52 @@
-//! The keys and transactions of a replica: what is made of the entries of its log.
+//! The keys and transactions of a replica, as the entries of its log have made them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serried_actor::Store;
 use serried_model::{Key, NodeId, Version};
 use serried_parts::{Cells, decode_cell, decode_cell_of_another};
 
-use super::message::{Decision, Entry, Item, Led, Part, Window};
+use super::message::{AdmissionWindow, Decision, Entry, Item, Led, Part};
+use super::outcomes::Outcomes;
 use super::row::{Cell, LastLead, Row, TxnRow, TxnState};
 use crate::frameworks::replicated_log::Ballot;
 
-/// What begins the names in the store of all that is no key, and of keys that begin like that.
+/// The first byte of names in the store that are not keys, and of keys that begin with the same byte.
 const ESCAPE: u8 = 0xff;
-/// What follows in the name of a key.
+/// The second byte of the name of such a key.
 const OF_KEY: u8 = 0;
-/// What follows in that of a transaction: they come after all keys.
+/// The second byte of the name of a transaction: transactions come after all keys.
 const OF_TXN: u8 = 0xff;
 /// How much is read from the store at once when it is gone through, in bytes.
 const READ_AT_ONCE: usize = 256 << 10;
+
+const _: () = assert!(
+    ESCAPE == u8::MAX && OF_KEY < OF_TXN,
+    "the names of transactions come after those of all keys"
+);
 
 /// What a replica has made of the entries that were chosen.
 #[derive(Debug)]
 pub struct Table {
     cells: Cells<Cell>,
-    window: Window,
+    window: AdmissionWindow,
     last_lead: LastLead,
-    /// Those that are ready to commit.
-    prepared: BTreeSet<Version>,
-    /// How those ended that are over, as long as it is to be known.
-    decided: BTreeMap<Version, Decision>,
-    /// Those of them that have committed under another version than they began with, by that.
-    refined: BTreeMap<Version, Decision>,
-    /// Whether versions that were overwritten can be read, as long as the window has somebody who may.
+    outcomes: Outcomes,
+    /// Whether versions that were overwritten can be read, as long as the window admits a transaction that may.
     multi_version: bool,
-    /// That of a key that was never written.
+    /// The row of a key that was never written.
     empty: Row,
 }
 
 impl Table {
-    /// An empty one; about so many rows are to be in memory.
+    /// An empty table. It keeps about `resident` rows in memory.
     pub(super) fn new(resident: usize, multi_version: bool) -> Table {
         Table {
             cells: Cells::new(resident),
-            window: Window::default(),
+            window: AdmissionWindow::default(),
             last_lead: LastLead::default(),
-            prepared: BTreeSet::new(),
-            decided: BTreeMap::new(),
-            refined: BTreeMap::new(),
+            outcomes: Outcomes::default(),
             multi_version,
             empty: Row::default(),
         }
@@ -63,16 +62,16 @@ impl Table {
     }
 
     /// Which transactions are taken.
-    pub(super) fn window(&self) -> Window {
+    pub(super) fn window(&self) -> AdmissionWindow {
         self.window
     }
 
-    /// Takes out of entries, the first of which is that of slot `first`, what was proposed before somebody else led whose
-    /// [`Entry::Lead`] comes earlier.
+    /// Removes entries that were proposed in a lower ballot than an [`Entry::Lead`] that comes before them. The first entry is
+    /// that of slot `first`.
     pub(super) fn revise(&self, first: u64, entries: &mut [Option<Led>]) {
         let mut ballot = Ballot::NONE;
         for (slot, entry) in (first..).zip(entries) {
-            // What comes before that may be in the rows already.
+            // Entries before that slot may be in the rows already.
             if slot >= self.last_lead.since {
                 ballot = ballot.max(self.last_lead.ballot);
             }
@@ -87,36 +86,35 @@ impl Table {
 
     /// How a transaction ended, if that is known.
     pub(super) fn decision(&self, txn: Version) -> Option<Decision> {
-        self.decided.get(&txn).copied()
+        self.outcomes.decision(txn)
     }
 
-    /// The same of one that is asked about by the version under which it has committed, or would have. It is not to
-    /// be taken for that of a transaction which has begun with it.
+    /// See [`Outcomes::decision_of_version`].
     pub(super) fn decision_of_version(&self, version: Version) -> Option<Decision> {
-        self.decision(version).or_else(|| self.refined.get(&version).copied())
+        self.outcomes.decision_of_version(version)
     }
 
-    /// Those that are ready to commit.
+    /// The transactions that are ready to commit.
     pub(super) fn prepared(&self) -> &BTreeSet<Version> {
-        &self.prepared
+        self.outcomes.prepared()
     }
 
     /// How many transactions that began at `us` or later are known to be over.
     pub(super) fn decided_from(&self, us: u64) -> usize {
-        self.decided.range(Version::at(us)..).count()
+        self.outcomes.decided_from(us)
     }
 
-    /// How many are known to be over.
+    /// How many transactions are known to be over.
     pub(super) fn remembered(&self) -> usize {
-        self.decided.len()
+        self.outcomes.remembered()
     }
 
     pub(super) fn cells(&self) -> &Cells<Cell> {
         &self.cells
     }
 
-    pub(super) fn store_some(&mut self, at_most: usize, store: &mut dyn Store) {
-        self.cells.store_some(at_most, store);
+    pub(super) fn cells_mut(&mut self) -> &mut Cells<Cell> {
+        &mut self.cells
     }
 
     /// The part of a transaction that is ready to commit.
@@ -150,8 +148,8 @@ impl Table {
                 self.turn_to((slot, position), *window, self.last_lead, store);
             }
             Entry::Lead => {
-                let Window { to_us, forget_us, .. } = self.window;
-                let window = Window { from_us: to_us, to_us, forget_us };
+                let AdmissionWindow { to_us, forget_us, .. } = self.window;
+                let window = AdmissionWindow { from_us: to_us, to_us, forget_us };
                 let lead = LastLead { since: slot + 1, ballot: *by };
                 self.turn_to((slot, position), window, lead, store);
             }
@@ -166,7 +164,7 @@ impl Table {
             keys: items.iter().map(|item| item.key.clone()).collect(),
         };
         if self.set_txn((slot, position), *txn, state, store) {
-            self.prepared.insert(*txn);
+            self.outcomes.prepare(*txn);
         }
         for item in items {
             self.change(&item.key, position, store).prepare(slot, *txn, item);
@@ -189,7 +187,7 @@ impl Table {
         }
     }
 
-    /// Whether that is news.
+    /// Sets how a transaction stands. Returns false if a later state is known, or it may be forgotten.
     fn set_txn(
         &mut self,
         (slot, position): (u64, u64),
@@ -211,7 +209,7 @@ impl Table {
     fn turn_to(
         &mut self,
         (slot, position): (u64, u64),
-        window: Window,
+        window: AdmissionWindow,
         lead: LastLead,
         store: &mut dyn Store,
     ) {
@@ -226,16 +224,11 @@ impl Table {
         self.forget_below(window.forget_us, store);
     }
 
-    /// Forgets who began before this: they are over, though that may have passed this replica by.
+    /// Forgets transactions that began before this. They are over, though this replica may not know it.
     fn forget_below(&mut self, forget_us: u64, store: &mut dyn Store) {
-        let first = Version::at(forget_us);
-        let decided = self.decided.split_off(&first);
-        let prepared = self.prepared.split_off(&first);
-        let decided = core::mem::replace(&mut self.decided, decided).into_keys();
-        for txn in decided.chain(core::mem::replace(&mut self.prepared, prepared)) {
+        for txn in self.outcomes.forget_below(forget_us) {
             self.cells.forget(&name_of_txn(txn), store);
         }
-        self.refined = self.refined.split_off(&first);
     }
 
     fn change(&mut self, key: &Key, position: u64, store: &dyn Store) -> &mut Row {
@@ -281,18 +274,9 @@ impl Table {
         if txn.timestamp_us < self.window.forget_us {
             return;
         }
-        self.prepared.remove(&txn);
         match state {
-            TxnState::Decided(decision) => {
-                self.decided.insert(txn, *decision);
-                if let Decision::Commit(at) = decision
-                    && at.txn == txn
-                    && at.version() != txn
-                {
-                    self.refined.insert(at.version(), *decision);
-                }
-            }
-            TxnState::Prepared { .. } => drop(self.prepared.insert(txn)),
+            TxnState::Decided(decision) => self.outcomes.decide(txn, *decision),
+            TxnState::Prepared { .. } => self.outcomes.prepare(txn),
         }
     }
 
@@ -369,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_forgotten_in_what_is_taken_over_is_not_ready_to_commit_any_more() {
+    fn a_state_that_is_taken_over_removes_forgotten_transactions() {
         let (mut behind, mut ahead) = (Table::new(9, false), Table::new(9, false));
         let (mut its_store, mut store) = (MemoryStore::default(), MemoryStore::default());
         let txn = Version { timestamp_us: 7, coordinator: NodeId(70_000) };
@@ -380,14 +364,14 @@ mod tests {
         let prepare = led(Entry::Prepare(Arc::new(Part { txn, participants, validity, items })));
         behind.apply((0, 0), Some(&prepare), &mut its_store);
         let decision = Decision::Commit(Stamp::assigned(txn));
-        let forget = Window { from_us: 9, to_us: 9, forget_us: 9 };
+        let forget = AdmissionWindow { from_us: 9, to_us: 9, forget_us: 9 };
         let keys = Arc::new([key]);
         let decide = led(Entry::Decide { txn, decision, keys });
         let entries = [prepare, decide, led(Entry::Window(forget))];
         for (slot, entry) in (0..).zip(&entries) {
             ahead.apply((slot, slot), Some(entry), &mut store);
         }
-        ahead.store_some(usize::MAX, &mut store);
+        ahead.cells.store_some(usize::MAX, &mut store);
         store.scan(None, READ_AT_ONCE, &mut |name, state| {
             behind.take_over(&Key::from(name), state, &mut its_store);
         });
@@ -407,7 +391,8 @@ mod tests {
             let decision = Decision::Commit(Stamp::assigned(txn));
             [led(prepare), led(Entry::Decide { txn, decision, keys: Arc::new([key.clone()]) })]
         };
-        let window = |to_us| led(Entry::Window(Window { from_us: 1, to_us, forget_us: 0 }));
+        let window =
+            |to_us| led(Entry::Window(AdmissionWindow { from_us: 1, to_us, forget_us: 0 }));
         let [prepared, decided] = ended(8);
         let entries: Vec<_> = ended(7).into_iter().chain([window(10), prepared]).collect();
         let more = [decided, window(20)];
@@ -420,7 +405,7 @@ mod tests {
         for (slot, entry) in (4..).zip(&more) {
             newer.apply((slot, slot), Some(entry), &mut store);
         }
-        older.store_some(usize::MAX, &mut its_store);
+        older.cells.store_some(usize::MAX, &mut its_store);
         let mut names = 0;
         its_store.scan(None, READ_AT_ONCE, &mut |name, state| {
             let name = Key::from(name);
@@ -436,7 +421,7 @@ mod tests {
     fn what_was_proposed_before_somebody_else_led_counts_no_more_after_that() {
         let ballot = |round| Ballot { round, member: 0 };
         let led = |round, entry| Some(Led { by: ballot(round), entry });
-        let window = |round| led(round, Entry::Window(Window::default()));
+        let window = |round| led(round, Entry::Window(AdmissionWindow::default()));
         let revised = |table: &Table, first, mut entries: Vec<Option<Led>>| {
             table.revise(first, &mut entries);
             entries.into_iter().map(|led| led.map(|led| led.by.round)).collect::<Vec<_>>()

@@ -1,15 +1,15 @@
-//! How a transaction ends whose parts are all ready: whoever asks comes to the same.
+//! How a transaction ends whose parts are all ready. Everyone that knows the parts comes to the same result.
 
 use serried_model::Version;
 
 use super::stamp::{Stamp, Validity};
 
-/// What becomes of a transaction.
+/// How a transaction ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// All that it did holds at this moment, and so it commits then.
+    /// All parts hold at this moment. It commits then.
     Commit(Stamp),
-    /// It does not hold at any one moment. If all shards can have it hold at this one it commits then, else it
+    /// The parts do not hold at any one moment. If all of them can be moved to this one, it commits then; otherwise it
     /// aborts (003 §5.4).
     Move(Stamp),
 }

@@ -15,7 +15,7 @@ use crate::frameworks::shard::{
     Shot, Snapshots, Stamp, Validity,
 };
 
-/// What a transaction is checked by, and when it holds.
+/// How a transaction is checked, and when it holds.
 pub trait Rule: fmt::Debug + Send + Sized + 'static {
     /// See [`Control::NAME`].
     const NAME: &'static str;
@@ -28,15 +28,15 @@ pub trait Rule: fmt::Debug + Send + Sized + 'static {
     /// See [`Control::SNAPSHOTS`]. They are not checked.
     const SNAPSHOTS: Snapshots = Snapshots::Never;
 
-    /// Checks what a transaction has done to a key that these others are at, which are ready to commit.
+    /// Checks what a transaction has done to a key. The others are those that are ready to commit there.
     ///
     /// # Errors
-    /// It is refused. One that begins later than this, in microseconds, does not meet what it has met; zero if
-    /// time is not the matter.
+    /// The transaction is refused. One that begins later than this, in microseconds, does not meet the same conflict. Zero if
+    /// its time does not matter.
     fn check(txn: Version, access: &Access, row: &Row, others: &[Holder]) -> Result<(), u64>;
 
-    /// When a transaction holds that has passed all checks: the keys that it is at were written and read by this
-    /// moment, as far as that is committed.
+    /// When a transaction holds that has passed all checks. All committed reads and writes of its keys are not later than
+    /// `latest`.
     fn validity(txn: Version, latest: Stamp) -> Validity;
 }
 
@@ -51,7 +51,7 @@ pub struct Holder {
     pub writes: bool,
 }
 
-/// The transactions of a shard that are not over, and the keys that those are at that are ready to commit.
+/// The transactions of a shard that are not over, and the keys of those that are ready to commit.
 pub struct Validation<R> {
     txns: Map<Version, Txn>,
     holders: Map<Key, SmallVec<[Holder; 2]>>,
@@ -62,7 +62,7 @@ pub struct Validation<R> {
 #[derive(Default)]
 struct Txn {
     accesses: Accesses,
-    /// Once it is ready to commit.
+    /// When it holds, once it is ready to commit.
     validity: Option<Validity>,
 }
 
@@ -72,7 +72,7 @@ impl<R> fmt::Debug for Validation<R> {
     }
 }
 
-/// Why a transaction is refused: over these keys, and until then.
+/// The keys over which a transaction is refused, and the time until which others would be.
 struct Conflict {
     keys: Vec<Key>,
     after_us: u64,
@@ -104,7 +104,7 @@ impl<R: Rule> Validation<R> {
         Ok(())
     }
 
-    /// Checks a transaction, which is ready to commit if nothing stands against it.
+    /// Checks a transaction. It is ready to commit if there is no conflict.
     fn validate(&mut self, txn: Version, desk: &mut Desk<'_>) -> Result<(), Conflict> {
         let own = self.txns.get_or_default(&txn);
         let (mut latest, mut found) = (Stamp::INITIAL, Conflict { keys: Vec::new(), after_us: 0 });
@@ -188,7 +188,7 @@ impl<R: Rule> Control for Validation<R> {
         Glance::Found(desk.newest(key))
     }
 
-    /// What was checked is so still: each of these holds its keys, as it did at the leader that has checked it.
+    /// What was checked still holds: these transactions hold their keys, as they did at the leader that has checked them.
     fn inherit(&mut self, parts: &[Part], desk: &mut Desk<'_>) {
         for part in parts {
             let accesses = Accesses::inherited(part);

@@ -1,27 +1,27 @@
-//! Whether the replicas take part in a transaction, by its version, found out before it is prepared.
+//! Finds out, before a transaction is prepared, whether the replicas take part in it, given its version.
 //!
-//! A replica refuses what is further ahead of its clock than clocks may be. Of a transaction that was prepared a
-//! refusal settles nothing: others may have voted for it, and a copy of its Prepare that arrives later may still be
-//! let in. So a coordinator prepares the first execution of a transaction only when it expects that the replicas let
-//! it in:
+//! A replica refuses a version that is further ahead of its clock than clocks may differ. Once a transaction is
+//! prepared, a refusal decides nothing: others may have voted for it, and a copy of its Prepare that arrives later may
+//! be admitted. So a coordinator prepares the first execution of a transaction only when it expects that the replicas
+//! admit it, because
 //! - one of them has answered a read of it; or
-//! - its version is no further from the replicas' clocks than clocks may be. A majority of a partition has told the
-//!   coordinator its clocks, and the coordinator adds what has passed since by its own timer, which does not jump; or
-//! - a majority of its home partition has been asked, and lets it in. They tell their clocks with that.
+//! - its version differs from the replicas' clocks by no more than clocks may differ. A majority of a partition has
+//!   reported its clocks, and the coordinator adds the time since by its own timer, which does not jump; or
+//! - a majority of its home partition was asked and admits it. The answers contain the replicas' clocks.
 //!
-//! If the clocks of that majority are all later than the client's own by more than clocks may differ, the client is told that
-//! its clock is behind. What it wrote without reading would come before what others have written meanwhile, and nobody
-//! would see it.
+//! If the clocks of that majority are all later than the client's own by more than clocks may differ, the client's
+//! transaction ends with the error that its clock is behind. Otherwise its writes would come before what others have
+//! written meanwhile, and no reader would find them.
 //!
-//! The first transaction of a client that reads nothing costs a round trip more, then, as does one after the client's
-//! clock has jumped; the others cost nothing.
+//! This costs one more round trip for a client's first transaction, if that reads nothing, and for the first after a jump
+//! of the client's clock. Other transactions cost no more.
 //!
 //! *What is refused has not committed, and never will.* The coordinator ends a transaction with
-//! [`Outcome::ClockSkew`](serried_model::Outcome::ClockSkew) only if it has prepared no execution of it. Nobody else
-//! sends its Prepare, and to commit takes votes, which are given on a Prepare alone. A recoverer that has heard of the
-//! transaction, by a Put that was let in, finds no votes and ends it as aborted. This rests on no clock. Clocks decide
-//! whether the coordinator asks, and if it expects wrongly, as the replicas' clocks have jumped too, a refused Prepare
-//! is found out about as ever.
+//! [`Outcome::ClockSkew`](serried_model::Outcome::ClockSkew) only if it has prepared no execution of it. No other node
+//! sends its Prepare, and without a Prepare there are no votes to commit it. A recoverer that knows the transaction from
+//! an admitted Put finds no votes and aborts it. This does not depend on clocks. They only decide whether the
+//! coordinator asks. If it expects wrongly, because the replicas' clocks have jumped too, it finds out how a refused
+//! Prepare ended as it always does.
 
 use std::sync::Arc;
 
@@ -33,22 +33,22 @@ use smallvec::SmallVec;
 use super::commit::TENTATIVE_RETRIES;
 use super::transaction::Phase;
 use super::{Coordinator, Cx, patience};
-use crate::morty::message::{Contents, Decision, Message};
+use crate::morty::message::{Contents, Decision, Message, Request};
 
 /// What an execution comes to in each partition, the home first.
 pub(super) type Parts = SmallVec<[(u16, Arc<Contents>); 1]>;
 
-/// An execution that is prepared once its transaction is let in.
+/// An execution that is prepared once its transaction is admitted.
 #[derive(Debug)]
 pub(super) struct Asking {
     parts: Parts,
-    /// The replicas of the home partition that let it in.
+    /// The replicas of the home partition that admit it.
     admitted: NodeSet,
     /// The lowest of their clocks, in microseconds.
     clock_us: u64,
 }
 
-/// What replicas' clocks read, at the least, when the coordinator heard of it.
+/// A lower bound of the replicas' clocks, and when the coordinator received it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heard {
     clock_us: u64,
@@ -56,7 +56,7 @@ pub(super) struct Heard {
 }
 
 impl Coordinator {
-    /// Prepares the first execution of a transaction, or asks first whether it is let in.
+    /// Prepares the first execution of a transaction, or asks first whether it is admitted.
     pub(super) fn prepare_if_admitted(&mut self, version: Version, parts: Parts, cx: &mut Cx) {
         let transaction = self.transactions.get(&version).expect("a transaction in progress");
         let is_read_for = transaction.reads.values().any(|read| read.found.is_some());
@@ -70,7 +70,7 @@ impl Coordinator {
         self.postpone_repeat(version, patience(&self.group, 0), cx);
     }
 
-    /// Whether a version is near the time that a majority's clocks read by now.
+    /// Whether a version is close to what a majority's clocks read by now.
     fn expects_admission(&self, version: Version, now: Timestamp) -> bool {
         self.heard_time.is_some_and(|Heard { clock_us, at }| {
             let passed_us = u64::try_from(now.since(at).as_micros()).unwrap_or(u64::MAX);
@@ -79,17 +79,17 @@ impl Coordinator {
         })
     }
 
-    /// Asks those who have not let it in yet.
+    /// Asks the replicas that have not admitted it yet.
     pub(super) fn ask_for_admission(&self, version: Version, cx: &mut Cx) {
         let transaction = self.transactions.get(&version).expect("a transaction in progress");
         let (Phase::Asking(asking), Some(home)) = (&transaction.phase, transaction.home) else {
             return;
         };
         let missing = self.group.all().without(asking.admitted);
-        cx.broadcast(home, missing, Message::AskAdmission { version });
+        cx.broadcast(home, missing, Message::Request(Request::AskAdmission { version }));
     }
 
-    /// A replica lets a transaction in.
+    /// A replica admits a transaction.
     pub(super) fn on_admitted(
         &mut self,
         from: NodeId,
@@ -126,7 +126,7 @@ impl Coordinator {
 
 #[cfg(test)]
 impl Coordinator {
-    /// It has heard of the replicas' clocks.
+    /// Sets what it knows of the replicas' clocks.
     pub(in crate::morty) fn hears_time(&mut self, clock_us: u64, at: Timestamp) {
         self.heard_time = Some(Heard { clock_us, at });
     }

@@ -9,11 +9,12 @@ use serried_model::{Key, NodeId, ReadStamp, Version, Write};
 use serried_parts::WriteId;
 use smallvec::SmallVec;
 
-use super::attempt::{self, Attempt, Participant};
+use super::prepared::{self, Participant, PreparedExecution};
 use super::transaction::{Phase, touch};
 use super::{Coordinator, Cx, OWN_VIEW, Timer, patience};
 use crate::morty::message::{
-    Contents, Decision, Message, Proposal, Read, Refusal, Settlement, TaggedWrite, View, Vote,
+    Contents, Decision, Message, Proposal, Read, Refusal, Request, Settlement, TaggedWrite, View,
+    Vote,
 };
 use crate::morty::votes::Tally;
 
@@ -32,17 +33,17 @@ impl Coordinator {
     ) {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         if let Phase::Finalizing(_, Proposal::Commit) = transaction.phase {
-            return; // It crossed the last Rewind that was told; the decision stands.
+            return; // The session had not received the last Rewind yet. The decision stands.
         }
         let current = |read: &ReadStamp| {
             transaction.reads.get(&read.key).is_some_and(|state| state.stamp == read.stamp)
         };
         if !reads.iter().all(current) {
-            return; // It has crossed a Rewind; the session will run the program again.
+            return; // The session had not received a Rewind yet. It will run the program again.
         }
         if reads.is_empty() && writes.is_empty() && transaction.next_eid == 0 {
             let decision = match transaction.touched.is_empty() {
-                true => None, // Nobody has heard of it.
+                true => None, // No replica knows of it.
                 false => Some(Decision::Abort),
             };
             self.conclude(version, decision, Outcome::Committed, cx);
@@ -61,11 +62,11 @@ impl Coordinator {
         let first_key = writes.first().map(|write| &write.key).or(reads.first().map(|r| &r.key));
         let first = first_key.map(|key| self.group.partition_of(key));
         let home = *transaction.home.get_or_insert(first.unwrap_or_default());
-        let parts = attempt::split(&self.group, home, reads, writes);
+        let parts = prepared::split(&self.group, home, reads, writes);
         self.prepare_if_admitted(version, parts, cx);
     }
 
-    /// Has all replicas vote on a new execution, and abandon those before it.
+    /// Asks all replicas to vote on a new execution, and to abandon those before it.
     pub(super) fn prepare(
         &mut self,
         version: Version,
@@ -74,13 +75,13 @@ impl Coordinator {
         cx: &mut Cx,
     ) {
         let transaction = self.transactions.get_mut(&version).expect("a transaction in progress");
-        let attempt = Attempt::new(transaction.next_eid, parts, retries_left, cx.now());
+        let execution = PreparedExecution::new(transaction.next_eid, parts, retries_left, cx.now());
         transaction.next_eid += 1;
-        for part in &attempt.participants {
+        for part in &execution.participants {
             transaction.touch_all(part.partition, self.group.all());
         }
-        attempt.send_prepare(version, transaction.next_tag, &self.group, cx);
-        transaction.phase = Phase::Preparing(attempt);
+        execution.send_prepare(version, transaction.next_tag, &self.group, cx);
+        transaction.phase = Phase::Preparing(execution);
         let patience = patience(&self.group, 0);
         self.postpone_repeat(version, patience, cx);
     }
@@ -97,24 +98,24 @@ impl Coordinator {
         let Some(transaction) = self.transactions.get_mut(&version) else {
             return self.on_late_vote(from, version, eid, vote, cx);
         };
-        let Some(attempt) = transaction.phase.attempt() else { return };
-        if attempt.eid != eid {
+        let Some(execution) = transaction.phase.execution() else { return };
+        if execution.eid != eid {
             return; // A vote on an execution that was abandoned since.
         }
-        attempt.record(from, vote, conflict, cx.now(), self.group.majority());
-        let tally = attempt.tally(&self.group);
+        execution.record(from, vote, conflict, cx.now(), self.group.majority());
+        let tally = execution.tally(&self.group);
         let voted_down =
             matches!(tally, Tally::AbandonFast | Tally::AbandonSlow | Tally::AbandonUnlessMore);
         if voted_down && self.rewind(version, cx) {
-            return; // With what it has missed it will do better.
+            return; // It runs again with what it had missed.
         }
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
-        let Some(attempt) = transaction.phase.attempt() else { return };
-        let settled = attempt.is_the_only_one(&self.group);
-        let committed = attempt.has_committed(&self.group);
+        let Some(execution) = transaction.phase.execution() else { return };
+        let settled = execution.is_the_only_one(&self.group);
+        let committed = execution.has_committed(&self.group);
         match (&transaction.phase, tally) {
             (Phase::Preparing(_), Tally::CommitFast) => self.commit(version, cx),
-            // All votes are there after all, which is as good as having finalized it.
+            // All votes have arrived after all, so the decision is durable without Finalize.
             (Phase::Finalizing(_, Proposal::Commit), _) if committed => self.commit(version, cx),
             (Phase::Preparing(_), Tally::CommitSlow) => {
                 self.finalize(version, Proposal::Commit, cx);
@@ -140,22 +141,22 @@ impl Coordinator {
         self.conclude(version, Some(Decision::Commit), Outcome::Committed, cx);
     }
 
-    /// Gives the votes that are missing their time.
+    /// Waits for the missing votes.
     pub(super) fn wait_for_the_rest(&mut self, version: Version, cx: &mut Cx) {
         let transaction = self.transactions.get_mut(&version).expect("a transaction in progress");
-        let Phase::Preparing(attempt) = &mut transaction.phase else { return };
-        if core::mem::replace(&mut attempt.waits, true) {
+        let Phase::Preparing(execution) = &mut transaction.phase else { return };
+        if core::mem::replace(&mut execution.waits, true) {
             return; // It was set when the majority was complete.
         }
-        let wait = attempt.patience(cx.now(), self.group.round_trip());
+        let wait = execution.patience(cx.now(), self.group.round_trip());
         cx.set_timer(Timer::FastPath(version), wait);
     }
 
-    /// The votes that are missing have had their time.
+    /// The time for the missing votes is over.
     pub(super) fn go_on_without_the_rest(&mut self, version: Version, cx: &mut Cx) {
         let Some(transaction) = self.transactions.get(&version) else { return };
-        let Phase::Preparing(attempt) = &transaction.phase else { return };
-        match attempt.tally(&self.group) {
+        let Phase::Preparing(execution) = &transaction.phase else { return };
+        match execution.tally(&self.group) {
             Tally::CommitUnlessMore => self.finalize(version, Proposal::Commit, cx),
             Tally::AbandonUnlessMore => self.abandon_or_retry(version, cx),
             _ => {}
@@ -163,15 +164,17 @@ impl Coordinator {
     }
 
     /// Too many have voted tentatively against it. What is in its way is mostly a younger reader that
-    /// is told of the write and runs again, so with re-execution it is worth another try.
+    /// receives the write and runs again, so with re-execution another try may succeed.
     pub(super) fn abandon_or_retry(&mut self, version: Version, cx: &mut Cx) {
         let transaction = self.transactions.get(&version).expect("a transaction in progress");
         match &transaction.phase {
-            Phase::Preparing(attempt) if attempt.retries_left > 0 && self.options.re_execution => {
-                let again = attempt.participants.iter();
+            Phase::Preparing(execution)
+                if execution.retries_left > 0 && self.options.re_execution =>
+            {
+                let again = execution.participants.iter();
                 let again = again.map(|part| (part.partition, part.contents.clone()));
                 let parts: SmallVec<[_; 1]> = again.collect();
-                let left = attempt.retries_left - 1;
+                let left = execution.retries_left - 1;
                 self.prepare(version, parts.into_iter(), left, cx);
             }
             _ => self.finalize(version, Proposal::Abandon, cx),
@@ -183,15 +186,15 @@ impl Coordinator {
         let patience = patience(&self.group, 0);
         let transaction = self.transactions.get_mut(&version).expect("a transaction in progress");
         let phase = core::mem::replace(&mut transaction.phase, Phase::Executing);
-        let (Phase::Preparing(mut attempt)
-        | Phase::Abandoned(mut attempt)
-        | Phase::Finalizing(mut attempt, _)) = phase
+        let (Phase::Preparing(mut execution)
+        | Phase::Abandoned(mut execution)
+        | Phase::Finalizing(mut execution, _)) = phase
         else {
             unreachable!("{version} has no execution to finalize")
         };
-        attempt.participants.iter_mut().for_each(|part| part.accepted = NodeSet::EMPTY);
-        attempt.send_finalize(version, proposal, &self.group, cx);
-        transaction.phase = Phase::Finalizing(attempt, proposal);
+        execution.participants.iter_mut().for_each(|part| part.accepted = NodeSet::EMPTY);
+        execution.send_finalize(version, proposal, &self.group, cx);
+        transaction.phase = Phase::Finalizing(execution, proposal);
         self.postpone_repeat(version, patience, cx);
     }
 
@@ -209,24 +212,26 @@ impl Coordinator {
         }
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         match &mut transaction.phase {
-            Phase::Finalizing(attempt, proposal) if (attempt.eid, *proposal) == (eid, accepted) => {
-                let Some(part) = attempt.participant(from) else { return };
+            Phase::Finalizing(execution, proposal)
+                if (execution.eid, *proposal) == (eid, accepted) =>
+            {
+                let Some(part) = execution.participant(from) else { return };
                 part.accepted.insert(from);
                 match proposal {
-                    Proposal::Commit if attempt.has_committed(&self.group) => {
+                    Proposal::Commit if execution.has_committed(&self.group) => {
                         self.commit(version, cx);
                     }
-                    Proposal::Abandon if attempt.is_abandoned(&self.group) => {
+                    Proposal::Abandon if execution.is_abandoned(&self.group) => {
                         self.abort(version, cx);
                     }
                     _ => {}
                 }
             }
-            // It was told to while the program was running: it has abandoned those before.
-            Phase::Preparing(attempt) | Phase::Finalizing(attempt, _)
-                if accepted == Proposal::Abandon && attempt.eid == eid.saturating_add(1) =>
+            // A Finalize(Abandon) sent while the program was running: the replica has abandoned the earlier executions.
+            Phase::Preparing(execution) | Phase::Finalizing(execution, _)
+                if accepted == Proposal::Abandon && execution.eid == eid.saturating_add(1) =>
             {
-                if let Some(part) = attempt.participant(from) {
+                if let Some(part) = execution.participant(from) {
                     part.abandoned.insert(from);
                 }
             }
@@ -243,7 +248,7 @@ impl Coordinator {
         cx: &mut Cx,
     ) {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
-        // A single one may be wrong about the time.
+        // A single replica's clock may be wrong.
         touch(&mut transaction.refused_by, from);
         let refusing = transaction.refused_by.iter().map(|(_, replicas)| replicas.len()).max();
         if refusal != Refusal::Superseded && refusing < Some(self.group.majority()) {
@@ -279,11 +284,14 @@ impl Coordinator {
         self.conclude(version, Some(Decision::Abort), outcome, cx);
     }
 
-    /// Asks one of the home partition's replicas how a transaction ends that somebody else decides on.
+    /// Asks a replica of the home partition how a transaction ended that another node decides on.
     pub(super) fn find_out(&mut self, version: Version, times: u32, cx: &mut Cx) {
         let Some(transaction) = self.transactions.get(&version) else { return };
         let home = transaction.home.expect("what was prepared has a home");
-        cx.send(self.group.choice(home, times as usize), Message::Inquire { version });
+        cx.send(
+            self.group.choice(home, times as usize),
+            Message::Request(Request::Inquire { version }),
+        );
     }
 
     /// Somebody else has ended the transaction.
@@ -294,7 +302,7 @@ impl Coordinator {
         settlement: Settlement,
         cx: &mut Cx,
     ) {
-        self.answer_inquiries(from, version, settlement, cx);
+        self.questions.on_settled(from, version, settlement, &self.group, cx);
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let committed = match settlement {
             Settlement::Committed { eid } => eid,
@@ -311,8 +319,8 @@ impl Coordinator {
             Settlement::Forgotten => return self.conclude(version, None, Outcome::Unknown, cx),
         };
         match &transaction.phase {
-            Phase::Preparing(attempt) | Phase::Finalizing(attempt, _)
-                if attempt.eid == committed =>
+            Phase::Preparing(execution) | Phase::Finalizing(execution, _)
+                if execution.eid == committed =>
             {
                 self.commit(version, cx);
             }
@@ -323,10 +331,10 @@ impl Coordinator {
     pub(super) fn abort(&mut self, version: Version, cx: &mut Cx) {
         let transaction = self.transactions.get(&version).expect("a transaction in progress");
         let mut conflicts = Vec::new();
-        if let Phase::Preparing(attempt) | Phase::Finalizing(attempt, _) = &transaction.phase {
-            conflicts = attempt.conflicts.to_vec();
+        if let Phase::Preparing(execution) | Phase::Finalizing(execution, _) = &transaction.phase {
+            conflicts = execution.conflicts.to_vec();
             let asked = |partition| self.group.choice(partition, self.preferred);
-            let mut parts = attempt.participants.iter();
+            let mut parts = execution.participants.iter();
             let majority = self.group.majority();
             let is_behind = |part: &Participant| {
                 let mut reads = part.contents.reads.iter();
@@ -336,7 +344,7 @@ impl Coordinator {
             if parts.clone().any(|part| is_behind(part) == Some(true)) {
                 self.ask_another(cx);
             } else if parts.any(|part| is_behind(part).is_none()) {
-                self.aborted_without_it = Some((version, attempt.eid));
+                self.aborted_without_it = Some((version, execution.eid));
             }
         }
         self.conclude(version, Some(Decision::Abort), Outcome::Aborted { conflicts }, cx);
@@ -352,7 +360,7 @@ impl Coordinator {
         }
     }
 
-    /// Reads from another replica than so far, and from the nearest no more for a while.
+    /// Reads from another replica from now on, and does not return to the nearest for a while.
     fn ask_another(&mut self, cx: &Cx) {
         self.preferred = (self.preferred + 1) % self.group.size();
         self.avoided_until = cx.now() + AVOIDED_FOR;

@@ -1,15 +1,16 @@
-//! Decisions, told to the replicas until all of them have acknowledged them.
+//! Sends decisions to the replicas until all of them have acknowledged them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serried_actor::{NodeSet, Timestamp};
+use serried_actor::{Group, NodeSet, Timestamp};
 use serried_model::transactions::{Outcome, Output};
 use serried_model::{NodeId, Version};
 use smallvec::SmallVec;
 
 use super::transaction::Phase;
 use super::{Coordinator, Cx, Timer, patience};
-use crate::morty::message::{Contents, Decision, Message};
+use crate::morty::message::{Contents, Decision, Message, Request};
 
 /// How many decided transactions are kept to be repeated to replicas that have not acknowledged
 /// them. Beyond that the oldest is dropped: such a replica has been away for long.
@@ -17,26 +18,32 @@ const UNACKNOWLEDGED_AT_MOST: usize = 1 << 18;
 /// How many of them are repeated at once.
 const REPEAT_DECISIONS: usize = 256;
 
-/// A decision that some replicas have not acknowledged.
-#[derive(Debug)]
-pub(super) struct Decided {
-    pub eid: u32,
-    /// What each partition is told, and who has not acknowledged it.
-    pub parts: SmallVec<[DecidedPart; 1]>,
-    pub repeat_at: Timestamp,
-    pub repeated: u32,
+/// The decisions that some replicas have not acknowledged.
+#[derive(Debug, Default)]
+pub(super) struct Unacknowledged {
+    decisions: BTreeMap<Version, Decided>,
+    timer_is_set: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct DecidedPart {
-    pub partition: u16,
+struct Decided {
+    eid: u32,
+    /// What is sent to each partition, and which replicas have not acknowledged it.
+    parts: SmallVec<[DecidedPart; 1]>,
+    repeat_at: Timestamp,
+    repeated: u32,
+}
+
+#[derive(Debug)]
+struct DecidedPart {
+    partition: u16,
     /// What commits there; none if nothing does.
-    pub contents: Option<Arc<Contents>>,
-    pub missing: NodeSet,
+    contents: Option<Arc<Contents>>,
+    missing: NodeSet,
 }
 
 impl Coordinator {
-    /// The transaction is over: tells its session, and the replicas if they have heard of it.
+    /// The transaction is over: reports that to its session, and to the replicas that know of it.
     pub(super) fn conclude(
         &mut self,
         version: Version,
@@ -55,11 +62,11 @@ impl Coordinator {
         let Some(decision) = decision else { return };
         let (eid, mut participants) = match transaction.phase {
             Phase::Executing | Phase::Asking(_) => (0, SmallVec::new()),
-            Phase::Preparing(attempt)
-            | Phase::Finalizing(attempt, _)
-            | Phase::Abandoned(attempt) => {
+            Phase::Preparing(execution)
+            | Phase::Finalizing(execution, _)
+            | Phase::Abandoned(execution) => {
                 cx.cancel_timer(Timer::FastPath(version));
-                (attempt.eid, attempt.participants)
+                (execution.eid, execution.participants)
             }
         };
         if decision != Decision::Commit {
@@ -73,17 +80,31 @@ impl Coordinator {
             cx.broadcast(partition, missing, decide(version, eid, &contents, false));
             parts.push(DecidedPart { partition, contents, missing });
         }
-        let patience = patience(&self.group, 0);
-        let repeat_at = cx.now() + patience;
+        self.unacknowledged.add(version, eid, parts, &self.group, cx);
+    }
+}
+
+impl Unacknowledged {
+    /// Repeats a decision until all replicas in `parts` have acknowledged it.
+    fn add(
+        &mut self,
+        version: Version,
+        eid: u32,
+        parts: SmallVec<[DecidedPart; 1]>,
+        group: &Group,
+        cx: &mut Cx,
+    ) {
         if parts.is_empty() {
             return;
         }
-        self.unacknowledged.insert(version, Decided { eid, parts, repeat_at, repeated: 0 });
-        if self.unacknowledged.len() > UNACKNOWLEDGED_AT_MOST {
-            self.unacknowledged.pop_first();
+        let patience = patience(group, 0);
+        let repeat_at = cx.now() + patience;
+        self.decisions.insert(version, Decided { eid, parts, repeat_at, repeated: 0 });
+        if self.decisions.len() > UNACKNOWLEDGED_AT_MOST {
+            self.decisions.pop_first();
         }
-        if !self.repeat_set {
-            self.repeat_set = true;
+        if !self.timer_is_set {
+            self.timer_is_set = true;
             cx.set_timer(Timer::RepeatDecisions, patience);
         }
     }
@@ -92,38 +113,38 @@ impl Coordinator {
         let partition = from.partition();
         let from: NodeSet = [from].into_iter().collect();
         for version in versions {
-            let Some(decided) = self.unacknowledged.get_mut(&version) else { continue };
+            let Some(decided) = self.decisions.get_mut(&version) else { continue };
             for part in decided.parts.iter_mut().filter(|part| part.partition == partition) {
                 part.missing = part.missing.without(from);
             }
             if decided.parts.iter().all(|part| part.missing.is_empty()) {
-                self.unacknowledged.remove(&version);
+                self.decisions.remove(&version);
             }
         }
     }
 
-    pub(super) fn repeat_decisions(&mut self, cx: &mut Cx) {
-        self.repeat_set = !self.unacknowledged.is_empty();
-        if !self.repeat_set {
+    pub(super) fn repeat(&mut self, group: &Group, cx: &mut Cx) {
+        self.timer_is_set = !self.decisions.is_empty();
+        if !self.timer_is_set {
             return;
         }
-        let (now, first) = (cx.now(), patience(&self.group, 0));
-        let due = self.unacknowledged.iter_mut().filter(|(_, decided)| decided.repeat_at <= now);
+        let (now, first) = (cx.now(), patience(group, 0));
+        let due = self.decisions.iter_mut().filter(|(_, decided)| decided.repeat_at <= now);
         for (version, decided) in due.take(REPEAT_DECISIONS) {
             for part in decided.parts.iter().filter(|part| !part.missing.is_empty()) {
                 let message = decide(*version, decided.eid, &part.contents, true);
                 cx.broadcast(part.partition, part.missing, message);
             }
             decided.repeated += 1;
-            decided.repeat_at = now + patience(&self.group, decided.repeated);
+            decided.repeat_at = now + patience(group, decided.repeated);
         }
         cx.set_timer(Timer::RepeatDecisions, first);
     }
 }
 
-/// What replicas are told of a transaction that has ended: that `contents` commit, or nothing.
+/// The message about a transaction that has ended: `contents` commit, or nothing does.
 fn decide(version: Version, eid: u32, contents: &Option<Arc<Contents>>, in_full: bool) -> Message {
     let decision = if contents.is_some() { Decision::Commit } else { Decision::Abort };
     let contents = if in_full { contents.clone() } else { None };
-    Message::Decide { version, eid, decision, contents }
+    Message::Request(Request::Decide { version, eid, decision, contents })
 }

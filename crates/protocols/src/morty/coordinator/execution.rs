@@ -2,11 +2,10 @@
 //! (000 §4.2, "Execution" and "Re-Execution").
 //!
 //! # Which replica is asked
-//! The nearest, until it does not answer; then the next one, for this read and all that come. Each read has a
-//! time of its own for that, from when it was sent: a transaction that reads one key after the other may
-//! take longer than any single answer. If its first read's time counted for all of them, it would leave a
-//! replica that answers, half way through, for one that is down, and might never be done before it is too
-//! old for the truncation.
+//! The nearest is asked until it does not answer in time. Then the next one is asked, for this read and all later ones. The
+//! time of each read counts from when it was sent, because a transaction that reads one key after the other may take
+//! longer than any single answer. If the time of the first read counted for all, the transaction would turn half way
+//! from a replica that answers to one that is down, and might not end before it is too old for the truncation.
 
 use core::time::Duration;
 use std::collections::btree_map::Entry;
@@ -17,14 +16,14 @@ use serried_parts::WriteId;
 
 use super::transaction::{Phase, ReadState, Transaction, touch};
 use super::{Coordinator, Cx, Timer, patience};
-use crate::morty::message::{Decision, Message, Proposal};
+use crate::morty::message::{Decision, Message, Proposal, Request};
 
 /// A transaction begins to take changes that come fast together when so many of the values that it has
 /// written are superseded by later ones of its own.
 pub(in crate::morty) const REVISIONS_AT_ONCE: usize = 2;
 /// A change within a round trip of the last one, or within this, comes fast.
 const REWIND_AT_LEAST: Duration = Duration::from_millis(1);
-/// How many transactions whose session has gone are kept on trial for an abort.
+/// How many transactions are kept, at most, that are to be aborted and whose session has gone.
 const ORPHANS_AT_MOST: usize = 1 << 16;
 
 impl Coordinator {
@@ -49,7 +48,7 @@ impl Coordinator {
         let due = cx.now() + patience;
         read.insert(ReadState { found: None, stamp: 0, held: None, asked, repeated: 0, due });
         transaction.touch(nearest);
-        cx.send(nearest, Message::Get { version, key });
+        cx.send(nearest, Message::Request(Request::Get { version, key }));
         transaction.abandon_while_running(version, &self.group, cx);
         self.wake(version, patience, cx);
     }
@@ -63,7 +62,11 @@ impl Coordinator {
             let partition = self.group.partition_of(&key);
             transaction.touch_all(partition, all);
             let rests_on = transaction.reads.get(&key).and_then(|read| read.found);
-            cx.broadcast(partition, all, Message::Put { version, key, tag, rests_on, value });
+            cx.broadcast(
+                partition,
+                all,
+                Message::Request(Request::Put { version, key, tag, rests_on, value }),
+            );
         }
     }
 
@@ -75,7 +78,7 @@ impl Coordinator {
             self.conclude(version, decision, Outcome::Aborted { conflicts: Vec::new() }, cx);
             return;
         }
-        // It is seen to its end even if nobody waits for that: others may wait for it.
+        // It is finished even without a session, because other transactions may wait for it.
         if let Some(session) = transaction.session.take() {
             self.versions.remove(&session);
         }
@@ -145,7 +148,7 @@ impl Coordinator {
         }
     }
 
-    /// Tells a transaction's session of the reads that have changed; whether there are any.
+    /// Reports changed reads to a transaction's session. Returns whether there are any.
     pub(super) fn rewind(&mut self, version: Version, cx: &mut Cx) -> bool {
         let Some(transaction) = self.transactions.get_mut(&version) else { return false };
         if matches!(transaction.phase, Phase::Finalizing(_, Proposal::Commit)) {
@@ -172,7 +175,7 @@ impl Coordinator {
         rewound
     }
 
-    /// Asks another replica for each read that is not answered and that `is_for_another`, given who was asked last.
+    /// Asks another replica for each unanswered read for which `is_for_another` holds, given the replica that was asked last.
     pub(super) fn ask_another_for_reads(
         &mut self,
         version: Version,
@@ -192,7 +195,7 @@ impl Coordinator {
             read.repeated += 1;
             read.due = cx.now() + patience(&self.group, read.repeated);
             touch(&mut transaction.touched, replica);
-            cx.send(replica, Message::Get { version, key: key.clone() });
+            cx.send(replica, Message::Request(Request::Get { version, key: key.clone() }));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The client side: executes transactions, and decides on them (000 §4.2).
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serried_actor::{Actor, Context, Coordinate, Group, Settings, Timestamp};
 use serried_model::transactions::{Operation, Outcome, Output};
@@ -9,26 +9,31 @@ use serried_model::{NodeId, ReadValue, Transactions, TxnId, Version};
 use serried_parts::{Map, VersionClock};
 
 use self::admission::Heard;
-use self::decided::Decided;
-use self::questions::Question;
+use self::decided::Unacknowledged;
+use self::questions::Questions;
 use self::transaction::{Phase, Transaction};
 use super::Options;
-use super::message::{Message, Proposal, View};
+use super::message::{Message, Proposal, Reply, Status, View};
 
 mod admission;
-mod attempt;
 mod commit;
 mod decided;
 pub(super) mod execution;
+mod prepared;
 mod questions;
 mod transaction;
 
 /// The view in which a transaction's own coordinator proposes.
 const OWN_VIEW: View = View::OWN;
-/// A missing vote is waited for at least so long before a commit goes the slow way.
+/// How long the coordinator waits for a missing vote, at least, before it takes the slow path.
 const FAST_PATH_AT_LEAST: Duration = Duration::from_millis(2);
 /// Requests are repeated no less often than this.
 const REPEAT_AT_MOST: Duration = Duration::from_secs(1);
+
+const _: () = assert!(
+    FAST_PATH_AT_LEAST.as_millis() < REPEAT_AT_MOST.as_millis(),
+    "a missing vote is waited for before requests are repeated"
+);
 
 /// The coordinator of one client's transactions, under Morty or MVTSO.
 #[derive(Debug)]
@@ -38,15 +43,14 @@ pub struct Coordinator {
     clock: VersionClock,
     transactions: Map<Version, Transaction>,
     versions: Map<TxnId, Version>,
-    /// Which of the replicas, in the order of their distance, is asked to read. It moves on when one
-    /// does not answer, and back when the nearest is heard of.
+    /// The replica that is asked to read, by its place in the order of distance. It moves on when one does not
+    /// answer, and back when the nearest sends something.
     preferred: usize,
-    /// Until then the nearest is not asked again, as it lacks something that was committed.
+    /// The nearest replica is not asked before this time, because it lacks something that was committed.
     avoided_until: Timestamp,
-    unacknowledged: BTreeMap<Version, Decided>,
-    repeat_set: bool,
+    unacknowledged: Unacknowledged,
     orphans: BTreeSet<Version>,
-    questions: BTreeMap<TxnId, Question>,
+    questions: Questions,
     /// The last execution that was aborted before the replica that it had read from had voted.
     aborted_without_it: Option<(Version, u32)>,
     /// By how much the clocks of this coordinator and of a replica may differ, in microseconds.
@@ -83,13 +87,43 @@ impl Coordinator {
             versions: Map::default(),
             preferred: 0,
             avoided_until: Timestamp::default(),
-            unacknowledged: BTreeMap::new(),
-            repeat_set: false,
+            unacknowledged: Unacknowledged::default(),
             orphans: BTreeSet::new(),
-            questions: BTreeMap::new(),
+            questions: Questions::default(),
             aborted_without_it: None,
             clock_bound_us: settings.clock_bound_ms.saturating_mul(1000),
             heard_time: None,
+        }
+    }
+
+    fn on_reply(&mut self, from: NodeId, reply: Reply, cx: &mut Cx) {
+        match reply {
+            Reply::GetReply { version, key, write, value, instead_of } => {
+                self.heard_of(from, cx.now());
+                let new = ReadValue { key, version: write.version, value, stamp: 0 };
+                self.on_get_reply(version, new, write, instead_of, cx);
+            }
+            Reply::Admitted { version, clock_us } => self.on_admitted(from, version, clock_us, cx),
+            Reply::PrepareReply { version, eid, vote, conflict } => {
+                self.heard_of(from, cx.now());
+                self.on_prepare_reply(from, version, eid, vote, conflict, cx);
+            }
+            Reply::Acknowledge { versions } => self.unacknowledged.on_acknowledge(from, versions),
+            Reply::Refused { version, refusal } => self.on_refused(from, version, refusal, cx),
+            Reply::GetAtReply { request, found } => {
+                self.questions.on_get_at_reply(request, found, cx)
+            }
+        }
+    }
+
+    fn on_status(&mut self, from: NodeId, status: Status, cx: &mut Cx) {
+        match status {
+            Status::FinalizeReply { version, eid, view, decision } => {
+                self.on_finalize_reply(from, version, view, (eid, decision), cx);
+            }
+            Status::Settled { version, settlement } => {
+                self.on_settled(from, version, settlement, cx);
+            }
         }
     }
 
@@ -101,7 +135,7 @@ impl Coordinator {
         }
     }
 
-    /// Puts the time to repeat off, because something new was sent.
+    /// Puts off the next repetition, because something new was sent.
     fn postpone_repeat(&mut self, version: Version, patience: Duration, cx: &mut Cx) {
         if let Some(transaction) = self.transactions.get_mut(&version) {
             transaction.repeat_at = cx.now() + patience;
@@ -110,7 +144,7 @@ impl Coordinator {
         self.wake(version, patience, cx);
     }
 
-    /// Has the transaction's timer fire after so long, or before.
+    /// Sets the transaction's timer so that it fires after this time at the latest.
     fn wake(&mut self, version: Version, after: Duration, cx: &mut Cx) {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let at = cx.now() + after;
@@ -120,7 +154,7 @@ impl Coordinator {
         }
     }
 
-    /// Repeats whatever the transaction has waited for long enough, to those who have not answered.
+    /// Repeats the messages that were not answered in time.
     fn repeat(&mut self, version: Version, cx: &mut Cx) {
         let now = cx.now();
         self.ask_another_for_reads(version, |_, read| read.due <= now, cx);
@@ -137,15 +171,15 @@ impl Coordinator {
     fn repeat_phase(&mut self, version: Version, cx: &mut Cx) {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         match &transaction.phase {
-            Phase::Preparing(attempt) => {
-                attempt.send_prepare(version, transaction.next_tag, &self.group, cx);
+            Phase::Preparing(execution) => {
+                execution.send_prepare(version, transaction.next_tag, &self.group, cx);
             }
-            Phase::Finalizing(attempt, decision) => {
-                attempt.send_finalize(version, *decision, &self.group, cx);
+            Phase::Finalizing(execution, decision) => {
+                execution.send_finalize(version, *decision, &self.group, cx);
             }
-            // The program runs on, for who knows how long; what was prepared is in others' way.
-            Phase::Abandoned(attempt) => {
-                attempt.send_finalize(version, Proposal::Abandon, &self.group, cx);
+            // The program may run for long, and what was prepared is in the way of others.
+            Phase::Abandoned(execution) => {
+                execution.send_finalize(version, Proposal::Abandon, &self.group, cx);
             }
             Phase::Asking(_) => self.ask_for_admission(version, cx),
             // Writes that were lost are in the Prepare.
@@ -179,29 +213,16 @@ impl Actor for Coordinator {
             return cx.reject(|| format!("{from} has sent what only replicas send"));
         }
         match message {
-            Message::GetReply { version, key, write, value, instead_of } => {
-                self.heard_of(from, cx.now());
-                let new = ReadValue { key, version: write.version, value, stamp: 0 };
-                self.on_get_reply(version, new, write, instead_of, cx);
+            Message::Reply(reply) => self.on_reply(from, reply, cx),
+            Message::Status(status) => self.on_status(from, status, cx),
+            Message::Request(_)
+            | Message::Recovering(_)
+            | Message::Truncating(_)
+            | Message::CatchingUp(_)
+            | Message::Rejoining(_)
+            | Message::Watermark { .. } => {
+                cx.reject(|| format!("{from} has sent what only replicas receive"));
             }
-            Message::PrepareReply { version, eid, vote, conflict } => {
-                self.heard_of(from, cx.now());
-                self.on_prepare_reply(from, version, eid, vote, conflict, cx);
-            }
-            Message::FinalizeReply { version, eid, view, decision } => {
-                self.on_finalize_reply(from, version, view, (eid, decision), cx);
-            }
-            Message::Admitted { version, clock_us } => {
-                self.on_admitted(from, version, clock_us, cx);
-            }
-            Message::Acknowledge { versions } => self.on_acknowledge(from, versions),
-            Message::Refused { version, refusal } => self.on_refused(from, version, refusal, cx),
-            Message::Settled { version, settlement } => {
-                self.on_settled(from, version, settlement, cx);
-            }
-            Message::GetAtReply { request, found } => self.on_get_at_reply(request, found, cx),
-            // For replicas.
-            _ => {}
         }
     }
 
@@ -212,21 +233,25 @@ impl Actor for Coordinator {
                 self.rewind(version, cx);
             }
             Timer::FastPath(version) => self.go_on_without_the_rest(version, cx),
-            Timer::RepeatDecisions => self.repeat_decisions(cx),
-            Timer::Ask(txn) => self.ask(txn, cx),
+            Timer::RepeatDecisions => self.unacknowledged.repeat(&self.group, cx),
+            Timer::Ask(txn) => self.questions.ask(txn, &self.group, cx),
         }
     }
 }
 
 impl Coordinate<Transactions> for Coordinator {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
-        // A session may go on for a moment because it has not heard of the end of its attempt.
+        // A session may continue for a moment, before it learns that its attempt has ended.
         let version = self.versions.get(&txn).copied();
         match (operation, version) {
             (Operation::Begin { .. }, _) => self.begin(txn, cx),
-            (Operation::Inquire { version }, _) => self.inquire(txn, version, cx),
-            (Operation::GetAt { key, at }, _) => self.get_at(txn, key, at, cx),
-            (Operation::Rollback, _) if self.forget_question(txn, cx) => {}
+            (Operation::Inquire { version }, _) => {
+                self.questions.inquire(txn, version, &self.group, cx)
+            }
+            (Operation::GetAt { key, at }, _) => {
+                self.questions.get_at(txn, key, at, &self.group, cx)
+            }
+            (Operation::Rollback, _) if self.questions.forget(txn, cx) => {}
             (Operation::Get { key }, Some(version)) => self.on_get(version, key, cx),
             (Operation::Put(write), Some(version)) => self.on_put(version, write, cx),
             (Operation::Commit { reads, writes }, Some(version)) => {

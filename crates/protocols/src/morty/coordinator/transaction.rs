@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 
 use super::Cx;
 use super::admission::Asking;
-use super::attempt::Attempt;
-use crate::morty::message::{Decision, Message, Proposal};
+use super::prepared::PreparedExecution;
+use crate::morty::message::{Decision, Message, Proposal, Request};
 use crate::morty::votes::Tally;
 
 /// A transaction that is not decided.
@@ -31,13 +31,13 @@ pub(super) struct Transaction {
     /// Replicas that have been sent something.
     pub touched: Touched,
     pub phase: Phase,
-    /// Somebody else is deciding on it, and is asked how.
+    /// Another node is deciding on it, and is asked for the outcome.
     pub superseded: bool,
     /// Replicas that take no part in it.
     pub refused_by: Touched,
-    /// When its session was told last that a read had changed.
+    /// When a changed read was last reported to its session.
     pub rewound_at: Timestamp,
-    /// When to repeat what was sent to have it committed or abandoned. Reads have times of their own.
+    /// When to repeat the messages of the commit protocol. Each read has a time of its own.
     pub repeat_at: Timestamp,
     pub repeated: u32,
     /// For when its timer is set.
@@ -48,15 +48,15 @@ pub(super) struct Transaction {
 pub(super) struct ReadState {
     /// What was found, once something was.
     pub found: Option<WriteId>,
-    /// How many answers its session has been told.
+    /// How many answers were given to its session.
     pub stamp: u32,
-    /// A newer answer that its session is not told yet.
+    /// A newer answer that was not given to its session yet.
     pub held: Option<(WriteId, Option<Value>)>,
-    /// The place in the order of their distance of the replica to be asked next.
+    /// The replica to ask next, by its place in the order of distance.
     pub asked: usize,
     /// How often another replica was asked.
     pub repeated: u32,
-    /// When the replica that was asked last has had its time.
+    /// How long the replica that was asked last has time to answer.
     pub due: Timestamp,
 }
 
@@ -64,15 +64,15 @@ pub(super) struct ReadState {
 pub(super) enum Phase {
     /// The program runs, and no execution is in the commit protocol.
     Executing,
-    /// The first execution is there, and the replicas are asked whether they let the transaction in.
+    /// The first execution is ready, and the replicas are asked whether they admit the transaction.
     Asking(Asking),
     /// An execution is in the commit protocol.
-    Preparing(Attempt),
+    Preparing(PreparedExecution),
     /// A decision on it is being made durable.
-    Finalizing(Attempt, Proposal),
-    /// One of its reads has changed, and the program was told and runs again. From here on it is
-    /// never proposed to commit it; the next Prepare abandons it.
-    Abandoned(Attempt),
+    Finalizing(PreparedExecution, Proposal),
+    /// One of its reads has changed, and the program runs again. The coordinator never proposes to commit this
+    /// execution any more; the next Prepare abandons it.
+    Abandoned(PreparedExecution),
 }
 
 /// Replicas of one or a few partitions.
@@ -109,7 +109,7 @@ impl Transaction {
         }
     }
 
-    /// When something is to be repeated next, unless it is answered.
+    /// When the next unanswered message is due to be repeated.
     pub(super) fn next_repeat(&self) -> Timestamp {
         let unanswered = self.reads.values().filter(|read| read.found.is_none());
         unanswered.map(|read| read.due).fold(self.repeat_at, Timestamp::min)
@@ -145,17 +145,18 @@ impl Transaction {
     /// The program runs again and waits for a read that it has not made before. Until it ends, the
     /// execution that was prepared only stands in others' way.
     pub(super) fn abandon_while_running(&mut self, version: Version, group: &Group, cx: &mut Cx) {
-        let Phase::Abandoned(attempt) = &mut self.phase else { return };
-        if core::mem::replace(&mut attempt.told, true) {
+        let Phase::Abandoned(execution) = &mut self.phase else { return };
+        if core::mem::replace(&mut execution.told, true) {
             return;
         }
-        if attempt.tally(group) != Tally::AbandonFast {
-            attempt.send_finalize(version, Proposal::Abandon, group, cx);
+        if execution.tally(group) != Tally::AbandonFast {
+            execution.send_finalize(version, Proposal::Abandon, group, cx);
             return;
         }
-        for part in &attempt.participants {
-            let (eid, decision) = (attempt.eid, Decision::Abandon);
-            let message = Message::Decide { version, eid, decision, contents: None };
+        for part in &execution.participants {
+            let (eid, decision) = (execution.eid, Decision::Abandon);
+            let message =
+                Message::Request(Request::Decide { version, eid, decision, contents: None });
             cx.broadcast(part.partition, group.all(), message);
         }
     }
@@ -163,26 +164,26 @@ impl Transaction {
 
 impl Phase {
     /// The execution in the commit protocol.
-    pub(super) fn attempt(&mut self) -> Option<&mut Attempt> {
+    pub(super) fn execution(&mut self) -> Option<&mut PreparedExecution> {
         match self {
             Phase::Executing | Phase::Asking(_) => None,
-            Phase::Preparing(attempt)
-            | Phase::Finalizing(attempt, _)
-            | Phase::Abandoned(attempt) => Some(attempt),
+            Phase::Preparing(execution)
+            | Phase::Finalizing(execution, _)
+            | Phase::Abandoned(execution) => Some(execution),
         }
     }
 
-    /// A read of the execution in the commit protocol has changed, and its session is told.
+    /// A changed read is reported to the session. The execution in the commit protocol is abandoned if it made that read.
     pub(super) fn rewind(&mut self, key: &Key) {
-        let rests_on_it = |attempt: &Attempt| {
-            let mut parts = attempt.participants.iter();
+        let rests_on_it = |execution: &PreparedExecution| {
+            let mut parts = execution.participants.iter();
             parts.any(|part| part.contents.reads.iter().any(|read| read.key == *key))
         };
         *self = match core::mem::replace(self, Phase::Executing) {
-            Phase::Preparing(attempt) if rests_on_it(&attempt) => Phase::Abandoned(attempt),
-            Phase::Finalizing(mut attempt, Proposal::Abandon) if rests_on_it(&attempt) => {
-                attempt.told = true;
-                Phase::Abandoned(attempt)
+            Phase::Preparing(execution) if rests_on_it(&execution) => Phase::Abandoned(execution),
+            Phase::Finalizing(mut execution, Proposal::Abandon) if rests_on_it(&execution) => {
+                execution.told = true;
+                Phase::Abandoned(execution)
             }
             phase => phase,
         };

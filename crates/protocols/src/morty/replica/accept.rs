@@ -1,11 +1,11 @@
-//! A replica's part in the consensus on a transaction: what it promises to those who propose a decision, and what it
-//! accepts from them (000 §4.2, "Finalize", and §4.3).
+//! A replica's part in the consensus on a transaction: what it promises to the nodes that propose a decision, and what
+//! it accepts from them (000 §4.2, "Finalize", and §4.3).
 
-use serried_actor::Timestamp;
 use serried_model::{NodeId, Version};
 
-use super::{Cx, Replica};
-use crate::morty::message::{Accepted, Known, Message, Proposal, Record, View};
+use super::{Cx, Replica, reject};
+use crate::morty::message::{Accepted, Known, Message, Proposal, Recovering, Status, View};
+use crate::morty::record::Record;
 
 impl Replica {
     /// A recoverer asks this replica to enter one of the recoverer's views, and to say what it knows.
@@ -18,23 +18,29 @@ impl Replica {
     ) {
         if !view.is_of_recoverer(from) {
             let what = format_args!("PaxosPrepare of {version} in {view:?}, another's view");
-            return self.reject(from, what, cx);
+            return reject(from, what, cx);
         }
         if let Some(settlement) = self.settlement(version) {
             let known = Known { settlement: Some(settlement), ..Known::default() };
             let known = Some(Box::new(known));
-            cx.send(from, Message::PaxosPrepareReply { version, view, known });
+            cx.send(
+                from,
+                Message::Recovering(Recovering::PaxosPrepareReply { version, view, known }),
+            );
             return;
         }
-        if self.is_too_far_ahead(version, cx) && !self.transactions.contains_key(&version) {
+        if self.setup.is_too_far_ahead(version, cx) && !self.transactions.contains(version) {
             return;
         }
         // What was read may have been decided while this replica was away.
         self.confirm(version, cx);
-        let undecided = self.open(version, cx.now());
+        let undecided = self.transactions.open(version, cx.now(), &self.setup);
         if undecided.view > view {
             let view = undecided.view;
-            cx.send(from, Message::PaxosPrepareReply { version, view, known: None });
+            cx.send(
+                from,
+                Message::Recovering(Recovering::PaxosPrepareReply { version, view, known: None }),
+            );
             return;
         }
         let promises = undecided.view < view;
@@ -47,10 +53,10 @@ impl Replica {
             execution: execution.map(|e| (e.eid, e.vote, e.contents.clone())),
         };
         if promises {
-            self.append(Record::Promised { version, view }, cx);
+            self.log.append(Record::Promised { version, view }, cx);
         }
         let known = Some(Box::new(known));
-        cx.send(from, Message::PaxosPrepareReply { version, view, known });
+        cx.send(from, Message::Recovering(Recovering::PaxosPrepareReply { version, view, known }));
     }
 
     /// A coordinator or a recoverer proposes a decision.
@@ -64,70 +70,49 @@ impl Replica {
         let own = view == View::OWN && from == version.coordinator;
         if !own && !view.is_of_recoverer(from) {
             let what = format_args!("Finalize of {version} in {view:?}, another's view");
-            return self.reject(from, what, cx);
+            return reject(from, what, cx);
         }
         if let Some(settlement) = self.settlement(version) {
             // Late, or repeated because an answer was lost. The settlement agrees with what was accepted.
-            cx.send(from, Message::Settled { version, settlement });
+            cx.send(from, Message::Status(Status::Settled { version, settlement }));
             return;
         }
-        if self.is_too_far_ahead(version, cx) && !self.transactions.contains_key(&version) {
+        if self.setup.is_too_far_ahead(version, cx) && !self.transactions.contains(version) {
             return;
         }
-        let undecided = self.open(version, cx.now());
+        let undecided = self.transactions.open(version, cx.now(), &self.setup);
         let current = undecided.view;
         let accepted = Accepted { view, eid, decision };
         let other = |last: Accepted| !own && last.view == view && last != accepted;
         if undecided.accepted.is_some_and(other) {
             let what = format_args!("a second proposal on {version} in {view:?}: {decision:?}");
-            return self.reject(from, what, cx);
+            return reject(from, what, cx);
         }
         if current <= view {
             self.accept_durably(version, accepted, cx);
         }
         let view = current.max(view);
-        cx.send(from, Message::FinalizeReply { version, eid, view, decision });
+        cx.send(from, Message::Status(Status::FinalizeReply { version, eid, view, decision }));
     }
 
     /// The coordinator says that an execution is abandoned, and expects no answer. This does not end the transaction. It is
     /// accepted and logged like a proposal: what the execution had prepared may be given to others only if this replica
     /// still knows of the abandonment after a restart.
     pub(super) fn on_abandoned(&mut self, from: NodeId, version: Version, eid: u32, cx: &mut Cx) {
-        let open = match self.transactions.get(&version) {
+        let open = match self.transactions.get(version) {
             Some(undecided) => !undecided.is_superseded(),
-            None => !self.is_too_far_ahead(version, cx), // If it is, it was never admitted.
+            None => !self.setup.is_too_far_ahead(version, cx), // If it is, it was never admitted.
         };
         if from != version.coordinator || !open || self.settlement(version).is_some() {
             return;
         }
-        self.open(version, cx.now());
+        self.transactions.open(version, cx.now(), &self.setup);
         let accepted = Accepted { view: View::OWN, eid, decision: Proposal::Abandon };
         self.accept_durably(version, accepted, cx);
     }
 
     fn accept_durably(&mut self, version: Version, accepted: Accepted, cx: &mut Cx) {
-        self.accept(version, accepted);
-        self.append(Record::Accepted { version, accepted }, cx);
-    }
-
-    /// Takes in what was accepted. If the coordinator abandons an execution in its own view, what the execution had
-    /// prepared is released at once. `morty/mod.rs` says why that is safe.
-    pub(super) fn accept(&mut self, version: Version, accepted: Accepted) {
-        let Accepted { view, eid, decision } = accepted;
-        let undecided = self.open(version, Timestamp::default());
-        undecided.view = view;
-        // Links are not ordered, so a message about an earlier execution may come late.
-        undecided.accepted = undecided.accepted.max(Some(accepted));
-        if decision == Proposal::Commit || view > View::OWN {
-            return;
-        }
-        undecided.abandoned_before = undecided.abandoned_before.max(eid.saturating_add(1));
-        // The execution never commits, so it must not be in the way of others.
-        if undecided.execution.as_ref().is_some_and(|execution| execution.eid <= eid) {
-            self.unprepare(version);
-            if let Some(undecided) = self.transactions.get_mut(&version) {
-                undecided.execution = None;
-            }
-        }
+        self.transactions.accept(version, accepted, &mut self.state.keys, &self.setup);
+        self.log.append(Record::Accepted { version, accepted }, cx);
     }
 }

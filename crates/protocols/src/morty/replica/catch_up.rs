@@ -10,7 +10,7 @@
 //!   later watermarks. If one has an earlier watermark, the peer has lost state, and the copy begins anew.
 //! - *A key that is missing in the page is absent:* the peer may have forgotten its delete. So everything that this
 //!   replica has below the watermark is replaced: in the store page by page, in memory and for the log at the end.
-//! - *During a copy* nothing is settled, no reads are answered, and no reader is told of writes.
+//! - *During a copy* nothing is settled, no reads are answered, and no writes are reported to readers.
 //! - *A copy that has begun is completed.* A page may lack a delete at or above the own watermark which its sender has
 //!   forgotten. If the peer is lost, or this replica restarts, the store is therefore copied anew, from a peer whose
 //!   watermark is not below that of any page ([`Record::Copying`]). It ends if the own watermark gets there first. A peer
@@ -34,11 +34,11 @@
 //! out of date.
 //!
 //! # What is not handed on
-//! What lies behind the horizon is forgotten bit by bit. A delete there may be forgotten while the transaction
-//! that made it is still remembered: its key was in an earlier transaction's turn, too. Whoever was handed such
-//! a transaction without its delete would keep what was deleted. So nothing behind the horizon is listed or
-//! sent, and whoever has listed it before copies instead. At and above the horizon all deletes are there, but
-//! for those that were overwritten, and what has overwritten them is handed on as well. A replica that is
+//! What lies below the horizon is forgotten bit by bit. A delete there may be forgotten while its transaction is still
+//! remembered, because the same key was part of an earlier transaction's turn. A replica that received such a
+//! transaction without its delete would keep what was deleted. So nothing below the horizon is listed or sent, and a
+//! replica that has received a list from before copies instead. At and above the horizon only those deletes are missing
+//! that were overwritten, and what has overwritten them is handed on as well. A replica that is
 //! copying sends nothing: its peer may have forgotten deletes that it still has. For the same reason it sends nothing
 //! later of what lies below its copy's watermark ([`Progress::whole_from`](super::progress::Progress::whole_from)).
 
@@ -49,9 +49,13 @@ use serried_actor::NodeSet;
 use serried_model::{Key, NodeId, Version};
 use serried_parts::{Committed, decode_versions};
 
-use super::{Cx, Replica, Timer};
+use super::log_marks::LogMarks;
+use super::setup::Setup;
+use super::state::State;
+use super::{Cx, Timer};
 use crate::morty::digest::Digest;
-use crate::morty::message::{Contents, Holds, Message, Record, TaggedWrite};
+use crate::morty::message::{CatchingUp, Contents, Holds, Message, TaggedWrite, Truncating};
+use crate::morty::record::Record;
 
 /// How many transactions are listed in one message, and how many are fetched with one message.
 const LISTED_AT_ONCE: usize = 4096;
@@ -63,14 +67,26 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// How often a peer is asked before another one is.
 const ASKED_AT_MOST: usize = 3;
 
+/// How a replica gets what it has missed.
+#[derive(Debug, Default)]
+pub(super) struct CatchUp {
+    run: Option<Run>,
+    /// It has just come back, and its state may be too old to answer reads.
+    behind: bool,
+    /// Whom it has asked since.
+    asked: Asked,
+    /// How many keys it has copied from others since it started.
+    copied: u64,
+}
+
 /// A run of catching up with a peer.
 #[derive(Debug)]
-pub(super) struct CatchUp {
+struct Run {
     peer: NodeId,
     /// How many questions were not answered.
     tried: usize,
     /// Distinguishes its answers from those to earlier runs.
-    run: u64,
+    number: u64,
     /// The peer was behind when it listed something.
     is_behind: bool,
     doing: Doing,
@@ -78,18 +94,11 @@ pub(super) struct CatchUp {
 
 /// Whom a replica has asked while it is behind.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Asked {
+struct Asked {
     /// Those that have answered, or were given up.
     all: NodeSet,
     /// Those from which it has got everything.
     listed: NodeSet,
-}
-
-impl CatchUp {
-    /// A new run.
-    fn with(peer: NodeId, since: Version, cx: &mut Cx) -> CatchUp {
-        CatchUp { peer, tried: 0, run: cx.draw(), is_behind: false, doing: Doing::List(since) }
-    }
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -103,202 +112,249 @@ enum Doing {
     Scan { after: Option<Key>, since: u64, began_at: Option<(u64, Digest)> },
 }
 
-impl Replica {
+/// An answer to [`CatchingUp::GetCommitted`].
+pub(super) struct List {
+    pub(super) since: Version,
+    pub(super) run: u64,
+    pub(super) versions: Vec<Version>,
+    pub(super) more: bool,
+    pub(super) reaches: bool,
+    pub(super) behind: bool,
+}
+
+/// An answer to [`CatchingUp::Scan`].
+pub(super) struct Page {
+    pub(super) after: Option<Key>,
+    pub(super) since: u64,
+    pub(super) run: u64,
+    pub(super) entries: Vec<(Key, Option<Vec<u8>>)>,
+    pub(super) next: Option<Key>,
+    pub(super) holds: Holds,
+}
+
+impl Run {
+    fn with(peer: NodeId, since: Version, cx: &mut Cx) -> Run {
+        Run { peer, tried: 0, number: cx.draw(), is_behind: false, doing: Doing::List(since) }
+    }
+
+    fn ask(&self, setup: &Setup, cx: &mut Cx) {
+        let run = self.number;
+        let message = match &self.doing {
+            Doing::List(since) => CatchingUp::GetCommitted { since: *since, run },
+            Doing::Fetch { missing, .. } => {
+                let versions = missing.iter().copied().take(FETCHED_AT_ONCE).collect();
+                CatchingUp::Fetch { versions }
+            }
+            Doing::Scan { after, since, .. } => {
+                CatchingUp::Scan { after: after.clone(), since: *since, run }
+            }
+        };
+        cx.send(self.peer, Message::CatchingUp(message));
+        cx.set_timer(Timer::CatchUp, PATIENCE + 2 * setup.group.round_trip());
+    }
+}
+
+impl CatchUp {
+    /// Whether the state may be too old to answer reads.
+    pub(super) fn is_behind(&self) -> bool {
+        self.behind
+    }
+
+    /// The replica comes back or is new.
+    pub(super) fn set_behind(&mut self) {
+        self.behind = true;
+    }
+
+    /// Whether this replica may hold only a part of what others have settled.
+    pub(super) fn may_lack_something(&self) -> bool {
+        self.behind || self.run.is_some()
+    }
+
+    /// Whether a copy is in progress, so that the store is complete below no watermark.
+    pub(super) fn is_copying(&self) -> bool {
+        matches!(self.run, Some(Run { doing: Doing::Scan { .. }, .. }))
+    }
+
+    /// How many keys were copied from others since the start.
+    pub(super) fn copied(&self) -> u64 {
+        self.copied
+    }
+
     /// Begins to catch up. The peers are asked one after the other.
-    pub(super) fn start_catch_up(&mut self, cx: &mut Cx) {
-        if self.group.size() == 1 {
+    pub(super) fn start(&mut self, setup: &Setup, state: &mut State, cx: &mut Cx) {
+        if setup.group.size() == 1 {
             self.behind = false;
             return;
         }
-        let peer = self.peer(self.id.member() + 1);
-        self.catch_up_from(peer, cx);
-    }
-
-    fn peer(&self, turn: usize) -> NodeId {
-        let member = match turn % self.group.size() {
-            own if own == self.id.member() => (own + 1) % self.group.size(),
-            other => other,
-        };
-        NodeId::replica(self.id.partition(), member)
+        self.begin(setup.peer_at(setup.id.member() + 1), setup, state, cx);
     }
 
     /// Begins to get everything that `peer` has committed. False if this replica is catching up already.
-    pub(super) fn catch_up_from(&mut self, peer: NodeId, cx: &mut Cx) -> bool {
-        let begins = self.catch_up.is_none() && peer != self.id;
+    pub(super) fn begin(
+        &mut self,
+        peer: NodeId,
+        setup: &Setup,
+        state: &mut State,
+        cx: &mut Cx,
+    ) -> bool {
+        let begins = self.run.is_none() && peer != setup.id;
         if begins {
-            self.begin_with(peer, cx);
+            self.begin_with(peer, setup, state, cx);
         }
         begins
     }
 
     /// Begins a run with a peer: goes on copying, or asks for a list.
-    fn begin_with(&mut self, peer: NodeId, cx: &mut Cx) {
-        self.catch_up = Some(CatchUp::with(peer, self.progress.watermark(), cx));
-        match self.progress.unfinished_copy() {
-            Some(_) => self.start_copy(cx),
-            None => self.ask_peer(cx),
+    fn begin_with(&mut self, peer: NodeId, setup: &Setup, state: &mut State, cx: &mut Cx) {
+        let run = self.run.insert(Run::with(peer, state.progress.watermark(), cx));
+        match state.progress.unfinished_copy() {
+            Some(_) => self.start_copy(setup, state, cx),
+            None => run.ask(setup, cx),
         }
     }
 
-    fn ask_peer(&mut self, cx: &mut Cx) {
-        let Some(CatchUp { peer, doing, run, .. }) = &self.catch_up else { return };
-        let run = *run;
-        let message = match doing {
-            Doing::List(since) => Message::GetCommitted { since: *since, run },
-            Doing::Fetch { missing, .. } => {
-                let versions = missing.iter().copied().take(FETCHED_AT_ONCE).collect();
-                Message::Fetch { versions }
-            }
-            Doing::Scan { after, since, .. } => {
-                Message::Scan { after: after.clone(), since: *since, run }
-            }
-        };
-        cx.send(*peer, message);
-        cx.set_timer(Timer::CatchUp, PATIENCE + 2 * self.group.round_trip());
-    }
-
     /// The peer has not answered in time.
-    pub(super) fn go_on_catching_up(&mut self, cx: &mut Cx) {
-        let Some(catch_up) = &mut self.catch_up else { return };
-        catch_up.tried += 1;
-        if catch_up.tried.is_multiple_of(ASKED_AT_MOST) {
-            self.begin_anew(cx);
+    pub(super) fn go_on(&mut self, setup: &Setup, state: &mut State, cx: &mut Cx) {
+        let Some(run) = &mut self.run else { return };
+        run.tried += 1;
+        if run.tried.is_multiple_of(ASKED_AT_MOST) {
+            self.begin_anew(setup, state, cx);
         } else {
-            self.ask_peer(cx);
+            run.ask(setup, cx);
         }
     }
 
     /// Begins anew with another peer.
-    fn begin_anew(&mut self, cx: &mut Cx) {
-        let Some(CatchUp { peer, .. }) = self.catch_up else { return };
+    fn begin_anew(&mut self, setup: &Setup, state: &mut State, cx: &mut Cx) {
+        let Some(Run { peer, .. }) = self.run else { return };
         self.asked.all.insert(peer);
-        self.begin_with(self.peer(peer.member() + 1), cx);
+        self.begin_with(setup.peer_at(peer.member() + 1), setup, state, cx);
     }
 
-    /// Whether a copy is in progress, so that the store is complete below no watermark.
-    pub(super) fn is_copying(&self) -> bool {
-        matches!(self.catch_up, Some(CatchUp { doing: Doing::Scan { .. }, .. }))
-    }
-
-    pub(super) fn on_get_committed(&mut self, from: NodeId, since: Version, run: u64, cx: &mut Cx) {
+    pub(super) fn on_get_committed(
+        &self,
+        from: NodeId,
+        (since, run): (Version, u64),
+        state: &State,
+        cx: &mut Cx,
+    ) {
         if self.is_copying() {
             return; // The list would have gaps.
         }
-        let reaches = since >= self.progress.whole_from();
+        let reaches = since >= state.progress.whole_from();
         let (versions, more) = match reaches {
-            true => self.settled.list(since, LISTED_AT_ONCE),
+            true => state.settled.list(since, LISTED_AT_ONCE),
             false => (Vec::new(), false),
         };
         let behind = self.behind;
-        cx.send(from, Message::Committed { since, run, versions, more, reaches, behind });
+        let list = CatchingUp::Committed { since, run, versions, more, reaches, behind };
+        cx.send(from, Message::CatchingUp(list));
     }
 
+    /// A peer lists what has committed. Returns the peer if this replica has got everything from it.
     pub(super) fn on_committed(
         &mut self,
-        (from, run): (NodeId, u64),
-        since: Version,
-        versions: Vec<Version>,
-        (more, reaches, behind): (bool, bool, bool),
+        from: NodeId,
+        list: List,
+        setup: &Setup,
+        state: &mut State,
         cx: &mut Cx,
-    ) {
-        let watermark = self.progress.watermark();
-        let Some(catch_up) = &mut self.catch_up else { return };
-        if (from, run) != (catch_up.peer, catch_up.run) || catch_up.doing != Doing::List(since) {
-            return;
+    ) -> Option<NodeId> {
+        let run = self.run.as_mut()?;
+        if (from, list.run) != (run.peer, run.number) || run.doing != Doing::List(list.since) {
+            return None;
         }
-        if !reaches || self.progress.unfinished_copy().is_some() {
-            self.start_copy(cx);
-            return;
+        if !list.reaches || state.progress.unfinished_copy().is_some() {
+            self.start_copy(setup, state, cx);
+            return None;
         }
-        let next = versions.last().filter(|_| more).copied();
-        let unknown =
-            |version: &Version| *version >= watermark && self.settled.get(*version).is_none();
-        let missing = versions.into_iter().filter(unknown).collect();
-        let catch_up = self.catch_up.as_mut().expect("it is there");
-        catch_up.is_behind |= behind;
-        catch_up.doing = Doing::Fetch { missing, next };
-        self.fetch_more(cx);
+        let next = list.versions.last().filter(|_| list.more).copied();
+        run.is_behind |= list.behind;
+        run.doing = Doing::Fetch { missing: list.versions, next };
+        self.fetch_more(setup, state, cx)
     }
 
     /// Begins to copy what was written since the watermark. Everything below it must be in the store first. If the
     /// watermark is not durable yet, the peer is asked for a list again later.
-    fn start_copy(&mut self, cx: &mut Cx) {
-        if !self.may_settle(cx) {
+    fn start_copy(&mut self, setup: &Setup, state: &mut State, cx: &mut Cx) {
+        if !state.may_settle(cx) {
             cx.set_timer(Timer::CatchUp, PATIENCE);
             return;
         }
-        self.settle_everything(cx);
+        state.settle_everything(cx);
         self.behind = true;
-        let since = self.progress.watermark().timestamp_us;
-        let catch_up = self.catch_up.as_mut().expect("a run");
-        catch_up.doing = Doing::Scan { after: None, since, began_at: None };
-        self.ask_peer(cx);
+        let since = state.progress.watermark().timestamp_us;
+        let run = self.run.as_mut().expect("a run");
+        run.doing = Doing::Scan { after: None, since, began_at: None };
+        run.ask(setup, cx);
     }
 
-    /// Fetches what is still missing, then goes on with the list.
-    fn fetch_more(&mut self, cx: &mut Cx) {
-        self.is_fetching();
-        let Some(catch_up) = &mut self.catch_up else { return };
-        let Doing::Fetch { missing, next } = &catch_up.doing else { return };
+    /// Fetches what is still missing, then goes on with the list. Returns the peer if that was all.
+    fn fetch_more(&mut self, setup: &Setup, state: &State, cx: &mut Cx) -> Option<NodeId> {
+        self.fetching(state);
+        let run = self.run.as_mut()?;
+        let Doing::Fetch { missing, next } = &run.doing else { return None };
         if missing.is_empty() {
-            let Some(last) = *next else { return self.end_catch_up(cx) };
+            let Some(last) = *next else { return self.end(setup, cx) };
             let coordinator = NodeId(last.coordinator.0 + 1);
-            catch_up.doing = Doing::List(Version { coordinator, ..last });
+            run.doing = Doing::List(Version { coordinator, ..last });
         }
-        self.ask_peer(cx);
+        run.ask(setup, cx);
+        None
     }
 
-    /// The peer that it is fetching from, and how many transactions are still missing.
-    fn is_fetching(&mut self) -> Option<(NodeId, usize)> {
-        let watermark = self.progress.watermark();
-        let catch_up = self.catch_up.as_mut()?;
-        let Doing::Fetch { missing, .. } = &mut catch_up.doing else { return None };
-        missing.retain(|version| *version >= watermark && self.settled.get(*version).is_none());
-        Some((catch_up.peer, missing.len()))
+    /// The peer that this replica is fetching from, and how many transactions are still missing.
+    pub(super) fn fetching(&mut self, state: &State) -> Option<(NodeId, usize)> {
+        let watermark = state.progress.watermark();
+        let run = self.run.as_mut()?;
+        let Doing::Fetch { missing, .. } = &mut run.doing else { return None };
+        missing.retain(|version| *version >= watermark && state.settled.get(*version).is_none());
+        Some((run.peer, missing.len()))
     }
 
     /// This replica has everything that its peer had when it was asked.
-    fn end_catch_up(&mut self, cx: &mut Cx) {
-        let Some(CatchUp { peer, is_behind, .. }) = self.catch_up.take() else { return };
+    fn end(&mut self, setup: &Setup, cx: &mut Cx) -> Option<NodeId> {
+        let Run { peer, is_behind, .. } = self.run.take()?;
         cx.cancel_timer(Timer::CatchUp);
         self.asked.all.insert(peer);
         self.asked.listed.insert(peer);
-        if !is_behind || self.has_asked_enough() {
+        if !is_behind || self.has_asked_enough(setup) {
             self.behind = false;
         }
         if !self.behind {
             self.asked = Asked::default();
         }
-        self.has_caught_up_with(peer, cx);
-        if self.behind {
-            self.catch_up_from(self.peer(peer.member() + 1), cx);
-        } else if self.truncation.target.is_some()
-            && let Some(peer) = self.truncation.announced_by.take()
-        {
-            self.catch_up_from(peer, cx);
-        }
+        Some(peer)
     }
 
     /// Whether all others were asked, and those that have answered are a majority together with this replica.
-    fn has_asked_enough(&self) -> bool {
+    fn has_asked_enough(&self, setup: &Setup) -> bool {
         let Asked { all, listed } = self.asked;
-        all.len() + 1 >= self.group.size() && listed.len() + 1 >= self.group.majority()
+        all.len() + 1 >= setup.group.size() && listed.len() + 1 >= setup.group.majority()
     }
 
-    pub(super) fn on_fetch(&mut self, from: NodeId, versions: Vec<Version>, cx: &mut Cx) {
+    pub(super) fn on_fetch(
+        &self,
+        from: NodeId,
+        versions: Vec<Version>,
+        setup: &Setup,
+        state: &mut State,
+        cx: &mut Cx,
+    ) {
         if self.is_copying() {
             return; // What this replica had may have been replaced already.
         }
+        let State { keys, settled, progress, .. } = state;
         let (mut executions, mut complete) = (Vec::new(), true);
-        let whole_from = self.progress.whole_from();
+        let whole_from = progress.whole_from();
         for version in versions.into_iter().filter(|version| *version >= whole_from) {
-            let Some((eid, keys)) = self.settled.execution(version) else { continue };
+            let Some((eid, written)) = settled.execution(version) else { continue };
             let mut contents = Contents::default();
-            contents.participants.push(self.id.partition());
-            for key in keys {
+            contents.participants.push(setup.id.partition());
+            for key in written {
                 // A version that was overwritten and forgotten is gone. One that was forgotten before it got here is
                 // not even among the keys, but then the past can't be read here from before it.
-                let record = self.keys.load(key, cx.store());
+                let record = keys.load(key, cx.store());
                 let Some(committed) = record.committed.get(version) else {
                     complete = false;
                     continue;
@@ -309,51 +365,48 @@ impl Replica {
             executions.push((version, eid, Arc::new(contents)));
         }
         let readable_from = match complete {
-            true => self.progress.lacks_before(),
-            false => self.readable_from(),
+            true => progress.lacks_before(),
+            false => progress.readable_from().timestamp_us,
         };
-        cx.send(from, Message::Fetched { executions, readable_from });
+        let fetched = CatchingUp::Fetched { executions, readable_from };
+        cx.send(from, Message::CatchingUp(fetched));
     }
 
+    /// What a peer has sent is committed here; `before` is what [`CatchUp::fetching`] said before that, and `nothing` says
+    /// whether the answer was empty. Returns the peer if this replica has got everything from it.
     pub(super) fn on_fetched(
         &mut self,
         from: NodeId,
-        executions: Vec<(Version, u32, Arc<Contents>)>,
-        readable_from: u64,
+        before: Option<(NodeId, usize)>,
+        nothing: bool,
+        (setup, state): (&Setup, &mut State),
         cx: &mut Cx,
-    ) {
-        self.raise_readable_from(readable_from, cx);
-        let (before, nothing) = (self.is_fetching(), executions.is_empty());
-        for (version, eid, contents) in executions {
-            if self.settlement(version).is_none() {
-                // If this replica has voted on the execution, it knows its reads too.
-                let voted_on = self.voted_on(version, eid);
-                let logged = voted_on.is_some();
-                self.commit(version, eid, voted_on.unwrap_or(contents), logged, cx);
-            }
-        }
-        match (before, self.is_fetching()) {
+    ) -> Option<NodeId> {
+        match (before, self.fetching(state)) {
             // An answer to a question of another run.
             (Some((peer, _)), _) if peer != from => {}
-            (Some((_, before)), Some((_, left))) if left < before => self.fetch_more(cx),
+            (Some((_, before)), Some((_, left))) if left < before => {
+                return self.fetch_more(setup, state, cx);
+            }
             // The peer has forgotten them after it had listed them.
-            (Some(_), Some(_)) if nothing => self.begin_anew(cx),
+            (Some(_), Some(_)) if nothing => self.begin_anew(setup, state, cx),
             _ => {}
         }
+        None
     }
 
     pub(super) fn on_scan(
-        &mut self,
+        &self,
         from: NodeId,
         after: Option<Key>,
-        since: u64,
-        run: u64,
+        (since, run): (u64, u64),
+        state: &mut State,
         cx: &mut Cx,
     ) {
-        if self.is_copying() || !self.may_settle(cx) {
+        if self.is_copying() || !state.may_settle(cx) {
             return; // The store is complete below no watermark.
         }
-        self.settle_everything(cx);
+        state.settle_everything(cx);
         let (mut entries, mut last) = (Vec::new(), None);
         let start = after.as_ref().map(|key| key.as_bytes());
         let more = cx.store().scan(start, SCANNED_AT_ONCE, &mut |key, bytes| {
@@ -363,76 +416,74 @@ impl Replica {
             entries.push((Key::from(key), changed.then(|| bytes.to_vec())));
             last = Some(Key::from(key));
         });
-        let (watermark, digest) = self.progress.finished();
-        let holds = Holds { watermark, digest, readable_from: self.readable_from() };
+        let (watermark, digest) = state.progress.finished();
+        let readable_from = state.progress.readable_from().timestamp_us;
+        let holds = Holds { watermark, digest, readable_from };
         let next = last.filter(|_| more);
-        cx.send(from, Message::Scanned { after, since, run, entries, next, holds });
+        let page = CatchingUp::Scanned { after, since, run, entries, next, holds };
+        cx.send(from, Message::CatchingUp(page));
     }
 
-    /// From which version on the past can be read here, in microseconds.
-    fn readable_from(&self) -> u64 {
-        self.progress.readable_from().timestamp_us
-    }
-
+    /// A peer sends a page of its store. Returns what is complete below which watermark if the page was the last.
     pub(super) fn on_scanned(
         &mut self,
-        (from, run): (NodeId, u64),
-        (after, since): (Option<Key>, u64),
-        entries: Vec<(Key, Option<Vec<u8>>)>,
-        next: Option<Key>,
-        holds: Holds,
+        from: NodeId,
+        page: Page,
+        (setup, state, log): (&Setup, &mut State, &mut LogMarks),
         cx: &mut Cx,
-    ) {
-        let Some(catch_up) = &mut self.catch_up else { return };
-        let Doing::Scan { after: asked, since: wanted, began_at } = &mut catch_up.doing else {
-            return;
+    ) -> Option<(u64, Digest)> {
+        let Page { after, since, run: number, entries, next, holds } = page;
+        let run = self.run.as_mut()?;
+        let Doing::Scan { after: asked, since: wanted, began_at } = &mut run.doing else {
+            return None;
         };
-        if (from, run) != (catch_up.peer, catch_up.run) || (&*asked, *wanted) != (&after, since) {
-            return;
+        if (from, number) != (run.peer, run.number) || (&*asked, *wanted) != (&after, since) {
+            return None;
         }
         let (upto, digest) = *began_at.get_or_insert((holds.watermark, holds.digest));
-        let (least, merged) = self.progress.unfinished_copy().unwrap_or(self.progress.finished());
+        let (least, merged) = state.progress.unfinished_copy().unwrap_or(state.progress.finished());
         if holds.watermark < upto || upto < least {
             // The peer may have everything below, and not know that.
-            cx.send(from, Message::TruncationFinished { upto: least, merged });
-            self.begin_anew(cx);
-            return;
+            let finished = Truncating::TruncationFinished { upto: least, merged };
+            cx.send(from, Message::Truncating(finished));
+            self.begin_anew(setup, state, cx);
+            return None;
         }
-        catch_up.tried = 0;
-        if self.progress.begin_copy(upto, digest) {
-            self.append(Record::Copying { upto, digest }, cx);
-            self.progress.is_logged_at(cx.log_position());
+        run.tried = 0;
+        if state.progress.begin_copy(upto, digest) {
+            log.append(Record::Copying { upto, digest }, cx);
+            state.progress.is_logged_at(cx.log_position());
         }
-        self.raise_readable_from(holds.readable_from, cx);
-        let catch_up = self.catch_up.as_mut().expect("it is there");
-        if !self.progress.is_durable(cx.durable_position()) {
+        state.raise_readable_from(holds.readable_from, log, cx);
+        if !state.progress.is_durable(cx.durable_position()) {
             // The same page may come twice. The first answer is not taken for the second.
-            catch_up.run = cx.draw();
-            self.ask_peer(cx);
-            return;
+            run.number = cx.draw();
+            run.ask(setup, cx);
+            return None;
         }
-        let Doing::Scan { after: asked, .. } = &mut catch_up.doing else { return };
         *asked = next.clone();
         for key in deleted(after, &next, &entries, cx) {
-            self.keys.replace(&key, Version::at(upto), Vec::new(), cx.store());
+            state.keys.replace(&key, Version::at(upto), Vec::new(), cx.store());
         }
         self.copied += entries.len() as u64;
         for (key, bytes) in entries {
             if let Some(bytes) = bytes {
                 let others = decode_versions(&bytes);
-                self.keys.replace(&key, Version::at(upto), others, cx.store());
+                state.keys.replace(&key, Version::at(upto), others, cx.store());
             }
         }
         if next.is_some() {
-            self.ask_peer(cx);
-            return;
+            run.ask(setup, cx);
+            return None;
         }
-        if upto > self.progress.watermark().timestamp_us {
-            self.raise_watermark(upto, digest, true, cx);
-        }
-        let catch_up = self.catch_up.as_mut().expect("it is there");
-        (catch_up.doing, catch_up.is_behind) = (Doing::List(self.progress.watermark()), false);
-        self.ask_peer(cx);
+        Some((upto, digest))
+    }
+
+    /// The copy is complete: asks what has committed since.
+    pub(super) fn list_the_rest(&mut self, setup: &Setup, state: &State, cx: &mut Cx) {
+        let run = self.run.as_mut().expect("the run of the copy");
+        (run.doing, run.is_behind) = (Doing::List(state.progress.watermark()), false);
+        run.ask(setup, cx);
     }
 }
 

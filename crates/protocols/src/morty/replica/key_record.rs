@@ -13,7 +13,7 @@ pub(in crate::morty) struct KeyRecord {
     pub committed: StoredVersions,
     /// `committed_reads`.
     pub committed_reads: ReadMarks,
-    /// It was used since it was last considered to go.
+    /// It was used since it was last examined for removal.
     pub used: bool,
     /// What is in progress. Most keys have nothing.
     active: Option<Box<Active>>,
@@ -28,7 +28,7 @@ struct Active {
     prepared_reads: SmallVec<[PreparedRead; 1]>,
 }
 
-/// `(ver, last_reply)`: a read that is told when it would find something else.
+/// `(ver, last_reply)`: a read whose reader receives a notice when it would find something else.
 #[derive(Debug)]
 struct UncommittedRead {
     reader: Version,
@@ -55,14 +55,14 @@ struct PreparedRead {
     found: Version,
 }
 
-/// A read that has to be told that it would now find something else.
+/// A notice to a reader that it would now find something else.
 #[derive(Debug)]
 pub(super) struct Notice {
     pub reader: Version,
     pub key: Key,
     pub write: WriteId,
     pub value: Option<Value>,
-    /// The write it was told before, if that is withdrawn.
+    /// The write that it had found before, if that is withdrawn.
     pub instead_of: Option<WriteId>,
 }
 
@@ -82,7 +82,7 @@ impl KeyRecord {
     }
 
     /// The write with the largest version below `reader`'s, committed or not. A delete below `settled` is
-    /// as good as nothing at all, and is called that: others may have forgotten it already.
+    /// reported as if nothing was there, because other replicas may have forgotten it already.
     pub(super) fn find_for(&self, reader: Version, settled: Version) -> (WriteId, Option<Value>) {
         match self.find(reader) {
             (write, None) if write.version < settled => (WriteId::INITIAL, None),
@@ -109,7 +109,7 @@ impl KeyRecord {
         writes[..writes.partition_point(|write| write.id.version < reader)].last()
     }
 
-    /// Adds a read, to be told when it would find something else than `replied`; whether it is new.
+    /// Adds a read, whose reader receives a notice when it would find something else than `replied`. Returns whether it is new.
     pub(super) fn add_read(&mut self, reader: Version, replied: WriteId) -> bool {
         let reads = &mut self.active().reads;
         match reads.iter_mut().find(|read| read.reader == reader) {
@@ -124,17 +124,17 @@ impl KeyRecord {
         }
     }
 
-    /// Removes a read that needs no more notice.
+    /// Removes a read that needs no further notice.
     pub(super) fn remove_read(&mut self, reader: Version) {
         self.tidy(|active| active.reads.retain(|read| read.reader != reader));
     }
 
-    /// Adds an uncommitted write or supersedes an earlier value of it, and notes the reads that missed
-    /// it; whether the transaction had not written the key before. `rests_on` is what the transaction
+    /// Adds an uncommitted write or supersedes an earlier value of it, and adds notices for the
+    /// reads that missed it. Returns whether the transaction had not written the key before. `rests_on` is what the transaction
     /// had found in the key, if it has read it.
     ///
-    /// A later value is told only when it is fresh: those behind it in a chain would run for nothing, and
-    /// again for each of those before it. The first is told at once, because reads that have missed it
+    /// Notices of a later value are added only when it is fresh: otherwise the transactions behind it in a chain would run in
+    /// vain, once for each transaction before it. Notices of the first value are added at once, because reads that have missed it
     /// may be prepared, and nothing that its writer prepares can commit until they run again.
     pub(super) fn add_write(
         &mut self,
@@ -171,7 +171,7 @@ impl KeyRecord {
     }
 
     /// The uncommitted write at `position` has changed, or what is below it: finds out whether it and
-    /// those above are stale now, and tells of those that are not any more.
+    /// those above are stale now, and adds notices for those that are not any more.
     fn reconsider(&mut self, key: &Key, position: usize, notices: &mut Vec<Notice>) {
         for i in position.. {
             let Some(active) = self.active.as_deref() else { return };
@@ -195,8 +195,7 @@ impl KeyRecord {
         }
     }
 
-    /// Withdraws a transaction's uncommitted write, and tells those who read it what they would find
-    /// now.
+    /// Withdraws a transaction's uncommitted write, and adds notices of what its readers would find now.
     pub(super) fn withdraw_write(
         &mut self,
         key: &Key,
@@ -230,7 +229,7 @@ impl KeyRecord {
         self.reconsider(key, above, notices);
     }
 
-    /// Removes a transaction's uncommitted write, if there is one; where those above it begin.
+    /// Removes a transaction's uncommitted write, if there is one. Returns where those above it begin.
     fn remove_write(&mut self, version: Version) -> usize {
         let mut above = 0;
         self.tidy(|active| {
@@ -240,7 +239,7 @@ impl KeyRecord {
         above
     }
 
-    /// Tells the reads that would find `id` and don't know it. A read misses a write if it was told
+    /// Adds notices for the reads that would find `id` and don't know it. A read misses a write if it has found
     /// an older one, or another value of the same transaction (000 §4.2, "Put").
     fn announce(
         &mut self,
@@ -275,7 +274,7 @@ impl KeyRecord {
         self.tidy(|active| active.prepared_reads.retain(|read| read.reader != reader));
     }
 
-    /// Whether `reader`, which found `found`, missed a write (check 1). Who found nothing has not missed a
+    /// Whether `reader`, which found `found`, missed a write (check 1). A reader that found nothing has not missed a
     /// delete: it would have found nothing either way. Nor has it missed a value for good, since it may have found a
     /// later delete that is not known here.
     pub(super) fn missed_by(&self, reader: Version, found: WriteId) -> Option<Missed> {
@@ -294,7 +293,7 @@ impl KeyRecord {
         }
     }
 
-    /// Whether somebody's read has missed a write of `writer` (check 2). If the reader found nothing, that may have been a
+    /// Whether another transaction's read has missed a write of `writer` (check 2). If the reader found nothing, that may have been a
     /// delete later than the write, which has then committed, perhaps, where this replica does not know of it.
     pub(super) fn missed_write_of(&self, writer: Version) -> Option<Missed> {
         if let Some(found) = self.committed_reads.found_by_who_misses(writer) {
@@ -327,7 +326,7 @@ impl KeyRecord {
 mod tests {
     use super::*;
 
-    /// Whom a change tells of which write.
+    /// The readers that receive notices of a change, and of which write.
     fn told(change: impl FnOnce(&Key, &mut Vec<Notice>)) -> Vec<(u64, WriteId)> {
         let mut notices = Vec::new();
         change(&Key::from("key"), &mut notices);

@@ -1,7 +1,7 @@
 //! The keys of a replica. Keys in use are in memory, the others in the store.
 //!
-//! All committed versions of a key belong to its [`StoredVersions`]; nothing else writes the store. This module tells it
-//! what is settled, forgotten or copied:
+//! All committed versions of a key belong to its [`StoredVersions`]; nothing else writes the store. What they hold is
+//! settled, forgotten or copied:
 //!
 //! - *Settled.* Nothing is added below the truncation's watermark any more. What has committed there is put into the
 //!   store bit by bit, each key as it is at the watermark of that moment ([`Keys::settle`]).
@@ -15,13 +15,13 @@
 //!   watermark here, and is merged with what is above ([`Keys::replace`]). Versions that were only in memory are removed
 //!   when the copy is complete.
 //!
-//! [`Record::Forgotten`]: crate::morty::message::Record::Forgotten
+//! [`Record::Forgotten`]: crate::morty::record::Record::Forgotten
 
 use serried_actor::Store;
-use serried_model::{Key, Version};
-use serried_parts::{Committed, Place, Pool, StoredVersions};
+use serried_model::{Key, Value, Version};
+use serried_parts::{Committed, Place, Pool, StoredVersions, WriteId};
 
-use super::key_record::KeyRecord;
+use super::key_record::{KeyRecord, Notice};
 
 /// How many keys are examined to make room for one. If all of them are in use, memory holds more keys than it should.
 const LOOKED_AT: usize = 4;
@@ -34,11 +34,13 @@ pub(super) struct Keys {
     at_most: usize,
     /// Everything that was committed below this is in the store.
     stored: Version,
+    /// Notices to readers that they would now find something else. Empty between events.
+    notices: Vec<Notice>,
 }
 
 impl Keys {
     pub(super) fn new(at_most: usize) -> Keys {
-        Keys { records: Pool::default(), at_most, stored: Version::INITIAL }
+        Keys { records: Pool::default(), at_most, stored: Version::INITIAL, notices: Vec::new() }
     }
 
     /// A key's record, which may lack versions that are in the store.
@@ -75,6 +77,47 @@ impl Keys {
     /// The record in a place, and its key.
     pub(super) fn at(&mut self, place: Place) -> (&Key, &mut KeyRecord) {
         self.records.at_place(place)
+    }
+
+    /// Adds an uncommitted write, as [`KeyRecord::add_write`] does.
+    pub(super) fn add_write(
+        &mut self,
+        place: Place,
+        written: (WriteId, Option<WriteId>),
+        value: &Option<Value>,
+    ) -> bool {
+        let (key, record) = self.records.at_place(place);
+        record.add_write(key, written, value, &mut self.notices)
+    }
+
+    /// Withdraws a transaction's uncommitted write.
+    pub(super) fn withdraw_write(&mut self, place: Place, version: Version) {
+        let (key, record) = self.records.at_place(place);
+        record.withdraw_write(key, version, &mut self.notices);
+    }
+
+    /// Commits a write, which need not have been known before.
+    pub(super) fn commit_write(&mut self, place: Place, id: WriteId, value: &Option<Value>) {
+        let (key, record) = self.records.at_place(place);
+        record.commit_write(key, id, value, &mut self.notices);
+    }
+
+    /// Adds a notice to a reader.
+    pub(super) fn add_notice(&mut self, notice: Notice) {
+        self.notices.push(notice);
+    }
+
+    /// Takes the notices that result from everything that has changed since the last call.
+    pub(super) fn take_notices(&mut self) -> impl Iterator<Item = Notice> {
+        self.notices.drain(..)
+    }
+
+    pub(super) fn forget_notices(&mut self) {
+        self.notices.clear();
+    }
+
+    pub(super) fn have_notices(&self) -> bool {
+        !self.notices.is_empty()
     }
 
     /// A key's record, if it is in memory.
@@ -157,8 +200,6 @@ impl Keys {
 mod tests {
     use super::*;
     use serried_actor::MemoryStore;
-    use serried_model::Value;
-    use serried_parts::WriteId;
 
     fn commit(keys: &mut Keys, key: &Key, at: u64, value: Option<&str>) {
         let id = WriteId { version: Version::at(at), tag: 1 };

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::morty::message::Record;
+use super::Cx;
+use crate::morty::record::Record;
 
 /// Positions of the log, each with the latest version that a record before it concerns. The log before a position can be
 /// given up if no record there concerns anything at or above the horizon, because everything below it is in the store.
@@ -15,7 +16,13 @@ pub(super) struct LogMarks {
 }
 
 impl LogMarks {
-    /// Notes a record that is appended.
+    /// Makes a record durable.
+    pub(super) fn append(&mut self, record: Record, cx: &mut Cx) {
+        self.note(&record);
+        cx.append(record);
+    }
+
+    /// Notes a record that is in the log.
     pub(super) fn note(&mut self, record: &Record) {
         let version_us = match record {
             Record::Voted { version, .. }
@@ -67,7 +74,7 @@ mod tests {
     use serried_model::Version;
 
     #[test]
-    fn the_log_is_given_up_to_where_nothing_before_is_as_young_as_the_horizon() {
+    fn the_log_is_trimmed_to_where_everything_before_is_below_the_horizon() {
         let mut marks = LogMarks::default();
         for (position, version_us) in [(1, 5), (1, 9), (3, 7), (4, 20)] {
             marks.note(&Record::Aborted { version: Version::at(version_us) });

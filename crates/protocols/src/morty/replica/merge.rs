@@ -7,11 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serried_model::{NodeId, Version};
+use serried_model::Version;
 
-use super::{Cx, Replica};
 use crate::morty::digest::Digest;
-use crate::morty::message::{Message, Snapshot, View};
+use crate::morty::message::{Snapshot, View};
 
 /// A truncation that this replica coordinates.
 #[derive(Debug)]
@@ -21,7 +20,7 @@ pub(super) struct Merge {
     snapshots: BTreeMap<usize, Snapshot>,
     /// The transactions that remain to be decided, once a majority has sent snapshots.
     undecided: Option<BTreeSet<Version>>,
-    /// The members whose commits this replica has all got.
+    /// The members all of whose commits this replica has.
     listed: BTreeSet<usize>,
     /// The member that it has asked for its commits after it got the member's snapshot.
     asked: Option<usize>,
@@ -30,12 +29,7 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    /// Whether the truncation is over once everything below `upto` is settled.
-    pub(super) fn is_for(&self, upto: u64) -> bool {
-        self.upto <= upto
-    }
-
-    fn new(upto: u64, view: View) -> Merge {
+    pub(super) fn new(upto: u64, view: View) -> Merge {
         Merge {
             upto,
             view,
@@ -47,146 +41,81 @@ impl Merge {
             accepted: BTreeSet::new(),
         }
     }
-}
 
-impl Replica {
-    /// Truncations take turns, and so do the rounds of one.
-    pub(super) fn coordinator_of(&self, upto: u64, round: u32) -> NodeId {
-        let turn = (upto / self.truncation.every_us).wrapping_add(u64::from(round));
-        let member = turn % self.group.size() as u64;
-        NodeId::replica(self.id.partition(), member as usize)
+    pub(super) fn upto(&self) -> u64 {
+        self.upto
     }
 
-    pub(super) fn is_coordinator_of(&self, upto: u64, round: u32) -> bool {
-        self.coordinator_of(upto, round) == self.id
+    pub(super) fn view(&self) -> View {
+        self.view
     }
 
-    /// Asks the replicas to enter a view of a truncation (step 7).
-    pub(super) fn enter_view(&mut self, upto: u64, view: View, cx: &mut Cx) {
-        self.merge = Some(Merge::new(upto, view));
-        let partition = self.id.partition();
-        cx.broadcast(partition, self.group.all(), Message::TruncationPaxosPrepare { upto, view });
+    /// A replica has sent a snapshot. Those that come after a majority's do not count.
+    pub(super) fn add(&mut self, member: usize, snapshot: Snapshot) {
+        if self.undecided.is_none() {
+            self.snapshots.insert(member, snapshot);
+        }
     }
 
-    /// Collects the replicas' snapshots (step 3).
-    pub(super) fn on_truncate(
+    /// Whether a majority has sent snapshots, and nothing is proposed yet.
+    pub(super) fn may_propose(&self, majority: usize) -> bool {
+        self.proposed.is_none() && self.snapshots.len() >= majority
+    }
+
+    /// What a replica has accepted in the highest view, if any has accepted something. Only that can be proposed then.
+    pub(super) fn accepted(&self) -> Option<Digest> {
+        let accepted = self.snapshots.values().filter_map(|snapshot| snapshot.accepted);
+        accepted.max_by_key(|(view, _)| *view).map(|(_, merged)| merged)
+    }
+
+    /// Notes which transactions are settled by now. Returns what remains to be decided, if it is asked for the first time.
+    pub(super) fn begin_deciding(
         &mut self,
-        from: NodeId,
-        upto: u64,
-        view: View,
-        snapshot: Snapshot,
-        cx: &mut Cx,
-    ) {
-        if self.has_finished(from, upto, cx) {
-            return;
-        }
-        let own_view = view == View::OWN && self.is_coordinator_of(upto, 0);
-        let merge = &mut self.merge;
-        if own_view && merge.as_ref().is_none_or(|merge| merge.upto < upto) {
-            *merge = Some(Merge::new(upto, view));
-        }
-        let Some(merge) = merge.as_mut().filter(|merge| (merge.upto, merge.view) == (upto, view))
-        else {
-            return;
-        };
-        if merge.undecided.is_none() {
-            merge.snapshots.insert(from.member(), snapshot);
-        }
-        self.merge(cx);
-    }
-
-    /// Continues with the truncation that this replica coordinates.
-    pub(super) fn merge(&mut self, cx: &mut Cx) {
-        let majority = self.group.majority();
-        let Some(merge) = &mut self.merge else { return };
-        let (upto, view) = (merge.upto, merge.view);
-        if merge.proposed.is_some() || merge.snapshots.len() < majority {
-            return;
-        }
-        let accepted = merge.snapshots.values().filter_map(|snapshot| snapshot.accepted);
-        let accepted = accepted.max_by_key(|(view, _)| *view).map(|(_, merged)| merged);
-        if accepted.is_none() && !self.everything_is_decided(upto, cx) {
-            return;
-        }
-        let merged = accepted.unwrap_or_else(|| self.committed_below(upto));
-        let merge = self.merge.as_mut().expect("it is there");
-        merge.proposed = Some(merged);
-        let partition = self.id.partition();
-        cx.broadcast(partition, self.group.all(), Message::ProposeMerge { upto, view, merged });
-    }
-
-    /// Starts to recover everything that a majority has below `upto` and that is undecided. Returns whether all of it is
-    /// decided and this replica knows of all commits.
-    fn everything_is_decided(&mut self, upto: u64, cx: &mut Cx) -> bool {
-        let merge = self.merge.as_mut().expect("a truncation that it coordinates");
-        let first_time = merge.undecided.is_none();
-        let snapshots = merge.snapshots.values();
+        is_settled: impl Fn(Version) -> bool,
+    ) -> Option<Vec<Version>> {
+        let snapshots = self.snapshots.values();
         let all = || snapshots.flat_map(|snapshot| snapshot.undecided.iter().copied()).collect();
-        let mut undecided: BTreeSet<Version> = merge.undecided.take().unwrap_or_else(all);
-        undecided.retain(|version| self.settlement(*version).is_none());
-        if first_time {
-            for version in &undecided {
-                self.recover(*version, None, cx);
-            }
-        }
-        let own = self.committed_below(upto);
-        let merge = self.merge.as_mut().expect("a truncation that it coordinates");
-        let complete = undecided.is_empty();
-        merge.undecided = Some(undecided);
+        let is_first = self.undecided.is_none();
+        let undecided = self.undecided.get_or_insert_with(all);
+        undecided.retain(|version| !is_settled(*version));
+        is_first.then(|| undecided.iter().copied().collect())
+    }
+
+    /// Whether nothing remains to be decided.
+    pub(super) fn is_decided(&self) -> bool {
+        self.undecided.as_ref().is_some_and(BTreeSet::is_empty)
+    }
+
+    /// A member other than `own` whose commits differ from these, and of which this replica may lack some.
+    pub(super) fn member_to_ask(&self, own: usize, committed: Digest) -> Option<usize> {
         let differs = |(member, snapshot): (&usize, &Snapshot)| {
-            (snapshot.committed != own && !merge.listed.contains(member)).then_some(*member)
+            let is_known = *member == own || self.listed.contains(member);
+            (snapshot.committed != committed && !is_known).then_some(*member)
         };
-        let Some(member) = merge.snapshots.iter().find_map(differs) else { return complete };
-        if member == self.id.member() {
-            merge.listed.insert(member); // It has got more since its snapshot.
-            return self.everything_is_decided(upto, cx);
-        }
-        let peer = NodeId::replica(self.id.partition(), member);
-        if complete && self.catch_up_from(peer, cx) {
-            let merge = self.merge.as_mut().expect("a truncation that it coordinates");
-            merge.asked = Some(member);
-        }
-        false
+        self.snapshots.iter().find_map(differs)
     }
 
-    /// This replica has got everything that `peer` had committed.
-    pub(super) fn has_caught_up_with(&mut self, peer: NodeId, cx: &mut Cx) {
-        if let Some(merge) = &mut self.merge {
-            // A list that was begun before the peer's snapshot may lack something that is in the snapshot.
-            if merge.asked == Some(peer.member()) {
-                merge.listed.insert(peer.member());
-            }
-            merge.asked = None;
-            self.merge(cx);
-        }
-        if let Some((upto, merged)) = self.truncation.target {
-            self.on_truncation_finished(peer, upto, merged, cx);
+    /// This replica asks a member for all its commits.
+    pub(super) fn asks(&mut self, member: usize) {
+        self.asked = Some(member);
+    }
+
+    /// This replica has got all commits of a member. A list that was begun before the member's snapshot may lack something
+    /// that is in the snapshot.
+    pub(super) fn has_caught_up_with(&mut self, member: usize) {
+        if self.asked.take() == Some(member) {
+            self.listed.insert(member);
         }
     }
 
-    /// Announces the merge once it is durable (step 5). Gives up if a replica is in a later view (step 7).
-    pub(super) fn on_propose_merge_reply(
-        &mut self,
-        from: NodeId,
-        upto: u64,
-        view: View,
-        cx: &mut Cx,
-    ) {
-        let majority = self.group.majority();
-        let Some(merge) = &mut self.merge else { return };
-        if merge.upto != upto || view < merge.view {
-            return;
-        }
-        if view > merge.view {
-            self.merge = None; // Its own next turn comes.
-            self.truncation.follow(upto, view);
-            return;
-        }
-        let Some(merged) = merge.proposed else { return };
-        merge.accepted.insert(from.member());
-        if merge.accepted.len() == majority {
-            let partition = self.id.partition();
-            cx.broadcast(partition, self.group.all(), Message::TruncationFinished { upto, merged });
-        }
+    pub(super) fn propose(&mut self, merged: Digest) {
+        self.proposed = Some(merged);
+    }
+
+    /// A member has accepted the proposal. Returns the proposal if that makes it durable.
+    pub(super) fn accept(&mut self, member: usize, majority: usize) -> Option<Digest> {
+        let merged = self.proposed?;
+        self.accepted.insert(member);
+        (self.accepted.len() == majority).then_some(merged)
     }
 }

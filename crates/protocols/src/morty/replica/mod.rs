@@ -1,9 +1,26 @@
 //! The server side: validates executions against each other (000 §4.2), finishes what dead clients have
 //! left (§4.3), and truncates what is old (001 §3.3.4).
+//!
+//! A replica consists of components. Each has fields of its own, and its methods are given what else they need:
+//! - [`Setup`]: who the replica is, and how it is configured;
+//! - [`State`]: what is settled, in memory and in the store;
+//! - [`Transactions`]: what is open, and which transactions wait for which;
+//! - [`Recoveries`]: the transactions that this replica tries to finish;
+//! - [`Truncation`]: what it has promised and accepted about truncations, and the one that it coordinates;
+//! - [`CatchUp`]: what it gets from other replicas;
+//! - [`Rejoin`]: whether it takes part, if it replaces a replica whose disk was lost;
+//! - [`LogMarks`]: the log; [`Acknowledgements`]: decisions to be acknowledged.
+//!
+//! This module receives messages and hands them over. What crosses most components is done by the replica itself:
+//! `execute` reads and writes, `vote` votes, `accept` takes part in the consensus on a transaction, `decide` carries out
+//! decisions, `finish` recovers transactions, and `truncate` raises the watermark.
 
 mod accept;
+mod acknowledgements;
 mod catch_up;
 mod decide;
+mod execute;
+mod finish;
 mod key_record;
 mod keys;
 mod log_marks;
@@ -11,152 +28,52 @@ mod merge;
 mod progress;
 mod recovery;
 mod rejoin;
-mod settle;
 mod settled;
+mod setup;
+mod state;
+mod transactions;
+mod truncate;
 mod truncation;
 mod validate;
+mod vote;
 mod watch;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serried_actor::{
-    Actor, Context, Group, Observation, Recover, Settings, Standing, Store, Timestamp,
-};
-use serried_model::{Key, NodeId, Value, Version};
-use serried_parts::{Committed, Map, Place, WriteId, encode_versions};
-use smallvec::SmallVec;
+use serried_actor::{Actor, Context, Group, Recover, Settings, Standing, Store, Timestamp};
+use serried_model::{NodeId, Value, Version};
+use serried_parts::{Committed, WriteId, encode_versions};
 
-use self::catch_up::{Asked, CatchUp};
+use self::acknowledgements::Acknowledgements;
+use self::catch_up::{CatchUp, List, Page};
 #[cfg(test)]
 use self::key_record::KeyRecord;
-use self::key_record::Notice;
-use self::keys::Keys;
 use self::log_marks::LogMarks;
-use self::merge::Merge;
-use self::progress::Progress;
-use self::recovery::Recovery;
-use self::rejoin::Floor;
-use self::settle::Settling;
-use self::settled::Settled;
+use self::recovery::Recoveries;
+use self::rejoin::Rejoin;
+use self::setup::Setup;
+use self::state::State;
+use self::transactions::{End, Transactions};
 use self::truncation::Truncation;
-use self::watch::Watch;
-use super::message::{Accepted, Contents, Message, Past, Record, Refusal, Settlement, View, Vote};
-use super::{Mutation, Options};
+use self::watch::look_every;
+use super::Options;
+use super::message::{
+    CatchingUp, Contents, Message, Recovering, Rejoining, Request, Settlement, Status, Truncating,
+};
+use super::record::Record;
 
 /// A replica of Morty; with [`Options::re_execution`] off, one of MVTSO.
 #[derive(Debug)]
 pub struct Replica {
-    id: NodeId,
-    group: Group,
-    options: Options,
-    settings: Settings,
-    /// `vstore`.
-    keys: Keys,
-    /// Transactions that are not decided, as far as this replica knows, with their `erecord`.
-    transactions: Map<Version, Undecided>,
-    /// `decision_log`, as far back as it is kept.
-    settled: Settled,
-    /// The transactions whose final votes are still to come, by the transaction whose decision they wait for.
-    waiting: BTreeMap<Version, SmallVec<[Version; 2]>>,
-    /// Undecided transactions to be looked after.
-    watch: Watch,
-    recoveries: BTreeMap<Version, Recovery>,
+    setup: Setup,
+    state: State,
+    transactions: Transactions,
+    recoveries: Recoveries,
     truncation: Truncation,
-    /// The truncation that it coordinates.
-    merge: Option<Merge>,
-    /// How far what is old is settled.
-    progress: Progress,
-    log_marks: LogMarks,
-    settling: Settling,
-    catch_up: Option<CatchUp>,
-    /// How many keys it has copied from others since it started.
-    copied: u64,
-    /// It has just come back, and its state may be too old to answer reads.
-    behind: bool,
-    /// Whom it has asked since.
-    asked: Asked,
-    /// Up to where its predecessor may have taken part, if it replaces a replica whose disk was lost.
-    floor: Floor,
-    /// Decisions carried out and not acknowledged yet, by coordinator.
-    acknowledgements: BTreeMap<NodeId, Vec<Version>>,
-    acknowledge_set: bool,
-    /// Readers to be told that they would now find something else; empty between events.
-    notices: Vec<Notice>,
-}
-
-/// A transaction in progress. Of its executions only the latest that was prepared is kept: a Prepare
-/// abandons all earlier ones.
-#[derive(Debug, Default)]
-struct Undecided {
-    /// The records in which it has an uncommitted read.
-    reads: Places,
-    /// Those in which it has an uncommitted write; first those of the execution.
-    writes: Places,
-    /// Puts with smaller tags are superseded.
-    next_tag: u32,
-    /// Executions before this one are abandoned.
-    abandoned_before: u32,
-    /// The view below which no decision is accepted.
-    view: View,
-    accepted: Option<Accepted>,
-    execution: Option<Execution>,
-    /// It is looked after.
-    watched: bool,
-    /// When its coordinator was last heard of.
-    heard: Timestamp,
-}
-
-impl Undecided {
-    /// Somebody else than its coordinator decides on it.
-    fn is_superseded(&self) -> bool {
-        self.view > View::OWN
-    }
-
-    /// Whether it may have got so far that it commits.
-    fn may_commit(&self) -> bool {
-        self.execution.is_some() || self.accepted.is_some()
-    }
-}
-
-/// Where records are.
-type Places = SmallVec<[Place; 6]>;
-
-/// An `erecord` entry.
-#[derive(Debug)]
-struct Execution {
-    eid: u32,
-    contents: Arc<Contents>,
-    /// The records of what it has read, while its reads are prepared.
-    reads: Places,
-    /// `None` while it waits for the transactions that it read from, if votes are not provisional.
-    vote: Option<Vote>,
-    /// The key over which it was not to commit.
-    conflict: Option<Key>,
-    /// What a provisional vote waits for: the reads that are not known to be committed as they were read.
-    unconfirmed: validate::Reads,
-}
-
-impl Execution {
-    fn new(eid: u32, contents: Arc<Contents>) -> Execution {
-        let (reads, unconfirmed) = Default::default();
-        Execution { eid, contents, reads, vote: None, conflict: None, unconfirmed }
-    }
-
-    /// Whether its reads are prepared.
-    fn is_prepared(&self) -> bool {
-        matches!(self.vote, Some(Vote::Commit | Vote::Provisional))
-    }
-}
-
-/// How a transaction ends.
-#[derive(Clone, Copy, Debug)]
-enum End<'a> {
-    /// As this execution.
-    Committed(u32, &'a Contents),
-    Aborted,
-    /// Unknown here. Its effects, if it has any, are in state that was copied from another replica.
-    Unknown,
+    log: LogMarks,
+    catch_up: CatchUp,
+    rejoin: Rejoin,
+    acknowledgements: Acknowledgements,
 }
 
 /// What a replica does by the clock.
@@ -183,234 +100,226 @@ type Cx<'a> = Context<'a, Replica>;
 impl Replica {
     /// An empty replica.
     pub fn new(id: NodeId, group: Group, settings: &Settings, options: Options) -> Replica {
+        let setup = Setup { id, group, options, settings: *settings };
         Replica {
-            id,
-            options,
-            settings: *settings,
-            keys: Keys::new(settings.resident_keys),
-            transactions: Map::default(),
-            settled: Settled::default(),
-            waiting: BTreeMap::new(),
-            watch: Watch::default(),
-            recoveries: BTreeMap::new(),
-            truncation: Truncation::new(settings),
-            merge: None,
-            progress: Progress::new(settings, id.partition(), group.partitions()),
-            log_marks: LogMarks::default(),
-            settling: Settling::default(),
-            catch_up: None,
-            copied: 0,
-            behind: false,
-            asked: Asked::default(),
-            floor: Floor::None,
-            acknowledgements: BTreeMap::new(),
-            acknowledge_set: false,
-            notices: Vec::new(),
-            group,
+            state: State::new(&setup),
+            transactions: Transactions::default(),
+            recoveries: Recoveries::default(),
+            truncation: Truncation::default(),
+            log: LogMarks::default(),
+            catch_up: CatchUp::default(),
+            rejoin: Rejoin::default(),
+            acknowledgements: Acknowledgements::default(),
+            setup,
         }
     }
 
     /// How the transaction ended, as far as this replica knows and remembers.
     fn settlement(&self, version: Version) -> Option<Settlement> {
-        self.remembered(version).or_else(|| {
-            if version >= self.progress.watermark() {
-                None
-            } else if version >= self.progress.horizon() {
-                Some(Settlement::Aborted) // What committed, it knows of.
-            } else {
-                Some(Settlement::Forgotten)
-            }
-        })
+        self.transactions.settlement(version, &self.state)
     }
 
-    /// The same, of what is kept of every transaction for a while.
-    fn remembered(&self, version: Version) -> Option<Settlement> {
-        // Most messages are about transactions that are open.
-        let open = self.transactions.contains_key(&version);
-        if open { None } else { self.settled.get(version) }
-    }
-
-    /// Whether this replica takes part in a transaction; if not, its coordinator is told why.
-    fn admits(&mut self, version: Version, prepare: bool, cx: &mut Cx) -> bool {
-        let late = self.options.mutation.is(Mutation::LatePrepare) && prepare;
-        if let Some(settlement) = self.remembered(version)
-            && !(late && settlement == Settlement::Aborted)
-        {
-            cx.send(version.coordinator, Message::Settled { version, settlement });
-            return false;
+    /// Puts some of what is settled into the store, if it is time.
+    fn settle(&mut self, cx: &mut Cx) {
+        if self.catch_up.is_copying() {
+            return; // It continues when the watermark is raised.
         }
-        if version < self.truncation.stopped() {
-            let clock_us = cx.clock().midpoint_us();
-            self.refuse(version, Refusal::Truncated { clock_us }, cx);
-            return false;
-        }
-        if self.is_too_far_ahead(version, cx) {
-            let clock_us = cx.clock().midpoint_us();
-            self.refuse(version, Refusal::Ahead { clock_us }, cx);
-            return false;
-        }
-        true
+        let may_trim = self.rejoin.is_floor_known();
+        self.state.settle(&self.setup, &mut self.log, may_trim, cx);
     }
 
-    fn is_too_far_ahead(&self, version: Version, cx: &Cx) -> bool {
-        let bound_us = self.settings.clock_bound_ms.saturating_mul(1000);
-        version.timestamp_us > cx.clock().latest_us.saturating_add(bound_us)
-    }
-
-    /// Whether a message comes from a sender that may send it. Messages about truncations and catching up come from
-    /// replicas of the same partition, watermarks from replicas of the same machine, and messages of recoverers from any
-    /// replica.
-    fn may_send(&self, from: NodeId, message: &Message) -> bool {
-        match message {
-            Message::Truncate { .. }
-            | Message::TruncationPaxosPrepare { .. }
-            | Message::ProposeMerge { .. }
-            | Message::ProposeMergeReply { .. }
-            | Message::TruncationFinished { .. }
-            | Message::CannotMerge { .. }
-            | Message::GetCommitted { .. }
-            | Message::Committed { .. }
-            | Message::Fetch { .. }
-            | Message::Fetched { .. }
-            | Message::Scan { .. }
-            | Message::Scanned { .. }
-            | Message::Replaced { .. }
-            | Message::ReplacedReply { .. } => {
-                self.group.contains(from) && from.partition() == self.id.partition()
-            }
-            Message::Watermark { .. } => {
-                self.group.contains(from) && from.member() == self.id.member()
-            }
-            Message::PaxosPrepare { .. }
-            | Message::PaxosPrepareReply { .. }
-            | Message::FinalizeReply { .. }
-            | Message::Settled { .. } => self.group.contains(from),
-            _ => true,
-        }
-    }
-
-    /// Whether a transaction can read and write this in `partition`. A correct coordinator sends nothing else, and the
-    /// code behind relies on it.
-    fn is_sound(&self, version: Version, partition: u16, contents: &Contents) -> bool {
-        let (participants, most) = (&contents.participants, self.group.partitions());
-        participants.len() <= usize::from(most)
-            && participants.contains(&partition)
-            && participants.iter().enumerate().all(|(i, participant)| {
-                *participant < most && !participants[..i].contains(participant)
-            })
-            // Nobody reads from its own future.
-            && contents.reads.iter().all(|read| read.write.version < version)
-    }
-
-    /// Reports a message that no correct sender sends. The caller drops it.
-    fn reject(&self, from: NodeId, what: impl core::fmt::Display, cx: &mut Cx) {
-        cx.reject(|| format!("{from} has sent {what}"));
-    }
-
-    fn refuse(&self, version: Version, refusal: Refusal, cx: &mut Cx) {
-        cx.send(version.coordinator, Message::Refused { version, refusal });
-    }
-
-    /// A transaction that is not decided, from its first message on.
-    fn open(&mut self, version: Version, now: Timestamp) -> &mut Undecided {
-        let undecided = self.transactions.get_or_default(&version);
-        if !core::mem::replace(&mut undecided.watched, true) {
-            undecided.heard = now;
-            self.watch.add(version, now + self.settings.recovery_after());
-        }
-        undecided
-    }
-
-    /// Makes a record durable, and remembers how far versions in the log go.
-    fn append(&mut self, record: Record, cx: &mut Cx) {
-        self.log_marks.note(&record);
-        cx.append(record);
-    }
-
-    /// Nothing is kept of it: it tells the coordinator what a Prepare would come to now.
-    fn on_ask_admission(&mut self, version: Version, cx: &mut Cx) {
-        if self.admits(version, false, cx) {
-            let clock_us = cx.clock().latest_us;
-            cx.send_before_durable(version.coordinator, Message::Admitted { version, clock_us });
-        }
-    }
-
-    fn on_get(&mut self, version: Version, key: Key, cx: &mut Cx) {
-        if self.behind || !self.admits(version, false, cx) {
+    fn on_request(&mut self, from: NodeId, request: Request, cx: &mut Cx) {
+        if !self.rejoin.takes_part() && self.is_for_those_who_take_part(&request) {
             return;
         }
-        let place = self.keys.loaded(&key, cx.store());
-        let (_, record) = self.keys.at(place);
-        let (write, value) = record.find_for(version, self.progress.watermark());
-        let found = write.version;
-        cx.observe(|| Observation::Read { key: key.clone(), reader: version, found });
-        if self.options.re_execution && record.add_read(version, write) {
-            self.open(version, cx.now()).reads.push(place);
+        match request {
+            Request::Get { version, key } => self.on_get(version, key, cx),
+            Request::Put { version, key, tag, rests_on, value } => {
+                self.on_put(version, key, (tag, rests_on), value, cx);
+            }
+            Request::AskAdmission { version } => self.on_ask_admission(version, cx),
+            Request::Prepare { version, eid, next_tag, contents } => {
+                self.on_prepare(version, eid, next_tag, contents, cx);
+            }
+            Request::Finalize { version, eid, view, decision } => {
+                self.on_finalize(from, (version, eid, view), decision, cx);
+            }
+            Request::Decide { version, eid, decision, contents } => {
+                self.on_decide(from, (version, eid), decision, contents, cx);
+            }
+            Request::Inquire { version } => self.on_inquire(from, version, cx),
+            Request::GetAt { request, key, at } => self.on_get_at(from, request, key, at, cx),
         }
-        let reply = Message::GetReply { version, key, write, value, instead_of: None };
-        cx.send_before_durable(version.coordinator, reply);
     }
 
-    fn on_put(
+    /// Whether only a replica that takes part may handle a request.
+    fn is_for_those_who_take_part(&self, request: &Request) -> bool {
+        match request {
+            Request::Get { .. }
+            | Request::Put { .. }
+            | Request::AskAdmission { .. }
+            | Request::Prepare { .. }
+            | Request::Finalize { .. } => true,
+            Request::Inquire { version } => self.state.settled.get(*version).is_none(),
+            Request::Decide { .. } | Request::GetAt { .. } => false,
+        }
+    }
+
+    /// A replica answers this one, which recovers a transaction.
+    fn on_status(&mut self, from: NodeId, status: Status, cx: &mut Cx) {
+        match status {
+            Status::FinalizeReply { version, eid, view, decision } => {
+                let (asked, proposed) = ((version, view), (eid, decision));
+                self.recoveries.on_finalize_reply(from, asked, proposed, &self.setup, cx);
+            }
+            Status::Settled { version, settlement } => {
+                self.recoveries.on_settled(from, version, settlement, &self.setup, cx);
+            }
+        }
+    }
+
+    fn on_recovering(&mut self, from: NodeId, message: Recovering, cx: &mut Cx) {
+        match message {
+            Recovering::PaxosPrepare { .. } if !self.rejoin.takes_part() => {}
+            Recovering::PaxosPrepare { version, view } => {
+                self.on_paxos_prepare(from, version, view, cx);
+            }
+            Recovering::PaxosPrepareReply { version, view, known } => {
+                let asked = (version, view);
+                self.recoveries.on_paxos_prepare_reply(from, asked, known, &self.setup, cx);
+            }
+        }
+    }
+
+    fn on_truncating(&mut self, from: NodeId, message: Truncating, cx: &mut Cx) {
+        match message {
+            // A snapshot covers everything below the truncation, and this replica lacks what is below the floor. The
+            // next in turn need not wait for it.
+            Truncating::Truncate { upto, .. } if !self.rejoin.takes_part() => {
+                cx.send(from, Message::Truncating(Truncating::CannotMerge { upto }));
+            }
+            Truncating::TruncationPaxosPrepare { .. } if !self.rejoin.takes_part() => {}
+            Truncating::Truncate { upto, view, snapshot } => {
+                self.on_truncate(from, upto, view, snapshot, cx);
+            }
+            Truncating::TruncationPaxosPrepare { upto, view } => {
+                self.on_truncation_paxos_prepare(from, upto, view, cx);
+            }
+            Truncating::ProposeMerge { upto, .. } if !self.rejoin.may_accept(upto) => {}
+            Truncating::ProposeMerge { upto, view, merged } => {
+                self.on_propose_merge(from, upto, view, merged, cx);
+            }
+            Truncating::ProposeMergeReply { upto, view } => {
+                self.truncation.on_propose_merge_reply(from, (upto, view), &self.setup, cx);
+            }
+            Truncating::TruncationFinished { upto, merged } => {
+                self.on_truncation_finished(from, upto, merged, cx);
+            }
+            Truncating::CannotMerge { upto } => self.on_cannot_merge(from, upto, cx),
+        }
+    }
+
+    fn on_catching_up(&mut self, from: NodeId, message: CatchingUp, cx: &mut Cx) {
+        match message {
+            // The asker would take what this replica has for everything.
+            CatchingUp::GetCommitted { .. } | CatchingUp::Scan { .. }
+                if !self.rejoin.takes_part() => {}
+            CatchingUp::GetCommitted { since, run } => {
+                self.catch_up.on_get_committed(from, (since, run), &self.state, cx);
+            }
+            CatchingUp::Committed { since, run, versions, more, reaches, behind } => {
+                let list = List { since, run, versions, more, reaches, behind };
+                let (setup, state) = (&self.setup, &mut self.state);
+                let peer = self.catch_up.on_committed(from, list, setup, state, cx);
+                self.has_everything_of(peer, cx);
+            }
+            CatchingUp::Fetch { versions } => {
+                self.catch_up.on_fetch(from, versions, &self.setup, &mut self.state, cx);
+            }
+            CatchingUp::Fetched { mut executions, readable_from } => {
+                let own = self.setup.id.partition();
+                let before = executions.len();
+                executions
+                    .retain(|(version, _, contents)| self.setup.is_sound(*version, own, contents));
+                if executions.len() < before {
+                    reject(from, "executions that can't be", cx);
+                }
+                self.on_fetched(from, executions, readable_from, cx);
+            }
+            CatchingUp::Scan { after, since, run } => {
+                self.catch_up.on_scan(from, after, (since, run), &mut self.state, cx);
+            }
+            CatchingUp::Scanned { after, since, run, entries, next, holds } => {
+                self.on_scanned(from, Page { after, since, run, entries, next, holds }, cx);
+            }
+        }
+    }
+
+    /// A peer has sent executions that have committed.
+    fn on_fetched(
         &mut self,
-        version: Version,
-        key: Key,
-        (tag, rests_on): (u32, Option<WriteId>),
-        value: Option<Value>,
+        from: NodeId,
+        executions: Vec<(Version, u32, Arc<Contents>)>,
+        readable_from: u64,
         cx: &mut Cx,
     ) {
-        if !self.admits(version, false, cx) {
-            return;
-        }
-        let undecided = self.open(version, cx.now());
-        if tag < undecided.next_tag {
-            return; // An execution that was prepared since writes something else, or nothing.
-        }
-        cx.observe(|| Observation::Written { key: key.clone(), version, revision: tag });
-        let place = self.keys.place(&key);
-        let (key, record) = self.keys.at(place);
-        let written = (WriteId { version, tag }, rests_on);
-        if record.add_write(key, written, &value, &mut self.notices) {
-            self.transactions.get_or_default(&version).writes.push(place);
-        }
-        self.notify(cx);
-    }
-
-    fn on_get_at(&mut self, from: NodeId, request: u64, key: Key, at: Version, cx: &mut Cx) {
-        let found = if at > self.progress.watermark() {
-            Past::NotSettled
-        } else if at < self.progress.readable_from() {
-            Past::Forgotten
-        } else {
-            match self.keys.load(&key, cx.store()).committed.latest_before(at) {
-                Some(Committed { id, value }) => Past::Value(*id, value.clone()),
-                None => Past::Value(WriteId::INITIAL, None),
+        self.state.raise_readable_from(readable_from, &mut self.log, cx);
+        let (before, nothing) = (self.catch_up.fetching(&self.state), executions.is_empty());
+        for (version, eid, contents) in executions {
+            if self.settlement(version).is_none() {
+                // If this replica has voted on the execution, it knows its reads too.
+                let voted_on = self.transactions.voted_on(version, eid);
+                let logged = voted_on.is_some();
+                self.commit(version, eid, voted_on.unwrap_or(contents), logged, cx);
             }
-        };
-        cx.send_before_durable(from, Message::GetAtReply { request, found });
+        }
+        let state = (&self.setup, &mut self.state);
+        let peer = self.catch_up.on_fetched(from, before, nothing, state, cx);
+        self.has_everything_of(peer, cx);
     }
 
-    /// Tells the readers in `notices` what they would now find. Without re-execution nobody is told, since a reader could
-    /// not use it. A replica that is behind tells nobody either, since what it holds may have been deleted.
-    fn notify(&mut self, cx: &mut Cx) {
-        if !self.options.re_execution || self.behind {
-            self.notices.clear();
+    /// A peer has sent a page of its store. If that was the last, everything below the copy's watermark is settled.
+    fn on_scanned(&mut self, from: NodeId, page: Page, cx: &mut Cx) {
+        let state = (&self.setup, &mut self.state, &mut self.log);
+        let Some((upto, digest)) = self.catch_up.on_scanned(from, page, state, cx) else { return };
+        if Version::at(upto) > self.state.progress.watermark() {
+            self.raise_watermark(upto, digest, true, cx);
         }
-        for Notice { reader, key, write, value, instead_of } in self.notices.drain(..) {
-            let found = write.version;
-            cx.observe(|| Observation::Read { key: key.clone(), reader, found });
-            let reply = Message::GetReply { version: reader, key, write, value, instead_of };
-            cx.send_before_durable(reader.coordinator, reply);
+        self.catch_up.list_the_rest(&self.setup, &self.state, cx);
+    }
+
+    /// This replica has everything that `peer` had when it was asked, if there is such a peer. What waited for that
+    /// continues, and if something is still missing, another peer is asked.
+    fn has_everything_of(&mut self, peer: Option<NodeId>, cx: &mut Cx) {
+        let Some(peer) = peer else { return };
+        self.has_caught_up_with(peer, cx);
+        let next = match self.catch_up.is_behind() {
+            true => Some(self.setup.peer_at(peer.member() + 1)),
+            false => self.truncation.take_announced_by(),
+        };
+        if let Some(next) = next {
+            self.catch_up.begin(next, &self.setup, &mut self.state, cx);
+        }
+    }
+
+    fn on_rejoining(&mut self, from: NodeId, message: Rejoining, cx: &mut Cx) {
+        match message {
+            // It does not know up to which version its own predecessor has taken part.
+            Rejoining::Replaced { .. } if !self.rejoin.takes_part() => {}
+            Rejoining::Replaced { question } => {
+                self.rejoin.on_replaced(from, question, &self.log, cx);
+            }
+            Rejoining::ReplacedReply { question, reached } => {
+                let answer = (question, reached);
+                self.rejoin.on_replaced_reply(from, answer, &self.setup, &mut self.log, cx);
+            }
         }
     }
 }
 
-/// Reports to watchers that the writes of an execution can be read from now on.
-fn observe_writes(version: Version, contents: &Contents, cx: &mut Cx) {
-    for write in &contents.writes {
-        let revision = write.tag;
-        cx.observe(|| Observation::Written { key: write.key.clone(), version, revision });
-    }
+/// Reports a message that no correct sender sends. The caller drops it.
+fn reject(from: NodeId, what: impl core::fmt::Display, cx: &mut Cx) {
+    cx.reject(|| format!("{from} has sent {what}"));
 }
 
 #[cfg(test)]
@@ -419,13 +328,13 @@ impl Replica {
         self.transactions.len()
     }
 
-    /// The transactions whose decisions final votes wait for.
+    /// The transactions whose decisions others wait for.
     pub(super) fn waited_for(&self) -> Vec<Version> {
-        self.waiting.keys().copied().collect()
+        self.transactions.waited_for()
     }
 
-    pub(super) fn record(&self, key: &Key) -> Option<&KeyRecord> {
-        self.keys.get(key)
+    pub(super) fn record(&self, key: &serried_model::Key) -> Option<&KeyRecord> {
+        self.state.keys.get(key)
     }
 }
 
@@ -437,180 +346,154 @@ impl Actor for Replica {
 
     fn on_start(&mut self, cx: &mut Cx<'_>) {
         self.start_truncation(cx);
-        self.start_watch(cx);
-        if self.behind {
-            self.start_catch_up(cx);
+        self.transactions.start_watch(cx.now(), &self.setup);
+        cx.set_timer(Timer::Watch, look_every(&self.setup));
+        if self.catch_up.is_behind() {
+            self.catch_up.start(&self.setup, &mut self.state, cx);
         }
-        self.ask_for_the_floor(cx);
+        self.rejoin.ask(&self.setup, cx);
     }
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
-        if !self.may_send(from, &message) {
-            return self.reject(from, "what it is not to send", cx);
-        }
-        if !self.takes_part() && self.is_for_those_who_take_part(&message) {
-            return self.declines(from, &message, cx);
-        }
         match message {
-            Message::Get { version, key } => self.on_get(version, key, cx),
-            Message::Put { version, key, tag, rests_on, value } => {
-                self.on_put(version, key, (tag, rests_on), value, cx);
+            Message::Request(request) => self.on_request(from, request, cx),
+            Message::Status(status) if self.setup.group.contains(from) => {
+                self.on_status(from, status, cx);
             }
-            Message::AskAdmission { version } => self.on_ask_admission(version, cx),
-            Message::Prepare { version, eid, next_tag, contents } => {
-                self.on_prepare(version, eid, next_tag, contents, cx);
+            Message::Recovering(message) if self.setup.group.contains(from) => {
+                self.on_recovering(from, message, cx);
             }
-            Message::Finalize { version, eid, view, decision } => {
-                self.on_finalize(from, (version, eid, view), decision, cx);
+            Message::Truncating(message) if self.setup.is_peer(from) => {
+                self.on_truncating(from, message, cx);
             }
-            Message::Decide { version, eid, decision, contents } => {
-                self.on_decide(from, (version, eid), decision, contents, cx);
+            Message::CatchingUp(message) if self.setup.is_peer(from) => {
+                self.on_catching_up(from, message, cx);
             }
-            Message::Inquire { version } => self.on_inquire(from, version, cx),
-            Message::PaxosPrepare { version, view } => {
-                self.on_paxos_prepare(from, version, view, cx);
+            Message::Rejoining(message) if self.setup.is_peer(from) => {
+                self.on_rejoining(from, message, cx);
             }
-            Message::PaxosPrepareReply { version, view, known } => {
-                self.on_paxos_prepare_reply(from, version, view, known, cx);
+            Message::Watermark { upto } if self.setup.is_on_same_machine(from) => {
+                self.state.progress.heard_of(from.partition(), upto);
             }
-            Message::FinalizeReply { version, eid, view, decision } => {
-                self.on_finalize_reply(from, version, view, (eid, decision), cx);
-            }
-            Message::Settled { version, settlement } => {
-                self.on_settled(from, version, settlement, cx);
-            }
-            Message::Truncate { upto, view, snapshot } => {
-                self.on_truncate(from, upto, view, snapshot, cx);
-            }
-            Message::TruncationPaxosPrepare { upto, view } => {
-                self.on_truncation_paxos_prepare(from, upto, view, cx);
-            }
-            Message::ProposeMerge { upto, view, merged } => {
-                self.on_propose_merge(from, upto, view, merged, cx);
-            }
-            Message::ProposeMergeReply { upto, view } => {
-                self.on_propose_merge_reply(from, upto, view, cx);
-            }
-            Message::TruncationFinished { upto, merged } => {
-                self.on_truncation_finished(from, upto, merged, cx);
-            }
-            Message::CannotMerge { upto } => self.on_cannot_merge(from, upto, cx),
-            Message::Watermark { upto } => self.progress.heard_of(from.partition(), upto),
-            Message::GetCommitted { since, run } => self.on_get_committed(from, since, run, cx),
-            Message::Committed { since, run, versions, more, reaches, behind } => {
-                self.on_committed((from, run), since, versions, (more, reaches, behind), cx);
-            }
-            Message::Fetch { versions } => self.on_fetch(from, versions, cx),
-            Message::Fetched { mut executions, readable_from } => {
-                let own = self.id.partition();
-                let before = executions.len();
-                executions.retain(|(version, _, contents)| self.is_sound(*version, own, contents));
-                if executions.len() < before {
-                    self.reject(from, "executions that can't be", cx);
-                }
-                self.on_fetched(from, executions, readable_from, cx);
-            }
-            Message::Scan { after, since, run } => self.on_scan(from, after, since, run, cx),
-            Message::Scanned { after, since, run, entries, next, holds } => {
-                self.on_scanned((from, run), (after, since), entries, next, holds, cx);
-            }
-            Message::Replaced { question } => self.on_replaced(from, question, cx),
-            Message::ReplacedReply { question, reached } => {
-                self.on_replaced_reply(from, question, reached, cx);
-            }
-            Message::GetAt { request, key, at } => self.on_get_at(from, request, key, at, cx),
-            // For coordinators.
-            Message::GetReply { .. }
-            | Message::Admitted { .. }
-            | Message::PrepareReply { .. }
-            | Message::Acknowledge { .. }
-            | Message::Refused { .. }
-            | Message::GetAtReply { .. } => {}
+            Message::Status(_)
+            | Message::Recovering(_)
+            | Message::Truncating(_)
+            | Message::CatchingUp(_)
+            | Message::Rejoining(_)
+            | Message::Watermark { .. } => reject(from, "what it is not to send", cx),
+            Message::Reply(_) => reject(from, "what only coordinators receive", cx),
         }
     }
 
     /// Answers only reads of the past and questions about outcomes. Other reads would have to register here, and the state
     /// they read would soon be old, so transactions use other replicas.
     fn on_message_read_only(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) -> bool {
-        match message {
-            Message::GetAt { request, key, at } => self.on_get_at(from, request, key, at, cx),
-            // A decision is durable before it is told, if not here.
-            Message::Inquire { version } => {
-                let Some(settlement) = self.settled.get(version) else { return false };
-                cx.send_before_durable(from, Message::Settled { version, settlement });
+        let request = match message {
+            Message::Request(request) => request,
+            Message::Reply(_)
+            | Message::Status(_)
+            | Message::Recovering(_)
+            | Message::Truncating(_)
+            | Message::CatchingUp(_)
+            | Message::Rejoining(_)
+            | Message::Watermark { .. } => return false,
+        };
+        match request {
+            Request::GetAt { request, key, at } => self.on_get_at(from, request, key, at, cx),
+            // A decision is durable before a replica learns of it, if perhaps not here.
+            Request::Inquire { version } => {
+                let Some(settlement) = self.state.settled.get(version) else { return false };
+                let settled = Message::Status(Status::Settled { version, settlement });
+                cx.send_before_durable(from, settled);
             }
-            _ => return false,
+            Request::Get { .. }
+            | Request::Put { .. }
+            | Request::AskAdmission { .. }
+            | Request::Prepare { .. }
+            | Request::Finalize { .. }
+            | Request::Decide { .. } => return false,
         }
         true
     }
 
     fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
         match timer {
-            Timer::Acknowledge => self.send_acknowledgements(cx),
+            Timer::Acknowledge => self.acknowledgements.send(cx),
             Timer::Watch => self.look_after(cx),
             Timer::Recovery(version) => self.go_on_recovering(version, cx),
             Timer::Truncation => self.truncate(cx),
             Timer::Settle => self.settle(cx),
-            Timer::CatchUp => self.go_on_catching_up(cx),
-            Timer::Floor => self.ask_for_the_floor(cx),
+            Timer::CatchUp => self.catch_up.go_on(&self.setup, &mut self.state, cx),
+            Timer::Floor => self.rejoin.ask(&self.setup, cx),
         }
     }
 
     fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
         each("undecided_transactions", self.transactions.len() as u64);
-        each("remembered_transactions", self.settled.len() as u64);
+        each("remembered_transactions", self.state.settled.len() as u64);
         each("recoveries_in_progress", self.recoveries.len() as u64);
-        each("resident_keys", self.keys.resident() as u64);
-        each("truncated_below_us", self.progress.watermark().timestamp_us);
+        each("resident_keys", self.state.keys.resident() as u64);
+        each("truncated_below_us", self.state.progress.watermark().timestamp_us);
         // It lies in the past unless a clock was ahead.
         each("stopped_below_us", self.truncation.stopped().timestamp_us);
-        let catching_up = self.catch_up.is_some() || self.behind || !self.takes_part();
+        let catching_up = self.catch_up.may_lack_something() || !self.rejoin.takes_part();
         each("catching_up", u64::from(catching_up));
     }
 }
 
 impl Recover for Replica {
     fn replay(&mut self, record: Record, store: &mut dyn Store) {
-        self.log_marks.note(&record);
-        self.behind = true;
+        self.log.note(&record);
+        self.catch_up.set_behind();
         match record {
             Record::Voted { version, eid, next_tag, vote, contents } => {
-                self.replay_vote((version, eid, next_tag), vote, contents, store);
+                let execution = (version, eid, next_tag);
+                let (keys, setup) = (&mut self.state.keys, (&self.setup, &*store));
+                self.transactions.replay_vote(execution, vote, contents, keys, setup);
             }
             // The vote may have been trimmed. Then it is below the horizon, like this record, and its effects are in
             // the store.
             Record::Confirmed { version, eid, vote } => {
-                if self.voted_on(version, eid).is_some() {
-                    self.settle_vote(version, eid, vote, None);
+                if self.transactions.voted_on(version, eid).is_some() {
+                    let keys = &mut self.state.keys;
+                    self.transactions.settle_vote(version, eid, vote, None, keys);
                 }
             }
-            Record::Waits { version, eid, reads } => self.replay_waits(version, eid, reads),
-            Record::Promised { version, view } => {
-                self.open(version, Timestamp::default()).view = view;
+            Record::Waits { version, eid, reads } => {
+                self.transactions.replay_waits(version, eid, reads)
             }
-            Record::Accepted { version, accepted } => self.accept(version, accepted),
+            Record::Promised { version, view } => {
+                self.transactions.open(version, Timestamp::default(), &self.setup).view = view;
+            }
+            Record::Accepted { version, accepted } => {
+                self.transactions.accept(version, accepted, &mut self.state.keys, &self.setup);
+            }
             Record::Committed { version, eid, contents } => {
                 // Transactions that waited for it have a later record in the log, or are looked at again at the start.
-                match contents.or_else(|| self.voted_on(version, eid)) {
-                    Some(contents) => self.carry_out(version, End::Committed(eid, &contents)),
-                    None => self.carry_out(version, End::Unknown),
+                let contents = contents.or_else(|| self.transactions.voted_on(version, eid));
+                let end = match &contents {
+                    Some(contents) => End::Committed(eid, contents),
+                    None => End::Unknown,
                 };
+                self.transactions.carry_out(version, end, &mut self.state);
             }
-            Record::Aborted { version } => drop(self.carry_out(version, End::Aborted)),
-            Record::Stopped { upto } => self.truncation.stop(upto),
+            Record::Aborted { version } => {
+                self.transactions.carry_out(version, End::Aborted, &mut self.state);
+            }
+            Record::Stopped { upto } => self.truncation.replay_stopped(upto),
             Record::Merging { upto, view, accepted } => {
-                self.truncation.promise(upto, view, accepted);
+                self.truncation.replay_merging(upto, view, accepted);
             }
             Record::Truncated { upto, horizon, digest, copied, readable_from } => {
                 self.replay_truncated((upto, horizon, readable_from), digest, copied);
             }
-            Record::Floor { floor } => self.floor = Floor::At(floor),
-            Record::Replaces => self.floor = Floor::unknown(),
-            Record::Forgotten { horizon } => self.rely_on_the_store(Version::at(horizon)),
-            Record::Copying { upto, digest } => drop(self.progress.begin_copy(upto, digest)),
+            Record::Floor { floor } => self.rejoin.replay_floor(floor),
+            Record::Replaces => self.rejoin.replay_replaces(),
+            Record::Forgotten { horizon } => self.state.rely_on_the_store(Version::at(horizon)),
+            Record::Copying { upto, digest } => drop(self.state.progress.begin_copy(upto, digest)),
         }
         assert!(
-            self.notices.is_empty(),
+            !self.state.keys.have_notices(),
             "no uncommitted read survives a crash, so no reader can be told anything"
         );
     }
@@ -620,8 +503,8 @@ impl Recover for Replica {
     }
 
     fn standing(&self) -> Standing {
-        let keys = self.copied;
-        match (self.takes_part(), self.behind) {
+        let keys = self.catch_up.copied();
+        match (self.rejoin.takes_part(), self.catch_up.is_behind()) {
             (false, _) => Standing::Rejoining { keys },
             (true, true) => Standing::CatchingUp { keys },
             (true, false) => Standing::Full,
@@ -629,11 +512,10 @@ impl Recover for Replica {
     }
 
     fn rejoin(&mut self, cx: &mut Cx<'_>) {
-        if self.group.size() == 1 {
+        if self.setup.group.size() == 1 {
             return; // No other replica has counted its votes, and none has the data.
         }
-        self.behind = true;
-        self.floor = Floor::unknown();
-        self.append(Record::Replaces, cx);
+        self.catch_up.set_behind();
+        self.rejoin.begin(&mut self.log, cx);
     }
 }

@@ -4,7 +4,8 @@ use serried_actor::Settings;
 use serried_model::Version;
 
 use crate::morty::digest::Digest;
-use crate::morty::message::Record;
+use crate::morty::message::Settlement;
+use crate::morty::record::Record;
 
 /// Two points in version time, the first at or below the second. From the *horizon* on, the replica remembers how
 /// transactions ended. Below the *watermark* everything is settled. Neither ever goes back. All times are microseconds
@@ -21,7 +22,7 @@ pub(super) struct Progress {
     lacks_before: u64,
     /// A copy of another replica's store has begun whose first page is complete below this, and what has committed there.
     copied_to: (u64, Digest),
-    /// Where the log ended when it was last told about this.
+    /// Where the log ended after the last record about this.
     logged_at: u64,
     /// The watermarks of the replicas on this machine, by partition; its own is not used.
     elsewhere: Vec<u64>,
@@ -57,6 +58,17 @@ impl Progress {
     /// From here on it remembers how transactions ended.
     pub(super) fn horizon(&self) -> Version {
         Version::at(self.horizon)
+    }
+
+    /// How a transaction ended of which nothing is remembered.
+    pub(super) fn settlement(&self, version: Version) -> Option<Settlement> {
+        if version >= self.watermark() {
+            None
+        } else if version >= self.horizon() {
+            Some(Settlement::Aborted) // What committed is remembered.
+        } else {
+            Some(Settlement::Forgotten)
+        }
     }
 
     /// From here on reads of the past are answered.
@@ -156,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_are_remembered_until_other_partitions_have_passed_and_for_a_time_at_least() {
+    fn outcomes_are_remembered_for_a_time_and_until_other_partitions_pass() {
         let settings = Settings { outcomes_ms: 1, history_ms: 2, ..Settings::default() };
         let mut progress = Progress::new(&settings, 1, 3);
         let horizon = |progress: &mut Progress, upto, copied| {

@@ -15,7 +15,7 @@
 //!   were lost are not needed any more.
 //!
 //! A copy of a single peer's store is not enough, because the peer may lack something that has committed. Before the
-//! replica asks anybody, its log says that it replaces another. A replica that does not take part yet does not answer such
+//! replica asks the others, its log says that it replaces another. A replica that does not take part yet does not answer such
 //! a question.
 //!
 //! # Where this depends on clocks
@@ -27,16 +27,25 @@ use std::collections::BTreeMap;
 
 use serried_model::NodeId;
 
-use super::{Cx, Replica, Timer};
-use crate::morty::message::{Message, Record};
+use super::log_marks::LogMarks;
+use super::setup::Setup;
+use super::{Cx, Timer};
+use crate::morty::message::{Message, Rejoining};
+use crate::morty::record::Record;
 
 /// Replicas that have not answered are asked again after this, round trips not counted.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Whether the replica takes part, and if not, below which version its predecessor may have.
+/// Whether the replica takes part, and what it does until then.
+#[derive(Debug, Default)]
+pub(super) struct Rejoin {
+    floor: Floor,
+}
+
+/// Below which version the predecessor may have taken part.
 #[derive(PartialEq, Debug, Default)]
-pub(super) enum Floor {
-    /// It takes part in everything: it knows what it has promised.
+enum Floor {
+    /// The replica takes part in everything: it knows what it has promised.
     #[default]
     None,
     /// It takes part in nothing, and asks the others up to which version its predecessor may have.
@@ -51,98 +60,93 @@ pub(super) enum Floor {
 }
 
 impl Floor {
-    pub(super) fn is_known(&self) -> bool {
-        !matches!(self, Floor::Unknown { .. })
-    }
-
-    /// Everything below `watermark` is settled, in microseconds of version time.
-    pub(super) fn pass(&mut self, watermark: u64) {
-        if matches!(self, Floor::At(floor) if *floor <= watermark) {
-            *self = Floor::None;
-        }
-    }
-
-    pub(super) fn unknown() -> Floor {
+    fn unknown() -> Floor {
         Floor::Unknown { question: 0, answers: BTreeMap::new() }
     }
 }
 
-impl Replica {
+impl Rejoin {
     /// Whether this replica takes part, since it knows everything that it has promised.
     pub(super) fn takes_part(&self) -> bool {
         self.floor == Floor::None
     }
 
-    /// Whether only a replica that takes part may handle a message.
-    pub(super) fn is_for_those_who_take_part(&self, message: &Message) -> bool {
-        match message {
-            Message::Get { .. }
-            | Message::Put { .. }
-            | Message::AskAdmission { .. }
-            | Message::Prepare { .. }
-            | Message::Finalize { .. }
-            | Message::PaxosPrepare { .. } => true,
-            Message::Inquire { version } => self.settled.get(*version).is_none(),
-            // A snapshot tells of everything below the truncation, and this replica lacks what is below the floor.
-            Message::Truncate { .. } | Message::TruncationPaxosPrepare { .. } => true,
-            // The predecessor has accepted nothing about a truncation above the floor.
-            Message::ProposeMerge { upto, .. } => {
-                !matches!(self.floor, Floor::At(floor) if *upto > floor)
-            }
-            // The asker would take what this replica has for everything.
-            Message::GetCommitted { .. } | Message::Scan { .. } => true,
-            Message::Replaced { .. } => true,
-            _ => false,
+    pub(super) fn is_floor_known(&self) -> bool {
+        !matches!(self.floor, Floor::Unknown { .. })
+    }
+
+    /// Whether the replica may accept something about a truncation. The predecessor has accepted nothing about one above the
+    /// floor.
+    pub(super) fn may_accept(&self, upto: u64) -> bool {
+        match self.floor {
+            Floor::None => true,
+            Floor::Unknown { .. } => false,
+            Floor::At(floor) => upto > floor,
         }
     }
 
-    /// Does not handle a message, since this replica does not take part. The next in turn need not wait for it.
-    pub(super) fn declines(&self, from: NodeId, message: &Message, cx: &mut Cx) {
-        if let Message::Truncate { upto, .. } = *message {
-            cx.send(from, Message::CannotMerge { upto });
+    /// The replica replaces one whose disk was lost.
+    pub(super) fn begin(&mut self, log: &mut LogMarks, cx: &mut Cx) {
+        self.floor = Floor::unknown();
+        log.append(Record::Replaces, cx);
+    }
+
+    pub(super) fn replay_replaces(&mut self) {
+        self.floor = Floor::unknown();
+    }
+
+    pub(super) fn replay_floor(&mut self, floor: u64) {
+        self.floor = Floor::At(floor);
+    }
+
+    /// Everything below `watermark` is settled, in microseconds of version time.
+    pub(super) fn pass(&mut self, watermark: u64) {
+        if matches!(self.floor, Floor::At(floor) if floor <= watermark) {
+            self.floor = Floor::None;
         }
     }
 
-    /// Asks the others up to which version the predecessor may have taken part.
-    pub(super) fn ask_for_the_floor(&mut self, cx: &mut Cx) {
+    /// Asks the others up to which version the predecessor may have taken part, if that is not known.
+    pub(super) fn ask(&mut self, setup: &Setup, cx: &mut Cx) {
         let Floor::Unknown { question, answers } = &mut self.floor else { return };
         if answers.is_empty() {
             *question = cx.draw();
         }
         let question = *question;
-        let own = [self.id].into_iter().collect();
-        let others = self.group.all().without(own);
-        cx.broadcast(self.id.partition(), others, Message::Replaced { question });
-        cx.set_timer(Timer::Floor, PATIENCE + 2 * self.group.round_trip());
+        let own = [setup.id].into_iter().collect();
+        let others = setup.group.all().without(own);
+        let message = Message::Rejoining(Rejoining::Replaced { question });
+        cx.broadcast(setup.id.partition(), others, message);
+        cx.set_timer(Timer::Floor, PATIENCE + 2 * setup.group.round_trip());
     }
 
     /// A replica that replaces a lost one asks up to which version that one may have taken part.
-    pub(super) fn on_replaced(&mut self, from: NodeId, question: u64, cx: &mut Cx) {
-        let reached = cx.clock().latest_us.max(self.log_marks.reaches());
-        cx.send(from, Message::ReplacedReply { question, reached });
+    pub(super) fn on_replaced(&self, from: NodeId, question: u64, log: &LogMarks, cx: &mut Cx) {
+        let reached = cx.clock().latest_us.max(log.reaches());
+        cx.send(from, Message::Rejoining(Rejoining::ReplacedReply { question, reached }));
     }
 
     pub(super) fn on_replaced_reply(
         &mut self,
         from: NodeId,
-        question: u64,
-        reached: u64,
+        (question, reached): (u64, u64),
+        setup: &Setup,
+        log: &mut LogMarks,
         cx: &mut Cx,
     ) {
-        let majority = self.group.majority();
         let Floor::Unknown { question: asked, answers } = &mut self.floor else { return };
         if *asked != question {
             return;
         }
         answers.insert(from.member(), reached);
-        if answers.len() < majority {
+        if answers.len() < setup.group.majority() {
             return;
         }
         let reached = answers.values().copied().fold(cx.clock().latest_us, u64::max);
-        let bound_us = 2 * self.settings.clock_bound_ms * 1000;
+        let bound_us = 2 * setup.settings.clock_bound_ms * 1000;
         let floor = reached.saturating_add(bound_us);
         self.floor = Floor::At(floor);
-        self.append(Record::Floor { floor }, cx);
+        log.append(Record::Floor { floor }, cx);
         cx.cancel_timer(Timer::Floor);
     }
 }

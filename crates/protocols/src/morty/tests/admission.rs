@@ -12,7 +12,7 @@ fn bound_us() -> u64 {
 fn stranger(options: Options) -> Net {
     let mut net = Net::new(options, 1);
     let group = Group::new(3, Duration::from_millis(1));
-    net.coordinators[0].0 = Coordinator::new(group, &Settings::default(), options);
+    net.clients[coordinator_id(0)].actor = Coordinator::new(group, &Settings::default(), options);
     net
 }
 
@@ -65,7 +65,7 @@ fn what_a_majority_does_not_let_in_is_never_prepared() {
         for knows_time in [false, true] {
             let mut net = stranger(options);
             if knows_time {
-                net.coordinators[0].0.hears_time(0, Timestamp(0));
+                net.clients[coordinator_id(0)].hears_time(0, Timestamp(0));
             }
             write_from_ahead(&mut net, bound_us() + 1_000_000);
             let trace = net.trace().join(", ");
@@ -73,7 +73,10 @@ fn what_a_majority_does_not_let_in_is_never_prepared() {
             // Its clock has been set right since, but its versions go on from where they were.
             let told = net.told(0);
             assert!(told[0].contains("ClockSkew"), "{told:?}");
-            assert!(net.logs.iter().all(Vec::is_empty), "nothing is kept of it");
+            assert!(
+                net.nodes.values().all(|node| node.records.is_empty()),
+                "nothing is kept of it"
+            );
         }
     }
 }
@@ -103,12 +106,18 @@ fn a_client_whose_clock_is_behind_is_told_so_before_anything_is_prepared() {
 fn one_replica_alone_refuses_nobody() {
     let mut net = stranger(Options::default());
     net.commit(0, &[], &[("x", "1")]);
-    let Some((_, _, Message::AskAdmission { version })) = net.network.front().cloned() else {
+    let Some((_, _, Message::Request(Request::AskAdmission { version }))) =
+        net.network.front().cloned()
+    else {
         panic!("it asks: {:?}", net.network);
     };
     net.network.retain(|(_, to, _)| *to != NodeId(0));
     let refusal = Refusal::Ahead { clock_us: 0 };
-    net.deliver((NodeId(0), coordinator_id(0), Message::Refused { version, refusal }));
+    net.deliver((
+        NodeId(0),
+        coordinator_id(0),
+        Message::Reply(Reply::Refused { version, refusal }),
+    ));
     net.settle();
     assert_eq!(net.told(0), ["committed"]);
 }

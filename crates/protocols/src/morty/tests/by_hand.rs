@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serried_parts::WriteId;
 
 use super::*;
-use crate::morty::message::{Contents, Read, TaggedWrite};
+use crate::morty::message::{Contents, Read, Request, TaggedWrite};
 
 /// A transaction. The coordinators of a [`Net`] know nothing of it, so nobody takes care of it.
 pub(super) fn version(timestamp_us: u64, client: u64) -> Version {
@@ -30,11 +30,11 @@ pub(super) fn contents(reads: &[(&str, Version)], writes: &[(&str, &str)]) -> Ar
 }
 
 pub(super) fn prepare(version: Version, eid: u32, contents: &Arc<Contents>) -> Message {
-    Message::Prepare { version, eid, next_tag: 2, contents: contents.clone() }
+    Message::Request(Request::Prepare { version, eid, next_tag: 2, contents: contents.clone() })
 }
 
 pub(super) fn finalize(version: Version, eid: u32, decision: Proposal) -> Message {
-    Message::Finalize { version, eid, view: View::OWN, decision }
+    Message::Request(Request::Finalize { version, eid, view: View::OWN, decision })
 }
 
 pub(super) fn decide(
@@ -43,5 +43,5 @@ pub(super) fn decide(
     decision: Decision,
     contents: &Arc<Contents>,
 ) -> Message {
-    Message::Decide { version, eid, decision, contents: Some(contents.clone()) }
+    Message::Request(Request::Decide { version, eid, decision, contents: Some(contents.clone()) })
 }

@@ -21,7 +21,7 @@ fn two_votes_of_three_commit_the_slow_way_once_the_third_is_given_up() {
     net.get(0, "x");
     net.settle();
     let id = |replica: usize| {
-        let record = net.replicas[replica].record(&Key::from("x")).unwrap();
+        let record = net.nodes[replica].record(&Key::from("x")).unwrap();
         record.committed.latest().unwrap().value.clone()
     };
     assert_eq!(id(2), Some(Value::from("1")));
@@ -60,7 +60,7 @@ fn a_prepared_execution_is_abandoned_by_the_prepare_of_the_next() {
     net.settle();
     assert_eq!(net.told(1)[1..], ["committed"]);
     assert_eq!(net.told(0), ["committed"]);
-    let record = net.replicas[1].record(&Key::from("x")).unwrap();
+    let record = net.nodes[1].record(&Key::from("x")).unwrap();
     assert_eq!(record.committed.len(), 2);
     assert_eq!(record.committed.latest().unwrap().value, Some(Value::from("newer")));
     assert!(record.is_idle(), "nothing is left of a decided transaction: {record:?}");
@@ -106,27 +106,47 @@ fn a_program_that_runs_again_and_reads_more_gives_up_what_it_had_prepared() {
 }
 
 #[test]
-fn late_and_repeated_messages_of_a_decided_transaction_leave_nothing_behind() {
+fn late_messages_of_a_decided_transaction_leave_nothing_behind() {
     let mut net = morty(1);
     let version = Version { timestamp_us: 5, coordinator: coordinator_id(0) };
     let key = Key::from("x");
     let from = coordinator_id(0);
-    let decide = Message::Decide { version, eid: 0, decision: Decision::Abort, contents: None };
+    let decide = Message::Request(Request::Decide {
+        version,
+        eid: 0,
+        decision: Decision::Abort,
+        contents: None,
+    });
     net.deliver((from, NodeId(0), decide.clone()));
     let late = [
-        Message::Get { version, key: key.clone() },
-        Message::Put { version, key: key.clone(), tag: 1, rests_on: None, value: None },
-        Message::Prepare { version, eid: 0, next_tag: 1, contents: Default::default() },
+        Message::Request(Request::Get { version, key: key.clone() }),
+        Message::Request(Request::Put {
+            version,
+            key: key.clone(),
+            tag: 1,
+            rests_on: None,
+            value: None,
+        }),
+        Message::Request(Request::Prepare {
+            version,
+            eid: 0,
+            next_tag: 1,
+            contents: Default::default(),
+        }),
         decide,
     ];
     for message in late {
         net.deliver((from, NodeId(0), message));
     }
-    let finalize =
-        Message::Finalize { version, eid: 0, view: View::OWN, decision: Proposal::Abandon };
+    let finalize = Message::Request(Request::Finalize {
+        version,
+        eid: 0,
+        view: View::OWN,
+        decision: Proposal::Abandon,
+    });
     net.deliver((from, NodeId(0), finalize));
-    assert!(net.replicas[0].record(&key).is_none());
-    assert_eq!(net.replicas[0].undecided(), 0);
+    assert!(net.nodes[0].record(&key).is_none());
+    assert_eq!(net.nodes[0].undecided(), 0);
 }
 
 #[test]

@@ -16,8 +16,10 @@ fn what_commits_while_a_store_is_copied_is_not_overwritten_by_the_copy() {
     }
     world.restart(n(0));
     // n0 asks for the copy, and it is under way when the other commits, of which the peer has not heard.
-    world.settle(|e| !matches!(e.2, Message::Scanned { .. }) && !e.1.is_coordinator());
-    let late = world.take(|e| matches!(e.2, Message::Scanned { .. }));
+    world.settle(|e| {
+        !matches!(e.2, Message::CatchingUp(CatchingUp::Scanned { .. })) && !e.1.is_coordinator()
+    });
+    let late = world.take(|e| matches!(e.2, Message::CatchingUp(CatchingUp::Scanned { .. })));
     assert_eq!(late.len(), 1);
     world.commit(&[0], new, &contents(&[], &[("k", "new")]));
     late.into_iter().for_each(|envelope| world.deliver(envelope));
@@ -45,21 +47,37 @@ fn a_copy_begins_anew_when_its_peer_is_not_what_it_was() {
         world.settle_below(n(member), 80 * SECOND, digest(&[old]));
     }
     world.restart(n(0));
-    world.settle(|e| !matches!(e.2, Message::Scanned { .. }) && !e.1.is_coordinator());
-    let scanned = world.take(|e| matches!(e.2, Message::Scanned { .. }));
-    let [(peer, _, Message::Scanned { after: None, since, run, entries, holds, .. })] =
-        &scanned[..]
+    world.settle(|e| {
+        !matches!(e.2, Message::CatchingUp(CatchingUp::Scanned { .. })) && !e.1.is_coordinator()
+    });
+    let scanned = world.take(|e| matches!(e.2, Message::CatchingUp(CatchingUp::Scanned { .. })));
+    let [
+        (
+            peer,
+            _,
+            Message::CatchingUp(CatchingUp::Scanned {
+                after: None,
+                since,
+                run,
+                entries,
+                holds,
+                ..
+            }),
+        ),
+    ] = &scanned[..]
     else {
         panic!("{scanned:?}")
     };
     // Its first page ends before `l`. Then it is replaced by one that has nothing.
-    let page = |after: Option<Key>, entries: &[_], next, watermark, run| Message::Scanned {
-        after,
-        since: *since,
-        run,
-        entries: entries.to_vec(),
-        next,
-        holds: Holds { watermark, ..*holds },
+    let page = |after: Option<Key>, entries: &[_], next, watermark, run| {
+        Message::CatchingUp(CatchingUp::Scanned {
+            after,
+            since: *since,
+            run,
+            entries: entries.to_vec(),
+            next,
+            holds: Holds { watermark, ..*holds },
+        })
     };
     let end = Some(Key::from("k"));
     let first = |run| page(None, &entries[..1], end.clone(), holds.watermark, run);
@@ -70,12 +88,14 @@ fn a_copy_begins_anew_when_its_peer_is_not_what_it_was() {
     let empty = page(end.clone(), &[], None, 0, *run);
     let mut asked = world.tell(*peer, n(0), empty);
     assert_ne!(run_asked_for(&asked), *run);
-    asked.retain(|(_, _, message)| !matches!(message, Message::TruncationFinished { .. }));
+    asked.retain(|(_, _, message)| {
+        !matches!(message, Message::Truncating(Truncating::TruncationFinished { .. }))
+    });
     assert!(asked.iter().all(|(_, to, _)| to != peer), "{asked:?}");
     // Nor is it taken from what comes late of the first copy.
     let late = page(end, &[], None, holds.watermark, *run);
     assert_eq!(world.tell(*peer, n(0), late), []);
-    world.network = asked;
+    world.network = asked.into();
     world.settle_all();
     assert_eq!(world.read(n(0), "l"), Some(Value::from("old")));
 }
@@ -93,15 +113,26 @@ fn who_copies_answers_no_reads_until_the_copy_is_complete() {
     }
     // n0 has been there all the time, and has heard of nothing.
     let answers = |world: &mut World| {
-        let get = Message::Get { version: version(world.now, 9), key: Key::from("k") };
+        let get =
+            Message::Request(Request::Get { version: version(world.now, 9), key: Key::from("k") });
         world.tell(coordinator_id(9), n(0), get).len()
     };
     assert_eq!(answers(&mut world), 1);
-    let asked =
-        world.tell(n(1), n(0), Message::TruncationFinished { upto, merged: digest(&[txn]) });
-    world.network = asked;
-    world.settle(|e| !matches!(e.2, Message::Scanned { .. }) && !e.1.is_coordinator());
-    assert!(world.network.iter().any(|e| matches!(e.2, Message::Scanned { .. })));
+    let asked = world.tell(
+        n(1),
+        n(0),
+        Message::Truncating(Truncating::TruncationFinished { upto, merged: digest(&[txn]) }),
+    );
+    world.network = asked.into();
+    world.settle(|e| {
+        !matches!(e.2, Message::CatchingUp(CatchingUp::Scanned { .. })) && !e.1.is_coordinator()
+    });
+    assert!(
+        world
+            .network
+            .iter()
+            .any(|e| matches!(e.2, Message::CatchingUp(CatchingUp::Scanned { .. })))
+    );
     assert_eq!(answers(&mut world), 0);
     world.settle_all();
     assert_eq!(world.read(n(0), "k"), Some(Value::from("a")));
@@ -126,7 +157,11 @@ fn what_was_copied_is_not_overwritten_by_what_is_being_settled() {
     world.now = base + 15 * SECOND;
     for member in 0..3 {
         let (upto, merged) = (base + 4 * SECOND, digest(&committed));
-        world.tell(n(2), n(member), Message::TruncationFinished { upto, merged });
+        world.tell(
+            n(2),
+            n(member),
+            Message::Truncating(Truncating::TruncationFinished { upto, merged }),
+        );
     }
     // n0 is away.
     committed.push(new);

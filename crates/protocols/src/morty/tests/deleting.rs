@@ -28,7 +28,7 @@ fn the_log_does_not_bring_back_what_was_deleted_settled_and_forgotten() {
     world.settle_below(n(0), 32 * SECOND, digest(&[older, younger, other]));
     let logged = |world: &World, version: Version| {
         let of = |record: &Record| matches!(record, Record::Committed { version: v, .. } if *v == version);
-        world.nodes[&n(0)].log.iter().any(of)
+        world.nodes[&n(0)].records.iter().any(of)
     };
     assert_eq!([older, younger].map(|version| logged(&world, version)), [true, false]);
     assert_eq!(world.read(n(0), "k"), None);
@@ -38,7 +38,7 @@ fn the_log_does_not_bring_back_what_was_deleted_settled_and_forgotten() {
 }
 
 #[test]
-fn a_key_that_was_deleted_while_a_replica_was_away_stays_deleted_when_it_is_back() {
+fn a_key_deleted_while_a_replica_was_away_stays_deleted() {
     // n0 has put what it had into its store before, or has it in its log alone.
     for stored in [false, true] {
         let mut world = World::new(1);
@@ -110,7 +110,7 @@ fn a_delete_is_kept_for_as_long_as_others_may_be_told_of_it() {
 }
 
 #[test]
-fn who_finds_a_key_deleted_commits_though_some_have_forgotten_the_delete_and_some_have_not() {
+fn a_reader_of_a_delete_commits_though_only_some_have_forgotten_it() {
     let mut world = World::new(1);
     let txn = version(9 * SECOND, 0);
     world.now = 9 * SECOND + 1;
@@ -125,9 +125,9 @@ fn who_finds_a_key_deleted_commits_though_some_have_forgotten_the_delete_and_som
     for from in 0..3 {
         let client = coordinator_id(5);
         let reader = version(world.now, 5);
-        let get = Message::Get { version: reader, key: Key::from("k") };
+        let get = Message::Request(Request::Get { version: reader, key: Key::from("k") });
         let said = world.tell(client, n(from), get);
-        let [(_, _, Message::GetReply { write, value: None, .. })] = &said[..] else {
+        let [(_, _, Message::Reply(Reply::GetReply { write, value: None, .. }))] = &said[..] else {
             panic!("{said:?}")
         };
         let reads = contents(&[("k", write.version)], &[]);
@@ -148,7 +148,7 @@ fn who_finds_a_key_deleted_commits_though_some_have_forgotten_the_delete_and_som
 }
 
 #[test]
-fn who_finds_a_key_absent_that_somebody_has_written_since_does_not_commit() {
+fn a_reader_that_missed_the_first_write_of_a_key_does_not_commit() {
     let mut world = World::new(1);
     let client = coordinator_id(0);
     let (deleted, written) = (version(9 * SECOND, 0), version(9 * SECOND + 10, 1));

@@ -147,6 +147,7 @@ fn a_delete_is_a_write_and_an_absent_key_can_be_read() {
 #[test]
 fn a_commit_that_crosses_a_rewind_is_ignored() {
     let mut net = overlapping(morty(2));
+    net.hear();
     let stale = net.open[&1].clone();
     net.put(0, "x", "1");
     net.settle();
@@ -199,7 +200,7 @@ fn what_is_held_is_told_at_once_when_the_execution_is_voted_down() {
 }
 
 #[test]
-fn a_transaction_whose_writes_do_not_depend_on_what_it_reads_is_told_of_each_change_at_once() {
+fn a_transaction_with_independent_writes_is_told_of_each_change_at_once() {
     let mut net = overlapping(morty(2));
     for change in 1..=REVISIONS_AT_ONCE + 3 {
         let value = change.to_string();
@@ -262,7 +263,7 @@ fn a_read_is_given_its_own_time_before_another_replica_is_asked() {
 }
 
 #[test]
-fn a_transaction_that_takes_long_goes_on_reading_from_the_replica_that_answers() {
+fn a_long_transaction_keeps_reading_from_the_replica_that_answers() {
     let mut net = morty(1);
     for key in ["x", "y", "z"] {
         net.get(0, key);

@@ -1,13 +1,21 @@
 //! Messages that no sound sender sends, as their bytes are damaged or forged: they are dropped and counted, and
 //! change nothing.
 
+use core::time::Duration;
 use std::sync::Arc;
 
+use serried_actor::{
+    Actor, ClockInterval, Context, Durable, Group, MemoryStore, Random, Settings, Timestamp,
+};
 use serried_parts::WriteId;
 
 use super::by_hand::{contents, decide, prepare, version};
 use super::*;
-use crate::morty::message::{Contents, Known, Settlement};
+use crate::morty::Coordinator;
+use crate::morty::message::{
+    CatchingUp, Contents, Known, Recovering, Rejoining, Reply, Request, Settlement, Status,
+    Truncating,
+};
 
 const TXN: u64 = 500;
 
@@ -31,12 +39,12 @@ fn impossible() -> Vec<Arc<Contents>> {
 
 /// A replica gets a message: it sends nothing, keeps nothing of it, and has counted it.
 fn is_dropped(net: &mut Net, from: NodeId, member: usize, message: Message) {
-    let before = (net.rejected[member], net.logs[member].len());
-    let open = net.replicas[member].undecided();
+    let before = (net.nodes[member].rejected, net.nodes[member].records.len());
+    let open = net.nodes[member].undecided();
     assert_eq!(net.tell(from, member, message.clone()), [], "to {message:?}");
-    let after = (net.rejected[member], net.logs[member].len());
+    let after = (net.nodes[member].rejected, net.nodes[member].records.len());
     assert_eq!(after, (before.0 + 1, before.1), "after {message:?}");
-    assert!(net.replicas[member].undecided() <= open.max(1), "after {message:?}");
+    assert!(net.nodes[member].undecided() <= open.max(1), "after {message:?}");
 }
 
 #[test]
@@ -45,15 +53,16 @@ fn a_decision_that_is_not_what_was_decided_is_dropped() {
     let decisions = [(0, Decision::Commit), (1, Decision::Commit), (0, Decision::Abort)];
     for (eid, decision) in &decisions[..] {
         let mut net = morty(1);
+        net.forged = true;
         net.tell(client, 0, decide(txn(), *eid, *decision, &write));
-        let log = net.logs[0].clone();
+        let log = net.nodes[0].records.clone();
         for (other, contradiction) in &decisions {
             let same = contradiction == decision && (other == eid || *decision == Decision::Abort);
             if !same {
                 is_dropped(&mut net, client, 0, decide(txn(), *other, *contradiction, &write));
             }
         }
-        assert_eq!(net.logs[0], log);
+        assert_eq!(net.nodes[0].records, log);
     }
 }
 
@@ -62,16 +71,27 @@ fn contents_that_no_transaction_has_are_dropped_wherever_they_come_from() {
     let (client, peer) = (coordinator_id(0), NodeId(1));
     for contents in impossible() {
         let mut net = morty(1);
+        net.forged = true;
         is_dropped(&mut net, client, 0, prepare(txn(), 0, &contents));
         is_dropped(&mut net, client, 0, decide(txn(), 0, Decision::Commit, &contents));
         let executions = vec![(txn(), 0, contents.clone())];
-        is_dropped(&mut net, peer, 0, Message::Fetched { executions, readable_from: 0 });
+        is_dropped(
+            &mut net,
+            peer,
+            0,
+            Message::CatchingUp(CatchingUp::Fetched { executions, readable_from: 0 }),
+        );
         // A recoverer is told of them.
-        net.tell(client, 0, Message::Inquire { version: txn() });
+        net.tell(client, 0, Message::Request(Request::Inquire { version: txn() }));
         let execution = Some((0, Some(Vote::Commit), contents));
         let known = Some(Box::new(Known { execution, ..Known::default() }));
         let view = View::OWN.next(NodeId(0));
-        is_dropped(&mut net, peer, 0, Message::PaxosPrepareReply { version: txn(), view, known });
+        is_dropped(
+            &mut net,
+            peer,
+            0,
+            Message::Recovering(Recovering::PaxosPrepareReply { version: txn(), view, known }),
+        );
     }
 }
 
@@ -82,22 +102,28 @@ fn what_only_replicas_of_the_partition_send_is_dropped_from_others() {
     let (upto, view) = (100, View::OWN.next(NodeId(1)));
     let snapshot = Default::default();
     let messages = [
-        Message::Truncate { upto, view, snapshot },
-        Message::TruncationPaxosPrepare { upto, view },
-        Message::ProposeMerge { upto, view, merged: Default::default() },
-        Message::ProposeMergeReply { upto, view },
-        Message::TruncationFinished { upto, merged: Default::default() },
-        Message::CannotMerge { upto },
-        Message::GetCommitted { since: txn(), run: 0 },
-        Message::Replaced { question: 0 },
-        Message::ReplacedReply { question: 0, reached: 0 },
-        Message::Fetch { versions: vec![txn()] },
-        Message::PaxosPrepare { version: txn(), view },
-        Message::PaxosPrepareReply { version: txn(), view, known: None },
-        Message::FinalizeReply { version: txn(), eid: 0, view, decision: Proposal::Commit },
-        Message::Settled { version: txn(), settlement: Settlement::Aborted },
+        Message::Truncating(Truncating::Truncate { upto, view, snapshot }),
+        Message::Truncating(Truncating::TruncationPaxosPrepare { upto, view }),
+        Message::Truncating(Truncating::ProposeMerge { upto, view, merged: Default::default() }),
+        Message::Truncating(Truncating::ProposeMergeReply { upto, view }),
+        Message::Truncating(Truncating::TruncationFinished { upto, merged: Default::default() }),
+        Message::Truncating(Truncating::CannotMerge { upto }),
+        Message::CatchingUp(CatchingUp::GetCommitted { since: txn(), run: 0 }),
+        Message::Rejoining(Rejoining::Replaced { question: 0 }),
+        Message::Rejoining(Rejoining::ReplacedReply { question: 0, reached: 0 }),
+        Message::CatchingUp(CatchingUp::Fetch { versions: vec![txn()] }),
+        Message::Recovering(Recovering::PaxosPrepare { version: txn(), view }),
+        Message::Recovering(Recovering::PaxosPrepareReply { version: txn(), view, known: None }),
+        Message::Status(Status::FinalizeReply {
+            version: txn(),
+            eid: 0,
+            view,
+            decision: Proposal::Commit,
+        }),
+        Message::Status(Status::Settled { version: txn(), settlement: Settlement::Aborted }),
     ];
     let mut net = morty(1);
+    net.forged = true;
     for from in outsiders {
         for message in &messages {
             is_dropped(&mut net, from, 0, message.clone());
@@ -111,20 +137,24 @@ fn what_only_replicas_of_the_partition_send_is_dropped_from_others() {
 #[test]
 fn a_coordinator_believes_replicas_only_and_nothing_from_its_future() {
     let mut net = morty(1);
+    net.forged = true;
     net.get(0, "x");
     net.network.clear();
+    net.hear();
     let began = net.outputs.iter().find_map(|(_, output)| match output {
         Output::Began(version) => Some(*version),
         _ => None,
     });
     let began = began.unwrap();
     let write = |version| WriteId { version, tag: 1 };
-    let reply = |found| Message::GetReply {
-        version: began,
-        key: Key::from("x"),
-        write: write(found),
-        value: None,
-        instead_of: None,
+    let reply = |found| {
+        Message::Reply(Reply::GetReply {
+            version: began,
+            key: Key::from("x"),
+            write: write(found),
+            value: None,
+            instead_of: None,
+        })
     };
     let later = Version { timestamp_us: began.timestamp_us + 1, ..began };
     for (from, found) in [
@@ -135,6 +165,7 @@ fn a_coordinator_believes_replicas_only_and_nothing_from_its_future() {
         (NodeId::replica(3, 0), txn()),
     ] {
         net.deliver((from, coordinator_id(0), reply(found)));
+        net.hear();
         assert!(net.outputs.iter().all(|(_, output)| matches!(output, Output::Began(_))));
     }
     net.deliver((NodeId(0), coordinator_id(0), reply(txn())));
@@ -143,8 +174,37 @@ fn a_coordinator_believes_replicas_only_and_nothing_from_its_future() {
     net.network.clear();
     for member in 3..6 {
         let (eid, vote, conflict) = (0, Vote::Commit, None);
-        let vote = Message::PrepareReply { version: began, eid, vote, conflict };
+        let vote = Message::Reply(Reply::PrepareReply { version: began, eid, vote, conflict });
         net.deliver((NodeId(member), coordinator_id(0), vote));
     }
     assert_eq!(net.told(0), [] as [&str; 0], "there are no such replicas");
+}
+
+#[test]
+fn what_arrives_at_the_wrong_side_is_dropped() {
+    let mut net = morty(1);
+    net.forged = true;
+    let reply = Message::Reply(Reply::Acknowledge { versions: vec![txn()] });
+    is_dropped(&mut net, NodeId(1), 0, reply);
+    let (group, settings) = (Group::new(3, Duration::from_millis(1)), Settings::default());
+    let mut coordinator = Coordinator::new(group, &settings, Options::default());
+    let upto = 100;
+    for message in [
+        Message::Request(Request::Inquire { version: txn() }),
+        Message::Recovering(Recovering::PaxosPrepare { version: txn(), view: View::OWN }),
+        Message::Truncating(Truncating::CannotMerge { upto }),
+        Message::CatchingUp(CatchingUp::Fetch { versions: vec![txn()] }),
+        Message::Rejoining(Rejoining::Replaced { question: 0 }),
+        Message::Watermark { upto },
+    ] {
+        let (mut effects, mut store, mut random) =
+            (Vec::new(), MemoryStore::default(), Random::new(1));
+        let durable = Durable { store: &mut store, log_position: 0, durable_position: u64::MAX };
+        let clock = ClockInterval { earliest_us: 1000, latest_us: 1000 };
+        let (id, now) = (coordinator_id(0), Timestamp(1_000_000));
+        let mut cx = Context::new(id, now, clock, &mut random, &mut effects, durable);
+        coordinator.on_message(NodeId(0), message.clone(), &mut cx);
+        assert!(cx.take_rejected().is_some(), "{message:?}");
+        assert!(effects.is_empty(), "{message:?}");
+    }
 }

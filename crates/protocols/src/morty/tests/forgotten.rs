@@ -33,9 +33,9 @@ fn cast(world: &mut World, reader: Version, eid: u32, what: &Arc<Contents>) -> V
 fn whether_a_forgotten_delete_had_committed_is_not_judged_for_good() {
     let (mut world, delete) = known_by_its_version_at_n0();
     let reader = version(world.now, 5);
-    let get = Message::Get { version: reader, key: Key::from("k") };
+    let get = Message::Request(Request::Get { version: reader, key: Key::from("k") });
     let said = world.tell(reader.coordinator, n(0), get);
-    let [(_, _, Message::GetReply { write, value: None, .. })] = &said[..] else {
+    let [(_, _, Message::Reply(Reply::GetReply { write, value: None, .. }))] = &said[..] else {
         panic!("{said:?}")
     };
     assert_eq!(write.version, delete);
@@ -43,20 +43,22 @@ fn whether_a_forgotten_delete_had_committed_is_not_judged_for_good() {
     let expected = [Vote::Commit, Vote::AbandonTentative, Vote::Commit];
     assert_eq!(cast(&mut world, reader, 0, &what), expected);
     // Its coordinator is lost, and n1 is away: the others may finish it.
-    world.network = world.tell(coordinator_id(8), n(2), Message::Inquire { version: reader });
+    world.network = world
+        .tell(coordinator_id(8), n(2), Message::Request(Request::Inquire { version: reader }))
+        .into();
     world.settle(|e| e.0 != n(1) && e.1 != n(1) && !e.1.is_coordinator());
     world.network.clear();
     assert_eq!(world.read(n(2), "counter"), Some(Value::from("1")));
 }
 
 #[test]
-fn who_has_read_a_forgotten_delete_is_told_that_there_is_nothing_and_commits_with_that() {
+fn a_reader_of_a_forgotten_delete_finds_nothing_and_commits() {
     let (mut world, delete) = known_by_its_version_at_n0();
     let reader = version(world.now, 5);
     let what = contents(&[("k", delete)], &[("counter", "1")]);
     let said = world.tell(reader.coordinator, n(1), prepare(reader, 0, &what));
     let found = said.iter().find_map(|(_, _, message)| match message {
-        Message::GetReply { write, value, instead_of: Some(other), .. } => {
+        Message::Reply(Reply::GetReply { write, value, instead_of: Some(other), .. }) => {
             Some((write.version, value.clone(), other.version))
         }
         _ => None,
@@ -67,7 +69,7 @@ fn who_has_read_a_forgotten_delete_is_told_that_there_is_nothing_and_commits_wit
 }
 
 #[test]
-fn who_has_read_what_a_forgotten_delete_has_overwritten_is_voted_for_by_none_who_had_the_delete() {
+fn no_replica_that_had_the_delete_votes_for_a_read_of_what_it_overwrote() {
     let (mut world, _) = known_by_its_version_at_n0();
     let what = contents(&[("k", version(8 * SECOND, 0))], &[("counter", "1")]);
     let reader = version(world.now, 5);
@@ -88,17 +90,30 @@ fn who_copies_hands_on_nothing_of_what_it_had() {
         world.settle_below(n(member), upto, merged);
     }
     let handed_on = |world: &mut World| {
-        let said = world.tell(n(2), n(0), Message::Fetch { versions: vec![delete] });
+        let said = world.tell(
+            n(2),
+            n(0),
+            Message::CatchingUp(CatchingUp::Fetch { versions: vec![delete] }),
+        );
         let executions = said.iter().map(|(_, _, message)| match message {
-            Message::Fetched { executions, .. } => executions.len(),
+            Message::CatchingUp(CatchingUp::Fetched { executions, .. }) => executions.len(),
             other => panic!("{other:?}"),
         });
         executions.sum::<usize>()
     };
     assert_eq!(handed_on(&mut world), 1);
-    world.network = world.tell(n(1), n(0), Message::TruncationFinished { upto, merged });
-    world.settle(|e| !matches!(e.2, Message::Scanned { .. }) && !e.1.is_coordinator());
-    assert!(world.network.iter().any(|e| matches!(e.2, Message::Scanned { .. })));
+    world.network = world
+        .tell(n(1), n(0), Message::Truncating(Truncating::TruncationFinished { upto, merged }))
+        .into();
+    world.settle(|e| {
+        !matches!(e.2, Message::CatchingUp(CatchingUp::Scanned { .. })) && !e.1.is_coordinator()
+    });
+    assert!(
+        world
+            .network
+            .iter()
+            .any(|e| matches!(e.2, Message::CatchingUp(CatchingUp::Scanned { .. })))
+    );
     assert_eq!(handed_on(&mut world), 0);
     world.settle(|e| !e.1.is_coordinator());
     assert_eq!(handed_on(&mut world), 0, "it is below the horizon now");
@@ -137,7 +152,7 @@ fn what_was_committed_as_it_was_read_remains_so_when_it_is_forgotten() {
 }
 
 #[test]
-fn a_provisional_vote_ends_when_who_was_read_from_aborts_whatever_else_is_forgotten() {
+fn a_provisional_vote_ends_when_a_writer_aborts_whatever_else_is_forgotten() {
     let (mut world, writer, written) = waits_while_a_delete_that_it_has_read_is_forgotten();
     // It lacks something now, perhaps.
     world.restart(n(1));

@@ -3,17 +3,17 @@
 use super::by_hand::{contents, decide, prepare, version};
 use super::*;
 use crate::morty::Digest;
-use crate::morty::message::{Past, Settlement};
+use crate::morty::message::{CatchingUp, PastRead, Reply, Request, Settlement, Status, Truncating};
 
 const UPTO: u64 = 10_000_000;
 
 fn get_at(at: u64) -> Message {
-    Message::GetAt { request: 1, key: Key::from("x"), at: Version::at(at) }
+    Message::Request(Request::GetAt { request: 1, key: Key::from("x"), at: Version::at(at) })
 }
 
-fn found(answers: &[(NodeId, Message)]) -> &Past {
+fn found(answers: &[(NodeId, Message)]) -> &PastRead {
     match answers {
-        [(_, Message::GetAtReply { found, .. })] => found,
+        [(_, Message::Reply(Reply::GetAtReply { found, .. }))] => found,
         other => panic!("{other:?} answers no read of the past"),
     }
 }
@@ -34,7 +34,8 @@ fn overwritten() -> (Net, [Version; 2]) {
     }
     for member in 0..3 {
         net.act(member, |replica, cx| {
-            let finished = Message::TruncationFinished { upto: UPTO, merged };
+            let finished =
+                Message::Truncating(Truncating::TruncationFinished { upto: UPTO, merged });
             replica.on_message(NodeId(1), finished, cx);
         });
     }
@@ -43,34 +44,43 @@ fn overwritten() -> (Net, [Version; 2]) {
 }
 
 #[test]
-fn the_past_is_read_from_where_it_was_kept_by_whom_it_was_copied_from() {
+fn the_past_is_readable_as_far_back_as_where_it_was_copied_from() {
     let client = coordinator_id(0);
     let (mut net, [first, second]) = overwritten();
     // What is fetched is complete, unless something was overwritten and forgotten.
     for (txn, from) in [(first, UPTO), (second, 0)] {
-        let answers = net.tell(NodeId(0), 1, Message::Fetch { versions: vec![txn] });
-        let [(_, Message::Fetched { readable_from, .. })] = &answers[..] else {
+        let answers =
+            net.tell(NodeId(0), 1, Message::CatchingUp(CatchingUp::Fetch { versions: vec![txn] }));
+        let [(_, Message::CatchingUp(CatchingUp::Fetched { readable_from, .. }))] = &answers[..]
+        else {
             panic!("{answers:?}")
         };
         assert_eq!(*readable_from, from);
     }
     assert!(
-        matches!(found(&net.tell(client, 0, get_at(UPTO))), Past::Value(id, _) if id.version == second)
+        matches!(found(&net.tell(client, 0, get_at(UPTO))), PastRead::Value(id, _) if id.version == second)
     );
-    let fetched = Message::Fetched { executions: Vec::new(), readable_from: UPTO + 1 };
+    let fetched = Message::CatchingUp(CatchingUp::Fetched {
+        executions: Vec::new(),
+        readable_from: UPTO + 1,
+    });
     net.tell(NodeId(1), 0, fetched);
-    assert_eq!(found(&net.tell(client, 0, get_at(UPTO))), &Past::Forgotten);
+    assert_eq!(found(&net.tell(client, 0, get_at(UPTO))), &PastRead::Forgotten);
     net.restart(0);
     net.network.clear();
-    assert_eq!(found(&net.tell(client, 0, get_at(UPTO))), &Past::Forgotten, "after a restart too");
-    assert_eq!(found(&net.tell(client, 0, get_at(UPTO + 1))), &Past::NotSettled);
+    assert_eq!(
+        found(&net.tell(client, 0, get_at(UPTO))),
+        &PastRead::Forgotten,
+        "after a restart too"
+    );
+    assert_eq!(found(&net.tell(client, 0, get_at(UPTO + 1))), &PastRead::NotSettled);
 }
 
 #[test]
 fn a_replica_that_cannot_write_tells_what_leaves_nothing_behind() {
     let client = coordinator_id(0);
     let (mut net, [first, _]) = overwritten();
-    let logged = net.logs[0].len();
+    let logged = net.nodes[0].records.len();
     let mut tell = |message: Message| {
         let mut answered = false;
         net.act(0, |replica, cx| answered = replica.on_message_read_only(client, message, cx));
@@ -78,18 +88,18 @@ fn a_replica_that_cannot_write_tells_what_leaves_nothing_behind() {
         assert_eq!(answered, !answers.is_empty());
         answers
     };
-    assert!(matches!(found(&tell(get_at(UPTO))), Past::Value(..)));
+    assert!(matches!(found(&tell(get_at(UPTO))), PastRead::Value(..)));
     let settlement = Settlement::Committed { eid: 0 };
-    let settled = Message::Settled { version: first, settlement };
-    assert_eq!(tell(Message::Inquire { version: first }), [(client, settled)]);
+    let settled = Message::Status(Status::Settled { version: first, settlement });
+    assert_eq!(tell(Message::Request(Request::Inquire { version: first })), [(client, settled)]);
     let open = version(UPTO + 1_000_000, 0);
     let key = Key::from("x");
     for message in [
-        Message::Inquire { version: open },
-        Message::Get { version: open, key },
+        Message::Request(Request::Inquire { version: open }),
+        Message::Request(Request::Get { version: open, key }),
         prepare(open, 0, &contents(&[], &[("x", "3")])),
     ] {
         assert_eq!(tell(message), []);
     }
-    assert_eq!((net.logs[0].len(), net.replicas[0].undecided()), (logged, 0));
+    assert_eq!((net.nodes[0].records.len(), net.nodes[0].undecided()), (logged, 0));
 }

@@ -8,7 +8,7 @@ use super::by_hand::{contents, prepare, version};
 use super::world::{World, votes};
 use super::*;
 use crate::morty::Digest;
-use crate::morty::message::{Contents, Read};
+use crate::morty::message::{CatchingUp, Contents, Read, Reply, Request};
 
 const SECOND: u64 = 1_000_000;
 
@@ -35,9 +35,9 @@ fn loaded() -> World {
 
 /// Reads the value at `n0`, and returns what an execution holds that has found what was loaded.
 fn read(world: &mut World, reader: Version) -> Arc<Contents> {
-    let get = Message::Get { version: reader, key: Key::from("k") };
+    let get = Message::Request(Request::Get { version: reader, key: Key::from("k") });
     let said = world.tell(reader.coordinator, n(0), get);
-    let [(_, _, Message::GetReply { write, value: Some(_), .. })] = &said[..] else {
+    let [(_, _, Message::Reply(Reply::GetReply { write, value: Some(_), .. }))] = &said[..] else {
         panic!("{said:?}")
     };
     assert_eq!(*write, WriteId::LOADED);
@@ -57,7 +57,7 @@ fn who_has_found_what_was_loaded_commits_if_it_is_there() {
 }
 
 #[test]
-fn who_has_found_what_was_loaded_does_not_commit_if_that_was_deleted_and_the_delete_forgotten() {
+fn a_reader_of_a_loaded_value_does_not_commit_after_a_forgotten_delete() {
     // Somebody later has written the key again, or not.
     for again in [false, true] {
         let mut world = loaded();
@@ -87,7 +87,7 @@ fn who_has_found_what_was_loaded_does_not_commit_if_that_was_deleted_and_the_del
 /// below 100 s, and the delete is of 135 s. A reader of 120 s, which the others have committed, has found in `k` what was
 /// loaded.
 #[test]
-fn a_reader_of_what_was_loaded_is_not_abandoned_by_who_has_copied_too_late_a_page() {
+fn a_reader_of_a_loaded_value_is_not_abandoned_over_a_page_copied_late() {
     let mut world = World::of(5);
     for node in world.nodes.values_mut() {
         let loaded = Committed { id: WriteId::LOADED, value: Some(Value::from("loaded")) };
@@ -121,7 +121,8 @@ fn a_reader_of_what_was_loaded_is_not_abandoned_by_who_has_copied_too_late_a_pag
         let next = world.take(|e| [(n(0), n(1)), (n(1), n(0))].contains(&(e.0, e.1)));
         assert!(!next.is_empty(), "after {pages} pages");
         for envelope in next {
-            pages += usize::from(matches!(envelope.2, Message::Scanned { .. }));
+            pages +=
+                usize::from(matches!(envelope.2, Message::CatchingUp(CatchingUp::Scanned { .. })));
             world.deliver(envelope);
         }
         if pages == 2 && world.nodes[&n(1)].store.get(b"k").is_some() {
@@ -129,7 +130,7 @@ fn a_reader_of_what_was_loaded_is_not_abandoned_by_who_has_copied_too_late_a_pag
             let asked = world.take(|_| true);
             world.settle_below(n(1), 170 * SECOND, digest(&[zero, first, reader, delete]));
             assert_eq!(world.nodes[&n(1)].store.get(b"k"), None);
-            world.network = asked;
+            world.network = asked.into();
         }
     }
     // n1 is cut off from n0, which goes on with n2.

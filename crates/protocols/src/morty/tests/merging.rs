@@ -9,33 +9,42 @@ const UPTO: u64 = 6 * SECOND;
 /// How far a proposal of a merge gets with n0: the view that it answers.
 fn answered_view(answers: &[(NodeId, NodeId, Message)]) -> View {
     let view = answers.iter().find_map(|(.., message)| match message {
-        Message::ProposeMergeReply { view, .. } => Some(*view),
+        Message::Truncating(Truncating::ProposeMergeReply { view, .. }) => Some(*view),
         _ => None,
     });
     view.unwrap_or_else(|| panic!("no answer to a proposal in {answers:?}"))
 }
 
 #[test]
-fn no_merge_is_accepted_below_the_promised_view_after_a_restart_neither() {
+fn no_merge_is_accepted_below_the_promised_view_after_a_restart() {
     let early = View::OWN.next(n(2));
     let late = early.next(n(1));
     let (one, other) = (digest(&[]), digest(&[version(SECOND, 0)]));
     for restarts in [false, true] {
         let mut world = World::new(1);
         world.now = UPTO + 10 * SECOND;
-        world.tell(n(1), n(0), Message::TruncationPaxosPrepare { upto: UPTO, view: late });
+        world.tell(
+            n(1),
+            n(0),
+            Message::Truncating(Truncating::TruncationPaxosPrepare { upto: UPTO, view: late }),
+        );
         if restarts {
             world.restart(n(0));
         }
-        let propose = |view, merged| Message::ProposeMerge { upto: UPTO, view, merged };
+        let propose = |view, merged| {
+            Message::Truncating(Truncating::ProposeMerge { upto: UPTO, view, merged })
+        };
         let answers = world.tell(n(2), n(0), propose(early, other));
         assert_eq!(answered_view(&answers), late, "it has promised that, restarts: {restarts}");
         // A later view hears of what was accepted in the late one, and of nothing else.
         let accepted_in = |world: &mut World, view| {
-            let prepare = Message::TruncationPaxosPrepare { upto: UPTO, view };
+            let prepare =
+                Message::Truncating(Truncating::TruncationPaxosPrepare { upto: UPTO, view });
             let answers = world.tell(n(2), n(0), prepare);
             let accepted = answers.iter().find_map(|(.., message)| match message {
-                Message::Truncate { snapshot, .. } => Some(snapshot.accepted),
+                Message::Truncating(Truncating::Truncate { snapshot, .. }) => {
+                    Some(snapshot.accepted)
+                }
                 _ => None,
             });
             accepted.expect("a snapshot")
@@ -59,15 +68,24 @@ fn a_list_that_has_more_is_gone_on_with_after_its_last() {
     let txn = version(SECOND, 0);
     world.commit(&[0, 1], txn, &contents(&[], &[("x", "a")]));
     world.restart(n(0));
-    let asked = world.take(|e| matches!(e.2, Message::GetCommitted { .. }));
+    let asked = world.take(|e| matches!(e.2, Message::CatchingUp(CatchingUp::GetCommitted { .. })));
     let run = run_asked_for(&asked);
-    let [(_, peer, Message::GetCommitted { since, .. })] = &asked[..] else { panic!("{asked:?}") };
+    let [(_, peer, Message::CatchingUp(CatchingUp::GetCommitted { since, .. }))] = &asked[..]
+    else {
+        panic!("{asked:?}")
+    };
     let (since, versions) = (*since, vec![txn]);
-    let list =
-        Message::Committed { since, run, versions, more: true, reaches: true, behind: false };
+    let list = Message::CatchingUp(CatchingUp::Committed {
+        since,
+        run,
+        versions,
+        more: true,
+        reaches: true,
+        behind: false,
+    });
     let answers = world.tell(*peer, n(0), list);
     let on = answers.iter().any(
-        |(.., message)| matches!(message, Message::GetCommitted { since, .. } if *since > txn),
+        |(.., message)| matches!(message, Message::CatchingUp(CatchingUp::GetCommitted { since, .. }) if *since > txn),
     );
     assert!(on, "what the peer has committed later is lacking: {answers:?}");
 }
@@ -78,14 +96,23 @@ fn who_copies_lists_nothing() {
     world.now = SECOND;
     world.commit(&[0], version(SECOND, 0), &contents(&[], &[("x", "a")]));
     world.restart(n(0));
-    let asked = world.take(|e| matches!(e.2, Message::GetCommitted { .. }));
+    let asked = world.take(|e| matches!(e.2, Message::CatchingUp(CatchingUp::GetCommitted { .. })));
     let run = run_asked_for(&asked);
-    let [(_, peer, Message::GetCommitted { since, .. })] = &asked[..] else { panic!("{asked:?}") };
-    let get = Message::GetCommitted { since: Version::INITIAL, run: 1 };
+    let [(_, peer, Message::CatchingUp(CatchingUp::GetCommitted { since, .. }))] = &asked[..]
+    else {
+        panic!("{asked:?}")
+    };
+    let get = Message::CatchingUp(CatchingUp::GetCommitted { since: Version::INITIAL, run: 1 });
     assert_eq!(world.tell(n(2), n(0), get.clone()).len(), 1);
     let (since, versions) = (*since, Vec::new());
-    let list =
-        Message::Committed { since, run, versions, more: false, reaches: false, behind: false };
+    let list = Message::CatchingUp(CatchingUp::Committed {
+        since,
+        run,
+        versions,
+        more: false,
+        reaches: false,
+        behind: false,
+    });
     world.tell(*peer, n(0), list);
     assert_eq!(world.tell(n(2), n(0), get), [], "the list would have gaps");
 }

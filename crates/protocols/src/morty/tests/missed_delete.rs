@@ -37,9 +37,11 @@ fn missed_by_n0(first_is_at: &[usize]) -> World {
     for member in [1, 2] {
         world.settle_below(n(member), 15 * SECOND, digest(&[first, second]));
         let reader = version(world.now, 9);
-        let get = Message::Get { version: reader, key: Key::from("k") };
+        let get = Message::Request(Request::Get { version: reader, key: Key::from("k") });
         let said = world.tell(reader.coordinator, n(member), get);
-        let [(_, _, Message::GetReply { write, .. })] = &said[..] else { panic!("{said:?}") };
+        let [(_, _, Message::Reply(Reply::GetReply { write, .. }))] = &said[..] else {
+            panic!("{said:?}")
+        };
         assert_eq!(write.version, Version::INITIAL, "a settled delete is nothing");
     }
     world.network.clear();
@@ -60,30 +62,30 @@ fn ends_once(mut world: World, away: &[usize]) {
     let is_told_aborted = counted.tally(members, members / 2 + 1) == Tally::AbandonFast;
     let lead = (0..members).find(|member| !away.contains(member)).unwrap();
     let gone = |node: NodeId| away.iter().any(|member| n(*member) == node);
-    let inquire = Message::Inquire { version: reader };
-    world.network = world.tell(coordinator_id(8), n(lead), inquire.clone());
+    let inquire = Message::Request(Request::Inquire { version: reader });
+    world.network = world.tell(coordinator_id(8), n(lead), inquire.clone()).into();
     world.settle(|e| !gone(e.0) && !gone(e.1) && !e.1.is_coordinator());
     world.network.clear();
     let said = world.tell(coordinator_id(8), n(lead), inquire);
     let settlement = Settlement::Committed { eid: 0 };
-    let committed = Message::Settled { version: reader, settlement };
+    let committed = Message::Status(Status::Settled { version: reader, settlement });
     let committed = said.iter().any(|(.., message)| *message == committed);
     assert!(committed && !is_told_aborted, "{cast:?}, committed: {committed}");
 }
 
 #[test]
-fn who_was_cut_off_for_long_votes_nothing_down_for_good_over_what_was_deleted_since() {
+fn a_replica_cut_off_for_long_votes_nothing_down_for_good_over_deletes() {
     // n0 was not restarted, and does not know yet that it has missed anything.
     ends_once(deleted_while_away(3, &[0]), &[0]);
 }
 
 #[test]
-fn who_has_missed_one_settled_delete_votes_nothing_down_for_good_over_what_was_deleted() {
+fn a_replica_that_missed_a_delete_votes_nothing_down_for_good_over_it() {
     ends_once(missed_by_n0(&[0, 1, 2]), &[0]);
 }
 
 #[test]
-fn who_has_caught_up_with_another_that_was_away_votes_nothing_down_for_good() {
+fn after_catching_up_with_one_that_was_away_nothing_is_voted_down_for_good() {
     // n0 and n1 come back together, and hear only each other at first.
     let mut world = deleted_while_away(5, &[0, 1]);
     for member in [1, 0] {
@@ -106,15 +108,15 @@ fn a_write_that_was_deleted_before_it_was_read_is_not_voted_down_for_good() {
 }
 
 #[test]
-fn who_has_fetched_a_commit_without_what_was_overwritten_does_not_say_that_it_was_never_written() {
+fn a_write_missing_in_a_fetched_commit_is_not_said_to_be_unwritten() {
     let (writer, peer_forgets_below) = (version(900_000, 0), 16 * SECOND);
     for (at, vote) in [(15, Vote::AbandonTentative), (17, Vote::AbandonFinal)] {
         let mut world = World::new(1);
         world.now = 30 * SECOND;
-        let fetched = Message::Fetched {
+        let fetched = Message::CatchingUp(CatchingUp::Fetched {
             executions: vec![(writer, 0, contents(&[], &[]))],
             readable_from: peer_forgets_below,
-        };
+        });
         world.tell(n(1), n(0), fetched);
         let reader = version(at * SECOND, 5);
         let what = contents(&[("k", writer)], &[("counter", "1")]);
@@ -124,12 +126,12 @@ fn who_has_fetched_a_commit_without_what_was_overwritten_does_not_say_that_it_wa
 }
 
 #[test]
-fn what_a_client_of_mvtso_was_told_has_aborted_over_a_missed_delete_takes_no_effect() {
+fn an_abort_over_a_missed_delete_has_no_effect_under_mvtso() {
     what_a_client_was_told_has_aborted_takes_no_effect(mvtso(4));
 }
 
 #[test]
-fn what_a_client_of_morty_was_told_has_aborted_over_a_missed_delete_takes_no_effect() {
+fn an_abort_over_a_missed_delete_has_no_effect_under_morty() {
     what_a_client_was_told_has_aborted_takes_no_effect(morty(4));
 }
 
@@ -165,7 +167,8 @@ fn finds_what_n0_has_missed(net: &mut Net) {
     assert_eq!(net.told(1), ["committed"]);
     net.pass(Duration::from_secs(60));
     net.network.retain(|e| !concerns_n0(e));
-    net.coordinators[2].0.hears_time(net.now, Timestamp(net.now * 1000));
+    let (now, timestamp) = (net.now, net.timestamp());
+    net.clients[coordinator_id(2)].hears_time(now, timestamp);
     assert_eq!(reads_without_n0(net, 2, "k"), ["value k = absent"]);
 }
 
@@ -175,11 +178,11 @@ fn what_a_client_was_told_has_aborted_takes_no_effect(mut net: Net) {
     finds_what_n0_has_missed(&mut net);
     net.held = NodeSet::EMPTY;
     net.commit(2, &["k"], &[("counter", "1")]);
-    let is_vote = |message: &Message| matches!(message, Message::PrepareReply { .. });
+    let is_vote = |message: &Message| matches!(message, Message::Reply(Reply::PrepareReply { .. }));
     let mut voted = 0;
     while voted < 3 {
         // Under Morty, n0 also says what would be found there. That is lost.
-        net.network.retain(|e| !matches!(e.2, Message::GetReply { .. }));
+        net.network.retain(|e| !matches!(e.2, Message::Reply(Reply::GetReply { .. })));
         let envelope = net.network.pop_front().expect("Prepares and votes");
         voted += usize::from(is_vote(&envelope.2));
         net.deliver(envelope);

@@ -4,35 +4,29 @@ use super::*;
 use crate::morty::message::Contents;
 
 struct Client {
-    coordinator: Coordinator,
+    net: Actors,
     group: Group,
-    sent: Vec<(u16, Message)>,
-    outcome: Option<Outcome>,
     began: Version,
-    random: Random,
-    now: u64,
 }
 
 impl Client {
     /// Has asked to commit a write in each of two partitions, the first of which is home.
     fn committing() -> Client {
         let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
-        let coordinator = at_home(&group, Options::default());
-        let mut client = Client {
-            coordinator,
-            group,
-            sent: Vec::new(),
-            outcome: None,
-            began: Version::INITIAL,
-            random: rand_pcg(),
-            now: 1_000_000,
-        };
+        let mut net = actors(&group, Options::default(), 1);
+        net.now = 1_000_000;
+        let mut client = Client { net, group, began: Version::INITIAL };
         let writes = vec![client.write_in(0), client.write_in(1)];
         let commit = Operation::Commit { reads: Vec::new(), writes };
         for operation in [Operation::Begin { only_reads: false }, commit] {
-            client.act(|coordinator, cx| coordinator.on_operation(TxnId(0), operation, cx));
+            client.net.operate(0, 0, operation);
         }
-        let partitions: Vec<_> = client.sent.drain(..).map(|(partition, _)| partition).collect();
+        let began = client.net.outputs.iter().find_map(|(_, (_, output))| match output {
+            Output::Began(version) => Some(*version),
+            _ => None,
+        });
+        client.began = began.expect("it has begun");
+        let partitions: Vec<_> = client.messages().into_iter().map(|(to, _)| to).collect();
         assert_eq!(partitions, [0, 1], "both are to vote");
         client
     }
@@ -43,47 +37,50 @@ impl Client {
         write(&names.find(there).unwrap(), "1")
     }
 
-    fn act(&mut self, does: impl FnOnce(&mut Coordinator, &mut Context<'_, Coordinator>)) {
-        self.now += 1;
-        let (us, mut store, mut effects) = (self.now, MemoryStore::default(), Vec::new());
-        let clock = ClockInterval { earliest_us: us, latest_us: us };
-        let durable = Durable { store: &mut store, log_position: 0, durable_position: u64::MAX };
-        let (id, now) = (coordinator_id(0), Timestamp(us * 1000));
-        let mut cx = Context::new(id, now, clock, &mut self.random, &mut effects, durable);
-        does(&mut self.coordinator, &mut cx);
-        for effect in effects {
-            match effect {
-                Effect::Broadcast { partition, message, .. } => {
-                    self.sent.push((partition, message))
-                }
-                Effect::Output((_, Output::Began(version))) => self.began = version,
-                Effect::Output((_, Output::Outcome(outcome))) => self.outcome = Some(outcome),
-                _ => {}
-            }
-        }
+    /// What was sent since the last call, to which partition. Each message goes to all its replicas.
+    fn messages(&mut self) -> Vec<(u16, Message)> {
+        let sent: Vec<_> = self.net.network.drain(..).collect();
+        assert_eq!(sent.len() % 3, 0, "{sent:?}");
+        let to_first = sent.into_iter().filter(|(_, to, _)| to.member() == 0);
+        to_first.map(|(_, to, message)| (to.partition(), message)).collect()
+    }
+
+    fn outcome(&self) -> Option<Outcome> {
+        self.net.outputs.iter().find_map(|(_, (_, output))| match output {
+            Output::Outcome(outcome) => Some(outcome.clone()),
+            _ => None,
+        })
+    }
+
+    fn repeat(&mut self) {
+        self.net.fire_client(coordinator_id(0), Timer::Repeat(self.began));
     }
 
     fn tell(&mut self, partition: u16, member: usize, message: Message) {
         let from = NodeId::replica(partition, member);
-        self.act(|coordinator, cx| coordinator.on_message(from, message, cx));
+        self.net.deliver((from, coordinator_id(0), message));
     }
 
     fn votes(&mut self, partition: u16, votes: &[Vote]) {
         for (member, vote) in votes.iter().enumerate() {
             let (version, eid, conflict) = (self.began, 0, None);
-            let reply = Message::PrepareReply { version, eid, vote: *vote, conflict };
+            let reply = Message::Reply(Reply::PrepareReply { version, eid, vote: *vote, conflict });
             self.tell(partition, member, reply);
         }
     }
 
     fn accepts(&mut self, partition: u16, member: usize, decision: Proposal) {
         let (version, eid, view) = (self.began, 0, View::OWN);
-        self.tell(partition, member, Message::FinalizeReply { version, eid, view, decision });
+        self.tell(
+            partition,
+            member,
+            Message::Status(Status::FinalizeReply { version, eid, view, decision }),
+        );
     }
 
     /// What was sent since the last call.
     fn sent(&mut self) -> Vec<String> {
-        let lines = self.sent.drain(..);
+        let lines = self.messages().into_iter();
         lines.map(|(partition, message)| format!("p{partition} {}", name(&message))).collect()
     }
 }
@@ -105,14 +102,14 @@ fn what_several_partitions_vote_on_commits_when_it_is_durable_in_each() {
         let asked: Vec<_> = slow.iter().map(|p| format!("p{p} Finalize 0 Commit")).collect();
         assert_eq!(client.sent(), asked, "where the votes are no durable decision");
         for partition in &slow {
-            assert_eq!(client.outcome, None, "before p{partition} has accepted");
+            assert_eq!(client.outcome(), None, "before p{partition} has accepted");
             client.accepts(*partition, 0, Proposal::Commit);
             client.accepts(*partition, 0, Proposal::Commit);
             client.accepts(*partition, 2, Proposal::Abandon);
-            assert_eq!(client.outcome, None, "one of p{partition} has accepted");
+            assert_eq!(client.outcome(), None, "one of p{partition} has accepted");
             client.accepts(*partition, 1, Proposal::Commit);
         }
-        assert_eq!(client.outcome, Some(Outcome::Committed));
+        assert_eq!(client.outcome(), Some(Outcome::Committed));
         assert_eq!(client.sent(), ["p0 Decide 0 Commit", "p1 Decide 0 Commit"]);
     }
 }
@@ -122,22 +119,21 @@ fn what_one_of_several_partitions_votes_down_for_good_commits_in_none() {
     let mut client = Client::committing();
     client.votes(0, &FAST);
     client.votes(1, &[Vote::Commit, Vote::AbandonFinal]);
-    assert!(matches!(client.outcome, Some(Outcome::Aborted { .. })), "{:?}", client.outcome);
+    assert!(matches!(client.outcome(), Some(Outcome::Aborted { .. })), "{:?}", client.outcome());
     assert_eq!(client.sent(), ["p0 Decide 0 Abort", "p1 Decide 0 Abort"]);
 }
 
 #[test]
 fn each_partition_is_told_what_it_is_to_do_and_who_takes_part() {
     let mut client = Client::committing();
-    let version = client.began;
-    client.act(|coordinator, cx| coordinator.on_timer(Timer::Repeat(version), cx));
-    client.now += 10_000_000;
-    client.act(|coordinator, cx| coordinator.on_timer(Timer::Repeat(version), cx));
-    let contents = |(partition, message): &(u16, Message)| match message {
-        Message::Prepare { contents, .. } => (*partition, contents.clone()),
+    client.repeat();
+    client.net.now += 10_000_000;
+    client.repeat();
+    let contents = |(partition, message): (u16, Message)| match message {
+        Message::Request(Request::Prepare { contents, .. }) => (partition, contents),
         other => panic!("{other:?}"),
     };
-    let parts: Vec<_> = client.sent.iter().map(contents).collect();
+    let parts: Vec<_> = client.messages().into_iter().map(contents).collect();
     for (partition, contents) in parts {
         let Contents { participants, writes, .. } = &*contents;
         assert_eq!(participants[..], [0, 1]);

@@ -24,12 +24,13 @@ fn final_votes(absent: &[&str]) -> Vec<Vote> {
     world.restart(n(0));
     let left = Contents { participants: [0].into_iter().collect(), ..Contents::default() };
     let executions = vec![(writer, 0, Arc::new(left))];
-    let fetched = Message::Fetched { executions, readable_from: 40 * SECOND };
+    let fetched =
+        Message::CatchingUp(CatchingUp::Fetched { executions, readable_from: 40 * SECOND });
     votes(&world.tell(n(1), n(0), fetched))
 }
 
 #[test]
-fn who_has_found_nothing_in_a_key_has_not_read_from_who_aborted() {
+fn a_read_that_found_nothing_has_no_writer_that_aborted() {
     assert_eq!(final_votes(&[]), [], "n0 is behind, so it is not certain");
     assert_eq!(final_votes(&["z"]), [], "nor is it if something else was absent");
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::morty::Digest;
 
 #[test]
-fn who_replaces_a_lost_disk_votes_on_nothing_before_it_knows_what_may_have_committed_without_it() {
+fn a_replacement_votes_on_nothing_before_it_knows_what_may_have_committed() {
     let mut net = morty(2);
     net.now = SECOND;
     // n2 is not reached by the first: n0 and n1 commit it.
@@ -48,14 +48,14 @@ fn who_replaces_a_lost_disk_votes_on_nothing_before_it_knows_what_may_have_commi
     net.pass(Duration::from_secs(40));
     assert_eq!(net.gauge(1, "catching_up"), 0);
     net.network.clear();
-    let get = Message::Get { version: version(net.now, 5), key: Key::from("x") };
+    let get = Message::Request(Request::Get { version: version(net.now, 5), key: Key::from("x") });
     let answers = net.tell(coordinator_id(5), 1, get);
     let [(_, answer)] = &answers[..] else { panic!("{answers:?}") };
     assert_eq!(name(answer), "GetReply x = first");
 }
 
 #[test]
-fn who_replaces_a_lost_disk_takes_part_once_the_first_truncation_above_its_floor_is_due() {
+fn a_replacement_takes_part_once_a_truncation_above_its_floor_is_due() {
     let Settings { clock_bound_ms, truncation_every_ms, truncation_lag_ms, .. } =
         Settings::default();
     let latest_ms = 2 * clock_bound_ms + truncation_every_ms + truncation_lag_ms;
@@ -77,8 +77,7 @@ fn who_replaces_a_lost_disk_takes_part_once_the_first_truncation_above_its_floor
 }
 
 #[test]
-fn who_hears_of_a_truncation_while_it_catches_up_with_one_that_lacks_it_asks_the_coordinator_next()
-{
+fn a_truncation_announced_during_catch_up_is_asked_for_next() {
     let mut world = World::new(1);
     let client = coordinator_id(0);
     let txn = version(SECOND, 0);
@@ -95,12 +94,19 @@ fn who_hears_of_a_truncation_while_it_catches_up_with_one_that_lacks_it_asks_the
     world.tell(client, n(2), decide(other, 0, Decision::Commit, &contents(&[], &[("l", "a")])));
     let (upto, merged) = (4 * SECOND, digest(&[txn, other]));
     world.network.clear();
-    world.tell(n(2), n(0), Message::TruncationFinished { upto, merged });
+    world.tell(n(2), n(0), Message::Truncating(Truncating::TruncationFinished { upto, merged }));
     lists.into_iter().for_each(|envelope| world.deliver(envelope));
     world.settle(|e| !e.1.is_coordinator());
     let view = View::OWN.next(n(1));
-    let said = world.tell(n(1), n(0), Message::TruncationPaxosPrepare { upto, view });
-    assert_eq!(said, [(n(0), n(1), Message::TruncationFinished { upto, merged })]);
+    let said = world.tell(
+        n(1),
+        n(0),
+        Message::Truncating(Truncating::TruncationPaxosPrepare { upto, view }),
+    );
+    assert_eq!(
+        said,
+        [(n(0), n(1), Message::Truncating(Truncating::TruncationFinished { upto, merged }))]
+    );
 }
 
 #[test]
@@ -110,9 +116,9 @@ fn who_does_not_take_part_is_nobodys_source() {
     world.act(n(0), Replica::on_start);
     let run = 1;
     for asked in [
-        Message::GetCommitted { since: Version::INITIAL, run },
-        Message::Scan { after: None, since: 0, run },
-        Message::Replaced { question: 1 },
+        Message::CatchingUp(CatchingUp::GetCommitted { since: Version::INITIAL, run }),
+        Message::CatchingUp(CatchingUp::Scan { after: None, since: 0, run }),
+        Message::Rejoining(Rejoining::Replaced { question: 1 }),
     ] {
         assert_eq!(world.tell(n(1), n(0), asked), []);
     }
@@ -136,7 +142,11 @@ fn the_floor_is_above_whatever_a_majority_of_the_others_has_seen() {
     let merged = Digest::default();
     let takes_part = |world: &mut World, upto| {
         world.now = upto + SECOND;
-        world.tell(n(1), n(0), Message::TruncationFinished { upto, merged });
+        world.tell(
+            n(1),
+            n(0),
+            Message::Truncating(Truncating::TruncationFinished { upto, merged }),
+        );
         let what = contents(&[], &[("other", "a")]);
         let later = version(world.now, 7);
         votes(&world.tell(client, n(0), prepare(later, 0, &what))).len() == 1

@@ -6,7 +6,7 @@ use super::*;
 use crate::morty::message::Settlement;
 
 #[test]
-fn a_transaction_whose_vote_is_trimmed_and_whose_acceptance_is_not_has_not_aborted() {
+fn an_acceptance_whose_vote_is_trimmed_is_no_abort() {
     let mut world = World::new(1);
     let (client, id) = (coordinator_id(0), n(0));
     world.act(id, Replica::on_start);
@@ -28,20 +28,21 @@ fn a_transaction_whose_vote_is_trimmed_and_whose_acceptance_is_not_has_not_abort
             world.restart(id);
             world.network.clear();
         }
-        let said = world.tell(client, id, Message::Inquire { version: txn });
-        let forgotten = Message::Settled { version: txn, settlement: Settlement::Forgotten };
+        let said = world.tell(client, id, Message::Request(Request::Inquire { version: txn }));
+        let forgotten =
+            Message::Status(Status::Settled { version: txn, settlement: Settlement::Forgotten });
         assert_eq!(said, [(id, client, forgotten)], "it has committed");
     }
 }
 
 #[test]
-fn who_has_stopped_for_a_truncation_votes_on_nothing_below_after_a_restart() {
+fn a_stopped_replica_votes_on_nothing_below_after_a_restart() {
     let mut world = World::new(1);
     let client = coordinator_id(0);
     world.now = 20 * SECOND;
     world.timer(n(0), ReplicaTimer::Truncation);
     let stopped = |e: &Envelope| match e.2 {
-        Message::Truncate { upto, .. } => Some(upto),
+        Message::Truncating(Truncating::Truncate { upto, .. }) => Some(upto),
         _ => None,
     };
     let upto = world.network.iter().find_map(stopped).expect("it has told what it has");
@@ -51,7 +52,10 @@ fn who_has_stopped_for_a_truncation_votes_on_nothing_below_after_a_restart() {
         }
         let what = contents(&[], &[("k", "a")]);
         let said = world.tell(client, n(0), prepare(version(upto - 1, 0), 0, &what));
-        assert!(matches!(&said[..], [(.., Message::Refused { .. })]), "{restarts}: {said:?}");
+        assert!(
+            matches!(&said[..], [(.., Message::Reply(Reply::Refused { .. }))]),
+            "{restarts}: {said:?}"
+        );
     }
 }
 
@@ -70,9 +74,15 @@ fn what_is_known_in_part_is_handed_on_as_known_in_part() {
     // n1 fetches from n0, n2 from n1; and again once that has restarted.
     let mut readable_from = Vec::new();
     for (to, from) in [(1, 0), (2, 1), (2, 1)] {
-        let said = world.tell(n(to), n(from), Message::Fetch { versions: vec![first, second] });
+        let said = world.tell(
+            n(to),
+            n(from),
+            Message::CatchingUp(CatchingUp::Fetch { versions: vec![first, second] }),
+        );
         let [(_, _, fetched)] = &said[..] else { panic!("{said:?}") };
-        let Message::Fetched { readable_from: told, .. } = fetched else { panic!("{fetched:?}") };
+        let Message::CatchingUp(CatchingUp::Fetched { readable_from: told, .. }) = fetched else {
+            panic!("{fetched:?}")
+        };
         readable_from.push(*told);
         world.tell(n(from), n(to), fetched.clone());
         world.restart(n(1));
@@ -89,16 +99,19 @@ fn an_answer_to_an_earlier_list_is_not_taken_for_one_to_this() {
     world.restart(n(0));
     let run = run_asked_for(&world.network);
     world.network.clear();
-    let list = |run| Message::Committed {
-        since: Version::INITIAL,
-        run,
-        versions: Vec::new(),
-        more: false,
-        reaches: true,
-        behind: false,
+    let list = |run| {
+        Message::CatchingUp(CatchingUp::Committed {
+            since: Version::INITIAL,
+            run,
+            versions: Vec::new(),
+            more: false,
+            reaches: true,
+            behind: false,
+        })
     };
     let reads = |world: &mut World| {
-        let get = Message::Get { version: version(world.now, 9), key: Key::from("k") };
+        let get =
+            Message::Request(Request::Get { version: version(world.now, 9), key: Key::from("k") });
         world.tell(coordinator_id(9), n(0), get).len()
     };
     world.tell(n(1), n(0), list(run ^ 1));
@@ -108,21 +121,23 @@ fn an_answer_to_an_earlier_list_is_not_taken_for_one_to_this() {
 }
 
 #[test]
-fn who_has_listed_what_it_forgets_before_it_is_fetched_is_not_asked_for_it_for_ever() {
+fn what_a_peer_forgets_after_listing_it_is_not_fetched_for_ever() {
     let mut world = World::new(1);
     let txn = version(14 * SECOND, 0);
     world.now = 15 * SECOND;
     world.commit(&[0], version(SECOND, 1), &contents(&[], &[("l", "a")]));
     world.commit(&[1, 2], txn, &contents(&[], &[("k", "a")]));
     world.restart(n(0));
-    world.settle(|e| !matches!(e.2, Message::Fetch { .. }) && !e.1.is_coordinator());
-    let fetch = world.take(|e| matches!(e.2, Message::Fetch { .. }));
+    world.settle(|e| {
+        !matches!(e.2, Message::CatchingUp(CatchingUp::Fetch { .. })) && !e.1.is_coordinator()
+    });
+    let fetch = world.take(|e| matches!(e.2, Message::CatchingUp(CatchingUp::Fetch { .. })));
     assert_eq!(fetch.len(), 1);
     world.now = 100 * SECOND;
     for member in [1, 2] {
         world.settle_below(n(member), 80 * SECOND, digest(&[txn]));
     }
-    world.network = fetch;
+    world.network = fetch.into();
     for _ in 0..50 {
         let these = world.take(|e| !e.1.is_coordinator());
         these.into_iter().for_each(|envelope| world.deliver(envelope));
@@ -146,12 +161,18 @@ fn half_forgotten() -> (World, Vec<Envelope>) {
     world.commit(&[0, 1, 2], at(201), &put);
     world.commit(&[1, 2], at(202), &delete);
     world.restart(n(0));
-    world.settle(|e| !matches!(e.2, Message::Fetch { .. }) && !e.1.is_coordinator());
-    let fetch = world.take(|e| matches!(e.2, Message::Fetch { .. }));
+    world.settle(|e| {
+        !matches!(e.2, Message::CatchingUp(CatchingUp::Fetch { .. })) && !e.1.is_coordinator()
+    });
+    let fetch = world.take(|e| matches!(e.2, Message::CatchingUp(CatchingUp::Fetch { .. })));
     world.now = 100 * SECOND;
     let merged = digest(&(0..=202).map(at).collect::<Vec<_>>());
     for id in [n(1), n(2)] {
-        world.tell(n(0), id, Message::TruncationFinished { upto: 80 * SECOND, merged });
+        world.tell(
+            n(0),
+            id,
+            Message::Truncating(Truncating::TruncationFinished { upto: 80 * SECOND, merged }),
+        );
         for is_there in [true, false] {
             let mut left = 50;
             while world.nodes[&id].store.get(b"k").is_some() != is_there {
@@ -169,7 +190,7 @@ fn half_forgotten() -> (World, Vec<Envelope>) {
 fn a_transaction_whose_delete_may_be_forgotten_is_not_handed_on() {
     let (mut world, fetch) = half_forgotten();
     assert_eq!(fetch.len(), 1);
-    world.network = fetch;
+    world.network = fetch.into();
     for _ in 0..50 {
         let these = world.take(|e| !e.1.is_coordinator());
         these.into_iter().for_each(|envelope| world.deliver(envelope));
@@ -193,24 +214,24 @@ fn what_a_voter_has_read_is_kept_when_it_fetches_the_commit() {
         let reads = contents(&[("x", first)], &[("y", "1")]);
         assert_eq!(votes(&world.tell(client, n(0), prepare(reader, 0, &reads))), [vote]);
         // It hears of the decision from a peer, which leaves the reads out.
-        let fetched = Message::Fetched {
+        let fetched = Message::CatchingUp(CatchingUp::Fetched {
             executions: vec![(reader, 0, contents(&[], &[("y", "1")]))],
             readable_from: 0,
-        };
+        });
         world.tell(n(1), n(0), fetched);
         for restarts in [false, true] {
             if restarts {
                 world.restart(n(0));
                 let run = run_asked_for(&world.network);
                 let (since, versions) = (Version::INITIAL, Vec::new());
-                let list = Message::Committed {
+                let list = Message::CatchingUp(CatchingUp::Committed {
                     since,
                     run,
                     versions,
                     more: false,
                     reaches: true,
                     behind: false,
-                };
+                });
                 world.tell(n(1), n(0), list);
             }
             let late = contents(&[], &[("x", "late")]);

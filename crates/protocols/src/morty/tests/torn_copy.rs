@@ -46,7 +46,7 @@ fn copy_breaks_off(world: &mut World) {
         let next = world.take(|e| [(n(1), n(2)), (n(2), n(1))].contains(&(e.0, e.1)));
         assert!(!next.is_empty(), "n1 copies what n2 has");
         for envelope in next {
-            if let Message::Scanned { next, .. } = &envelope.2 {
+            if let Message::CatchingUp(CatchingUp::Scanned { next, .. }) = &envelope.2 {
                 assert!(next.is_some(), "one of two pages");
                 pages += 1;
             }
@@ -86,7 +86,7 @@ fn pass(world: &mut World, seconds: u64) {
 /// n0 was away for long, and copies n1's store. n1's disk is lost before the copy is complete. n2 has not heard that the
 /// last truncation is over, and has stopped for the next.
 #[test]
-fn whose_copy_broke_off_says_how_far_its_peer_was() {
+fn a_replica_whose_copy_broke_off_says_how_far_its_peer_was() {
     let mut world = World::new(1);
     world.now = 2 * SECOND + 1;
     let long = "x".repeat(300 << 10);
@@ -100,7 +100,8 @@ fn whose_copy_broke_off_says_how_far_its_peer_was() {
         world.timer(n(member), ReplicaTimer::Truncation);
     }
     world.settle(|e| {
-        let to_n2 = e.1 == n(2) && matches!(e.2, Message::TruncationFinished { .. });
+        let to_n2 = e.1 == n(2)
+            && matches!(e.2, Message::Truncating(Truncating::TruncationFinished { .. }));
         !to_n2 && e.0 != n(0) && e.1 != n(0)
     });
     world.network.clear();
@@ -113,7 +114,10 @@ fn whose_copy_broke_off_says_how_far_its_peer_was() {
         let next = world.take(|e| [(n(0), n(1)), (n(1), n(0))].contains(&(e.0, e.1)));
         assert!(!next.is_empty());
         for envelope in next {
-            pages += usize::from(matches!(envelope.2, Message::Scanned { next: Some(_), .. }));
+            pages += usize::from(matches!(
+                envelope.2,
+                Message::CatchingUp(CatchingUp::Scanned { next: Some(_), .. })
+            ));
             world.deliver(envelope);
         }
     }
@@ -123,7 +127,8 @@ fn whose_copy_broke_off_says_how_far_its_peer_was() {
         world.now += 2 * SECOND;
         world.timer(n(1), ReplicaTimer::Truncation);
         let asked = world.take(|e| {
-            (e.0, e.1) == (n(1), n(2)) && matches!(e.2, Message::TruncationPaxosPrepare { .. })
+            (e.0, e.1) == (n(1), n(2))
+                && matches!(e.2, Message::Truncating(Truncating::TruncationPaxosPrepare { .. }))
         });
         asked.into_iter().for_each(|envelope| world.deliver(envelope));
         world.network.clear();
@@ -136,7 +141,7 @@ fn whose_copy_broke_off_says_how_far_its_peer_was() {
 }
 
 #[test]
-fn whose_copy_broke_off_hands_on_nothing_that_the_copy_may_have_lacked() {
+fn a_replica_whose_copy_broke_off_hands_on_nothing_it_may_lack() {
     for restarts in [false, true] {
         let mut world = five();
         let all @ [_, delete, _] = deleted_while_n0_was_away(&mut world);
@@ -145,9 +150,11 @@ fn whose_copy_broke_off_hands_on_nothing_that_the_copy_may_have_lacked() {
             world.restart(n(1));
             world.network.clear();
         }
-        let list = Message::GetCommitted { since: version(0, 0), run: 1 };
-        let scan = Message::Scan { after: None, since: 0, run: 1 };
-        for question in [list, scan, Message::Fetch { versions: vec![delete] }] {
+        let list = Message::CatchingUp(CatchingUp::GetCommitted { since: version(0, 0), run: 1 });
+        let scan = Message::CatchingUp(CatchingUp::Scan { after: None, since: 0, run: 1 });
+        for question in
+            [list, scan, Message::CatchingUp(CatchingUp::Fetch { versions: vec![delete] })]
+        {
             assert_eq!(world.tell(n(0), n(1), question), [], "its store is complete below nothing");
         }
         // It has missed nothing that has committed, so it settles what the others do, and need not copy any more.
@@ -158,14 +165,20 @@ fn whose_copy_broke_off_hands_on_nothing_that_the_copy_may_have_lacked() {
         world.settle(|e| [e.0, e.1].iter().all(|node| [n(1), n(3), n(4)].contains(node)));
         world.network.clear();
         assert_eq!(world.read(n(1), "k"), None);
-        let answers = world.tell(n(0), n(1), Message::Fetch { versions: vec![delete] });
-        let [(_, _, Message::Fetched { executions, .. })] = &answers[..] else {
+        let answers = world.tell(
+            n(0),
+            n(1),
+            Message::CatchingUp(CatchingUp::Fetch { versions: vec![delete] }),
+        );
+        let [(_, _, Message::CatchingUp(CatchingUp::Fetched { executions, .. }))] = &answers[..]
+        else {
             panic!("{answers:?}")
         };
         assert_eq!(executions.len(), 0, "its keys lack the delete");
-        let list = Message::GetCommitted { since: delete, run: 1 };
+        let list = Message::CatchingUp(CatchingUp::GetCommitted { since: delete, run: 1 });
         let answers = world.tell(n(0), n(1), list);
-        let [(_, _, Message::Committed { reaches, .. })] = answers[..] else {
+        let [(_, _, Message::CatchingUp(CatchingUp::Committed { reaches, .. }))] = answers[..]
+        else {
             panic!("{answers:?}")
         };
         assert!(!reaches);
@@ -193,7 +206,7 @@ fn whose_copy_broke_off_copies_from_nobody_who_is_less_far() {
 }
 
 #[test]
-fn what_was_deleted_does_not_come_back_where_the_delete_is_fetched_from_whose_copy_broke_off() {
+fn a_peer_whose_copy_broke_off_brings_no_deleted_key_back() {
     let mut world = five();
     let all = deleted_while_n0_was_away(&mut world);
     copy_breaks_off(&mut world);
@@ -201,7 +214,7 @@ fn what_was_deleted_does_not_come_back_where_the_delete_is_fetched_from_whose_co
     world.restart(n(0));
     let (upto, merged) = (UPTO, digest(&all));
     let asked = world.take(|e| e.0 == n(0));
-    world.tell(n(3), n(0), Message::TruncationFinished { upto, merged });
+    world.tell(n(3), n(0), Message::Truncating(Truncating::TruncationFinished { upto, merged }));
     world.network.extend(asked);
     // n2 is dead, and n1's questions are under way for long. What n0 asks is answered, at last by n3.
     for _ in 0..12 {

@@ -3,7 +3,7 @@
 use super::by_hand::{contents, decide, prepare, version};
 use super::*;
 use crate::morty::Digest;
-use crate::morty::message::{Settlement, Snapshot};
+use crate::morty::message::{CatchingUp, Reply, Request, Settlement, Snapshot, Status, Truncating};
 
 /// The truncations of the default settings are two seconds apart, and ten seconds late; the replicas
 /// take turns at coordinating them, and this one is the turn of n0.
@@ -35,7 +35,7 @@ fn a_replica_whose_clock_was_ahead_shows_until_when_it_votes_on_nothing() {
 }
 
 #[test]
-fn a_list_that_was_begun_before_a_snapshot_is_not_taken_for_all_that_is_in_it() {
+fn a_list_begun_before_a_snapshot_may_lack_some_of_it() {
     let client = coordinator_id(0);
     let mut net = morty(1);
     net.commit(0, &[], &[("y", "1")]);
@@ -46,7 +46,7 @@ fn a_list_that_was_begun_before_a_snapshot_is_not_taken_for_all_that_is_in_it() 
     net.deliver(asked);
     let list = net.network.pop_front().unwrap();
     assert!(
-        matches!(&list, (_, NodeId(0), Message::Committed { versions, .. }) if versions.len() == 1)
+        matches!(&list, (_, NodeId(0), Message::CatchingUp(CatchingUp::Committed { versions, .. })) if versions.len() == 1)
     );
     // Meanwhile another transaction commits, of which n0 hears nothing.
     let (txn, writes) = (version(net.now, 0), contents(&[], &[("x", "1")]));
@@ -66,13 +66,13 @@ fn a_list_that_was_begun_before_a_snapshot_is_not_taken_for_all_that_is_in_it() 
     net.settle();
     for member in [0, 1] {
         assert_eq!(truncated_below(&net, member), UPTO, "n{member}");
-        let record = net.replicas[member].record(&Key::from("x")).unwrap();
+        let record = net.nodes[member].record(&Key::from("x")).unwrap();
         assert_eq!(record.committed.latest().unwrap().id.version, txn, "n{member}");
     }
 }
 
 #[test]
-fn a_replica_without_its_predecessors_memory_has_no_say_in_what_may_have_been_in_it() {
+fn a_replacement_has_no_say_in_what_its_predecessor_may_have_known() {
     let view = View::OWN.next(NodeId(1));
     for restarts in [false, true] {
         let mut net = morty(0);
@@ -82,42 +82,60 @@ fn a_replica_without_its_predecessors_memory_has_no_say_in_what_may_have_been_in
         }
         net.settle();
         net.now = UPTO_IS_DUE;
-        let logged = net.logs[0].len();
+        let logged = net.nodes[0].records.len();
         // What its predecessor may have promised or voted on is below four seconds and a bit.
         for upto in [UPTO - 2_000_000, UPTO] {
             let snapshot = Snapshot::default();
-            let truncate = Message::Truncate { upto, view: View::OWN, snapshot };
+            let truncate =
+                Message::Truncating(Truncating::Truncate { upto, view: View::OWN, snapshot });
             for member in 1..3 {
                 let answers = net.tell(NodeId(member), 0, truncate.clone());
                 // It would merge what others have with what it has.
-                assert_eq!(answers, [(NodeId(member), Message::CannotMerge { upto })]);
+                assert_eq!(
+                    answers,
+                    [(NodeId(member), Message::Truncating(Truncating::CannotMerge { upto }))]
+                );
             }
-            let enter = Message::TruncationPaxosPrepare { upto, view };
+            let enter = Message::Truncating(Truncating::TruncationPaxosPrepare { upto, view });
             assert_eq!(net.tell(NodeId(1), 0, enter), [], "for {upto}");
         }
         let merged = Digest::default();
-        let propose = |upto| Message::ProposeMerge { upto, view, merged };
+        let propose = |upto| Message::Truncating(Truncating::ProposeMerge { upto, view, merged });
         assert_eq!(net.tell(NodeId(1), 0, propose(UPTO - 2_000_000)), []);
         net.act(0, |replica, cx| replica.on_timer(ReplicaTimer::Truncation, cx));
-        let speaks = |message: &Message| matches!(message, Message::Truncate { .. });
+        let speaks =
+            |message: &Message| matches!(message, Message::Truncating(Truncating::Truncate { .. }));
         assert!(!net.network.drain(..).any(|(.., message)| speaks(&message)));
-        assert_eq!(net.logs[0].len(), logged);
+        assert_eq!(net.nodes[0].records.len(), logged);
         // A truncation above that is a promise that nobody has made yet.
         let accepted = net.tell(NodeId(1), 0, propose(UPTO));
-        assert_eq!(accepted, [(NodeId(1), Message::ProposeMergeReply { upto: UPTO, view })]);
+        assert_eq!(
+            accepted,
+            [(NodeId(1), Message::Truncating(Truncating::ProposeMergeReply { upto: UPTO, view }))]
+        );
         // Once all of it is settled it is like any other.
-        net.tell(NodeId(1), 0, Message::TruncationFinished { upto: UPTO, merged });
+        net.tell(
+            NodeId(1),
+            0,
+            Message::Truncating(Truncating::TruncationFinished { upto: UPTO, merged }),
+        );
         assert_eq!(truncated_below(&net, 0), UPTO);
         net.now += 2_000_000;
-        let enter = Message::TruncationPaxosPrepare { upto: UPTO + 2_000_000, view };
+        let enter = Message::Truncating(Truncating::TruncationPaxosPrepare {
+            upto: UPTO + 2_000_000,
+            view,
+        });
         let answers = net.tell(NodeId(1), 0, enter);
-        assert!(matches!(&answers[..], [(NodeId(1), Message::Truncate { .. })]), "{answers:?}");
+        assert!(
+            matches!(&answers[..], [(NodeId(1), Message::Truncating(Truncating::Truncate { .. }))]),
+            "{answers:?}"
+        );
     }
 }
 
 /// The second watermark is so far that the horizon passes all that is waited for, too.
 #[test]
-fn whoever_waits_for_something_below_the_watermark_goes_on_when_it_passes() {
+fn a_waiter_goes_on_when_the_watermark_passes() {
     for upto in [UPTO, UPTO + 60_000_000] {
         who_waits_goes_on_when_the_watermark_passes(upto);
     }
@@ -129,7 +147,11 @@ fn who_waits_goes_on_when_the_watermark_passes(upto: u64) {
     net.now = UPTO_IS_DUE + upto - UPTO;
     let (known, unknown, later) = (version(1, 0), version(2, 0), version(upto, 0));
     let (key, value) = (Key::from("x"), Some(Value::from("1")));
-    net.tell(client, 0, Message::Put { version: known, key, tag: 1, rests_on: None, value });
+    net.tell(
+        client,
+        0,
+        Message::Request(Request::Put { version: known, key, tag: 1, rests_on: None, value }),
+    );
     // Each of the last three has read from one of them; the first is itself below, and over with it.
     let readers = [
         (version(3, 0), unknown),
@@ -153,11 +175,15 @@ fn who_waits_goes_on_when_the_watermark_passes(upto: u64) {
     // Another waits for the earlier of two, though it has read from the later one first.
     let both = version(upto + 4, 0);
     net.tell(client, 0, prepare(both, 0, &contents(&[("z", later), ("y", unknown)], &[])));
-    assert_eq!(net.replicas[0].waited_for(), [known, unknown, later]);
+    assert_eq!(net.nodes[0].waited_for(), [known, unknown, later]);
     let merged = Digest::default();
-    let sent = net.tell(NodeId(1), 0, Message::TruncationFinished { upto, merged });
+    let sent = net.tell(
+        NodeId(1),
+        0,
+        Message::Truncating(Truncating::TruncationFinished { upto, merged }),
+    );
     let vote = |message: &Message| match message {
-        Message::PrepareReply { version, vote, .. } => Some((*version, *vote)),
+        Message::Reply(Reply::PrepareReply { version, vote, .. }) => Some((*version, *vote)),
         _ => None,
     };
     let votes: BTreeMap<_, _> = sent.iter().filter_map(|(_, message)| vote(message)).collect();
@@ -168,13 +194,13 @@ fn who_waits_goes_on_when_the_watermark_passes(upto: u64) {
         BTreeMap::from([first, second, third]),
         "what they have read never committed"
     );
-    assert_eq!(net.replicas[0].waited_for(), [later]);
+    assert_eq!(net.nodes[0].waited_for(), [later]);
     net.restart(0);
-    assert_eq!(net.replicas[0].waited_for(), [later]);
+    assert_eq!(net.nodes[0].waited_for(), [later]);
 }
 
 #[test]
-fn whoever_waits_for_something_below_the_watermark_goes_on_though_the_replica_is_behind() {
+fn a_waiter_goes_on_below_the_watermark_though_the_replica_is_behind() {
     let client = coordinator_id(0);
     let mut net = morty(1);
     net.now = UPTO_IS_DUE;
@@ -186,7 +212,11 @@ fn whoever_waits_for_something_below_the_watermark_goes_on_though_the_replica_is
     assert_eq!(net.gauge(0, "catching_up"), 1);
     // Later it has forgotten that the writer has not committed.
     let merged = Digest::default();
-    let sent = net.tell(NodeId(1), 0, Message::TruncationFinished { upto: UPTO, merged });
+    let sent = net.tell(
+        NodeId(1),
+        0,
+        Message::Truncating(Truncating::TruncationFinished { upto: UPTO, merged }),
+    );
     let lines: Vec<_> = sent.iter().map(|(_, message)| name(message)).collect();
     assert!(lines.contains(&"PrepareReply 0 AbandonFinal".to_string()), "{lines:?}");
 }
@@ -195,19 +225,27 @@ fn whoever_waits_for_something_below_the_watermark_goes_on_though_the_replica_is
 fn n0_copies_what_n1_has(net: &mut Net, committed: Version) {
     let mut merged = Digest::default();
     merged.add(committed, 0);
-    let finished = Message::TruncationFinished { upto: UPTO, merged };
+    let finished = Message::Truncating(Truncating::TruncationFinished { upto: UPTO, merged });
     net.tell(NodeId(1), 1, finished.clone());
     let asked = net.tell(NodeId(1), 0, finished);
     assert_eq!((truncated_below(net, 0), truncated_below(net, 1)), (0, UPTO));
-    let [(_, Message::GetCommitted { run, .. })] = asked[..] else { panic!("{asked:?}") };
+    let [(_, Message::CatchingUp(CatchingUp::GetCommitted { run, .. }))] = asked[..] else {
+        panic!("{asked:?}")
+    };
     let (since, versions) = (Version::INITIAL, Vec::new());
-    let list =
-        Message::Committed { since, run, versions, more: false, reaches: false, behind: false };
+    let list = Message::CatchingUp(CatchingUp::Committed {
+        since,
+        run,
+        versions,
+        more: false,
+        reaches: false,
+        behind: false,
+    });
     net.network.push_back((NodeId(1), NodeId(0), list));
 }
 
 #[test]
-fn whoever_waits_for_something_that_was_copied_as_committed_commits() {
+fn a_waiter_commits_when_its_writer_is_copied_as_committed() {
     let client = coordinator_id(0);
     let mut net = morty(1);
     net.now = UPTO_IS_DUE;
@@ -220,7 +258,7 @@ fn whoever_waits_for_something_that_was_copied_as_committed_commits() {
     let lines = net.trace();
     assert!(lines.contains(&"n0 -> c0 PrepareReply 0 Commit".to_string()), "{lines:?}");
     assert_eq!(truncated_below(&net, 0), UPTO);
-    assert_eq!(net.replicas[0].waited_for(), []);
+    assert_eq!(net.nodes[0].waited_for(), []);
 }
 
 #[test]
@@ -231,17 +269,17 @@ fn a_store_that_is_behind_is_given_nothing_to_settle_until_it_is_not() {
     for member in 0..3 {
         net.act(member, |replica, cx| replica.on_start(cx));
     }
-    net.stores[0].is_behind = true;
+    net.nodes[0].store.is_behind = true;
     net.pass(Duration::from_secs(60));
-    let stored = |net: &Net| [0, 1].map(|member| net.stores[member].get(b"x").is_some());
+    let stored = |net: &Net| [0, 1].map(|member| net.nodes[member].store.get(b"x").is_some());
     assert_eq!(stored(&net), [false, true]);
-    net.stores[0].is_behind = false;
+    net.nodes[0].store.is_behind = false;
     net.pass(Duration::from_millis(10));
     assert_eq!(stored(&net), [true, true]);
 }
 
 #[test]
-fn a_vote_waits_for_the_next_writer_even_if_it_is_not_known_what_became_of_another() {
+fn a_vote_waits_for_the_next_writer_though_another_is_forgotten() {
     let client = coordinator_id(0);
     let mut net = morty(1);
     net.now = UPTO_IS_DUE;
@@ -250,14 +288,14 @@ fn a_vote_waits_for_the_next_writer_even_if_it_is_not_known_what_became_of_anoth
     let reads = contents(&[("x", unheard_of), ("y", writer)], &[("z", "1")]);
     let votes = net.tell(client, 0, prepare(reader, 0, &reads));
     assert_eq!(name(&votes[0].1), "PrepareReply 0 Provisional");
-    assert_eq!(net.replicas[0].waited_for(), [unheard_of]);
+    assert_eq!(net.nodes[0].waited_for(), [unheard_of]);
     // n0 copies the store of n1, which has forgotten what became of the first writer.
     let writes = contents(&[], &[("w", "1")]);
     net.tell(client, 1, decide(other, 0, Decision::Commit, &writes));
     n0_copies_what_n1_has(&mut net, other);
     net.settle();
     assert_eq!(truncated_below(&net, 0), UPTO);
-    assert_eq!(net.replicas[0].waited_for(), [writer]);
+    assert_eq!(net.nodes[0].waited_for(), [writer]);
     let aborts = decide(writer, 0, Decision::Abort, &contents(&[], &[]));
     let sent = net.tell(client, 0, aborts);
     let lines: Vec<_> = sent.iter().map(|(_, message)| name(message)).collect();
@@ -280,7 +318,7 @@ fn a_replica_that_lags_in_rounds_gets_its_turn_at_a_truncation() {
     net.held = [NodeId(0)].into_iter().collect();
     // The messages that would let n2 finish are lost.
     let for_n2 = |(_, to, message): &Envelope| {
-        *to == NodeId(2) && matches!(message, Message::Truncate { .. })
+        *to == NodeId(2) && matches!(message, Message::Truncating(Truncating::Truncate { .. }))
     };
     for _ in 0..6 {
         for member in [2, 1] {
@@ -297,25 +335,29 @@ fn a_replica_that_lags_in_rounds_gets_its_turn_at_a_truncation() {
 }
 
 #[test]
-fn what_others_have_settled_for_good_and_forgotten_is_copied_and_not_recovered_for_ever() {
+fn what_others_have_forgotten_is_copied_and_not_recovered_for_ever() {
     let (client, lost, upto) = (coordinator_id(0), version(1000, 0), 100_000_000);
     let mut net = morty(1);
     net.tell(client, 2, prepare(lost, 0, &contents(&[], &[("x", "1")])));
     // n1 settles everything and forgets it, and n0 goes away. n2 hears of neither.
     let merged = Digest::default();
-    net.tell(NodeId(0), 1, Message::TruncationFinished { upto, merged });
+    net.tell(NodeId(0), 1, Message::Truncating(Truncating::TruncationFinished { upto, merged }));
     net.held.insert(NodeId(0));
     net.now = upto + 10_000_000;
-    net.network.push_back((client, NodeId(2), Message::Inquire { version: lost }));
+    net.network.push_back((
+        client,
+        NodeId(2),
+        Message::Request(Request::Inquire { version: lost }),
+    ));
     net.settle();
-    assert_eq!(net.replicas[2].undecided(), 1);
+    assert_eq!(net.nodes[2].undecided(), 1);
     net.act(2, |replica, cx| replica.on_timer(ReplicaTimer::Recovery(lost), cx));
     net.settle();
-    assert_eq!((truncated_below(&net, 2), net.replicas[2].undecided()), (upto, 0));
+    assert_eq!((truncated_below(&net, 2), net.nodes[2].undecided()), (upto, 0));
 }
 
 #[test]
-fn what_was_open_when_state_was_copied_past_it_is_not_said_to_have_aborted() {
+fn what_a_copy_passes_while_open_is_not_said_to_have_aborted() {
     let client = coordinator_id(0);
     let mut net = morty(1);
     net.now = UPTO_IS_DUE;
@@ -325,17 +367,17 @@ fn what_was_open_when_state_was_copied_past_it_is_not_said_to_have_aborted() {
     net.tell(client, 1, decide(writer, 0, Decision::Commit, &writes));
     n0_copies_what_n1_has(&mut net, writer);
     net.settle();
-    assert_eq!((truncated_below(&net, 0), net.replicas[0].undecided()), (UPTO, 0));
+    assert_eq!((truncated_below(&net, 0), net.nodes[0].undecided()), (UPTO, 0));
     for restarts in [false, true] {
         if restarts {
             net.restart(0);
             net.network.clear();
         }
-        let said = net.tell(client, 0, Message::Inquire { version: writer });
+        let said = net.tell(client, 0, Message::Request(Request::Inquire { version: writer }));
         let settlement = Settlement::Forgotten;
         assert_eq!(
             said,
-            [(client, Message::Settled { version: writer, settlement })],
+            [(client, Message::Status(Status::Settled { version: writer, settlement }))],
             "it committed"
         );
     }

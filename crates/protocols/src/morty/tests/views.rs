@@ -3,17 +3,9 @@
 use std::sync::Arc;
 
 use super::by_hand::{contents, decide, finalize, prepare, version};
+use super::world::World;
 use super::*;
 use crate::morty::message::Contents;
-
-/// Two partitions on three machines, without clients: what is sent to these is dropped.
-struct Machines {
-    group: Group,
-    replicas: BTreeMap<NodeId, (Replica, Vec<Record>, MemoryStore)>,
-    network: Vec<Envelope>,
-    random: Random,
-    now: u64,
-}
 
 fn of(partition: u16, member: usize) -> NodeId {
     NodeId::replica(partition, member)
@@ -25,97 +17,31 @@ fn part(key: &str) -> Arc<Contents> {
     Arc::new(Contents { participants: [0, 1].into_iter().collect(), ..(*own).clone() })
 }
 
-impl Machines {
-    fn new() -> Machines {
-        let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
-        let mut machines = Machines {
-            group,
-            replicas: BTreeMap::new(),
-            network: Vec::new(),
-            random: rand_pcg(),
-            now: 1_000_000,
-        };
-        for id in (0..2).flat_map(|partition| (0..3).map(move |member| of(partition, member))) {
-            let replica = machines.fresh(id);
-            machines.replicas.insert(id, (replica, Vec::new(), MemoryStore::default()));
-        }
-        machines
-    }
+/// A machine, with a replica of each of two partitions, loses power and comes back.
+fn restart_machine(world: &mut World, member: usize) {
+    (0..2).for_each(|partition| world.restart(of(partition, member)));
+}
 
-    fn fresh(&self, id: NodeId) -> Replica {
-        Replica::new(id, self.group.clone(), &Settings::default(), Options::default())
-    }
-
-    fn act(&mut self, id: NodeId, does: impl FnOnce(&mut Replica, &mut Context<'_, Replica>)) {
-        self.now += 1;
-        let (us, mut effects) = (self.now, Vec::new());
-        let clock = ClockInterval { earliest_us: us, latest_us: us };
-        let (replica, log, store) = self.replicas.get_mut(&id).unwrap();
-        let durable = Durable { store, log_position: log.len() as u64, durable_position: u64::MAX };
-        let (now, random) = (Timestamp(us * 1000), &mut self.random);
-        does(replica, &mut Context::new(id, now, clock, random, &mut effects, durable));
-        for effect in effects {
-            match effect {
-                Effect::Send { to, message } | Effect::SendBeforeDurable { to, message } => {
-                    self.network.push((id, to, message));
-                }
-                Effect::Broadcast { partition, to, message } => {
-                    let to = to.members().map(|to| (id, of(partition, to), message.clone()));
-                    self.network.extend(to);
-                }
-                Effect::Append(record) => log.push(record),
-                _ => {}
-            }
-        }
-        self.network.retain(|(_, to, _)| !to.is_coordinator());
-    }
-
-    /// A machine loses power and comes back.
-    fn restart(&mut self, member: usize) {
-        for partition in 0..2 {
-            let id = of(partition, member);
-            let mut replica = self.fresh(id);
-            let (_, log, store) = self.replicas.get_mut(&id).unwrap();
-            log.iter().for_each(|record| replica.replay(record.clone(), store));
-            self.replicas.get_mut(&id).unwrap().0 = replica;
-            self.act(id, Replica::on_start);
-        }
-    }
-
-    fn tell(&mut self, from: NodeId, to: NodeId, message: Message) {
-        self.act(to, |replica, cx| replica.on_message(from, message, cx));
-    }
-
-    fn take(&mut self, wanted: impl Fn(&Envelope) -> bool) -> Vec<Envelope> {
-        self.network.extract_if(.., |envelope| wanted(envelope)).collect()
-    }
-
-    /// Delivers what is wanted, and what comes of it.
-    fn deliver(&mut self, wanted: impl Fn(&Envelope) -> bool) {
-        loop {
-            let these = self.take(&wanted);
-            if these.is_empty() {
-                return;
-            }
-            these.into_iter().for_each(|(from, to, message)| self.tell(from, to, message));
-        }
-    }
-
-    /// What a replica has committed for a key last.
-    fn committed(&self, id: NodeId, key: &str) -> Option<Value> {
-        let record = self.replicas[&id].0.record(&Key::from(key))?;
-        record.committed.latest()?.value.clone()
-    }
+/// What a replica has committed for a key last.
+fn committed_in(world: &World, id: NodeId, key: &str) -> Option<Value> {
+    let record = world.nodes[id].record(&Key::from(key))?;
+    record.committed.latest()?.value.clone()
 }
 
 fn is_asking((.., message): &Envelope) -> bool {
-    matches!(message, Message::PaxosPrepare { .. } | Message::PaxosPrepareReply { .. })
+    matches!(
+        message,
+        Message::Recovering(Recovering::PaxosPrepare { .. })
+            | Message::Recovering(Recovering::PaxosPrepareReply { .. })
+    )
 }
 
 /// What is proposed, to whom does not matter.
 fn proposals(envelopes: &[Envelope]) -> Vec<(View, u32, Proposal)> {
     let proposal = |(.., message): &Envelope| match message {
-        Message::Finalize { view, eid, decision, .. } => Some((*view, *eid, *decision)),
+        Message::Request(Request::Finalize { view, eid, decision, .. }) => {
+            Some((*view, *eid, *decision))
+        }
         _ => None,
     };
     let mut proposals: Vec<_> = envelopes.iter().filter_map(proposal).collect();
@@ -127,35 +53,39 @@ fn proposals(envelopes: &[Envelope]) -> Vec<(View, u32, Proposal)> {
 /// time it hears of one vote at home, then its machine restarts, and the second time it hears of two.
 #[test]
 fn a_recoverer_that_restarts_does_not_propose_again_in_the_same_view() {
-    let (mut machines, client, txn) = (Machines::new(), coordinator_id(0), version(900_000, 0));
+    let (mut world, client, txn) = (World::new(2), coordinator_id(0), version(900_000, 0));
     for to in [of(0, 0), of(0, 1)] {
-        machines.tell(client, to, prepare(txn, 0, &part("a")));
+        world.deliver((client, to, prepare(txn, 0, &part("a"))));
     }
-    (0..3).for_each(|member| machines.tell(client, of(1, member), prepare(txn, 0, &part("b"))));
+    (0..3).for_each(|member| world.deliver((client, of(1, member), prepare(txn, 0, &part("b")))));
     let mut proposed = Vec::new();
     for silent in [of(0, 1), of(0, 2)] {
-        machines.tell(client, of(1, 0), Message::Inquire { version: txn });
-        machines.take(|(_, to, _)| *to == silent);
-        machines.deliver(is_asking);
-        proposed.push(machines.take(|(.., message)| matches!(message, Message::Finalize { .. })));
-        machines.network.clear();
-        machines.restart(0);
-        machines.network.clear();
+        world.deliver((client, of(1, 0), Message::Request(Request::Inquire { version: txn })));
+        world.take(|(_, to, _)| *to == silent);
+        world.settle(is_asking);
+        proposed.push(
+            world.take(|(.., message)| {
+                matches!(message, Message::Request(Request::Finalize { .. }))
+            }),
+        );
+        world.network.clear();
+        restart_machine(&mut world, 0);
+        world.network.clear();
     }
     let [first, second] = [proposals(&proposed[0]), proposals(&proposed[1])];
     assert_eq!((first[0].2, second[0].2), (Proposal::Abandon, Proposal::Commit), "as they knew");
     assert!(first[0].0 < second[0].0, "{first:?} and {second:?}");
     // What was proposed first arrives last, and changes nothing.
-    machines.restart(0);
-    machines.network.clear();
+    restart_machine(&mut world, 0);
+    world.network.clear();
     for (from, to, message) in proposed.into_iter().rev().flatten() {
-        machines.tell(from, to, message);
+        world.deliver((from, to, message));
     }
-    machines.network.clear();
-    machines.tell(client, of(0, 1), Message::Inquire { version: txn });
-    machines.deliver(|_| true);
+    world.network.clear();
+    world.deliver((client, of(0, 1), Message::Request(Request::Inquire { version: txn })));
+    world.settle(|_| true);
     for member in 0..3 {
-        let found = [(0, "a"), (1, "b")].map(|(p, key)| machines.committed(of(p, member), key));
+        let found = [(0, "a"), (1, "b")].map(|(p, key)| committed_in(&world, of(p, member), key));
         assert_eq!(found, [Some(Value::from("1")), Some(Value::from("1"))], "on machine {member}");
     }
 }
@@ -163,20 +93,26 @@ fn a_recoverer_that_restarts_does_not_propose_again_in_the_same_view() {
 /// The replica's answer to a Finalize.
 fn answer(said: &[(NodeId, Message)]) -> Option<(View, u32, Proposal)> {
     match said {
-        [(_, Message::FinalizeReply { view, eid, decision, .. })] => Some((*view, *eid, *decision)),
+        [(_, Message::Status(Status::FinalizeReply { view, eid, decision, .. }))] => {
+            Some((*view, *eid, *decision))
+        }
         [] => None,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn nothing_is_accepted_below_the_promised_view_after_a_restart_neither() {
+fn nothing_is_accepted_below_the_promised_view_after_a_restart() {
     let (client, recoverer, txn) = (coordinator_id(0), NodeId(1), version(500, 0));
     let (commit, view) = (finalize(txn, 0, Proposal::Commit), View::OWN.next(recoverer));
     for restarts in [false, true] {
         let mut net = morty(1);
         net.tell(client, 0, prepare(txn, 0, &contents(&[], &[("x", "1")])));
-        net.tell(recoverer, 0, Message::PaxosPrepare { version: txn, view });
+        net.tell(
+            recoverer,
+            0,
+            Message::Recovering(Recovering::PaxosPrepare { version: txn, view }),
+        );
         if restarts {
             net.restart(0);
             net.network.clear();
@@ -186,9 +122,14 @@ fn nothing_is_accepted_below_the_promised_view_after_a_restart_neither() {
         let said = net.tell(
             NodeId(2),
             0,
-            Message::PaxosPrepare { version: txn, view: view.next(NodeId(2)) },
+            Message::Recovering(Recovering::PaxosPrepare {
+                version: txn,
+                view: view.next(NodeId(2)),
+            }),
         );
-        let [(_, Message::PaxosPrepareReply { known: Some(known), .. })] = &said[..] else {
+        let [(_, Message::Recovering(Recovering::PaxosPrepareReply { known: Some(known), .. }))] =
+            &said[..]
+        else {
             panic!("{said:?}")
         };
         assert_eq!(known.accepted, None, "restarts: {restarts}");
@@ -199,16 +140,33 @@ fn nothing_is_accepted_below_the_promised_view_after_a_restart_neither() {
 fn a_view_is_its_recoverers_and_one_thing_is_proposed_in_it() {
     let (recoverer, txn) = (NodeId(1), version(500, 0));
     let view = View::OWN.next(recoverer);
-    let finalize = |view, decision| Message::Finalize { version: txn, eid: 0, view, decision };
+    let finalize = |view, decision| {
+        Message::Request(Request::Finalize { version: txn, eid: 0, view, decision })
+    };
     let mut net = morty(1);
+    net.forged = true;
     for (from, view) in [(NodeId(2), view), (recoverer, View::OWN), (coordinator_id(1), View::OWN)]
     {
         let said = net.tell(from, 0, finalize(view, Proposal::Commit));
         assert_eq!(said, [], "{from} proposes in another's view");
     }
-    assert_eq!(net.tell(NodeId(2), 0, Message::PaxosPrepare { version: txn, view }), []);
+    assert_eq!(
+        net.tell(
+            NodeId(2),
+            0,
+            Message::Recovering(Recovering::PaxosPrepare { version: txn, view })
+        ),
+        []
+    );
     let last = View { round: u32::MAX, recoverer };
-    assert_eq!(net.tell(recoverer, 0, Message::PaxosPrepare { version: txn, view: last }), []);
+    assert_eq!(
+        net.tell(
+            recoverer,
+            0,
+            Message::Recovering(Recovering::PaxosPrepare { version: txn, view: last })
+        ),
+        []
+    );
     let accepted = (view, 0, Proposal::Abandon);
     for _ in 0..2 {
         let said = net.tell(recoverer, 0, finalize(view, Proposal::Abandon));
@@ -221,22 +179,29 @@ fn a_view_is_its_recoverers_and_one_thing_is_proposed_in_it() {
 fn an_acceptance_counts_for_what_it_names_and_for_nothing_else() {
     let (client, txn) = (coordinator_id(0), version(500, 0));
     let mut net = morty(1);
+    net.forged = true;
     for member in 0..2 {
         net.tell(client, member, prepare(txn, 0, &contents(&[], &[("x", "1")])));
     }
-    net.network.push_back((client, NodeId(0), Message::Inquire { version: txn }));
+    net.network.push_back((client, NodeId(0), Message::Request(Request::Inquire { version: txn })));
     net.held = [NodeId(1), NodeId(2)].into_iter().collect();
     net.settle();
     let view = View::OWN.next(NodeId(0));
     net.network.clear();
     let known = |execution| {
         let known = crate::morty::message::Known { execution, ..Default::default() };
-        Message::PaxosPrepareReply { version: txn, view, known: Some(Box::new(known)) }
+        Message::Recovering(Recovering::PaxosPrepareReply {
+            version: txn,
+            view,
+            known: Some(Box::new(known)),
+        })
     };
     let voted = Some((0, Some(Vote::Commit), contents(&[], &[("x", "1")])));
     let said = net.tell(NodeId(1), 0, known(voted));
     assert!(!said.is_empty(), "it proposes to commit");
-    let reply = |view, eid, decision| Message::FinalizeReply { version: txn, eid, view, decision };
+    let reply = |view, eid, decision| {
+        Message::Status(Status::FinalizeReply { version: txn, eid, view, decision })
+    };
     for (from, eid, decision) in [
         (NodeId(1), 0, Proposal::Abandon),
         (NodeId(1), 1, Proposal::Commit),
@@ -258,9 +223,15 @@ fn an_acceptance_counts_for_what_it_names_and_for_nothing_else() {
 /// A replica is asked what it knows in a view of `NodeId(2)`: which executions are abandoned there.
 fn abandoned_before(net: &mut Net, member: usize, txn: Version) -> u32 {
     let view = View::OWN.next(NodeId(2));
-    let said = net.tell(NodeId(2), member, Message::PaxosPrepare { version: txn, view });
+    let said = net.tell(
+        NodeId(2),
+        member,
+        Message::Recovering(Recovering::PaxosPrepare { version: txn, view }),
+    );
     match &said[..] {
-        [(_, Message::PaxosPrepareReply { known: Some(known), .. })] => known.abandoned_before,
+        [(_, Message::Recovering(Recovering::PaxosPrepareReply { known: Some(known), .. }))] => {
+            known.abandoned_before
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -271,8 +242,12 @@ fn abandoned_before(net: &mut Net, member: usize, txn: Version) -> u32 {
 fn an_execution_that_was_abandoned_is_abandoned_after_a_restart() {
     let (client, txn, other) = (coordinator_id(0), version(500, 0), version(400, 1));
     let reads = contents(&[("x", Version::INITIAL)], &[("y", "1")]);
-    let abandon =
-        Message::Decide { version: txn, eid: 0, decision: Decision::Abandon, contents: None };
+    let abandon = Message::Request(Request::Decide {
+        version: txn,
+        eid: 0,
+        decision: Decision::Abandon,
+        contents: None,
+    });
     // The next execution has read from somebody undecided; without provisional votes it waits.
     let waits = contents(&[("z", version(300, 2))], &[("y", "2")]);
     let waiting = Options { provisional_votes: false, ..Options::default() };
@@ -319,9 +294,9 @@ fn a_recoverer_that_hears_of_a_vote_to_abandon_for_good_abandons() {
     assert_eq!(final_votes.count(), 1, "{votes:?}");
     // With n0 two of three have voted to commit; it is slow.
     net.held.insert(NodeId(0));
-    net.network.push_back((client, NodeId(2), Message::Inquire { version: txn }));
+    net.network.push_back((client, NodeId(2), Message::Request(Request::Inquire { version: txn })));
     net.settle();
-    for replica in &net.replicas[1..] {
+    for replica in net.nodes.values().skip(1) {
         assert!(replica.record(&Key::from("y")).is_none_or(|record| record.committed.is_empty()));
         assert_eq!(replica.undecided(), 0);
     }
@@ -343,7 +318,7 @@ fn a_vote_to_abandon_for_good_is_a_durable_decision() {
         let vote = |net: &mut Net, member| {
             let said = net.tell(client, member, prepare(txn, 0, &reads));
             said.iter().find_map(|(_, message)| match message {
-                Message::PrepareReply { vote, .. } => Some(*vote),
+                Message::Reply(Reply::PrepareReply { vote, .. }) => Some(*vote),
                 _ => None,
             })
         };
@@ -356,17 +331,17 @@ fn a_vote_to_abandon_for_good_is_a_durable_decision() {
         }
         net.held.insert(NodeId(silent));
         let asked = NodeId((silent + 1) % 3);
-        net.network.push_back((client, asked, Message::Inquire { version: txn }));
+        net.network.push_back((client, asked, Message::Request(Request::Inquire { version: txn })));
         net.settle();
         let found = committed(&net, asked.member(), "y");
         assert_eq!(found, None, "without n{silent}, restarts: {restarts}");
-        assert_eq!(net.replicas[asked.member()].undecided(), usize::from(asked == NodeId(1)));
+        assert_eq!(net.nodes[asked.member()].undecided(), usize::from(asked == NodeId(1)));
     }
 }
 
 /// A replica that catches up has one part of what others have settled, and not the other.
 #[test]
-fn a_replica_votes_for_nothing_to_be_abandoned_for_good_while_it_is_catching_up() {
+fn a_replica_that_catches_up_votes_nothing_down_for_good() {
     let (client, writer, txn) = (coordinator_id(0), version(400, 1), version(500, 0));
     let reads = contents(&[("x", writer)], &[("y", "1")]);
     let nothing = contents(&[], &[]);
@@ -405,6 +380,6 @@ fn a_replica_votes_for_nothing_to_be_abandoned_for_good_while_it_is_catching_up(
 
 /// What `member` has committed for `key`, last.
 fn committed(net: &Net, member: usize, key: &str) -> Option<Value> {
-    let record = net.replicas[member].record(&Key::from(key))?;
+    let record = net.nodes[member].record(&Key::from(key))?;
     record.committed.latest()?.value.clone()
 }

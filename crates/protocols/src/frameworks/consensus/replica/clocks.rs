@@ -1,22 +1,96 @@
-//! Whether a client's clock is ahead: by the clocks of a majority of the replicas.
+//! Decides whether a client's clock is ahead, by the clocks of a majority of the replicas.
 //!
-//! If this replica went by its own clock, one machine whose clock is far ahead would be enough to keep all others from
-//! updating a key. A client on that machine updates it, and results are forgotten by the tokens' times. So the updates of
-//! all other clients would count as forgotten until their clocks have come so far.
+//! If this replica went by its own clock, one machine whose clock is far ahead could keep all others from updating a key. A
+//! client on that machine updates the key, and results are forgotten by the tokens' times. So the updates of all other
+//! clients would count as forgotten until their clocks have come so far.
 
+use serried_actor::Settings;
 use serried_model::{Key, NodeId};
 
+use super::Cx;
+use super::members::Members;
 use crate::frameworks::consensus::instance::Command;
 use crate::frameworks::consensus::message::{Message, OperationId};
-use crate::frameworks::replicated_log::{Span, Time};
-
-use super::{Cx, Replica};
+use crate::frameworks::replicated_log::{Clocks, Span, Time};
 
 /// How many requests wait for clocks at most. A client sends its request again if nobody answers.
 const UNJUDGED_AT_MOST: usize = 1024;
 
-/// By how much a time that a client names is ahead of a clock, both in microseconds: the furthest that can be said, if
-/// it is further.
+/// A request that waits until the clocks of a majority are known.
+pub(super) type Unjudged = (OperationId, Key, Command);
+
+/// Judges clients' clocks by those of the replicas.
+#[derive(Debug)]
+pub(super) struct ClientClocks {
+    /// The most by which a client's clock may be ahead, in microseconds.
+    bound_us: i64,
+    /// What this replica knows of its partition's clocks.
+    replicas: Clocks,
+    unjudged: Vec<Unjudged>,
+}
+
+impl ClientClocks {
+    pub(super) fn new(members: &Members, settings: &Settings) -> ClientClocks {
+        let bound_us = settings.clock_bound_ms.saturating_mul(1000);
+        let bound_us = i64::try_from(bound_us).unwrap_or(i64::MAX);
+        let replicas = Clocks::new(members.group().size(), usize::from(members.own()));
+        ClientClocks { bound_us, replicas, unjudged: Vec::new() }
+    }
+
+    /// By how much a time that a client names is ahead of the clocks of a majority, in microseconds, and whether that is too
+    /// much. None as long as that is not clear: the clocks of too few are known, or were not heard lately, or those of
+    /// two replicas of three disagree.
+    pub(super) fn ahead_us(
+        &mut self,
+        named_us: u64,
+        members: &Members,
+        cx: &mut Cx<'_>,
+    ) -> Option<(i64, bool)> {
+        self.ask(members, cx);
+        let (own_us, now) = (cx.clock().midpoint_us(), cx.now());
+        let at_most_us = ahead_us(named_us, self.replicas.time(own_us, now)?.earliest_us);
+        if at_most_us <= self.bound_us {
+            return Some((at_most_us, false));
+        }
+        let Span { earliest_us, latest_us } = self.replicas.recent_time(own_us, now)?;
+        let (at_least_us, at_most_us) =
+            (ahead_us(named_us, latest_us), ahead_us(named_us, earliest_us));
+        let is_too_much = at_least_us > self.bound_us;
+        (is_too_much || at_most_us <= self.bound_us).then_some((at_least_us, is_too_much))
+    }
+
+    /// Keeps a request until the clocks of a majority are known.
+    pub(super) fn keep(&mut self, request: Unjudged) {
+        if self.unjudged.len() < UNJUDGED_AT_MOST {
+            self.unjudged.push(request);
+        }
+    }
+
+    /// The requests that were kept, if the clocks of a majority are known.
+    pub(super) fn judgeable(&mut self, cx: &Cx<'_>) -> Vec<Unjudged> {
+        match self.replicas.time(cx.clock().midpoint_us(), cx.now()) {
+            Some(_) => core::mem::take(&mut self.unjudged),
+            None => Vec::new(),
+        }
+    }
+
+    /// Asks the other replicas what their clocks say, unless they were asked lately.
+    pub(super) fn ask(&mut self, members: &Members, cx: &mut Cx<'_>) {
+        let round_trip = members.group().round_trip();
+        let Some(question) = self.replicas.question(round_trip, cx) else { return };
+        cx.broadcast(members.partition(), members.others(), Message::Time(question));
+    }
+
+    /// Answers a question about this replica's clock, or takes in another's answer.
+    pub(super) fn on_time(&mut self, from: NodeId, time: Time, cx: &mut Cx<'_>) {
+        if let Some(answer) = self.replicas.on_time(from, time, cx) {
+            cx.send_before_durable(from, Message::Time(answer));
+        }
+    }
+}
+
+/// By how much a time that a client names is ahead of a clock, both in microseconds. If it is further ahead than can be
+/// expressed, this is the greatest number.
 fn ahead_us(named_us: u64, clock_us: u64) -> i64 {
     let signed = |us| i64::try_from(us).unwrap_or(i64::MAX);
     match named_us >= clock_us {
@@ -25,58 +99,12 @@ fn ahead_us(named_us: u64, clock_us: u64) -> i64 {
     }
 }
 
-impl Replica {
-    /// By how much a time that a client names is ahead of the clocks of a majority, in microseconds, and whether that is too
-    /// much. None as long as that is not clear: the clocks of too few are known, or were not heard lately, or those of
-    /// two replicas of three disagree.
-    pub(super) fn ahead_us(&mut self, named_us: u64, cx: &mut Cx<'_>) -> Option<(i64, bool)> {
-        self.ask_clocks(cx);
-        let bound_us = self.settings.clock_bound_ms.saturating_mul(1000);
-        let bound_us = i64::try_from(bound_us).unwrap_or(i64::MAX);
-        let (own_us, now) = (cx.clock().midpoint_us(), cx.now());
-        let at_most_us = ahead_us(named_us, self.clocks.time(own_us, now)?.earliest_us);
-        if at_most_us <= bound_us {
-            return Some((at_most_us, false));
-        }
-        let Span { earliest_us, latest_us } = self.clocks.recent_time(own_us, now)?;
-        let (at_least_us, at_most_us) =
-            (ahead_us(named_us, latest_us), ahead_us(named_us, earliest_us));
-        let is_too_much = at_least_us > bound_us;
-        (is_too_much || at_most_us <= bound_us).then_some((at_least_us, is_too_much))
-    }
-
-    /// Keeps a request until the clocks of a majority are known.
-    pub(super) fn wait_for_clocks(&mut self, operation: OperationId, key: Key, command: Command) {
-        if self.unjudged.len() < UNJUDGED_AT_MOST {
-            self.unjudged.push((operation, key, command));
-        }
-    }
-
-    /// Asks the other replicas what their clocks say, unless they were asked lately.
-    pub(super) fn ask_clocks(&mut self, cx: &mut Cx<'_>) {
-        let round_trip = self.group().round_trip();
-        let Some(question) = self.clocks.question(round_trip, cx) else { return };
-        cx.broadcast(self.id.partition(), self.others(), Message::Time(question));
-    }
-
-    pub(super) fn on_time(&mut self, from: NodeId, time: Time, cx: &mut Cx<'_>) {
-        if let Some(answer) = self.clocks.on_time(from, time, cx) {
-            cx.send_before_durable(from, Message::Time(answer));
-        }
-        if self.lost.is_none() && self.clocks.time(cx.clock().midpoint_us(), cx.now()).is_some() {
-            for (operation, key, command) in core::mem::take(&mut self.unjudged) {
-                self.on_request(operation, key, command, cx);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_time_that_is_far_beyond_the_clock_is_ahead_of_it_and_not_behind() {
+    fn a_time_far_beyond_the_clock_is_ahead_of_it() {
         for (named, clock, ahead) in [
             (7, 5, 2),
             (5, 7, -2),

@@ -1,63 +1,65 @@
-//! The server side: it coordinates its clients' commands and reads, takes part in those of others, holds
-//! registers, and executes what was agreed on.
+//! The server side: a replica coordinates its clients' commands and reads, takes part in those of others, holds registers,
+//! and executes what was agreed on.
+//!
+//! The replica consists of components, each in a file of its own: the [members](members) of its partition, the
+//! [states](states) of keys, the [active keys](active) with the instances that are not executed and those that it
+//! [leads](lead), the [reads](reads) that it coordinates, the [schedule](schedule), the [clocks](clocks) that clients are
+//! judged by, and whether it is [rejoining](rejoin). They do not know the replica, and get the other components that they
+//! need as parameters. Here messages and timers are handed to them.
+//!
+//! [Agreement](agree), [recovery](recover), [execution](execution) and the [log](durable) go through nearly all of the
+//! components in each step, in an order in which records are appended before the messages that rest on them are sent. So
+//! these handlers are the replica's own.
 
 mod active;
+mod agree;
 mod clocks;
 mod durable;
-mod incarnations;
+mod execution;
 mod lead;
-mod lost;
-mod progress;
+mod members;
+mod reads;
 mod recover;
-mod registers;
+mod rejoin;
+mod schedule;
+mod states;
 
-use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use serried_actor::{Actor, Context, Group, NodeSet, Settings, Store, Timestamp};
+use serried_actor::{Actor, Context, Group, NodeSet, Settings, Store};
 use serried_model::{Access, Key, NodeId};
-use serried_parts::{Cells, Incarnations, Quorums, Recalled, Refusals, Stamped};
-
-use crate::frameworks::replicated_log::Clocks;
+use serried_parts::{Recalled, Refusals};
 
 use super::Rules;
-use super::instance::{Command, Dependencies, InstanceId};
+use super::instance::{Command, InstanceId};
 use super::message::{Answer, Body, Message, OperationId, Record};
 use super::sound::Sound;
-use super::space::Space;
-use super::state::State;
 use active::{Active, ActiveKeys};
-use lost::Lost;
-use registers::Reading;
+use clocks::ClientClocks;
+use members::{Heard, Members};
+use reads::Reads;
+use rejoin::Rejoin;
+use schedule::{Schedule, Task};
+use states::{States, store_soon};
 
 /// One replica of a partition.
 #[derive(Debug)]
 pub struct Replica {
-    quorums: Quorums,
-    settings: Settings,
     rules: Rules,
-    id: NodeId,
-    cells: Cells<State>,
+    settings: Settings,
+    members: Members,
+    states: States,
     /// The keys with instances that are not executed, or that somebody waits for.
-    spaces: ActiveKeys,
+    keys: ActiveKeys,
+    reads: Reads,
+    schedule: Schedule,
+    clocks: ClientClocks,
+    rejoin: Rejoin,
     /// The clients' operations that are under way here.
     open: BTreeSet<OperationId>,
-    clocks: Clocks,
-    /// Requests that wait until the clocks of a majority are known.
-    unjudged: Vec<(OperationId, Key, Command)>,
     refusals: Refusals,
-    /// Reads of registers that are under way here.
-    reads: BTreeMap<OperationId, Reading>,
-    /// When to go on with what this replica coordinates.
-    due: BTreeSet<(Timestamp, Task)>,
-    tick: Option<Timestamp>,
-    /// Whether it is to look after instances.
+    /// Whether the timer is set that looks after instances.
     looks: bool,
-    incarnations: Incarnations,
-    /// Set while it does not know what its predecessor had promised.
-    lost: Option<Lost>,
-    /// When the log was trimmed last.
-    trimmed: Timestamp,
 }
 
 /// A client that waits.
@@ -65,19 +67,11 @@ pub struct Replica {
 struct Client {
     operation: OperationId,
     command: Command,
-    /// What its command came to here.
+    /// The result of its command at this replica.
     answer: Option<Answer>,
 }
 
-/// Something to be gone on with.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Task {
-    Lead(Key, InstanceId),
-    Inquire(Key, InstanceId),
-    Read(OperationId),
-}
-
-/// What a replica does by the clock.
+/// The timers of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Timer {
     /// Go on with what is due.
@@ -95,35 +89,25 @@ type Cx<'a> = Context<'a, Replica>;
 impl Replica {
     /// An empty replica.
     pub fn new(id: NodeId, group: Group, settings: &Settings, rules: Rules) -> Replica {
-        let incarnations = Incarnations::new(group.size());
-        let clocks = Clocks::new(group.size(), id.member());
+        let members = Members::new(id, group, settings.thrifty);
         Replica {
-            quorums: Quorums::new(group, settings.thrifty),
-            settings: *settings,
             rules,
-            id,
-            cells: Cells::new(settings.resident_keys),
-            spaces: ActiveKeys::default(),
+            settings: *settings,
+            states: States::new(settings.resident_keys, rules.have_registers()),
+            keys: ActiveKeys::new(members.group().size(), members.own()),
+            reads: Reads::new(rules),
+            schedule: Schedule::default(),
+            clocks: ClientClocks::new(&members, settings),
+            rejoin: Rejoin::default(),
             open: BTreeSet::new(),
-            clocks,
-            unjudged: Vec::new(),
             refusals: Refusals::default(),
-            reads: BTreeMap::new(),
-            due: BTreeSet::new(),
-            tick: None,
             looks: false,
-            incarnations,
-            lost: None,
-            trimmed: Timestamp(0),
+            members,
         }
     }
 
-    fn group(&self) -> &Group {
-        self.quorums.group()
-    }
-
     fn sound(&self) -> Sound<'_> {
-        let (group, partition) = (self.quorums.group(), self.id.partition());
+        let (group, partition) = (self.members.group(), self.members.partition());
         Sound { group, partition, registers: self.rules.have_registers() }
     }
 
@@ -132,75 +116,14 @@ impl Replica {
         cx.reject(|| format!("{from} has sent {what}"));
     }
 
-    fn member(&self) -> u8 {
-        self.id.member() as u8
-    }
-
-    fn node(&self, member: usize) -> NodeId {
-        NodeId::replica(self.id.partition(), member)
-    }
-
-    fn me(&self) -> NodeSet {
-        [self.id].into_iter().collect()
-    }
-
-    /// All replicas but this one.
-    fn others(&self) -> NodeSet {
-        self.group().all().without(self.me())
-    }
-
+    /// A key that is active from now on.
     fn active(&mut self, key: &Key, store: &dyn Store) -> &mut Active {
-        if self.spaces.get(key).is_none() {
-            let mut executed = self.cells.get(key, store).executed.clone();
-            if executed.updates.is_empty() {
-                executed = Dependencies::none(self.group().size());
-            }
-            let active = Active::new(Space::new(self.group().size(), executed));
-            self.spaces.insert(key, active);
-        }
-        self.spaces.get_mut(key).expect("it is there")
-    }
-
-    /// What a key holds, where reads and writes are not agreed on.
-    fn base(&mut self, key: &Key, store: &dyn Store) -> Option<Stamped> {
-        let registers = self.rules.have_registers();
-        registers.then(|| self.cells.get(key, store).held.clone())
-    }
-
-    /// A command was heard of: what its client brings is held.
-    fn take_in(&mut self, command: Option<&Command>, cx: &mut Cx<'_>) {
-        for (key, stamped) in command.map_or(&[][..], |command| &command.brings) {
-            self.hold(key, stamped, cx);
-        }
+        self.keys.get_or_begin(key, &mut self.states, store)
     }
 
     fn answer(&mut self, operation: OperationId, answer: Answer, cx: &mut Cx<'_>) {
         self.open.remove(&operation);
         cx.send(operation.client, Message::Reply { request: operation.request, answer });
-    }
-
-    fn send(&self, to: u8, key: &Key, id: InstanceId, body: Body, cx: &mut Cx<'_>) {
-        let (key, body) = (key.clone(), Box::new(body));
-        let incarnation = self.incarnations.of(self.id);
-        let message = Message::Instance { key, id, incarnation, body };
-        cx.send(self.node(usize::from(to)), message);
-    }
-
-    fn broadcast(&self, to: NodeSet, key: &Key, id: InstanceId, body: Body, cx: &mut Cx<'_>) {
-        let (key, body) = (key.clone(), Box::new(body));
-        let incarnation = self.incarnations.of(self.id);
-        let message = Message::Instance { key, id, incarnation, body };
-        cx.broadcast(self.id.partition(), to, message);
-    }
-
-    fn at(&mut self, after: Duration, task: Task, cx: &mut Cx<'_>) -> Timestamp {
-        let due = cx.now() + after;
-        self.due.insert((due, task));
-        if self.tick.is_none_or(|tick| due < tick) {
-            self.tick = Some(due);
-            cx.set_timer(Timer::Tick, after);
-        }
-        due
     }
 
     fn on_request(&mut self, operation: OperationId, key: Key, command: Command, cx: &mut Cx<'_>) {
@@ -209,23 +132,24 @@ impl Replica {
         }
         if command.access == Access::Read && self.rules.have_registers() {
             self.open.insert(operation);
-            return self.read(operation, key, command.brings, cx);
+            return self.read(operation, key, command, cx);
         }
-        match self.cells.get(&key, cx.store()).recall(command.token) {
-            // One that has executed it is enough; where there are registers, a majority has to have.
+        match self.states.get(&key, cx.store()).recall(command.token) {
+            // One replica that has executed it is enough, unless there are registers. Then a majority has to execute it.
             Recalled::Result(found) if !self.rules.have_registers() => {
                 return self.answer(operation, Answer::Done(found), cx);
             }
             Recalled::Result(_) => {}
             _ => {
-                // What it was told before stands, whatever the clock says now.
+                // An earlier refusal stands, whatever the clocks say now.
                 let OperationId { client, request } = operation;
-                let ahead = self.ahead_us(command.token.timestamp_us, cx);
+                let named_us = command.token.timestamp_us;
+                let ahead = self.clocks.ahead_us(named_us, &self.members, cx);
                 let Some((ahead_us, is_too_much)) = ahead else {
-                    return self.wait_for_clocks(operation, key, command);
+                    return self.clocks.keep((operation, key, command));
                 };
                 let was_refused = self.refusals.have(client, request);
-                if (was_refused || is_too_much) && !self.is_under_way(&key, None, &command) {
+                if (was_refused || is_too_much) && !self.keys.is_under_way(&key, None, &command) {
                     if !was_refused {
                         self.refuse(client, request, cx);
                     }
@@ -237,88 +161,80 @@ impl Replica {
         self.propose(&key, Client { operation, command, answer: None }, cx);
     }
 
-    /// Whether this replica has seen an update before, in another instance than one, so that it may take effect and can't be refused any more.
-    fn is_under_way(&self, key: &Key, but_for: Option<InstanceId>, command: &Command) -> bool {
-        let same = |known: &Command| known.token == command.token;
-        let active = self.spaces.get(key);
-        let known = active.into_iter().flat_map(|active| active.space.iter());
-        let mut others = known.filter(|(id, _)| Some(*id) != but_for);
-        others.any(|(_, instance)| instance.command.as_ref().is_some_and(same))
+    /// Begins a client's read of a register.
+    fn read(&mut self, operation: OperationId, key: Key, command: Command, cx: &mut Cx<'_>) {
+        let brings = command.brings;
+        self.states.hold_all(&brings, cx);
+        let latest = self.states.get(&key, cx.store()).held.clone();
+        let read = (key, brings, latest);
+        self.reads.begin(operation, read, &self.members, &mut self.schedule, cx);
+        self.go_on_reading(operation, cx);
     }
 
-    /// Executes what can be executed of a key.
-    fn execute(&mut self, key: &Key, cx: &mut Cx<'_>) {
-        let remembered_us = self.settings.outcomes_ms * 1000;
-        let registers = self.rules.have_registers();
-        loop {
-            let Some(active) = self.spaces.get_mut(key) else { return };
-            let (order, missing) = active.space.executable();
-            for id in missing {
-                self.watch(key, id);
-                self.at(self.quorums.patience(0), Task::Inquire(key.clone(), id), cx);
-            }
-            if order.is_empty() {
-                return self.forget(key);
-            }
-            let active = self.spaces.get_mut(key).expect("as before");
-            // What they have made of it follows from their records.
-            let recorded = |id: &InstanceId| active.space.get(*id).map(|known| known.recorded);
-            let position = order.iter().filter_map(recorded).min().unwrap_or(u64::MAX);
-            let state = self.cells.change(key, position, cx.store());
-            let (mut answered, mut executed) = (Vec::new(), Vec::new());
-            for id in order {
-                let instance = active.space.get(id).expect("what is executed is known");
-                if instance.command.is_some() {
-                    state.has_done_something(id);
-                } else {
-                    state.has_done_nothing(id, active.space.last_executed(id));
-                }
-                if let Some(command) = &instance.command {
-                    let base = instance.attributes.base.as_ref();
-                    let fresh = instance.attributes.fresh;
-                    let answer = state.execute(command, (base, fresh), remembered_us);
-                    if let Some(client) = active.clients.get_mut(&id) {
-                        client.answer = Some(answer);
-                        answered.push(id);
-                    } else if registers && usize::from(id.member) != self.id.member() {
-                        executed.push(id);
-                    }
-                }
-                active.space.set_executed(id);
-            }
-            let space = &active.space;
-            state.are_executed(space.executed(), |row| space.last_executed(row));
-            cx.charge(1);
-            for id in executed {
-                self.tell_executed(self.node(usize::from(id.member)), key, id, cx);
-            }
-            for id in answered {
-                self.count_executed(self.member(), key, id, cx);
-            }
-            self.store_soon(cx);
+    /// Answers a read of a register if enough is known.
+    fn go_on_reading(&mut self, operation: OperationId, cx: &mut Cx<'_>) {
+        let answer = self.reads.go_on(operation, &self.members, &mut self.schedule, cx);
+        if let Some(answer) = answer {
+            self.answer(operation, answer, cx);
         }
     }
 
-    /// Tells `to`, which waits for it, that this replica has executed an instance.
-    fn tell_executed(&self, to: NodeId, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
-        if self.rules.have_registers() && self.lost.is_none() {
-            self.send(to.member() as u8, key, id, Body::Executed, cx);
+    fn do_task(&mut self, task: Task, cx: &mut Cx<'_>) {
+        match task {
+            Task::Lead(key, id) => self.go_on(&key, id, cx),
+            Task::Inquire(key, id) => self.inquire(&key, id, cx),
+            Task::Read(operation) => {
+                let (members, schedule) = (&mut self.members, &mut self.schedule);
+                if self.reads.ask_again(operation, members, schedule, cx) {
+                    self.open.remove(&operation);
+                }
+            }
         }
     }
 
-    fn tick(&mut self, cx: &mut Cx<'_>) {
-        self.tick = None;
-        while let Some((due, _)) = self.due.first() {
-            if *due > cx.now() {
-                let (due, after) = (*due, due.since(cx.now()));
-                self.tick = Some(due);
-                return cx.set_timer(Timer::Tick, after);
+    /// Whether a message is from its sender's latest known incarnation. If it is from a later one, what the sender has said
+    /// before does not count any more.
+    fn is_current(&mut self, from: NodeId, incarnation: u64, cx: &mut Cx<'_>) -> bool {
+        let heard = self.members.hear(from, incarnation, cx);
+        if heard == Heard::Later {
+            self.reads.count_no_holding_of([from].into_iter().collect());
+            self.keys.count_nothing_of(from);
+        }
+        heard != Heard::Former
+    }
+
+    /// Takes over which incarnations of others another replica knows. Those replicas may be replaced again, and then have to
+    /// be told of the latest.
+    fn hear_of_others(&mut self, incarnations: &[u64], cx: &mut Cx<'_>) {
+        let members = self.members.group().size();
+        for (member, incarnation) in incarnations.iter().enumerate().take(members) {
+            let other = self.members.node(member);
+            if other != self.members.own_id() {
+                self.is_current(other, *incarnation, cx);
             }
-            match self.due.pop_first().expect("it was there").1 {
-                Task::Lead(key, id) => self.go_on(&key, id, cx),
-                Task::Inquire(key, id) => self.inquire(&key, id, cx),
-                Task::Read(operation) => self.read_again(operation, cx),
-            }
+        }
+    }
+
+    /// Shows another replica, which has lost its disk, what this one has.
+    fn on_scan(&mut self, from: NodeId, after: Option<Key>, incarnation: u64, cx: &mut Cx<'_>) {
+        self.is_current(from, incarnation, cx);
+        if self.rejoin.is_under_way() {
+            let incarnation = self.members.incarnation(from);
+            return cx.send(from, Message::AlsoLost { incarnation });
+        }
+        let (entries, more) = rejoin::page(&after, &self.keys, &mut self.states, cx);
+        cx.charge(entries.len());
+        let incarnations = self.members.named();
+        cx.send(from, Message::Scanned { after, entries, more, incarnations });
+    }
+
+    /// Takes part again if everything was taken over that its predecessor may have taken part in.
+    fn rejoin_if_done(&mut self, cx: &mut Cx<'_>) {
+        if self.rejoin.is_done(&self.members, |key, id| self.keys.is_decided(key, id)) {
+            self.rejoin.end();
+            cx.append(Record::Whole);
+            cx.cancel_timer(Timer::Scan);
+            store_soon(cx);
         }
     }
 
@@ -330,18 +246,18 @@ impl Replica {
         (incarnation, body): (u64, Body),
         cx: &mut Cx<'_>,
     ) {
-        self.quorums.is_there(from);
-        // A commit holds whoever reports it. Anything else the sender may not know any more.
+        self.members.quorums.is_there(from);
+        // A commit is valid whoever sends it. Anything else the sender may not know any more.
         let agreed = matches!(body, Body::Commit { .. });
-        if !agreed && (!self.is_current(from, incarnation, cx) || self.lost.is_some()) {
+        if !agreed && (!self.is_current(from, incarnation, cx) || self.rejoin.is_under_way()) {
             return;
         }
         let active = self.active(key, cx.store());
         if active.space.is_executed(id) && active.space.get(id).is_none() {
             match body {
-                // Whoever tells has not heard that this replica has executed it.
+                // The sender has not heard that this replica has executed it.
                 Body::Commit { .. } => self.tell_executed(from, key, id, cx),
-                // Whoever asks has missed that, and may find nobody who still knows the instance.
+                // The sender has missed that, and nobody may know the instance any more.
                 Body::PreAccept { .. }
                 | Body::Accept { .. }
                 | Body::Prepare { .. }
@@ -366,12 +282,13 @@ impl Replica {
             Body::Inquire => self.on_inquire(from, key, id, cx),
             Body::Commit { command, attributes } => {
                 let again = self.active(key, cx.store()).space.is_executed(id);
-                if self.contradicts(key, id, (&command, &attributes)) {
+                let agreed = (command, attributes);
+                if self.keys.contradict(key, id, &agreed) {
                     let what =
                         format_args!("that {id:?} of `{key}` was agreed on twice, and differently");
                     return self.reject(node, what, cx);
                 }
-                self.commit(key, id, (command, attributes), NodeSet::EMPTY, cx);
+                self.commit(key, id, agreed, NodeSet::EMPTY, cx);
                 if again {
                     self.tell_executed(node, key, id, cx);
                 }
@@ -398,21 +315,23 @@ impl Actor for Replica {
     type Output = ();
 
     fn on_start(&mut self, cx: &mut Cx<'_>) {
-        self.begin_incarnation(cx);
-        self.record_incarnations(cx);
+        if self.rejoin.is_under_way() {
+            self.members.begin_incarnation(cx);
+        }
+        self.members.record_incarnations(cx);
         self.record_refusals(cx);
-        self.ask_clocks(cx);
-        for key in self.spaces.sorted() {
-            // Where they lie in the log is not known; they are put at its end.
-            let active = self.spaces.get(&key).expect("as before");
+        self.clocks.ask(&self.members, cx);
+        for key in self.keys.sorted() {
+            // Their positions in the log are not known, so they are recorded again at its end.
+            let active = self.keys.get(&key).expect("as before");
             let known: Vec<InstanceId> = active.space.iter().map(|(id, _)| id).collect();
             for id in known {
-                self.record(&key, id, cx);
+                self.keys.record(&key, id, cx);
             }
             self.execute(&key, cx);
         }
-        self.scan(cx);
-        self.store_soon(cx);
+        self.rejoin.scan(&self.members, cx);
+        store_soon(cx);
         self.look_later(cx);
     }
 
@@ -422,70 +341,98 @@ impl Actor for Replica {
             return self.reject(from, "what no sound sender sends", cx);
         }
         match message {
-            // What it holds and has promised it does not know.
+            // It does not know what its predecessor held and had promised.
             Message::Request { .. } | Message::Read1 { .. } | Message::Write1 { .. }
-                if self.lost.is_some() => {}
+                if self.rejoin.is_under_way() => {}
             Message::Request { request, key, command } => {
                 self.on_request(OperationId { client: from, request }, key, command, cx);
             }
             Message::Read1 { operation, key, held, brings } => {
-                self.on_read1(from, operation, key, &held, &brings, cx);
+                self.states.hold_all(&brings, cx);
+                self.states.hold(&key, &held, cx);
+                let held = self.states.get(&key, cx.store()).held.clone();
+                let incarnations = self.members.named();
+                cx.send(from, Message::Read1Reply { operation, held, incarnations });
             }
             // Late: the sender has lost its disk since, and may not hold that value.
             Message::Read1Reply { incarnations, .. } | Message::Applied { incarnations, .. }
-                if !self.quorums.hear(from, &incarnations) => {}
+                if !self.members.quorums.hear(from, &incarnations) => {}
             Message::Read1Reply { operation, held, .. } => {
-                self.on_read1_reply(from, operation, held, cx);
+                self.members.quorums.is_there(from);
+                if let Some(key) = self.reads.on_held(from, operation, &held, &mut self.members) {
+                    self.states.hold(&key, &held, cx);
+                }
+                self.go_on_reading(operation, cx);
             }
             Message::Write1 { request, key, brings } => {
-                self.on_write1(from, request, key, &brings, cx);
+                self.states.hold_all(&brings, cx);
+                let carstamp = self.states.get(&key, cx.store()).held.carstamp;
+                let incarnations = self.members.named();
+                cx.send(from, Message::Write1Reply { request, carstamp, incarnations });
             }
             Message::Apply { operation, key, stamped } => {
-                self.hold(&key, &stamped, cx);
+                self.states.hold(&key, &stamped, cx);
                 // Nothing that it says may count before others know its incarnation.
-                if self.lost.is_none() {
+                if !self.rejoin.is_under_way() {
                     let carstamp = stamped.carstamp;
-                    let incarnations = self.incarnations.named();
+                    let incarnations = self.members.named();
                     cx.send(from, Message::Applied { operation, carstamp, incarnations });
                 }
             }
             Message::Applied { operation, carstamp, .. } => {
-                self.on_applied(from, operation, carstamp, cx);
+                self.members.quorums.is_there(from);
+                if self.reads.on_applied(from, operation, carstamp, &mut self.members) {
+                    self.go_on_reading(operation, cx);
+                }
             }
             Message::Instance { key, id, incarnation, body } => {
                 self.on_instance(from, &key, id, (incarnation, *body), cx);
-                self.forget(&key);
+                self.keys.forget(&key);
             }
             Message::Scan { after, incarnation } => self.on_scan(from, after, incarnation, cx),
             Message::Scanned { after, entries, more, incarnations } => {
                 self.on_scanned(from, after, entries, (more, incarnations), cx);
             }
-            Message::AlsoLost { incarnation } => self.on_also_lost(from, incarnation, cx),
-            Message::Time(time) => self.on_time(from, time, cx),
+            Message::AlsoLost { incarnation } => {
+                self.rejoin.on_also_lost(from, incarnation, &mut self.members, cx);
+            }
+            Message::Time(time) => {
+                self.clocks.on_time(from, time, cx);
+                if !self.rejoin.is_under_way() {
+                    for (operation, key, command) in self.clocks.judgeable(cx) {
+                        self.on_request(operation, key, command, cx);
+                    }
+                }
+            }
             Message::TakeOver { key, state } => drop(self.take_over(&key, *state, cx)),
             Message::Reply { .. } | Message::Write1Reply { .. } => {
-                unreachable!("it was looked whether a replica is sent that")
+                unreachable!("it was checked whether a replica is sent that")
             }
         }
-        self.is_whole(cx);
+        self.rejoin_if_done(cx);
         self.look_later(cx);
     }
 
     fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
         match timer {
-            Timer::Tick => self.tick(cx),
+            Timer::Tick => {
+                self.schedule.begin_tick();
+                while let Some(task) = self.schedule.next(cx) {
+                    self.do_task(task, cx);
+                }
+            }
             Timer::Watch => self.look_after(cx),
             Timer::Store => self.store_some(cx),
-            Timer::Scan => self.scan(cx),
+            Timer::Scan => self.rejoin.scan(&self.members, cx),
         }
         self.look_later(cx);
     }
 
     fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
-        each("resident_keys", self.cells.resident() as u64);
-        each("unstored_keys", self.cells.unstored() as u64);
-        each("active_keys", self.spaces.len() as u64);
+        each("resident_keys", self.states.cells.resident() as u64);
+        each("unstored_keys", self.states.cells.unstored() as u64);
+        each("active_keys", self.keys.len() as u64);
         each("operations", self.open.len() as u64);
-        each("catching_up", u64::from(self.lost.is_some()));
+        each("catching_up", u64::from(self.rejoin.is_under_way()));
     }
 }

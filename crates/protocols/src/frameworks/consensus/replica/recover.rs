@@ -1,8 +1,8 @@
-//! Ending an instance whose coordinator does not (001 Algorithms 5 and 6, with the fast quorums of optimised EPaxos).
+//! Recovery of an instance whose coordinator has not ended it (001 Algorithms 5 and 6, with the fast quorums of optimised EPaxos).
 //!
 //! A replica that recovers an instance has a majority promise a ballot, and learns what these replicas know. The
 //! instance may have been committed in one round trip only if all of its fast quorum gave it the same attributes. The
-//! answers of those members of the fast quorum that are in the majority tell whether that is possible.
+//! answers of those members of the fast quorum that are in the majority show whether that is possible.
 //!
 //! - If it is possible, the command is proposed again, unless something contradicts it. An interfering instance that is
 //!   committed, and comes neither before nor after this one, shows that this one was not committed. So does an
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use serried_actor::NodeSet;
 use serried_model::{Key, NodeId};
 
-use super::lead::{Lead, Phase};
+use super::lead::Phase;
 use super::{Cx, Replica, Timer};
 use crate::frameworks::consensus::Mutation;
 use crate::frameworks::consensus::instance::{
@@ -30,47 +30,31 @@ use crate::frameworks::consensus::message::{Body, Conflict};
 enum Choice {
     Commit(Option<Command>, Attributes),
     Accept(Option<Command>, Attributes),
-    /// The last are those who can have had it committed in one round trip.
+    /// The last is its fast quorum.
     Validate(Command, Attributes, NodeSet),
 }
 
 impl Replica {
-    /// There is such an instance: it is looked after from here on.
-    pub(super) fn watch(&mut self, key: &Key, id: InstanceId) {
-        if let Some(active) = self.spaces.get_mut(key)
-            && !active.space.is_executed(id)
-        {
-            active.space.get_mut(id);
-        }
-    }
-
-    /// Leaves an instance to those who are at it, for a period.
-    pub(super) fn leave(&mut self, key: &Key, id: InstanceId) {
-        if let Some(active) = self.spaces.get_mut(key) {
-            active.late.retain(|late| *late != id);
-        }
-    }
-
-    /// While there are instances they are looked after.
+    /// Sets the timer that looks after instances, as long as there are any.
     pub(super) fn look_later(&mut self, cx: &mut Cx<'_>) {
-        if self.looks || self.spaces.is_empty() {
+        if self.looks || self.keys.is_empty() {
             return;
         }
         self.looks = true;
-        // Longer than a recovery takes, or those who recover the same would go on interrupting each other.
-        let about = 2 * self.settings.recovery_after() + 4 * self.group().round_trip();
+        // This is longer than a recovery takes. Else replicas that recover the same instance would keep interrupting each other.
+        let about = 2 * self.settings.recovery_after() + 4 * self.members.group().round_trip();
         let after = cx.jitter(about);
         cx.set_timer(Timer::Watch, after);
     }
 
-    /// Recovers those that have not been committed for a period.
+    /// Recovers the instances that have not been committed for a period.
     pub(super) fn look_after(&mut self, cx: &mut Cx<'_>) {
         self.looks = false;
-        if self.lost.is_some() {
+        if self.rejoin.is_under_way() {
             return;
         }
-        for key in self.spaces.sorted() {
-            let Some(active) = self.spaces.get_mut(&key) else { continue };
+        for key in self.keys.sorted() {
+            let Some(active) = self.keys.get_mut(&key) else { continue };
             let open = active.space.open();
             let late = core::mem::replace(&mut active.late, open.clone());
             for id in open.into_iter().filter(|id| late.binary_search(id).is_ok()) {
@@ -79,26 +63,26 @@ impl Replica {
         }
     }
 
-    /// Does what this replica can to have an instance end.
+    /// Recovers an instance unless it is decided, or led here.
     fn end(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
-        let Some(active) = self.spaces.get(key) else { return };
+        let Some(active) = self.keys.get(key) else { return };
         let known = active.space.get(id).filter(|known| known.status < Status::Committed);
         if known.is_some() && !active.leads.contains_key(&id) {
             self.recover(key, id, cx);
-            self.leave(key, id);
+            self.keys.leave(key, id);
         }
     }
 
     fn recover(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
-        let member = self.member();
+        let member = self.members.own();
         let instance = self.active(key, cx.store()).space.get_mut(id);
         let ballot = Ballot { number: instance.promised.number + 1, member };
         let known = instance.clone();
         instance.promised = ballot;
-        self.record(key, id, cx);
+        self.keys.record(key, id, cx);
         let phase = Phase::Preparing([(member, known)].into_iter().collect());
         self.begin(key, id, (ballot, phase), cx);
-        self.broadcast(self.others(), key, id, Body::Prepare { ballot }, cx);
+        self.members.broadcast(self.members.others(), key, id, Body::Prepare { ballot }, cx);
         self.count_prepared(key, id, cx);
     }
 
@@ -117,33 +101,15 @@ impl Replica {
             let known = instance.clone();
             if instance.promised < ballot {
                 instance.promised = ballot;
-                self.record(key, id, cx);
-                self.step_down(key, id, ballot);
+                self.keys.record(key, id, cx);
+                self.keys.yield_to(key, id, ballot);
             }
             Body::Prepared { ballot, instance: known }
         };
-        self.send(from, key, id, reply, cx);
+        self.members.send(from, key, id, reply, cx);
     }
 
-    fn is_led_below(&mut self, key: &Key, id: InstanceId, ballot: Ballot) -> bool {
-        self.lead(key, id)
-            .is_some_and(|lead| lead.ballot < ballot && !matches!(lead.phase, Phase::Executing(_)))
-    }
-
-    pub(super) fn active_leads(&mut self, key: &Key) -> &mut BTreeMap<InstanceId, Box<Lead>> {
-        &mut self.spaces.get_mut(key).expect("it is led").leads
-    }
-
-    /// Leads an instance no more that somebody else leads in a higher ballot: nothing may be decided in a
-    /// lower one from here on.
-    pub(super) fn step_down(&mut self, key: &Key, id: InstanceId, ballot: Ballot) {
-        self.leave(key, id);
-        if self.is_led_below(key, id, ballot) {
-            self.active_leads(key).remove(&id);
-        }
-    }
-
-    /// Somebody else is at it.
+    /// Another replica leads the instance in a higher ballot.
     pub(super) fn on_refused(
         &mut self,
         key: &Key,
@@ -151,14 +117,14 @@ impl Replica {
         promised: Ballot,
         cx: &mut Cx<'_>,
     ) {
-        if self.is_led_below(key, id, promised) {
-            self.active_leads(key).remove(&id);
+        let was_led = self.keys.get_mut(key).is_some_and(|active| active.step_down(id, promised));
+        if was_led {
             let instance = self.active(key, cx.store()).space.get_mut(id);
             if instance.promised < promised {
                 instance.promised = promised;
-                self.record(key, id, cx);
+                self.keys.record(key, id, cx);
             }
-            self.leave(key, id);
+            self.keys.leave(key, id);
         }
     }
 
@@ -171,7 +137,7 @@ impl Replica {
         instance: Instance,
         cx: &mut Cx<'_>,
     ) {
-        let Some(lead) = self.lead(key, id) else { return };
+        let Some(lead) = self.keys.lead(key, id) else { return };
         let Phase::Preparing(replies) = &mut lead.phase else { return };
         if lead.ballot == ballot {
             replies.insert(from, instance);
@@ -180,10 +146,10 @@ impl Replica {
     }
 
     fn count_prepared(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
-        let (members, majority) = (self.group().size(), self.group().majority());
-        let (partition, me) = (self.id.partition(), self.me());
+        let (members, majority) = (self.members.group().size(), self.members.group().majority());
+        let (partition, me) = (self.members.partition(), self.members.me());
         let mistaken = self.rules.mutation.is(Mutation::PromisedTakenForAccepted);
-        let Some(lead) = self.lead(key, id) else { return };
+        let Some(lead) = self.keys.lead(key, id) else { return };
         let Phase::Preparing(replies) = &lead.phase else { return };
         let committed = replies.values().any(|reply| reply.status == Status::Committed);
         if replies.len() < majority && !committed {
@@ -192,7 +158,7 @@ impl Replica {
         let ballot = lead.ballot;
         match choose(id, replies, (members, majority), mistaken) {
             Choice::Commit(command, attributes) => {
-                self.commit(key, id, (command, attributes), self.others(), cx);
+                self.commit(key, id, (command, attributes), self.members.others(), cx);
             }
             Choice::Accept(command, attributes) => {
                 self.accept(key, id, ballot, (command, attributes), cx);
@@ -208,8 +174,8 @@ impl Replica {
                 self.active(key, cx.store()).space.get_mut(id).quorum = quorum;
                 let conflicts = self.validate(key, id, &command, &attributes, cx);
                 let body = Body::Validate { ballot, command, attributes };
-                self.broadcast(others, key, id, body, cx);
-                self.on_validated(self.member(), key, id, ballot, conflicts, cx);
+                self.members.broadcast(others, key, id, body, cx);
+                self.on_validated(self.members.own(), key, id, ballot, conflicts, cx);
             }
         }
     }
@@ -231,10 +197,10 @@ impl Replica {
         } else {
             Body::Refused { promised }
         };
-        self.send(from, key, id, reply, cx);
+        self.members.send(from, key, id, reply, cx);
     }
 
-    /// What stands against these attributes here; what comes later will know of the instance.
+    /// The instances here that contradict these attributes. Instances that come later know of this one.
     fn validate(
         &mut self,
         key: &Key,
@@ -243,14 +209,14 @@ impl Replica {
         attributes: &Attributes,
         cx: &mut Cx<'_>,
     ) -> Vec<Conflict> {
-        let done = self.cells.get(key, cx.store()).done();
+        let done = self.states.get(key, cx.store()).done();
         let active = self.active(key, cx.store());
         let conflicts = active.space.conflicts(id, attributes, &done);
         let instance = active.space.get_mut(id);
         if instance.command.is_none() && instance.status == Status::Known {
             instance.command = Some(command.clone());
-            self.take_in(Some(command), cx);
-            self.record(key, id, cx);
+            self.states.take_in(Some(command), cx);
+            self.keys.record(key, id, cx);
         }
         conflicts
     }
@@ -264,7 +230,7 @@ impl Replica {
         conflicts: Vec<Conflict>,
         cx: &mut Cx<'_>,
     ) {
-        let Some(lead) = self.lead(key, id) else { return };
+        let Some(lead) = self.keys.lead(key, id) else { return };
         let Phase::Validating(agreed, asked, replies) = &mut lead.phase else { return };
         if lead.ballot != ballot {
             return;
@@ -275,8 +241,7 @@ impl Replica {
         }
         let (command, attributes) = (**agreed).clone();
         let all: Vec<Conflict> = replies.values().flatten().cloned().collect();
-        let quorum = self.spaces.get(key).and_then(|active| active.space.get(id));
-        let quorum = quorum.map_or(NodeSet::EMPTY, |instance| instance.quorum);
+        let quorum = self.keys.instance(key, id).map_or(NodeSet::EMPTY, |instance| instance.quorum);
         let in_quorum = |member: u8| quorum.contains(NodeId::replica(0, usize::from(member)));
         let refutes = |conflict: &Conflict| {
             conflict.committed || conflict.began_without && in_quorum(conflict.id.member)
@@ -285,15 +250,15 @@ impl Replica {
             return self.accept(key, id, ballot, (Some(command), attributes), cx);
         }
         if all.iter().any(refutes) {
-            let nothing = Attributes::of_no_op(self.group().size());
+            let nothing = Attributes::of_no_op(self.members.group().size());
             return self.accept(key, id, ballot, (None, nothing), cx);
         }
-        // What is undecided is ended first; then this is tried again.
-        self.active_leads(key).remove(&id);
+        // What is undecided is ended first. Then this is tried again.
+        let Some(active) = self.keys.get_mut(key) else { return };
+        active.give_up(id);
         for conflict in all {
-            self.watch(key, conflict.id);
+            active.watch(conflict.id);
         }
-        self.leave(key, id);
     }
 }
 
@@ -318,7 +283,7 @@ fn choose(
     let Some(one) = replies.values().find(pre_accepted) else { return nothing };
     let command = one.command.clone().expect("what is pre-accepted has a command");
     if !replies.contains_key(&id.member) {
-        // Its coordinator may have committed it if all of the fast quorum made the same of it.
+        // Its coordinator may have committed it if all of the fast quorum gave it the same attributes.
         let in_quorum = |member: u8| one.quorum.contains(NodeId::replica(0, usize::from(member)));
         let quick: Vec<&Instance> = replies
             .iter()
@@ -329,7 +294,7 @@ fn choose(
             |reply: &&Instance| pre_accepted(reply) && reply.attributes == quick[0].attributes;
         if !quick.is_empty() && quick.iter().all(same) {
             let attributes = quick[0].attributes.clone();
-            // With the coordinator they may be a majority: then it is known what interferes with it.
+            // With the coordinator they may be a majority. Then all that interferes with it is known.
             return match quick.len() + 1 >= majority {
                 true => Choice::Accept(Some(command), attributes),
                 false => Choice::Validate(command, attributes, one.quorum),
@@ -337,7 +302,7 @@ fn choose(
         }
     }
     if replies.values().all(|reply| pre_accepted(&reply)) {
-        // Any that interferes with it is known to one of a majority that knows of this one.
+        // Each instance that interferes with it is known to one of this majority, all of which know this one.
         let mut attributes = one.attributes.clone();
         replies.values().for_each(|reply| attributes.add(&reply.attributes));
         return Choice::Accept(Some(command), attributes);

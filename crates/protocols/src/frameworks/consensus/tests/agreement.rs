@@ -47,7 +47,7 @@ fn three_ballots(mut net: Net) -> Net {
 }
 
 #[test]
-fn what_is_recovered_was_accepted_in_the_highest_ballot_and_not_by_those_who_promised_it() {
+fn recovery_takes_what_was_accepted_in_the_highest_ballot() {
     for variant in BOTH {
         let mut net = three_ballots(Net::new(variant, 5));
         assert_eq!(
@@ -72,7 +72,7 @@ fn a_gryff_that_takes_the_promised_ballot_for_the_accepted_one_agrees_twice() {
 }
 
 #[test]
-fn a_base_that_is_later_than_the_coordinators_is_taken_in_on_the_fast_quorums_word() {
+fn the_fast_quorum_raises_a_base() {
     let mut net = Net::new(Variant::Gryff, 3);
     net.make_hold(1, stamped("w", 5));
     net.ask(0, 1, append("a"));
@@ -115,7 +115,7 @@ fn a_base_that_one_of_a_majority_has_is_taken_in_by_who_recovers() {
 }
 
 #[test]
-fn a_base_that_was_committed_in_one_round_trip_stands_though_others_hold_something_later() {
+fn a_base_committed_in_one_round_trip_stands() {
     let mut net = Net::new(Variant::Gryff, 5);
     net.ask(0, 1, append("a"));
     net.script(&["c0>0 Request", "0>1 PreAccept", "0>4 PreAccept", "0>2 PreAccept"]);

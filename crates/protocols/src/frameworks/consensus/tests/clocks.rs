@@ -7,7 +7,7 @@ use serried_model::{Token, Version};
 use super::net::{Net, X, client};
 use super::*;
 
-const HOUR_US: u64 = 3_600_000_000;
+const HOUR_US: i64 = 3_600_000_000;
 
 /// The clock of one machine is an hour ahead, and so is that of a client on it, which asks the replica there.
 fn with_one_machine_ahead(variant: Variant) -> Net {
@@ -17,7 +17,7 @@ fn with_one_machine_ahead(variant: Variant) -> Net {
 }
 
 #[test]
-fn one_machine_whose_clock_is_ahead_keeps_nobody_from_updating_a_key() {
+fn one_clock_that_is_ahead_blocks_nobody() {
     for variant in BOTH {
         let mut net = with_one_machine_ahead(variant);
         net.ask(0, 1, append("a"));
@@ -87,7 +87,7 @@ fn no_write_is_acknowledged_that_is_not_executed() {
 }
 
 #[test]
-fn whoever_would_be_refused_by_what_clocks_said_long_ago_is_judged_anew() {
+fn old_clock_readings_refuse_nobody() {
     for variant in BOTH {
         // The clocks were behind when the replicas started, and were set right since.
         let mut net = Net::new(variant, 3);
@@ -101,7 +101,7 @@ fn whoever_would_be_refused_by_what_clocks_said_long_ago_is_judged_anew() {
 }
 
 #[test]
-fn who_asks_before_the_clocks_of_a_majority_are_known_waits_for_them() {
+fn a_request_waits_until_a_majority_of_clocks_is_known() {
     for variant in BOTH {
         let mut net = Net::new(variant, 3);
         (0..3).for_each(|member| net.crash(member));

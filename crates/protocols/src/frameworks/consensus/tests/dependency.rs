@@ -91,7 +91,7 @@ fn given_up_and_on(mut net: Net) -> (String, RegisterVerdict) {
 }
 
 #[test]
-fn what_was_read_is_brought_along_until_a_majority_is_known_to_hold_it() {
+fn what_was_read_is_brought_along_until_a_majority_holds_it() {
     let (found, verdict) = given_up_and_on(Net::new(Variant::GryffRsc, 5));
     assert_eq!(found, "5 Committed");
     assert!(matches!(verdict, RegisterVerdict::Holds(_)), "{verdict:?}");
@@ -205,7 +205,7 @@ fn brought(net: &Net) -> Vec<usize> {
 }
 
 #[test]
-fn operations_of_any_kind_on_the_same_key_go_at_once_and_bring_what_was_read() {
+fn operations_on_the_same_key_bring_what_was_read() {
     for access in [Access::Read, write("8"), append("8")] {
         let mut net = Net::new(Variant::GryffRsc, 5);
         // What it sends in the background is lost.
@@ -232,7 +232,7 @@ fn operations_of_any_kind_on_the_same_key_go_at_once_and_bring_what_was_read() {
 }
 
 #[test]
-fn operations_of_any_kind_on_another_key_wait_until_a_majority_holds_what_was_read() {
+fn operations_on_other_keys_wait_until_a_majority_holds_what_was_read() {
     let (here, there) = of_two_partitions();
     for (partitions, other) in [(1, "y"), (2, &*there)] {
         for access in [Access::Read, write("8"), append("8")] {
@@ -255,7 +255,7 @@ fn operations_of_any_kind_on_another_key_wait_until_a_majority_holds_what_was_re
 }
 
 #[test]
-fn an_operation_waits_for_what_its_client_had_read_when_it_began_and_for_nothing_later() {
+fn an_operation_waits_only_for_values_read_before_it_began() {
     let mut net = Net::new(Variant::GryffRsc, 5);
     let first = read_what_few_hold(&mut net, &RegisterRecorder::new(), X);
     net.ask_of(0, 2, "y", Access::Read);
@@ -279,7 +279,7 @@ fn an_operation_waits_for_what_its_client_had_read_when_it_began_and_for_nothing
 }
 
 #[test]
-fn what_was_read_is_given_to_a_majority_however_often_that_is_lost() {
+fn an_unsettled_value_is_sent_until_a_majority_holds_it() {
     let mut net = Net::new(Variant::GryffRsc, 5);
     read_what_few_hold(&mut net, &RegisterRecorder::new(), X);
     net.ask_of(0, 2, "y", Access::Read);
@@ -309,7 +309,7 @@ fn an_update_that_waits_is_given_up_without_an_effect() {
 /// A read-modify-write takes effect, and the answer is lost. Its client reads another key, of which few hold what
 /// is found, tries the update again, and gives it up while it waits for that.
 #[test]
-fn an_update_that_is_tried_again_is_never_told_to_be_nowhere_and_its_token_stays_open() {
+fn a_retry_that_is_given_up_is_unknown_and_keeps_its_token() {
     let mut net = Net::new(Variant::GryffRsc, 5);
     net.ask(0, 9, append("once"));
     let token = Token { id: net.token(0, 9), carstamp: None };

@@ -9,7 +9,7 @@ use super::net::{X, client, update};
 use super::*;
 
 #[test]
-fn what_is_handed_to_two_replicas_is_executed_once_and_both_answer_the_same() {
+fn two_replicas_with_one_request_execute_it_once() {
     for variant in BOTH {
         for members in [3, 5] {
             let mut net = Net::new(variant, members);
@@ -33,7 +33,7 @@ fn what_is_handed_to_two_replicas_is_executed_once_and_both_answer_the_same() {
 }
 
 #[test]
-fn nothing_is_done_in_an_instance_of_which_nobody_has_heard_and_its_command_is_done_once() {
+fn an_unknown_instance_becomes_a_no_op_and_its_command_is_done_once() {
     for variant in BOTH {
         let mut net = Net::new(variant, 3);
         net.ask(0, 1, append("a"));
@@ -89,7 +89,7 @@ fn a_replica_whose_clock_is_off_does_not_end_what_another_may_do() {
 }
 
 #[test]
-fn one_replica_whose_clock_is_behind_refuses_nobody_and_a_majority_that_refuses_is_believed() {
+fn only_a_majority_of_clocks_refuses_a_client() {
     let skewed = |ahead_us| Message::Reply { request: 1, answer: Answer::ClockSkew { ahead_us } };
     for variant in BOTH {
         for majority in [false, true] {
@@ -177,7 +177,7 @@ fn what_was_refused_for_its_clients_clock_is_refused_for_ever() {
 }
 
 #[test]
-fn what_is_under_way_is_not_refused_when_it_comes_again_and_the_clock_was_set_back() {
+fn a_repeated_request_under_way_is_not_refused() {
     for variant in BOTH {
         let mut net = Net::new(variant, 3);
         let request = request_ahead(7, Duration::from_secs(1), &net);
@@ -197,7 +197,7 @@ fn what_is_under_way_is_not_refused_when_it_comes_again_and_the_clock_was_set_ba
 }
 
 #[test]
-fn what_took_effect_is_not_called_refused_when_it_is_tried_again_at_a_clock_that_is_behind() {
+fn a_retry_of_what_took_effect_is_not_refused() {
     for variant in BOTH {
         let mut net = Net::new(variant, 3);
         net.crash(2);

@@ -55,7 +55,7 @@ fn thousands_of_commands_leave_nothing_behind() {
 }
 
 #[test]
-fn while_a_replica_is_away_nothing_is_kept_for_it_and_it_makes_up_for_what_it_has_missed() {
+fn a_replica_that_was_away_catches_up_and_nothing_is_kept_for_it() {
     for variant in BOTH {
         let mut net = Net::new(variant, 3);
         net.part(&[2]);
@@ -79,7 +79,7 @@ fn while_a_replica_is_away_nothing_is_kept_for_it_and_it_makes_up_for_what_it_ha
 }
 
 #[test]
-fn a_replica_that_has_taken_the_place_of_another_keeps_no_key_in_mind() {
+fn a_replacement_keeps_no_key_active() {
     let mut net = Net::new(Variant::Gryff, 3);
     for txn in 0..50 {
         net.ask_of(0, txn, &format!("k{txn}"), add(1));

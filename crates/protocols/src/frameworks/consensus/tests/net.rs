@@ -1,82 +1,46 @@
-//! Replicas, clients and what lies between them.
+//! A network of replicas and clients, in the words of consensus.
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 
-use serried_actor::{
-    Actor, ClockInterval, Context, Coordinate, Durable, Effect, Group, MemoryStore, Random,
-    Recover, Settings, Timestamp,
-};
+use serried_actor::{Group, Settings};
 use serried_model::registers::{Operation, Outcome, Output};
 use serried_model::{Access, Key, NodeId, Token, TxnId, Value, Version};
 use serried_parts::Stamped;
 
-use super::super::coordinator::Repeat;
 use super::super::replica::Timer;
 use super::super::{
     Body, Coordinator, Instance, InstanceId, Kind, Message, Mutation, OperationId, Record, Replica,
     Rules, Shown, State, Variant,
 };
 use crate::Mutated;
+pub(super) use crate::testing::client_id as client;
+use crate::testing::{self, Node, derefs_to_net};
 
 const CLIENTS: u64 = 7;
-/// The wall clock when the drivers' clocks start.
+/// The wall-clock time at which a test begins, in microseconds.
 const EPOCH_US: u64 = 1_000_000_000;
-/// The key that tests are about if they do not say.
+/// The key that tests use unless they name another.
 pub(super) const X: &str = "x";
 
-pub(super) type Envelope = (NodeId, NodeId, Message);
+pub(super) type Envelope = testing::Envelope<Message>;
 
-struct Node {
-    replica: Replica,
-    store: MemoryStore,
-    /// What lies in its log, with the positions.
-    log: VecDeque<(u64, Record)>,
-    appended: u64,
-    timers: BTreeMap<Timer, Timestamp>,
-}
-
-struct Client {
-    coordinator: Coordinator,
-    timers: BTreeMap<Repeat, Timestamp>,
-    /// What it was told of each operation.
-    told: BTreeMap<u64, Vec<Output>>,
-}
-
-/// Replicas and clients, and the messages between them, which are delivered in order unless a test does
-/// otherwise. Nothing takes time but what a test lets [`pass`](Net::pass).
+/// Replicas and clients. Clocks are exchanged at once, all other messages by hand.
 pub(super) struct Net {
+    net: testing::Net<Replica, Coordinator>,
     pub(super) rules: Rules,
     pub(super) settings: Settings,
     members: usize,
-    nodes: BTreeMap<NodeId, Node>,
-    clients: Vec<Client>,
-    pub(super) network: VecDeque<Envelope>,
-    /// Messages from these to those are lost.
-    pub(super) cut: BTreeSet<(NodeId, NodeId)>,
-    /// The replicas that have crashed.
-    down: BTreeSet<NodeId>,
-    /// How many messages replicas have received.
-    pub(super) received: usize,
-    /// What replicas have recorded last of each instance of a key, which they may have forgotten.
-    recorded: BTreeMap<(NodeId, InstanceId), Instance>,
-    random: Random,
-    now: Timestamp,
-    /// By how much the clocks of these are ahead, in microseconds.
-    pub(super) ahead_us: BTreeMap<NodeId, u64>,
 }
 
-/// The client of a number.
-pub(super) fn client(number: u64) -> NodeId {
-    NodeId(NodeId::FIRST_COORDINATOR + number)
-}
+derefs_to_net!([] Net, net: testing::Net<Replica, Coordinator>);
 
-/// The update that a member coordinates as its so-and-so-many-th.
+/// The update of this number, of those that a member coordinates.
 pub(super) fn update(member: u8, number: u64) -> InstanceId {
     InstanceId { kind: Kind::Update, member, number }
 }
 
-/// What a message is called in scripts.
+/// The name of a message in scripts.
 fn kind(message: &Message) -> &'static str {
     match message {
         Message::Request { .. } => "Request",
@@ -109,8 +73,8 @@ fn kind(message: &Message) -> &'static str {
     }
 }
 
-/// What a line of a script says, `0>1 PreAccept` or `c0>2 Request`, where `*` stands for any: of a sender,
-/// a receiver or a message.
+/// Whether a message is what a line of a script describes, such as `0>1 PreAccept` or `c0>2 Request`. `*` stands for any
+/// sender, receiver or message.
 fn matches(line: &str, (from, to, message): &Envelope) -> bool {
     let (route, what) = line.split_once(' ').expect("a route and a message");
     let (sender, receiver) = route.split_once('>').expect("a sender and a receiver");
@@ -144,167 +108,36 @@ impl Net {
     }
 
     pub(super) fn with(rules: Rules, members: usize, settings: Settings, partitions: u16) -> Net {
-        let mut net = Net {
-            rules,
-            settings,
-            members,
-            nodes: BTreeMap::new(),
-            clients: Vec::new(),
-            network: VecDeque::new(),
-            cut: BTreeSet::new(),
-            down: BTreeSet::new(),
-            received: 0,
-            recorded: BTreeMap::new(),
-            random: Random::new(1),
-            now: Timestamp(0),
-            ahead_us: BTreeMap::new(),
+        let replica =
+            |id: NodeId| Replica::new(id, group(members, id.member(), 1), &settings, rules);
+        let client = |number| {
+            let group = group(members, number as usize, partitions);
+            Coordinator::new(group, &settings, rules)
         };
-        for number in 0..CLIENTS {
-            let coordinator =
-                Coordinator::new(net.group(number as usize, partitions), &settings, rules);
-            net.clients.push(Client {
-                coordinator,
-                timers: BTreeMap::new(),
-                told: BTreeMap::new(),
-            });
-        }
-        for partition in 0..partitions {
-            for member in 0..members {
-                let id = NodeId::replica(partition, member);
-                let replica = Replica::new(id, net.group(member, 1), &settings, rules);
-                let (store, log, timers) = Default::default();
-                net.nodes.insert(id, Node { replica, store, log, appended: 0, timers });
-            }
-        }
-        for id in net.nodes.keys().copied().collect::<Vec<_>>() {
-            net.replica(id, |replica, cx| replica.on_start(cx));
-        }
-        net
-    }
-
-    /// The group as one sees it that is near a member, on a ring: then come the next one and the one
-    /// before, and so on.
-    fn group(&self, near: usize, partitions: u16) -> Group {
-        let n = self.members;
-        let step = |i: usize| if i % 2 == 1 { i.div_ceil(2) } else { n - i / 2 };
-        let nearest = (0..n).map(|i| (near + step(i)) % n).collect();
-        Group::nearest_first(nearest, Duration::from_millis(10)).with_partitions(partitions)
-    }
-
-    fn clock(&self) -> ClockInterval {
-        let us = EPOCH_US + self.now.0 / 1000;
-        ClockInterval { earliest_us: us, latest_us: us }
-    }
-
-    fn clock_of(&self, id: NodeId) -> ClockInterval {
-        let us = self.clock().latest_us + self.ahead_us.get(&id).copied().unwrap_or(0);
-        ClockInterval { earliest_us: us, latest_us: us }
-    }
-
-    /// What all clocks read, in microseconds.
-    pub(super) fn clock_us(&self) -> u64 {
-        self.clock().latest_us
-    }
-
-    fn post(&mut self, from: NodeId, to: NodeId, message: Message) {
-        if self.cut.contains(&(from, to)) || self.down.contains(&from) || self.down.contains(&to) {
-            return;
-        }
+        let mut net = testing::Net::new(partitions, members, replica).with_clients(CLIENTS, client);
+        net.set_clock_us(EPOCH_US);
         // What clocks say arrives at once, so that it is no part of a test's script.
-        match message {
-            Message::Time(_) => {
-                self.replica(to, |replica, cx| replica.on_message(from, message, cx))
-            }
-            _ => self.network.push_back((from, to, message)),
-        }
+        net.is_instant = |message| matches!(message, Message::Time(_));
+        net.start();
+        Net { net, rules, settings, members }
     }
 
-    pub(super) fn replica(
-        &mut self,
-        id: NodeId,
-        act: impl FnOnce(&mut Replica, &mut Context<'_, Replica>),
-    ) {
-        let (now, clock) = (self.now, self.clock_of(id));
-        let Some(node) = self.nodes.get_mut(&id) else { return };
-        let mut effects = Vec::new();
-        let durable = Durable {
-            store: &mut node.store,
-            log_position: node.appended,
-            durable_position: u64::MAX,
+    /// A replica that has nothing.
+    fn fresh(&self, member: usize) -> Replica {
+        let group = group(self.members, member, 1);
+        Replica::new(NodeId(member as u64), group, &self.settings, self.rules)
+    }
+
+    fn node(&self, member: u64) -> &Node<Replica> {
+        &self.nodes[NodeId(member)]
+    }
+
+    /// What a client has answered to an operation.
+    fn told(&self, number: u64, txn: u64) -> impl Iterator<Item = &Output> {
+        let of_it = move |(id, (of, _)): &&(NodeId, (TxnId, Output))| {
+            (*id, *of) == (client(number), TxnId(txn))
         };
-        let mut cx = Context::new(id, now, clock, &mut self.random, &mut effects, durable);
-        act(&mut node.replica, &mut cx);
-        assert_eq!(cx.take_rejected(), None, "nobody forges messages here");
-        let mut sent = Vec::new();
-        for effect in effects {
-            match effect {
-                Effect::Append(record) => {
-                    if let Record::Instance { key, id: of, instance } = &record
-                        && *key == Key::from(X)
-                    {
-                        self.recorded.insert((id, *of), (**instance).clone());
-                    }
-                    node.log.push_back((node.appended, record));
-                    node.appended += 1;
-                }
-                Effect::TrimLog(position) => node.log.retain(|(at, _)| *at >= position),
-                Effect::SetTimer { timer, after } => {
-                    node.timers.insert(timer, now + after);
-                }
-                Effect::CancelTimer(timer) => {
-                    node.timers.remove(&timer);
-                }
-                Effect::Send { to, message } | Effect::SendBeforeDurable { to, message } => {
-                    sent.push((to, message));
-                }
-                Effect::Broadcast { partition, to, message } => sent.extend(
-                    to.members()
-                        .map(|member| (NodeId::replica(partition, member), message.clone())),
-                ),
-                Effect::Output(()) => {}
-            }
-        }
-        sent.into_iter().for_each(|(to, message)| self.post(id, to, message));
-    }
-
-    /// Of a replica's log only the first records are durable when it crashes.
-    pub(super) fn keep_records(&mut self, member: usize, kept: usize) {
-        let node = self.nodes.get_mut(&NodeId(member as u64)).expect("a replica");
-        node.log.truncate(kept);
-        node.appended = node.log.back().map_or(0, |(at, _)| at + 1);
-    }
-
-    fn client(
-        &mut self,
-        number: u64,
-        act: impl FnOnce(&mut Coordinator, &mut Context<'_, Coordinator>),
-    ) {
-        let (now, clock) = (self.now, self.clock_of(client(number)));
-        let it = &mut self.clients[number as usize];
-        let (mut effects, mut store) = (Vec::new(), MemoryStore::default());
-        let durable = Durable { store: &mut store, log_position: 0, durable_position: u64::MAX };
-        let mut cx =
-            Context::new(client(number), now, clock, &mut self.random, &mut effects, durable);
-        act(&mut it.coordinator, &mut cx);
-        assert_eq!(cx.take_rejected(), None, "nobody forges messages here");
-        let mut sent = Vec::new();
-        for effect in effects {
-            match effect {
-                Effect::Broadcast { partition, to, message } => sent.extend(
-                    to.members()
-                        .map(|member| (NodeId::replica(partition, member), message.clone())),
-                ),
-                Effect::Output((txn, output)) => it.told.entry(txn.0).or_default().push(output),
-                Effect::SetTimer { timer, after } => {
-                    it.timers.insert(timer, now + after);
-                }
-                Effect::CancelTimer(timer) => {
-                    it.timers.remove(&timer);
-                }
-                _ => unreachable!("a client does nothing else"),
-            }
-        }
-        sent.into_iter().for_each(|(to, message)| self.post(client(number), to, message));
+        self.outputs.iter().filter(of_it).map(|(_, (_, output))| output)
     }
 
     // What clients do.
@@ -312,38 +145,35 @@ impl Net {
     /// A client that is near the replica of the same number begins an operation on a key.
     pub(super) fn ask_of(&mut self, number: u64, txn: u64, key: &str, access: Access) {
         let operation = Operation::Access { key: Key::from(key), access, token: None };
-        self.client(number, |coordinator, cx| coordinator.on_operation(TxnId(txn), operation, cx));
+        self.operate(number, txn, operation);
     }
 
     pub(super) fn ask(&mut self, number: u64, txn: u64, access: Access) {
         self.ask_of(number, txn, X, access);
     }
 
-    /// The same of what was tried before by somebody.
+    /// Begins an operation that was tried before under this token.
     pub(super) fn ask_again(&mut self, number: u64, txn: u64, access: Access, token: Token) {
         let operation = Operation::Access { key: Key::from(X), access, token: Some(token) };
-        self.client(number, |coordinator, cx| coordinator.on_operation(TxnId(txn), operation, cx));
+        self.operate(number, txn, operation);
     }
 
     pub(super) fn give_up(&mut self, number: u64, txn: u64) {
-        let operation = Operation::GiveUp;
-        self.client(number, |coordinator, cx| coordinator.on_operation(TxnId(txn), operation, cx));
+        self.operate(number, txn, Operation::GiveUp);
     }
 
-    /// The token of an update that was begun.
+    /// The token of an update that has begun.
     pub(super) fn token(&self, number: u64, txn: u64) -> Version {
-        let told = self.clients[number as usize].told[&txn].iter();
         let began = |output: &Output| match output {
             Output::Began(version) => Some(*version),
             _ => None,
         };
-        told.filter_map(began).next().expect("an update begins with its token")
+        self.told(number, txn).find_map(began).expect("an update begins with its token")
     }
 
-    /// How a client's operation ended, with what it found; nothing if it has not.
+    /// How a client's operation ended, with the value that it found; empty if it has not ended.
     pub(super) fn ended(&self, number: u64, txn: u64) -> String {
-        let told = self.clients[number as usize].told.get(&txn);
-        let words = told.into_iter().flatten().filter_map(|output| match output {
+        let words = self.told(number, txn).filter_map(|output| match output {
             Output::Outcome(Outcome::Done(accessed)) => {
                 let found = accessed.found.as_ref().map_or("-".into(), Value::to_string);
                 Some(format!("{found} Committed"))
@@ -354,7 +184,7 @@ impl Net {
         words.collect::<Vec<_>>().join(" ")
     }
 
-    /// Has a client do something and go on until it has ended: how.
+    /// Runs a client's operation to its end, and returns how it ended.
     pub(super) fn run(&mut self, number: u64, txn: u64, access: Access) -> String {
         self.ask(number, txn, access);
         self.settle();
@@ -363,12 +193,11 @@ impl Net {
 
     // What the network does.
 
-    /// Delivers the first message that a line tells of.
+    /// Delivers the first message that a line describes.
     pub(super) fn deliver(&mut self, line: &str) {
-        let at = self.network.iter().position(|envelope| matches(line, envelope));
-        let at = at.unwrap_or_else(|| panic!("no `{line}` among {:?}", self.waiting()));
-        let envelope = self.network.remove(at).expect("it is there");
-        self.receive(envelope);
+        let envelope = self.take_first(|envelope| matches(line, envelope));
+        let envelope = envelope.unwrap_or_else(|| panic!("no `{line}` among {:?}", self.waiting()));
+        self.net.deliver(envelope);
     }
 
     /// Delivers the first message of each line.
@@ -376,23 +205,21 @@ impl Net {
         lines.iter().for_each(|line| self.deliver(line));
     }
 
-    /// Takes all messages that a line tells of out of the network.
+    /// Takes all messages that a line describes out of the network.
     pub(super) fn hold(&mut self, line: &str) -> Vec<Envelope> {
-        let (held, rest) = self.network.drain(..).partition(|envelope| matches(line, envelope));
-        self.network = rest;
-        Vec::from_iter::<VecDeque<Envelope>>(held)
+        self.take(|envelope| matches(line, envelope))
     }
 
     pub(super) fn put_back(&mut self, held: Vec<Envelope>) {
         self.network.extend(held);
     }
 
-    /// Loses all messages that the lines tell of.
+    /// Loses all messages that the lines describe.
     pub(super) fn lose(&mut self, lines: &[&str]) {
         lines.iter().for_each(|line| drop(self.hold(line)));
     }
 
-    /// How many messages that a line tells of are under way.
+    /// How many messages that a line describes are under way.
     pub(super) fn count(&self, line: &str) -> usize {
         self.network.iter().filter(|envelope| matches(line, envelope)).count()
     }
@@ -402,48 +229,22 @@ impl Net {
         self.network.iter().map(show).collect()
     }
 
-    /// Delivers a message that nobody has sent just now.
+    /// Delivers a message that was not under way.
     pub(super) fn hand(&mut self, from: NodeId, to: NodeId, message: Message) {
-        self.receive((from, to, message));
+        self.net.deliver((from, to, message));
     }
 
-    fn receive(&mut self, (from, to, message): Envelope) {
-        if to.is_coordinator() {
-            let number = to.0 - NodeId::FIRST_COORDINATOR;
-            self.client(number, |coordinator, cx| coordinator.on_message(from, message, cx));
-        } else {
-            self.received += 1;
-            self.replica(to, |replica, cx| replica.on_message(from, message, cx));
-        }
-    }
-
-    /// Delivers all messages.
-    pub(super) fn settle(&mut self) {
-        for _ in 0..100_000 {
-            let Some(envelope) = self.network.pop_front() else { return };
-            self.receive(envelope);
-        }
-        panic!("messages beget messages: {:?}", self.waiting());
-    }
-
-    /// Delivers all messages but those that a line tells of, which stay under way.
+    /// Delivers all messages but those that a line describes, which stay under way.
     pub(super) fn settle_but(&mut self, line: &str) {
-        let mut held = Vec::new();
-        loop {
-            held.extend(self.hold(line));
-            let Some(envelope) = self.network.pop_front() else { break };
-            self.receive(envelope);
-        }
-        self.put_back(held);
+        self.settle_where(|envelope| !matches(line, envelope));
     }
 
     /// Messages to and from these replicas are lost.
     pub(super) fn part(&mut self, members: &[usize]) {
-        let all: Vec<NodeId> = self.nodes.keys().copied().collect();
         for member in members {
-            let clients = (0..CLIENTS).map(client);
-            for other in all.iter().copied().chain(clients) {
-                self.cut.extend([(NodeId(*member as u64), other), (other, NodeId(*member as u64))]);
+            let id = NodeId(*member as u64);
+            for other in self.ids().into_iter().chain((0..CLIENTS).map(client)) {
+                self.cut.extend([(id, other), (other, id)]);
             }
         }
         let cut = self.cut.clone();
@@ -454,49 +255,6 @@ impl Net {
         self.cut.clear();
     }
 
-    // What time does.
-
-    /// Lets time pass: timers go off when they are due, and all messages arrive at once.
-    pub(super) fn pass(&mut self, time: Duration) {
-        let end = self.now + time;
-        self.settle();
-        loop {
-            let nodes = self.nodes.iter().flat_map(|(id, node)| {
-                node.timers.iter().map(move |(timer, due)| (*due, *id, Ok(*timer)))
-            });
-            let clients = self.clients.iter().enumerate().flat_map(|(number, it)| {
-                let id = client(number as u64);
-                it.timers.iter().map(move |(timer, due)| (*due, id, Err(*timer)))
-            });
-            let first = nodes.chain(clients).min_by_key(|(due, ..)| *due);
-            let Some((due, id, timer)) = first.filter(|(due, ..)| *due <= end) else { break };
-            self.now = self.now.max(due);
-            match timer {
-                Ok(timer) => self.fire(id, timer),
-                Err(timer) => {
-                    let number = id.0 - NodeId::FIRST_COORDINATOR;
-                    self.clients[number as usize].timers.remove(&timer);
-                    self.client(number, |coordinator, cx| coordinator.on_timer(timer, cx));
-                }
-            }
-            self.settle();
-        }
-        self.now = end;
-    }
-
-    /// Lets time pass without anything going off.
-    pub(super) fn wait(&mut self, time: Duration) {
-        self.now = self.now + time;
-    }
-
-    /// Has a replica's timer go off now.
-    pub(super) fn fire(&mut self, id: NodeId, timer: Timer) {
-        if let Some(node) = self.nodes.get_mut(&id) {
-            node.timers.remove(&timer);
-        }
-        self.replica(id, |replica, cx| replica.on_timer(timer, cx));
-    }
-
     /// A replica recovers all instances that it waits for: its timer goes off twice.
     pub(super) fn recover(&mut self, member: u64) {
         self.fire(NodeId(member), Timer::Watch);
@@ -505,40 +263,35 @@ impl Net {
 
     // What happens to replicas.
 
-    /// A replica stops; it is not there until it is [restarted](Net::restart) or [replaced](Net::replace).
+    /// Only the first records of a replica's log are durable when it crashes.
+    pub(super) fn keep_records(&mut self, member: usize, kept: usize) {
+        self.nodes[member].keep_records(kept);
+    }
+
+    /// A replica stops, and the messages to and from it are lost. It is down until it is [restarted](Net::restart) or
+    /// [replaced](Net::replace).
     pub(super) fn crash(&mut self, member: usize) {
-        let node = NodeId(member as u64);
         self.part(&[member]);
-        self.down.insert(node);
-        self.nodes.get_mut(&node).expect("a replica").timers.clear();
+        self.net.crash(member);
+    }
+
+    fn reconnect(&mut self, member: usize) {
+        let id = NodeId(member as u64);
+        self.cut.retain(|(from, to)| *from != id && *to != id);
     }
 
     /// A replica starts with what it has made durable.
     pub(super) fn restart(&mut self, member: usize) {
-        let id = NodeId(member as u64);
-        self.cut.retain(|(from, to)| *from != id && *to != id);
-        self.down.remove(&id);
-        let mut replica = Replica::new(id, self.group(member, 1), &self.settings, self.rules);
-        let node = self.nodes.get_mut(&id).expect("a replica");
-        for (_, record) in &node.log {
-            replica.replay(record.clone(), &mut node.store);
-        }
-        (node.replica, node.timers) = (replica, BTreeMap::new());
-        self.replica(id, |replica, cx| replica.on_start(cx));
+        self.reconnect(member);
+        let fresh = self.fresh(member);
+        self.net.restart(member, fresh);
     }
 
     /// A replica starts in the place of one whose disk was lost.
     pub(super) fn replace(&mut self, member: usize) {
-        let id = NodeId(member as u64);
-        self.cut.retain(|(from, to)| *from != id && *to != id);
-        self.down.remove(&id);
-        let replica = Replica::new(id, self.group(member, 1), &self.settings, self.rules);
-        let (store, log, timers) = Default::default();
-        self.nodes.insert(id, Node { replica, store, log, appended: 0, timers });
-        self.replica(id, |replica, cx| {
-            replica.rejoin(cx);
-            replica.on_start(cx);
-        });
+        self.reconnect(member);
+        let fresh = self.fresh(member);
+        self.net.replace(member, fresh);
     }
 
     /// A replica crashes, its disk is lost, and another takes its place.
@@ -547,7 +300,7 @@ impl Net {
         self.replace(member);
     }
 
-    /// What a replica is made to hold, by nobody in particular.
+    /// Makes a replica hold a value.
     pub(super) fn make_hold(&mut self, member: u64, stamped: Stamped) {
         self.make_hold_of(NodeId(member), X, stamped);
     }
@@ -558,13 +311,11 @@ impl Net {
         self.quietly(id, apply);
     }
 
-    /// What a replica answers to a message, if nobody is to hear of that.
+    /// What a replica answers to a message. The answers are not sent.
     fn quietly(&mut self, id: NodeId, message: Message) -> Vec<Message> {
-        let before = core::mem::take(&mut self.network);
         let cut = core::mem::take(&mut self.cut);
-        self.replica(id, |replica, cx| replica.on_message(client(99), message, cx));
+        let answers = self.answers(client(99), id, message);
         self.cut = cut;
-        let answers = core::mem::replace(&mut self.network, before);
         answers.into_iter().map(|(.., message)| message).collect()
     }
 
@@ -574,7 +325,7 @@ impl Net {
         let key = Key::from(key);
         let before = core::mem::take(&mut self.network);
         let cut = core::mem::take(&mut self.cut);
-        self.replica(NodeId(member), |replica, cx| replica.hand_over(client(99), &key, cx));
+        self.act(NodeId(member), |replica, cx| replica.hand_over(client(99), &key, cx));
         self.cut = cut;
         let answers = core::mem::replace(&mut self.network, before);
         match answers.into_iter().next() {
@@ -594,7 +345,7 @@ impl Net {
 
     /// What a replica knows of the key's instances.
     pub(super) fn instances(&mut self, member: u64) -> BTreeMap<InstanceId, Instance> {
-        // What it shows it puts into its store, which changes nothing that a test is about.
+        // The replica puts what it shows into its store. No test depends on that.
         let answers = self.quietly(NodeId(member), Message::Scan { after: None, incarnation: 0 });
         let Some(Message::Scanned { entries, .. }) = answers.into_iter().next() else { panic!() };
         let of_it = |shown: &Shown| shown.key == Key::from(X);
@@ -602,22 +353,26 @@ impl Net {
         shown.map(|shown| shown.instances.into_iter().collect()).unwrap_or_default()
     }
 
-    /// What a replica knew last of an instance of the key.
+    /// An instance of the key as a replica has recorded it last. The replica may have forgotten it.
     pub(super) fn instance(&self, member: u64, id: InstanceId) -> Instance {
-        let known = self.recorded.get(&(NodeId(member), id));
-        known.cloned().unwrap_or_else(|| panic!("{member} knew nothing of {id:?}"))
+        let of_it = |(by, record): &(NodeId, Record)| match record {
+            Record::Instance { key, id: of, instance }
+                if (*by, *of) == (NodeId(member), id) && *key == Key::from(X) =>
+            {
+                Some((**instance).clone())
+            }
+            _ => None,
+        };
+        let known = self.appended.iter().rev().find_map(of_it);
+        known.unwrap_or_else(|| panic!("{member} knew nothing of {id:?}"))
     }
 
-    /// How many have said to a replica what it waits for in an instance of the key that it leads.
+    /// How many replies a replica has for the present phase of an instance of the key that it leads.
     pub(super) fn count_said(&mut self, member: u64, id: InstanceId) -> usize {
-        let mut said = 0;
-        let key = Key::from(X);
-        self.replica(NodeId(member), |replica, _| said = replica.said(&key, id));
-        said
+        self.nodes[NodeId(member)].said(&Key::from(X), id)
     }
 
-    /// Has a client of a replica's do something that changes nothing, so that the replica makes up for
-    /// what it has missed.
+    /// Appends nothing to the key at a replica, which catches up with the others by that.
     pub(super) fn touch(&mut self, number: u64) {
         self.ask(number, 1000, super::append(""));
         self.pass(Duration::from_secs(30));
@@ -626,33 +381,20 @@ impl Net {
 
     /// A gauge of a replica.
     pub(super) fn gauge(&self, member: u64, name: &str) -> u64 {
-        let mut found = None;
-        let each = &mut |other: &'static str, value| {
-            if other == name {
-                found = Some(value);
-            }
-        };
-        self.nodes[&NodeId(member)].replica.gauges(each);
-        found.expect("a gauge")
+        self.node(member).gauge(name)
     }
 
     /// A gauge of a client.
     pub(super) fn coordinator_gauge(&self, number: u64, name: &str) -> u64 {
-        let mut found = None;
-        self.clients[number as usize].coordinator.gauges(&mut |other, value| {
-            if other == name {
-                found = Some(value);
-            }
-        });
-        found.expect("a gauge")
+        self.clients[client(number)].gauge(name)
     }
 
     /// How many records lie in a replica's log.
     pub(super) fn log_length(&self, member: u64) -> usize {
-        self.nodes[&NodeId(member)].log.len()
+        self.node(member).records.len()
     }
 
-    /// All replicas have executed the same, and have the same.
+    /// Asserts that all replicas have executed the same commands and hold the same value.
     pub(super) fn assert_agree(&mut self, key: &str) {
         let all: Vec<State> = (0..self.members as u64).map(|m| self.state(m, key)).collect();
         let registers = self.rules.have_registers();
@@ -664,4 +406,11 @@ impl Net {
             assert_eq!(*state, expected, "replica {member} has something else than replica 0");
         }
     }
+}
+
+/// The group as seen from near a member. The members are on a ring: the next one is nearest, then the one before, and so on.
+fn group(members: usize, near: usize, partitions: u16) -> Group {
+    let step = |i: usize| if i % 2 == 1 { i.div_ceil(2) } else { members - i / 2 };
+    let nearest = (0..members).map(|i| (near + step(i)) % members).collect();
+    Group::nearest_first(nearest, Duration::from_millis(10)).with_partitions(partitions)
 }

@@ -7,7 +7,7 @@ use super::super::message::Message;
 use super::*;
 
 #[test]
-fn pages_show_all_keys_in_order_those_with_nothing_but_an_undecided_update_too() {
+fn pages_show_all_keys_in_order() {
     let mut net = Net::new(Variant::Gryff, 3);
     let large = "v".repeat(100 << 10);
     for key in ["a", "c"] {

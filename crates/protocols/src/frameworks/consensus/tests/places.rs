@@ -25,7 +25,7 @@ fn agreed_on_before_what_it_depends_on() -> (Net, Vec<net::Envelope>) {
 }
 
 #[test]
-fn with_five_replicas_a_write_is_acknowledged_when_all_that_it_depends_on_is_agreed_on() {
+fn five_replicas_acknowledge_a_write_when_its_dependencies_are_agreed_on() {
     let (mut net, late) = agreed_on_before_what_it_depends_on();
     assert_eq!(net.count("3>c3 Reply"), 0, "its place is not known yet");
     // Another write begins, of which 1 alone hears.
@@ -52,7 +52,7 @@ fn with_five_replicas_a_write_is_acknowledged_when_all_that_it_depends_on_is_agr
 }
 
 #[test]
-fn what_begins_after_a_write_was_acknowledged_comes_after_it_though_both_are_recovered() {
+fn a_recovered_command_comes_after_an_acknowledged_write() {
     let (mut net, late) = agreed_on_before_what_it_depends_on();
     net.put_back(late);
     net.settle();
@@ -95,7 +95,7 @@ fn with_three_replicas_a_write_is_acknowledged_when_it_is_agreed_on() {
 }
 
 #[test]
-fn what_is_tried_again_elsewhere_is_acknowledged_early_in_one_place_at_most() {
+fn a_retry_elsewhere_is_acknowledged_early_at_most_once() {
     for first_is_late in [false, true] {
         let mut net = Net::new(Variant::Epaxos, 3);
         net.ask(0, 1, write("v"));
@@ -123,7 +123,7 @@ fn what_is_tried_again_elsewhere_is_acknowledged_early_in_one_place_at_most() {
 /// Another update is agreed on before a write, and makes replicas forget what is older than itself by far. It is executed
 /// after the write was acknowledged.
 #[test]
-fn a_write_that_is_acknowledged_is_executed_though_what_is_so_old_is_forgotten() {
+fn an_acknowledged_write_is_executed_however_old_it_is() {
     // Clocks may be so far off that both are let in.
     let settings = Settings { clock_bound_ms: 10_000_000, ..Settings::default() };
     let mut net = Net::with(Rules::of(Variant::Epaxos), 3, settings, 1);

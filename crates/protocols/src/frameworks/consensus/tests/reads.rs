@@ -55,7 +55,7 @@ fn a_read_of_gryff_rsc_takes_one_round_even_if_few_hold_the_latest() {
 }
 
 #[test]
-fn a_late_word_that_something_older_is_held_does_not_count_for_what_was_found_since() {
+fn a_late_reply_about_an_older_value_does_not_count() {
     let mut net = Net::new(Variant::Gryff, 5);
     net.make_hold(1, stamped("w", 5));
     net.ask(0, 1, Access::Read);

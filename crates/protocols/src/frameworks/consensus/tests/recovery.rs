@@ -19,7 +19,7 @@ fn committed_at_a_coordinator_that_died() -> Net {
 }
 
 #[test]
-fn an_instance_of_which_a_replica_knows_only_by_validation_refutes_nothing() {
+fn an_instance_known_only_by_validation_refutes_nothing() {
     let mut net = committed_at_a_coordinator_that_died();
     // Replica 1 has an update of its own that comes after it, of which 2 alone hears.
     net.ask(1, 1, append("b"));
@@ -92,7 +92,7 @@ fn what_one_has_accepted_is_committed_by_who_recovers() {
 }
 
 #[test]
-fn what_may_have_been_committed_is_committed_if_nothing_stands_against_it() {
+fn what_may_have_been_committed_is_committed_unless_refuted() {
     let mut net = committed_at_a_coordinator_that_died();
     // Only one of those who had to agree is there.
     net.part(&[0, 1]);
@@ -108,7 +108,7 @@ fn what_may_have_been_committed_is_committed_if_nothing_stands_against_it() {
 }
 
 #[test]
-fn one_that_its_quorum_can_not_have_agreed_on_is_refuted_and_its_client_served_by_another() {
+fn what_the_quorum_did_not_agree_on_is_refuted() {
     let mut net = Net::new(Variant::Epaxos, 5);
     // Replica 4 would have had to agree to what 0 began, and began an update without knowing of it.
     net.ask(0, 1, append("a"));
@@ -179,7 +179,7 @@ fn who_recovers_without_knowing_the_quorum_learns_it() {
 }
 
 #[test]
-fn what_was_executed_without_one_refutes_it_though_it_was_executed_long_ago() {
+fn what_was_executed_long_ago_still_refutes() {
     let mut net = Net::new(Variant::Epaxos, 5);
     net.ask(0, 1, append("a"));
     net.script(&["c0>0 Request", "0>1 PreAccept"]);

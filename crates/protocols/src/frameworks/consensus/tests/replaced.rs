@@ -30,7 +30,7 @@ fn what_a_replica_applied_before_its_disk_was_lost_does_not_count() {
 }
 
 #[test]
-fn what_a_replica_held_before_its_disk_was_lost_does_not_end_a_read() {
+fn what_a_lost_disk_held_does_not_end_a_read() {
     let mut net = Net::new(Variant::Gryff, 5);
     for member in [1, 4] {
         net.make_hold(member, stamped("v", 5));
@@ -50,7 +50,7 @@ fn what_a_replica_held_before_its_disk_was_lost_does_not_end_a_read() {
 }
 
 #[test]
-fn what_a_replica_pre_accepted_accepted_or_executed_before_its_disk_was_lost_does_not_count() {
+fn replies_from_before_a_lost_disk_do_not_count() {
     for (upto, said) in [(1, "PreAccepted"), (2, "Accepted"), (3, "Executed")] {
         for late in [true, false] {
             let mut net = Net::with(Rules::of(Variant::Gryff), 5, thrifty(), 1);
@@ -94,7 +94,7 @@ fn what_a_replica_pre_accepted_accepted_or_executed_before_its_disk_was_lost_doe
 }
 
 #[test]
-fn what_a_replica_has_shown_a_recoverer_before_its_disk_was_lost_does_not_count() {
+fn promises_from_before_a_lost_disk_do_not_count() {
     for variant in BOTH {
         let mut net = Net::new(variant, 5);
         net.ask(0, 1, append("a"));
@@ -155,7 +155,7 @@ fn executed_different_things() -> (Net, Vec<net::Envelope>, Vec<net::Envelope>) 
 }
 
 #[test]
-fn who_takes_a_lost_ones_place_knows_all_that_others_have_executed_though_neither_has_all() {
+fn a_replacement_joins_what_two_others_have_executed() {
     for order in [[0, 2], [2, 0]] {
         let (mut net, late, commit) = executed_different_things();
         for other in order {
@@ -182,7 +182,7 @@ fn who_takes_a_lost_ones_place_knows_all_that_others_have_executed_though_neithe
 }
 
 #[test]
-fn a_number_under_which_another_has_executed_that_nothing_is_done_is_not_used_again() {
+fn a_no_ops_number_is_not_used_again() {
     let mut net = Net::new(Variant::Epaxos, 3);
     // The first is executed at 0 and 1; 2 hears nothing of it.
     net.ask(0, 1, write("x"));
@@ -219,7 +219,7 @@ fn a_number_under_which_another_has_executed_that_nothing_is_done_is_not_used_ag
 }
 
 #[test]
-fn what_a_dead_coordinator_had_begun_with_one_that_was_replaced_holds_nothing_up() {
+fn an_instance_of_a_dead_and_a_replaced_replica_blocks_nothing() {
     for variant in BOTH {
         let mut net = Net::new(variant, 5);
         net.ask(0, 1, append("a"));
@@ -272,7 +272,7 @@ fn what_only_a_restarted_coordinator_knows_holds_nothing_up() {
 /// Of five replicas 0 commits a write with the help of 1 and 4, and answers its client; 4 has shown 1's
 /// successor what it had before it heard of the write. Then 0 is lost as well.
 #[test]
-fn what_one_has_agreed_on_that_is_lost_as_well_is_known_from_those_who_have_not_failed() {
+fn the_others_know_what_a_second_lost_replica_agreed_on() {
     let mut net = Net::new(Variant::Epaxos, 5);
     net.ask(0, 1, write("v"));
     net.script(&["c0>0 Request", "0>1 PreAccept", "1>0 PreAccepted"]);
@@ -384,7 +384,7 @@ fn who_replaces_a_lost_disk_takes_over_which_numbers_the_others_know() {
 }
 
 #[test]
-fn what_a_recoverer_has_chosen_by_what_a_lost_disk_held_is_chosen_anew() {
+fn a_choice_that_rests_on_a_lost_disk_is_made_again() {
     let mut net = Net::new(Variant::Epaxos, 5);
     net.ask(0, 1, append("a"));
     net.script(&["c0>0 Request", "0>1 PreAccept", "0>4 PreAccept"]);

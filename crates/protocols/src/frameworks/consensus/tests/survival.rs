@@ -8,7 +8,7 @@ use super::*;
 use serried_model::{Key, NodeId, Token};
 
 #[test]
-fn what_a_replica_is_shown_and_can_not_take_over_changes_nothing_in_epaxos() {
+fn a_state_that_can_not_be_taken_over_changes_nothing_in_epaxos() {
     let mut net = Net::new(Variant::Epaxos, 5);
     // Of an update of replica 1, which has died, nothing comes; 0 is the only one that is told.
     net.ask(1, 1, append("z"));
@@ -82,7 +82,7 @@ fn survives(net: &mut Net, after: usize, fail: impl Fn(&mut Net)) -> bool {
 }
 
 #[test]
-fn a_replica_that_crashes_at_any_step_keeps_what_it_has_promised_and_accepted() {
+fn a_crash_at_any_step_keeps_promises() {
     for variant in BOTH {
         for member in 0..3 {
             let crash = |net: &mut Net| {
@@ -99,7 +99,7 @@ fn a_replica_that_crashes_at_any_step_keeps_what_it_has_promised_and_accepted() 
 }
 
 #[test]
-fn a_replica_that_is_replaced_at_any_step_breaks_nothing_that_was_promised() {
+fn a_lost_disk_at_any_step_breaks_no_promise() {
     for (variant, members) in [
         (Variant::Epaxos, 3),
         (Variant::Gryff, 3),
@@ -119,7 +119,7 @@ fn a_replica_that_is_replaced_at_any_step_breaks_nothing_that_was_promised() {
 }
 
 #[test]
-fn a_replica_takes_part_in_nothing_before_it_knows_what_others_have() {
+fn a_replacement_first_learns_what_others_have() {
     for variant in BOTH {
         let mut net = Net::new(variant, 3);
         net.run(0, 1, append("a"));
@@ -140,7 +140,7 @@ fn a_replica_takes_part_in_nothing_before_it_knows_what_others_have() {
 }
 
 #[test]
-fn a_replaced_replica_takes_no_part_before_all_that_was_begun_before_is_decided() {
+fn a_replacement_waits_until_all_earlier_instances_are_decided() {
     let mut net = Net::new(Variant::Gryff, 3);
     net.ask(0, 1, append("a"));
     net.script(&["c0>0 Request", "0>2 PreAccept", "0>1 PreAccept"]);
@@ -183,7 +183,7 @@ fn a_replica_does_not_use_the_numbers_of_its_predecessor_again() {
 }
 
 #[test]
-fn what_a_replica_had_sent_before_its_disk_was_lost_begins_nothing_later() {
+fn a_lost_replicas_late_messages_begin_nothing() {
     for variant in BOTH {
         let (mut net, late) = Net::with_late_pre_accept(variant);
         net.give_up(0, 1);
@@ -211,7 +211,7 @@ fn what_a_replica_had_sent_before_its_disk_was_lost_begins_nothing_later() {
 }
 
 #[test]
-fn a_replica_that_missed_much_is_given_the_state_and_executes_nothing_twice() {
+fn a_replica_that_takes_over_a_state_executes_nothing_twice() {
     for variant in BOTH {
         let mut net = Net::new(variant, 3);
         net.run(0, 1, add(1));
@@ -271,7 +271,7 @@ fn what_was_promised_and_accepted_is_known_after_a_crash() {
 }
 
 #[test]
-fn a_replica_that_does_not_know_what_it_had_promised_answers_nobody() {
+fn a_rejoining_replica_answers_nobody() {
     for variant in BOTH {
         let mut net = Net::new(variant, 3);
         net.run(0, 1, append("a"));

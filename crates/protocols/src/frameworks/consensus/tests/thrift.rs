@@ -81,7 +81,7 @@ fn when_one_is_silent_a_read_goes_to_the_others_and_to_that_one_last_from_then_o
 }
 
 #[test]
-fn a_client_hands_the_next_operation_to_the_replica_that_has_answered() {
+fn the_next_operation_goes_to_the_replica_that_answered() {
     let mut net = Net::new(Variant::Epaxos, 3);
     net.part(&[1]);
     net.ask(0, 1, append("a"));

@@ -20,7 +20,8 @@ fn a_write_tried_again_after_long_takes_effect_once() {
     assert_eq!(net.ended(0, 1), "Unknown");
     let token = Token { id: net.token(0, 1), carstamp: None };
     net.part(&[0]);
-    net.pass(Duration::from_millis(net.settings.outcomes_ms + 60_000));
+    let outcomes_ms = net.settings.outcomes_ms;
+    net.pass(Duration::from_millis(outcomes_ms + 60_000));
     net.heal();
     // Replica 0 repeats its PreAccept of `v`.
     for _ in 0..100 {
@@ -61,7 +62,7 @@ fn a_write_tried_again_after_long_takes_effect_once() {
 /// replaced. It takes over `i` and takes part again. Then it is restarted. It must not use its predecessor's number again:
 /// others are ending that instance, and it has promised to help them.
 #[test]
-fn who_was_replaced_and_restarted_uses_no_number_of_its_predecessor_that_others_wait_for() {
+fn a_replacement_that_restarts_reuses_no_number() {
     let mut net = Net::new(Variant::Epaxos, 3);
     net.ask(1, 1, write("q"));
     net.deliver("c1>1 Request");
@@ -109,7 +110,7 @@ fn who_was_replaced_and_restarted_uses_no_number_of_its_predecessor_that_others_
 
 /// 1 has begun no instance, but its predecessor has: others are ending its first, or wait for it.
 #[test]
-fn numbers_of_its_predecessor_of_which_it_hears_are_not_used_again() {
+fn a_replacement_reuses_no_number_that_it_hears_of() {
     let prepare = (update(1, 1), Body::Prepare { ballot: Ballot { number: 1, member: 0 } });
     let mut dependencies = Dependencies::none(3);
     *dependencies.row_mut(update(1, 1)) = 1;

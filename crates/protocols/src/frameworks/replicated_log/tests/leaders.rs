@@ -18,7 +18,7 @@ fn the_first_member_leads_a_new_group_and_what_a_majority_accepts_is_applied() {
 }
 
 #[test]
-fn what_was_chosen_is_kept_when_the_leader_changes_and_what_was_not_may_be_lost() {
+fn chosen_entries_survive_a_change_of_leader() {
     let mut net = Net::new();
     net.away = set(&[2]);
     net.propose(0, 7);
@@ -41,7 +41,7 @@ fn what_was_chosen_is_kept_when_the_leader_changes_and_what_was_not_may_be_lost(
 }
 
 #[test]
-fn a_machine_can_take_out_what_few_have_accepted_before_another_leader() {
+fn a_state_machine_can_take_out_what_few_have_accepted_before_another_leader() {
     let mut net = Net::new();
     net.away = set(&[1, 2]);
     net.propose(0, 100);
@@ -56,7 +56,7 @@ fn a_machine_can_take_out_what_few_have_accepted_before_another_leader() {
     net.beat(2);
     // The first leader has the entry of the second, and still its own behind that.
     net.away = set(&[1]);
-    net.nodes[2].log.seen = Ballot { round: 9, member: 0 };
+    net.nodes[2].log.acceptor.seen = Ballot { round: 9, member: 0 };
     net.act(2, |log, sums, cx| log.campaign(sums, cx));
     net.settle();
     assert!(net.leads(2));
@@ -81,9 +81,9 @@ fn nobody_leads_without_a_majority_and_a_leader_without_one_gives_up() {
 }
 
 #[test]
-fn whoever_hears_of_a_leader_promises_nothing_to_another_and_the_leader_outbids_that_one() {
+fn followers_ignore_a_candidate_and_their_leader_outbids_it() {
     let mut net = Net::new();
-    let before = net.nodes[0].log.promised;
+    let before = net.nodes[0].log.acceptor.promised();
     (0..5).for_each(|_| net.beat(0));
     // As if a majority had not heard of the leader either.
     net.act(2, |log, sums, cx| log.campaign(sums, cx));
@@ -93,39 +93,39 @@ fn whoever_hears_of_a_leader_promises_nothing_to_another_and_the_leader_outbids_
     net.propose(0, 7);
     net.settle();
     net.beat(0);
-    assert!(net.leads(0) && net.nodes[0].log.promised > before);
+    assert!(net.leads(0) && net.nodes[0].log.acceptor.promised() > before);
     assert_eq!(net.sums(2), 7);
 }
 
 #[test]
 fn who_was_cut_off_disturbs_no_leader_of_whom_the_others_hear() {
     let mut net = Net::new();
-    let before = net.nodes[0].log.promised;
+    let before = net.nodes[0].log.acceptor.promised();
     (0..5).for_each(|_| net.beat(0));
     // The beats to 2 were lost, say.
-    net.nodes[2].log.heard = Timestamp(0);
+    net.nodes[2].log.detector.heard = Timestamp(0);
     net.away = set(&[0]);
     net.timer(2, Timer::Elect);
     net.settle();
     net.away = NodeSet::EMPTY;
-    assert_eq!(net.nodes[2].log.promised, before, "1 hears of the leader");
-    assert_eq!(net.nodes[2].log.leader(net.now), None, "2 does not");
+    assert_eq!(net.nodes[2].log.acceptor.promised(), before, "1 hears of the leader");
+    assert_eq!(net.nodes[2].log.leader(net.timestamp()), None, "2 does not");
     net.timer(2, Timer::Elect);
     net.settle();
-    assert_eq!(net.nodes[2].log.leader(net.now), Some(NodeId(0)), "the leader answers it");
+    assert_eq!(net.nodes[2].log.leader(net.timestamp()), Some(NodeId(0)), "the leader answers it");
     net.propose(0, 7);
     net.settle();
     net.beat(0);
-    assert_eq!((net.nodes[0].log.promised, net.sums(2)), (before, 7));
+    assert_eq!((net.nodes[0].log.acceptor.promised(), net.sums(2)), (before, 7));
 }
 
 #[test]
-fn a_replica_that_hears_of_a_leader_again_takes_no_ballot_on_answers_that_are_late() {
+fn late_answers_to_a_canvass_do_not_count() {
     let mut net = Net::new();
-    let before = net.nodes[0].log.promised;
+    let before = net.nodes[0].log.acceptor.promised();
     (0..5).for_each(|_| net.beat(0));
     // The last beats were lost, say.
-    [1, 2].into_iter().for_each(|member| net.nodes[member].log.heard = Timestamp(0));
+    [1, 2].into_iter().for_each(|member| net.nodes[member].log.detector.heard = Timestamp(0));
     net.timer(2, Timer::Elect);
     let ask = net.network.pop_back().unwrap();
     net.deliver((NodeId(2), NodeId(1), ask.2));
@@ -135,16 +135,16 @@ fn a_replica_that_hears_of_a_leader_again_takes_no_ballot_on_answers_that_are_la
     net.beat(0);
     net.deliver(willing.clone());
     net.settle();
-    assert_eq!(net.nodes[2].log.promised, before);
+    assert_eq!(net.nodes[2].log.acceptor.promised(), before);
     // Nor when it asks once more.
-    net.nodes[2].log.heard = Timestamp(0);
+    net.nodes[2].log.detector.heard = Timestamp(0);
     net.timer(2, Timer::Elect);
     net.deliver(willing);
-    assert_eq!(net.nodes[2].log.promised, before);
+    assert_eq!(net.nodes[2].log.acceptor.promised(), before);
 }
 
 #[test]
-fn a_leader_hands_over_once_the_other_has_all_it_proposed_and_proposes_nothing_meanwhile() {
+fn a_leader_that_hands_over_waits_for_its_successor_and_proposes_nothing() {
     let mut net = Net::new();
     net.beat(0);
     net.away = set(&[1, 2]);
@@ -170,7 +170,7 @@ fn a_replica_whose_node_stops_takes_no_ballot_any_more() {
     let mut net = Net::new();
     net.away = set(&[1, 2]);
     net.act(0, |log, _, cx| log.stop(cx));
-    let before = net.nodes[0].log.promised;
+    let before = net.nodes[0].log.acceptor.promised();
     net.away = NodeSet::EMPTY;
     net.network.clear();
     // It would outbid another, if it did not stop.
@@ -178,7 +178,7 @@ fn a_replica_whose_node_stops_takes_no_ballot_any_more() {
     net.deliver((NodeId(2), NodeId(0), Message::Refused { promised }));
     assert!(!net.leads(0));
     net.elect(0);
-    assert_eq!(net.nodes[0].log.promised, before);
+    assert_eq!(net.nodes[0].log.acceptor.promised(), before);
 }
 
 /// Has the node of the first replica stop.
@@ -188,9 +188,9 @@ fn stop(net: &mut Net) {
 }
 
 #[test]
-fn who_leads_on_a_node_that_stops_hands_over_to_one_that_has_all_it_proposed() {
+fn a_leader_whose_node_stops_hands_over_to_an_up_to_date_follower() {
     let mut net = Net::new();
-    let before = net.nodes[0].log.promised;
+    let before = net.nodes[0].log.acceptor.promised();
     net.propose(0, 7);
     // 1 lacks that, but 2 has it.
     net.away = set(&[1]);
@@ -207,7 +207,7 @@ fn who_leads_on_a_node_that_stops_hands_over_to_one_that_has_all_it_proposed() {
     net.settle();
     assert!(!net.leads(0) && !net.leads(1) && net.leads(2), "without a wait");
     assert!(net.nodes[0].log.may_stop());
-    let ballots = [0, 2].map(|member| net.nodes[member].log.promised);
+    let ballots = [0, 2].map(|member| net.nodes[member].log.acceptor.promised());
     assert_eq!(ballots[0], ballots[1]);
     assert!(ballots[1] > before && ballots[1].member == 2, "in a ballot of its own");
     net.away = set(&[0]);
@@ -219,13 +219,13 @@ fn who_leads_on_a_node_that_stops_hands_over_to_one_that_has_all_it_proposed() {
 }
 
 #[test]
-fn whoever_hears_of_a_leader_promises_a_ballot_to_the_one_it_hands_over_to_and_to_no_other() {
+fn followers_promise_a_ballot_only_to_the_successor_of_their_leader() {
     let mut net = Net::new();
     net.act(0, |log, sums, cx| log.campaign(sums, cx));
     net.settle();
     net.propose(0, 7);
     net.settle();
-    let ballot = net.nodes[0].log.promised;
+    let ballot = net.nodes[0].log.acceptor.promised();
     let prepare = |member: u64, after| Message::Prepare {
         ballot: Ballot { round: 9, member: member as u8 },
         from: 0,
@@ -242,7 +242,7 @@ fn whoever_hears_of_a_leader_promises_a_ballot_to_the_one_it_hands_over_to_and_t
 }
 
 #[test]
-fn a_leader_that_can_not_hand_over_goes_on_or_tries_another_if_its_node_stops() {
+fn a_failed_hand_over_ends_or_goes_to_another_if_the_node_stops() {
     let mut net = Net::new();
     net.beat(0);
     net.away = set(&[1]);
@@ -273,11 +273,11 @@ fn the_preferred_member_is_handed_the_lead_once_it_has_been_well_for_long() {
     net.beat(1);
     net.beat(1);
     assert!(net.leads(1) && net.sums(0) == 7, "not yet, though it has caught up");
-    let patience = net.nodes[0].log.patience();
+    let patience = net.nodes[0].log.members.patience();
     // It is down again, and back.
     let pass = |net: &mut Net, times: u32| {
         for _ in 0..times {
-            net.now = net.now + patience / 4;
+            net.wait(patience / 4);
             net.timer(1, Timer::Lead);
             net.settle();
         }
@@ -296,7 +296,7 @@ fn the_preferred_member_is_handed_the_lead_once_it_has_been_well_for_long() {
 }
 
 #[test]
-fn a_candidate_proposes_what_was_accepted_in_the_highest_ballot_its_own_or_anothers() {
+fn a_candidate_proposes_the_entry_of_the_highest_ballot() {
     for (shown, found) in [(2, 30), (4, 40)] {
         let mut net = Net::new();
         let accept = Message::Accept {
@@ -306,9 +306,9 @@ fn a_candidate_proposes_what_was_accepted_in_the_highest_ballot_its_own_or_anoth
             entries: [Some(Add(30))].into(),
         };
         net.deliver((NodeId(1), NodeId(0), accept));
-        net.nodes[0].log.seen = Ballot { round: 9, member: 1 };
+        net.nodes[0].log.acceptor.seen = Ballot { round: 9, member: 1 };
         net.act(0, |log, sums, cx| log.campaign(sums, cx));
-        let ballot = net.nodes[0].log.promised;
+        let ballot = net.nodes[0].log.acceptor.promised();
         let accepted =
             Accepted { slot: 0, ballot: Ballot { round: shown, member: 2 }, entry: Some(Add(40)) };
         let promise = Message::Promise { ballot, applied: 0, accepted: vec![accepted] };
@@ -331,7 +331,7 @@ fn a_leader_that_inherits_a_full_window_leads_and_takes_more_later() {
     net.deliver(accept);
     net.network.clear();
     net.away = set(&[0]);
-    net.now = net.now + Duration::from_secs(3);
+    net.wait(Duration::from_secs(3));
     net.timer(1, Timer::Elect);
     let mut full = false;
     while let Some(next) = net.network.pop_front() {

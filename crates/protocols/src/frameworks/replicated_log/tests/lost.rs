@@ -29,7 +29,7 @@ fn is_asking(net: &Net) -> bool {
 }
 
 #[test]
-fn a_replica_that_lost_its_disk_follows_nobody_before_all_others_have_said_what_they_promised() {
+fn a_replica_that_lost_its_disk_first_hears_from_all_others() {
     for (away, asks) in [(&[0][..], true), (&[1], true), (&[], false)] {
         let net = hears_of_promises_only(away);
         assert_eq!(is_asking(&net), asks, "without {away:?}");
@@ -40,7 +40,7 @@ fn a_replica_that_lost_its_disk_follows_nobody_before_all_others_have_said_what_
 fn a_replica_that_lost_its_disk_promises_nothing_before_it_has_what_was_chosen() {
     let mut net = hears_of_promises_only(&[]);
     assert!(net.nodes[2].log.lost.is_some() && !is_asking(&net));
-    let promised = net.nodes[2].log.promised.max(net.nodes[0].log.promised);
+    let promised = net.nodes[2].log.acceptor.promised().max(net.nodes[0].log.acceptor.promised());
     // As after a hand-over, so that no leader is in the way.
     let prepare = Message::Prepare { ballot: promised.next(1), from: 0, after: promised };
     net.deliver((NodeId(1), NodeId(2), prepare));
@@ -54,9 +54,9 @@ fn a_candidate_does_not_take_its_ballot_a_second_time_after_a_restart() {
     let mut net = Net::new();
     net.away = set(&[0, 1, 2]);
     net.act(1, |log, sums, cx| log.campaign(sums, cx));
-    let ballot = net.nodes[1].log.promised;
+    let ballot = net.nodes[1].log.acceptor.promised();
     net.restart(1);
-    assert!(net.nodes[1].log.promised >= ballot, "{ballot:?}");
+    assert!(net.nodes[1].log.acceptor.promised() >= ballot, "{ballot:?}");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn an_answer_that_may_be_from_before_the_known_run_is_ignored() {
 }
 
 #[test]
-fn the_log_is_kept_for_a_slot_whose_record_comes_before_that_of_an_earlier_slot() {
+fn the_log_is_kept_for_records_that_are_out_of_order() {
     let mut slots = Slots::new(10);
     let ballot = Ballot::NONE.next(0);
     slots.accept(1, ballot, 5, Some(Add(1)));

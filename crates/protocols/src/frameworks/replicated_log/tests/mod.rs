@@ -1,4 +1,4 @@
-//! Logs with the messages between them moved by hand.
+//! Logs on a network that is moved by hand.
 
 mod forged;
 mod leaders;
@@ -6,20 +6,17 @@ mod lost;
 mod runs;
 
 use core::time::Duration;
-use std::collections::VecDeque;
 
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
-use serried_actor::{
-    Actor, ClockInterval, Context, Durable, Effect, Group, MemoryStore, NodeSet, Settings, Store,
-    Timestamp,
-};
+use serried_actor::{Actor, Context, Group, NodeSet, Recover, Settings, Store, Timestamp};
 use serried_model::{Key, NodeId};
 use serried_parts::{Cells, decode_cell_of_another};
 
-use super::{Ballot, Chosen, Entry, Host, Log, Machine, Message, Record, Timer};
+use super::{Ballot, Chosen, Entry, Host, Message, Record, ReplicatedLog, StateMachine, Timer};
+use crate::testing::{self, derefs_to_net, set};
 
-/// An entry: adds to one of ten sums. One of [`FLEETING`] or more does so unless a new leader finds it.
+/// An entry, which adds to one of ten sums. A new leader takes out those of [`FLEETING`] or more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Add(u64);
 
@@ -29,9 +26,18 @@ impl Entry for Add {
     }
 }
 
-/// An actor that is nothing but a log.
-#[derive(Debug)]
-struct Bare;
+/// An actor that is nothing but a log and what it makes of its entries.
+struct Bare {
+    log: ReplicatedLog<Add>,
+    sums: Sums,
+}
+
+impl Bare {
+    fn new(id: NodeId, settings: &Settings) -> Bare {
+        let group = Group::new(3, Duration::from_millis(1));
+        Bare { log: ReplicatedLog::new(id, group, settings), sums: Sums(Cells::new(100)) }
+    }
+}
 
 impl Actor for Bare {
     type Message = Message<Add>;
@@ -39,9 +45,31 @@ impl Actor for Bare {
     type Record = Record<Add>;
     type Output = ();
 
-    fn on_message(&mut self, _: NodeId, _: Message<Add>, _: &mut Context<'_, Self>) {}
+    fn on_start(&mut self, cx: &mut Context<'_, Self>) {
+        self.log.on_start(&mut self.sums, cx);
+    }
 
-    fn on_timer(&mut self, _: Timer, _: &mut Context<'_, Self>) {}
+    fn on_message(&mut self, from: NodeId, message: Message<Add>, cx: &mut Context<'_, Self>) {
+        self.log.on_message(from, message, &mut self.sums, cx);
+    }
+
+    fn on_timer(&mut self, timer: Timer, cx: &mut Context<'_, Self>) {
+        self.log.on_timer(timer, &mut self.sums, cx);
+    }
+
+    fn on_durable(&mut self, cx: &mut Context<'_, Self>) {
+        self.log.on_durable(&mut self.sums, cx);
+    }
+}
+
+impl Recover for Bare {
+    fn replay(&mut self, record: Record<Add>, _: &mut dyn Store) {
+        self.log.replay(record);
+    }
+
+    fn rejoin(&mut self, cx: &mut Context<'_, Self>) {
+        self.log.rejoin(cx);
+    }
 }
 
 impl Host for Bare {
@@ -62,10 +90,10 @@ impl Host for Bare {
 
 const FLEETING: u64 = 1000;
 
-/// Sums, each with the slot that it is as of.
+/// Sums, each with the slot up to which it is complete.
 struct Sums(Cells<(u64, u64)>);
 
-impl Machine<Bare> for Sums {
+impl StateMachine<Bare> for Sums {
     fn apply(&mut self, chosen: Chosen<'_, Add>, cx: &mut Context<'_, Bare>) {
         let Some(Add(number)) = chosen.entry else { return };
         let key = Key::from((number % 10).to_be_bytes());
@@ -98,53 +126,21 @@ impl Machine<Bare> for Sums {
     }
 }
 
-struct Node {
-    log: Log<Add>,
-    sums: Sums,
-    store: MemoryStore,
-    records: VecDeque<Record<Add>>,
-    log_position: u64,
-    flush: bool,
-}
-
 /// Three replicas and the messages between them.
 struct Net {
+    net: testing::Net<Bare>,
     settings: Settings,
-    nodes: Vec<Node>,
-    network: VecDeque<(NodeId, NodeId, Message<Add>)>,
-    /// Messages to and from these are lost.
-    away: NodeSet,
-    now: Timestamp,
-    random: Pcg64Mcg,
 }
 
-fn set(members: &[u64]) -> NodeSet {
-    members.iter().map(|member| NodeId(*member)).collect()
-}
-
-fn node(member: u64, settings: &Settings) -> Node {
-    Node {
-        log: Log::new(NodeId(member), Group::new(3, Duration::from_millis(1)), settings),
-        sums: Sums(Cells::new(100)),
-        store: MemoryStore::default(),
-        records: VecDeque::new(),
-        log_position: 0,
-        flush: false,
-    }
-}
+derefs_to_net!([] Net, net: testing::Net<Bare>);
 
 impl Net {
     /// Three replicas, of which the first leads.
     fn led(settings: Settings) -> Net {
-        let mut net = Net {
-            nodes: (0..3).map(|member| node(member, &settings)).collect(),
-            settings,
-            network: VecDeque::new(),
-            away: NodeSet::EMPTY,
-            now: Timestamp(1),
-            random: Pcg64Mcg::new(1),
-        };
-        (0..3).for_each(|member| net.act(member, |log, sums, cx| log.on_start(sums, cx)));
+        let mut net = testing::Net::new(1, 3, |id| Bare::new(id, &settings));
+        net.now = 1;
+        net.start();
+        let mut net = Net { net, settings };
         net.settle();
         net
     }
@@ -156,62 +152,22 @@ impl Net {
     fn act<T>(
         &mut self,
         member: usize,
-        act: impl FnOnce(&mut Log<Add>, &mut Sums, &mut Context<'_, Bare>) -> T,
+        act: impl FnOnce(&mut ReplicatedLog<Add>, &mut Sums, &mut Context<'_, Bare>) -> T,
     ) -> T {
-        let mut effects: Vec<Effect<Bare>> = Vec::new();
-        let node = &mut self.nodes[member];
-        let clock = ClockInterval { earliest_us: 5, latest_us: 5 };
-        let durable = Durable {
-            store: &mut node.store,
-            log_position: node.log_position,
-            durable_position: u64::MAX,
-        };
-        let id = NodeId(member as u64);
-        let mut cx = Context::new(id, self.now, clock, &mut self.random, &mut effects, durable);
-        let done = act(&mut node.log, &mut node.sums, &mut cx);
-        node.log_position = cx.log_position();
-        for effect in effects {
-            match effect {
-                Effect::Send { to, message } | Effect::SendBeforeDurable { to, message } => {
-                    self.network.push_back((id, to, message))
-                }
-                Effect::Broadcast { to, message, .. } => {
-                    let each = to.members().map(|to| (id, NodeId(to as u64), message.clone()));
-                    self.network.extend(each);
-                }
-                Effect::Append(record) => node.records.push_back(record),
-                Effect::TrimLog(position) => {
-                    let kept = (node.log_position - position) as usize;
-                    let trimmed = node.records.len().saturating_sub(kept);
-                    node.records.drain(..trimmed);
-                }
-                Effect::SetTimer { timer, .. } => node.flush |= timer == Timer::Flush,
-                _ => {}
-            }
-        }
-        done
+        self.net.act(member, |Bare { log, sums }, cx| act(log, sums, cx))
     }
 
     fn timer(&mut self, member: usize, timer: Timer) {
-        self.act(member, |log, sums, cx| log.on_timer(timer, sums, cx));
+        self.fire(member, timer);
     }
 
-    /// Delivers one message.
-    fn deliver(&mut self, (from, to, message): (NodeId, NodeId, Message<Add>)) {
-        if !self.away.contains(from) && !self.away.contains(to) {
-            self.act(to.member(), |log, sums, cx| log.on_message(from, message, sums, cx));
-        }
-    }
-
+    /// Delivers all messages. A leader proposes at once what waits to go in one message.
     fn settle(&mut self) {
         loop {
-            for member in 0..3 {
-                if core::mem::take(&mut self.nodes[member].flush) {
-                    self.timer(member, Timer::Flush);
-                }
+            self.fire_where_set(Timer::Flush);
+            if !self.step() {
+                return;
             }
-            let Some(next) = self.network.pop_front() else { return };
-            self.deliver(next);
         }
     }
 
@@ -220,17 +176,16 @@ impl Net {
         assert!(slot.is_some(), "{member} leads and has room");
     }
 
-    /// Lets so much time pass that a leader which was not heard of is taken for dead; a member that there
-    /// is then looks for one.
+    /// Lets so much time pass that a silent leader is taken for dead. Then a member looks for a new one.
     fn elect(&mut self, member: usize) {
-        self.now = self.now + Duration::from_secs(3);
+        self.wait(Duration::from_secs(3));
         self.timer(member, Timer::Elect);
         self.settle();
     }
 
-    /// Has the leader beat.
+    /// The leader sends a beat.
     fn beat(&mut self, member: usize) {
-        self.now = self.now + Duration::from_millis(400);
+        self.wait(Duration::from_millis(400));
         self.timer(member, Timer::Lead);
         self.settle();
     }
@@ -240,43 +195,36 @@ impl Net {
     }
 
     fn sums(&mut self, member: usize) -> u64 {
-        let Node { sums, store, .. } = &mut self.nodes[member];
+        let node = &mut self.nodes[member];
+        let (sums, store) = (&mut node.actor.sums, &node.store);
         (0..10u64).map(|key| sums.0.get(&Key::from(key.to_be_bytes()), store).1).sum()
     }
 
-    /// Stops a replica and starts it again, with what it had made durable.
+    /// Stops a replica and starts it again with its disk.
     fn restart(&mut self, member: usize) {
-        let old = core::mem::replace(&mut self.nodes[member], node(member as u64, &self.settings));
-        let new = &mut self.nodes[member];
-        (new.store, new.log_position) = (old.store, old.log_position);
-        old.records.iter().for_each(|record| new.log.replay(record.clone()));
-        new.records = old.records;
-        self.act(member, |log, sums, cx| log.on_start(sums, cx));
+        let fresh = Bare::new(NodeId(member as u64), &self.settings);
+        self.net.restart(member, fresh);
     }
 
-    /// The same, but that the last records of what it had made durable are gone.
+    /// Stops a replica and starts it again without the last records of its log.
     fn restart_without_last(&mut self, member: usize, records: usize) {
         let node = &mut self.nodes[member];
-        node.records.truncate(node.records.len() - records);
-        node.log_position -= records as u64;
+        node.keep_records(node.records.len() - records);
         self.restart(member);
     }
 
     /// The disk of a replica is lost, and another takes its place.
     fn lose(&mut self, member: usize) {
-        self.nodes[member] = node(member as u64, &self.settings);
         self.network.retain(|(from, to, _)| from.member() != member && to.member() != member);
-        self.act(member, |log, sums, cx| {
-            log.rejoin(cx);
-            log.on_start(sums, cx);
-        });
+        let fresh = Bare::new(NodeId(member as u64), &self.settings);
+        self.net.replace(member, fresh);
     }
 }
 
 #[test]
 fn accepted_tells_of_a_prefix_however_messages_are_lost_repeated_and_reordered() {
     let mut net = Net::new();
-    let ballot = net.nodes[0].log.promised;
+    let ballot = net.nodes[0].log.acceptor.promised();
     let accept = |first: u64, numbers: &[u64]| Message::Accept {
         ballot,
         first,

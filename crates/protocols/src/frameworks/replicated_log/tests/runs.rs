@@ -8,7 +8,7 @@ fn a_promise_outlives_a_restart() {
     let prepare = Message::Prepare {
         ballot: Ballot { round: 9, member: 2 },
         from: 0,
-        after: net.nodes[0].log.promised,
+        after: net.nodes[0].log.acceptor.promised(),
     };
     net.deliver((NodeId(2), NodeId(1), prepare));
     assert!(matches!(net.network.pop_back(), Some((_, _, Message::Promise { .. }))));
@@ -32,7 +32,7 @@ fn a_restart_loses_nothing_that_was_accepted() {
     net.settle();
     net.restart(0);
     net.restart(1);
-    let promised = net.nodes[1].log.promised;
+    let promised = net.nodes[1].log.acceptor.promised();
     assert_eq!(promised, Ballot { round: 1, member: 0 });
     net.away = set(&[0]);
     net.elect(1);
@@ -79,7 +79,7 @@ fn what_was_stored_and_trimmed_is_not_applied_again() {
 }
 
 #[test]
-fn a_replica_that_lost_its_disk_does_not_help_to_forget_what_its_predecessor_has_accepted() {
+fn a_replica_that_lost_its_disk_unchooses_nothing() {
     let mut net = Net::new();
     net.away = set(&[2]);
     net.propose(0, 7);
@@ -110,23 +110,23 @@ fn a_replica_that_lost_its_disk_does_not_help_to_forget_what_its_predecessor_has
 #[test]
 fn a_leader_goes_on_in_a_higher_ballot_once_another_has_lost_its_disk() {
     let mut net = Net::new();
-    let before = net.nodes[0].log.promised;
+    let before = net.nodes[0].log.acceptor.promised();
     net.propose(0, 7);
     net.settle();
     net.lose(1);
     net.settle();
-    let after = net.nodes[0].log.promised;
+    let after = net.nodes[0].log.acceptor.promised();
     // In one since nothing counts that 1 has said before, and in another since 1 follows none up to that.
     assert!(net.leads(0) && after.round > before.round + 1);
     net.beat(0);
     net.beat(0);
-    assert!(net.leads(0) && net.nodes[0].log.promised == after);
+    assert!(net.leads(0) && net.nodes[0].log.acceptor.promised() == after);
     assert!(!net.nodes[1].log.is_behind());
     assert_eq!(net.sums(1), 7);
 }
 
 #[test]
-fn a_follower_that_has_lost_the_end_of_its_log_is_sent_that_again() {
+fn a_follower_that_lost_the_end_of_its_log_is_sent_it_again() {
     let mut net = Net::new();
     for number in [7, 8, 9] {
         net.propose(0, number);
@@ -162,7 +162,7 @@ fn what_a_former_run_of_a_follower_had_does_not_count() {
     net.restart_without_last(1, 1);
     // Its answer to a beat says that it is another run, before it is sent anything again.
     net.network.clear();
-    net.now = net.now + Duration::from_millis(400);
+    net.wait(Duration::from_millis(400));
     net.timer(0, Timer::Lead);
     let beat = |(_, to, m): &(_, NodeId, _)| *to == NodeId(1) && matches!(m, Message::Beat { .. });
     let beat = net.network.iter().position(beat).unwrap();
@@ -178,7 +178,7 @@ fn what_a_former_run_of_a_follower_had_does_not_count() {
 }
 
 #[test]
-fn memory_and_log_stay_small_while_one_is_dead_and_it_takes_over_the_state_later() {
+fn memory_and_log_stay_small_while_a_replica_is_down() {
     let settings = Settings { resident_keys: 50, ..Settings::default() };
     let mut net = Net::led(settings);
     net.away = set(&[2]);

@@ -1,72 +1,76 @@
-//! Transactions that are over, as far as their client is concerned, and whose shards may not know it.
+//! Transactions that are over for their client, and whose shards may not know it.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use serried_actor::{Context, Timestamp};
+use serried_actor::Timestamp;
 use serried_model::{NodeId, Version};
 
 use super::super::control::Control;
 use super::super::message::{Decision, Message, Request};
-use super::{Coordinator, Timer};
+use super::leaders::Leaders;
+use super::{Cx, Timer};
 
-/// How many a client remembers; of others the shards find out by themselves.
+/// How many a client remembers. The shards find out by themselves how others ended.
 const ENDING_AT_MOST: usize = 1 << 16;
-/// How often a shard is told, beyond which it finds out by itself.
+/// How often a shard is told. If it does not answer, it finds out by itself.
 const TOLD_AT_MOST: u32 = 8;
 
-type Cx<'a, C> = Context<'a, Coordinator<C>>;
+/// The transactions that are over, until their shards know it.
+#[derive(Debug, Default)]
+pub(super) struct Endings(BTreeMap<Version, Ending>);
 
 /// A transaction that is over.
 #[derive(Debug)]
-pub(super) struct Ending {
+struct Ending {
     decision: Decision,
-    /// The shards that have not said that they know.
+    /// The shards that have not confirmed that they know.
     missing: Vec<u16>,
     told: Timestamp,
     times: u32,
 }
 
-impl<C: Control> Coordinator<C> {
+impl Endings {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Tells shards how a transaction has ended. The client's program knows already, or is told now.
-    pub(super) fn tell(
+    pub(super) fn tell<C: Control>(
         &mut self,
         txn: Version,
         decision: Decision,
         shards: Vec<u16>,
+        leaders: &Leaders,
         cx: &mut Cx<'_, C>,
     ) {
         for shard in &shards {
             let request = Request::End { txn, decision };
-            cx.send(self.leader_of(*shard, 0), Message::Request(request));
+            cx.send(leaders.of(*shard, 0), Message::Request(request));
         }
-        if self.ending.is_empty() {
-            cx.set_timer(Timer::Tell, self.tell_again_after());
+        if self.0.is_empty() {
+            cx.set_timer(Timer::Tell, tell_again_after(leaders));
         }
-        if self.ending.len() >= ENDING_AT_MOST {
-            self.ending.pop_first();
+        if self.0.len() >= ENDING_AT_MOST {
+            self.0.pop_first();
         }
-        self.ending.insert(txn, Ending { decision, missing: shards, told: cx.now(), times: 1 });
+        self.0.insert(txn, Ending { decision, missing: shards, told: cx.now(), times: 1 });
     }
 
-    fn tell_again_after(&self) -> Duration {
-        4 * self.group.round_trip() + Duration::from_millis(200)
-    }
-
-    /// A shard knows how these ended.
+    /// A shard knows how these transactions ended.
     pub(super) fn on_ended(&mut self, from: NodeId, txns: &[Version]) {
         for txn in txns {
-            let Some(ending) = self.ending.get_mut(txn) else { continue };
+            let Some(ending) = self.0.get_mut(txn) else { continue };
             ending.missing.retain(|shard| *shard != from.partition());
             if ending.missing.is_empty() {
-                self.ending.remove(txn);
+                self.0.remove(txn);
             }
         }
     }
 
     /// Tells the new leader of a shard what the former one has not confirmed.
-    pub(super) fn tell_new_leader(&self, leader: NodeId, cx: &mut Cx<'_, C>) {
-        for (txn, ending) in &self.ending {
+    pub(super) fn tell_new_leader<C: Control>(&self, leader: NodeId, cx: &mut Cx<'_, C>) {
+        for (txn, ending) in &self.0 {
             if ending.missing.contains(&leader.partition()) {
                 let request = Request::End { txn: *txn, decision: ending.decision };
                 cx.send(leader, Message::Request(request));
@@ -75,27 +79,27 @@ impl<C: Control> Coordinator<C> {
     }
 
     /// Tells shards again that have not answered.
-    pub(super) fn tell_again(&mut self, cx: &mut Cx<'_, C>) {
-        let (now, after) = (cx.now(), self.tell_again_after());
-        let mut ending: BTreeMap<Version, Ending> = core::mem::take(&mut self.ending);
-        for (txn, ending) in &mut ending {
+    pub(super) fn tell_again<C: Control>(&mut self, leaders: &mut Leaders, cx: &mut Cx<'_, C>) {
+        let (now, after) = (cx.now(), tell_again_after(leaders));
+        for (txn, ending) in &mut self.0 {
             if now.since(ending.told) < after {
                 continue;
             }
             ending.told = now;
             ending.times += 1;
             for shard in &ending.missing {
-                // It may lead no more.
-                self.leaders.remove(shard);
+                leaders.forget(*shard);
                 let request = Request::End { txn: *txn, decision: ending.decision };
-                let to = self.leader_of(*shard, ending.times);
-                cx.send(to, Message::Request(request));
+                cx.send(leaders.of(*shard, ending.times), Message::Request(request));
             }
         }
-        ending.retain(|_, ending| ending.times <= TOLD_AT_MOST);
-        self.ending = ending;
-        if !self.ending.is_empty() {
+        self.0.retain(|_, ending| ending.times <= TOLD_AT_MOST);
+        if !self.0.is_empty() {
             cx.set_timer(Timer::Tell, after);
         }
     }
+}
+
+fn tell_again_after(leaders: &Leaders) -> Duration {
+    4 * leaders.group.round_trip() + Duration::from_millis(200)
 }

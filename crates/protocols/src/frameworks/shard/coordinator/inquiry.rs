@@ -1,21 +1,23 @@
 //! Finding out how a transaction of another client ended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serried_actor::Context;
 use serried_model::transactions::{Ending, Output};
 use serried_model::{TxnId, Version};
 use serried_parts::patience_with_leader;
 
 use super::super::control::Control;
 use super::super::message::{Decision, Message, Refusal, Request};
-use super::{Coordinator, Timer};
+use super::leaders::Leaders;
+use super::{Cx, Timer};
 
-type Cx<'a, C> = Context<'a, Coordinator<C>>;
+/// The inquiries of a client.
+#[derive(Debug, Default)]
+pub(super) struct Inquiries(BTreeMap<TxnId, Inquiry>);
 
 /// What is known so far.
 #[derive(Debug)]
-pub(super) struct Inquiry {
+struct Inquiry {
     version: Version,
     /// Shards in which it has not committed, and never will.
     refused: BTreeSet<u16>,
@@ -24,36 +26,51 @@ pub(super) struct Inquiry {
     repeated: u32,
 }
 
-impl<C: Control> Coordinator<C> {
-    /// Asks all shards, as it is not known which have a part in it.
-    pub(super) fn inquire(&mut self, txn: TxnId, version: Version, cx: &mut Cx<'_, C>) {
+impl Inquiry {
+    /// Asks all shards that have not refused the transaction, as it is not known which have a part in it.
+    fn ask<C: Control>(&self, txn: TxnId, leaders: &Leaders, cx: &mut Cx<'_, C>) {
+        let shards = 0..leaders.group.partitions();
+        for shard in shards.filter(|shard| !self.refused.contains(shard)) {
+            let request = Request::Resolve { txn: self.version };
+            cx.send(leaders.of(shard, 0), Message::Request(request));
+        }
+        cx.set_timer(Timer::Repeat(txn), patience_with_leader(&leaders.group, self.repeated));
+    }
+}
+
+impl Inquiries {
+    /// Begins an inquiry into a transaction.
+    pub(super) fn begin<C: Control>(
+        &mut self,
+        txn: TxnId,
+        version: Version,
+        leaders: &Leaders,
+        cx: &mut Cx<'_, C>,
+    ) {
         let refused = BTreeSet::new();
         let inquiry = Inquiry { version, refused, forgotten: false, repeated: 0 };
-        self.inquiries.insert(txn, inquiry);
-        self.ask_all(txn, cx);
+        inquiry.ask(txn, leaders, cx);
+        self.0.insert(txn, inquiry);
     }
 
-    pub(super) fn inquire_again(&mut self, txn: TxnId, cx: &mut Cx<'_, C>) {
-        let inquiry = self.inquiries.get_mut(&txn).expect("an inquiry");
+    /// Asks again, and other replicas. Returns false if there is no such inquiry.
+    pub(super) fn repeat<C: Control>(
+        &mut self,
+        txn: TxnId,
+        leaders: &mut Leaders,
+        cx: &mut Cx<'_, C>,
+    ) -> bool {
+        let Some(inquiry) = self.0.get_mut(&txn) else { return false };
         inquiry.repeated += 1;
-        let repeated = inquiry.repeated;
-        for shard in 0..self.group.partitions() {
-            self.rotate(shard, repeated);
+        for shard in 0..leaders.group.partitions() {
+            leaders.rotate(shard, inquiry.repeated);
         }
-        self.ask_all(txn, cx);
+        inquiry.ask(txn, leaders, cx);
+        true
     }
 
-    fn ask_all(&mut self, txn: TxnId, cx: &mut Cx<'_, C>) {
-        let inquiry = &self.inquiries[&txn];
-        for shard in (0..self.group.partitions()).filter(|shard| !inquiry.refused.contains(shard)) {
-            let request = Request::Resolve { txn: inquiry.version };
-            cx.send(self.leader_of(shard, 0), Message::Request(request));
-        }
-        cx.set_timer(Timer::Repeat(txn), patience_with_leader(&self.group, inquiry.repeated));
-    }
-
-    /// A shard has decided.
-    pub(super) fn inquiry_decided(
+    /// A shard knows how a transaction ended.
+    pub(super) fn on_decided<C: Control>(
         &mut self,
         version: Version,
         decision: Decision,
@@ -63,37 +80,37 @@ impl<C: Control> Coordinator<C> {
             Decision::Commit(_) => Ending::Committed,
             Decision::Abort => Ending::Aborted,
         };
-        self.end_inquiries(|inquiry| inquiry.version == version, ending, cx);
+        self.end(|inquiry| inquiry.version == version, ending, cx);
     }
 
-    /// A shard has no part in it, or will never commit it.
-    pub(super) fn inquiry_refused(
+    /// A shard has no part in a transaction, or will never commit it. There are `shards` shards.
+    pub(super) fn on_refused<C: Control>(
         &mut self,
         shard: u16,
+        shards: u16,
         version: Version,
         reason: &Refusal,
         cx: &mut Cx<'_, C>,
     ) {
-        for inquiry in self.inquiries.values_mut().filter(|one| one.version == version) {
+        for inquiry in self.0.values_mut().filter(|one| one.version == version) {
             inquiry.refused.insert(shard);
             inquiry.forgotten |= matches!(reason, Refusal::Forgotten { .. });
         }
-        let all = usize::from(self.group.partitions());
-        let refused = |inquiry: &Inquiry| inquiry.refused.len() == all;
+        let refused = |inquiry: &Inquiry| inquiry.refused.len() == usize::from(shards);
         let forgotten = |inquiry: &Inquiry| refused(inquiry) && inquiry.forgotten;
-        self.end_inquiries(forgotten, Ending::Forgotten, cx);
-        self.end_inquiries(refused, Ending::Aborted, cx);
+        self.end(forgotten, Ending::Forgotten, cx);
+        self.end(refused, Ending::Aborted, cx);
     }
 
-    fn end_inquiries(
+    fn end<C: Control>(
         &mut self,
         which: impl Fn(&Inquiry) -> bool,
         ending: Ending,
         cx: &mut Cx<'_, C>,
     ) {
-        let ended = self.inquiries.iter().filter(|(_, inquiry)| which(inquiry));
+        let ended = self.0.iter().filter(|(_, inquiry)| which(inquiry));
         for txn in ended.map(|(txn, _)| *txn).collect::<Vec<_>>() {
-            self.inquiries.remove(&txn);
+            self.0.remove(&txn);
             cx.cancel_timer(Timer::Repeat(txn));
             cx.output((txn, Output::Ending(ending)));
         }

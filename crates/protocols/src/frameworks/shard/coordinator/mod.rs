@@ -1,8 +1,12 @@
 //! The client side: it coordinates one client's transactions.
+//!
+//! The owner has the life of a transaction: here its beginning and end, in `prepare.rs` its shots and parts, and in
+//! `snapshot.rs` its reads if it has no parts. Each step can end a transaction, or send what another step waits for, so they
+//! are methods of the owner. The components know nothing of transactions that are open.
 
 mod end;
-mod follow;
 mod inquiry;
+mod leaders;
 mod prepare;
 mod snapshot;
 #[cfg(test)]
@@ -23,47 +27,45 @@ use super::control::{Control, Snapshots};
 use super::message::{Decision, Message, Reply, Request};
 use super::sound;
 use super::stamp::Stamp;
-use end::Ending;
-use inquiry::Inquiry;
+use end::Endings;
+use inquiry::Inquiries;
+use leaders::Leaders;
 use snapshot::Snapshot;
 use txn::{Phase, Txn};
 use versions::Versions;
 
-/// How often a transaction whose program does not wait for it any more asks its shards; then they find out by
-/// themselves.
+/// How often a transaction asks its shards after its program has given it up. Then they find out by themselves how it
+/// ends.
 const ABANDONED_AFTER: u32 = 10;
 
 /// One client's transactions.
 #[derive(Debug)]
 pub struct Coordinator<C> {
-    group: Group,
+    leaders: Leaders,
     settings: Settings,
     txns: BTreeMap<TxnId, Txn>,
     by_version: BTreeMap<Version, TxnId>,
-    ending: BTreeMap<Version, Ending>,
-    inquiries: BTreeMap<TxnId, Inquiry>,
-    /// Those that something was asked for, while a batch is handed over.
+    endings: Endings,
+    inquiries: Inquiries,
+    /// The transactions with new reads, while a batch of operations is handed over.
     batch: Vec<TxnId>,
-    /// By shard: the replica to ask. This is the last one that has answered, or another if that one is silent.
-    leaders: BTreeMap<u16, NodeId>,
-    /// By shard: the replica that has answered last.
-    answered: BTreeMap<u16, NodeId>,
     /// How much later a shot is executed than it is sent, by the clocks of both, in microseconds (003 §5.3).
     delays_us: BTreeMap<u16, i64>,
-    /// What was committed in the slots of each shard below is known.
+    /// By shard, the slot below which it is known what was committed.
     known: BTreeMap<u16, u64>,
     versions: Versions,
     snapshots: u64,
     snapshot_requests: BTreeMap<u64, TxnId>,
     beats: bool,
-    /// How many have committed, were moved before, and have read like others because of what was written.
+    /// How many transactions have committed, how many of them were moved, and how many
+    /// read-only ones have fallen back to reading like others.
     committed: u64,
     moved: u64,
     fallen_back: u64,
     control: PhantomData<C>,
 }
 
-/// What a coordinator does by the clock.
+/// The timers of a coordinator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Timer {
     /// Repeat what a transaction has asked for.
@@ -80,15 +82,13 @@ impl<C: Control> Coordinator<C> {
     /// A coordinator for a client of `group`.
     pub fn new(group: Group, settings: &Settings) -> Coordinator<C> {
         Coordinator {
-            group,
+            leaders: Leaders::new(group),
             settings: *settings,
             txns: BTreeMap::new(),
             by_version: BTreeMap::new(),
-            ending: BTreeMap::new(),
-            inquiries: BTreeMap::new(),
+            endings: Endings::default(),
+            inquiries: Inquiries::default(),
             batch: Vec::new(),
-            leaders: BTreeMap::new(),
-            answered: BTreeMap::new(),
             delays_us: BTreeMap::new(),
             known: BTreeMap::new(),
             versions: Versions::new(settings.clock_bound_ms),
@@ -100,12 +100,6 @@ impl<C: Control> Coordinator<C> {
             fallen_back: 0,
             control: PhantomData,
         }
-    }
-
-    /// Who leads a shard, as far as is known; or the replica that passes it on, another each time.
-    fn leader_of(&self, shard: u16, attempt: u32) -> NodeId {
-        let any = || self.group.choice(shard, attempt as usize);
-        self.leaders.get(&shard).copied().unwrap_or_else(any)
     }
 
     fn learn_known(&mut self, shard: u16, known: u64) {
@@ -151,7 +145,7 @@ impl<C: Control> Coordinator<C> {
 
     fn repeat_later(&mut self, txn: TxnId, cx: &mut Cx<'_, C>) {
         let Some(open) = self.txns.get(&txn) else { return };
-        cx.set_timer(Timer::Repeat(txn), patience_with_leader(&self.group, open.repeated));
+        cx.set_timer(Timer::Repeat(txn), patience_with_leader(&self.leaders.group, open.repeated));
     }
 
     /// A transaction is over for its program, and needs nothing of its shards.
@@ -198,7 +192,13 @@ impl<C: Control> Coordinator<C> {
         self.took_effect(txn, version, at, cx);
         if let Some(open) = self.finish(txn, Outcome::Committed, cx) {
             self.moved += u64::from(matches!(open.phase, Phase::Moving(..)));
-            self.tell(version, Decision::Commit(at), open.shards.into_keys().collect(), cx);
+            self.endings.tell(
+                version,
+                Decision::Commit(at),
+                open.shards.into_keys().collect(),
+                &self.leaders,
+                cx,
+            );
         }
     }
 
@@ -206,25 +206,31 @@ impl<C: Control> Coordinator<C> {
     fn abort(&mut self, txn: TxnId, outcome: Outcome, cx: &mut Cx<'_, C>) {
         let Some(open) = self.finish(txn, outcome, cx) else { return };
         let Some(version) = open.version.filter(|_| !open.shards.is_empty()) else { return };
-        self.tell(version, Decision::Abort, open.shards.into_keys().collect(), cx);
+        self.endings.tell(
+            version,
+            Decision::Abort,
+            open.shards.into_keys().collect(),
+            &self.leaders,
+            cx,
+        );
     }
 
     fn on_reply(&mut self, from: NodeId, reply: Reply, cx: &mut Cx<'_, C>) {
         if let Reply::Follow { leader } = reply {
             return self.on_follow(from, leader, cx);
         }
-        let is_new = self.is_led_by(from);
+        let is_new = self.leaders.on_answer(from);
         match reply {
             Reply::Executed(executed) => self.on_executed(from, executed, cx),
             Reply::Refused { txn, reason } => self.on_refused(from, txn, reason, cx),
             Reply::Moved { txn } => self.on_moved(from, txn, cx),
             Reply::Decided { txn, decision } => self.on_decided(from, txn, decision, cx),
-            Reply::Ended(txns) => self.on_ended(from, &txns),
-            Reply::Prepared { .. } => {} // Others wait for that.
+            Reply::Ended(txns) => self.endings.on_ended(from, &txns),
+            Reply::Prepared { .. } => {} // Only backup coordinators wait for that.
             Reply::Snapshot { number, known, found } => {
                 self.on_snapshot(from, (number, known), found, cx);
             }
-            Reply::Follow { .. } => {} // That was done.
+            Reply::Follow { .. } => {} // Handled above.
         }
         if is_new {
             self.follow(from, cx);
@@ -233,7 +239,7 @@ impl<C: Control> Coordinator<C> {
 
     fn rollback(&mut self, txn: TxnId, cx: &mut Cx<'_, C>) {
         let Some(open) = self.txns.get_mut(&txn) else { return };
-        // What is being prepared may be committed by whoever finds it, so it goes on.
+        // A backup coordinator may commit what is being prepared, so it continues.
         open.abandoned = open.is_preparing();
         if !open.abandoned {
             self.abort(txn, Outcome::Aborted { conflicts: Vec::new() }, cx);
@@ -254,7 +260,7 @@ impl<C: Control> Coordinator<C> {
             let asked: Vec<(u64, u16)> =
                 snapshot.asked.iter().map(|(number, (shard, _))| (*number, *shard)).collect();
             for (number, shard) in &asked {
-                self.rotate(*shard, repeated);
+                self.leaders.rotate(*shard, repeated);
                 self.send_snapshot(txn, *number, cx);
             }
             if asked.is_empty() {
@@ -274,15 +280,43 @@ impl<C: Control> Coordinator<C> {
             return;
         }
         for (shard, request) in again {
-            self.rotate(shard, repeated);
-            cx.send(self.leader_of(shard, repeated), Message::Request(request));
+            self.leaders.rotate(shard, repeated);
+            cx.send(self.leaders.of(shard, repeated), Message::Request(request));
         }
         self.repeat_later(txn, cx);
     }
 
-    /// Whoever was asked has not answered, and may lead no more.
-    fn rotate(&mut self, shard: u16, repeated: u32) {
-        self.leaders.insert(shard, self.group.choice(shard, repeated as usize));
+    /// A former leader names the replica that leads in its place.
+    pub(super) fn on_follow(&mut self, from: NodeId, leader: NodeId, cx: &mut Cx<'_, C>) {
+        if self.leaders.is_peer(leader, from) && self.leaders.on_answer(leader) {
+            self.follow(leader, cx);
+        }
+    }
+
+    /// A shard has a new leader. Sends it at once everything that the former leader has not answered.
+    pub(super) fn follow(&mut self, leader: NodeId, cx: &mut Cx<'_, C>) {
+        let shard = leader.partition();
+        let mut reads: Vec<(TxnId, u64)> = Vec::new();
+        for (txn, open) in &self.txns {
+            let asked = open.asked.range((shard, 0)..=(shard, u16::MAX));
+            for (_, asked) in asked {
+                cx.send(leader, Message::Request(Request::Shot(asked.shot.clone())));
+            }
+            if let (Phase::Moving(to, moved), Some(version)) = (&open.phase, open.version)
+                && open.shards.contains_key(&shard)
+                && !moved.contains(&shard)
+            {
+                cx.send(leader, Message::Request(Request::Move { txn: version, to: *to }));
+            }
+            let asked = open.snapshot.iter().flat_map(|snapshot| &snapshot.asked);
+            reads.extend(
+                asked.filter(|(_, (of, _))| *of == shard).map(|(number, _)| (*txn, *number)),
+            );
+        }
+        for (txn, number) in reads {
+            self.send_snapshot(txn, number, cx);
+        }
+        self.endings.tell_new_leader(leader, cx);
     }
 
     /// Tells shards of the transactions that are not over.
@@ -296,7 +330,7 @@ impl<C: Control> Coordinator<C> {
         }
         for (shard, txns) in by_shard {
             let request = Request::Alive(txns);
-            cx.send(self.leader_of(shard, 0), Message::Request(request));
+            cx.send(self.leaders.of(shard, 0), Message::Request(request));
         }
         self.beats = !self.txns.is_empty();
         if self.beats {
@@ -313,7 +347,7 @@ impl<C: Control> Actor for Coordinator<C> {
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_, C>) {
         match message {
-            Message::Reply(reply) if sound::to_client(from, &reply, &self.group) => {
+            Message::Reply(reply) if sound::to_client(from, &reply, &self.leaders.group) => {
                 self.on_reply(from, reply, cx);
             }
             _ => cx.reject(|| format!("{from} has sent a client what no replica sends one")),
@@ -322,16 +356,19 @@ impl<C: Control> Actor for Coordinator<C> {
 
     fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_, C>) {
         match timer {
-            Timer::Repeat(txn) if self.inquiries.contains_key(&txn) => self.inquire_again(txn, cx),
-            Timer::Repeat(txn) => self.repeat(txn, cx),
-            Timer::Tell => self.tell_again(cx),
+            Timer::Repeat(txn) => {
+                if !self.inquiries.repeat(txn, &mut self.leaders, cx) {
+                    self.repeat(txn, cx);
+                }
+            }
+            Timer::Tell => self.endings.tell_again(&mut self.leaders, cx),
             Timer::Beat => self.beat(cx),
         }
     }
 
     fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
         each("open", self.txns.len() as u64);
-        each("ending", self.ending.len() as u64);
+        each("ending", self.endings.len() as u64);
         each("committed", self.committed);
         each("moved", self.moved);
         each("fallen_back", self.fallen_back);
@@ -347,12 +384,14 @@ impl<C: Control> Coordinate<Transactions> for Coordinator<C> {
                 self.txns.insert(txn, Txn::new(snapshot, cx.now()));
             }
             Operation::Get { key } => self.get(txn, key),
-            // Nobody is shown what may never be committed.
+            // Writes are sent when the transaction commits.
             Operation::Put(_) => {}
             Operation::Commit { writes, .. } => self.prepare(txn, writes, cx),
             Operation::OneShot { reads, writes } => self.one_shot(txn, reads, writes, cx),
             Operation::Rollback => self.rollback(txn, cx),
-            Operation::Inquire { version } => self.inquire(txn, version, cx),
+            Operation::Inquire { version } => {
+                self.inquiries.begin(txn, version, &self.leaders, cx);
+            }
             // Not offered: no session asks for it.
             Operation::GetAt { .. } => cx.output((txn, Output::Past(Past::Forgotten))),
         }

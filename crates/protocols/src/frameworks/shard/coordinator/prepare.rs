@@ -4,19 +4,16 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serried_actor::Context;
 use serried_model::transactions::{Outcome, Output};
 use serried_model::{Key, NodeId, ReadValue, TxnId, Version, Write};
 
 use super::super::control::{Control, Rounds};
 use super::super::message::{Decision, Executed, Message, Refusal, Request, Shot};
 use super::super::verdict::{Verdict, verdict};
-use super::Coordinator;
 use super::txn::{Asked, Phase};
+use super::{Coordinator, Cx};
 
-type Cx<'a, C> = Context<'a, Coordinator<C>>;
-
-/// What is sent to a shard at once.
+/// The reads and writes that are sent to a shard in one shot.
 #[derive(Default)]
 struct Load {
     reads: Vec<Key>,
@@ -27,10 +24,14 @@ impl<C: Control> Coordinator<C> {
     fn loads(&self, reads: Vec<Key>, writes: Vec<Write>) -> BTreeMap<u16, Load> {
         let mut loads: BTreeMap<u16, Load> = BTreeMap::new();
         for key in reads {
-            loads.entry(self.group.partition_of(&key)).or_default().reads.push(key);
+            loads.entry(self.leaders.group.partition_of(&key)).or_default().reads.push(key);
         }
         for write in writes {
-            loads.entry(self.group.partition_of(&write.key)).or_default().writes.push(write);
+            loads
+                .entry(self.leaders.group.partition_of(&write.key))
+                .or_default()
+                .writes
+                .push(write);
         }
         loads
     }
@@ -64,7 +65,7 @@ impl<C: Control> Coordinator<C> {
             let participants = participants.cloned();
             let shot = Shot { txn: version, number, reads, writes, participants };
             open.asked.insert((shard, number), Asked { shot: shot.clone(), sent_us });
-            cx.send(self.leader_of(shard, 0), Message::Request(Request::Shot(shot)));
+            cx.send(self.leaders.of(shard, 0), Message::Request(Request::Shot(shot)));
         }
         self.repeat_later(txn, cx);
     }
@@ -95,7 +96,7 @@ impl<C: Control> Coordinator<C> {
         self.send_last(txn, Vec::new(), writes, cx);
     }
 
-    /// All of a transaction at once.
+    /// Executes a transaction whose program is known as a whole.
     pub(super) fn one_shot(
         &mut self,
         txn: TxnId,
@@ -200,7 +201,7 @@ impl<C: Control> Coordinator<C> {
                 open.phase = Phase::Moving(to, moved);
                 for shard in missing {
                     let request = Request::Move { txn: version, to };
-                    cx.send(self.leader_of(shard, 0), Message::Request(request));
+                    cx.send(self.leaders.of(shard, 0), Message::Request(request));
                 }
                 self.repeat_later(txn, cx);
             }
@@ -228,7 +229,8 @@ impl<C: Control> Coordinator<C> {
         cx: &mut Cx<'_, C>,
     ) {
         let shard = from.partition();
-        self.inquiry_refused(shard, version, &reason, cx);
+        let shards = self.leaders.group.partitions();
+        self.inquiries.on_refused(shard, shards, version, &reason, cx);
         let Some(&txn) = self.by_version.get(&version) else { return };
         let limit_ms = self.settings.truncation_lag_ms;
         let has_run = cx.now().since(self.txns[&txn].began);
@@ -255,7 +257,7 @@ impl<C: Control> Coordinator<C> {
                 Outcome::Aborted { conflicts: Vec::new() }
             }
             Refusal::ClockSkew { .. } if version.timestamp_us > cx.clock().midpoint_us() => {
-                // It was put ahead by what shots took once, or by stamps, not by this client's clock.
+                // Its time is ahead because of delays or stamps, not because of this client's clock.
                 self.delays_us.clear();
                 Outcome::Aborted { conflicts: Vec::new() }
             }
@@ -272,8 +274,8 @@ impl<C: Control> Coordinator<C> {
         decision: Decision,
         cx: &mut Cx<'_, C>,
     ) {
-        self.inquiry_decided(version, decision, cx);
-        self.on_ended(from, &[version]);
+        self.inquiries.on_decided(version, decision, cx);
+        self.endings.on_ended(from, &[version]);
         let Some(&txn) = self.by_version.get(&version) else { return };
         let open = &self.txns[&txn];
         match decision {
@@ -287,7 +289,13 @@ impl<C: Control> Coordinator<C> {
                 // What it has read is not known any more.
                 self.took_effect(txn, version, at, cx);
                 if let Some(open) = self.finish(txn, Outcome::Unknown, cx) {
-                    self.tell(version, decision, open.shards.into_keys().collect(), cx);
+                    self.endings.tell(
+                        version,
+                        decision,
+                        open.shards.into_keys().collect(),
+                        &self.leaders,
+                        cx,
+                    );
                 }
             }
             Decision::Abort => {

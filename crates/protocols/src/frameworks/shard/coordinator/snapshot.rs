@@ -2,29 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use serried_actor::Context;
 use serried_model::transactions::{Outcome, Output};
 use serried_model::{Key, NodeId, ReadValue, TxnId, Version};
 
 use super::super::control::{Control, Snapshots};
 use super::super::message::{AsOf, Found, Message, Request, Unseen};
-use super::Coordinator;
+use super::{Coordinator, Cx};
 
-type Cx<'a, C> = Context<'a, Coordinator<C>>;
-
-/// What a read-only transaction reads: what was committed, and its client could know, when it began; or what was
-/// written before its timestamp.
+/// The reads of a read-only transaction. They find what its client knew to be committed when it began, or what was written
+/// before its timestamp.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     /// Its timestamp, if it has one.
     at: Option<Version>,
-    /// What was committed in the slots of each shard below was known then.
+    /// By shard, the slot below which the client knew what was committed.
     known: BTreeMap<u16, u64>,
     /// The requests under way: the shard, and the keys.
     pub(super) asked: BTreeMap<u64, (u16, Vec<Key>)>,
-    /// What was found, while some of what was asked for with it is not.
+    /// Values that are held back until the other answers to the same request of the program are there.
     held: Vec<ReadValue>,
-    /// Its program knows something of it.
+    /// Its program has been given a value.
     told: bool,
     /// How often it began.
     begun: u32,
@@ -35,7 +32,7 @@ impl<C: Control> Coordinator<C> {
     pub(super) fn read_snapshot(&mut self, txn: TxnId, keys: Vec<Key>, cx: &mut Cx<'_, C>) {
         let mut by_shard: BTreeMap<u16, Vec<Key>> = BTreeMap::new();
         for key in keys {
-            by_shard.entry(self.group.partition_of(&key)).or_default().push(key);
+            by_shard.entry(self.leaders.group.partition_of(&key)).or_default().push(key);
         }
         let at = match C::SNAPSHOTS {
             Snapshots::AtTimestamps => Some(self.assign_version(txn, by_shard.keys().copied(), cx)),
@@ -69,7 +66,7 @@ impl<C: Control> Coordinator<C> {
         let known = || snapshot.known.get(shard).copied().unwrap_or(0);
         let as_of = snapshot.at.map_or_else(|| AsOf::Slot(known()), AsOf::Time);
         let request = Request::Snapshot { number, as_of, keys: keys.clone() };
-        cx.send(self.leader_of(*shard, 0), Message::Request(request));
+        cx.send(self.leaders.of(*shard, 0), Message::Request(request));
     }
 
     pub(super) fn on_snapshot(
@@ -121,8 +118,8 @@ impl<C: Control> Coordinator<C> {
         }
     }
 
-    /// A key has changed, and the program knows nothing yet: it begins anew, with what is known by now, if that
-    /// may help. If it does not, it reads like any other transaction.
+    /// A key has changed, and the program was given no value yet. The transaction begins anew with what is known by now, if
+    /// that may help. If not, it reads like any other transaction.
     fn begin_snapshot_anew(
         &mut self,
         txn: TxnId,
@@ -154,7 +151,7 @@ impl<C: Control> Coordinator<C> {
         }
     }
 
-    /// Nobody waits for what a transaction reads.
+    /// Drops the requests of a transaction that is over.
     pub(super) fn drop_snapshot(&mut self, snapshot: &Snapshot) {
         for number in snapshot.asked.keys() {
             self.snapshot_requests.remove(number);

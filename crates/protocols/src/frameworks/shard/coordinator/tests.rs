@@ -4,61 +4,66 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use rand_pcg::Pcg64Mcg;
-use serried_actor::{
-    Actor, ClockInterval, Context, Coordinate, Durable, Effect, Group, MemoryStore, Settings,
-    Timestamp,
-};
+use serried_actor::{Actor, Context, Coordinate, Group, Settings};
 use serried_model::transactions::{Operation, Outcome, Output};
 use serried_model::{Key, NodeId, TxnId, Version, Write};
 
 use super::super::control::Control;
 use super::super::forger::{Forger, NOW_US};
 use super::super::message::{Executed, Found, Message, Refusal, Reply};
+use super::super::replica::Replica;
 use super::super::stamp::{Stamp, Validity};
 use super::{Coordinator, Timer};
 use crate::mvto::Versions;
 use crate::ncc::Queues;
+use crate::testing::{self, client_id};
 use crate::two_phase_locking::Locking;
 
-/// Lets a coordinator do something so many microseconds after now.
+type Net<C> = testing::Net<Replica<C>, Coordinator<C>>;
+
+/// A client of such a group.
+fn client<C: Control>(group: &Group) -> Net<C> {
+    let client = |_| Coordinator::new(group.clone(), &Settings::default());
+    let mut net = Net::new(0, 0, |_| unreachable!("there are no replicas")).with_clients(1, client);
+    net.now = 1;
+    net
+}
+
+/// Runs `act` at a client so many microseconds after now, and returns what its sessions are told.
 fn act<C: Control>(
-    coordinator: &mut Coordinator<C>,
+    client: &mut Net<C>,
     after_us: u64,
     act: impl FnOnce(&mut Coordinator<C>, &mut Context<'_, Coordinator<C>>),
-) -> Vec<Effect<Coordinator<C>>> {
-    let (mut effects, mut store) = (Vec::new(), MemoryStore::default());
-    let now_us = NOW_US + after_us;
-    let clock = ClockInterval { earliest_us: now_us, latest_us: now_us };
-    let durable = Durable { store: &mut store, log_position: 0, durable_position: u64::MAX };
-    let (id, mut random) = (NodeId(NodeId::FIRST_COORDINATOR), Pcg64Mcg::new(1));
-    let mut cx = Context::new(id, Timestamp(1), clock, &mut random, &mut effects, durable);
-    act(coordinator, &mut cx);
-    effects
+) -> Vec<(TxnId, Output)> {
+    client.set_clock_us(NOW_US + after_us);
+    client.act_client(client_id(0), act);
+    client.network.clear();
+    client.outputs.drain(..).map(|(_, output)| output).collect()
 }
 
 /// The version that a transaction is given for what it does so many microseconds after now.
 fn version_of<C: Control>(
-    coordinator: &mut Coordinator<C>,
+    coordinator: &mut Net<C>,
     (txn, after_us): (u64, u64),
     operations: Vec<Operation>,
 ) -> Version {
-    let effects = act(coordinator, after_us, |coordinator, cx| {
+    let told = act(coordinator, after_us, |coordinator, cx| {
         for operation in operations {
             coordinator.on_operation(TxnId(txn), operation, cx);
         }
         coordinator.on_batch_end(cx);
     });
-    let began = |effect: &Effect<_>| match effect {
-        Effect::Output((of, Output::Began(version))) if *of == TxnId(txn) => Some(*version),
+    let began = |(of, output): &(TxnId, Output)| match output {
+        Output::Began(version) if *of == TxnId(txn) => Some(*version),
         _ => None,
     };
-    effects.iter().find_map(began).expect("it has begun")
+    told.iter().find_map(began).expect("it has begun")
 }
 
 #[test]
-fn who_only_reads_is_not_given_a_version_that_an_open_transaction_can_commit_under() {
+fn a_snapshots_version_is_out_of_reach_of_open_transactions() {
     let group = Group::new(1, Duration::from_millis(1));
-    let mut coordinator = Coordinator::<Queues<true>>::new(group, &Settings::default());
+    let mut coordinator = client::<Queues<true>>(&group);
     let begin = |only_reads| Operation::Begin { only_reads };
     let get = Operation::Get { key: Key::from("x") };
     let open = version_of(&mut coordinator, (1, 0), vec![begin(false), get]);
@@ -72,9 +77,9 @@ fn who_only_reads_is_not_given_a_version_that_an_open_transaction_can_commit_und
 }
 
 #[test]
-fn nothing_can_be_moved_to_where_a_transaction_began_that_committed_as_of_what_it_had_read() {
+fn no_part_moves_to_the_beginning_of_a_refined_transaction() {
     let group = Group::new(1, Duration::from_millis(1));
-    let mut coordinator = Coordinator::<Queues<false>>::new(group, &Settings::default());
+    let mut coordinator = client::<Queues<false>>(&group);
     let one_shot = |reads, writes| {
         vec![Operation::Begin { only_reads: false }, Operation::OneShot { reads, writes }]
     };
@@ -90,14 +95,11 @@ fn nothing_can_be_moved_to_where_a_transaction_began_that_committed_as_of_what_i
         known: 1,
         clock_us: NOW_US,
     };
-    let effects = act(&mut coordinator, 0, |coordinator, cx| {
+    let told = act(&mut coordinator, 0, |coordinator, cx| {
         let executed = Message::Reply(Reply::Executed(executed));
         coordinator.on_message(NodeId::replica(0, 0), executed, cx);
     });
-    let committed = |effect: &Effect<_>| {
-        matches!(effect, Effect::Output((TxnId(1), Output::Outcome(Outcome::Committed))))
-    };
-    assert!(effects.iter().any(committed));
+    assert!(told.contains(&(TxnId(1), Output::Outcome(Outcome::Committed))), "{told:?}");
     for txn in 2..Stamp::LANES {
         let write = Write { key: Key::from("y"), value: None };
         let open = version_of(&mut coordinator, (txn, 0), one_shot(vec![], vec![write]));
@@ -113,7 +115,7 @@ fn what_one_shard_says_of_the_time_keeps_a_client_from_no_other() {
         let mut keys = (0_u64..).map(|key| Key::from(key.to_be_bytes()));
         keys.find(|key| group.partition_of(key) == shard).unwrap()
     };
-    let mut coordinator = Coordinator::<Queues<false>>::new(group.clone(), &Settings::default());
+    let mut coordinator = client::<Queues<false>>(&group);
     let put = |shard| {
         let write = Write { key: key(shard), value: None };
         let one_shot = Operation::OneShot { reads: Vec::new(), writes: vec![write] };
@@ -136,12 +138,13 @@ fn what_one_shard_says_of_the_time_keeps_a_client_from_no_other() {
 fn forge_for<C: Control>() {
     for seed in 0..60 {
         let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
-        let mut coordinator = Coordinator::<C>::new(group, &Settings::default());
+        let mut coordinator = client::<C>(&group);
+        coordinator.forged = true;
         let mut forger = Forger(Pcg64Mcg::new(seed));
         let (mut open, mut asked) = (0, BTreeSet::new());
         for step in 0..600 {
             // Its first versions are those that messages are about.
-            let effects = act(&mut coordinator, step / 100, |coordinator, cx| {
+            let told = act(&mut coordinator, step / 100, |coordinator, cx| {
                 let keys = [Key::from("x"), Key::from("y")];
                 match forger.below(6) {
                     0 => {
@@ -169,8 +172,8 @@ fn forge_for<C: Control>() {
                     }
                 }
             });
-            for effect in effects {
-                if let Effect::Output((txn, Output::Outcome(Outcome::Committed))) = effect {
+            for (txn, output) in told {
+                if let Output::Outcome(Outcome::Committed) = output {
                     assert!(asked.contains(&txn), "it was not asked to commit {txn:?}");
                 }
             }

@@ -14,30 +14,29 @@ use super::snapshot::Snapshot;
 pub(super) enum Phase {
     /// Its program runs.
     Running,
-    /// All that it does is known, and what has to be executed before it is prepared is being executed. These
-    /// writes are still to be sent.
+    /// Its program has ended. Shots are executed that come before it is prepared; these writes are sent after them.
     Executing(Vec<Write>),
     /// Its last shots are under way.
     Preparing,
-    /// Its shards are asked to have it hold at another moment; these do.
+    /// Its parts are moved to another moment. Those of these shards hold then.
     Moving(Stamp, BTreeSet<u16>),
 }
 
 /// A transaction that is open.
 #[derive(Debug)]
 pub(super) struct Txn {
-    /// Once something was sent.
+    /// Its version, once something was sent.
     pub(super) version: Option<Version>,
     pub(super) phase: Phase,
     /// While it reads without being prepared.
     pub(super) snapshot: Option<Snapshot>,
-    /// All of it is known: once its reads are answered it commits.
+    /// Its program is known as a whole, so it commits once its reads are answered.
     pub(super) one_shot: bool,
     /// Keys that are to be read, and were not asked for.
     pub(super) wanted: Vec<Key>,
-    /// What was sent and not answered, by shard and number.
+    /// The shots that were sent and not answered, by shard and number.
     pub(super) asked: BTreeMap<(u16, u16), Asked>,
-    /// Those that it has sent something to.
+    /// The shards that it has sent something to.
     pub(super) shards: BTreeMap<u16, Part>,
     pub(super) repeated: u32,
     /// Its program has given it up while it was being prepared.

@@ -20,14 +20,14 @@ pub(super) struct Versions {
     runs: BTreeMap<u64, u64>,
     /// By lane: the latest time at which a transaction took effect, or may have, perhaps after a move.
     taken_us: [u64; Stamp::LANES as usize],
-    /// By shard: the time from which on it takes transactions, as it has said.
+    /// By shard: the time from which on it takes transactions, as it has reported.
     from_us: BTreeMap<u16, u64>,
     /// Every shard whose clock is right takes transactions that begin up to so much later than now, in microseconds.
     near_us: u64,
 }
 
 impl Versions {
-    /// Of a client that has given no times yet. Its clock and those of the shards may differ by `clock_bound_ms`.
+    /// The times of a client that has given none yet. Its clock and those of the shards may differ by `clock_bound_ms`.
     pub(super) fn new(clock_bound_ms: u64) -> Versions {
         let near_us = clock_bound_ms.saturating_mul(1000) / 2;
         Versions {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_far_ahead_holds_back_no_others_and_is_not_given_again() {
+    fn a_version_far_ahead_delays_no_others_and_is_not_given_again() {
         let mut versions = Versions::new(BOUND_MS);
         assert_eq!(next(&mut versions, FAR, NOW), FAR);
         assert_eq!(next(&mut versions, NOW, NOW), NOW);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn no_transaction_begins_in_the_lane_of_one_that_took_effect_later_than_it_begins() {
+    fn no_transaction_begins_in_the_lane_of_a_later_refined_one() {
         let mut versions = Versions::new(BOUND_MS);
         versions.take(FAR);
         for _ in 0..100 {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_takes_none_but_later_ones_is_nobodys_matter_who_does_not_go_there() {
+    fn a_shards_late_window_concerns_only_its_clients() {
         let mut versions = Versions::new(BOUND_MS);
         versions.take_from(0, FAR);
         versions.take_from(1, NOW + 200_000);

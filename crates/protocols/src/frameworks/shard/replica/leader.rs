@@ -1,307 +1,219 @@
-//! What is made of the log, and what its leader has in memory besides.
+//! A leader that serves: the life of its transactions, from their first shots to their ends.
+//!
+//! A transaction's life concerns most components at once. What the control reports leads to an entry of the log, to an
+//! answer, or to a refusal; an entry that is chosen leads back to the control, and to clients and other shards that wait.
+//! So these steps are methods of the leader: what happens to a transaction here, what others request in `requests.rs`, and
+//! what is done when somebody fails in `recovery.rs`. The components are told what they need to know, and do not know each
+//! other.
 
-use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use serried_actor::{Context, Group, Settings, Store, Timestamp};
-use serried_model::{Key, NodeId, Version};
+use serried_actor::Timestamp;
+use serried_model::{NodeId, Version};
 
 use super::super::Mutation;
-use super::super::control::{Control, Desk, Event};
-use super::super::message::{
-    Decision, Entry, Executed, Led, Message, Part, Refusal, Reply, Request, Window,
-};
+use super::super::control::{Control, Event};
+use super::super::message::{Decision, Entry, Executed, Led, Message, Part, Refusal, Reply};
 use super::super::stamp::Stamp;
-use super::super::table::Table;
+use super::acknowledgements::Acknowledgements;
+use super::admission::{Admission, Windows};
+use super::controlled::Controlled;
 use super::open::{Open, Standing};
-use super::refusals::Barred;
-use super::resolve::Resolving;
+use super::other_shards::OtherShards;
+use super::refusals::{Barred, Refusals};
+use super::resolution::Resolution;
+use super::shard::Common;
 use super::snapshots::Parked;
-use super::{ACKNOWLEDGED_AFTER, Replica, Timer};
-use crate::Mutated;
-use crate::frameworks::replicated_log::{Ballot, Chosen, Clocks, Log, Machine};
+use super::{Cx, Timer};
+use crate::frameworks::replicated_log::{Ballot, ReplicatedLog};
 
 /// How many transactions may be open at a leader. Shots of others are dropped, and clients send them again.
 pub(super) const OPEN_AT_MOST: usize = 1 << 16;
 /// How many answers may wait until it is confirmed that this replica leads. Others are dropped, and clients ask again.
 const CONFIRMING_AT_MOST: usize = 1 << 16;
 
-/// A shard at one of its replicas.
-#[derive(Debug)]
-pub(super) struct Shard<C> {
-    pub(super) id: NodeId,
-    pub(super) group: Group,
-    pub(super) settings: Settings,
-    pub(super) mutation: Mutated<Mutation>,
-    pub(super) table: Table,
-    pub(super) clocks: Clocks,
-    /// The slots below are applied, as far as this knows.
-    pub(super) known: u64,
-    /// The ballot in which it leads.
-    ballot: Option<Ballot>,
-    /// The slot of the entry with which it begins to serve, while it does not.
-    first: Option<u64>,
-    /// While it serves.
-    pub(super) leader: Option<Leader<C>>,
-}
-
 /// What a leader that serves has in memory.
 #[derive(Debug)]
 pub(super) struct Leader<C> {
-    pub(super) control: C,
+    /// Its ballot.
+    by: Ballot,
+    pub(super) controlled: Controlled<C>,
+    /// The transactions that are not over.
     pub(super) open: BTreeMap<Version, Open>,
-    /// Those that are refused, and why.
-    pub(super) refused: BTreeMap<Version, Refusal>,
-    pub(super) events: Vec<Event>,
-    /// The transactions that are about to be refused in the log.
-    pub(super) barred: BTreeMap<Version, Barred>,
-    /// How many of these there are, together with those in the log that begin after the window.
-    pub(super) ahead: usize,
+    pub(super) refusals: Refusals,
+    pub(super) windows: Windows,
     /// Entries that must be put into the log. They come from a single message, because no other is handled before they are
     /// in the log. For each open transaction there are at most a part and an end.
     pub(super) unproposed: VecDeque<Entry>,
-    /// The window that was proposed last.
-    pub(super) proposed: Window,
     /// What is answered once a slot is chosen.
     confirming: VecDeque<(u64, NodeId, Reply)>,
-    /// Who is to be told that it is known how these ended.
-    acknowledged: BTreeMap<NodeId, Vec<Version>>,
-    pub(super) resolving: BTreeMap<Version, Resolving>,
+    pub(super) acknowledgements: Acknowledgements,
+    pub(super) resolutions: BTreeMap<Version, Resolution>,
+    /// The read-only transactions that wait for others to end.
     pub(super) parked: Parked,
-    /// Who leads other shards, as far as is known.
-    pub(super) leaders: BTreeMap<u16, NodeId>,
-    /// Below these times every transaction is over as far as other shards are concerned.
-    pub(super) over: BTreeMap<u16, u64>,
+    pub(super) others: OtherShards,
+    /// When other shards were last told what is over here.
     pub(super) tidied: Timestamp,
-    /// How often a shot's answer had to wait for other transactions to end, and how many there were.
-    pub(super) delayed: u64,
-    pub(super) executed: u64,
 }
 
-type Cx<'a, C> = Context<'a, Replica<C>>;
-
-impl<C: Control> Shard<C> {
-    pub(super) fn new(
-        id: NodeId,
-        group: Group,
-        settings: &Settings,
-        mutation: Mutated<Mutation>,
-    ) -> Shard<C> {
-        let members = group.size();
-        Shard {
-            id,
-            group,
-            settings: *settings,
-            mutation,
-            table: Table::new(settings.resident_keys, C::MULTI_VERSION),
-            clocks: Clocks::new(members, id.member()),
-            known: 0,
-            ballot: None,
-            first: None,
-            leader: None,
-        }
-    }
-
-    pub(super) fn load(&mut self, cx: &mut Cx<'_, C>) {
-        self.table.load(cx.store());
-    }
-
-    pub(super) fn table(&self) -> &Table {
-        &self.table
-    }
-
-    pub(super) fn table_mut(&mut self) -> &mut Table {
-        &mut self.table
-    }
-
-    /// Whether it leads, and has applied all that former leaders have put into the log.
-    pub(super) fn serves(&self) -> bool {
-        self.leader.is_some()
-    }
-
-    /// Whether it serves, and all that its control takes for done is on its way into the log.
-    pub(super) fn has_proposed_all(&self) -> bool {
-        self.leader.as_ref().is_some_and(|leader| leader.unproposed.is_empty())
-    }
-
-    pub(super) fn window(&self) -> Window {
-        self.table.window()
-    }
-
-    pub(super) fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
-        each("undecided_transactions", self.table.prepared().len() as u64);
-        each("remembered_transactions", self.table.remembered() as u64);
-        if let Some(leader) = &self.leader {
-            each("open", leader.open.len() as u64);
-            each("refused", leader.refused.len() as u64);
-            each("unproposed", leader.unproposed.len() as u64);
-            each("parked", leader.parked.len() as u64);
-            each("shots_executed", leader.executed);
-            each("shots_delayed", leader.delayed);
-        }
-    }
-
-    /// It leads in another ballot, or no more.
-    pub(super) fn lead(&mut self, ballot: Option<Ballot>, log: &mut Log<Led>, cx: &mut Cx<'_, C>) {
-        self.ballot = ballot;
-        self.leader = None;
-        self.first = None;
-        if ballot.is_some() {
-            self.ask_clocks(cx);
-        }
-        self.begin(log, cx);
-    }
-
-    /// Puts `Entry::Lead` into the log, unless that was done. There may be no room before the entries that former leaders
-    /// have left are chosen.
-    pub(super) fn begin(&mut self, log: &mut Log<Led>, cx: &mut Cx<'_, C>) {
-        if let Some(by) = self.ballot
-            && self.first.is_none()
-            && !self.serves()
-        {
-            self.first = log.propose(Some(Led { by, entry: Entry::Lead }), cx);
-        }
-    }
-
-    /// All that former leaders have put into the log is applied.
-    fn serve(&mut self, cx: &mut Cx<'_, C>) {
+impl<C: Control> Leader<C> {
+    /// A leader that has applied everything that former leaders have put into the log.
+    pub(super) fn new(by: Ballot, common: &mut Common, cx: &mut Cx<'_, C>) -> Leader<C> {
         let mut leader = Leader {
-            control: C::new(self.mutation),
+            by,
+            controlled: Controlled::new(C::new(common.mutation)),
             open: BTreeMap::new(),
-            refused: BTreeMap::new(),
-            barred: BTreeMap::new(),
-            ahead: 0,
-            events: Vec::new(),
+            refusals: Refusals::default(),
+            windows: Windows::new(common.table.window(), &common.settings),
             unproposed: VecDeque::new(),
-            proposed: self.table.window(),
             confirming: VecDeque::new(),
-            acknowledged: BTreeMap::new(),
-            resolving: BTreeMap::new(),
+            acknowledgements: Acknowledgements::default(),
+            resolutions: BTreeMap::new(),
             parked: Parked::default(),
-            leaders: BTreeMap::new(),
-            over: BTreeMap::new(),
+            others: OtherShards::default(),
             tidied: cx.now(),
-            delayed: 0,
-            executed: 0,
         };
-        let prepared: Vec<Version> = self.table.prepared().iter().copied().collect();
-        let part = |txn: &Version| self.table.part(*txn, cx.store());
+        let table = &mut common.table;
+        let prepared: Vec<Version> = table.prepared().iter().copied().collect();
+        let part = |txn: &Version| table.part(*txn, cx.store());
         let parts: Vec<Part> = prepared.iter().map(part).collect();
-        let mut desk = Desk::new(&mut self.table, cx.store(), &mut leader.events);
-        leader.control.inherit(&parts, &mut desk);
+        leader.controlled.act(table, cx.store(), |control, desk| control.inherit(&parts, desk));
         for Part { txn, participants, validity, items } in parts {
             let keys = items.into_iter().map(|item| item.key).collect();
             leader.open.insert(txn, Open::inherited(cx.now(), participants, validity, keys));
         }
-        self.leader = Some(leader);
-        self.count_barred();
-        self.ask_clocks(cx);
-        cx.set_timer(Timer::Watch, self.watch_every());
+        leader.count_ahead(common);
+        common.ask_clocks(cx);
+        leader.watch_later(common, cx);
+        leader
     }
 
-    pub(super) fn watch_every(&self) -> Duration {
-        self.settings.recovery_after() / 4
+    /// Whether everything that the control takes for done is on its way into the log.
+    pub(super) fn has_proposed_all(&self) -> bool {
+        self.unproposed.is_empty()
     }
 
-    /// Lets the concurrency control do something.
-    pub(super) fn with_control<T>(
-        &mut self,
-        cx: &mut Cx<'_, C>,
-        act: impl FnOnce(&mut C, &mut Desk<'_>) -> T,
-    ) -> T {
-        let leader = self.leader.as_mut().expect("a leader that serves");
-        let mut desk = Desk::new(&mut self.table, cx.store(), &mut leader.events);
-        act(&mut leader.control, &mut desk)
+    pub(super) fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        each("open", self.open.len() as u64);
+        each("refused", self.refusals.len() as u64);
+        each("unproposed", self.unproposed.len() as u64);
+        each("parked", self.parked.len() as u64);
+        self.controlled.gauges(each);
     }
 
-    /// Takes in what the concurrency control has said. It is not asked for anything else before.
-    pub(super) fn take_in_all(&mut self, cx: &mut Cx<'_, C>) {
-        let Some(leader) = &mut self.leader else { return };
-        let mut events = core::mem::take(&mut leader.events);
-        while !events.is_empty() {
+    /// Takes in what the control has reported. Nothing else is requested of it before.
+    pub(super) fn take_in_all(&mut self, common: &mut Common, cx: &mut Cx<'_, C>) {
+        let mut events = Vec::new();
+        while self.controlled.next_events(&mut events) {
             for event in events.drain(..) {
-                self.take_in(event, cx);
+                self.take_in(event, common, cx);
             }
-            let leader = self.leader.as_mut().expect("as before");
-            core::mem::swap(&mut events, &mut leader.events);
         }
-        self.leader.as_mut().expect("as before").events = events;
+    }
+
+    fn take_in(&mut self, event: Event, common: &mut Common, cx: &mut Cx<'_, C>) {
+        match event {
+            Event::Executed(txn) => self.prepare(txn, common, cx),
+            Event::Released(txn, number) => {
+                self.open.entry(txn).and_modify(|open| open.release(number));
+                self.answer(txn, common, cx);
+            }
+            Event::Settled(txn) => {
+                self.open.entry(txn).and_modify(|open| open.settled = true);
+                self.answer(txn, common, cx);
+            }
+            Event::Refused(txn, refusal) => self.refuse(txn, refusal, common, cx),
+        }
     }
 
     /// Puts into the log what has to be there.
-    pub(super) fn propose(&mut self, log: &mut Log<Led>, cx: &mut Cx<'_, C>) {
-        self.take_in_all(cx);
-        let (Some(leader), Some(by)) = (&mut self.leader, self.ballot) else { return };
-        while let Some(entry) = leader.unproposed.pop_front() {
+    pub(super) fn propose(
+        &mut self,
+        log: &mut ReplicatedLog<Led>,
+        common: &mut Common,
+        cx: &mut Cx<'_, C>,
+    ) {
+        self.take_in_all(common, cx);
+        while let Some(entry) = self.unproposed.pop_front() {
             let part = match &entry {
                 Entry::Prepare(part) => Some(part.txn),
                 _ => None,
             };
-            let Some(slot) = log.propose(Some(Led { by, entry: entry.clone() }), cx) else {
-                return leader.unproposed.push_front(entry);
+            let led = Led { by: self.by, entry: entry.clone() };
+            let Some(slot) = log.propose(Some(led), cx) else {
+                return self.unproposed.push_front(entry);
             };
-            let open = part.and_then(|txn| leader.open.get_mut(&txn));
+            let open = part.and_then(|txn| self.open.get_mut(&txn));
             if let Some(open) = open.filter(|open| open.standing == Standing::Preparing(None)) {
                 open.standing = Standing::Preparing(Some(slot));
             }
         }
     }
 
-    fn take_in(&mut self, event: Event, cx: &mut Cx<'_, C>) {
-        match event {
-            Event::Executed(txn) => self.prepare(txn, cx),
-            Event::Released(txn, number) => {
-                self.leader_mut().open.entry(txn).and_modify(|open| open.release(number));
-                self.answer(txn, cx);
+    /// An entry of this leader is chosen, and applied.
+    pub(super) fn on_chosen(
+        &mut self,
+        slot: u64,
+        entry: Option<&Entry>,
+        common: &mut Common,
+        cx: &mut Cx<'_, C>,
+    ) {
+        match entry {
+            Some(Entry::Prepare(part)) => {
+                if let Some(open) = self.open.get_mut(&part.txn)
+                    && open.standing == Standing::Preparing(Some(slot))
+                {
+                    open.standing = Standing::Prepared;
+                    self.answer(part.txn, common, cx);
+                }
             }
-            Event::Settled(txn) => {
-                self.leader_mut().open.entry(txn).and_modify(|open| open.settled = true);
-                self.answer(txn, cx);
+            Some(Entry::Decide { txn, decision, .. }) => {
+                self.on_decided(*txn, *decision, common, cx);
             }
-            Event::Refused(txn, refusal) => self.refuse(txn, refusal, cx),
+            Some(Entry::Window(_)) => self.refusals.forget_before(common.table.window().from_us),
+            Some(Entry::Lead) | None => {}
+        }
+        self.take_in_all(common, cx);
+        while self.confirming.front().is_some_and(|(at, ..)| *at <= slot) {
+            let (_, to, reply) = self.confirming.pop_front().expect("there is one");
+            cx.send(to, Message::Reply(reply));
         }
     }
 
-    pub(super) fn leader_mut(&mut self) -> &mut Leader<C> {
-        self.leader.as_mut().expect("a leader that serves")
-    }
-
     /// A transaction's last shot was executed, or its part is another now.
-    fn prepare(&mut self, txn: Version, cx: &mut Cx<'_, C>) {
-        let leader = self.leader.as_mut().expect("a leader that serves");
-        let Some(open) = leader.open.get_mut(&txn) else { return };
+    fn prepare(&mut self, txn: Version, common: &mut Common, cx: &mut Cx<'_, C>) {
+        let Some(open) = self.open.get_mut(&txn) else { return };
         if open.standing == Standing::Ending {
             return;
         }
         let Some(participants) = open.participants.clone() else { return };
-        let Some((validity, items)) = leader.control.part(txn) else { return };
+        let Some((validity, items)) = self.controlled.part(txn) else { return };
         if open.standing == Standing::Preparing(None) {
             // Only the last counts.
             let other = |entry: &Entry| !matches!(entry, Entry::Prepare(part) if part.txn == txn);
-            leader.unproposed.retain(other);
+            self.unproposed.retain(other);
         }
         open.validity = validity;
         open.keys = items.iter().map(|item| item.key.clone()).collect();
         open.standing = Standing::Preparing(None);
         let part = Part { txn, participants, validity, items };
-        leader.unproposed.push_back(Entry::Prepare(Arc::new(part)));
-        if self.mutation.is(Mutation::AnswersBeforeDurable) {
+        self.unproposed.push_back(Entry::Prepare(Arc::new(part)));
+        if common.mutation.is(Mutation::AnswersBeforeDurable) {
             open.standing = Standing::Prepared;
-            self.answer(txn, cx);
+            self.answer(txn, common, cx);
         }
     }
 
     /// Answers what can be answered of a transaction.
-    pub(super) fn answer(&mut self, txn: Version, cx: &mut Cx<'_, C>) {
-        while let Some(shot) =
-            self.leader.as_ref().and_then(|leader| leader.open.get(&txn)?.answerable())
-        {
-            let found =
-                self.with_control(cx, |control, desk| control.found(txn, &shot.reads, desk));
-            // What is told before it is durable here could be forgotten.
-            let known = if shot.is_last { self.known } else { 0 };
-            let open = self.leader_mut().open.get_mut(&txn).expect("it is open");
+    pub(super) fn answer(&mut self, txn: Version, common: &mut Common, cx: &mut Cx<'_, C>) {
+        while let Some(shot) = self.open.get(&txn).and_then(Open::answerable) {
+            let found = self.controlled.act(&mut common.table, cx.store(), |control, desk| {
+                control.found(txn, &shot.reads, desk)
+            });
+            // What a client hears before it is durable here could be forgotten.
+            let known = if shot.is_last { common.known } else { 0 };
+            let open = self.open.get_mut(&txn).expect("it is open");
             let number = shot.number;
             let executed = found.map(|found| {
                 let validity = shot.is_last.then_some(open.validity);
@@ -314,57 +226,79 @@ impl<C: Control> Shard<C> {
                 cx.send(shot.client, Message::Reply(reply));
             } else {
                 // It promises nothing yet.
-                self.say(shot.client, reply, cx);
+                common.say(shot.client, reply, cx);
             }
         }
-        let leader = self.leader_mut();
-        let Some(open) = leader.open.get_mut(&txn).filter(|open| open.is_ready()) else { return };
+        let Some(open) = self.open.get_mut(&txn).filter(|open| open.is_ready()) else { return };
         let validity = open.validity;
         for to in core::mem::take(&mut open.inspectors) {
             cx.send(to, Message::Reply(Reply::Prepared { txn, validity }));
         }
         if let Some((from, to)) = open.mover {
-            if !self.reposition(txn, to, cx) {
+            if !self.reposition(txn, to, common, cx) {
                 return; // It is not ready for now.
             }
             cx.send(from, Message::Reply(Reply::Moved { txn }));
-            self.leader_mut().open.entry(txn).and_modify(|open| open.mover = None);
+            self.open.entry(txn).and_modify(|open| open.mover = None);
         }
-        self.resolve_on(txn, cx);
+        self.continue_resolution(txn, common, cx);
     }
 
     /// Puts into the log how a transaction that is ready to commit ends.
-    pub(super) fn decide(&mut self, txn: Version, decision: Decision, cx: &mut Cx<'_, C>) {
-        let release_early = self.mutation.is(Mutation::ReleasesBeforeDurable);
-        let leader = self.leader_mut();
-        let Some(open) = leader.open.get_mut(&txn) else { return };
+    pub(super) fn decide(
+        &mut self,
+        txn: Version,
+        decision: Decision,
+        common: &mut Common,
+        cx: &mut Cx<'_, C>,
+    ) {
+        let Some(open) = self.open.get_mut(&txn) else { return };
         if open.standing == Standing::Ending {
             return;
         }
         open.standing = Standing::Ending;
         let keys = open.keys.clone();
-        leader.unproposed.push_back(Entry::Decide { txn, decision, keys });
-        if release_early {
-            let at = committed(decision);
-            self.with_control(cx, |control, desk| control.decided(txn, at, desk));
+        self.unproposed.push_back(Entry::Decide { txn, decision, keys });
+        if common.mutation.is(Mutation::ReleasesBeforeDurable) {
+            self.release(txn, decision, common, cx);
         }
     }
 
+    /// Lets other transactions continue that have waited for this one.
+    fn release(
+        &mut self,
+        txn: Version,
+        decision: Decision,
+        common: &mut Common,
+        cx: &mut Cx<'_, C>,
+    ) {
+        let at = committed(decision);
+        self.controlled.act(&mut common.table, cx.store(), |control, desk| {
+            control.decided(txn, at, desk);
+        });
+    }
+
     /// A transaction is over, and the rows show it.
-    fn decided(&mut self, txn: Version, decision: Decision, cx: &mut Cx<'_, C>) {
-        if self.tell_barred(txn, cx) {
+    fn on_decided(
+        &mut self,
+        txn: Version,
+        decision: Decision,
+        common: &mut Common,
+        cx: &mut Cx<'_, C>,
+    ) {
+        if let Some(Barred { reason, to }) = self.refusals.take_barred(txn) {
+            for to in to {
+                cx.send(to, Message::Reply(Reply::Refused { txn, reason: reason.clone() }));
+            }
             return;
         }
-        if !self.mutation.is(Mutation::ReleasesBeforeDurable) {
-            let at = committed(decision);
-            self.with_control(cx, |control, desk| control.decided(txn, at, desk));
+        if !common.mutation.is(Mutation::ReleasesBeforeDurable) {
+            self.release(txn, decision, common, cx);
         }
-        let leader = self.leader_mut();
-        let resolving = leader.resolving.remove(&txn);
-        leader.parked.release(txn);
-        let open = leader.open.remove(&txn);
+        let resolution = self.resolutions.remove(&txn);
+        self.parked.release(txn);
         let reply = || Message::Reply(Reply::Decided { txn, decision });
-        if let Some(open) = open {
+        if let Some(open) = self.open.remove(&txn) {
             for to in open.waiting().chain(open.inspectors.iter().copied()) {
                 cx.send(to, reply());
             }
@@ -372,28 +306,113 @@ impl<C: Control> Shard<C> {
                 cx.send(to, reply());
             }
             for to in open.enders {
-                self.acknowledge_soon(to, txn, cx);
+                self.acknowledgements.add(to, txn, cx);
             }
         }
-        if let Some(resolving) = resolving {
-            self.tell_participants(txn, decision, &resolving, cx);
+        if let Some(resolution) = resolution {
+            self.tell_participants(txn, decision, &resolution, common, cx);
         }
     }
 
-    /// Tells somebody, soon, that it is known how a transaction ended.
-    pub(super) fn acknowledge_soon(&mut self, to: NodeId, txn: Version, cx: &mut Cx<'_, C>) {
-        let leader = self.leader_mut();
-        if leader.acknowledged.is_empty() {
-            cx.set_timer(Timer::Acknowledge, ACKNOWLEDGED_AFTER);
-        }
-        leader.acknowledged.entry(to).or_default().push(txn);
+    /// Whether a transaction is taken. Extends the window if that is needed.
+    pub(super) fn admission(
+        &mut self,
+        txn: Version,
+        common: &Common,
+        cx: &mut Cx<'_, C>,
+    ) -> Admission {
+        let (window, time) = (common.table.window(), common.time(cx));
+        self.windows.admit(txn.timestamp_us, window, time, &mut self.unproposed)
     }
 
-    /// Tells all who are to be told by now.
+    /// Refuses a transaction. The concurrency control must have given it up.
+    pub(super) fn refuse(
+        &mut self,
+        txn: Version,
+        reason: Refusal,
+        common: &mut Common,
+        cx: &mut Cx<'_, C>,
+    ) {
+        let standing = self.open.get(&txn).map(|open| open.standing);
+        if standing.is_some_and(|standing| standing != Standing::Executing) {
+            // No client was told that it is ready, but a later leader may find its part.
+            return self.decide(txn, Decision::Abort, common, cx);
+        }
+        let window = common.table.window();
+        assert!(txn.timestamp_us < window.to_us, "transaction {txn} is refused beyond the window");
+        self.refusals.insert(txn, reason.clone());
+        self.parked.release(txn);
+        if let Some(open) = self.open.remove(&txn) {
+            for to in open.waiting().chain(open.inspectors.iter().copied()) {
+                common.say(to, Reply::Refused { txn, reason: reason.clone() }, cx);
+            }
+            for to in open.enders {
+                self.acknowledgements.add(to, txn, cx);
+            }
+        }
+        if let Some(us) = self.refusals.excess_before_us(self.windows.begin_us()) {
+            self.windows.close_before(us, window, &mut self.unproposed);
+        }
+    }
+
+    /// Refuses a transaction that is not ready to commit and never will be.
+    pub(super) fn discard(
+        &mut self,
+        txn: Version,
+        reason: Refusal,
+        common: &mut Common,
+        cx: &mut Cx<'_, C>,
+    ) {
+        self.controlled.act(&mut common.table, cx.store(), |control, desk| {
+            control.discard(txn, desk);
+        });
+        self.refuse(txn, reason, common, cx);
+    }
+
+    /// Refuses an unknown transaction permanently, and tells `to` when that is certain.
+    pub(super) fn bar(
+        &mut self,
+        txn: Version,
+        reason: Refusal,
+        to: NodeId,
+        common: &mut Common,
+        cx: &mut Cx<'_, C>,
+    ) {
+        if txn.timestamp_us < common.table.window().to_us {
+            if self.refusals.reason(txn).is_none() {
+                self.refuse(txn, reason, common, cx);
+            }
+            return self.tell_refused(to, txn, cx);
+        }
+        if !self.refusals.waits_to_be_barred(txn, to) && self.refusals.bar(txn, reason, to) {
+            let (decision, keys) = (Decision::Abort, [].into());
+            self.unproposed.push_back(Entry::Decide { txn, decision, keys });
+        }
+    }
+
+    pub(super) fn tell_refused(&self, to: NodeId, txn: Version, cx: &mut Cx<'_, C>) {
+        if let Some(reason) = self.refusals.reason(txn) {
+            cx.send(to, Message::Reply(Reply::Refused { txn, reason }));
+        }
+    }
+
+    /// Counts the transactions that begin after the window and are refused in the log.
+    pub(super) fn count_ahead(&mut self, common: &Common) {
+        let decided = common.table.decided_from(common.table.window().to_us);
+        self.refusals.count_ahead(decided);
+    }
+
+    /// Tells clients that it is known how their transactions ended.
     pub(super) fn acknowledge(&mut self, cx: &mut Cx<'_, C>) {
-        let Some(leader) = &mut self.leader else { return };
-        for (to, txns) in core::mem::take(&mut leader.acknowledged) {
-            cx.send(to, Message::Reply(Reply::Ended(txns)));
+        self.acknowledgements.send(cx);
+    }
+
+    /// Tells all clients with something under way here that `to` leads now.
+    pub(super) fn redirect(&mut self, to: NodeId, cx: &mut Cx<'_, C>) {
+        self.acknowledge(cx);
+        let clients: BTreeSet<NodeId> = self.open.values().flat_map(Open::concerned).collect();
+        for client in clients {
+            cx.send_before_durable(client, Message::Reply(Reply::Follow { leader: to }));
         }
     }
 
@@ -402,26 +421,21 @@ impl<C: Control> Shard<C> {
         &mut self,
         to: NodeId,
         reply: Reply,
-        log: &mut Log<Led>,
+        log: &mut ReplicatedLog<Led>,
         cx: &mut Cx<'_, C>,
     ) {
-        // What it tells of may not be durable here yet.
+        // What it shows may not be durable here yet.
         if log.is_alone() {
             cx.send(to, Message::Reply(reply));
-        } else if self.leader_mut().confirming.len() >= CONFIRMING_AT_MOST {
+        } else if self.confirming.len() >= CONFIRMING_AT_MOST {
             // The client asks again.
         } else if let Some(slot) = log.confirm(cx) {
-            self.leader_mut().confirming.push_back((slot, to, reply));
+            self.confirming.push_back((slot, to, reply));
         }
     }
 
-    pub(super) fn send_to_shard(&mut self, shard: u16, request: Request, cx: &mut Cx<'_, C>) {
-        let known = self.leader_mut().leaders.get(&shard).copied();
-        let to = known.unwrap_or_else(|| {
-            let any = cx.draw() as usize % self.group.size();
-            self.group.choice(shard, any)
-        });
-        cx.send(to, Message::Request(request));
+    pub(super) fn watch_later(&self, common: &Common, cx: &mut Cx<'_, C>) {
+        cx.set_timer(Timer::Watch, common.settings.recovery_after() / 4);
     }
 }
 
@@ -429,60 +443,5 @@ fn committed(decision: Decision) -> Option<Stamp> {
     match decision {
         Decision::Commit(at) => Some(at),
         Decision::Abort => None,
-    }
-}
-
-impl<C: Control> Machine<Replica<C>> for Shard<C> {
-    fn apply(&mut self, chosen: Chosen<'_, Led>, cx: &mut Cx<'_, C>) {
-        let Chosen { slot, position, entry: led, led_in } = chosen;
-        let entry = led.map(|led| &led.entry);
-        if let Some(Entry::Prepare(part)) = entry {
-            cx.charge(part.items.len());
-        }
-        self.table.apply((slot, position), led, cx.store());
-        self.known = slot + 1;
-        if led_in.is_none() || led_in != self.ballot {
-            return;
-        }
-        if self.first == Some(slot) {
-            self.first = None;
-            return self.serve(cx);
-        }
-        let Some(leader) = &mut self.leader else { return };
-        match entry {
-            Some(Entry::Prepare(part)) => {
-                if let Some(open) = leader.open.get_mut(&part.txn)
-                    && open.standing == Standing::Preparing(Some(slot))
-                {
-                    open.standing = Standing::Prepared;
-                    self.answer(part.txn, cx);
-                }
-            }
-            Some(Entry::Decide { txn, decision, .. }) => self.decided(*txn, *decision, cx),
-            Some(Entry::Window(_)) => self.forget_refused(),
-            Some(Entry::Lead) | None => {}
-        }
-        self.take_in_all(cx);
-        let Some(leader) = &mut self.leader else { return };
-        while leader.confirming.front().is_some_and(|(at, ..)| *at <= slot) {
-            let (_, to, reply) = leader.confirming.pop_front().expect("there is one");
-            cx.send(to, Message::Reply(reply));
-        }
-    }
-
-    fn revise(&self, first: u64, inherited: &mut [Option<Led>]) {
-        self.table.revise(first, inherited);
-    }
-
-    fn store_all(&mut self, store: &mut dyn Store) {
-        self.table.store_some(usize::MAX, store);
-    }
-
-    fn needs_log_from(&self) -> Option<u64> {
-        self.table.cells().needs_log_from()
-    }
-
-    fn take_over(&mut self, key: &Key, state: &[u8], store: &mut dyn Store) -> bool {
-        self.table.take_over(key, state, store)
     }
 }

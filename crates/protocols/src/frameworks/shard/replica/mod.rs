@@ -1,17 +1,20 @@
 //! The server side: a replica of one shard.
 
+mod acknowledgements;
+mod admission;
+mod controlled;
 mod leader;
 mod open;
-mod redirect;
+mod other_shards;
+mod recovery;
 mod refusals;
 mod requests;
-mod resolve;
+mod resolution;
+mod shard;
 mod snapshots;
 #[cfg(test)]
 mod tests;
-mod windows;
 
-use core::time::Duration;
 use std::collections::VecDeque;
 
 use serried_actor::{Actor, Context, Group, Recover, Settings, Standing, Store};
@@ -20,51 +23,37 @@ use serried_parts::encode_cell;
 
 use super::Mutation;
 use super::control::Control;
-use super::message::{Led, Message, Record, Reply, Request};
+use super::message::{Led, Message, Record, Request};
 use super::row::{Cell, Row};
-use super::sound;
 use crate::Mutated;
-use crate::frameworks::replicated_log::{self, Ballot, Host, Log};
-use leader::Shard;
+use crate::frameworks::replicated_log::{self, Ballot, Host, ReplicatedLog, WriteBack};
+use shard::Shard;
 
-/// How often what was applied is put into the store, and what is not needed any more trimmed.
-const STORE_EVERY: Duration = Duration::from_millis(20);
-/// How many keys at a time; more where there are very many.
-const STORED_AT_ONCE: usize = 512;
-/// For how many times of [`STORE_EVERY`] a key stays out of the store after a change.
-const STORED_AFTER: usize = 50;
-/// How many times of [`STORE_EVERY`] lie between marks in the log.
-const TRIM_EVERY: usize = 10;
-/// How many requests wait for a leader; more are forgotten, and come again.
+/// How many requests wait for a leader. Others are dropped, and clients send them again.
 const PENDING_AT_MOST: usize = 4096;
-/// How long clients may wait to be told that it is known how their transactions ended.
-const ACKNOWLEDGED_AFTER: Duration = Duration::from_millis(20);
 
 /// One replica of a shard.
 #[derive(Debug)]
 pub struct Replica<C: Control> {
-    log: Log<Led>,
+    log: ReplicatedLog<Led>,
     shard: Shard<C>,
-    /// Requests that nobody leads for, or that the leader does not take yet.
+    /// Requests that wait for a leader, or that the leader does not take yet.
     pending: VecDeque<(NodeId, Request)>,
-    /// The ballot in which it leads, as far as the shard was told.
+    /// The ballot in which it leads, as far as the shard knows.
     leads: Option<Ballot>,
-    /// Where the durable log was at each of the last times that something was stored.
-    positions: VecDeque<u64>,
-    /// Until it is trimmed.
-    untrimmed: usize,
+    write_back: WriteBack,
 }
 
-/// What a replica does by the clock.
+/// The timers of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Timer {
-    /// That of the log.
+    /// A timer of the log.
     Log(replicated_log::Timer),
     /// Put into the store what was applied.
     Store,
-    /// Look after transactions that don't end.
+    /// Look after transactions that do not end.
     Watch,
-    /// Tell clients that it is known how their transactions ended.
+    /// Acknowledge the ends of transactions.
     Acknowledge,
 }
 
@@ -95,12 +84,11 @@ impl<C: Control> Replica<C> {
         mutation: Mutated<Mutation>,
     ) -> Replica<C> {
         Replica {
-            log: Log::new(id, group.clone(), settings),
+            log: ReplicatedLog::new(id, group.clone(), settings),
             shard: Shard::new(id, group, settings, mutation),
             pending: VecDeque::new(),
             leads: None,
-            positions: VecDeque::new(),
-            untrimmed: 0,
+            write_back: WriteBack::default(),
         }
     }
 
@@ -121,8 +109,8 @@ impl<C: Control> Replica<C> {
         }
     }
 
-    /// After anything has happened: what it has led to is put into the log, and those who wait may have to
-    /// wait for another leader.
+    /// Anything has happened. Puts what it has led to into the log, and passes requests that wait to another leader if there is
+    /// one.
     fn after(&mut self, cx: &mut Cx<'_, C>) {
         let leads = self.log.leads();
         if leads != self.leads {
@@ -159,7 +147,7 @@ impl<C: Control> Replica<C> {
         }
     }
 
-    /// Puts into the log what has to be there; alone, it comes of it at once.
+    /// Puts into the log what has to be there. If this replica is alone, that is chosen at once, and may lead to more.
     fn propose(&mut self, cx: &mut Cx<'_, C>) {
         self.shard.propose(&mut self.log, cx);
         while self.log.is_alone() && self.log.has_queued() {
@@ -169,24 +157,10 @@ impl<C: Control> Replica<C> {
     }
 
     fn store_some(&mut self, cx: &mut Cx<'_, C>) {
-        self.positions.push_back(cx.log_position());
-        if self.positions.len() > STORED_AFTER {
-            let before = self.positions.pop_front().expect("there are many");
-            if !cx.store().is_behind() {
-                let table = self.shard.table_mut();
-                let mut left = STORED_AT_ONCE.max(table.cells().unstored() / STORED_AFTER);
-                while left > 0 && table.cells().needs_log_from().is_some_and(|at| at < before) {
-                    table.store_some(1, cx.store());
-                    left -= 1;
-                }
-            }
-        }
-        self.untrimmed += 1;
-        if self.untrimmed >= TRIM_EVERY {
-            self.untrimmed = 0;
+        if self.write_back.write(self.shard.cells_mut(), cx) {
             self.log.trim(&self.shard, cx);
         }
-        cx.set_timer(Timer::Store, STORE_EVERY);
+        WriteBack::schedule(Timer::Store, cx);
     }
 }
 
@@ -197,24 +171,24 @@ impl<C: Control> Actor for Replica<C> {
     type Output = ();
 
     fn on_start(&mut self, cx: &mut Cx<'_, C>) {
-        self.shard.load(cx);
+        self.shard.load(cx.store());
         self.log.on_start(&mut self.shard, cx);
         self.after(cx);
-        cx.set_timer(Timer::Store, STORE_EVERY);
+        WriteBack::schedule(Timer::Store, cx);
     }
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_, C>) {
         cx.charge(1);
-        if !sound::to_replica(from, &message, self.shard.id.partition(), &self.shard.group) {
+        if !self.shard.is_sound(from, &message) {
             return cx.reject(|| format!("{from} has sent a replica what no correct sender sends"));
         }
         match message {
             Message::Request(request) => self.on_request(from, request, cx),
-            // It would not do to send it back and forth.
+            // It is not passed on again: two replicas could send it back and forth.
             Message::Forward { .. }
                 if self.log.leader(cx.now()).is_some_and(|leader| leader != cx.id()) => {}
             Message::Forward { from, request } => self.on_request(from, request, cx),
-            Message::Reply(reply) => self.on_reply(from, reply, cx),
+            Message::Reply(reply) => self.shard.on_reply(from, reply, cx),
             Message::Log(message) => self.log.on_message(from, message, &mut self.shard, cx),
             Message::Time(time) => self.shard.on_time(from, time, cx),
         }
@@ -237,7 +211,7 @@ impl<C: Control> Actor for Replica<C> {
     }
 
     fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
-        let cells = self.shard.table().cells();
+        let cells = self.shard.cells();
         each("resident_keys", cells.resident() as u64);
         each("unstored_keys", cells.unstored() as u64);
         each("log_slots", self.log.kept() as u64);
@@ -245,15 +219,6 @@ impl<C: Control> Actor for Replica<C> {
         each("leads", u64::from(self.log.leads().is_some()));
         each("catching_up", u64::from(self.log.is_behind()));
         self.shard.gauges(each);
-    }
-}
-
-impl<C: Control> Replica<C> {
-    /// Another shard's leader answers.
-    fn on_reply(&mut self, from: NodeId, reply: Reply, cx: &mut Cx<'_, C>) {
-        if !from.is_coordinator() && self.shard.serves() {
-            self.shard.on_reply(from, reply, cx);
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A transaction of which a shard's leader does not know yet how it ends.
+//! A transaction that is not over, as far as a shard's leader knows.
 
 use std::sync::Arc;
 
@@ -39,11 +39,11 @@ pub(super) struct Open {
     /// The keys of its part.
     pub(super) keys: Arc<[Key]>,
     shots: SmallVec<[OpenShot; 1]>,
-    /// Who wants to know when its part is ready.
+    /// The nodes that are told when its part is ready.
     pub(super) inspectors: SmallVec<[NodeId; 1]>,
-    /// Who wants to know when it is over.
+    /// The clients and shards that are told when it is over.
     pub(super) enders: SmallVec<[NodeId; 1]>,
-    /// Who has asked for another moment.
+    /// The node that has asked for another moment, and that moment.
     pub(super) mover: Option<(NodeId, Stamp)>,
 }
 
@@ -85,7 +85,7 @@ impl Open {
         }
     }
 
-    /// One that a former leader has made ready to commit.
+    /// A transaction that was ready to commit under a former leader.
     pub(super) fn inherited(
         now: Timestamp,
         participants: Arc<[u16]>,
@@ -109,8 +109,7 @@ impl Open {
         self.standing == Standing::Prepared && self.settled
     }
 
-    /// Whether a shot is to be executed: if so, it is noted. One that came before is answered once more if it
-    /// was answered.
+    /// Notes a shot, unless it came before. Returns what to do about it.
     pub(super) fn take(&mut self, client: NodeId, shot: &Shot, clock_us: u64) -> Taken {
         let same = |other: &&mut OpenShot| other.number == shot.number;
         let is_last = shot.participants.is_some();
@@ -119,7 +118,7 @@ impl Open {
         }
         let is_late = self.participants.is_some();
         if is_late && !is_last {
-            return Taken::Known; // Nobody waits for it.
+            return Taken::Known; // No client waits for it.
         }
         let reads = shot.reads.clone();
         let (number, released, answered) = (shot.number, false, None);
@@ -150,7 +149,7 @@ impl Open {
         Some(Answerable { client, number, reads: shot.reads.clone(), clock_us, is_last })
     }
 
-    /// A shot was answered; nothing is known of a shot whose answer is none, and it is as if it had not come.
+    /// A shot was answered. If there is no answer, nothing is known of the shot, as if it had not come.
     pub(super) fn answered(&mut self, number: u16, answer: Option<Executed>) {
         if answer.is_none() {
             return self.shots.retain(|shot| shot.number != number);
@@ -160,7 +159,7 @@ impl Open {
         }
     }
 
-    /// Who waits for an answer.
+    /// The clients that wait for an answer.
     pub(super) fn waiting(&self) -> impl Iterator<Item = NodeId> {
         self.shots.iter().filter(|shot| shot.answered.is_none()).map(|shot| shot.client)
     }

@@ -1,20 +1,14 @@
-//! What a leader does about read-only transactions that have no parts.
+//! Read-only transactions that have no parts.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serried_actor::Context;
 use serried_model::{Key, NodeId, Version};
 
-use super::super::control::{Control, Desk, Glance, Snapshots};
-use super::super::message::{AsOf, Found, Led, Message, Refusal, Reply, Request, Unseen};
-use super::leader::Shard;
-use super::windows::Admission;
-use super::{PENDING_AT_MOST, Replica};
-use crate::frameworks::replicated_log::Log;
+use super::super::control::{Control, Desk, Glance};
+use super::super::message::{AsOf, Found, Request, Unseen};
+use super::PENDING_AT_MOST;
 
-type Cx<'a, C> = Context<'a, Replica<C>>;
-
-/// A [`Request::Snapshot`], and whose it is.
+/// A [`Request::Snapshot`], and its sender.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct SnapshotRequest {
     pub(super) from: NodeId,
@@ -23,20 +17,23 @@ pub(super) struct SnapshotRequest {
     pub(super) keys: Vec<Key>,
 }
 
-/// Those that wait for transactions to end.
+/// The requests that wait for transactions to end.
 #[derive(Debug, Default)]
 pub(super) struct Parked {
     by_writer: BTreeMap<Version, Vec<SnapshotRequest>>,
-    /// Those whose transactions have ended.
+    /// The requests whose transactions have ended.
     ready: VecDeque<SnapshotRequest>,
     /// How many there are of both.
     len: usize,
 }
 
-/// What comes of a look at all keys.
-enum Glanced {
+/// The result of a look at all keys.
+pub(super) enum Glanced {
+    /// What is there.
     Found(Vec<Found>),
+    /// It has to wait for this transaction to end.
     Waits(Version),
+    /// It can't have one of the keys.
     Refused(Unseen),
 }
 
@@ -48,8 +45,8 @@ impl From<SnapshotRequest> for Request {
 }
 
 impl Parked {
-    /// A request waits; where very many do it is forgotten, and comes again.
-    fn insert(&mut self, writer: Version, request: SnapshotRequest) {
+    /// A request waits for a transaction. If too many wait, it is forgotten, and comes again.
+    pub(super) fn insert(&mut self, writer: Version, request: SnapshotRequest) {
         if self.len >= PENDING_AT_MOST {
             return;
         }
@@ -65,7 +62,7 @@ impl Parked {
         self.ready.extend(self.by_writer.remove(&writer).into_iter().flatten());
     }
 
-    fn pop(&mut self) -> Option<SnapshotRequest> {
+    pub(super) fn pop(&mut self) -> Option<SnapshotRequest> {
         let request = self.ready.pop_front()?;
         self.len -= 1;
         Some(request)
@@ -76,74 +73,8 @@ impl Parked {
     }
 }
 
-impl<C: Control> Shard<C> {
-    /// Answers what is asked, or notes for whom that waits. It is returned if it waits for the log.
-    pub(super) fn on_snapshot(
-        &mut self,
-        request: SnapshotRequest,
-        log: &mut Log<Led>,
-        cx: &mut Cx<'_, C>,
-    ) -> Option<Request> {
-        match (C::SNAPSHOTS, request.as_of) {
-            (Snapshots::OfKnown, AsOf::Slot(_)) | (Snapshots::AtTimestamps, AsOf::Time(_)) => {}
-            _ => return None, // No client asks for that.
-        }
-        let window = self.table.window();
-        if let AsOf::Time(txn) = request.as_of {
-            match self.admission(txn, cx) {
-                // The versions that it reads may still be kept.
-                Admission::Taken | Admission::Late => {}
-                Admission::Waits => return Some(request.into()),
-                Admission::Unclear => return None,
-                Admission::Skewed { ahead_us } => {
-                    // It only reads, so the refusal need not be permanent.
-                    let reason = Refusal::ClockSkew { ahead_us };
-                    cx.send(request.from, Message::Reply(Reply::Refused { txn, reason }));
-                    return None;
-                }
-            }
-        }
-        if !self.has_proposed_all() {
-            // What the control takes for over may not be in the log, nor come before what confirms this.
-            return Some(request.into());
-        }
-        let SnapshotRequest { from, number, as_of, ref keys } = request;
-        cx.charge(keys.len());
-        let glanced = self.with_control(cx, |control, desk| glance_all(control, as_of, keys, desk));
-        let known = self.known;
-        match (glanced, as_of) {
-            (Glanced::Waits(writer), _) => self.leader_mut().parked.insert(writer, request),
-            (Glanced::Found(found), _) => {
-                let reply = Reply::Snapshot { number, known, found: Ok(found) };
-                self.reply_confirmed(from, reply, log, cx);
-            }
-            // Nothing rests on a refusal, so it need not be sure who leads.
-            (Glanced::Refused(unseen), AsOf::Slot(_)) => {
-                let reply = Reply::Snapshot { number, known, found: Err(unseen) };
-                cx.send(from, Message::Reply(reply));
-            }
-            (Glanced::Refused(_), AsOf::Time(txn)) => {
-                // All versions are kept that one could read who is not late.
-                let reason = Refusal::Late { from_us: window.from_us };
-                cx.send(from, Message::Reply(Reply::Refused { txn, reason }));
-            }
-        }
-        None
-    }
-
-    /// Answers those who have waited for transactions that are over now.
-    pub(super) fn answer_parked(&mut self, log: &mut Log<Led>, cx: &mut Cx<'_, C>) {
-        while self.has_proposed_all()
-            && let Some(request) = self.leader_mut().parked.pop()
-        {
-            let waits = self.on_snapshot(request, log, cx);
-            debug_assert_eq!(waits, None, "it has waited for the log before");
-        }
-    }
-}
-
-/// Looks at all keys, unless one is refused: the control has to know of all that are read.
-fn glance_all(
+/// Looks at all keys, even if one of them waits: the control has to know of all that are read.
+pub(super) fn glance_all(
     control: &mut impl Control,
     as_of: AsOf,
     keys: &[Key],

@@ -9,16 +9,13 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use rand_pcg::Pcg64Mcg;
-use serried_actor::{
-    Actor, ClockInterval, Context, Durable, Effect, Group, MemoryStore, Recover, Settings,
-    Timestamp,
-};
+use serried_actor::{Actor, Context, Group, Settings};
 use serried_model::{Key, NodeId, Value, Version, Write};
 
 use super::super::control::Control;
 use super::super::forger::NOW_US;
 use super::super::message::{
-    AsOf, Decision, Found, Message, Record, Refusal, Reply, Request, Shot,
+    AdmissionWindow, AsOf, Decision, Found, Message, Refusal, Reply, Request, Shot,
 };
 use super::super::stamp::Stamp;
 use super::{Replica, Timer};
@@ -26,20 +23,14 @@ use crate::Mutated;
 use crate::frameworks::replicated_log;
 use crate::mvto::Versions;
 use crate::ncc::Queues;
+use crate::testing::{self, Envelope, derefs_to_net};
 
 const CLIENT: NodeId = NodeId(NodeId::FIRST_COORDINATOR);
 
-struct Bench<C: Control> {
-    replica: Replica<C>,
-    store: MemoryStore,
-    random: Pcg64Mcg,
-    records: Vec<Record>,
-    now: Timestamp,
-    /// What its clock says, in microseconds.
-    clock_us: u64,
-    /// The replies to the last event that left before what was appended is durable.
-    early: Vec<Reply>,
-}
+/// A shard's only replica, of two shards.
+struct Bench<C: Control>(testing::Net<Replica<C>>);
+
+derefs_to_net!([C: Control] Bench<C>, 0: testing::Net<Replica<C>>);
 
 impl<C: Control> Bench<C> {
     /// One that leads.
@@ -50,19 +41,15 @@ impl<C: Control> Bench<C> {
     }
 
     fn stopped() -> Bench<C> {
-        let (store, random) = (MemoryStore::default(), Pcg64Mcg::new(1));
-        let now = Timestamp(1);
-        let (records, early, clock_us) = (Vec::new(), Vec::new(), NOW_US);
-        Bench { replica: replica(), store, random, records, now, clock_us, early }
+        let mut bench = Bench(testing::Net::new(1, 1, |_| replica()));
+        bench.now = 1;
+        bench.set_clock_us(NOW_US);
+        bench
     }
 
     fn restart(&mut self) {
-        self.replica = replica();
-        for record in &self.records {
-            self.replica.replay(record.clone(), &mut self.store);
-        }
-        self.start();
-        self.now = self.now + Duration::from_secs(9);
+        self.0.restart(0, replica());
+        self.wait_with_clocks_stopped(Duration::from_secs(9));
         let elect = Timer::Log(replicated_log::Timer::Elect);
         self.act(|replica, cx| replica.on_timer(elect, cx));
     }
@@ -75,27 +62,15 @@ impl<C: Control> Bench<C> {
         &mut self,
         act: impl FnOnce(&mut Replica<C>, &mut Context<'_, Replica<C>>),
     ) -> Vec<Reply> {
-        let mut effects = Vec::new();
-        let clock = ClockInterval { earliest_us: self.clock_us, latest_us: self.clock_us };
-        let log_position = self.records.len() as u64;
-        let durable = Durable { store: &mut self.store, log_position, durable_position: u64::MAX };
-        let (now, random) = (self.now, &mut self.random);
-        let mut cx = Context::new(NodeId(0), now, clock, random, &mut effects, durable);
-        act(&mut self.replica, &mut cx);
-        let mut replies = Vec::new();
         self.early.clear();
-        for effect in effects {
-            match effect {
-                Effect::Send { message: Message::Reply(reply), .. } => replies.push(reply),
-                Effect::SendBeforeDurable { message: Message::Reply(reply), .. } => {
-                    self.early.push(reply.clone());
-                    replies.push(reply);
-                }
-                Effect::Append(record) => self.records.push(record),
-                _ => {}
-            }
-        }
-        replies
+        self.network.clear();
+        self.0.act(0, act);
+        self.network.drain(..).filter_map(reply).collect()
+    }
+
+    /// The window in which transactions are taken.
+    fn window(&self) -> AdmissionWindow {
+        self.nodes[0].shard.window()
     }
 
     fn ask(&mut self, request: Request) -> Vec<Reply> {
@@ -118,19 +93,24 @@ impl<C: Control> Bench<C> {
 
     /// Some time passes, after which it looks after what is overdue.
     fn wait(&mut self, time: Duration) {
-        self.now = self.now + time;
-        self.clock_us += time.as_micros() as u64;
+        self.0.wait(time);
         self.act(|replica, cx| replica.on_timer(Timer::Watch, cx));
     }
 
     fn gauge(&self, wanted: &str) -> u64 {
-        let mut found = None;
-        self.replica.gauges(&mut |name, value| found = found.or((name == wanted).then_some(value)));
-        found.expect("a gauge of that name")
+        self.nodes[0].gauge(wanted)
     }
 
     fn commit(&mut self, txn: Version, at: Stamp) -> Vec<Reply> {
         self.ask(Request::End { txn, decision: Decision::Commit(at) })
+    }
+}
+
+/// The reply that a message is, if it is one.
+fn reply((.., message): Envelope<Message>) -> Option<Reply> {
+    match message {
+        Message::Reply(reply) => Some(reply),
+        _ => None,
     }
 }
 
@@ -148,7 +128,7 @@ fn stamp(us: u64, of: u64) -> Stamp {
 }
 
 #[test]
-fn a_part_that_is_asked_to_move_before_it_is_settled_has_moved_when_that_is_said() {
+fn a_part_that_is_not_settled_moves_before_that_is_acknowledged() {
     let mut bench = Bench::<Queues<false>>::new();
     assert!(matches!(bench.write(1)[..], [Reply::Executed(_)]));
     assert_eq!(bench.write(2), [], "it waits for the first");
@@ -163,7 +143,7 @@ fn a_part_that_is_asked_to_move_before_it_is_settled_has_moved_when_that_is_said
 }
 
 #[test]
-fn a_transaction_that_begins_with_a_version_under_which_another_has_committed_is_another() {
+fn a_transaction_is_not_taken_for_one_that_committed_as_its_version() {
     let mut bench = Bench::<Queues<false>>::new();
     bench.write(1);
     let at = stamp(1 + Stamp::LANES, 1);
@@ -175,7 +155,7 @@ fn a_transaction_that_begins_with_a_version_under_which_another_has_committed_is
 }
 
 #[test]
-fn what_has_committed_under_another_version_is_not_called_refused_before_its_shards_know() {
+fn a_refined_commit_is_not_called_refused_before_its_shards_know() {
     for beyond_the_window in [false, true] {
         let mut bench = Bench::<Queues<false>>::new();
         let lanes = if beyond_the_window { 1 << 30 } else { 1 };
@@ -220,11 +200,11 @@ fn what_is_told_before_it_is_durable_does_not_say_what_is_known() {
 }
 
 #[test]
-fn the_window_has_whoever_was_refused_by_it_so_that_the_next_leader_refuses_it_too() {
+fn a_refused_transaction_lies_before_the_end_of_the_window() {
     let mut bench = Bench::<Queues<false>>::new();
     let replies = bench.ask(Request::Inspect { txn: txn(1_000_000) });
     assert!(matches!(replies[..], [Reply::Refused { .. }]), "{replies:?}");
-    let window = bench.replica.shard.window();
+    let window = bench.window();
     assert!(window.to_us > txn(1_000_000).timestamp_us, "{window:?}");
 }
 
@@ -239,7 +219,7 @@ fn found(replies: &[Reply]) -> Option<Version> {
 }
 
 #[test]
-fn a_reader_without_a_part_is_answered_once_whoever_has_written_what_it_reads_is_over() {
+fn a_snapshot_waits_for_the_writers_of_its_keys() {
     let mut bench = Bench::<Versions>::new();
     bench.write(1);
     for _ in 0..3 {
@@ -261,13 +241,13 @@ fn a_reader_without_a_part_began_before_a_time_that_is_in_the_log() {
     let mut bench = Bench::<Versions>::new();
     let after_us = 1_000_000;
     assert_eq!(found(&bench.glance(after_us)), Some(Version::INITIAL));
-    let window = bench.replica.shard.window();
+    let window = bench.window();
     assert!(window.to_us > txn(after_us).timestamp_us);
     let bound_us = Settings::default().clock_bound_ms * 1000;
     let late = bound_us + after_us;
     let reason = Refusal::ClockSkew { ahead_us: late as i64 };
     assert_eq!(bench.glance(late), [Reply::Refused { txn: txn(late), reason }]);
-    assert_eq!(bench.replica.shard.window(), window);
+    assert_eq!(bench.window(), window);
 }
 
 #[test]
@@ -286,7 +266,7 @@ fn what_has_waited_for_a_leader_is_all_done_once_there_is_one() {
 }
 
 #[test]
-fn nobody_writes_before_what_a_reader_without_a_part_has_read_from_a_former_leader() {
+fn no_write_precedes_a_snapshot_of_a_former_leader() {
     let mut bench = Bench::<Versions>::new();
     bench.write(1);
     bench.commit(txn(1), Stamp::assigned(txn(1)));
@@ -324,7 +304,7 @@ fn assert_never_taken(bench: &mut Bench<Queues<false>>, after_us: u64) {
 }
 
 #[test]
-fn who_was_refused_for_its_clock_is_never_taken_though_its_shot_comes_again_in_time() {
+fn a_transaction_refused_for_its_clock_is_never_taken() {
     let mut bench = Bench::<Queues<false>>::new();
     let after_us = too_far_ahead_us();
     assert_refused_for_its_clock(&bench.write(after_us));
@@ -340,7 +320,7 @@ fn who_was_refused_for_its_clock_is_never_taken_though_its_shot_comes_again_in_t
 }
 
 #[test]
-fn who_was_refused_to_its_backup_coordinator_is_refused_by_the_next_leader_however_far_ahead() {
+fn a_refusal_to_a_backup_coordinator_outlives_the_leader() {
     for after_us in [1000, too_far_ahead_us(), 1 << 50] {
         let mut bench = Bench::<Queues<false>>::new();
         let replies = bench.ask(Request::Inspect { txn: txn(after_us) });
@@ -362,12 +342,12 @@ fn an_end_that_nobody_has_waited_for_refuses_nobody_beyond_the_window() {
 }
 
 #[test]
-fn what_a_replica_alone_says_waits_for_what_it_rests_on_to_be_durable() {
+fn a_single_replica_answers_when_its_entries_are_durable() {
     let mut bench = Bench::<crate::two_phase_locking::Locking<false>>::new();
     assert!(matches!(bench.write(1)[..], [Reply::Executed(_)]));
     // After a pause, so that the window has to reach further.
-    bench.clock_us += 300_000;
-    let durable = bench.records.len();
+    bench.set_clock_us(NOW_US + 300_000);
+    let durable = bench.nodes[0].records.len();
     let replies = bench.write(300_000);
     assert!(matches!(replies[..], [Reply::Refused { .. }]), "{replies:?}");
     let shot = Shot {
@@ -377,14 +357,14 @@ fn what_a_replica_alone_says_waits_for_what_it_rests_on_to_be_durable() {
         writes: Vec::new(),
         participants: None,
     };
-    assert!(bench.records.len() > durable && bench.early.is_empty(), "{:?}", bench.early);
+    assert!(bench.nodes[0].records.len() > durable && bench.early.is_empty(), "{:?}", bench.early);
     let replies = bench.ask(Request::Shot(shot));
     assert!(matches!(replies[..], [Reply::Executed(_)]), "{replies:?}");
     assert_eq!(bench.early, []);
 }
 
 #[test]
-fn no_more_transactions_are_open_than_may_be_and_those_that_are_end_all_the_same() {
+fn open_transactions_are_bounded_and_can_end() {
     let mut bench = Bench::<Queues<false>>::new();
     let read = |us| {
         let reads = vec![Key::from(u64::to_string(&us).as_str())];
@@ -403,7 +383,7 @@ fn no_more_transactions_are_open_than_may_be_and_those_that_are_end_all_the_same
 }
 
 #[test]
-fn no_more_refusals_are_remembered_than_may_be_and_those_that_are_not_are_late() {
+fn refusals_are_bounded_and_forgotten_ones_are_late() {
     let mut bench = Bench::<Queues<false>>::new();
     let most = super::refusals::REFUSED_AT_MOST as u64;
     bench.write(most + 150);
@@ -443,14 +423,14 @@ fn who_begins_exactly_at_the_end_of_the_window_is_not_within_it() {
     for ask in 0..4 {
         let mut bench = Bench::<Versions>::new();
         assert_eq!(found(&bench.glance(1)), Some(Version::INITIAL));
-        let window = bench.replica.shard.window();
+        let window = bench.window();
         let after_us = window.to_us - NOW_US;
         let replies = match ask {
             0 => bench.write(after_us),
             1 => bench.glance(after_us),
             _ => bench.ask(unknown(txn(after_us))[ask - 2].clone()),
         };
-        let extended = bench.replica.shard.window() != window;
+        let extended = bench.window() != window;
         assert_eq!(
             extended,
             ask < 3,
@@ -461,20 +441,19 @@ fn who_begins_exactly_at_the_end_of_the_window_is_not_within_it() {
 }
 
 #[test]
-fn who_is_refused_for_its_clock_and_begins_exactly_at_the_end_of_the_window_is_refused_in_the_log()
-{
+fn a_refusal_at_the_end_of_the_window_goes_into_the_log() {
     let mut bench = Bench::<Queues<false>>::new();
     assert!(matches!(bench.write(1)[..], [Reply::Executed(_)]));
-    let after_us = bench.replica.shard.window().to_us - NOW_US;
+    let after_us = bench.window().to_us - NOW_US;
     // The clock is set back, so that this is too far ahead.
-    bench.clock_us = NOW_US - 2 * too_far_ahead_us();
+    bench.set_clock_us(NOW_US - 2 * too_far_ahead_us());
     let said = bench.write(after_us);
     assert!(
         matches!(said[..], [Reply::Refused { reason: Refusal::ClockSkew { .. }, .. }]),
         "{said:?}"
     );
     // The next leader takes whoever begins then, unless the log says otherwise.
-    bench.clock_us = NOW_US;
+    bench.set_clock_us(NOW_US);
     bench.restart();
     let said = bench.write(after_us);
     assert!(matches!(said[..], [Reply::Decided { decision: Decision::Abort, .. }]), "{said:?}");
@@ -486,7 +465,7 @@ fn a_window_ends_no_later_than_the_clock_and_the_bound_allow() {
     for after_us in [1, bound_us / 2, bound_us] {
         let mut bench = Bench::<Queues<false>>::new();
         assert!(matches!(bench.write(after_us)[..], [Reply::Executed(_)]));
-        let to_us = bench.replica.shard.window().to_us;
+        let to_us = bench.window().to_us;
         assert!((NOW_US + after_us + 1..=NOW_US + bound_us + 1).contains(&to_us), "{to_us}");
     }
 }

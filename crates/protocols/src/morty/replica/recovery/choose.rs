@@ -17,7 +17,7 @@ pub(super) struct Instance {
     /// The replicas' answers, by member.
     known: BTreeMap<usize, Known>,
     proposed: Option<Proposed>,
-    /// Who has accepted it.
+    /// The replicas that have accepted it.
     accepted: NodeSet,
 }
 
@@ -79,7 +79,7 @@ impl Instance {
         self.proposed.as_ref()
     }
 
-    /// Who has accepted what is proposed.
+    /// The replicas that have accepted the proposal.
     pub(super) fn accepted(&self) -> NodeSet {
         self.accepted
     }
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn votes_that_nothing_was_accepted_after_decide_by_table_1() {
+    fn if_nothing_was_accepted_votes_decide_by_table_1() {
         for (votes, expected) in [
             (&[C, C][..], "Open"),
             (&[C, C, C], "Commit 0"),
@@ -240,7 +240,7 @@ mod tests {
             choice(None, &[voted(0, C), voted(0, C), voted(0, C), abandoned.clone()]),
             "Abandon"
         );
-        // The next one is prepared where nobody counts votes on the one before.
+        // A replica that has prepared the next one does not count as a vote on the one before.
         assert_eq!(choice(None, &[voted(0, C), voted(0, C), voted(1, C)]), "Abandon");
         assert_eq!(
             choice(Some(0), &[voted(0, C), voted(0, C), voted(0, C), voted(1, C)]),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_forgotten_the_transaction_counts_for_nothing() {
+    fn a_replica_that_has_forgotten_the_transaction_does_not_count() {
         let forgotten = Known { settlement: Some(Settlement::Forgotten), ..voted(0, C) };
         assert_eq!(choice(None, &[voted(0, C), voted(0, C), forgotten]), "Open");
     }

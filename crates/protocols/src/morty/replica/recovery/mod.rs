@@ -29,20 +29,28 @@ use std::sync::Arc;
 use serried_model::{NodeId, Version};
 
 use self::choose::Instance;
-use super::watch::RECOVERIES_AT_MOST;
-use super::{Cx, Replica, Timer};
+use super::setup::Setup;
+use super::{Cx, Timer, reject};
 use crate::morty::Mutation;
 use crate::morty::message::{
-    Contents, Decision, Known, Message, Proposal, Record, Settlement, View,
+    CatchingUp, Contents, Decision, Known, Message, Proposal, Recovering, Request, Settlement,
+    Status, View,
 };
 
+/// No more transactions than these are recovered at the same time; the others wait.
+const RECOVERIES_AT_MOST: usize = 1024;
 /// How long a recovery waits for answers before it asks again, round trips not counted: at first, and at most.
 const REPEAT_AT_FIRST: Duration = Duration::from_millis(100);
 const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
 
+const _: () = assert!(
+    REPEAT_AT_FIRST.as_millis() < REPEAT_AT_MOST.as_millis(),
+    "waits grow from the first to the longest"
+);
+
 /// A transaction that this replica tries to finish.
 #[derive(Debug)]
-pub(super) struct Recovery {
+struct Recovery {
     view: View,
     /// This replica's partition.
     own: u16,
@@ -51,12 +59,30 @@ pub(super) struct Recovery {
     stage: Stage,
     /// The partitions that were asked in this view, and what they have answered.
     instances: BTreeMap<u16, Instance>,
-    /// Those who wait for the outcome.
+    /// The nodes that wait for the outcome.
     inquirers: BTreeSet<NodeId>,
     repeated: u32,
     majority: usize,
     /// A mutation: see [`Instance::choose`].
     careless: bool,
+}
+
+/// The transactions that this replica tries to finish.
+#[derive(Debug, Default)]
+pub(super) struct Recoveries {
+    all: BTreeMap<Version, Recovery>,
+}
+
+/// What follows when a recovery was not answered for a while.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// It goes on.
+    Wait,
+    /// It begins anew, in a view of this replica's own that is later than this one.
+    NewView(View),
+    /// It is given up, since others have forgotten the transaction. What this replica of the own partition has settled for
+    /// good is still open here.
+    GiveUp(Option<NodeId>),
 }
 
 #[derive(Debug)]
@@ -71,7 +97,7 @@ enum Stage {
     /// Then this replica begins anew in an even later view. It does not enter that view earlier, because this would stop
     /// the other.
     Yields(View),
-    /// The replicas have been told how it ended.
+    /// The end was announced to the replicas.
     Over,
 }
 
@@ -181,146 +207,112 @@ impl Recovery {
     }
 }
 
-impl Replica {
-    /// `from` asks how the transaction ends.
-    pub(super) fn on_inquire(&mut self, from: NodeId, version: Version, cx: &mut Cx) {
-        match self.settlement(version) {
-            Some(settlement) => cx.send(from, Message::Settled { version, settlement }),
-            // It was not admitted, and may be later.
-            None if self.is_too_far_ahead(version, cx) => {}
-            None if self.recoveries.len() >= RECOVERIES_AT_MOST => {} // `from` will ask again.
-            None => self.recover(version, Some(from), cx),
-        }
+impl Recoveries {
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
     }
 
-    /// Finishes a transaction.
-    pub(super) fn recover(&mut self, version: Version, inquirer: Option<NodeId>, cx: &mut Cx) {
-        if let Some(recovery) = self.recoveries.get_mut(&version) {
+    pub(super) fn contains(&self, version: Version) -> bool {
+        self.all.contains_key(&version)
+    }
+
+    /// Whether other transactions have to wait until one of these is finished.
+    pub(super) fn are_full(&self) -> bool {
+        self.all.len() >= RECOVERIES_AT_MOST
+    }
+
+    /// The transactions below `version`.
+    pub(super) fn below(&self, version: Version) -> Vec<Version> {
+        self.all.range(..version).map(|(version, _)| *version).collect()
+    }
+
+    /// Adds a transaction, whose home is that of `execution` if there is one. Returns false if it is being recovered already;
+    /// `inquirer` then waits for the outcome as well.
+    pub(super) fn add(
+        &mut self,
+        version: Version,
+        execution: Option<&Contents>,
+        inquirer: Option<NodeId>,
+        setup: &Setup,
+    ) -> bool {
+        if let Some(recovery) = self.all.get_mut(&version) {
             recovery.inquirers.extend(inquirer);
-            return;
+            return false;
         }
-        let undecided = self.transactions.get(&version);
-        let execution = undecided.and_then(|undecided| undecided.execution.as_ref());
-        let home = execution.map(|execution| execution.contents.participants[0]);
-        let own = self.id.partition();
+        let own = setup.id.partition();
         let recovery = Recovery {
             view: View::OWN,
             own,
-            home: home.unwrap_or(own),
+            home: execution.map_or(own, |contents| contents.participants[0]),
             stage: Stage::Yields(View::OWN),
             instances: BTreeMap::new(),
             inquirers: inquirer.into_iter().collect(),
             repeated: 0,
-            majority: self.group.majority(),
-            careless: self.options.mutation.is(Mutation::RecoveryIgnoresFinalize),
+            majority: setup.group.majority(),
+            careless: setup.options.mutation.is(Mutation::RecoveryIgnoresFinalize),
         };
-        self.recoveries.insert(version, recovery);
-        self.begin_view(version, View::OWN, cx);
+        self.all.insert(version, recovery);
+        true
     }
 
-    /// Begins to recover in a view of this replica's own that is later than `last`. The view is logged as a promise before
-    /// any message names it. So after a restart it is not used again, in any partition.
-    fn begin_view(&mut self, version: Version, last: View, cx: &mut Cx) {
-        let id = self.id;
-        let undecided = self.open(version, cx.now());
-        let view = undecided.view.max(last).next(id);
-        undecided.view = view;
-        self.append(Record::Promised { version, view }, cx);
-        self.go_on_with(version, cx, |recovery, actions| recovery.begin(view, actions));
+    /// Begins to recover in a view of this replica's own, which is logged as a promise. So after a restart it is not used
+    /// again, in any partition.
+    pub(super) fn begin(&mut self, version: Version, view: View, setup: &Setup, cx: &mut Cx) {
+        self.go_on_with(version, setup, cx, |recovery, actions| recovery.begin(view, actions));
     }
 
     /// Changes a recovery by `act`, and carries out the actions that result.
     fn go_on_with(
         &mut self,
         version: Version,
+        setup: &Setup,
         cx: &mut Cx,
         act: impl FnOnce(&mut Recovery, &mut Vec<Action>),
     ) {
-        let Some(recovery) = self.recoveries.get_mut(&version) else { return };
+        let Some(recovery) = self.all.get_mut(&version) else { return };
         let mut actions = Vec::new();
         act(recovery, &mut actions);
         if !actions.is_empty() {
-            self.repeat_recovery(version, cx);
+            recovery.set_timer(version, setup, cx);
         }
         for action in actions {
-            self.carry_out_for(version, action, cx);
+            recovery.carry_out(version, action, setup, cx);
         }
-    }
-
-    fn carry_out_for(&self, version: Version, action: Action, cx: &mut Cx) {
-        let Some(recovery) = self.recoveries.get(&version) else { return };
-        let (view, all) = (recovery.view, self.group.all());
-        match action {
-            Action::Ask(partition) => {
-                // Replicas that have answered are asked too: they may have learned more since.
-                cx.broadcast(partition, all, Message::PaxosPrepare { version, view });
-            }
-            Action::Propose(partition) => {
-                let Some(instance) = recovery.instances.get(&partition) else { return };
-                let Some(proposed) = instance.proposed() else { return };
-                let (eid, decision) = (proposed.eid(), proposed.decision());
-                let finalize = Message::Finalize { version, eid, view, decision };
-                cx.broadcast(partition, all.without(instance.accepted()), finalize);
-            }
-            Action::Fetch(member) => {
-                let peer = NodeId::replica(recovery.own, member);
-                cx.send(peer, Message::Fetch { versions: vec![version] });
-            }
-            Action::End(eid, ends) => {
-                for (partition, contents) in ends {
-                    let decision =
-                        if contents.is_some() { Decision::Commit } else { Decision::Abort };
-                    let decide = Message::Decide { version, eid, decision, contents };
-                    cx.broadcast(partition, all, decide);
-                }
-            }
-        }
-    }
-
-    fn repeat_recovery(&mut self, version: Version, cx: &mut Cx) {
-        let Some(recovery) = self.recoveries.get_mut(&version) else { return };
-        let first = REPEAT_AT_FIRST + 2 * self.group.round_trip();
-        let wait = (first * (1 << recovery.repeated.min(6))).min(first.max(REPEAT_AT_MOST));
-        recovery.repeated += 1;
-        let wait = cx.jitter(wait);
-        cx.set_timer(Timer::Recovery(version), wait);
     }
 
     /// The timer of a recovery has fired: nothing was answered for a while.
-    pub(super) fn go_on_recovering(&mut self, version: Version, cx: &mut Cx) {
-        let Some(recovery) = self.recoveries.get(&version) else { return };
+    pub(super) fn go_on(&mut self, version: Version, setup: &Setup, cx: &mut Cx) -> Next {
+        let Some(recovery) = self.all.get_mut(&version) else { return Next::Wait };
         // Some replicas have forgotten the transaction, and the others do not know enough.
         if recovery.instances.values().any(|instance| instance.forgotten_by().is_some()) {
-            let peer = recovery.instances.get(&recovery.own).and_then(Instance::forgotten_by);
+            let own = recovery.own;
+            let member = recovery.instances.get(&own).and_then(Instance::forgotten_by);
             self.give_up(version, cx);
-            // What that replica has settled for good is still open here. So this one copies it.
-            if let Some(member) = peer {
-                self.catch_up_from(NodeId::replica(self.id.partition(), member), cx);
-            }
-            return;
+            return Next::GiveUp(member.map(|member| NodeId::replica(own, member)));
         }
         if let Stage::Yields(last) = recovery.stage {
-            return self.begin_view(version, last, cx);
+            return Next::NewView(last);
         }
-        self.repeat_recovery(version, cx);
-        self.go_on_with(version, cx, Recovery::repeat);
-        self.go_on_with(version, cx, Recovery::go_on);
+        recovery.set_timer(version, setup, cx);
+        self.go_on_with(version, setup, cx, Recovery::repeat);
+        self.go_on_with(version, setup, cx, Recovery::go_on);
+        Next::Wait
     }
 
     /// A replica has entered the view and says what it knows, or it is in a later view.
     pub(super) fn on_paxos_prepare_reply(
         &mut self,
         from: NodeId,
-        version: Version,
-        view: View,
+        (version, view): (Version, View),
         known: Option<Box<Known>>,
+        setup: &Setup,
         cx: &mut Cx,
     ) {
-        let Some(recovery) = self.recoveries.get(&version) else { return };
+        let Some(recovery) = self.all.get_mut(&version) else { return };
         match known {
-            Some(known) if view == recovery.view => self.learn(from, version, *known, cx),
+            Some(known) if view == recovery.view => self.learn(from, version, *known, setup, cx),
             Some(_) => {} // From a view that this replica has left.
-            None => self.yield_to(version, view, cx),
+            None => recovery.yield_to(version, view, setup, cx),
         }
     }
 
@@ -330,20 +322,22 @@ impl Replica {
         from: NodeId,
         version: Version,
         settlement: Settlement,
+        setup: &Setup,
         cx: &mut Cx,
     ) {
-        self.learn(from, version, Known { settlement: Some(settlement), ..Known::default() }, cx);
+        let known = Known { settlement: Some(settlement), ..Known::default() };
+        self.learn(from, version, known, setup, cx);
     }
 
     /// Takes in what a replica knows.
-    fn learn(&mut self, from: NodeId, version: Version, known: Known, cx: &mut Cx) {
+    fn learn(&mut self, from: NodeId, version: Version, known: Known, setup: &Setup, cx: &mut Cx) {
         let partition = from.partition();
         let execution = known.execution.as_ref();
-        if execution.is_some_and(|(.., contents)| !self.is_sound(version, partition, contents)) {
+        if execution.is_some_and(|(.., contents)| !setup.is_sound(version, partition, contents)) {
             let what = format_args!("an execution of {version} that can't be");
-            return self.reject(from, what, cx);
+            return reject(from, what, cx);
         }
-        self.go_on_with(version, cx, |recovery, actions| {
+        self.go_on_with(version, setup, cx, |recovery, actions| {
             if let Some(instance) = recovery.instances.get_mut(&partition) {
                 instance.learn(from.member(), known);
                 recovery.go_on(actions);
@@ -355,19 +349,19 @@ impl Replica {
     pub(super) fn on_finalize_reply(
         &mut self,
         from: NodeId,
-        version: Version,
-        view: View,
+        (version, view): (Version, View),
         (eid, decision): (u32, Proposal),
+        setup: &Setup,
         cx: &mut Cx,
     ) {
-        let Some(recovery) = self.recoveries.get(&version) else { return };
+        let Some(recovery) = self.all.get_mut(&version) else { return };
         if view > recovery.view {
-            return self.yield_to(version, view, cx);
+            return recovery.yield_to(version, view, setup, cx);
         }
         if view < recovery.view {
             return; // From a view that this replica has left.
         }
-        self.go_on_with(version, cx, |recovery, actions| {
+        self.go_on_with(version, setup, cx, |recovery, actions| {
             if let Some(instance) = recovery.instances.get_mut(&from.partition())
                 && instance.accept(from, eid, decision)
             {
@@ -376,40 +370,87 @@ impl Replica {
         });
     }
 
-    /// Another replica recovers the transaction in a later view.
-    fn yield_to(&mut self, version: Version, view: View, cx: &mut Cx) {
-        let Some(recovery) = self.recoveries.get_mut(&version) else { return };
-        let last = match recovery.stage {
-            Stage::Over => return,
-            Stage::Yields(last) => last,
-            _ => recovery.view,
-        };
-        if view > last {
-            recovery.stage = Stage::Yields(view);
-            recovery.instances.clear();
-            self.repeat_recovery(version, cx);
-        }
-    }
-
     /// Gives a recovery up. Others have settled the transaction so long ago that they have forgotten how it ended. Here it
     /// is settled together with everything else of its time.
     pub(super) fn give_up(&mut self, version: Version, cx: &mut Cx) {
-        let Some(recovery) = self.recoveries.remove(&version) else { return };
+        let Some(recovery) = self.all.remove(&version) else { return };
         cx.cancel_timer(Timer::Recovery(version));
-        for inquirer in recovery.inquirers {
-            let settlement = Settlement::Forgotten;
-            cx.send(inquirer, Message::Settled { version, settlement });
+        recovery.answer(version, Settlement::Forgotten, None, cx);
+    }
+
+    /// A transaction was decided: sends the outcome to its coordinator and to all nodes that wait for it. Returns whether
+    /// the transaction was being recovered.
+    pub(super) fn end(
+        &mut self,
+        version: Version,
+        settlement: impl FnOnce() -> Settlement,
+        cx: &mut Cx,
+    ) -> bool {
+        let Some(recovery) = self.all.remove(&version) else { return false };
+        cx.cancel_timer(Timer::Recovery(version));
+        recovery.answer(version, settlement(), Some(version.coordinator), cx);
+        true
+    }
+}
+
+impl Recovery {
+    fn carry_out(&self, version: Version, action: Action, setup: &Setup, cx: &mut Cx) {
+        let (view, all) = (self.view, setup.group.all());
+        match action {
+            Action::Ask(partition) => {
+                // Replicas that have answered are asked too: they may have learned more since.
+                let message = Recovering::PaxosPrepare { version, view };
+                cx.broadcast(partition, all, Message::Recovering(message));
+            }
+            Action::Propose(partition) => {
+                let Some(instance) = self.instances.get(&partition) else { return };
+                let Some(proposed) = instance.proposed() else { return };
+                let (eid, decision) = (proposed.eid(), proposed.decision());
+                let finalize = Message::Request(Request::Finalize { version, eid, view, decision });
+                cx.broadcast(partition, all.without(instance.accepted()), finalize);
+            }
+            Action::Fetch(member) => {
+                let peer = NodeId::replica(self.own, member);
+                cx.send(peer, Message::CatchingUp(CatchingUp::Fetch { versions: vec![version] }));
+            }
+            Action::End(eid, ends) => {
+                for (partition, contents) in ends {
+                    let decision =
+                        if contents.is_some() { Decision::Commit } else { Decision::Abort };
+                    let decide = Request::Decide { version, eid, decision, contents };
+                    cx.broadcast(partition, all, Message::Request(decide));
+                }
+            }
         }
     }
 
-    /// A transaction was decided: those who wait for the outcome are told.
-    pub(super) fn recovered(&mut self, version: Version, cx: &mut Cx) {
-        let Some(recovery) = self.recoveries.remove(&version) else { return };
-        cx.cancel_timer(Timer::Recovery(version));
-        let settlement = self.settlement(version).expect("a transaction that was decided");
-        for inquirer in recovery.inquirers.iter().copied().chain([version.coordinator]) {
-            cx.send(inquirer, Message::Settled { version, settlement });
+    /// Waits for answers, longer each time.
+    fn set_timer(&mut self, version: Version, setup: &Setup, cx: &mut Cx) {
+        let first = REPEAT_AT_FIRST + 2 * setup.group.round_trip();
+        let wait = (first * (1 << self.repeated.min(6))).min(first.max(REPEAT_AT_MOST));
+        self.repeated += 1;
+        let wait = cx.jitter(wait);
+        cx.set_timer(Timer::Recovery(version), wait);
+    }
+
+    /// Another replica recovers the transaction in a later view.
+    fn yield_to(&mut self, version: Version, view: View, setup: &Setup, cx: &mut Cx) {
+        let last = match self.stage {
+            Stage::Over => return,
+            Stage::Yields(last) => last,
+            Stage::Home | Stage::Others(..) | Stage::Own(_) => self.view,
+        };
+        if view > last {
+            self.stage = Stage::Yields(view);
+            self.instances.clear();
+            self.set_timer(version, setup, cx);
         }
-        self.merge(cx);
+    }
+
+    /// Sends the outcome to the nodes that wait for it, and to one more if there is one.
+    fn answer(self, version: Version, settlement: Settlement, other: Option<NodeId>, cx: &mut Cx) {
+        for inquirer in self.inquirers.into_iter().chain(other) {
+            cx.send(inquirer, Message::Status(Status::Settled { version, settlement }));
+        }
     }
 }

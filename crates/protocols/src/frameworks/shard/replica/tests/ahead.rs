@@ -7,10 +7,10 @@ const HOUR_US: u64 = 3_600_000_000;
 /// A shard's only replica, whose clock was an hour ahead when it took a transaction, and is right again.
 fn was_ahead(restarts: bool) -> Bench<Queues<false>> {
     let mut bench = Bench::new();
-    bench.clock_us = NOW_US + HOUR_US;
+    bench.set_clock_us(NOW_US + HOUR_US);
     assert!(matches!(bench.write(HOUR_US)[..], [Reply::Executed(_)]));
     bench.commit(txn(HOUR_US), Stamp::assigned(txn(HOUR_US)));
-    bench.clock_us = NOW_US + 1_000_000;
+    bench.set_clock_us(NOW_US + 1_000_000);
     if restarts {
         bench.restart();
     }
@@ -27,7 +27,7 @@ fn told(bench: &mut Bench<Queues<false>>) -> u64 {
 }
 
 #[test]
-fn a_shard_whose_only_clock_was_ahead_takes_who_begins_when_it_was_told_to() {
+fn a_window_that_is_ahead_takes_clients_that_begin_there() {
     for restarts in [false, true] {
         let mut bench = was_ahead(restarts);
         let from_us = told(&mut bench);
@@ -41,8 +41,7 @@ fn a_shard_whose_only_clock_was_ahead_takes_who_begins_when_it_was_told_to() {
 }
 
 #[test]
-fn a_shard_whose_only_clock_was_ahead_takes_nobody_who_begins_later_than_that_by_more_than_the_bound()
- {
+fn a_window_that_is_ahead_reaches_no_further_than_the_bound() {
     let mut bench = was_ahead(true);
     let bound_us = Settings::default().clock_bound_ms * 1000;
     let limit_us = told(&mut bench) + bound_us;

@@ -12,6 +12,7 @@ fn forge_for<C: Control>() {
     for seed in 0..60 {
         let mut forger = Forger(Pcg64Mcg::new(seed));
         let mut bench = Bench::<C>::new();
+        bench.forged = true;
         for _ in 0..400 {
             let (from, message) = (forger.sender(), forger.message());
             bench.act(|replica, cx| replica.on_message(from, message, cx));
@@ -24,7 +25,7 @@ fn forge_for<C: Control>() {
         }
         // Who means well is served still.
         bench.wait(Duration::from_secs(20));
-        let us = bench.clock_us - NOW_US;
+        let us = bench.clock_us() - NOW_US;
         bench.wait(Duration::from_millis(1));
         let replies = bench.ask(Request::Inspect { txn: txn(us) });
         assert!(matches!(replies[..], [Reply::Refused { .. }]), "{}: {replies:?}", C::NAME);

@@ -6,7 +6,7 @@ use crate::frameworks::replicated_log::Record as LogRecord;
 
 /// The time below which outcomes may be forgotten, as the log says.
 fn forget_us(bench: &Bench<Queues<false>>) -> u64 {
-    let entries = bench.records.iter().filter_map(|record| match record {
+    let entries = bench.nodes[0].records.iter().filter_map(|record| match record {
         LogRecord::Accepted { entries, .. } => Some(entries.iter().flatten()),
         _ => None,
     });
@@ -22,7 +22,7 @@ fn long_time(bench: &mut Bench<Queues<false>>, other_is_over: bool) {
     for _ in 0..20 {
         bench.wait(Duration::from_secs(60));
         if other_is_over {
-            let over = Message::Request(Request::Over { below_us: bench.clock_us });
+            let over = Message::Request(Request::Over { below_us: bench.clock_us() });
             bench.act(|replica, cx| replica.on_message(NodeId::replica(1, 0), over, cx));
         }
     }

@@ -8,20 +8,20 @@ use serried_model::{Key, NodeId, Version};
 use smallvec::{SmallVec, smallvec};
 
 use super::{Coordinator, FAST_PATH_AT_LEAST};
-use crate::morty::message::{Contents, Message, Proposal, Read, TaggedWrite, Vote};
+use crate::morty::message::{Contents, Message, Proposal, Read, Request, TaggedWrite, Vote};
 use crate::morty::votes::{Tally, Votes};
 
-/// So many keys over which an execution was voted down are told.
+/// At most so many of the keys over which an execution was voted down are reported.
 const CONFLICTS_AT_MOST: usize = 64;
 
-/// See the module's description.
+/// An execution for which the replicas were asked to vote.
 #[derive(Debug)]
-pub(super) struct Attempt {
+pub(super) struct PreparedExecution {
     pub eid: u32,
     /// Its participants, the transaction's home first.
     pub participants: SmallVec<[Participant; 1]>,
     pub conflicts: SmallVec<[Key; 1]>,
-    /// The replicas have been told to abandon it.
+    /// The replicas were asked to abandon it.
     pub told: bool,
     /// How often it may be prepared again if it is voted down tentatively.
     pub retries_left: u32,
@@ -44,13 +44,13 @@ pub(super) struct Participant {
     pub abandoned: NodeSet,
 }
 
-impl Attempt {
+impl PreparedExecution {
     pub(super) fn new(
         eid: u32,
         parts: impl Iterator<Item = (u16, Arc<Contents>)>,
         retries_left: u32,
         now: Timestamp,
-    ) -> Attempt {
+    ) -> PreparedExecution {
         let participant = |(partition, contents)| Participant {
             partition,
             contents,
@@ -58,7 +58,7 @@ impl Attempt {
             accepted: NodeSet::EMPTY,
             abandoned: NodeSet::EMPTY,
         };
-        Attempt {
+        PreparedExecution {
             eid,
             participants: parts.map(participant).collect(),
             conflicts: SmallVec::new(),
@@ -140,7 +140,8 @@ impl Attempt {
             let missing = group.all().without(part.votes.settled());
             if !missing.is_empty() {
                 let (eid, contents) = (self.eid, part.contents.clone());
-                let prepare = Message::Prepare { version, eid, next_tag, contents };
+                let prepare =
+                    Message::Request(Request::Prepare { version, eid, next_tag, contents });
                 cx.broadcast(part.partition, missing, prepare);
             }
         }
@@ -164,7 +165,7 @@ impl Attempt {
                 cx.broadcast(
                     part.partition,
                     missing,
-                    Message::Finalize { version, eid, view, decision },
+                    Message::Request(Request::Finalize { version, eid, view, decision }),
                 );
             }
         }

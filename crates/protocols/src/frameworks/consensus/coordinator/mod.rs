@@ -1,4 +1,4 @@
-//! The client side: it hands commands and reads to a replica, and coordinates writes to registers.
+//! The client side: a coordinator hands commands and reads to a replica, and coordinates writes to registers itself.
 //!
 //! # What a client learns of an operation that is given up
 //! The operation has no effect if nothing was sent that has one: the operation waited, or only asked for its place.
@@ -8,21 +8,22 @@
 //! outcome of an earlier attempt was unknown, and what this attempt has sent says nothing about that one. The token of
 //! an update whose outcome is unknown stays open, so that replicas remember the result until the update is tried again.
 
-use core::time::Duration;
+mod preferred;
+mod running;
+
 use std::collections::BTreeMap;
 
-use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Settings, Timestamp};
+use serried_actor::{Actor, Context, Coordinate, Group, NodeSet, Settings};
 use serried_model::registers::{Operation, Outcome, Output};
 use serried_model::{Access, Accessed, Carstamp, Key, NodeId, Registers, Token, TxnId};
-use serried_parts::{Asked, Quorums, Stamped, Tokens, patience_with_proxy};
+use serried_parts::{Quorums, Stamped, Tokens, WriteStamps};
 
 use super::instance::Command;
 use super::message::{Answer, Found, Message, OperationId};
-use super::unsettled::{Moment, Settled, Unsettled};
+use super::unsettled::{Settled, Unsettled};
 use super::{Mutation, Rules, sound};
-
-/// After another replica has answered, so long goes by before the nearest is tried again.
-const NEAREST_AGAIN_AFTER: Duration = Duration::from_secs(5);
+use preferred::Preferred;
+use running::{Phase, Running};
 
 /// One client's operations.
 #[derive(Debug)]
@@ -30,11 +31,8 @@ pub struct Coordinator {
     rules: Rules,
     quorums: Quorums,
     tokens: Tokens,
-    /// The latest timestamp that a write was given.
-    latest: u64,
-    /// Which of the replicas is handed something first, from the nearest, and when the nearest is tried
-    /// again.
-    preferred: (usize, Timestamp),
+    stamps: WriteStamps,
+    preferred: Preferred,
     operations: BTreeMap<TxnId, Running>,
     unsettled: Unsettled,
     counted: Counted,
@@ -50,30 +48,6 @@ struct Counted {
     unsettled: u64,
 }
 
-/// An operation under way.
-#[derive(Debug)]
-struct Running {
-    key: Key,
-    command: Command,
-    /// It has a token that it was given: it may have taken effect before this began.
-    again: bool,
-    phase: Phase,
-}
-
-#[derive(Debug)]
-enum Phase {
-    /// Nothing is sent before majorities hold the values that the client had read from other keys when this operation
-    /// began. A write that is tried again may have its place (`placed`) already.
-    Waiting { begun: Moment, placed: Option<Carstamp> },
-    /// A replica does it: which, from the nearest. Also how often one before did not answer in time, and how many before have
-    /// refused it for the client's clock.
-    Handed { choice: usize, repeated: u32, refused: usize },
-    /// A write learns what replicas hold: the latest so far.
-    Placing { latest: Carstamp, asked: Asked },
-    /// It has them hold this.
-    Writing { stamped: Stamped, asked: Asked },
-}
-
 /// Repeats a request that was not answered.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Repeat(u64);
@@ -87,8 +61,8 @@ impl Coordinator {
             rules,
             quorums: Quorums::new(group, settings.thrifty),
             tokens: Tokens::new(settings.outcomes_ms * 1000),
-            latest: 0,
-            preferred: (0, Timestamp(0)),
+            stamps: WriteStamps::default(),
+            preferred: Preferred::default(),
             operations: BTreeMap::new(),
             unsettled: Unsettled::default(),
             counted: Counted::default(),
@@ -152,8 +126,7 @@ impl Coordinator {
                 }
             }
             _ => {
-                let (choice, until) = self.preferred;
-                let choice = if cx.now() < until { choice } else { 0 };
+                let choice = self.preferred.choice(cx.now());
                 Phase::Handed { choice, repeated: 0, refused: 0 }
             }
         };
@@ -165,33 +138,15 @@ impl Coordinator {
         true
     }
 
-    /// Asks what an operation asks in its present phase.
+    /// Sends what an operation asks in its present phase.
     fn send(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
         let Some(running) = self.operations.get(&txn) else { return };
-        let group = self.quorums.group();
-        let partition = group.partition_of(&running.key);
-        let (request, key) = (txn.0, running.key.clone());
-        let brings = || running.command.brings.clone();
-        let (to, message, patience) = match &running.phase {
-            Phase::Waiting { .. } => return,
-            Phase::Handed { choice, repeated, .. } => {
-                let patience = patience_with_proxy(group, *repeated);
-                let to = [group.choice(partition, *choice)].into_iter().collect();
-                let command = running.command.clone();
-                (to, Message::Request { request, key, command }, patience)
-            }
-            Phase::Placing { asked, .. } => {
-                let message = Message::Write1 { request, key, brings: brings() };
-                (asked.waiting(), message, self.quorums.patience(asked.repeated()))
-            }
-            Phase::Writing { stamped, asked } => {
-                let operation = OperationId { client: cx.id(), request };
-                let message = Message::Apply { operation, key, stamped: stamped.clone() };
-                (asked.waiting(), message, self.quorums.patience(asked.repeated()))
-            }
+        let operation = OperationId { client: cx.id(), request: txn.0 };
+        let Some((to, message, patience)) = running.question(operation, &self.quorums) else {
+            return;
         };
-        cx.broadcast(partition, to, message);
-        cx.set_timer(Repeat(request), patience);
+        cx.broadcast(self.quorums.group().partition_of(&running.key), to, message);
+        cx.set_timer(Repeat(txn.0), patience);
     }
 
     fn on_reply(&mut self, txn: TxnId, from: NodeId, answer: Answer, cx: &mut Cx<'_>) {
@@ -204,12 +159,10 @@ impl Coordinator {
         }
         let group = self.quorums.group();
         let partition = group.partition_of(&running.key);
-        // It may be another than the one that it was handed to last.
+        // This need not be the replica that the operation was handed to last.
         let mut choices = 0..group.size();
-        if let Some(choice) = choices.find(|choice| group.choice(partition, *choice) == from)
-            && (self.preferred.0 != choice || self.preferred.1 <= cx.now())
-        {
-            self.preferred = (choice, cx.now() + NEAREST_AGAIN_AFTER);
+        if let Some(choice) = choices.find(|choice| group.choice(partition, *choice) == from) {
+            self.preferred.has_answered(choice, cx.now());
         }
         let brings = running.command.brings.clone();
         if let Answer::Unsettled(Found(stamped)) = &answer {
@@ -226,14 +179,14 @@ impl Coordinator {
         }
     }
 
-    /// A replica has refused an operation for good, since the client's clock is ahead of its own. That one's may be behind,
-    /// so another is asked, one at a time, until a majority has refused. Then nobody else knows of the operation.
+    /// A replica has refused an operation permanently, because the client's clock is ahead of its own. Its own may be behind.
+    /// So the others are asked, one at a time, until a majority has refused. Then nobody else knows of the operation.
     fn on_refused(&mut self, txn: TxnId, from: NodeId, ahead_us: i64, cx: &mut Cx<'_>) {
         let group = self.quorums.group();
         let Some(running) = self.operations.get_mut(&txn) else { return };
         let partition = group.partition_of(&running.key);
         let Phase::Handed { choice, repeated, refused } = &mut running.phase else { return };
-        // Another may do it all the same, or has done it, or this answer came twice.
+        // Another replica may do it or has done it, or this answer came twice.
         if *repeated > 0 || running.again || group.choice(partition, *choice) != from {
             return;
         }
@@ -252,9 +205,7 @@ impl Coordinator {
         if !self.quorums.replied(asked, from) || !self.quorums.have_replied(asked) {
             return;
         }
-        // Of two writes that found the same, one has to be later.
-        self.latest = self.latest.max(latest.timestamp) + 1;
-        let carstamp = Carstamp { timestamp: self.latest, writer: cx.id(), rmwc: 0 };
+        let carstamp = self.stamps.after(*latest, cx.id());
         cx.output((txn, Output::Placed(carstamp)));
         let Access::Write(value) = &running.command.access else { unreachable!("it writes") };
         let stamped = Stamped { value: value.clone(), carstamp };
@@ -334,15 +285,7 @@ impl Coordinator {
 
     fn give_up(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
         let Some(running) = self.operations.get(&txn) else { return };
-        // A write that has no place yet is nowhere, and neither is what was not begun; but for what was tried
-        // before.
-        let nowhere = match running.phase {
-            _ if running.again => false,
-            Phase::Waiting { .. } | Phase::Placing { .. } => true,
-            Phase::Handed { .. } => running.command.access == Access::Read,
-            Phase::Writing { .. } => false,
-        };
-        let outcome = match nowhere {
+        let outcome = match running.has_no_effect() {
             true => Outcome::NoEffect,
             false => Outcome::Unknown,
         };
@@ -374,8 +317,8 @@ impl Actor for Coordinator {
         }
     }
 
-    /// Those who have not answered are asked again. What was handed to a replica is handed to another: it
-    /// is recognised if both go on with it.
+    /// Asks the replicas again that have not answered. What was handed to one replica is handed to another: it is recognised
+    /// if both go on with it.
     fn on_timer(&mut self, Repeat(request): Repeat, cx: &mut Cx<'_>) {
         match self.operations.get_mut(&TxnId(request)).map(|running| &mut running.phase) {
             Some(Phase::Handed { choice, repeated, .. }) => {

@@ -1,0 +1,106 @@
+//! A replica that wants to lead: it asks for promises, and collects what was accepted in lower ballots (phase 1).
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use serried_actor::{Context, NodeSet};
+use serried_model::NodeId;
+
+use super::acceptor::{Acceptor, OPEN_BYTES};
+use super::host::Host;
+use super::members::Members;
+use super::message::{Accepted, Ballot, Entry, Message, Timer};
+
+/// The most that a promise shows, in bytes; a candidate that lacks more takes over the state instead.
+pub(super) const SHOWN_BYTES: usize = 8 * OPEN_BYTES;
+/// After how long a promise is asked for again, round trips not counted.
+const PREPARE_AGAIN: Duration = Duration::from_millis(50);
+
+/// What a candidate has been promised.
+#[derive(Debug)]
+pub(super) struct Candidate<E> {
+    promises: NodeSet,
+    /// The ballot of the leader that has handed over, or [`Ballot::NONE`].
+    after: Ballot,
+    /// By member, where what was chosen is known to those that have promised.
+    applied: Vec<Option<u64>>,
+    /// By slot, what was accepted in the highest ballot.
+    found: BTreeMap<u64, (Ballot, Option<E>)>,
+}
+
+/// What a candidate that has been promised its ballot leads from.
+pub(super) struct Mandate<E> {
+    /// What it has to propose again, from the slot on below which it has applied everything. Entries are empty where nothing
+    /// was accepted.
+    pub(super) entries: Vec<Option<E>>,
+    /// All slots below are chosen.
+    pub(super) chosen: u64,
+    /// By member, where what was chosen is known to those that have promised.
+    pub(super) applied: Vec<Option<u64>>,
+}
+
+impl<E: Entry> Candidate<E> {
+    /// A candidate in the ballot that `acceptor` has promised, after the leader of the ballot `after` has handed over.
+    pub(super) fn new(after: Ballot, acceptor: &Acceptor<E>, members: &Members) -> Candidate<E> {
+        let mut applied = vec![None; members.group.size()];
+        applied[members.own()] = Some(acceptor.slots().applied());
+        let promises = [members.id].into_iter().collect();
+        let mut candidate = Candidate { promises, after, applied, found: BTreeMap::new() };
+        for (slot, open) in acceptor.slots().open() {
+            candidate.add(Accepted { slot, ballot: open.ballot, entry: open.entry.clone() });
+        }
+        candidate
+    }
+
+    fn add(&mut self, Accepted { slot, ballot, entry }: Accepted<E>) {
+        let found = self.found.entry(slot).or_insert((ballot, None));
+        if found.0 <= ballot {
+            *found = (ballot, entry);
+        }
+    }
+
+    /// Asks the replicas that have not promised yet.
+    pub(super) fn ask<H: Host<Entry = E>>(
+        &self,
+        acceptor: &Acceptor<E>,
+        members: &Members,
+        cx: &mut Context<'_, H>,
+    ) {
+        let missing = members.group.all().without(self.promises);
+        let (ballot, from) = (acceptor.promised(), acceptor.slots().applied());
+        members.send(missing, Message::Prepare { ballot, from, after: self.after }, cx);
+        let again = cx.jitter(2 * members.group.round_trip() + PREPARE_AGAIN);
+        cx.set_timer(H::timer(Timer::Elect), again);
+    }
+
+    /// Takes in a promise. Returns false if it is repeated.
+    pub(super) fn on_promise(
+        &mut self,
+        from: NodeId,
+        applied: u64,
+        accepted: Vec<Accepted<E>>,
+    ) -> bool {
+        if !self.promises.insert(from) {
+            return false;
+        }
+        self.applied[from.member()] = Some(applied);
+        accepted.into_iter().for_each(|accepted| self.add(accepted));
+        true
+    }
+
+    /// Whether a majority has promised.
+    pub(super) fn has_majority(&self, members: &Members) -> bool {
+        self.promises.len() >= members.group.majority()
+    }
+
+    /// What to lead from, once a majority has promised. This replica has applied everything below `first`.
+    pub(super) fn mandate(&mut self, first: u64) -> Mandate<E> {
+        let applied = core::mem::take(&mut self.applied);
+        let mut found = self.found.split_off(&first);
+        let chosen = applied.iter().flatten().copied().max().unwrap_or(first);
+        let end = found.last_key_value().map_or(first, |(last, _)| last + 1).max(first);
+        assert!(end >= chosen, "a replica that knows what was chosen below {chosen} has shown it");
+        let entry = |slot| found.remove(&slot).and_then(|(_, entry)| entry);
+        Mandate { entries: (first..end).map(entry).collect(), chosen, applied }
+    }
+}

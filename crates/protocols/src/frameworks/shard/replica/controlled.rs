@@ -1,0 +1,71 @@
+//! The concurrency control of a leader, and what it has reported.
+
+use serried_actor::Store;
+use serried_model::Version;
+
+use super::super::control::{Control, Desk, Event};
+use super::super::message::{Item, Shot};
+use super::super::stamp::Validity;
+use super::super::table::Table;
+
+/// The concurrency control of a leader.
+#[derive(Debug)]
+pub(super) struct Controlled<C> {
+    control: C,
+    /// What it has reported and the leader has not taken in.
+    events: Vec<Event>,
+    /// How many shots were executed.
+    executed: u64,
+    /// How many of them could not be answered before other transactions ended.
+    delayed: u64,
+}
+
+impl<C: Control> Controlled<C> {
+    pub(super) fn new(control: C) -> Controlled<C> {
+        Controlled { control, events: Vec::new(), executed: 0, delayed: 0 }
+    }
+
+    /// Lets the control do something.
+    pub(super) fn act<T>(
+        &mut self,
+        table: &mut Table,
+        store: &dyn Store,
+        act: impl FnOnce(&mut C, &mut Desk<'_>) -> T,
+    ) -> T {
+        act(&mut self.control, &mut Desk::new(table, store, &mut self.events))
+    }
+
+    /// Executes a shot.
+    pub(super) fn execute(&mut self, shot: &Shot, table: &mut Table, store: &dyn Store) {
+        self.act(table, store, |control, desk| control.execute(shot, desk));
+        let (txn, is_last) = (shot.txn, shot.participants.is_some());
+        let at_once = self.events.iter().any(|event| match event {
+            Event::Released(of, released) => *of == txn && *released == shot.number,
+            Event::Settled(of) => *of == txn && is_last,
+            Event::Refused(of, _) => *of == txn,
+            Event::Executed(_) => false,
+        });
+        self.executed += 1;
+        self.delayed += u64::from(!at_once);
+    }
+
+    /// Exchanges the events that were taken in before for new ones. Returns false if there are none.
+    pub(super) fn next_events(&mut self, taken_in: &mut Vec<Event>) -> bool {
+        if self.events.is_empty() {
+            return false;
+        }
+        taken_in.clear();
+        core::mem::swap(taken_in, &mut self.events);
+        true
+    }
+
+    /// The part of a transaction whose last shot was executed; none if it was refused since.
+    pub(super) fn part(&mut self, txn: Version) -> Option<(Validity, Vec<Item>)> {
+        self.control.part(txn)
+    }
+
+    pub(super) fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        each("shots_executed", self.executed);
+        each("shots_delayed", self.delayed);
+    }
+}

@@ -1,0 +1,285 @@
+//! Ending the transactions of clients that have failed (003 §5.6), and forgetting those that are over everywhere.
+//!
+//! These handlers are methods of the leader, because they end a transaction wherever it stands: with the control, with the
+//! log, or with another shard.
+
+use core::time::Duration;
+
+use serried_model::{NodeId, Version};
+
+use super::super::control::Control;
+use super::super::message::{Decision, Message, Refusal, Reply, Request};
+use super::super::stamp::Stamp;
+use super::Cx;
+use super::leader::Leader;
+use super::open::{Open, Standing};
+use super::requests::late;
+use super::resolution::{Resolution, Step};
+use super::shard::Common;
+
+impl<C: Control> Leader<C> {
+    /// Reports how a transaction stands here. If it has no part, it is refused.
+    pub(super) fn on_inspect(
+        &mut self,
+        from: NodeId,
+        txn: Version,
+        common: &mut Common,
+        cx: &mut Cx<'_, C>,
+    ) {
+        if let Some(decision) = common.table.decision(txn) {
+            return cx.send(from, Message::Reply(Reply::Decided { txn, decision }));
+        }
+        if let Some(open) = self.open.get_mut(&txn) {
+            if open.standing == Standing::Executing {
+                self.discard(txn, Refusal::CONFLICT, common, cx);
+                return self.tell_refused(from, txn, cx);
+            }
+            if !open.inspectors.contains(&from) {
+                open.inspectors.push(from);
+            }
+            return self.answer(txn, common, cx);
+        }
+        let window = common.table.window();
+        if self.refusals.reason(txn).is_some() {
+            self.tell_refused(from, txn, cx);
+        } else if txn.timestamp_us < window.from_us {
+            let reason = late(txn, window);
+            cx.send(from, Message::Reply(Reply::Refused { txn, reason }));
+        } else {
+            self.bar(txn, Refusal::CONFLICT, from, common, cx);
+        }
+    }
+
+    /// Another participant, or a client, asks how a transaction ends: this shard is its backup coordinator.
+    pub(super) fn on_resolve(
+        &mut self,
+        from: NodeId,
+        txn: Version,
+        common: &mut Common,
+        cx: &mut Cx<'_, C>,
+    ) {
+        if from.is_coordinator()
+            && let Some(decision) = common.table.decision_of_version(txn)
+        {
+            return cx.send(from, Message::Reply(Reply::Decided { txn, decision }));
+        }
+        self.on_inspect(from, txn, common, cx);
+        self.resolve(txn, common, cx);
+    }
+
+    /// The open transaction that is ready here and may commit under this version, though it began with another one. Until the
+    /// shards are told how it has ended, they know it by the version with which it began, but its program may know the
+    /// other one already.
+    pub(super) fn is_to_commit_as(&self, version: Version, common: &Common) -> Option<Version> {
+        if common.table.decision_of_version(version).is_some() || self.open.contains_key(&version) {
+            return None;
+        }
+        let mut open = self.open.iter();
+        let may = open.find(|(first, open)| {
+            let at = Stamp { us: version.timestamp_us, txn: **first };
+            first.coordinator == version.coordinator
+                && open.is_ready()
+                && open.validity.holds_at(at)
+        });
+        may.map(|(first, _)| *first)
+    }
+
+    /// Finds out how the transaction ends, unless that is known, and ends it.
+    pub(super) fn resolve(&mut self, txn: Version, common: &mut Common, cx: &mut Cx<'_, C>) {
+        let own = common.shard();
+        let Some(open) = self.open.get(&txn) else { return };
+        if open.standing == Standing::Ending || open.backup() != Some(own) {
+            return;
+        }
+        let Some(participants) = open.participants.clone() else { return };
+        let new = || Resolution::new(txn, own, participants);
+        let resolution = self.resolutions.entry(txn).or_insert_with(new);
+        for shard in resolution.missing() {
+            // Its former leader may not lead any more.
+            self.others.forget_leader(shard);
+            self.others.send(shard, resolution.request(), &common.group, cx);
+        }
+        self.continue_resolution(txn, common, cx);
+    }
+
+    /// Continues to resolve a transaction, if it is being resolved and its part is ready.
+    pub(super) fn continue_resolution(
+        &mut self,
+        txn: Version,
+        common: &mut Common,
+        cx: &mut Cx<'_, C>,
+    ) {
+        let Some(resolution) = self.resolutions.get_mut(&txn) else { return };
+        let Some(open) = self.open.get(&txn).filter(|open| open.is_ready()) else { return };
+        match resolution.step(open.validity) {
+            Step::Wait => {}
+            Step::Commit(at) => self.decide(txn, Decision::Commit(at), common, cx),
+            Step::Move(to) => {
+                for shard in resolution.others() {
+                    self.others.send(shard, resolution.request(), &common.group, cx);
+                }
+                self.reposition(txn, to, common, cx);
+            }
+        }
+    }
+
+    /// The leader of another shard reports how it stands with a transaction.
+    pub(super) fn on_reply(
+        &mut self,
+        from: NodeId,
+        reply: Reply,
+        common: &mut Common,
+        cx: &mut Cx<'_, C>,
+    ) {
+        let shard = from.partition();
+        self.others.heard_of(from);
+        match reply {
+            Reply::Prepared { txn, validity } => {
+                if let Some(resolution) = self.resolution_with(txn, shard) {
+                    resolution.on_ready(shard, validity);
+                    self.continue_resolution(txn, common, cx);
+                }
+            }
+            Reply::Moved { txn } => {
+                if let Some(resolution) = self.resolution_with(txn, shard) {
+                    resolution.on_moved(shard);
+                    self.continue_resolution(txn, common, cx);
+                }
+            }
+            Reply::Refused { txn, reason } => {
+                // No shard forgets the outcome of a transaction that is open here, so this can't be a correct answer.
+                if !matches!(reason, Refusal::Forgotten { .. }) {
+                    self.end(txn, Decision::Abort, common, cx);
+                }
+            }
+            Reply::Decided { txn, decision } => self.end(txn, decision, common, cx),
+            // Those are for clients.
+            Reply::Executed(_)
+            | Reply::Ended(_)
+            | Reply::Snapshot { .. }
+            | Reply::Follow { .. } => {}
+        }
+    }
+
+    /// The resolution of a transaction that has a part in `shard`.
+    fn resolution_with(&mut self, txn: Version, shard: u16) -> Option<&mut Resolution> {
+        self.resolutions.get_mut(&txn).filter(|resolution| resolution.concerns(shard))
+    }
+
+    /// Moves a part that is ready to another moment. If that can't be done, aborts its transaction, so that the answer stays
+    /// the same if the request is repeated. Returns whether the part holds at that moment already.
+    pub(super) fn reposition(
+        &mut self,
+        txn: Version,
+        to: Stamp,
+        common: &mut Common,
+        cx: &mut Cx<'_, C>,
+    ) -> bool {
+        let Some(open) = self.open.get(&txn) else { return false };
+        if open.validity.holds_at(to) {
+            return true;
+        }
+        if to < open.validity.from {
+            return false; // No sender that knows when it holds requests that.
+        }
+        let can_move = self
+            .controlled
+            .act(&mut common.table, cx.store(), |control, desk| control.reposition(txn, to, desk));
+        if !can_move {
+            self.decide(txn, Decision::Abort, common, cx);
+        }
+        false
+    }
+
+    fn end(&mut self, txn: Version, decision: Decision, common: &mut Common, cx: &mut Cx<'_, C>) {
+        let Some(open) = self.open.get(&txn) else { return };
+        match open.standing {
+            Standing::Executing => self.discard(txn, Refusal::CONFLICT, common, cx),
+            _ => self.decide(txn, decision, common, cx),
+        }
+    }
+
+    /// Tells the other participants how a transaction has ended that was resolved here.
+    pub(super) fn tell_participants(
+        &self,
+        txn: Version,
+        decision: Decision,
+        resolution: &Resolution,
+        common: &Common,
+        cx: &mut Cx<'_, C>,
+    ) {
+        for shard in resolution.others() {
+            self.others.send(shard, Request::End { txn, decision }, &common.group, cx);
+        }
+    }
+
+    /// Looks after transactions of which nothing has been heard.
+    pub(super) fn watch(&mut self, common: &mut Common, cx: &mut Cx<'_, C>) {
+        common.ask_clocks(cx);
+        self.count_ahead(common);
+        let (now, patience) = (cx.now(), common.settings.recovery_after());
+        let limit_ms = common.settings.truncation_lag_ms;
+        let longest = Duration::from_millis(limit_ms);
+        let own = common.shard();
+        let runs_too_long =
+            |open: &Open| open.standing == Standing::Executing && now.since(open.began) >= longest;
+        let overdue: Vec<(Version, Standing, bool)> = self
+            .open
+            .iter()
+            .filter(|(_, open)| now.since(open.heard) >= patience || runs_too_long(open))
+            .map(|(txn, open)| (*txn, open.standing, runs_too_long(open)))
+            .collect();
+        for (txn, standing, too_long) in overdue {
+            match standing {
+                Standing::Executing if too_long => {
+                    self.discard(txn, Refusal::TooLong { limit_ms }, common, cx);
+                }
+                Standing::Executing => self.discard(txn, Refusal::CONFLICT, common, cx),
+                Standing::Ending => {}
+                Standing::Preparing(_) | Standing::Prepared => {
+                    let Some(backup) = self.open.get(&txn).and_then(Open::backup) else { continue };
+                    if backup == own {
+                        self.resolve(txn, common, cx);
+                    } else {
+                        self.others.forget_leader(backup);
+                        self.others.send(backup, Request::Resolve { txn }, &common.group, cx);
+                    }
+                }
+            }
+        }
+        self.tidy(common, cx);
+        self.watch_later(common, cx);
+    }
+
+    /// Tells the other shards below which time everything is over here, and forgets what is over at all shards.
+    fn tidy(&mut self, common: &mut Common, cx: &mut Cx<'_, C>) {
+        let every = Duration::from_millis(common.settings.truncation_every_ms);
+        let now = cx.now();
+        // Entries that the log can't take now must not pile up.
+        let Some(time) = common.time(cx).filter(|_| self.has_proposed_all()) else { return };
+        if now.since(self.tidied) < every {
+            return;
+        }
+        self.tidied = now;
+        let own = common.shard();
+        let window = common.table.window();
+        let from_us = window.from_us;
+        let open_us = self.open.keys().next().map(|txn| txn.timestamp_us);
+        let below_us = open_us.map_or(from_us, |us| us.min(from_us));
+        self.others.are_over(own, below_us);
+        // Even if this shard has nothing to forget, the others may wait for it.
+        let none_refused = self.refusals.len() == 0;
+        if common.table.remembered() == 0 && none_refused && self.others.latest_over_us() <= from_us
+        {
+            return;
+        }
+        let shards = common.group.partitions();
+        for shard in (0..shards).filter(|shard| *shard != own) {
+            self.others.send(shard, Request::Over { below_us }, &common.group, cx);
+        }
+        let outcomes_us = common.settings.outcomes_ms.saturating_mul(1000);
+        let kept_us = time.earliest_us.saturating_sub(outcomes_us);
+        let forget_us = self.others.all_over_us(shards).min(kept_us);
+        self.windows.forget(forget_us, window, time, &mut self.unproposed);
+    }
+}

@@ -1,0 +1,100 @@
+//! How a backup coordinator finds out how a transaction ends (003 §5.6).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serried_model::Version;
+
+use super::super::message::Request;
+use super::super::stamp::{Stamp, Validity};
+use super::super::verdict::{Verdict, verdict};
+
+/// How far a backup coordinator has got with a transaction.
+#[derive(Debug)]
+pub(super) struct Resolution {
+    /// The transaction.
+    txn: Version,
+    /// The shard of the backup coordinator.
+    own: u16,
+    participants: Arc<[u16]>,
+    /// By shard, when its part holds, if it is ready.
+    ready: BTreeMap<u16, Validity>,
+    /// Set while all parts are to be moved to another moment.
+    to: Option<Stamp>,
+    /// The shards whose parts hold at that moment.
+    moved: BTreeSet<u16>,
+}
+
+/// What a backup coordinator does next.
+pub(super) enum Step {
+    /// It waits for other shards.
+    Wait,
+    /// It commits the transaction.
+    Commit(Stamp),
+    /// It moves all parts to this moment.
+    Move(Stamp),
+}
+
+impl Resolution {
+    pub(super) fn new(txn: Version, own: u16, participants: Arc<[u16]>) -> Resolution {
+        let (ready, moved) = (BTreeMap::new(), BTreeSet::new());
+        Resolution { txn, own, participants, ready, to: None, moved }
+    }
+
+    /// Whether a shard has a part in the transaction.
+    pub(super) fn concerns(&self, shard: u16) -> bool {
+        self.participants.contains(&shard)
+    }
+
+    /// The other participants.
+    pub(super) fn others(&self) -> impl Iterator<Item = u16> {
+        self.participants.iter().copied().filter(|shard| *shard != self.own)
+    }
+
+    /// The other participants whose answers are missing.
+    pub(super) fn missing(&self) -> impl Iterator<Item = u16> {
+        self.others().filter(|shard| match self.to {
+            None => !self.ready.contains_key(shard),
+            Some(_) => !self.moved.contains(shard),
+        })
+    }
+
+    /// What participants are asked for.
+    pub(super) fn request(&self) -> Request {
+        let txn = self.txn;
+        match self.to {
+            None => Request::Inspect { txn },
+            Some(to) => Request::Move { txn, to },
+        }
+    }
+
+    /// A shard's part is ready.
+    pub(super) fn on_ready(&mut self, shard: u16, validity: Validity) {
+        self.ready.insert(shard, validity);
+    }
+
+    /// A shard's part holds at the moment that was asked for.
+    pub(super) fn on_moved(&mut self, shard: u16) {
+        self.moved.insert(shard);
+    }
+
+    /// What to do now that this shard's own part is ready.
+    pub(super) fn step(&mut self, validity: Validity) -> Step {
+        self.on_ready(self.own, validity);
+        if self.ready.len() < self.participants.len() {
+            return Step::Wait;
+        }
+        if let Some(to) = self.to {
+            let has_moved = self.moved.len() == self.participants.len();
+            return if has_moved { Step::Commit(to) } else { Step::Wait };
+        }
+        match verdict(self.txn, self.ready.values().copied()) {
+            Verdict::Commit(at) => Step::Commit(at),
+            Verdict::Move(to) => {
+                self.to = Some(to);
+                self.on_moved(self.own);
+                Step::Move(to)
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! A shard at one of its replicas: what is made of its log, and its leader's state if this replica leads.
+
+use serried_actor::{Group, Settings, Store};
+use serried_model::{Key, NodeId};
+use serried_parts::Cells;
+
+use super::super::Mutation;
+use super::super::control::Control;
+use super::super::message::{AdmissionWindow, Entry, Led, Message, Reply, Request};
+use super::super::row::Cell;
+use super::super::sound;
+use super::super::table::Table;
+use super::Cx;
+use super::leader::Leader;
+use crate::Mutated;
+use crate::frameworks::replicated_log::{
+    Ballot, Chosen, Clocks, ReplicatedLog, Span, StateMachine, Time,
+};
+
+/// A shard at one of its replicas.
+#[derive(Debug)]
+pub(super) struct Shard<C> {
+    common: Common,
+    /// The ballot in which it leads.
+    ballot: Option<Ballot>,
+    /// The slot of the entry with which it begins to serve, while it does not.
+    first: Option<u64>,
+    /// While it serves: it leads, and has applied everything that former leaders have put into the log.
+    leader: Option<Leader<C>>,
+}
+
+/// What a replica has whether it leads or not.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) id: NodeId,
+    pub(super) group: Group,
+    pub(super) settings: Settings,
+    pub(super) mutation: Mutated<Mutation>,
+    pub(super) table: Table,
+    clocks: Clocks,
+    /// The slots below are applied, as far as this knows.
+    pub(super) known: u64,
+}
+
+impl Common {
+    /// The number of the shard.
+    pub(super) fn shard(&self) -> u16 {
+        self.id.partition()
+    }
+
+    /// The time by the clocks of a majority, if they are known.
+    pub(super) fn time<C: Control>(&self, cx: &Cx<'_, C>) -> Option<Span> {
+        self.clocks.time(cx.clock().midpoint_us(), cx.now())
+    }
+
+    /// Asks the other replicas what their clocks say, unless they were asked lately.
+    pub(super) fn ask_clocks<C: Control>(&mut self, cx: &mut Cx<'_, C>) {
+        let Some(question) = self.clocks.question(self.group.round_trip(), cx) else { return };
+        let others = self.group.all().without([self.id].into_iter().collect());
+        cx.broadcast(self.shard(), others, Message::Time(question));
+    }
+
+    fn on_time<C: Control>(&mut self, from: NodeId, time: Time, cx: &mut Cx<'_, C>) {
+        if let Some(answer) = self.clocks.on_time(from, time, cx) {
+            cx.send_before_durable(from, Message::Time(answer));
+        }
+    }
+
+    /// Sends an answer that depends only on the window, or that promises nothing. It need not wait for a flush, because the
+    /// window was chosen, so a majority has it on disk. A single replica waits: it takes for chosen what may not be durable
+    /// yet.
+    pub(super) fn say<C: Control>(&self, to: NodeId, reply: Reply, cx: &mut Cx<'_, C>) {
+        match self.group.size() {
+            1 => cx.send(to, Message::Reply(reply)),
+            _ => cx.send_before_durable(to, Message::Reply(reply)),
+        }
+    }
+}
+
+impl<C: Control> Shard<C> {
+    pub(super) fn new(
+        id: NodeId,
+        group: Group,
+        settings: &Settings,
+        mutation: Mutated<Mutation>,
+    ) -> Shard<C> {
+        let common = Common {
+            id,
+            clocks: Clocks::new(group.size(), id.member()),
+            group,
+            settings: *settings,
+            mutation,
+            table: Table::new(settings.resident_keys, C::MULTI_VERSION),
+            known: 0,
+        };
+        Shard { common, ballot: None, first: None, leader: None }
+    }
+
+    /// Whether it leads, and has applied everything that former leaders have put into the log.
+    pub(super) fn serves(&self) -> bool {
+        self.leader.is_some()
+    }
+
+    /// Whether it serves, and everything that its control takes for done is on its way into the log.
+    pub(super) fn has_proposed_all(&self) -> bool {
+        self.leader.as_ref().is_some_and(Leader::has_proposed_all)
+    }
+
+    pub(super) fn window(&self) -> AdmissionWindow {
+        self.common.table.window()
+    }
+
+    pub(super) fn cells(&self) -> &Cells<Cell> {
+        self.common.table.cells()
+    }
+
+    pub(super) fn cells_mut(&mut self) -> &mut Cells<Cell> {
+        self.common.table.cells_mut()
+    }
+
+    /// Takes what is known of transactions from the store.
+    pub(super) fn load(&mut self, store: &dyn Store) {
+        self.common.table.load(store);
+    }
+
+    /// Whether `from` can have sent a message to this replica.
+    pub(super) fn is_sound(&self, from: NodeId, message: &Message) -> bool {
+        sound::to_replica(from, message, self.common.shard(), &self.common.group)
+    }
+
+    pub(super) fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        each("undecided_transactions", self.common.table.prepared().len() as u64);
+        each("remembered_transactions", self.common.table.remembered() as u64);
+        if let Some(leader) = &self.leader {
+            leader.gauges(each);
+        }
+    }
+
+    /// It leads in another ballot, or does not lead any more.
+    pub(super) fn lead(
+        &mut self,
+        ballot: Option<Ballot>,
+        log: &mut ReplicatedLog<Led>,
+        cx: &mut Cx<'_, C>,
+    ) {
+        self.ballot = ballot;
+        self.leader = None;
+        self.first = None;
+        if ballot.is_some() {
+            self.common.ask_clocks(cx);
+        }
+        self.begin(log, cx);
+    }
+
+    /// Puts `Entry::Lead` into the log, unless that was done. There may be no room before the entries that former leaders
+    /// have left are chosen.
+    pub(super) fn begin(&mut self, log: &mut ReplicatedLog<Led>, cx: &mut Cx<'_, C>) {
+        if let Some(by) = self.ballot
+            && self.first.is_none()
+            && !self.serves()
+        {
+            self.first = log.propose(Some(Led { by, entry: Entry::Lead }), cx);
+        }
+    }
+
+    /// Handles a request, or returns it if it has to wait.
+    pub(super) fn on_request(
+        &mut self,
+        from: NodeId,
+        request: Request,
+        log: &mut ReplicatedLog<Led>,
+        cx: &mut Cx<'_, C>,
+    ) -> Option<Request> {
+        let Some(leader) = &mut self.leader else { return Some(request) };
+        leader.on_request(from, request, log, &mut self.common, cx)
+    }
+
+    /// A replica of this shard says or asks what the time is.
+    pub(super) fn on_time(&mut self, from: NodeId, time: Time, cx: &mut Cx<'_, C>) {
+        self.common.on_time(from, time, cx);
+    }
+
+    /// The leader of another shard answers.
+    pub(super) fn on_reply(&mut self, from: NodeId, reply: Reply, cx: &mut Cx<'_, C>) {
+        if let Some(leader) = &mut self.leader {
+            leader.on_reply(from, reply, &mut self.common, cx);
+        }
+    }
+
+    /// Puts into the log what has to be there.
+    pub(super) fn propose(&mut self, log: &mut ReplicatedLog<Led>, cx: &mut Cx<'_, C>) {
+        if let Some(leader) = &mut self.leader {
+            leader.propose(log, &mut self.common, cx);
+        }
+    }
+
+    /// Answers read-only transactions that have waited for others to end.
+    pub(super) fn answer_parked(&mut self, log: &mut ReplicatedLog<Led>, cx: &mut Cx<'_, C>) {
+        if let Some(leader) = &mut self.leader {
+            leader.answer_parked(log, &mut self.common, cx);
+        }
+    }
+
+    /// Looks after transactions of which nothing has been heard.
+    pub(super) fn watch(&mut self, cx: &mut Cx<'_, C>) {
+        if let Some(leader) = &mut self.leader {
+            leader.watch(&mut self.common, cx);
+        }
+    }
+
+    /// Tells clients that it is known how their transactions ended.
+    pub(super) fn acknowledge(&mut self, cx: &mut Cx<'_, C>) {
+        if let Some(leader) = &mut self.leader {
+            leader.acknowledge(cx);
+        }
+    }
+
+    /// Tells all clients with something under way here who leads now, so that they need not wait for a time-out.
+    pub(super) fn redirect(&mut self, to: NodeId, cx: &mut Cx<'_, C>) {
+        if let Some(leader) = &mut self.leader {
+            leader.redirect(to, cx);
+        }
+    }
+}
+
+impl<C: Control> StateMachine<super::Replica<C>> for Shard<C> {
+    fn apply(&mut self, chosen: Chosen<'_, Led>, cx: &mut Cx<'_, C>) {
+        let Chosen { slot, position, entry: led, led_in } = chosen;
+        let entry = led.map(|led| &led.entry);
+        if let Some(Entry::Prepare(part)) = entry {
+            cx.charge(part.items.len());
+        }
+        self.common.table.apply((slot, position), led, cx.store());
+        self.common.known = slot + 1;
+        let Some(by) = self.ballot.filter(|by| led_in == Some(*by)) else { return };
+        if self.first == Some(slot) {
+            self.first = None;
+            self.leader = Some(Leader::new(by, &mut self.common, cx));
+        } else if let Some(leader) = &mut self.leader {
+            leader.on_chosen(slot, entry, &mut self.common, cx);
+        }
+    }
+
+    fn revise(&self, first: u64, inherited: &mut [Option<Led>]) {
+        self.common.table.revise(first, inherited);
+    }
+
+    fn store_all(&mut self, store: &mut dyn Store) {
+        self.common.table.cells_mut().store_some(usize::MAX, store);
+    }
+
+    fn needs_log_from(&self) -> Option<u64> {
+        self.common.table.cells().needs_log_from()
+    }
+
+    fn take_over(&mut self, key: &Key, state: &[u8], store: &mut dyn Store) -> bool {
+        self.common.table.take_over(key, state, store)
+    }
+}

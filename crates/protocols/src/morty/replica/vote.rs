@@ -1,0 +1,164 @@
+//! Votes (000 §4.2, "Prepare").
+//!
+//! Voting crosses all components: it changes transactions and keys, is logged, and depends on how complete the state
+//! is. So it belongs to the replica.
+
+use std::sync::Arc;
+
+use serried_model::Version;
+
+use super::execute::{observe_writes, refuse};
+use super::transactions::Reads;
+use super::validate::{Validated, Validation};
+use super::{Cx, Replica, reject};
+use crate::morty::Mutation;
+use crate::morty::message::{Accepted, Contents, Message, Proposal, Refusal, Reply, View, Vote};
+use crate::morty::record::Record;
+
+impl Replica {
+    pub(super) fn on_prepare(
+        &mut self,
+        version: Version,
+        eid: u32,
+        next_tag: u32,
+        contents: Arc<Contents>,
+        cx: &mut Cx,
+    ) {
+        if !self.admits(version, true, cx) {
+            return;
+        }
+        if !self.setup.is_sound(version, self.setup.id.partition(), &contents) {
+            let what = format_args!("a Prepare of {version} with what no transaction can do");
+            return reject(version.coordinator, what, cx);
+        }
+        let undecided = self.transactions.open(version, cx.now(), &self.setup);
+        undecided.heard = cx.now();
+        if eid < undecided.abandoned_before {
+            return; // Overtaken by what abandoned it.
+        }
+        if let Some(execution) = &undecided.execution
+            && execution.eid == eid
+        {
+            // Repeated.
+            if let Some(vote) = execution.vote {
+                let conflict = execution.conflict.clone();
+                let reply = Message::Reply(Reply::PrepareReply { version, eid, vote, conflict });
+                cx.send(version.coordinator, reply);
+            }
+            self.confirm(version, cx);
+            return;
+        }
+        if undecided.is_superseded() && !self.setup.options.mutation.is(Mutation::LatePrepare) {
+            refuse(version, Refusal::Superseded, cx);
+            return;
+        }
+        cx.charge(contents.reads.len() + contents.writes.len());
+        observe_writes(version, &contents, cx);
+        let keys = &mut self.state.keys;
+        self.transactions.install(version, (eid, next_tag), contents, keys);
+        self.vote(version, cx);
+    }
+
+    /// Validates the transaction's execution, and votes unless it has to wait.
+    fn vote(&mut self, version: Version, cx: &mut Cx) {
+        let undecided = self.transactions.get(version).expect("a transaction to vote on");
+        let next_tag = undecided.next_tag;
+        let execution = undecided.execution.as_ref().expect("an execution to vote on");
+        let (eid, contents) = (execution.eid, execution.contents.clone());
+        let validated = self.validation().validate(version, &contents, cx);
+        self.notify(cx);
+        let Some(Validated { vote, conflict, unconfirmed }) = validated else {
+            return self.log_abandonment(version, eid, cx);
+        };
+        let vote = match vote {
+            // A version that it can't find may have been overwritten or deleted after the reader had read it.
+            // If it is asked again later, it may vote AbandonFinal.
+            Vote::AbandonFinal if self.catch_up.may_lack_something() => Vote::AbandonTentative,
+            vote => vote,
+        };
+        self.transactions.prepare(version, vote, conflict.clone(), &mut self.state.keys);
+        let some_are_confirmed = unconfirmed.len() < contents.reads.len();
+        self.log.append(Record::Voted { version, eid, next_tag, vote, contents }, cx);
+        if vote == Vote::Provisional {
+            self.wait_with(version, eid, unconfirmed, some_are_confirmed, cx);
+        }
+        self.send_vote(
+            version,
+            Message::Reply(Reply::PrepareReply { version, eid, vote, conflict }),
+            cx,
+        );
+    }
+
+    fn validation(&mut self) -> Validation<'_> {
+        let Replica { transactions, state, setup, .. } = self;
+        Validation { transactions, state, setup }
+    }
+
+    /// The execution has to wait, and there is no vote to log. What earlier executions had prepared is released already, so
+    /// the log has to say that they are abandoned.
+    fn log_abandonment(&mut self, version: Version, eid: u32, cx: &mut Cx) {
+        if let Some(before) = eid.checked_sub(1) {
+            let (view, decision) = (View::OWN, Proposal::Abandon);
+            let accepted = Accepted { view, eid: before, decision };
+            self.log.append(Record::Accepted { version, accepted }, cx);
+        }
+    }
+
+    /// Sends a vote, once it is durable.
+    fn send_vote(&self, version: Version, reply: Message, cx: &mut Cx) {
+        if self.setup.options.mutation.is(Mutation::VotesBeforeDurable) {
+            cx.send_before_durable(version.coordinator, reply);
+        } else {
+            cx.send(version.coordinator, reply);
+        }
+    }
+
+    /// Notes which reads a provisional vote waits for. What was committed as it was read remains so, even when the replica
+    /// has forgotten it: a delete, for instance, that all replicas know. Without this note no replica might be able to say at
+    /// the end that the transaction may commit, or that it may not. `log` says whether to log it.
+    fn wait_with(&mut self, version: Version, eid: u32, reads: Reads, log: bool, cx: &mut Cx) {
+        if self.transactions.wait_with(version, reads.clone()) && log {
+            self.log.append(Record::Waits { version, eid, reads: reads.to_vec() }, cx);
+        }
+    }
+
+    /// A transaction that the execution has read from is decided. If it was the last one, this replica sends its final
+    /// vote after a provisional one, or votes now if it had waited.
+    pub(super) fn confirm(&mut self, version: Version, cx: &mut Cx) {
+        let Some(undecided) = self.transactions.get(version) else { return };
+        let Some(execution) = &undecided.execution else { return };
+        match execution.vote {
+            // A recoverer may have asked about the transaction while it waited. A vote would come too late.
+            None if undecided.is_superseded() => return,
+            None => return self.vote(version, cx),
+            Some(Vote::Provisional) => {}
+            Some(_) => return,
+        }
+        let (eid, contents) = (execution.eid, execution.contents.clone());
+        let waits_for = execution.unconfirmed.clone();
+        let Validated { vote, conflict, unconfirmed } =
+            self.validation().validate_sources(version, &contents, waits_for, None, cx);
+        self.notify(cx);
+        match vote {
+            // The coordinator may have counted the provisional vote already, with another replica's vote to commit.
+            Vote::Provisional | Vote::AbandonTentative => {
+                return self.wait_with(version, eid, unconfirmed, true, cx);
+            }
+            Vote::AbandonFinal
+                if self.catch_up.may_lack_something()
+                    && !self.validation().reads_aborted(&contents) =>
+            {
+                return;
+            }
+            _ => {}
+        }
+        let keys = &mut self.state.keys;
+        self.transactions.settle_vote(version, eid, vote, conflict.clone(), keys);
+        self.log.append(Record::Confirmed { version, eid, vote }, cx);
+        self.send_vote(
+            version,
+            Message::Reply(Reply::PrepareReply { version, eid, vote, conflict }),
+            cx,
+        );
+    }
+}
