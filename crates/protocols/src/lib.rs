@@ -6,6 +6,7 @@
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod abd;
+mod catalogue;
 pub mod epaxos;
 pub mod frameworks;
 pub mod gryff;
@@ -20,6 +21,7 @@ mod registry;
 pub mod tapir_cc;
 pub mod two_phase_locking;
 
+pub use catalogue::{Catalogue, Entry, Erase};
 pub use registry::{
     COMPARED, DEFAULT, ProtocolInfo, Registered, UnknownProtocol, Visitor, info, list, of,
     promising, visit, visit_any,
