@@ -4,8 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use serde::Serialize;
-use serried::Database;
-use serried::{WatchOptions, Watched};
+use serried::{Database, WatchOptions, Watched};
 use serried_actor::Timestamp;
 use serried_model::Key;
 use serried_windows::{Collector, KeyWindows, analyse};

@@ -201,7 +201,7 @@ struct LogOnDisk {
 
 /// What the threads that write batches share.
 struct Shared {
-    log: serried_storage::Log,
+    log: serried_storage::LogFiles,
     /// A batch that was written, to be filled again.
     spare: Option<serried_storage::Batch>,
     /// What the disk said when it failed. It does not report again what it may have lost then, so nothing is
@@ -218,12 +218,12 @@ impl PartitionLog for LogOnDisk {
             }
         };
         let LogOptions { identity, accept_loss, .. } = self.options;
-        let noted = serried_storage::Log::noted_store(&self.path, identity);
+        let noted = serried_storage::LogFiles::noted_store(&self.path, identity);
         let lost = self.flush.verify(noted, accept_loss).map_err(|error| error.to_string())?;
         if let Some(lost) = lost {
             tracing::warn!(%lost, "goes on with what a store has left");
         }
-        let opened = serried_storage::Log::open(&self.path, self.options, &mut show);
+        let opened = serried_storage::LogFiles::open(&self.path, self.options, &mut show);
         let (log, replayed) = opened.map_err(|error| error.to_string())?;
         let noted = self.logs.opened(&self.keyspace, &self.folder, self.partition);
         noted.map_err(|error| error.to_string())?;
@@ -341,7 +341,7 @@ mod tests {
         let mut base = Base::open(&directory.join("base"), Durability::Buffered, 0).unwrap();
         let flush = base.flusher();
         let (log, options) = (directory.join("log"), LogOptions::new(7, Durability::Buffered));
-        let opened = serried_storage::Log::open(&log, options, &mut |_, _| {}).unwrap();
+        let opened = serried_storage::LogFiles::open(&log, options, &mut |_, _| {}).unwrap();
         let mut shared = Shared { log: opened.0, spare: None, failed: None };
         base.put(b"key", Some(b"value"));
         // The log ends the process on a batch that does not continue it.
@@ -349,7 +349,7 @@ mod tests {
         batch.push(|_| {});
         let written = || write(&mut shared, &flush, &mut Some(batch), None);
         assert!(catch_unwind(AssertUnwindSafe(written)).is_err());
-        assert_eq!((flush.last(), serried_storage::Log::noted_store(&log, 7)), (1, 1));
+        assert_eq!((flush.last(), serried_storage::LogFiles::noted_store(&log, 7)), (1, 1));
         drop((base, flush));
         fs::remove_dir_all(directory).unwrap();
     }
@@ -362,7 +362,7 @@ mod tests {
         let flush = base.flusher();
         let (log, away) = (directory.join("log"), directory.join("away"));
         let options = LogOptions::new(7, Durability::Sync);
-        let (opened, _) = serried_storage::Log::open(&log, options, &mut |_, _| {}).unwrap();
+        let (opened, _) = serried_storage::LogFiles::open(&log, options, &mut |_, _| {}).unwrap();
         let shared = Shared { log: opened, spare: None, failed: None };
         let mut records = serried_storage::Batch::starting_at(0);
         records.push(|bytes| bytes.push(1));

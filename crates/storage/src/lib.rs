@@ -2,7 +2,7 @@
 //!
 //! Each partition of a keyspace has two things there, which its replica uses through the seam:
 //!
-//! - a **log** ([`Log`]) of records, in batches that are written and flushed as one. Segments are preallocated and
+//! - a **log** ([`LogFiles`]) of records, in batches that are written and flushed as one. Segments are preallocated and
 //!   have checksums. A tail that a crash has torn is cut off; damage is reported with file and offset;
 //! - a **base** ([`Base`]): an ordered store of settled state, in fjall.
 //!
@@ -75,7 +75,7 @@ pub use error::StorageError;
 #[doc(hidden)]
 pub use hostile::{example_segment, read_hostile_segment};
 pub use keyspaces::{KeyspaceIdentity, KeyspaceRecord};
-pub use log::{Log, LogOptions, Loss, Replayed};
+pub use log::{LogFiles, LogOptions, Loss, Replayed};
 pub use run::{Boot, Run};
 pub use serried_model::{Durability, Provenance};
 pub use tail::{acknowledged_tail, is_store_refused};
