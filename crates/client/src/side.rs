@@ -1,4 +1,4 @@
-//! What only a client's endpoint has: its requests to nodes, its alarms, and what nodes tell it.
+//! What only a client's endpoint has: its requests to nodes, its alarms, and what nodes report to it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -35,7 +35,7 @@ impl ClientSide {
         self.last_request
     }
 
-    /// Notes which data a node has, and which data it says that others have. Returns whether its own is that which counts.
+    /// Notes which data a node has, and which data it says that others have. Returns whether its own data counts.
     /// All links to a node are to the newest data that is known, since others are cut when it becomes known.
     pub(crate) fn meet(&mut self, welcome: &Welcome, links: &mut Links) -> bool {
         for (member, number) in &welcome.known {

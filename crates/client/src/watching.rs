@@ -15,7 +15,7 @@ use crate::side::ClientSide;
 
 /// How long a node may take to begin.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a node may take, beyond what it was asked for, to say that it has ended.
+/// How long a node may take to report its end, beyond the time for which it was asked to record.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What to watch.

@@ -20,7 +20,7 @@ pub trait Disks: Send + Sync + 'static {
         None
     }
 
-    /// Whether the node starts for the first time, and does not say that it takes the place of another.
+    /// Whether the node starts for the first time, and not in the place of another.
     fn is_new(&self) -> bool {
         false
     }

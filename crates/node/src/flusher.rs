@@ -175,7 +175,7 @@ pub(crate) async fn flush(endpoint: Arc<Endpoint<NodeSide>>, sync: bool) {
     }
 }
 
-/// Begins a flush: its number, and what it is to write.
+/// Begins a flush. Returns its number and the batches to write.
 fn begin_flush(core: &mut Core<NodeSide>) -> (u64, Vec<Box<dyn Batch>>) {
     let batches = core.actors_mut().filter_map(|replica| replica.take_batch()).collect();
     (core.side.flushing.begin(), batches)

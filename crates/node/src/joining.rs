@@ -193,7 +193,7 @@ impl Joining<'_> {
                 "a keyspace was dropped and created again while this node was away: it takes part in the new one, and what it has of the old one stays where it is until you remove it"
             );
         }
-        // If the configuration contradicts what it has, the directory says so.
+        // If the configuration contradicts what it has, `Disks::settle` refuses it.
         if record.is_some_and(|record| record.generation == chosen) {
             return Ok(chosen);
         }

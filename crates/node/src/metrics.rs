@@ -30,7 +30,7 @@ pub(crate) struct Exposed<'a> {
     pub(crate) latency: Latency,
     /// By keyspace and number.
     pub(crate) partitions: Vec<Partition<'a>>,
-    /// Of the process, where the operating system tells.
+    /// Of the process, if the operating system reports it.
     pub(crate) resident_bytes: Option<u64>,
 }
 

@@ -59,8 +59,8 @@ impl Neighbours {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether another process than this one passes for `node` and answers within `patience`. One that does not is gone
-    /// after that.
+    /// Whether another process than this one passes for `node` and answers within `patience`. One that does not answer
+    /// is removed.
     pub(crate) async fn is_taken(
         &self,
         node: NodeId,
@@ -103,7 +103,7 @@ impl Neighbours {
         true
     }
 
-    /// Notes a connection of a process that passes for `node`; whether no other one does.
+    /// Notes a connection of a process that passes for `node`. Returns whether no other one does.
     fn enter(&self, node: NodeId, incarnation: u64, connected: Connected) -> bool {
         let mut neighbours = self.lock();
         let present = neighbours.entry(node);

@@ -154,7 +154,8 @@ mod tests {
         }
     }
 
-    /// What comes of it that node 0 opens a connection to node 1, at whose address this is answered, and what is noted.
+    /// Opens a connection from node 0 to node 1, at whose address this is the answer: why it was refused, if it was, and what
+    /// was noted.
     async fn opened(welcome: Welcome) -> (Option<String>, Vec<(usize, u64)>) {
         let address = answering(welcome).await;
         let [nobody, other] = ["127.0.0.1:0"; 2].map(str::to_string);

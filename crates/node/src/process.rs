@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-/// The CPU time that this process has used, user and system, to 10 ms; zero where `/proc` does not
-/// tell.
+/// The CPU time that this process has used, user and system, to 10 ms; zero if `/proc` does not
+/// report it.
 pub fn process_cpu_time() -> Duration {
     let statistics = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     cpu_time(&statistics).unwrap_or_default()
 }
 
-/// How much memory of this process is resident, in bytes, where the operating system tells.
+/// How much memory of this process is resident, in bytes, if the operating system reports it.
 pub(crate) fn resident_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

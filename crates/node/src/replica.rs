@@ -60,7 +60,7 @@ impl Erase for MakeReplica {
             if let Some(opened) = disk {
                 let is_new = opened.rejoins;
                 kept.open(opened, &mut actor)?;
-                // What it had begun before it went down is not known where nothing of it was durable.
+                // With an empty log, it is not known what the replica had begun before it went down.
                 rejoins = is_new && kept.log_position == 0;
             }
             Ok(Box::new(Replicating { driven: Driven::new(actor, role, kept), rejoins }))

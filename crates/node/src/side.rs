@@ -27,7 +27,7 @@ impl NodeSide {
         NodeSide { flushing: Flushing::new(), watcher: Watcher::default(), home }
     }
 
-    /// Notes that the log can't be written for this reason, or that it can again, and tells clients.
+    /// Notes that the log can't be written for this reason, or that it can again, and informs clients.
     pub(crate) fn set_obstacle(&mut self, obstacle: Option<String>, links: &mut Links) {
         if self.flushing.obstacle != obstacle {
             links.push_frame_to_clients(Kind::Obstacle, &encode(&obstacle));

@@ -69,8 +69,8 @@ pub struct Welcome {
     pub dropped: Vec<(String, u32)>,
     /// If its data replaces lost data: the last generation of each name that the lost data may have included.
     pub lost: Vec<(String, u32)>,
-    /// It knows all that the lost data may have included, or has lost none. If not, it is not one of those that tell
-    /// another node what there is.
+    /// It knows all that the lost data may have included, or has lost none. If not, its answer does not count when another
+    /// node asks which keyspaces there are.
     pub knows_lost: bool,
     /// Which data it has, if it keeps any.
     pub provenance: Option<Provenance>,

@@ -44,7 +44,7 @@ pub struct LinkId {
 pub enum End {
     /// A client.
     Client(NodeId),
-    /// A core of a node, as far as this endpoint tells them apart.
+    /// A core of a node, as far as this endpoint distinguishes them.
     Core {
         /// The node.
         member: usize,
@@ -551,7 +551,7 @@ impl Links {
         Poll::Ready(Some(link.options.delay))
     }
 
-    /// For a link's writer: `bytes` of what it took have been written, at one go.
+    /// For a link's writer: `bytes` of what it took have been written.
     pub(crate) fn written(&mut self, id: LinkId, bytes: usize) {
         self.counters.flushes += 1;
         self.counters.bytes_sent += bytes as u64;
