@@ -12,6 +12,7 @@ pub mod frameworks;
 pub mod gryff;
 pub mod morty;
 pub mod multipaxos;
+mod mutated;
 pub mod mvto;
 pub mod mvtso;
 pub mod ncc;
@@ -22,6 +23,7 @@ pub mod tapir_cc;
 pub mod two_phase_locking;
 
 pub use catalogue::{Catalogue, Entry, Erase};
+pub use mutated::Mutated;
 pub use registry::{
     COMPARED, DEFAULT, ProtocolInfo, Registered, UnknownProtocol, Visitor, info, list, of,
     promising, visit, visit_any,

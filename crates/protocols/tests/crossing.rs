@@ -13,6 +13,7 @@ use serried_history::{
 };
 use serried_model::registers::Offers;
 use serried_model::{Geography, Guarantee, NodeId, Registers};
+use serried_protocols::Mutated;
 use serried_protocols::frameworks::consensus;
 use serried_protocols::gryff;
 use serried_sim::{
@@ -139,7 +140,7 @@ impl Protocol for AsPrinted {
 
 const RULES: consensus::Rules = consensus::Rules {
     variant: consensus::Variant::GryffRsc,
-    mutation: Some(consensus::Mutation::AsPrinted),
+    mutation: Mutated::by(consensus::Mutation::AsPrinted),
 };
 
 #[test]

@@ -22,7 +22,7 @@ use serried_history::{
 use serried_model::registers::Offers;
 use serried_model::{FamilyName, Geography, Guarantee, NodeId, Registers};
 use serried_protocols::frameworks::consensus;
-use serried_protocols::{Visitor, abd, multipaxos, of, visit};
+use serried_protocols::{Mutated, Visitor, abd, multipaxos, of, visit};
 use serried_session::RegisterOptions;
 use serried_sim::{Cluster, Configuration, Disk, Swarm};
 use serried_workload::{RegisterLoop, RegisterMix};
@@ -278,7 +278,7 @@ macro_rules! broken {
     };
     (abd, $mutation:ident) => {
         fn coordinator(group: Group, settings: &Settings) -> abd::Coordinator {
-            abd::Coordinator::new(group, settings, Some(abd::Mutation::$mutation))
+            abd::Coordinator::new(group, settings, Mutated::by(abd::Mutation::$mutation))
         }
 
         fn replica(id: NodeId, group: Group, settings: &Settings) -> abd::Replica {
@@ -291,7 +291,7 @@ macro_rules! broken {
         }
 
         fn replica(id: NodeId, group: Group, settings: &Settings) -> multipaxos::Replica {
-            let mutation = Some(multipaxos::Mutation::$mutation);
+            let mutation = Mutated::by(multipaxos::Mutation::$mutation);
             multipaxos::Replica::new(id, group, settings, mutation)
         }
     };
@@ -307,7 +307,7 @@ macro_rules! broken {
     ($variant:ident, $mutation:ident) => {
         consensus::Rules {
             variant: consensus::Variant::$variant,
-            mutation: Some(consensus::Mutation::$mutation),
+            mutation: Mutated::by(consensus::Mutation::$mutation),
         }
     };
 }

@@ -9,7 +9,7 @@ use serried_model::transactions::Offers;
 use serried_model::{FamilyName, Geography, Guarantee, Key, NodeId, Transactions, Value, Write};
 use serried_protocols::frameworks::shard::{Coordinator, Message, Mutation, Replica, Request};
 use serried_protocols::ncc::{NccRw, Queues};
-use serried_protocols::{Visitor, promising, visit};
+use serried_protocols::{Mutated, Visitor, promising, visit};
 use serried_session::TransactionKeyspace;
 use serried_sim::{Cluster, Configuration, Disk, Fate, Initial};
 
@@ -134,7 +134,7 @@ impl Protocol for WithoutEarlyAbort {
     }
 
     fn replica(id: NodeId, group: Group, settings: &Settings) -> Self::Replica {
-        Replica::new(id, group, settings, Some(Mutation::NoEarlyAbort))
+        Replica::new(id, group, settings, Mutated::by(Mutation::NoEarlyAbort))
     }
 }
 

@@ -8,6 +8,7 @@ use serried_model::{Access, Accessed, Carstamp, Key, NodeId, Registers, Token, T
 use serried_parts::{Asked, Quorums, Stamped, VersionClock};
 
 use super::{Message, Mutation};
+use crate::Mutated;
 
 /// Coordinates one client's operations.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ pub struct Coordinator {
     /// The latest timestamp that a write was given.
     latest: u64,
     operations: BTreeMap<TxnId, Running>,
-    mutation: Option<Mutation>,
+    mutation: Mutated<Mutation>,
 }
 
 /// An operation under way.
@@ -46,7 +47,7 @@ type Cx<'a> = Context<'a, Coordinator>;
 
 impl Coordinator {
     /// A coordinator for a client of `group`, which does nothing wrong but `mutation`.
-    pub fn new(group: Group, settings: &Settings, mutation: Option<Mutation>) -> Coordinator {
+    pub fn new(group: Group, settings: &Settings, mutation: Mutated<Mutation>) -> Coordinator {
         Coordinator {
             quorums: Quorums::new(group, settings.thrifty),
             clock: VersionClock::default(),
@@ -93,7 +94,7 @@ impl Coordinator {
     }
 
     fn on_held(&mut self, txn: TxnId, from: NodeId, held: Stamped, cx: &mut Cx<'_>) {
-        let once = self.mutation == Some(Mutation::SecondReadRoundSkipped);
+        let once = self.mutation.is(Mutation::SecondReadRoundSkipped);
         let Some(running) = self.operations.get_mut(&txn) else { return };
         let Phase::First { latest, unanimous } = &mut running.phase else { return };
         if !self.quorums.replied(&mut running.asked, from) {
@@ -131,7 +132,7 @@ impl Coordinator {
     }
 
     fn on_applied(&mut self, txn: TxnId, from: NodeId, cx: &mut Cx<'_>) {
-        let one_is_enough = self.mutation == Some(Mutation::WriteAcknowledgedByOne);
+        let one_is_enough = self.mutation.is(Mutation::WriteAcknowledgedByOne);
         let Some(running) = self.operations.get_mut(&txn) else { return };
         let Phase::Second(stamped) = &running.phase else { return };
         let is_new = self.quorums.replied(&mut running.asked, from);

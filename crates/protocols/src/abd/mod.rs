@@ -43,6 +43,7 @@ pub use coordinator::Coordinator;
 pub use message::{Message, Record};
 pub use replica::Replica;
 
+use crate::Mutated;
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::registers::Offers;
 use serried_model::{Guarantee, NodeId, Registers, Value};
@@ -72,7 +73,7 @@ impl Protocol for Abd {
     type Replica = Replica;
 
     fn coordinator(group: Group, settings: &Settings) -> Coordinator {
-        Coordinator::new(group, settings, None)
+        Coordinator::new(group, settings, Mutated::NONE)
     }
 
     fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica {

@@ -13,6 +13,7 @@ use serried_model::{Access, Carstamp, Key, Modification, NodeId, Token, TxnId, V
 use serried_parts::Stamped;
 
 use super::{Coordinator, Message, Record, Replica};
+use crate::Mutated;
 
 mod returning;
 
@@ -48,7 +49,7 @@ impl Net {
     fn new(thrifty: bool) -> Net {
         let group = Group::new(3, Duration::from_millis(1));
         let settings = Settings { thrifty, ..Settings::default() };
-        let coordinator = |_| Coordinator::new(group.clone(), &settings, None);
+        let coordinator = |_| Coordinator::new(group.clone(), &settings, Mutated::NONE);
         let replica = |member| Replica::new(NodeId(member), group.clone(), &settings);
         Net {
             replicas: (0..3).map(replica).collect(),

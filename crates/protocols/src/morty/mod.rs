@@ -170,6 +170,7 @@ pub use message::{
 };
 pub use replica::Replica;
 
+use crate::Mutated;
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::transactions::Offers;
 use serried_model::{Guarantee, NodeId, Transactions};
@@ -185,7 +186,7 @@ pub struct Options {
     /// Which checks a replica makes. All of them, except in tests that show what each check is for.
     pub checks: Checks,
     /// What a replica does wrong. Nothing, except in tests that show that it would be noticed.
-    pub mutation: Option<Mutation>,
+    pub mutation: Mutated<Mutation>,
 }
 
 /// A deliberate mistake, for tests that show that it is noticed.
@@ -220,7 +221,12 @@ impl Checks {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { re_execution: true, provisional_votes: true, checks: Checks::ALL, mutation: None }
+        Options {
+            re_execution: true,
+            provisional_votes: true,
+            checks: Checks::ALL,
+            mutation: Mutated::NONE,
+        }
     }
 }
 

@@ -43,6 +43,7 @@ pub use coordinator::Coordinator;
 pub use message::{Answer, Message, Record, Request, Update};
 pub use replica::Replica;
 
+use crate::Mutated;
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::registers::Offers;
 use serried_model::{Guarantee, NodeId, Registers};
@@ -75,6 +76,6 @@ impl Protocol for Multipaxos {
     }
 
     fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica {
-        Replica::new(id, group, settings, None)
+        Replica::new(id, group, settings, Mutated::NONE)
     }
 }

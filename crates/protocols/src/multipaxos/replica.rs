@@ -10,6 +10,7 @@ use serried_parts::{Cells, decode_cell_of_another, encode_cell};
 use super::Mutation;
 use super::message::{Answer, Message, Record, Request, Update};
 use super::register::{Executed, Register};
+use crate::Mutated;
 use crate::frameworks::replicated_log::{
     self, Ballot, Chosen, Clocks, Host, Log, Machine, Span, Time,
 };
@@ -42,7 +43,7 @@ pub struct Replica {
     positions: VecDeque<u64>,
     /// Until it is trimmed.
     untrimmed: usize,
-    mutation: Option<Mutation>,
+    mutation: Mutated<Mutation>,
 }
 
 /// The keys, and who waits for what is done to them.
@@ -145,10 +146,10 @@ impl Replica {
         id: NodeId,
         group: Group,
         settings: &Settings,
-        mutation: Option<Mutation>,
+        mutation: Mutated<Mutation>,
     ) -> Replica {
         let mut log = Log::new(id, group.clone(), settings);
-        if mutation == Some(Mutation::AcknowledgedByLeaderAlone) {
+        if mutation.is(Mutation::AcknowledgedByLeaderAlone) {
             log = log.with_quorum(1);
         }
         let registers = Registers {
@@ -355,7 +356,7 @@ impl Recover for Replica {
     }
 
     fn rejoin(&mut self, cx: &mut Cx<'_>) {
-        if self.mutation != Some(Mutation::RejoinsAtOnce) {
+        if !self.mutation.is(Mutation::RejoinsAtOnce) {
             self.log.rejoin(cx);
         }
     }

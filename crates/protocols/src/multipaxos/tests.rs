@@ -13,6 +13,7 @@ use serried_model::registers::{Operation, Outcome, Output};
 use serried_model::{Access, Key, Modification, NodeId, TxnId, Value, Version};
 
 use super::{Answer, Coordinator, Message, Replica, Request};
+use crate::Mutated;
 use crate::frameworks::replicated_log::{self, Ballot};
 
 const CLIENT: NodeId = NodeId(NodeId::FIRST_COORDINATOR);
@@ -55,7 +56,7 @@ fn sent<A: Actor<Message = Message>>(effects: Vec<Effect<A>>) -> Vec<(NodeId, Me
 
 fn replica(member: u64, of: usize) -> Replica {
     let group = Group::new(of, Duration::from_millis(1));
-    let mut replica = Replica::new(NodeId(member), group, &Settings::default(), None);
+    let mut replica = Replica::new(NodeId(member), group, &Settings::default(), Mutated::NONE);
     effects(&mut replica, NodeId(member), |replica, cx| replica.on_start(cx));
     replica
 }
@@ -276,7 +277,7 @@ fn the_log_is_kept_from_the_first_update_on_that_is_not_in_the_store() {
 #[test]
 fn clocks_of_other_partitions_do_not_count() {
     let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
-    let mut replica = Replica::new(NodeId(0), group, &Settings::default(), None);
+    let mut replica = Replica::new(NodeId(0), group, &Settings::default(), Mutated::NONE);
     let mut answers = |from| {
         let ask = Message::Time(replicated_log::Time::Ask { number: 1 });
         sent(effects(&mut replica, NodeId(0), |replica, cx| replica.on_message(from, ask, cx)))

@@ -7,6 +7,7 @@ use serried_parts::Map;
 use smallvec::SmallVec;
 
 use super::marks::Marks;
+use crate::Mutated;
 use crate::frameworks::shard::{
     Access, Accesses, AsOf, Control, Desk, Found, Glance, Item, Mutation, Part, Read, Rounds, Shot,
     Snapshots, Stamp, Validity,
@@ -18,7 +19,7 @@ pub struct Versions {
     keys: Map<Key, Open>,
     txns: Map<Version, Txn>,
     marks: Marks,
-    mutation: Option<Mutation>,
+    mutation: Mutated<Mutation>,
 }
 
 impl fmt::Debug for Versions {
@@ -113,7 +114,7 @@ impl Versions {
         let open = self.keys.get(key).and_then(|open| open.read_at(txn));
         let read_at = open.unwrap_or_default().max(self.marks.of(key));
         let read_at = before.read_at.max(Stamp::assigned(read_at));
-        if read_at > at && self.mutation != Some(Mutation::ReadsUnmarked) {
+        if read_at > at && !self.mutation.is(Mutation::ReadsUnmarked) {
             return Err(read_at.us);
         }
         self.txns.get_or_default(&txn).accesses.of_mut(key).write = Some(value.cloned());
@@ -141,7 +142,7 @@ impl Versions {
     fn release(&mut self, txn: Version, desk: &mut Desk<'_>) {
         let Some(own) = self.txns.get_mut(&txn) else { return };
         let Txn { accesses, shots, has_part, settled } = own;
-        let (keys, at_once) = (&self.keys, self.mutation == Some(Mutation::ReadsAnsweredAtOnce));
+        let (keys, at_once) = (&self.keys, self.mutation.is(Mutation::ReadsAnsweredAtOnce));
         let waits = |key: &Key| {
             let read = accesses.read_of(key).filter(|_| !at_once);
             read.is_some_and(|read| keys.get(key).is_some_and(|open| open.is_open(read.stamp)))
@@ -233,7 +234,7 @@ impl Control for Versions {
     const SNAPSHOTS: Snapshots = Snapshots::AtTimestamps;
     const MULTI_VERSION: bool = true;
 
-    fn new(mutation: Option<Mutation>) -> Self {
+    fn new(mutation: Mutated<Mutation>) -> Self {
         Versions { mutation, ..Versions::default() }
     }
 
@@ -278,13 +279,13 @@ impl Control for Versions {
         let Some(committed) = desk.row(key).versions().find(|version| version.stamp < at) else {
             return Glance::Refused { anew: false };
         };
-        if self.mutation != Some(Mutation::SnapshotsUnchecked) {
+        if !self.mutation.is(Mutation::SnapshotsUnchecked) {
             self.marks.mark(key, txn);
         }
         let open = self.keys.get(key).and_then(|open| open.before(txn));
         let (stamp, value) = match open {
             Some((writer, value)) if Stamp::assigned(*writer) > committed.stamp => {
-                if self.mutation != Some(Mutation::ReadsAnsweredAtOnce) {
+                if !self.mutation.is(Mutation::ReadsAnsweredAtOnce) {
                     return Glance::Waits(*writer);
                 }
                 (Stamp::assigned(*writer), value)

@@ -12,10 +12,15 @@ use serried_actor::{Group, Protocol, Settings};
 use serried_model::transactions::Offers;
 use serried_model::{Guarantee, NodeId, Transactions};
 
+use crate::Mutated;
 use crate::morty::{Checks, Coordinator, Message, Options, Replica};
 
-const OPTIONS: Options =
-    Options { re_execution: false, provisional_votes: false, checks: Checks::ALL, mutation: None };
+const OPTIONS: Options = Options {
+    re_execution: false,
+    provisional_votes: false,
+    checks: Checks::ALL,
+    mutation: Mutated::NONE,
+};
 
 /// The protocol.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use serried_parts::Map;
 use smallvec::SmallVec;
 
 use super::chain::{Chain, Link};
+use crate::Mutated;
 use crate::frameworks::shard::{
     AsOf, Control, Desk, Found, Glance, Item, Mutation, Part, Rounds, Shot, Snapshots, Stamp,
     Validity, Written,
@@ -16,7 +17,7 @@ use crate::frameworks::shard::{
 pub struct Queues<const READ_ONLY: bool> {
     chains: Map<Key, Chain>,
     txns: Map<Version, Txn>,
-    mutation: Option<Mutation>,
+    mutation: Mutated<Mutation>,
 }
 
 impl<const READ_ONLY: bool> fmt::Debug for Queues<READ_ONLY> {
@@ -71,7 +72,7 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
     /// Reads the most recent version, unless that might wait for one who waits for this transaction (003 §5.2,
     /// "early abort").
     fn read(&mut self, txn: Version, key: &Key, desk: &mut Desk<'_>) -> Option<Read> {
-        let may_wait = self.mutation == Some(Mutation::NoEarlyAbort);
+        let may_wait = self.mutation.is(Mutation::NoEarlyAbort);
         let chain = self.chain(key, desk);
         if !chain.answers_read() && chain.has_younger(txn, false) && !may_wait {
             return None;
@@ -91,7 +92,7 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
         value: Option<Value>,
         desk: &mut Desk<'_>,
     ) -> Option<Stamp> {
-        let may_wait = self.mutation == Some(Mutation::NoEarlyAbort);
+        let may_wait = self.mutation.is(Mutation::NoEarlyAbort);
         let access = self.txns.get_mut(&txn).and_then(|own| own.access(key));
         let read = access.and_then(|access| access.read.as_ref()).map(|read| read.stamp);
         let chain = self.chain(key, desk);
@@ -138,7 +139,7 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
 
     /// Says what can be answered of a transaction (003 Algorithm 5.3).
     fn release(&mut self, txn: Version, desk: &mut Desk<'_>) {
-        let at_once = self.mutation == Some(Mutation::NoResponseTimingControl);
+        let at_once = self.mutation.is(Mutation::NoResponseTimingControl);
         let Some(own) = self.txns.get_mut(&txn).filter(|own| !own.settled) else { return };
         for access in own.accesses.iter_mut().filter(|access| !access.released) {
             let chain = self.chains.get(&access.key);
@@ -220,7 +221,7 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
 
     /// Whether an access can be had at another moment (003 Algorithm 5.4).
     fn can_move(&mut self, access: &Access, to: Stamp) -> bool {
-        let unchecked = self.mutation == Some(Mutation::MovesUnchecked);
+        let unchecked = self.mutation.is(Mutation::MovesUnchecked);
         let Some(chain) = self.chains.get_mut(&access.key) else { return false };
         let stamp = match (access.written, &access.read) {
             (Some(stamp), _) => stamp,
@@ -251,7 +252,7 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
     const ROUNDS: Rounds = Rounds::Combined;
     const SNAPSHOTS: Snapshots = if READ_ONLY { Snapshots::OfKnown } else { Snapshots::Never };
 
-    fn new(mutation: Option<Mutation>) -> Self {
+    fn new(mutation: Mutated<Mutation>) -> Self {
         Queues { chains: Map::default(), txns: Map::default(), mutation }
     }
 
@@ -391,7 +392,7 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
         let is_being_written = self.chains.get(key).is_some_and(Chain::is_being_written);
         let newest = desk.row(key).newest();
         let has_changed = is_being_written || newest.since > known;
-        if has_changed && self.mutation != Some(Mutation::SnapshotsUnchecked) {
+        if has_changed && !self.mutation.is(Mutation::SnapshotsUnchecked) {
             return Glance::Refused { anew: !is_being_written };
         }
         Glance::Found(Found { version: newest.stamp.version(), value: newest.value.clone() })

@@ -6,6 +6,7 @@ use serried_model::{Guarantee, Key, Value, Version};
 use serried_parts::{LockMode, LockTable, Map};
 use smallvec::SmallVec;
 
+use crate::Mutated;
 use crate::frameworks::shard::{
     Accesses, Control, Desk, Found, Item, Mutation, Part, Read, Rounds, Shot, Stamp, Validity,
 };
@@ -15,7 +16,7 @@ use crate::frameworks::shard::{
 pub struct Locking<const WAITS: bool> {
     locks: LockTable<Key, Version>,
     txns: Map<Version, Txn>,
-    mutation: Option<Mutation>,
+    mutation: Mutated<Mutation>,
 }
 
 impl<const WAITS: bool> fmt::Debug for Locking<WAITS> {
@@ -103,11 +104,11 @@ impl<const WAITS: bool> Locking<WAITS> {
     }
 
     fn needs_no_lock(&self, want: &Want) -> bool {
-        want.write.is_none() && self.mutation == Some(Mutation::ReadsUnlocked)
+        want.write.is_none() && self.mutation.is(Mutation::ReadsUnlocked)
     }
 
     fn can_be_wounded(&mut self, holder: Version) -> bool {
-        !self.txn(holder).has_part || self.mutation == Some(Mutation::WoundsPrepared)
+        !self.txn(holder).has_part || self.mutation.is(Mutation::WoundsPrepared)
     }
 
     /// Takes the locks that a shot needs; else the key of the first that can't be had without waiting.
@@ -204,7 +205,7 @@ impl<const WAITS: bool> Control for Locking<WAITS> {
     const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
     const ROUNDS: Rounds = if WAITS { Rounds::ExecuteFirst } else { Rounds::Combined };
 
-    fn new(mutation: Option<Mutation>) -> Self {
+    fn new(mutation: Mutated<Mutation>) -> Self {
         Locking { locks: LockTable::default(), txns: Map::default(), mutation }
     }
 

@@ -11,6 +11,7 @@ use serried_actor::{
 use serried_model::{Key, NodeId, Value, Version, Write};
 
 use super::Locking;
+use crate::Mutated;
 use crate::frameworks::shard::{
     Control, Decision, Executed, Message, Record, Refusal, Replica, Reply, Request, Shot, Stamp,
 };
@@ -52,7 +53,7 @@ impl<C: Control> Only<C> {
 
     fn recovered(records: Vec<Record>) -> Only<C> {
         let group = Group::new(1, Duration::from_millis(1));
-        let replica = Replica::new(ONLY, group, &Settings::default(), None);
+        let replica = Replica::new(ONLY, group, &Settings::default(), Mutated::NONE);
         let store = MemoryStore::default();
         let (timers, now) = (Vec::new(), Timestamp(1));
         let mut only = Only { replica, store, records: records.clone(), timers, now };

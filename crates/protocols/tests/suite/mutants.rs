@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::transactions::Offers;
 use serried_model::{Guarantee, NodeId, Transactions, Version};
+use serried_protocols::Mutated;
 use serried_protocols::frameworks::shard::{self, Sharded};
 use serried_protocols::frameworks::validation::{Holder, Rule, Validation};
 use serried_protocols::morty::{Checks, Coordinator, Message, Morty, Mutation, Options, Replica};
@@ -48,7 +49,7 @@ fn unchecked(checks: Checks) -> Options {
 }
 
 fn mutated(mutation: Mutation) -> Options {
-    Options { mutation: Some(mutation), ..Options::default() }
+    Options { mutation: Mutated::by(mutation), ..Options::default() }
 }
 
 broken!(WithoutCheck1, unchecked(Checks { missed_by_reads: false, ..Checks::ALL }));
@@ -122,15 +123,23 @@ fn not_writing(others: &[Holder]) -> Vec<Holder> {
     others.iter().map(|other| Holder { writes: false, ..*other }).collect()
 }
 
-broken_shards!(AnswersBeforeDurable, Queues<false>, Some(shard::Mutation::AnswersBeforeDurable));
-broken_shards!(ReleasesBeforeDurable, Queues<false>, Some(shard::Mutation::ReleasesBeforeDurable));
-broken_shards!(SnapshotsUnchecked, Queues<true>, Some(shard::Mutation::SnapshotsUnchecked));
+broken_shards!(
+    AnswersBeforeDurable,
+    Queues<false>,
+    Mutated::by(shard::Mutation::AnswersBeforeDurable)
+);
+broken_shards!(
+    ReleasesBeforeDurable,
+    Queues<false>,
+    Mutated::by(shard::Mutation::ReleasesBeforeDurable)
+);
+broken_shards!(SnapshotsUnchecked, Queues<true>, Mutated::by(shard::Mutation::SnapshotsUnchecked));
 broken_shards!(
     NoResponseTimingControl,
     Queues<false>,
-    Some(shard::Mutation::NoResponseTimingControl)
+    Mutated::by(shard::Mutation::NoResponseTimingControl)
 );
-broken_shards!(MovesUnchecked, Queues<false>, Some(shard::Mutation::MovesUnchecked));
+broken_shards!(MovesUnchecked, Queues<false>, Mutated::by(shard::Mutation::MovesUnchecked));
 
 broken_rule!(ReadsUnvalidated, Locks, |txn, access, row, others| {
     let (key, write) = (access.key.clone(), access.write.clone());
@@ -148,13 +157,17 @@ broken_rule!(PreparedReadsIgnored, Timestamps, |txn, access, row, others| {
 broken_rule!(PreparedWritesIgnored, Timestamps, |txn, access, row, others| {
     Timestamps::check(txn, access, row, &not_writing(others))
 });
-broken_shards!(ReadsUnmarked, Versions, Some(shard::Mutation::ReadsUnmarked));
-broken_shards!(SnapshotsUnmarked, Versions, Some(shard::Mutation::SnapshotsUnchecked));
-broken_shards!(ReadsAnsweredAtOnce, Versions, Some(shard::Mutation::ReadsAnsweredAtOnce));
-broken_shards!(WaitingReadsUnlocked, Locking<true>, Some(shard::Mutation::ReadsUnlocked));
-broken_shards!(ReadsWithoutLock, Locking<false>, Some(shard::Mutation::ReadsUnlocked));
-broken_shards!(WoundsPrepared, Locking<true>, Some(shard::Mutation::WoundsPrepared));
-broken_shards!(LocksReleasedEarly, Locking<true>, Some(shard::Mutation::ReleasesBeforeDurable));
+broken_shards!(ReadsUnmarked, Versions, Mutated::by(shard::Mutation::ReadsUnmarked));
+broken_shards!(SnapshotsUnmarked, Versions, Mutated::by(shard::Mutation::SnapshotsUnchecked));
+broken_shards!(ReadsAnsweredAtOnce, Versions, Mutated::by(shard::Mutation::ReadsAnsweredAtOnce));
+broken_shards!(WaitingReadsUnlocked, Locking<true>, Mutated::by(shard::Mutation::ReadsUnlocked));
+broken_shards!(ReadsWithoutLock, Locking<false>, Mutated::by(shard::Mutation::ReadsUnlocked));
+broken_shards!(WoundsPrepared, Locking<true>, Mutated::by(shard::Mutation::WoundsPrepared));
+broken_shards!(
+    LocksReleasedEarly,
+    Locking<true>,
+    Mutated::by(shard::Mutation::ReleasesBeforeDurable)
+);
 
 /// The first seed under which fault is found with `P`, and none with a sound `S`: by the checker, or by the
 /// protocol itself, which stops where two replicas learn different decisions.

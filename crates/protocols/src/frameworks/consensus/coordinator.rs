@@ -128,7 +128,7 @@ impl Coordinator {
     fn go_on(&mut self, txn: TxnId, cx: &mut Cx<'_>) -> bool {
         let Some(running) = self.operations.get_mut(&txn) else { return true };
         let Phase::Waiting { begun, placed } = running.phase else { return true };
-        let as_printed = self.rules.break_by(Mutation::AsPrinted);
+        let as_printed = self.rules.mutation.is(Mutation::AsPrinted);
         if !as_printed && self.unsettled.has_other(&running.key, begun) {
             return false;
         }
@@ -157,7 +157,7 @@ impl Coordinator {
                 Phase::Handed { choice, repeated: 0, refused: 0 }
             }
         };
-        if self.rules.break_by(Mutation::DependencyClearedAtSend) {
+        if self.rules.mutation.is(Mutation::DependencyClearedAtSend) {
             let brings = running.command.brings.clone();
             self.unsettled.are_held(&brings, &self.quorums);
         }
@@ -291,7 +291,7 @@ impl Coordinator {
     }
 
     fn send_settling(&mut self, request: u64, cx: &mut Cx<'_>) {
-        if self.rules.break_by(Mutation::AsPrinted) {
+        if self.rules.mutation.is(Mutation::AsPrinted) {
             return;
         }
         let Some((key, settling)) = self.unsettled.settling(request) else { return };

@@ -106,6 +106,8 @@ pub use message::{Answer, Body, Conflict, Found, Message, OperationId, Record, S
 pub use replica::{Replica, Timer};
 pub use state::State;
 
+use crate::Mutated;
+
 /// Which operations are commands, and how reads end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Variant {
@@ -141,21 +143,17 @@ pub struct Rules {
     /// Which.
     pub variant: Variant,
     /// What they do wrong.
-    pub mutation: Option<Mutation>,
+    pub mutation: Mutated<Mutation>,
 }
 
 impl Rules {
     /// Those of a protocol as it is.
     pub fn of(variant: Variant) -> Rules {
-        Rules { variant, mutation: None }
+        Rules { variant, mutation: Mutated::NONE }
     }
 
     /// Whether reads and writes go to registers at a quorum.
     fn have_registers(&self) -> bool {
         self.variant != Variant::Epaxos
-    }
-
-    fn break_by(&self, mutation: Mutation) -> bool {
-        self.mutation == Some(mutation)
     }
 }

@@ -10,6 +10,7 @@ use super::control::{Control, Desk, Event, Glance};
 use super::message::{AsOf, Decision, Entry, Found, Led, Part, Shot, Window};
 use super::stamp::{Stamp, Validity};
 use super::table::Table;
+use crate::Mutated;
 use crate::frameworks::replicated_log::Ballot;
 
 /// The control, and the table that it is lent.
@@ -56,7 +57,7 @@ pub(crate) fn ready(us: u64) -> Vec<Event> {
 impl<C: Control> Bench<C> {
     pub(crate) fn new() -> Bench<C> {
         Bench {
-            control: C::new(None),
+            control: C::new(Mutated::NONE),
             table: Table::new(100, C::MULTI_VERSION),
             store: MemoryStore::default(),
             slot: 0,
@@ -144,7 +145,7 @@ impl<C: Control> Bench<C> {
 
     /// Another leads, and has what was chosen.
     pub(crate) fn fail_over(&mut self) -> Vec<Event> {
-        self.control = C::new(None);
+        self.control = C::new(Mutated::NONE);
         let prepared: Vec<Version> = self.table.prepared().iter().copied().collect();
         let part = |txn: &Version| self.table.part(*txn, &self.store);
         let parts: Vec<Part> = prepared.iter().map(part).collect();

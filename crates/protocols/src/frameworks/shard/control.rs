@@ -10,6 +10,7 @@ use super::message::{AsOf, Found, Item, Part, Refusal, Shot};
 use super::row::Row;
 use super::stamp::{Stamp, Validity};
 use super::table::Table;
+use crate::Mutated;
 
 /// In how many rounds a transaction that is ready to commit gets its parts there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,7 +70,7 @@ pub trait Control: Debug + Send + Sized + 'static {
     const MULTI_VERSION: bool = false;
 
     /// That of a new leader, which does nothing wrong but `mutation`.
-    fn new(mutation: Option<Mutation>) -> Self;
+    fn new(mutation: Mutated<Mutation>) -> Self;
 
     /// A shot has come that has not come before.
     fn execute(&mut self, shot: &Shot, desk: &mut Desk<'_>);

@@ -105,6 +105,7 @@ pub use stamp::{Stamp, Validity};
 pub use table::Table;
 pub use verdict::{Verdict, verdict};
 
+use crate::Mutated;
 use core::marker::PhantomData;
 
 use serried_actor::{Group, Protocol, Settings};
@@ -159,6 +160,6 @@ impl<C: Control> Protocol for Sharded<C> {
     }
 
     fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica<C> {
-        Replica::new(id, group, settings, None)
+        Replica::new(id, group, settings, Mutated::NONE)
     }
 }

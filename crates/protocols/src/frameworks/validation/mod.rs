@@ -9,6 +9,7 @@ use serried_model::{Guarantee, Key, Version};
 use serried_parts::Map;
 use smallvec::SmallVec;
 
+use crate::Mutated;
 use crate::frameworks::shard::{
     Access, Accesses, AsOf, Control, Desk, Found, Glance, Item, Mutation, Part, Read, Rounds, Row,
     Shot, Snapshots, Stamp, Validity,
@@ -154,7 +155,7 @@ impl<R: Rule> Control for Validation<R> {
     const ROUNDS: Rounds = R::ROUNDS;
     const SNAPSHOTS: Snapshots = R::SNAPSHOTS;
 
-    fn new(_: Option<Mutation>) -> Self {
+    fn new(_: Mutated<Mutation>) -> Self {
         Validation { txns: Map::default(), holders: Map::default(), rule: PhantomData }
     }
 

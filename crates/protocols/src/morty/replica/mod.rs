@@ -232,7 +232,7 @@ impl Replica {
 
     /// Whether this replica takes part in a transaction; if not, its coordinator is told why.
     fn admits(&mut self, version: Version, prepare: bool, cx: &mut Cx) -> bool {
-        let late = self.options.mutation == Some(Mutation::LatePrepare) && prepare;
+        let late = self.options.mutation.is(Mutation::LatePrepare) && prepare;
         if let Some(settlement) = self.remembered(version)
             && !(late && settlement == Settlement::Aborted)
         {

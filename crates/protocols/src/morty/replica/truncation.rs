@@ -178,7 +178,7 @@ impl Replica {
 
     /// What this replica knows below a truncation for which it has stopped.
     fn snapshot(&self, upto: u64) -> Snapshot {
-        let careless = self.options.mutation == Some(Mutation::TruncationIgnoresVotes);
+        let careless = self.options.mutation.is(Mutation::TruncationIgnoresVotes);
         let pending = |undecided: &Undecided| match careless {
             true => undecided.accepted.is_some(),
             false => undecided.may_commit(),

@@ -80,7 +80,7 @@ impl Replica {
             self.confirm(version, cx);
             return;
         }
-        if undecided.is_superseded() && self.options.mutation != Some(Mutation::LatePrepare) {
+        if undecided.is_superseded() && !self.options.mutation.is(Mutation::LatePrepare) {
             self.refuse(version, Refusal::Superseded, cx);
             return;
         }
@@ -158,11 +158,10 @@ impl Replica {
 
     /// Sends a vote, once it is durable.
     fn send_vote(&self, version: Version, reply: Message, cx: &mut Cx) {
-        match self.options.mutation {
-            Some(Mutation::VotesBeforeDurable) => {
-                cx.send_before_durable(version.coordinator, reply);
-            }
-            _ => cx.send(version.coordinator, reply),
+        if self.options.mutation.is(Mutation::VotesBeforeDurable) {
+            cx.send_before_durable(version.coordinator, reply);
+        } else {
+            cx.send(version.coordinator, reply);
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::super::message::Update;
 use super::super::replica::Timer;
 use super::*;
+use crate::Mutated;
 
 /// What the clocks say that are right, in microseconds.
 const NOW_US: u64 = 100_000_000;
@@ -40,8 +41,9 @@ impl Trio {
     /// The same, when nobody has heard of `away`, and the clock of `behind` is far behind.
     fn start(clock_us: u64, away: Option<NodeId>, behind: Option<u64>) -> Trio {
         let group = Group::new(3, Duration::from_millis(1));
-        let replica =
-            |member| Replica::new(NodeId(member), group.clone(), &Settings::default(), None);
+        let replica = |member| {
+            Replica::new(NodeId(member), group.clone(), &Settings::default(), Mutated::NONE)
+        };
         let mut trio = Trio {
             replicas: (0..3).map(|at| (replica(at), MemoryStore::default(), false)).collect(),
             network: VecDeque::new(),

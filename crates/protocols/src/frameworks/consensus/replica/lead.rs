@@ -195,7 +195,7 @@ impl Replica {
         if majority && (quick.is_some() || impatient) {
             let mut attributes = instance.attributes.clone();
             replies.values().for_each(|other| attributes.add(other));
-            if self.rules.break_by(Mutation::BaseDroppedInAccept) {
+            if self.rules.mutation.is(Mutation::BaseDroppedInAccept) {
                 attributes.base = instance.attributes.base.clone();
             }
             let (ballot, command) = (lead.ballot, instance.command.clone());
@@ -357,7 +357,7 @@ impl Replica {
         let (me, majority) = (self.member(), self.group().majority());
         let by = self.node(usize::from(from));
         let one = !self.rules.have_registers()
-            || from == me && self.rules.break_by(Mutation::AcknowledgedAfterOneExecution);
+            || from == me && self.rules.mutation.is(Mutation::AcknowledgedAfterOneExecution);
         if let Some(lead) = self.lead(key, id)
             && let Phase::Executing(executed) = &mut lead.phase
         {

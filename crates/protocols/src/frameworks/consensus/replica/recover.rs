@@ -182,7 +182,7 @@ impl Replica {
     fn count_prepared(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
         let (members, majority) = (self.group().size(), self.group().majority());
         let (partition, me) = (self.id.partition(), self.me());
-        let mistaken = self.rules.break_by(Mutation::PromisedTakenForAccepted);
+        let mistaken = self.rules.mutation.is(Mutation::PromisedTakenForAccepted);
         let Some(lead) = self.lead(key, id) else { return };
         let Phase::Preparing(replies) = &lead.phase else { return };
         let committed = replies.values().any(|reply| reply.status == Status::Committed);

@@ -173,7 +173,7 @@ impl Replica {
             return;
         }
         let once = self.rules.variant == Variant::GryffRsc
-            || self.rules.break_by(Mutation::SecondReadRoundSkipped);
+            || self.rules.mutation.is(Mutation::SecondReadRoundSkipped);
         if !settled && !once {
             let partition = self.id.partition();
             reading.second = Some(self.quorums.ask(partition, reading.holders));

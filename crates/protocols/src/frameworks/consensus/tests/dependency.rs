@@ -12,6 +12,7 @@ use serried_model::{Key, Token};
 use super::super::Message;
 use super::net::{Envelope, X};
 use super::*;
+use crate::Mutated;
 
 const READ: RegisterOperation = RegisterOperation::Read;
 const WRITE: RegisterOperation = RegisterOperation::Write { value: Some(5) };
@@ -55,7 +56,7 @@ fn of_two_partitions() -> (String, String) {
     (of(0), of(1))
 }
 
-fn rules(mutation: Option<Mutation>) -> Rules {
+fn rules(mutation: Mutated<Mutation>) -> Rules {
     Rules { variant: Variant::GryffRsc, mutation }
 }
 
@@ -106,7 +107,7 @@ fn a_gryff_rsc_that_clears_the_dependency_when_it_is_sent_is_caught() {
 
 /// The execution that 001 Algorithms 8 and 9 allow: A (client 0) reads `x`, which few hold, and then `y`, where
 /// replica 1 answers before and replica 4 after B (client 3) has written `y` and read `x` without them.
-fn two_keys_of_one_partition(mutation: Option<Mutation>) -> RegisterVerdict {
+fn two_keys_of_one_partition(mutation: Mutated<Mutation>) -> RegisterVerdict {
     let mut net = Net::with(rules(mutation), 5, Settings::default(), 1);
     let recorder = RegisterRecorder::new();
     let settling = read_what_few_hold(&mut net, &recorder, X);
@@ -143,7 +144,7 @@ fn two_keys_of_one_partition(mutation: Option<Mutation>) -> RegisterVerdict {
 
 /// The same with `y` in another partition, to which what was read of `x` can't be brought: A's read of it ends
 /// before B begins.
-fn two_keys_of_two_partitions(mutation: Option<Mutation>) -> RegisterVerdict {
+fn two_keys_of_two_partitions(mutation: Mutated<Mutation>) -> RegisterVerdict {
     let mut net = Net::with(rules(mutation), 5, Settings::default(), 2);
     let (x, y) = of_two_partitions();
     let recorder = RegisterRecorder::new();
@@ -177,14 +178,16 @@ fn two_keys_of_two_partitions(mutation: Option<Mutation>) -> RegisterVerdict {
 
 #[test]
 fn operations_on_several_keys_are_regular_sequential() {
-    for verdict in [two_keys_of_one_partition(None), two_keys_of_two_partitions(None)] {
+    for verdict in
+        [two_keys_of_one_partition(Mutated::NONE), two_keys_of_two_partitions(Mutated::NONE)]
+    {
         assert!(matches!(verdict, RegisterVerdict::Holds(_)), "{verdict:?}");
     }
 }
 
 #[test]
 fn a_gryff_rsc_as_printed_is_not_regular_sequential_across_keys() {
-    let mutation = Some(Mutation::AsPrinted);
+    let mutation = Mutated::by(Mutation::AsPrinted);
     for verdict in [two_keys_of_one_partition(mutation), two_keys_of_two_partitions(mutation)] {
         assert!(matches!(verdict, RegisterVerdict::Violation(_)), "{verdict:?}");
     }
@@ -233,7 +236,7 @@ fn operations_of_any_kind_on_another_key_wait_until_a_majority_holds_what_was_re
     let (here, there) = of_two_partitions();
     for (partitions, other) in [(1, "y"), (2, &*there)] {
         for access in [Access::Read, write("8"), append("8")] {
-            let mut net = Net::with(rules(None), 5, Settings::default(), partitions);
+            let mut net = Net::with(rules(Mutated::NONE), 5, Settings::default(), partitions);
             let settling = read_what_few_hold(&mut net, &RegisterRecorder::new(), &here);
             assert_eq!(settling.len(), 5, "at once, and in the background");
             net.ask_of(0, 2, other, access);

@@ -17,6 +17,7 @@ use super::super::{
     Body, Coordinator, Instance, InstanceId, Kind, Message, Mutation, OperationId, Record, Replica,
     Rules, Shown, State, Variant,
 };
+use crate::Mutated;
 
 const CLIENTS: u64 = 7;
 /// The wall clock when the drivers' clocks start.
@@ -138,7 +139,7 @@ impl Net {
     }
 
     pub(super) fn broken(variant: Variant, members: usize, mutation: Mutation) -> Net {
-        let rules = Rules { variant, mutation: Some(mutation) };
+        let rules = Rules { variant, mutation: Mutated::by(mutation) };
         Net::with(rules, members, Settings::default(), 1)
     }
 

@@ -19,6 +19,7 @@ use super::refusals::Barred;
 use super::resolve::Resolving;
 use super::snapshots::Parked;
 use super::{ACKNOWLEDGED_AFTER, Replica, Timer};
+use crate::Mutated;
 use crate::frameworks::replicated_log::{Ballot, Chosen, Clocks, Log, Machine};
 
 /// How many transactions may be open at a leader. Shots of others are dropped, and clients send them again.
@@ -32,7 +33,7 @@ pub(super) struct Shard<C> {
     pub(super) id: NodeId,
     pub(super) group: Group,
     pub(super) settings: Settings,
-    pub(super) mutation: Option<Mutation>,
+    pub(super) mutation: Mutated<Mutation>,
     pub(super) table: Table,
     pub(super) clocks: Clocks,
     /// The slots below are applied, as far as this knows.
@@ -85,7 +86,7 @@ impl<C: Control> Shard<C> {
         id: NodeId,
         group: Group,
         settings: &Settings,
-        mutation: Option<Mutation>,
+        mutation: Mutated<Mutation>,
     ) -> Shard<C> {
         let members = group.size();
         Shard {
@@ -285,7 +286,7 @@ impl<C: Control> Shard<C> {
         open.standing = Standing::Preparing(None);
         let part = Part { txn, participants, validity, items };
         leader.unproposed.push_back(Entry::Prepare(Arc::new(part)));
-        if self.mutation == Some(Mutation::AnswersBeforeDurable) {
+        if self.mutation.is(Mutation::AnswersBeforeDurable) {
             open.standing = Standing::Prepared;
             self.answer(txn, cx);
         }
@@ -334,7 +335,7 @@ impl<C: Control> Shard<C> {
 
     /// Puts into the log how a transaction that is ready to commit ends.
     pub(super) fn decide(&mut self, txn: Version, decision: Decision, cx: &mut Cx<'_, C>) {
-        let release_early = self.mutation == Some(Mutation::ReleasesBeforeDurable);
+        let release_early = self.mutation.is(Mutation::ReleasesBeforeDurable);
         let leader = self.leader_mut();
         let Some(open) = leader.open.get_mut(&txn) else { return };
         if open.standing == Standing::Ending {
@@ -354,7 +355,7 @@ impl<C: Control> Shard<C> {
         if self.tell_barred(txn, cx) {
             return;
         }
-        if self.mutation != Some(Mutation::ReleasesBeforeDurable) {
+        if !self.mutation.is(Mutation::ReleasesBeforeDurable) {
             let at = committed(decision);
             self.with_control(cx, |control, desk| control.decided(txn, at, desk));
         }

@@ -23,6 +23,7 @@ use super::control::Control;
 use super::message::{Led, Message, Record, Reply, Request};
 use super::row::{Cell, Row};
 use super::sound;
+use crate::Mutated;
 use crate::frameworks::replicated_log::{self, Ballot, Host, Log};
 use leader::Shard;
 
@@ -91,7 +92,7 @@ impl<C: Control> Replica<C> {
         id: NodeId,
         group: Group,
         settings: &Settings,
-        mutation: Option<Mutation>,
+        mutation: Mutated<Mutation>,
     ) -> Replica<C> {
         Replica {
             log: Log::new(id, group.clone(), settings),

@@ -22,6 +22,7 @@ use super::super::message::{
 };
 use super::super::stamp::Stamp;
 use super::{Replica, Timer};
+use crate::Mutated;
 use crate::frameworks::replicated_log;
 use crate::mvto::Versions;
 use crate::ncc::Queues;
@@ -135,7 +136,7 @@ impl<C: Control> Bench<C> {
 
 fn replica<C: Control>() -> Replica<C> {
     let group = Group::new(1, Duration::from_millis(1)).with_partitions(2);
-    Replica::new(NodeId(0), group, &Settings::default(), None)
+    Replica::new(NodeId(0), group, &Settings::default(), Mutated::NONE)
 }
 
 fn txn(after_us: u64) -> Version {

@@ -212,7 +212,7 @@ impl Replica {
             inquirers: inquirer.into_iter().collect(),
             repeated: 0,
             majority: self.group.majority(),
-            careless: self.options.mutation == Some(Mutation::RecoveryIgnoresFinalize),
+            careless: self.options.mutation.is(Mutation::RecoveryIgnoresFinalize),
         };
         self.recoveries.insert(version, recovery);
         self.begin_view(version, View::OWN, cx);

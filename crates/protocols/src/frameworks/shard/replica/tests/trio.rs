@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::*;
+use crate::Mutated;
 
 struct Node<C: Control> {
     replica: Replica<C>,
@@ -32,7 +33,12 @@ impl<C: Control> Trio<C> {
     fn new() -> Trio<C> {
         let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
         let node = |member| Node {
-            replica: Replica::new(NodeId(member), group.clone(), &Settings::default(), None),
+            replica: Replica::new(
+                NodeId(member),
+                group.clone(),
+                &Settings::default(),
+                Mutated::NONE,
+            ),
             store: MemoryStore::default(),
             records: Vec::new(),
             timers: BTreeMap::new(),
