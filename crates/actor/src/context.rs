@@ -184,7 +184,7 @@ impl<'a, A: Actor> Context<'a, A> {
     }
 
     /// Reports that the actor drops the present message, because no correct sender can have sent it: it is damaged or forged.
-    /// `why` names the sender. The runtime logs it; the simulator fails unless messages were forged on purpose.
+    /// `why` names the sender. A node logs it; the simulator fails unless messages were forged on purpose.
     pub fn reject(&mut self, why: impl FnOnce() -> String) {
         self.rejected = Some(why());
     }

@@ -3,8 +3,8 @@
 //! Every protocol is a pair of pure state machines, a coordinator at the client and a replica at the
 //! server, that never touch a socket, a clock, a disk or a random source. A driver hands them one
 //! event at a time together with a [`Context`]; they push [`Effect`]s into it, in order, and return
-//! nothing. Two drivers run the same machines unchanged: the simulator (virtual time) and the
-//! runtime (tokio, TCP).
+//! nothing. Two drivers run the same state machines unchanged: the simulator (virtual time), and nodes and clients
+//! (tokio, TCP).
 //!
 //! What a driver owes an actor:
 //! - one event at a time, and its effects carried out in the order in which they were pushed;
@@ -31,7 +31,7 @@ pub use context::{Context, Durable, Random, Work};
 pub use effect::Effect;
 pub use group::Group;
 pub use node_set::NodeSet;
-pub use observation::Observation;
+pub use observation::{Observation, Observed};
 pub use protocol::{Actor, Coordinate, Protocol, Recover};
 pub use settings::Settings;
 pub use standing::Standing;

@@ -1,7 +1,7 @@
 //! What replicas tell those who watch them.
 
 use serde::{Deserialize, Serialize};
-use serried_model::{Key, Version};
+use serried_model::{Key, NodeId, Version};
 
 /// Something that happened at a replica, from which serialization and validity windows (000 §2) can be
 /// told. A replica reports what it does through [`crate::Context::observe`]; that costs nothing while
@@ -41,4 +41,15 @@ pub enum Observation {
         /// The transaction.
         version: Version,
     },
+}
+
+/// An observation with its place and time: what a node sends to a client that watches it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Observed {
+    /// When it was, in nanoseconds by the node's clock.
+    pub at_ns: u64,
+    /// Where it was.
+    pub node: NodeId,
+    /// What happened.
+    pub what: Observation,
 }

@@ -1,17 +1,15 @@
-//! Runs loads, on the real runtime and in the simulator, and fits costs to what they take.
+//! Runs loads, on a real cluster and in the simulator, and fits costs to what they take.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use serried::{ConnectOptions, Database};
+use serried::{ConnectError, ConnectOptions, Database, Statistics};
 use serried_actor::{Protocol, Timestamp};
+use serried_local::{KeyspaceConfiguration, LocalCluster, LocalOptions, StartError};
 use serried_model::Transactions;
 use serried_protocols::{UnknownProtocol, Visitor};
-use serried_runtime::{
-    ConnectError, KeyspaceConfiguration, LocalCluster, LocalOptions, StartError, Statistics,
-};
 use serried_session::TransactOptions;
 use serried_sim::{Cluster, Configuration, CostModel, Load};
 use serried_workload::{
@@ -184,7 +182,7 @@ impl Calibrate {
         })
     }
 
-    /// One run on the real runtime.
+    /// One run on a real cluster.
     async fn measure(&self, load: &Named) -> Result<Measured, Error> {
         let keyspaces = [KeyspaceConfiguration::new(KEYSPACE, &self.protocol)];
         let cluster = LocalCluster::start(REPLICAS, &keyspaces, LocalOptions::default())?;
@@ -286,7 +284,7 @@ fn add(total: &mut Statistics, more: &Statistics) {
     total.reads += more.reads;
 }
 
-/// What a run on the real runtime took.
+/// What a run on a real cluster took.
 struct Measured {
     transactions: u64,
     cpu: CpuTime,
@@ -325,7 +323,7 @@ fn side(samples: &[Sample], of: fn(&Sample) -> Work) -> Result<Side, Error> {
     })
 }
 
-/// What the runtime does not count, for each transaction.
+/// What a cluster does not count, for each transaction.
 struct Counted {
     replica_units: f64,
     client_units: f64,

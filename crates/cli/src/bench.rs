@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Args;
 use serried::Database;
 use serried_model::Geography;
-use serried_runtime::Durability;
+use serried_node::Durability;
 use serried_session::{Alarm, Driver};
 
 use crate::Ended;

@@ -10,11 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serried::{ConnectOptions, Database};
 use serried_actor::Settings;
+use serried_local::{LocalCluster, LocalOptions};
 use serried_model::Geography;
-use serried_runtime::{
-    Durability, KeyspaceConfiguration, LocalCluster, LocalOptions, NodeConfiguration, NodeDisks,
-    Start,
-};
+use serried_node::{Durability, KeyspaceConfiguration, NodeConfiguration, NodeDisks, Start};
 
 /// The keyspace of clusters that are started for a benchmark.
 pub(crate) const KEYSPACE: &str = "benchmark";
@@ -60,7 +58,7 @@ impl Plan<'_> {
 
 /// What nodes keep, and where, if that is to be removed with them.
 struct Disks {
-    nodes: Vec<Arc<dyn serried_runtime::Disks>>,
+    nodes: Vec<Arc<dyn serried_node::Disks>>,
     _folder: Option<Folder>,
 }
 

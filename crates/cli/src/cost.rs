@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serried::{Database, Statistics};
-use serried_runtime::process_cpu_time;
+use serried_node::process_cpu_time;
 
 use crate::table::Costs;
 

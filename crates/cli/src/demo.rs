@@ -72,7 +72,7 @@ impl Demo {
             connect: None,
             keyspace: String::new(),
             no_load: false,
-            durability: serried_runtime::Durability::Memory,
+            durability: serried::Durability::Memory,
             data: None,
         };
         if !self.json {

@@ -4,10 +4,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 use serde::Serialize;
-use serried::Database;
+use serried::{Database, WatchOptions, Watched};
 use serried_actor::Timestamp;
 use serried_model::Key;
-use serried_runtime::{WatchOptions, Watched};
 use serried_windows::{Collector, KeyWindows, analyse};
 
 use crate::Ended;

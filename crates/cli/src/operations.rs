@@ -10,7 +10,7 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use serried_runtime::{NodeObserver, NotServed};
+use serried_node::{NodeObserver, NotServed};
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use serried_runtime::{
+use serried_node::{
     Disks, Durability, Node, NodeConfiguration, NodeDisks, NodeHandle, Start, StartError,
 };
 use serried_storage::STORE_THREAD;
@@ -100,7 +100,7 @@ pub(crate) struct Serve {
     /// Answer GET /metrics, for Prometheus, and GET /healthz at this address
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
-    /// What to log: error, warn, info, debug or trace, for single parts as in `info,serried_runtime=debug`
+    /// What to log: error, warn, info, debug or trace, for single parts as in `info,serried_node=debug`
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub(crate) log: String,
     /// How lines of the log are written

@@ -8,12 +8,12 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Arg, Args};
 use serde::Serialize;
-use serried_actor::{Observation, Protocol, Timestamp};
+use serried_actor::{Observation, Observed, Protocol, Timestamp};
 use serried_model::{Geography, NodeId, Transactions, Version};
 use serried_protocols::Visitor;
 use serried_session::Footprint;
 use serried_sim::Cluster;
-use serried_windows::{Collector, KeyWindows, Observed, analyse, text, timeline};
+use serried_windows::{Collector, KeyWindows, analyse, text, timeline};
 
 use crate::Ended;
 use crate::live;

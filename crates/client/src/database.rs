@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use serried_model::{Registers, Transactions};
-use serried_runtime::{Client, ConnectError, ConnectOptions, KeyspaceInfo};
 use serried_session::{RegisterKeyspace, Session, TransactionKeyspace};
+use serried_wire::{KeyspaceInfo, NodeStatistics, Statistics};
 
-use crate::{NodeStatistics, Statistics, url};
+use crate::client::{Client, ConnectOptions};
+use crate::error::ConnectError;
+use crate::url;
 
 /// A connection to a cluster: to every node of it, kept up in the background by tasks on the runtime
 /// on which it was made. Cheap to clone.
@@ -46,7 +48,7 @@ impl Database {
         Ok(Database { client: Client::connect(options).await? })
     }
 
-    /// The database behind a client of the runtime, which may have protocols of its own.
+    /// The database behind a client, which may have protocols of its own.
     pub fn from_client(client: Arc<Client>) -> Database {
         Database { client }
     }

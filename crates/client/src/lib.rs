@@ -50,24 +50,38 @@
 //! A [`TransactionKeyspace`] is cheap to clone and works from many tasks at once. Errors say what to do: see
 //! [`TransactionError`], [`RegisterError`], and [`ConnectError`] for everything before them.
 
+mod client;
+mod coordinator;
 mod database;
+mod desk;
+mod dialer;
+mod distance;
+mod error;
+mod obstacles;
+mod port;
+mod side;
 mod url;
+mod watching;
 
+pub use client::{Client, ConnectOptions, NodeReply};
+pub use coordinator::{Coordinators, MakeCoordinator};
 pub use database::{Database, DatabaseStatistics};
-pub use serried_actor::Timestamp;
+pub use error::ConnectError;
+pub use serried_actor::{Observation, Observed, Timestamp};
 pub use serried_model::{
-    Access, Accessed, Carstamp, Key, Limits, Modification, NodeId, Registers, Token, TooLarge,
-    Transactions, Unfit, Value, ValueType, Version, Write, WrongType,
-};
-pub use serried_runtime::{
-    ConnectError, ConnectOptions, Durability, KeyspaceInfo, NodeReply, NodeStatistics, NodeStatus,
-    NotServed, Statistics, TransportOptions,
+    Access, Accessed, Carstamp, Durability, Key, Limits, Modification, NodeId, Registers, Token,
+    TooLarge, Transactions, Unfit, Value, ValueType, Version, Write, WrongType,
 };
 pub use serried_session::{
     Abort, Backoff, Committed, Ending, Footprint, Get, GetMany, Modified, Next, RegisterError,
     RegisterKeyspace, RegisterOptions, Session, Snapshot, Step, TransactOptions, Transaction,
     TransactionError, TransactionKeyspace,
 };
+pub use serried_wire::{
+    Behind, KeyspaceInfo, NodeStatistics, NodeStatus, NotServed, NotVoting, Statistics,
+    TransportOptions,
+};
+pub use watching::{WatchError, WatchOptions, Watched, Watching};
 
 /// The example of the project's README, compiled.
 #[cfg(doctest)]

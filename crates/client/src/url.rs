@@ -1,6 +1,7 @@
 //! A cluster's address as text.
 
-use serried_runtime::{ConnectError, ConnectOptions};
+use crate::client::ConnectOptions;
+use crate::error::ConnectError;
 
 const SCHEME: &str = "serried://";
 

@@ -3,7 +3,7 @@
 use serried::{
     Abort, Backoff, ConnectError, Database, Next, TransactOptions, TransactionError, Value,
 };
-use serried_runtime::{KeyspaceConfiguration, LocalCluster, LocalOptions};
+use serried_local::{KeyspaceConfiguration, LocalCluster, LocalOptions};
 
 fn cluster() -> LocalCluster {
     let keyspaces = [KeyspaceConfiguration::new("accounts", "morty")];

@@ -5,7 +5,7 @@
 
 use std::error::Error;
 
-use serried_runtime::{KeyspaceConfiguration, LocalCluster, LocalOptions};
+use serried_local::{KeyspaceConfiguration, LocalCluster, LocalOptions};
 
 #[path = "../examples/bank.rs"]
 mod bank;

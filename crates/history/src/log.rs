@@ -13,7 +13,7 @@ pub(crate) trait Numbered {
 
 /// Events in the order in which they arrive, from any number of threads.
 #[derive(Debug)]
-pub(crate) struct Log<E> {
+pub(crate) struct EventLog<E> {
     events: Mutex<Events<E>>,
 }
 
@@ -30,22 +30,22 @@ impl<E> fmt::Debug for Events<E> {
     }
 }
 
-impl<E> Default for Log<E> {
+impl<E> Default for EventLog<E> {
     fn default() -> Self {
         Self::with_capacity(0)
     }
 }
 
-impl<E> Log<E> {
+impl<E> EventLog<E> {
     pub(crate) fn with_capacity(events: usize) -> Self {
         let kept = Vec::with_capacity(events);
-        Log { events: Mutex::new(Events { kept, count: 0, out: None }) }
+        EventLog { events: Mutex::new(Events { kept, count: 0, out: None }) }
     }
 
     /// Keeps nothing: each event is written to `out` before the call that pushes it returns.
     pub(crate) fn writing_to(out: impl Write + Send + 'static) -> Self {
         let out: Option<Box<dyn Write + Send>> = Some(Box::new(out));
-        Log { events: Mutex::new(Events { kept: Vec::new(), count: 0, out }) }
+        EventLog { events: Mutex::new(Events { kept: Vec::new(), count: 0, out }) }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -69,7 +69,7 @@ impl<E> Log<E> {
     }
 }
 
-impl<E: Numbered + Serialize> Log<E> {
+impl<E: Numbered + Serialize> EventLog<E> {
     pub(crate) fn push(&self, mut event: E) {
         let mut events = self.lock();
         event.number(events.count);

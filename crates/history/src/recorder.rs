@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serried_model::Version;
 
-use crate::log::{Log, Numbered};
+use crate::log::{EventLog, Numbered};
 use crate::{Event, EventKind, History, MicroOperation};
 
 /// Records events from any number of threads, in the order in which they arrive.
@@ -14,7 +14,7 @@ use crate::{Event, EventKind, History, MicroOperation};
 /// order in which things can have happened.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    events: Log<Event>,
+    events: EventLog<Event>,
     /// Added to all times.
     epoch_ns: u64,
 }
@@ -33,7 +33,7 @@ impl Recorder {
 
     /// A recorder with room for this many events before it has to grow.
     pub fn with_capacity(events: usize) -> Self {
-        Recorder { events: Log::with_capacity(events), epoch_ns: 0 }
+        Recorder { events: EventLog::with_capacity(events), epoch_ns: 0 }
     }
 
     /// A recorder that keeps nothing in memory: it writes each event to `out` as a line of JSON, in one
@@ -41,7 +41,7 @@ impl Recorder {
     /// up to its end, and every transaction that it may have begun is in it. Recording panics if `out`
     /// fails.
     pub fn writing_to(out: impl Write + Send + 'static) -> Self {
-        Recorder { events: Log::writing_to(out), epoch_ns: 0 }
+        Recorder { events: EventLog::writing_to(out), epoch_ns: 0 }
     }
 
     /// The same, but the instant that it is told as 0 is written down as `epoch_ns`, so that times can be

@@ -6,11 +6,11 @@
 //! tries more, and `SERRIED_FIRST_SEED=3` others.
 
 use serried_history::{Budget, History, RegisterHistory, check_linearizable, check_serializable};
-use serried_runtime::{Catalogue, NodeConfiguration};
+use serried_node::{NodeConfiguration, Replicas};
 
 /// What a connection brings: frames, and what lies in those of the handshake and in batches.
 pub fn frames(bytes: &[u8]) -> bool {
-    serried_runtime::read_hostile_frames(bytes)
+    serried_wire::read_hostile_frames(bytes)
 }
 
 /// A segment of a log.
@@ -25,7 +25,7 @@ pub fn log_segment(bytes: &[u8]) -> bool {
 /// A node's configuration.
 pub fn configuration(bytes: &[u8]) -> bool {
     let Ok(text) = core::str::from_utf8(bytes) else { return false };
-    match NodeConfiguration::parse(text, "node.toml", &Catalogue::default()) {
+    match NodeConfiguration::parse(text, "node.toml", &Replicas::default()) {
         Ok(_) => true,
         Err(error) => {
             assert!(!error.to_string().contains('\n'), "an error has one line: {error}");
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_connection_may_bring_anything() {
-        feed(frames, &serried_runtime::example_frames(), 50_000);
+        feed(frames, &serried_wire::example_frames(), 50_000);
     }
 
     #[test]

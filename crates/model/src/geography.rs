@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
-/// Sites and the round trips between them. The simulator's network and the runtime's emulation of a
+/// Sites and the round trips between them. The simulator's network and the nodes' emulation of a
 /// wide-area network both take their delays from here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geography {

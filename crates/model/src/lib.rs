@@ -7,22 +7,26 @@
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod bytes;
+mod durability;
 mod family;
 mod geography;
 mod guarantee;
 mod identity;
 mod limits;
+mod provenance;
 mod register;
 pub mod registers;
 pub mod transactions;
 mod version;
 
 pub use bytes::{Key, Value};
+pub use durability::Durability;
 pub use family::{Family, FamilyName, Registers, Transactions};
 pub use geography::{Geography, UnknownGeography};
 pub use guarantee::Guarantee;
 pub use identity::{NodeId, TxnId};
 pub use limits::{Limits, TooLarge, Unfit};
+pub use provenance::Provenance;
 pub use register::{Access, Carstamp, Change, Modification, Token, ValueType, WrongType};
 pub use registers::Accessed;
 pub use transactions::{ReadStamp, ReadValue, Write};

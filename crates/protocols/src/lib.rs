@@ -6,6 +6,7 @@
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod abd;
+mod catalogue;
 pub mod epaxos;
 pub mod frameworks;
 pub mod gryff;
@@ -23,6 +24,7 @@ pub mod tapir_cc;
 mod testing;
 pub mod two_phase_locking;
 
+pub use catalogue::{Catalogue, Entry, Erase};
 pub use mutated::Mutated;
 pub use registry::{
     COMPARED, DEFAULT, ProtocolInfo, Registered, UnknownProtocol, Visitor, info, list, of,

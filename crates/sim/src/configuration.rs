@@ -154,7 +154,7 @@ impl Clocks {
 }
 
 /// How long a core is taken by one event: the sum of these. The default and [`CostModel::CLIENT`] were
-/// measured on the real runtime by `serried calibrate` with its default options, on a virtual machine
+/// measured on a real cluster by `serried calibrate` with its default options, on a virtual machine
 /// with two shared cores; `crates/calibrate/costs.toml` is what it wrote. Most of it is the system
 /// calls of connections that each client has for itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

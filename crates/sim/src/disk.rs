@@ -9,7 +9,7 @@ use serried_model::NodeId;
 use crate::Disk;
 
 /// Write-ahead before reply: a message that follows a record waits here until the record is durable.
-pub(crate) struct Log<R, M> {
+pub(crate) struct SimulatedLog<R, M> {
     disk: Disk,
     /// Those from `first` on, if the disk keeps them.
     records: VecDeque<R>,
@@ -39,9 +39,9 @@ pub(crate) enum Receivers {
     All(u16, NodeSet),
 }
 
-impl<R: Clone, M> Log<R, M> {
-    pub(crate) fn new(disk: Disk) -> Log<R, M> {
-        Log {
+impl<R: Clone, M> SimulatedLog<R, M> {
+    pub(crate) fn new(disk: Disk) -> SimulatedLog<R, M> {
+        SimulatedLog {
             disk,
             records: VecDeque::new(),
             first: 0,
@@ -180,13 +180,13 @@ mod tests {
         keep_records: true,
     };
 
-    fn released<R: Clone>(log: &mut Log<R, char>) -> String {
+    fn released<R: Clone>(log: &mut SimulatedLog<R, char>) -> String {
         core::iter::from_fn(|| log.release()).map(|(_, message)| message).collect()
     }
 
     #[test]
     fn what_is_appended_during_a_flush_goes_into_the_next() {
-        let mut log = Log::new(DISK);
+        let mut log = SimulatedLog::new(DISK);
         let receivers = Receivers::One(NodeId(0));
         log.append(1);
         log.hold(receivers, 'a');
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_crash_keeps_what_was_durable_and_of_the_rest_the_first_that_were_written() {
-        let mut log = Log::new(DISK);
+        let mut log = SimulatedLog::new(DISK);
         log.append(1);
         log.start_flush();
         log.append(2);
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_trim_waits_for_what_was_appended_before_it() {
-        let mut log: Log<i32, char> = Log::new(DISK);
+        let mut log: SimulatedLog<i32, char> = SimulatedLog::new(DISK);
         log.append(1);
         log.start_flush();
         log.end_flush();

@@ -8,7 +8,7 @@ use serried_model::NodeId;
 
 use crate::clock::Clock;
 use crate::cpu::Processor;
-use crate::disk::{Log, Receivers};
+use crate::disk::{Receivers, SimulatedLog};
 use crate::store::SimulatedStore;
 use crate::timers::{Setting, Timers};
 use crate::world::{Event, World};
@@ -77,7 +77,7 @@ pub(crate) struct Node<A: Actor> {
     random: Random,
     timers: Timers<A::Timer>,
     processor: Processor<Job<A::Message>, Effects<A>>,
-    log: Log<A::Record, A::Message>,
+    log: SimulatedLog<A::Record, A::Message>,
     costs: CostModel,
     load: Load,
     /// What is observed in an event; empty between events.
@@ -114,7 +114,7 @@ impl<A: Actor> Node<A> {
             random: hash::generator(seed, hash::Purpose::Node(id.0)),
             timers: Timers::new(),
             processor: Processor::new(cores),
-            log: Log::new(configuration.disk),
+            log: SimulatedLog::new(configuration.disk),
             costs,
             load: Load::default(),
             observations: Vec::new(),

@@ -1,7 +1,7 @@
 //! What a batch of records costs, written and flushed.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use serried_storage::{Batch, Durability, Log, LogOptions};
+use serried_storage::{Batch, Durability, LogFiles, LogOptions};
 
 /// The length of a record, in bytes.
 const RECORD: usize = 200;
@@ -13,7 +13,8 @@ fn batches(criterion: &mut Criterion) {
             let folder = std::env::temp_dir()
                 .join(format!("serried-bench-{}-{durability:?}-{records}", std::process::id()));
             let options = LogOptions::new(1, durability);
-            let (mut log, _) = Log::open(&folder, options, &mut |_, _| {}).expect("an empty log");
+            let (mut log, _) =
+                LogFiles::open(&folder, options, &mut |_, _| {}).expect("an empty log");
             let mut batch = Batch::starting_at(log.position());
             group.throughput(Throughput::Elements(records));
             group.bench_function(format!("write {records} records, {durability:?}"), |bencher| {

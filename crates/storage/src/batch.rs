@@ -2,7 +2,7 @@
 
 use crate::segment::BATCH_HEADER;
 
-/// Records on their way to a [`crate::Log`]. Used again and again: it keeps its memory.
+/// Records on their way to a [`crate::LogFiles`]. Used again and again: it keeps its memory.
 #[derive(Debug)]
 pub struct Batch {
     /// Room for the header, then the records.

@@ -16,7 +16,7 @@
 //! follows by induction over the order in which the directories were settled. A node that was itself told by too few says
 //! so, and does not count among the f + 1.
 //!
-//! If too few answer, the directory is not settled, and its node does not start (`runtime/joining.rs`). Otherwise it might
+//! If too few answer, the directory is not settled, and its node does not start (`node/joining.rs`). Otherwise it might
 //! be settled in an earlier generation than the lost one was in, because those that know the later one are away. It could
 //! not leave that generation again: it may have copied what the others have there and acknowledged new data, so only a
 //! majority that is beyond the generation shows that nothing of it counts any more. And the later generation would miss
@@ -39,7 +39,7 @@
 //! whoever has takes the greater one for a replacement of that. If two directories are made at the same time to replace
 //! the same one, they differ by their clocks, or by the random number that is added where the clocks do not count. If a
 //! node that knows a greater number was not there to be asked, it turns the new directory away, and says what to do.
-//! `runtime/server/replaced.rs` says who notes a number, and what becomes of older data.
+//! `node/server/replaced.rs` says who notes a number, and what becomes of older data.
 
 mod identity;
 mod peers;
@@ -50,9 +50,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use serried_model::Provenance;
+
 pub(crate) use self::identity::FORMAT;
+pub use self::identity::Identity;
 use self::identity::{Held, check, write};
-pub use self::identity::{Identity, Provenance};
 use self::peers::Peers;
 use crate::disk::{TEMPORARY, create_directory};
 use crate::engine::{ROOM, find_room};

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use crate::disk::{Disk, RealDisk};
-use crate::log::{Log, LogOptions};
+use crate::log::{LogFiles, LogOptions};
 use crate::segment::{self, BATCH_HEADER, SEGMENT_HEADER, segment_header};
 use crate::{Batch, Durability};
 
@@ -71,10 +71,10 @@ fn sealed(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn open(directory: &Path) -> Result<Log, crate::StorageError> {
+fn open(directory: &Path) -> Result<LogFiles, crate::StorageError> {
     let disk = Box::new(Unflushed);
     let durability = Durability::Buffered;
-    Log::open_on(
+    LogFiles::open_on(
         disk,
         SEGMENT_BYTES,
         directory,

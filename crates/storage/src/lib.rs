@@ -2,7 +2,7 @@
 //!
 //! Each partition of a keyspace has two things there, which its replica uses through the seam:
 //!
-//! - a **log** ([`Log`]) of records, in batches that are written and flushed as one. Segments are preallocated and
+//! - a **log** ([`LogFiles`]) of records, in batches that are written and flushed as one. Segments are preallocated and
 //!   have checksums. A tail that a crash has torn is cut off; damage is reported with file and offset;
 //! - a **base** ([`Base`]): an ordered store of settled state, in fjall.
 //!
@@ -69,57 +69,13 @@ mod tests;
 
 pub use base::{Base, Flush};
 pub use batch::Batch;
-pub use directory::{DataDirectory, Identity, Provenance, Start};
+pub use directory::{DataDirectory, Identity, Start};
 pub use engine::STORE_THREAD;
 pub use error::StorageError;
 #[doc(hidden)]
 pub use hostile::{example_segment, read_hostile_segment};
 pub use keyspaces::{KeyspaceIdentity, KeyspaceRecord};
-pub use log::{Log, LogOptions, Loss, Replayed};
+pub use log::{LogFiles, LogOptions, Loss, Replayed};
 pub use run::{Boot, Run};
+pub use serried_model::{Durability, Provenance};
 pub use tail::{acknowledged_tail, is_store_refused};
-
-use serde::{Deserialize, Serialize};
-
-/// When what a node has appended counts as durable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Durability {
-    /// When it is on the disk: it survives a power cut.
-    Sync,
-    /// When the operating system has it: it survives the end of the process, but not a power cut.
-    Buffered,
-    /// At once: nothing is written, and nothing survives.
-    #[default]
-    Memory,
-}
-
-impl Durability {
-    /// All of them, the most durable first.
-    pub const ALL: [Durability; 3] = [Durability::Sync, Durability::Buffered, Durability::Memory];
-
-    /// Its name in configurations and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Durability::Sync => "sync",
-            Durability::Buffered => "buffered",
-            Durability::Memory => "memory",
-        }
-    }
-}
-
-impl core::str::FromStr for Durability {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Durability::ALL.into_iter().find(|durability| durability.name() == text).ok_or_else(|| {
-            format!("there is no durability `{text}`; choose one of sync, buffered, memory")
-        })
-    }
-}
-
-impl core::fmt::Display for Durability {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(self.name())
-    }
-}

@@ -18,7 +18,7 @@ pub(crate) const SPARE: &str = "spare";
 /// The writing end of a log. It is for one thread, which may be another than the one that fills
 /// [`Batch`]es.
 #[derive(Debug)]
-pub struct Log {
+pub struct LogFiles {
     directory: PathBuf,
     identity: u64,
     durability: Durability,
@@ -89,7 +89,7 @@ pub struct Loss {
     pub what: String,
 }
 
-impl Log {
+impl LogFiles {
     /// Opens the log in `directory`, or creates one. Calls `each` with the position and the bytes of every record, in order.
     ///
     /// # Errors
@@ -99,8 +99,8 @@ impl Log {
         directory: &Path,
         options: LogOptions,
         each: &mut dyn FnMut(u64, &[u8]),
-    ) -> Result<(Log, Replayed), StorageError> {
-        Log::open_on(Box::new(RealDisk), SEGMENT, directory, options, each)
+    ) -> Result<(LogFiles, Replayed), StorageError> {
+        LogFiles::open_on(Box::new(RealDisk), SEGMENT, directory, options, each)
     }
 
     pub(crate) fn open_on(
@@ -109,7 +109,7 @@ impl Log {
         directory: &Path,
         options: LogOptions,
         each: &mut dyn FnMut(u64, &[u8]),
-    ) -> Result<(Log, Replayed), StorageError> {
+    ) -> Result<(LogFiles, Replayed), StorageError> {
         let LogOptions { identity, durability, .. } = options;
         let mut opening = Opening::new(disk.as_mut(), directory, options);
         let note = match durability {
@@ -121,7 +121,7 @@ impl Log {
         };
         let Opening { replayed, full, last, position, has_spare, .. } = opening;
         let directory = directory.to_path_buf();
-        let log = Log {
+        let log = LogFiles {
             directory,
             identity,
             durability,
@@ -137,7 +137,7 @@ impl Log {
     }
 
     /// The number of the last batch that the store beside the log in `directory` is known to have. It is 0 if that is not
-    /// noted, and if the note is damaged: [`Log::open`] tells of that.
+    /// noted, and if the note is damaged: [`LogFiles::open`] reports that.
     pub fn noted_store(directory: &Path, identity: u64) -> u64 {
         Note::open(directory, identity).ok().flatten().map_or(0, |note| note.reach().store)
     }
@@ -230,7 +230,7 @@ impl Log {
         next.or(self.last.as_ref().map(|last| last.first))
     }
 
-    /// Whether [`Log::trim`] would give anything up.
+    /// Whether [`LogFiles::trim`] would give anything up.
     pub fn releases(&self, position: u64) -> bool {
         self.second().is_some_and(|second| second <= position)
     }

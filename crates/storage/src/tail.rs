@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::note::Note;
 use crate::segment::{self, SEGMENT_HEADER};
-use crate::{Base, Durability, Log, StorageError};
+use crate::{Base, Durability, LogFiles, StorageError};
 
 /// The segment file and the byte range of the last batch that may have been acknowledged, in the log in `directory`.
 /// Returns `None` if there is no such batch.
@@ -46,7 +46,7 @@ pub fn is_store_refused(base: &Path, log: &Path) -> Result<bool, StorageError> {
         let bytes = fs::read(path).ok()?;
         Some(segment::read_header(path, &bytes).ok()?.identity)
     });
-    let noted = identity.map_or(0, |identity| Log::noted_store(log, identity));
+    let noted = identity.map_or(0, |identity| LogFiles::noted_store(log, identity));
     let opened = Base::open(base, Durability::Buffered, 0);
     let verified = opened.and_then(|base| base.flusher().verify(noted, false));
     Ok(verified.is_err_and(|error| {

@@ -252,11 +252,11 @@ fn sum_up(key: String, windows: Vec<Window>, period: &Range<Timestamp>) -> KeyWi
 
 #[cfg(test)]
 mod tests {
-    use serried_actor::Observation;
+    use serried_actor::{Observation, Observed};
     use serried_model::{Key, NodeId};
 
     use super::*;
-    use crate::{Collector, Observed};
+    use crate::Collector;
 
     fn version(number: u64) -> Version {
         Version { timestamp_us: number, coordinator: NodeId(70_000) }

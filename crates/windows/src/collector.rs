@@ -2,25 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use serde::{Deserialize, Serialize};
-use serried_actor::{Observation, Timestamp};
-use serried_model::{Key, NodeId, Version};
+use serried_actor::{Observation, Observed, Timestamp};
+use serried_model::{Key, Version};
 
 use crate::hottest::Hottest;
 
 /// How many keys are counted while the hottest are looked for.
 const COUNTED_KEYS: usize = 512;
-
-/// An observation with its place and time: what a node sends to those who watch it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Observed {
-    /// When it was, in nanoseconds by the node's clock.
-    pub at_ns: u64,
-    /// Where it was.
-    pub node: NodeId,
-    /// What happened.
-    pub what: Observation,
-}
 
 /// Finds the hottest keys first, and then records what happens to them. Its memory is bounded: beyond
 /// so many events it forgets the oldest.
@@ -162,6 +150,8 @@ impl Collector {
 
 #[cfg(test)]
 mod tests {
+    use serried_model::NodeId;
+
     use super::*;
 
     fn observed(what: Observation) -> Observed {

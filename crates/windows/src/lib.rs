@@ -10,9 +10,8 @@
 //! version k's writer to its own commit. No two windows of committed transactions overlap on a key, so
 //! one over their mean length is a bound on how many of these transactions can commit per second.
 //!
-//! [`Observed`] is what travels from a node to whoever watches it. Times are compared as they come: they
-//! must all be from one clock, so those who watch a real cluster listen to one of its replicas, and
-//! those who watch a simulation to all.
+//! A node sends [`Observed`](serried_actor::Observed) events to a client that watches it. Their times are compared as
+//! they come, so they must all be from one clock: on a real cluster one node is watched, in a simulation all of them.
 
 mod analysis;
 mod collector;
@@ -21,7 +20,7 @@ mod report;
 mod timeline;
 
 pub use analysis::{Interval, KeyWindows, Mean, Window, analyse};
-pub use collector::{Collector, Observed, Recording};
+pub use collector::{Collector, Recording};
 pub use hottest::Hottest;
 pub use report::text;
 pub use timeline::timeline;

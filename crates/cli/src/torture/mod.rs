@@ -19,7 +19,7 @@ use clap::{Args, ValueEnum};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serried_model::FamilyName;
-use serried_runtime::Durability;
+use serried_node::Durability;
 
 use crate::Ended;
 use crate::arguments::{partitions, protocols};

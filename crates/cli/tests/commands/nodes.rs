@@ -5,9 +5,8 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use serried_runtime::{
-    Durability, KeyspaceConfiguration, LocalCluster, LocalOptions, Node, NodeConfiguration,
-};
+use serried_local::{LocalCluster, LocalOptions};
+use serried_node::{Durability, KeyspaceConfiguration, Node, NodeConfiguration};
 
 use crate::{Temporary, code, err, out, serried, with_input};
 

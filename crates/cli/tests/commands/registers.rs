@@ -1,7 +1,7 @@
 //! Keyspaces of registers.
 
 use serde_json::Value;
-use serried_runtime::{KeyspaceConfiguration, LocalCluster, LocalOptions};
+use serried_local::{KeyspaceConfiguration, LocalCluster, LocalOptions};
 
 use crate::{Temporary, code, err, out, serried, with_input};
 

@@ -1,7 +1,7 @@
 //! Windows of hot keys.
 
 use serde_json::Value;
-use serried_runtime::{KeyspaceConfiguration, LocalCluster, LocalOptions};
+use serried_local::{KeyspaceConfiguration, LocalCluster, LocalOptions};
 
 use crate::{Temporary, code, err, out, serried};
 

@@ -3,8 +3,7 @@
 use std::error::Error;
 
 use serried::Database;
-use serried_actor::Settings;
-use serried_runtime::{KeyspaceConfiguration, LocalCluster, LocalOptions};
+use serried_local::{KeyspaceConfiguration, LocalCluster, LocalOptions, Settings};
 
 /// Connects to the cluster at `address`. It needs the two keyspaces of docs/getting-started.md: `accounts`, which runs
 /// transactions, and `flags`, whose keys are registers.

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::log::{Log, Numbered};
+use crate::log::{EventLog, Numbered};
 use serried_model::Carstamp;
 
 use crate::{EventKind, RegisterEvent, RegisterHistory, RegisterOperation, RegisterValue};
@@ -14,7 +14,7 @@ use crate::{EventKind, RegisterEvent, RegisterHistory, RegisterOperation, Regist
 /// order of the events is an order in which things can have happened.
 #[derive(Debug, Default)]
 pub struct RegisterRecorder {
-    events: Log<RegisterEvent>,
+    events: EventLog<RegisterEvent>,
 }
 
 /// How an operation on a register has ended.
@@ -47,13 +47,13 @@ impl RegisterRecorder {
 
     /// A recorder with room for this many events before it has to grow.
     pub fn with_capacity(events: usize) -> Self {
-        RegisterRecorder { events: Log::with_capacity(events) }
+        RegisterRecorder { events: EventLog::with_capacity(events) }
     }
 
     /// A recorder that keeps nothing in memory: it writes each event to `out` as a line of JSON, in one
     /// piece, before the call that records it returns. Recording panics if `out` fails.
     pub fn writing_to(out: impl Write + Send + 'static) -> Self {
-        RegisterRecorder { events: Log::writing_to(out) }
+        RegisterRecorder { events: EventLog::writing_to(out) }
     }
 
     /// Records that `process` has begun an operation on `key`. It may have no other open on that key.

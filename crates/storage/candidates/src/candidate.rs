@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fjall::{KeyspaceCreateOptions, PersistMode};
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
-use serried_storage::{Batch, Durability, Log};
+use serried_storage::{Batch, Durability, LogFiles};
 
 /// How long a record is: a key of 8 bytes, and the rest.
 const RECORD_BYTES: usize = 200;
@@ -43,7 +43,7 @@ pub(crate) trait Single: Sync {
 }
 
 pub(crate) struct OurLog {
-    log: Log,
+    log: LogFiles,
     batch: Batch,
 }
 
@@ -51,7 +51,7 @@ impl Group for OurLog {
     fn open(directory: &Path) -> anyhow::Result<(Self, u64)> {
         let mut bytes = 0;
         let mut each = |_: u64, record: &[u8]| bytes += record.len();
-        let (log, replayed) = Log::open(directory, IDENTITY, Durability::Sync, &mut each)?;
+        let (log, replayed) = LogFiles::open(directory, IDENTITY, Durability::Sync, &mut each)?;
         assert_eq!(bytes as u64, replayed.records * RECORD_BYTES as u64, "all of every record");
         let batch = Batch::starting_at(log.position());
         Ok((OurLog { log, batch }, replayed.records))

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use serried_model::Provenance;
 
 use crate::StorageError;
 use crate::disk::replace;
@@ -48,16 +49,6 @@ struct Contents {
     node: u64,
     nodes: usize,
     keyspaces: Vec<KeyspaceRecord>,
-}
-
-/// What a node tells the others about its data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Provenance {
-    /// When the directory was created, in microseconds since the Unix epoch. It distinguishes this data from other data
-    /// that the node had before. Data that replaces other data has the greater number.
-    pub incarnation: u64,
-    /// It was created to replace a lost disk.
-    pub rejoined: bool,
 }
 
 /// What the identity file says that may change.

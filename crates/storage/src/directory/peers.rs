@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::Provenance;
+use serried_model::Provenance;
+
 use crate::StorageError;
 use crate::disk::replace;
 

@@ -8,7 +8,7 @@ use serried_actor::Store;
 
 use super::Scratch;
 use crate::disk::{Disk, RealDisk};
-use crate::{Base, Batch, Durability, Log, LogOptions, StorageError};
+use crate::{Base, Batch, Durability, LogFiles, LogOptions, StorageError};
 
 const SEGMENT: u64 = 200;
 
@@ -38,12 +38,12 @@ impl Disk for NeverSynced {
     }
 }
 
-fn open(path: &Path, durability: Durability) -> Result<Log, StorageError> {
+fn open(path: &Path, durability: Durability) -> Result<LogFiles, StorageError> {
     let disk = Box::new(NeverSynced(RealDisk));
-    Ok(Log::open_on(disk, SEGMENT, path, LogOptions::new(7, durability), &mut |_, _| {})?.0)
+    Ok(LogFiles::open_on(disk, SEGMENT, path, LogOptions::new(7, durability), &mut |_, _| {})?.0)
 }
 
-fn write(log: &mut Log) {
+fn write(log: &mut LogFiles) {
     let mut batch = Batch::starting_at(log.position());
     batch.push(|out| out.extend_from_slice(&[7; 50]));
     log.write(&mut batch).unwrap();

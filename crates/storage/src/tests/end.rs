@@ -11,7 +11,7 @@ use super::log::{
     write,
 };
 use crate::disk::{Disk, RealDisk};
-use crate::{Batch, Durability, Log, LogOptions, StorageError, acknowledged_tail};
+use crate::{Batch, Durability, LogFiles, LogOptions, StorageError, acknowledged_tail};
 
 pub(super) const SEGMENT: u64 = 2048;
 
@@ -262,9 +262,9 @@ fn the_end_is_noted_after_the_log_is_durable_and_the_beginning_before_it_is_give
     let open = |fails| {
         let disk = Remembering { disk: RealDisk, asked: asked.clone(), fails };
         let options = LogOptions::new(IDENTITY, Durability::Sync);
-        Log::open_on(Box::new(disk), 100, scratch.path(), options, &mut |_, _| {}).unwrap().0
+        LogFiles::open_on(Box::new(disk), 100, scratch.path(), options, &mut |_, _| {}).unwrap().0
     };
-    let write = |log: &mut Log| {
+    let write = |log: &mut LogFiles| {
         let mut batch = Batch::starting_at(log.position());
         batch.push(|out| out.extend_from_slice(&[7; 150]));
         log.write(&mut batch)
@@ -285,7 +285,7 @@ fn the_end_is_noted_after_the_log_is_durable_and_the_beginning_before_it_is_give
     let disk = Remembering { disk: RealDisk, asked: asked.clone(), fails: true };
     let options = LogOptions::new(IDENTITY, Durability::Sync);
     let mut log =
-        Log::open_on(Box::new(disk), 100, scratch.path(), options, &mut |_, _| {}).unwrap().0;
+        LogFiles::open_on(Box::new(disk), 100, scratch.path(), options, &mut |_, _| {}).unwrap().0;
     let before = fs::read(note(scratch.path())).unwrap();
     write(&mut log).unwrap_err();
     assert_eq!(fs::read(note(scratch.path())).unwrap(), before, "nothing is noted that is not so");
@@ -302,7 +302,7 @@ fn what_is_replayed_is_synced_in_all_segments() {
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
     let disk = Remembering { disk: RealDisk, asked: asked.clone(), fails: false };
     let options = LogOptions::new(IDENTITY, Durability::Sync);
-    Log::open_on(Box::new(disk), 200, scratch.path(), options, &mut |_, _| {}).unwrap();
+    LogFiles::open_on(Box::new(disk), 200, scratch.path(), options, &mut |_, _| {}).unwrap();
     let synced = asked.lock().unwrap().iter().filter(|asked| *asked == "sync log").count();
     assert_eq!(synced, segments(scratch.path()).len());
 }

@@ -7,7 +7,7 @@ use serried_actor::Store;
 
 use super::Scratch;
 use super::base::{all, copy};
-use crate::{Base, Batch, Durability, Log, LogOptions, is_store_refused};
+use crate::{Base, Batch, Durability, LogFiles, LogOptions, is_store_refused};
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -274,7 +274,7 @@ fn tests_are_told_whether_a_store_has_lost_what_is_noted() {
     let (store, log) = (scratch.path().join("base"), scratch.path().join("log"));
     let mut base = Base::open(&store, Durability::Buffered, 0).unwrap();
     let options = LogOptions::new(7, Durability::Buffered);
-    let (mut beside, _) = Log::open(&log, options, &mut |_, _| {}).unwrap();
+    let (mut beside, _) = LogFiles::open(&log, options, &mut |_, _| {}).unwrap();
     let mut batch = Batch::starting_at(0);
     batch.push(|out| out.extend_from_slice(b"record"));
     beside.write(&mut batch).unwrap();

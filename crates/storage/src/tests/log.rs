@@ -9,7 +9,7 @@ use rand_pcg::Pcg64Mcg;
 
 use super::Scratch;
 use crate::disk::{Disk, RealDisk};
-use crate::{Batch, Durability, Log, LogOptions, Replayed, StorageError};
+use crate::{Batch, Durability, LogFiles, LogOptions, Replayed, StorageError};
 
 pub(super) const IDENTITY: u64 = 7;
 
@@ -54,7 +54,7 @@ impl Disk for Limited {
     }
 }
 
-pub(super) type Opened = Result<(Log, Replayed, Vec<Vec<u8>>), StorageError>;
+pub(super) type Opened = Result<(LogFiles, Replayed, Vec<Vec<u8>>), StorageError>;
 
 fn open_with(room: &Arc<AtomicU64>, path: &Path, segment: u64) -> Opened {
     open_as(LogOptions::new(IDENTITY, Durability::Buffered), room, path, segment)
@@ -68,12 +68,13 @@ pub(super) fn open_as(
 ) -> Opened {
     let mut records: Vec<(u64, Vec<u8>)> = Vec::new();
     let disk = Box::new(Limited { disk: RealDisk, room: room.clone() });
-    let (log, replayed) = Log::open_on(disk, segment, path, options, &mut |position, record| {
-        if let Some((last, _)) = records.last() {
-            assert_eq!(position, last + 1);
-        }
-        records.push((position, record.to_vec()));
-    })?;
+    let (log, replayed) =
+        LogFiles::open_on(disk, segment, path, options, &mut |position, record| {
+            if let Some((last, _)) = records.last() {
+                assert_eq!(position, last + 1);
+            }
+            records.push((position, record.to_vec()));
+        })?;
     if let Some((last, _)) = records.last() {
         assert_eq!(log.position(), last + 1);
     }
@@ -93,7 +94,7 @@ pub(super) fn record(i: u64) -> Vec<u8> {
 }
 
 /// Writes records `from..to` as one batch.
-pub(super) fn write(log: &mut Log, from: u64, to: u64) -> Result<u64, StorageError> {
+pub(super) fn write(log: &mut LogFiles, from: u64, to: u64) -> Result<u64, StorageError> {
     let mut batch = Batch::starting_at(log.position());
     for i in from..to {
         batch.push(|out| out.extend_from_slice(&record(i)));
@@ -289,6 +290,6 @@ fn the_log_of_another_is_refused() {
     let (mut log, _, _) = open(scratch.path(), 300).unwrap();
     write(&mut log, 0, 2).unwrap();
     let options = LogOptions::new(IDENTITY + 1, Durability::Sync);
-    let error = Log::open(scratch.path(), options, &mut |_, _| {}).unwrap_err();
+    let error = LogFiles::open(scratch.path(), options, &mut |_, _| {}).unwrap_err();
     assert!(matches!(error, StorageError::Refused { .. }), "{error}");
 }

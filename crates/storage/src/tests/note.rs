@@ -5,7 +5,7 @@ use std::fs;
 use super::Scratch;
 use super::end::{SEGMENT, corrupt, open_what_is_left, written};
 use super::log::{IDENTITY, note, only_segment, open, records, write};
-use crate::Log;
+use crate::LogFiles;
 
 #[test]
 fn one_damaged_slot_leaves_what_the_other_says_and_two_are_damage() {
@@ -57,7 +57,7 @@ fn the_slots_are_written_in_turn_so_that_the_one_that_stays_is_at_most_one_batch
 fn the_stores_last_batch_stays_noted_beside_the_log() {
     let scratch = Scratch::new();
     let ends = written(scratch.path(), 3);
-    let noted = || Log::noted_store(scratch.path(), IDENTITY);
+    let noted = || LogFiles::noted_store(scratch.path(), IDENTITY);
     assert_eq!(noted(), 0);
     let (mut log, _, _) = open(scratch.path(), SEGMENT).unwrap();
     log.note_store(5).unwrap();
@@ -92,7 +92,7 @@ fn a_note_of_the_first_format_says_what_the_log_has_and_nothing_of_the_store() {
     open(scratch.path(), SEGMENT).unwrap().0.note_store(7).unwrap();
     let old = in_first_format(fs::read(note(scratch.path())).unwrap());
     fs::write(note(scratch.path()), &old).unwrap();
-    assert_eq!(Log::noted_store(scratch.path(), IDENTITY), 0);
+    assert_eq!(LogFiles::noted_store(scratch.path(), IDENTITY), 0);
     let path = only_segment(scratch.path());
     let sound = fs::read(&path).unwrap();
     fs::write(&path, &sound[..ends[2] - 1]).unwrap();
@@ -102,6 +102,6 @@ fn a_note_of_the_first_format_says_what_the_log_has_and_nothing_of_the_store() {
     log.note_store(8).unwrap();
     drop(log);
     // One slot may still be of the first format.
-    assert_eq!(Log::noted_store(scratch.path(), IDENTITY), 8);
+    assert_eq!(LogFiles::noted_store(scratch.path(), IDENTITY), 8);
     assert_eq!(open(scratch.path(), SEGMENT).unwrap().2, records(6));
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::log::{IDENTITY, open, segments, write};
 use super::{Scratch, take_synced};
-use crate::{Base, DataDirectory, Durability, Identity, Log, LogOptions, Start};
+use crate::{Base, DataDirectory, Durability, Identity, LogFiles, LogOptions, Start};
 
 #[test]
 fn all_folders_above_a_partition_have_durable_names_whoever_made_them() {
@@ -14,7 +14,7 @@ fn all_folders_above_a_partition_have_durable_names_whoever_made_them() {
     let open = || {
         let base = Base::open(&partition.join("base"), Durability::Sync, 0).unwrap();
         let options = LogOptions::new(IDENTITY, Durability::Sync);
-        drop((base, Log::open(&partition.join("log"), options, &mut |_, _| {}).unwrap()));
+        drop((base, LogFiles::open(&partition.join("log"), options, &mut |_, _| {}).unwrap()));
     };
     take_synced();
     open();

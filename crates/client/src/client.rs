@@ -1,0 +1,369 @@
+//! A client: connections to every replica of a cluster, and the coordinators of its transactions.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rand::{Rng, SeedableRng};
+use serried_actor::{Group, Random};
+use serried_model::{NodeId, Registers, Transactions};
+use serried_session::{RegisterKeyspace, Session, TransactionKeyspace};
+use serried_wire::{
+    Endpoint, Hello, KeyspaceInfo, Kind, NodeStatistics, NodeStatus, NotServed, Role, Statistics,
+    Tables, TransportOptions, encode,
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::coordinator::{AnyDesk, Coordinators};
+use crate::desk::Desk;
+use crate::dialer::{Dialers, Report, View};
+use crate::distance;
+use crate::error::ConnectError;
+use crate::port::KeyspacePort;
+use crate::side::ClientSide;
+
+/// Once a majority has answered, the rest are waited for no longer than this.
+const GRACE: Duration = Duration::from_millis(300);
+/// How long a client that is closed waits for its connections to be flushed.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long nodes may take to say how they are doing.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How to connect to a cluster.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ConnectOptions {
+    /// Addresses of nodes, `host:port`, in any order. One that answers is enough if the nodes know
+    /// each other's addresses.
+    pub addresses: Vec<String>,
+    /// The cluster's name; nodes of another are refused. Default: whatever cluster answers.
+    pub cluster: Option<String>,
+    /// Where this client is. If the cluster emulates a geography, one of its sites; the first one if
+    /// none is named.
+    pub site: Option<String>,
+    /// The most attempts of transactions, or operations on registers, that each keyspace may have open at a time; more
+    /// have to wait. Default 16384.
+    pub open_attempts: usize,
+    /// How long connecting may take. Default 5 s.
+    pub timeout: Duration,
+    /// Bounds and times of the transport.
+    pub transport: TransportOptions,
+}
+
+impl ConnectOptions {
+    /// Connects to the cluster to which these addresses belong.
+    pub fn new<A: Into<String>>(addresses: impl IntoIterator<Item = A>) -> ConnectOptions {
+        ConnectOptions {
+            addresses: addresses.into_iter().map(Into::into).collect(),
+            cluster: None,
+            site: None,
+            open_attempts: 16384,
+            timeout: Duration::from_secs(5),
+            transport: TransportOptions::default(),
+        }
+    }
+}
+
+/// A node's status, and how long the request for it took.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NodeReply {
+    /// The status.
+    pub status: NodeStatus,
+    /// The time from the request to its answer.
+    pub round_trip: Duration,
+}
+
+/// A connected client. Its tasks run on the runtime on which it was connected.
+pub struct Client {
+    pub(crate) endpoint: Arc<Endpoint<ClientSide>>,
+    view: View,
+    group: Group,
+    coordinators: Coordinators,
+    /// The keyspaces that have a coordinator, by their numbers: their places here, and their desks.
+    opened: Mutex<BTreeMap<u64, (u16, AnyDesk)>>,
+    /// How many attempts and operations each keyspace may have open.
+    capacity: usize,
+    dialers: Dialing,
+    /// They fire timers and send heartbeats, and end with this.
+    _tasks: JoinSet<()>,
+}
+
+impl Client {
+    /// Connects, on the current tokio runtime.
+    ///
+    /// # Errors
+    /// If no node answers in time, or those that do disagree about what the cluster is.
+    pub async fn connect(options: ConnectOptions) -> Result<Arc<Client>, ConnectError> {
+        Client::connect_with(options, Coordinators::default()).await
+    }
+
+    /// The same with the protocols of `coordinators`.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub async fn connect_with(
+        options: ConnectOptions,
+        coordinators: Coordinators,
+    ) -> Result<Arc<Client>, ConnectError> {
+        let mut random = Random::try_from_rng(&mut rand::rngs::SysRng)
+            .map_err(|error| ConnectError::System(io::Error::other(error)))?;
+        let id = NodeId(random.next_u64().max(NodeId::FIRST_COORDINATOR));
+        let endpoint = Endpoint::new(id, options.transport, random, ClientSide::default());
+        let endpoint = Arc::new(endpoint);
+        let beating = endpoint.clone();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { beating.keep_beating().await });
+        let (dialers, view, round_trips) = meet(endpoint.clone(), &options).await?;
+        let group = match view.place {
+            Some(place) => distance::emulated(place, view.peers.len()),
+            None => {
+                let spread = distance::spread(options.site.as_deref());
+                distance::measured(&round_trips, view.peers.len(), spread)
+            }
+        };
+        let time = endpoint.clone();
+        tasks.spawn(async move { time.keep_time().await });
+        Ok(Arc::new(Client {
+            endpoint,
+            view,
+            group,
+            coordinators,
+            opened: Mutex::default(),
+            capacity: options.open_attempts,
+            dialers,
+            _tasks: tasks,
+        }))
+    }
+
+    /// The cluster's name.
+    pub fn cluster(&self) -> &str {
+        &self.view.cluster
+    }
+
+    /// This client's identity, which its transactions' versions carry.
+    pub fn id(&self) -> NodeId {
+        self.endpoint.id
+    }
+
+    /// The replicas as this client sees them.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// The cluster's keyspaces that can be used. One that a majority of the nodes lacks is left out.
+    pub fn keyspaces(&self) -> Vec<KeyspaceInfo> {
+        self.tables().all()
+    }
+
+    /// Those that can't be used, and why.
+    pub fn keyspaces_not_served(&self) -> Vec<NotServed> {
+        self.tables().not_served()
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.dialers.0.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The keyspace called `name`, one that runs transactions.
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub fn keyspace(self: &Arc<Self>, name: &str) -> Result<TransactionKeyspace, ConnectError> {
+        self.open::<Transactions>(name)
+    }
+
+    /// The keyspace called `name`, one whose keys are registers.
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub fn registers(self: &Arc<Self>, name: &str) -> Result<RegisterKeyspace, ConnectError> {
+        self.open::<Registers>(name)
+    }
+
+    /// The keyspace called `name`, of the family `F`. It keeps the client alive.
+    ///
+    /// # Errors
+    /// If there is none, it is of another family, or this client does not have its protocol.
+    pub fn open<F: Session>(self: &Arc<Self>, name: &str) -> Result<F::Keyspace, ConnectError> {
+        let found = self.find(name)?;
+        let KeyspaceInfo { number, protocol, guarantee, partitions, settings, .. } = found;
+        let entry = self
+            .coordinators
+            .find(&protocol)
+            .map_err(|reason| ConnectError::UnknownProtocol { name: name.to_string(), reason })?;
+        if entry.family != F::NAME {
+            let (name, found, wanted) = (name.to_string(), entry.family, F::NAME);
+            return Err(ConnectError::WrongFamily { name, guarantee, found, wanted });
+        }
+        let checked = F::NAME.check_replicas(self.group.size());
+        checked
+            .map_err(|reason| ConnectError::UnknownProtocol { name: name.to_string(), reason })?;
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let (place, desk) = opened.entry(number).or_insert_with(|| {
+            let (place, random) = {
+                let mut core = self.endpoint.lock();
+                let random = Random::from_rng(&mut core.random);
+                (core.shards.add(number, partitions), random)
+            };
+            let role = Role { id: self.endpoint.id, keyspace: number, random };
+            let group = self.group.clone().with_partitions(partitions);
+            let (coordinator, desk) = (entry.make.0)(group, &settings, role, self.capacity);
+            self.endpoint.install(place, coordinator);
+            (place, desk)
+        });
+        let (place, desk) = (*place, desk.clone());
+        drop(opened);
+        let desk: Arc<Desk<F>> = desk.downcast().expect("a desk of the protocol's family");
+        let offers = desk.offers;
+        let port = Arc::new(KeyspacePort::new(self.clone(), place, desk));
+        Ok(F::keyspace(port, self.view.limits, offers))
+    }
+
+    /// What the cluster says of a keyspace.
+    pub(crate) fn find(&self, name: &str) -> Result<KeyspaceInfo, ConnectError> {
+        let tables = self.tables();
+        let resolved = tables.resolve(name).cloned();
+        resolved.map_err(|unresolved| ConnectError::unresolved(name, unresolved))
+    }
+
+    /// What this client has counted so far.
+    pub fn statistics(&self) -> Statistics {
+        self.endpoint.lock().links.counters
+    }
+
+    /// What the nodes have counted so far, by their numbers; `None` for those that do not answer
+    /// within a second.
+    pub async fn node_statistics(&self) -> Vec<Option<NodeStatistics>> {
+        let statuses = self.node_statuses().await.into_iter();
+        statuses.map(|status| status.map(|status| status.statistics)).collect()
+    }
+
+    /// How the nodes are doing, by their numbers; `None` for those that do not answer within a second.
+    pub async fn node_statuses(&self) -> Vec<Option<NodeStatus>> {
+        let replies = self.node_replies().await.into_iter();
+        replies.map(|reply| reply.map(|reply| reply.status)).collect()
+    }
+
+    /// The same with the time that each answer took.
+    pub async fn node_replies(&self) -> Vec<Option<NodeReply>> {
+        let mut replies: Vec<_> = (0..self.view.peers.len()).map(|_| None).collect();
+        let mut asked = JoinSet::new();
+        for member in 0..replies.len() {
+            let endpoint = self.endpoint.clone();
+            asked.spawn(async move { (member, ask(&endpoint, member).await) });
+        }
+        while let Some(answered) = asked.join_next().await {
+            if let Ok((member, reply)) = answered {
+                replies[member] = reply;
+            }
+        }
+        replies
+    }
+
+    /// Writes what waits, and closes every connection. Transactions that are still open end with
+    /// their deadlines.
+    pub async fn close(&self) {
+        self.endpoint.close();
+        let mut dialers = self.dialers.0.take();
+        let joined = async { while dialers.join_next().await.is_some() {} };
+        // Those that do not end in time are ended with the set.
+        let _ = tokio::time::timeout(FLUSH_TIMEOUT, joined).await;
+    }
+}
+
+/// Asks a node how it is doing.
+async fn ask(endpoint: &Endpoint<ClientSide>, member: usize) -> Option<NodeReply> {
+    let (sender, reply) = oneshot::channel();
+    let asked = Instant::now();
+    let request = {
+        let mut core = endpoint.lock();
+        let request = core.side.next_request();
+        if !core.links.push_frame_to(member, 0, Kind::StatusRequest, &encode(&request)) {
+            return None;
+        }
+        core.side.requests.insert(request, sender);
+        request
+    };
+    let reply = tokio::time::timeout(STATUS_TIMEOUT, reply).await;
+    endpoint.lock().side.requests.remove(&request);
+    let status = reply.ok()?.ok()?;
+    Some(NodeReply { status, round_trip: asked.elapsed() })
+}
+
+/// Dialers that end when the client does.
+struct Dialing(Arc<Dialers>);
+
+impl Drop for Dialing {
+    fn drop(&mut self) {
+        drop(self.0.take());
+    }
+}
+
+/// The first acquaintance with a cluster: dials all addresses and those that they lead to, until every
+/// core at each has answered or is not worth waiting for. A replica that is known is no reason to stop:
+/// another address may turn out to belong to another cluster.
+async fn meet(
+    endpoint: Arc<Endpoint<ClientSide>>,
+    options: &ConnectOptions,
+) -> Result<(Dialing, View, BTreeMap<u64, Duration>), ConnectError> {
+    if options.addresses.is_empty() {
+        let reason = "it names no node".to_string();
+        return Err(ConnectError::Address { given: String::new(), reason });
+    }
+    let hello = Hello {
+        node: endpoint.id,
+        incarnation: 0,
+        core: 0,
+        cluster: options.cluster.clone(),
+        site: options.site.clone(),
+        frame_bytes: options.transport.frame_bytes,
+        provenance: None,
+        inquires: false,
+    };
+    let (reports, mut inbox) = mpsc::unbounded_channel();
+    let dialing = Dialing(Dialers::new(endpoint, hello, reports));
+    let dialers = &dialing.0;
+    for address in &options.addresses {
+        dialers.dial(address, 0);
+    }
+    let mut until = Instant::now() + options.timeout;
+    let mut round_trips = BTreeMap::new();
+    let mut tried = Vec::new();
+    let mut reported = 0;
+    while reported < dialers.dialed() {
+        let Ok(Some(report)) = tokio::time::timeout_at(until, inbox.recv()).await else {
+            break;
+        };
+        reported += 1;
+        match report {
+            Report::Met { replica, round_trip } => {
+                round_trips.entry(replica).or_insert(round_trip);
+                let peers = dialers.view.get().map_or(&[][..], |view| &view.peers);
+                if round_trips.len() == peers.len() / 2 + 1 {
+                    until = until.min(Instant::now() + GRACE.max(4 * round_trip));
+                }
+                for (i, peer) in peers.iter().enumerate() {
+                    if !round_trips.contains_key(&(i as u64)) {
+                        dialers.dial(peer, 0);
+                    }
+                }
+            }
+            Report::Duplicate => {}
+            Report::Failed { address, reason, disagrees: true } => {
+                return Err(ConnectError::Disagreement { address, reason });
+            }
+            Report::Failed { address, reason, .. } => tried.push(format!("{address}: {reason}")),
+        }
+    }
+    match dialers.view.get().cloned() {
+        Some(view) if !round_trips.is_empty() => Ok((dialing, view, round_trips)),
+        _ => {
+            if reported < dialers.dialed() {
+                tried.push(format!("the rest not within {:?}", options.timeout));
+            }
+            Err(ConnectError::Unreachable { tried: tried.join("; ") })
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What a client gives its sessions: access to one keyspace's coordinator.
+//!
+//! A task for the coordinator, with a channel from each session, would cost two changes of tasks for each operation. Here
+//! the task of the session takes the endpoint's lock and runs the coordinator itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Waker;
+
+use rand::Rng;
+use serried_actor::Timestamp;
+use serried_model::{Family, TxnId};
+use serried_session::{Driver, Full, Port, Recipient};
+use serried_wire::Endpoint;
+
+use crate::client::Client;
+use crate::desk::Desk;
+use crate::side::ClientSide;
+
+/// One keyspace of a connected client. A coordinator runs in the task that asks it for
+/// something.
+pub(crate) struct KeyspacePort<F: Family> {
+    /// Kept alive, with its connections.
+    client: Arc<Client>,
+    endpoint: Arc<Endpoint<ClientSide>>,
+    keyspace: u16,
+    desk: Arc<Desk<F>>,
+    entropy: AtomicU64,
+    /// Whether there is a node that can't write.
+    obstructed: Arc<AtomicBool>,
+}
+
+impl<F: Family> KeyspacePort<F> {
+    pub(crate) fn new(client: Arc<Client>, keyspace: u16, desk: Arc<Desk<F>>) -> Self {
+        let endpoint = client.endpoint.clone();
+        let mut core = endpoint.lock();
+        let entropy = AtomicU64::new(core.random.next_u64());
+        let obstructed = core.side.obstacles.watch();
+        drop(core);
+        KeyspacePort { client, endpoint, keyspace, desk, entropy, obstructed }
+    }
+
+    /// Whether a transaction is being dropped because a coordinator panicked. Then nothing is left to be done for it, and
+    /// the panic that names the broken invariant should reach its task.
+    fn is_unwinding(&self) -> bool {
+        std::thread::panicking() && !self.endpoint.is_sound()
+    }
+}
+
+impl<F: Family> Port<F> for KeyspacePort<F> {
+    fn open(&self, recipient: Arc<dyn Recipient<F>>, waker: &Waker) -> Result<TxnId, Full> {
+        self.desk.open(recipient, waker)
+    }
+
+    fn submit(&self, txn: TxnId, operations: &mut Vec<F::Operation>) {
+        if self.is_unwinding() {
+            return operations.clear();
+        }
+        let moment = self.endpoint.clock.moment();
+        let mut core = self.endpoint.lock();
+        self.desk.submit(txn, operations);
+        let place = usize::from(self.keyspace);
+        core.run(place, |coordinator, out| coordinator.on_operations(moment, out));
+        core.settle(moment);
+    }
+
+    fn close(&self, txn: TxnId) {
+        self.desk.close(txn);
+    }
+}
+
+impl<F: Family> Driver for KeyspacePort<F> {
+    fn obstacle(&self) -> Option<String> {
+        if !self.obstructed.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.endpoint.lock().side.obstacles.of_majority(self.client.group().size())
+    }
+
+    fn now(&self) -> Timestamp {
+        self.endpoint.clock.now()
+    }
+
+    fn set_alarm(&self, at: Timestamp, waker: Waker) -> u64 {
+        let mut core = self.endpoint.lock();
+        let alarm = core.side.alarms.set(at, waker);
+        core.wake_by(at);
+        alarm
+    }
+
+    fn cancel_alarm(&self, at: Timestamp, alarm: u64) {
+        if !self.is_unwinding() {
+            self.endpoint.lock().side.alarms.cancel(at, alarm);
+        }
+    }
+
+    /// SplitMix64, which several threads can draw from without a lock.
+    fn random(&self) -> u64 {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let state = self.entropy.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+}

@@ -1,0 +1,233 @@
+//! A client's view of a node that it watches.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serried_actor::Observed;
+use serried_model::{Key, NodeId};
+use serried_wire::{Endpoint, Kind, Recorded, WatchReply, WatchRequest, encode};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::client::Client;
+use crate::error::ConnectError;
+use crate::side::ClientSide;
+
+/// How long a node may take to begin.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a node may take to report its end, beyond the time for which it was asked to record.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What to watch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WatchOptions {
+    /// The keys, 64 at most; if there are none, those that transactions write most.
+    pub keys: Vec<Key>,
+    /// How many keys to choose if none are named, from 1 to 64. Each of the node's cores chooses as many
+    /// of its own. Default 3.
+    pub hottest: u16,
+    /// How long writes are counted to choose them, two minutes at most. Default 1 s.
+    pub count: Duration,
+    /// How long to record after that, two minutes at most. Default 1 s.
+    pub record: Duration,
+}
+
+impl Default for WatchOptions {
+    fn default() -> Self {
+        let second = Duration::from_secs(1);
+        WatchOptions { keys: Vec::new(), hottest: 3, count: second, record: second }
+    }
+}
+
+/// Why a node is not watched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WatchError {
+    /// There is no such keyspace.
+    #[error(transparent)]
+    Keyspace(#[from] ConnectError),
+    /// No node answered.
+    #[error("no node can be watched, as none answers: see `serried status`")]
+    Unreachable,
+    /// The nearest node that answers does not do it.
+    #[error("{node} can't be watched: {reason}")]
+    Refused {
+        /// The node.
+        node: NodeId,
+        /// Why.
+        reason: String,
+    },
+    /// The node did not say when it ended.
+    #[error("{node} answers no more: what it had recorded is lost, try again")]
+    Lost {
+        /// The node.
+        node: NodeId,
+    },
+}
+
+/// What a node has observed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Watched {
+    /// The node.
+    pub node: NodeId,
+    /// From when on all of its cores recorded, in nanoseconds by its clock.
+    pub from_ns: u64,
+    /// Until when they did.
+    pub until_ns: u64,
+    /// What happened to the keys, in the order of its clock.
+    pub observed: Vec<Observed>,
+    /// How many observations it has forgotten for want of room: if any, windows are missing.
+    pub forgotten: u64,
+}
+
+/// A node that is being watched, until this is dropped.
+pub struct Watching {
+    node: NodeId,
+    endpoint: Arc<Endpoint<ClientSide>>,
+    /// By core: the request's number.
+    requests: Vec<u64>,
+    inbox: mpsc::UnboundedReceiver<WatchReply>,
+    options: WatchOptions,
+    /// What cores have said before all of them had begun.
+    early: Vec<WatchReply>,
+}
+
+impl Client {
+    /// Watches all partitions of a keyspace at one node, the nearest that answers. Returns once it
+    /// watches.
+    ///
+    /// # Errors
+    /// If there is no such keyspace, no node answers, or the node refuses: it has one watcher at a time.
+    pub async fn watch(
+        &self,
+        keyspace: &str,
+        options: WatchOptions,
+    ) -> Result<Watching, WatchError> {
+        let id = self.find(keyspace)?.number;
+        for attempt in 0..self.group().size() {
+            let member = self.group().choice(0, attempt).member();
+            let Some(mut watching) = Watching::ask(&self.endpoint, member, id, &options) else {
+                continue;
+            };
+            match tokio::time::timeout(BEGIN_TIMEOUT, watching.begin()).await {
+                Ok(Ok(())) => return Ok(watching),
+                Ok(Err(refused)) => return Err(refused),
+                Err(_) => {}
+            }
+        }
+        Err(WatchError::Unreachable)
+    }
+}
+
+impl Watching {
+    /// Asks every core of a node; `None` if one has no connection.
+    fn ask(
+        endpoint: &Arc<Endpoint<ClientSide>>,
+        member: usize,
+        keyspace: u64,
+        options: &WatchOptions,
+    ) -> Option<Watching> {
+        let WatchOptions { ref keys, hottest, count, record } = *options;
+        let wanted = WatchRequest { keyspace, keys: keys.clone(), hottest, count, record };
+        let (sender, inbox) = mpsc::unbounded_channel();
+        let mut core = endpoint.lock();
+        let cores = core.links.connected_cores(member)?;
+        let mut requests = Vec::new();
+        for to in 0..cores {
+            let request = core.side.next_request();
+            core.links.push_frame_to(member, to, Kind::WatchRequest, &encode(&(request, &wanted)));
+            core.side.watches.insert(request, sender.clone());
+            requests.push(request);
+        }
+        drop(core);
+        let (node, endpoint) = (NodeId::replica(0, member), endpoint.clone());
+        Some(Watching {
+            node,
+            endpoint,
+            requests,
+            inbox,
+            options: options.clone(),
+            early: Vec::new(),
+        })
+    }
+
+    /// Waits until every core watches.
+    async fn begin(&mut self) -> Result<(), WatchError> {
+        let mut began = 0;
+        while began < self.requests.len() {
+            match self.inbox.recv().await {
+                Some(WatchReply::Began) => began += 1,
+                Some(WatchReply::Refused(reason)) => {
+                    return Err(WatchError::Refused { node: self.node, reason });
+                }
+                // Cores that began earlier record already, and may even have ended.
+                Some(reply @ (WatchReply::Observed(_) | WatchReply::Ended(_))) => {
+                    self.early.push(reply);
+                }
+                None => return Err(WatchError::Lost { node: self.node }),
+            }
+        }
+        Ok(())
+    }
+
+    /// The node that is watched.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Asks the node to end before the time is over.
+    pub fn stop(&self) {
+        let mut core = self.endpoint.lock();
+        for (to, request) in self.requests.iter().enumerate() {
+            core.links.push_frame_to(self.node.member(), to, Kind::WatchEnd, &encode(request));
+        }
+    }
+
+    /// Waits until it has ended.
+    ///
+    /// # Errors
+    /// If the node does not answer any more.
+    pub async fn finish(mut self) -> Result<Watched, WatchError> {
+        let until = Instant::now() + self.options.count + self.options.record + END_TIMEOUT;
+        let node = self.node;
+        let mut watched =
+            Watched { node, from_ns: 0, until_ns: u64::MAX, observed: Vec::new(), forgotten: 0 };
+        let mut early = std::mem::take(&mut self.early).into_iter();
+        let mut ended = 0;
+        while ended < self.requests.len() {
+            let reply = match early.next() {
+                Some(reply) => reply,
+                None => match tokio::time::timeout_at(until, self.inbox.recv()).await {
+                    Ok(Some(reply)) => reply,
+                    Ok(None) | Err(_) => return Err(WatchError::Lost { node }),
+                },
+            };
+            match reply {
+                WatchReply::Observed(observed) => watched.observed.extend(observed),
+                WatchReply::Ended(Recorded { from_ns, until_ns, forgotten }) => {
+                    watched.from_ns = watched.from_ns.max(from_ns);
+                    watched.until_ns = watched.until_ns.min(until_ns);
+                    watched.forgotten += forgotten;
+                    ended += 1;
+                }
+                WatchReply::Began | WatchReply::Refused(_) => {}
+            }
+        }
+        // Each core's come in order.
+        watched.observed.sort_by_key(|observed| observed.at_ns);
+        Ok(watched)
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        if !self.endpoint.is_sound() {
+            return;
+        }
+        self.stop();
+        let mut core = self.endpoint.lock();
+        for request in &self.requests {
+            core.side.watches.remove(request);
+        }
+    }
+}

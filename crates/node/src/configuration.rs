@@ -1,0 +1,609 @@
+//! A node's configuration.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+
+use serde::Deserialize;
+use serried_actor::{NodeSet, Settings};
+use serried_model::{Durability, FamilyName, Geography, Limits, NodeId};
+use serried_protocols::Entry;
+use serried_storage::DataDirectory;
+use serried_wire::{KeyspaceInfo, Place, Shards, TransportOptions};
+use toml::Spanned;
+
+use crate::generations::number;
+use crate::replica::{MakeReplica, Replicas};
+
+/// How long a keyspace's name may be, in bytes.
+const MOST_NAME_BYTES: usize = 128;
+/// How many keyspaces there may be. A node describes all of them in one frame of the handshake.
+const MOST_KEYSPACES: usize = 512;
+/// How many times `clock_bound_ms` the `outcomes_ms` of a keyspace of registers must be at least: the clocks of two clients
+/// may differ by twice the bound, and an update may be tried again.
+const OUTCOMES_TO_CLOCK_BOUND: u64 = 4;
+/// The least `frame_bytes` between nodes. What a replica shows a candidate fits into one frame: up to 16 MiB of open
+/// entries, and 32 MiB of others. If that were dropped for its length, no replica could lead.
+const LEAST_FRAME_BYTES_OF_NODES: usize = 64 << 20;
+
+/// The configuration of a node.
+///
+/// As a file:
+///
+/// ```toml
+/// cluster = "bank"
+/// node = 0
+/// listen = "127.0.0.1:7400"
+/// peers = ["127.0.0.1:7400", "127.0.0.1:7401", "127.0.0.1:7402"]
+///
+/// [[keyspace]]
+/// name = "accounts"
+/// protocol = "morty"
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct NodeConfiguration {
+    /// The cluster's name; nodes and clients of other clusters are turned away. Default `serried`.
+    pub cluster: String,
+    /// This node's number, from 0.
+    pub node: usize,
+    /// The address to listen on; port 0 for any that is free.
+    pub listen: String,
+    /// The addresses of all nodes by number, as clients and nodes reach them. Their number is odd.
+    pub peers: Vec<String>,
+    /// Where the node is. Default: the node's place in the geography, if there is one.
+    pub site: Option<String>,
+    /// The geography whose delays are emulated. Default: none.
+    pub geography: Option<String>,
+    /// The keyspaces, in any order. One is served when a majority of the nodes lists it. Default: one called
+    /// `default`, under `morty`.
+    pub keyspaces: Vec<KeyspaceConfiguration>,
+    /// How many cores serve the partitions, each with a thread of its own. Default: as many as there
+    /// are partitions, and no more than the machine has.
+    pub cores: Option<usize>,
+    /// Whether each of these threads stays on a processor of its own. Default: if there are several of
+    /// them, and as many processors.
+    pub pin: Option<bool>,
+    /// When records count as durable. Default: in memory; of a configuration file: synced to disk.
+    pub durability: Durability,
+    /// How large keys, values and transactions may be.
+    pub limits: Limits,
+    /// Bounds and times of the transport.
+    pub transport: TransportOptions,
+}
+
+/// A keyspace of a cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyspaceConfiguration {
+    /// Its name.
+    pub name: String,
+    /// Its name and generation, as `name@generation`. The nodes find it out by themselves. It is only needed to use a
+    /// keyspace again that was dropped last, or if the nodes do not agree.
+    #[serde(default)]
+    pub id: Option<String>,
+    /// The protocol that it runs.
+    #[serde(default = "default_protocol")]
+    pub protocol: String,
+    /// How many partitions its keys are spread over. Default 1, at most 1024.
+    #[serde(default = "one")]
+    pub partitions: u16,
+    /// What its protocol is set to.
+    #[serde(default)]
+    pub settings: Settings,
+}
+
+fn one() -> u16 {
+    1
+}
+
+impl KeyspaceConfiguration {
+    /// A keyspace with one partition.
+    pub fn new(name: impl Into<String>, protocol: impl Into<String>) -> Self {
+        KeyspaceConfiguration {
+            name: name.into(),
+            id: None,
+            protocol: protocol.into(),
+            partitions: 1,
+            settings: Settings::default(),
+        }
+    }
+
+    /// The generation that its id asks for.
+    pub(crate) fn generation(&self) -> Option<u32> {
+        let id = self.id.as_ref()?;
+        id.strip_prefix(&self.name)?.strip_prefix('@')?.parse().ok()
+    }
+
+    /// Describes it to clients and other nodes. The caller sets `first_shard`.
+    pub(crate) fn describe(
+        &self,
+        cluster: &str,
+        generation: u32,
+        entry: &Entry<MakeReplica>,
+    ) -> KeyspaceInfo {
+        KeyspaceInfo {
+            name: self.name.clone(),
+            generation,
+            number: number(cluster, &self.name, generation, &self.protocol, self.partitions),
+            first_shard: 0,
+            protocol: entry.name.to_string(),
+            guarantee: entry.guarantee.name().to_string(),
+            partitions: self.partitions,
+            settings: self.settings,
+        }
+    }
+
+    /// Checks that its name can be that of a keyspace and of a folder with its data.
+    ///
+    /// # Errors
+    /// Why not, and what to choose instead.
+    fn judge_name(&self) -> Result<(), String> {
+        let name = &self.name;
+        if name.is_empty() {
+            return Err("a keyspace has an empty name: give it one".to_string());
+        }
+        let strange = |c: char| c.is_control() || "/\\@".contains(c);
+        let taken = DataDirectory::is_reserved(name);
+        if name.len() > MOST_NAME_BYTES || name.starts_with('.') || name.contains(strange) || taken
+        {
+            return Err(format!(
+                "`{}` can't be the name of a keyspace: choose one of {MOST_NAME_BYTES} bytes at most, \
+                 without `/`, `\\`, `@` and control characters, that does not begin with a dot and is not \
+                 the name of a file in a data directory",
+                name.escape_debug()
+            ));
+        }
+        if let (Some(id), None) = (&self.id, self.generation()) {
+            return Err(format!(
+                "keyspace `{name}` can't have the id `{id}`: write `{name}@0`, say"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The same with so many partitions.
+    #[must_use]
+    pub fn with_partitions(self, partitions: u16) -> Self {
+        KeyspaceConfiguration { partitions, ..self }
+    }
+}
+
+fn default_protocol() -> String {
+    serried_protocols::DEFAULT.to_string()
+}
+
+fn sync() -> Durability {
+    Durability::Sync
+}
+
+fn default_cluster() -> String {
+    "serried".to_string()
+}
+
+/// Why a configuration can't be used: the place, and what to do, in one line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigurationError {
+    /// The file, if it came from one.
+    pub file: Option<String>,
+    /// The line, from 1, if it came from a file and one line is to blame.
+    pub line: Option<usize>,
+    /// What is wrong and what to do about it.
+    pub message: String,
+}
+
+impl fmt::Display for ConfigurationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => write!(f, "{file}:{line}: {}", self.message),
+            (Some(file), None) => write!(f, "{file}: {}", self.message),
+            (None, _) => f.write_str(&self.message),
+        }
+    }
+}
+
+impl std::error::Error for ConfigurationError {}
+
+/// The file's form, which remembers where things were.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default = "default_cluster")]
+    cluster: String,
+    node: Spanned<usize>,
+    listen: Spanned<String>,
+    peers: Spanned<Vec<String>>,
+    site: Option<Spanned<String>>,
+    geography: Option<Spanned<String>>,
+    #[serde(default, rename = "keyspace")]
+    keyspaces: Vec<Spanned<KeyspaceConfiguration>>,
+    cores: Option<Spanned<usize>>,
+    pin: Option<bool>,
+    #[serde(default = "sync")]
+    durability: Durability,
+    #[serde(default)]
+    limits: Limits,
+    transport: Option<Spanned<TransportOptions>>,
+}
+
+/// Which part of a configuration is to blame.
+#[derive(Clone, Copy)]
+enum Part {
+    Node,
+    Peers,
+    Site,
+    Geography,
+    Keyspace(usize),
+    Cores,
+    Transport,
+}
+
+impl NodeConfiguration {
+    /// Node `node` of the cluster at `peers`, listening where the others look for it.
+    ///
+    /// # Panics
+    /// If `peers` has no such node.
+    pub fn new(node: usize, peers: Vec<String>) -> NodeConfiguration {
+        NodeConfiguration {
+            cluster: default_cluster(),
+            node,
+            listen: peers[node].clone(),
+            peers,
+            site: None,
+            geography: None,
+            keyspaces: vec![KeyspaceConfiguration::new("default", default_protocol())],
+            cores: None,
+            pin: None,
+            durability: Durability::default(),
+            limits: Limits::default(),
+            transport: TransportOptions::default(),
+        }
+    }
+
+    /// Reads a configuration from a file.
+    ///
+    /// # Errors
+    /// If the file can't be read, or something in it is wrong.
+    pub fn read(path: impl AsRef<Path>) -> Result<NodeConfiguration, ConfigurationError> {
+        let file = path.as_ref().display().to_string();
+        match std::fs::read_to_string(path) {
+            Ok(text) => NodeConfiguration::parse(&text, &file, &Replicas::default()),
+            Err(error) => Err(ConfigurationError {
+                message: format!("can't read the configuration ({error}): check the path"),
+                file: Some(file),
+                line: None,
+            }),
+        }
+    }
+
+    /// Reads a configuration from the text of `file`, whose protocols are those of `replicas`.
+    ///
+    /// # Errors
+    /// If something in it is wrong.
+    pub fn parse(
+        text: &str,
+        file: &str,
+        replicas: &Replicas,
+    ) -> Result<NodeConfiguration, ConfigurationError> {
+        let fail = |span: Option<Range<usize>>, message: String| ConfigurationError {
+            file: Some(file.to_string()),
+            line: span.map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count()),
+            message: message.lines().collect::<Vec<_>>().join("; "),
+        };
+        let parsed: File = toml::from_str(text)
+            .map_err(|error| fail(error.span(), error.message().to_string()))?;
+        let spans: Vec<_> = parsed.keyspaces.iter().map(Spanned::span).collect();
+        let optional = |spanned: &Option<Spanned<String>>| spanned.as_ref().map(Spanned::span);
+        let (site, geography) = (optional(&parsed.site), optional(&parsed.geography));
+        let (node, peers) = (parsed.node.span(), parsed.peers.span());
+        let transport = parsed.transport.as_ref().map(Spanned::span);
+        let cores = parsed.cores.as_ref().map(Spanned::span);
+        let mut configuration = NodeConfiguration {
+            cluster: parsed.cluster,
+            node: parsed.node.into_inner(),
+            listen: parsed.listen.into_inner(),
+            peers: parsed.peers.into_inner(),
+            site: parsed.site.map(Spanned::into_inner),
+            geography: parsed.geography.map(Spanned::into_inner),
+            keyspaces: parsed.keyspaces.into_iter().map(Spanned::into_inner).collect(),
+            cores: parsed.cores.map(Spanned::into_inner),
+            pin: parsed.pin,
+            durability: parsed.durability,
+            limits: parsed.limits,
+            transport: parsed.transport.map(Spanned::into_inner).unwrap_or_default(),
+        };
+        if configuration.keyspaces.is_empty() {
+            configuration.keyspaces.push(KeyspaceConfiguration::new("default", default_protocol()));
+        }
+        let span = |part| match part {
+            Part::Node => Some(node.clone()),
+            Part::Peers => Some(peers.clone()),
+            Part::Site => site.clone(),
+            Part::Geography => geography.clone(),
+            Part::Keyspace(i) => spans.get(i).cloned(),
+            Part::Cores => cores.clone(),
+            Part::Transport => transport.clone(),
+        };
+        match configuration.judge(replicas) {
+            Ok(_) => Ok(configuration),
+            Err((part, message)) => Err(fail(span(part), message)),
+        }
+    }
+
+    /// The node's id.
+    pub(crate) fn id(&self) -> NodeId {
+        NodeId::replica(0, self.node)
+    }
+
+    /// How many partitions there are in all.
+    pub(crate) fn shard_count(&self) -> usize {
+        self.keyspaces.iter().map(|keyspace| usize::from(keyspace.partitions)).sum()
+    }
+
+    /// How many cores serve the partitions: no more than there are partitions.
+    pub(crate) fn core_count(&self) -> usize {
+        let available = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.cores.unwrap_or_else(available).min(self.shard_count()).max(1)
+    }
+
+    /// Checks what the types can't; the node's place, if a geography is emulated.
+    pub(crate) fn check(&self, replicas: &Replicas) -> Result<Option<Place>, ConfigurationError> {
+        let error = |(_, message)| ConfigurationError { file: None, line: None, message };
+        self.judge(replicas).map_err(error)
+    }
+
+    /// Checks that the nodes can be reached at the addresses, each at its own.
+    ///
+    /// # Errors
+    /// Which can't be, and what to do.
+    fn judge_peers(&self) -> Result<(), String> {
+        for (i, peer) in self.peers.iter().enumerate() {
+            let port = peer.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+            let Some(port) = port.and_then(|(_, port)| port.parse::<u16>().ok()) else {
+                return Err(format!(
+                    "`peers` has `{}`: write host:port, with a port up to 65535",
+                    peer.escape_debug()
+                ));
+            };
+            let earlier = self.peers[..i].iter().position(|earlier| earlier == peer);
+            // Port 0 is any that is free.
+            if let Some(earlier) = earlier.filter(|_| port != 0) {
+                return Err(format!(
+                    "`peers` has `{peer}` for nodes {earlier} and {i}: give each node an address of its own"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(&self, replicas: &Replicas) -> Result<Option<Place>, (Part, String)> {
+        let nodes = self.peers.len();
+        if nodes.is_multiple_of(2) || nodes > NodeSet::CAPACITY {
+            let most = NodeSet::CAPACITY - 1;
+            let message = format!("`peers` lists {nodes} nodes: list an odd number up to {most}");
+            return Err((Part::Peers, message));
+        }
+        self.judge_peers().map_err(|message| (Part::Peers, message))?;
+        if self.node >= nodes {
+            let (node, last) = (self.node, nodes - 1);
+            let message = format!(
+                "`node` is {node}, but `peers` lists nodes 0 to {last}: choose one of them"
+            );
+            return Err((Part::Node, message));
+        }
+        if self.keyspaces.is_empty() || self.keyspaces.len() > MOST_KEYSPACES {
+            let message = format!("there must be a keyspace, and at most {MOST_KEYSPACES}");
+            return Err((Part::Keyspace(0), message));
+        }
+        for (i, keyspace) in self.keyspaces.iter().enumerate() {
+            let name = &keyspace.name;
+            keyspace.judge_name().map_err(|message| (Part::Keyspace(i), message))?;
+            if self.keyspaces[..i].iter().any(|earlier| earlier.name == *name) {
+                let message = format!("there are two keyspaces `{name}`: rename one of them");
+                return Err((Part::Keyspace(i), message));
+            }
+            let wrong = |message| (Part::Keyspace(i), message);
+            let entry = replicas.find(&keyspace.protocol).map_err(wrong)?;
+            let checked = entry.family.check_replicas(nodes);
+            checked.map_err(|reason| wrong(format!("keyspace `{name}`: {reason}")))?;
+            let checked = keyspace.settings.check();
+            checked.map_err(|reason| wrong(format!("keyspace `{name}`: {reason}")))?;
+            if keyspace.settings.election_timeout_ms == 0 {
+                let advice = "`election_timeout_ms` is 0: choose 1 or more, 200 say";
+                return Err(wrong(format!("keyspace `{name}`: {advice}")));
+            }
+            let Settings { outcomes_ms, clock_bound_ms, .. } = keyspace.settings;
+            let least = OUTCOMES_TO_CLOCK_BOUND.saturating_mul(clock_bound_ms);
+            if entry.family == FamilyName::Registers && outcomes_ms < least {
+                return Err(wrong(format!(
+                    "keyspace `{name}`: `outcomes_ms` is {outcomes_ms}: choose {least} at least, \
+                     {OUTCOMES_TO_CLOCK_BOUND} times `clock_bound_ms`; else a client whose clock is behind within \
+                     the bound is not told what its updates have done"
+                )));
+            }
+            let (partitions, most) = (keyspace.partitions, NodeId::PARTITIONS);
+            if !(1..=most).contains(&usize::from(partitions)) {
+                let message = format!(
+                    "keyspace `{name}` has {partitions} partitions: choose 1 to {most} of them"
+                );
+                return Err((Part::Keyspace(i), message));
+            }
+        }
+        let (shards, most) = (self.shard_count(), Shards::MOST);
+        if shards > most {
+            let message = format!("there are {shards} partitions in all: choose {most} at most");
+            return Err((Part::Keyspace(0), message));
+        }
+        if self.cores == Some(0) {
+            return Err((Part::Cores, "`cores` is 0: choose 1 or more".to_string()));
+        }
+        let least = match self.peers.len() {
+            1 => TransportOptions::LEAST_FRAME_BYTES,
+            _ => LEAST_FRAME_BYTES_OF_NODES,
+        };
+        if !(least..=u32::MAX as usize).contains(&self.transport.frame_bytes) {
+            let message = format!("`frame_bytes` must be between {least} and {}", u32::MAX);
+            return Err((Part::Transport, message));
+        }
+        for (name, value) in [
+            ("connections", self.transport.connections),
+            ("client_bytes", self.transport.client_bytes),
+            ("most_waiting_bytes", self.transport.most_waiting_bytes),
+        ] {
+            if value == 0 {
+                let message = format!("`{name}` is 0, and nobody could be served: choose more");
+                return Err((Part::Transport, message));
+            }
+        }
+        let TransportOptions { heartbeat_ms, silence_ms, .. } = self.transport;
+        if heartbeat_ms == 0 || silence_ms / 2 < heartbeat_ms {
+            let message = "`heartbeat_ms` must be at least 1, and `silence_ms` at least twice that";
+            return Err((Part::Transport, message.to_string()));
+        }
+        let Some(geography) = &self.geography else { return Ok(None) };
+        let geography =
+            Geography::named(geography).map_err(|error| (Part::Geography, error.to_string()))?;
+        let place = Place::find(geography, self.site.as_deref(), self.node);
+        place.map(Some).map_err(|message| (Part::Site, message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"cluster = "bank"
+node = 1
+listen = "127.0.0.1:7401"
+peers = ["127.0.0.1:7400", "127.0.0.1:7401", "127.0.0.1:7402"]
+geography = "reg"
+site = "zone-2"
+
+[[keyspace]]
+name = "accounts"
+protocol = "morty"
+
+[[keyspace]]
+name = "audit"
+
+[limits]
+key_bytes = 100
+"#;
+
+    fn parse(text: &str) -> Result<NodeConfiguration, String> {
+        NodeConfiguration::parse(text, "node.toml", &Replicas::default())
+            .map_err(|error| error.to_string())
+    }
+
+    fn error_after(from: &str, to: &str) -> String {
+        let text = GOOD.replace(from, to);
+        assert_ne!(text, GOOD);
+        let error = parse(&text).unwrap_err();
+        assert!(!error.contains('\n'), "{error}");
+        error
+    }
+
+    #[test]
+    fn a_file_says_what_it_says_and_the_rest_has_defaults() {
+        let configuration = parse(GOOD).unwrap();
+        assert_eq!((configuration.node, configuration.cluster.as_str()), (1, "bank"));
+        assert_eq!(configuration.keyspaces[1], KeyspaceConfiguration::new("audit", "morty"));
+        assert_eq!(configuration.limits.key_bytes, 100);
+        assert_eq!(configuration.limits.value_bytes, Limits::default().value_bytes);
+        let least = parse("node = 0\nlisten = 'a:1'\npeers = ['a:1']").unwrap();
+        let durability = Durability::Sync;
+        let usual = NodeConfiguration::new(0, vec!["a:1".to_string()]);
+        assert_eq!(least, NodeConfiguration { durability, ..usual });
+    }
+
+    #[test]
+    fn an_error_names_the_file_the_line_and_what_to_do() {
+        let error = error_after("node = 1", "node = 3");
+        assert_eq!(
+            error,
+            "node.toml:2: `node` is 3, but `peers` lists nodes 0 to 2: choose one of them"
+        );
+        let error = error_after(", \"127.0.0.1:7402\"", "");
+        assert_eq!(error, "node.toml:4: `peers` lists 2 nodes: list an odd number up to 63");
+        let error = error_after("[limits]", "[transport]\nframe_bytes = 1048576\n[limits]");
+        assert!(error.contains("`frame_bytes` must be between 67108864 and"), "{error}");
+        let error = error_after("\"zone-2\"", "\"moon\"");
+        assert!(error.starts_with("node.toml:6: geography `reg` has no site `moon`; choose"));
+        let error = error_after("\"morty\"", "\"mort\"");
+        assert!(error.starts_with("node.toml:8: there is no protocol `mort`; choose one of "));
+        let error = error_after("name = \"audit\"", "name = \"audit\"\npartitions = 1025");
+        assert_eq!(
+            error,
+            "node.toml:12: keyspace `audit` has 1025 partitions: choose 1 to 1024 of them"
+        );
+        let error = error_after("cluster = \"bank\"", "cores = 0");
+        assert_eq!(error, "node.toml:1: `cores` is 0: choose 1 or more");
+        let error = error_after("\"audit\"", "\"accounts\"");
+        assert_eq!(error, "node.toml:12: there are two keyspaces `accounts`: rename one of them");
+    }
+
+    #[test]
+    fn what_no_node_can_work_with_is_refused_by_name() {
+        let error = error_after("127.0.0.1:7402", "127.0.0.1:7400");
+        let what = "node.toml:4: `peers` has `127.0.0.1:7400` for nodes 0 and 2: give each node";
+        assert!(error.starts_with(what), "{error}");
+        for wrong in ["127.0.0.1", ":7402", "host:", "host:70000", "host:http"] {
+            let error = error_after("127.0.0.1:7402", wrong);
+            let what = format!("node.toml:4: `peers` has `{wrong}`: write host:port");
+            assert!(error.starts_with(&what), "{error}");
+        }
+        for name in ["connections", "client_bytes", "most_waiting_bytes"] {
+            let error = error_after("[limits]", &format!("[transport]\n{name} = 0\n[limits]"));
+            assert!(error.contains(&format!("`{name}` is 0")), "{error}");
+        }
+        let settings = "name = \"audit\"\nsettings = { election_timeout_ms = 0 }";
+        let error = error_after("name = \"audit\"", settings);
+        let what = "node.toml:12: keyspace `audit`: `election_timeout_ms` is 0";
+        assert!(error.starts_with(what), "{error}");
+    }
+
+    #[test]
+    fn a_keyspace_of_registers_has_no_more_replicas_than_its_quorums_are_made_for() {
+        let peers: Vec<String> = (7400..7409).map(|port| format!("127.0.0.1:{port}")).collect();
+        let text = |protocol| {
+            format!(
+                "node = 0\nlisten = 'a:1'\npeers = {peers:?}\n[[keyspace]]\nname = 'flags'\nprotocol = '{protocol}'"
+            )
+        };
+        let error = parse(&text("abd")).unwrap_err();
+        assert!(
+            error.starts_with("node.toml:4: keyspace `flags`: 9 replicas are too many"),
+            "{error}"
+        );
+        assert!(parse(&text("morty")).is_ok());
+    }
+
+    #[test]
+    fn registers_remember_the_results_of_updates_for_longer_than_clocks_differ() {
+        let text = |protocol, outcomes_ms| {
+            format!(
+                "node = 0\nlisten = 'a:1'\npeers = ['a:1']\n[[keyspace]]\nname = 'flags'\nprotocol = '{protocol}'\n\
+                 settings = {{ outcomes_ms = {outcomes_ms}, clock_bound_ms = 500 }}"
+            )
+        };
+        let error = parse(&text("gryff", 1999)).unwrap_err();
+        let what = "node.toml:4: keyspace `flags`: `outcomes_ms` is 1999: choose 2000 at least, 4 times `clock_bound_ms`";
+        assert!(error.starts_with(what), "{error}");
+        assert!(parse(&text("gryff", 2000)).is_ok() && parse(&text("morty", 1)).is_ok());
+    }
+
+    #[test]
+    fn what_is_not_known_is_an_error_with_its_line() {
+        let error = error_after("key_bytes", "kye_bytes");
+        assert!(error.starts_with("node.toml:16: unknown field `kye_bytes`"), "{error}");
+        let error = error_after("node = 1", "node = \"one\"");
+        assert!(error.starts_with("node.toml:2: "), "{error}");
+        let error = error_after("cluster = \"bank\"", "cluster = ");
+        assert!(error.starts_with("node.toml:1: "), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let error = NodeConfiguration::read("/nowhere/node.toml").unwrap_err().to_string();
+        assert!(error.starts_with("/nowhere/node.toml: can't read"), "{error}");
+    }
+}

@@ -1,0 +1,142 @@
+//! What a node needs of a disk.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use serried_actor::Store;
+use serried_model::Provenance;
+use serried_storage::{KeyspaceIdentity, KeyspaceRecord};
+
+/// Where a node keeps its partitions.
+pub trait Disks: Send + Sync + 'static {
+    /// Opens what a partition has, which is empty if it never was.
+    ///
+    /// # Errors
+    /// If it can't be read or is damaged, with the file, the offset and what to do.
+    fn open(&self, keyspace: &str, partition: u16) -> Result<Opened, String>;
+
+    /// Which data the node has, if that can be distinguished from data that the node had before.
+    fn provenance(&self) -> Option<Provenance> {
+        None
+    }
+
+    /// Whether the node starts for the first time, and not in the place of another.
+    fn is_new(&self) -> bool {
+        false
+    }
+
+    /// The keyspaces that the node has, and those that were dropped.
+    fn keyspaces(&self) -> Vec<KeyspaceRecord> {
+        Vec::new()
+    }
+
+    /// Where the data replaces lost data: the last generation of each keyspace's name that may have been lost; `None`
+    /// while that is not known.
+    fn lost(&self) -> Option<BTreeMap<String, u32>> {
+        None
+    }
+
+    /// Notes which keyspaces the node has from now on, with their generations, before any of their
+    /// partitions is opened. `_others` is the last generation of each name that other nodes know, if enough of
+    /// them have answered: see [`DataDirectory::settle`](serried_storage::DataDirectory::settle).
+    ///
+    /// # Errors
+    /// If that can't be written, or existing data contradicts it.
+    fn settle(
+        &self,
+        _keyspaces: &[(KeyspaceIdentity, u32)],
+        _others: Option<&BTreeMap<String, u32>>,
+    ) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Gives the data, which replaces lost data and is not known to other nodes yet, at least the number `_incarnation`.
+    ///
+    /// # Errors
+    /// If that can't be written.
+    fn raise(&self, _incarnation: u64) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The number of the data that node `_member` had when it was last met.
+    fn met(&self, _member: usize) -> Option<u64> {
+        None
+    }
+
+    /// Judges the data that node `_member` says it has. Returns whether it is the data that the node was last met with; if
+    /// not, it is new, and has not been noted.
+    ///
+    /// # Errors
+    /// If it does not count, or not any more: why, and what to do.
+    fn judge(&self, _member: usize, _has: Provenance) -> Result<bool, String> {
+        Ok(true)
+    }
+
+    /// Notes which data node `_member` has.
+    ///
+    /// # Errors
+    /// As [`Disks::judge`], and if that can't be written.
+    fn meet(&self, _member: usize, _has: Provenance) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The node has stopped and writes nothing more. Syncs everything to the disk.
+    ///
+    /// # Errors
+    /// The error of the disk. The node then counts as one that was killed.
+    fn close(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// A partition's log and store.
+pub struct Opened {
+    /// Its log, to be replayed before it is appended to.
+    pub log: Box<dyn PartitionLog>,
+    /// Its store.
+    pub store: Box<dyn Store>,
+    /// Whether it takes the place of what was lost, and begins with that if its log is empty.
+    pub rejoins: bool,
+}
+
+/// Takes a record with its position, or says what is wrong with it.
+pub type Replay<'a> = dyn FnMut(u64, &[u8]) -> Result<(), String> + 'a;
+
+/// A partition's log. It is used by one thread, which never waits for it; what is to be written leaves
+/// it as a [`Batch`].
+pub trait PartitionLog: Send {
+    /// Shows the records from where the log was trimmed, in order, with the position of each; the
+    /// position of the next record to be appended.
+    ///
+    /// # Errors
+    /// If the log is damaged, with the file, the offset and what to do, or what `each` returns.
+    fn replay(&mut self, each: &mut Replay<'_>) -> Result<u64, String>;
+
+    /// Appends a record, in memory; `encode` adds it to the end of what it is given.
+    fn append(&mut self, encode: &mut dyn FnMut(&mut Vec<u8>));
+
+    /// Gives up the records before `position`, in one of the next batches, once that and everything
+    /// that was put into the store by now is durable.
+    fn trim(&mut self, position: u64);
+
+    /// What was appended and is to be trimmed since the last time, if anything.
+    fn take_batch(&mut self) -> Option<Box<dyn Batch>>;
+}
+
+/// Records of one log that are to be written. Batches of a log are written in the order in which they
+/// were taken.
+pub trait Batch: Send {
+    /// Writes them, and has the disk take them if `sync`.
+    ///
+    /// # Errors
+    /// What the operating system said. The batch can then be written again, as if it had not been.
+    fn write(&mut self, sync: bool) -> io::Result<()>;
+
+    /// How many bytes there are.
+    fn bytes(&self) -> usize;
+
+    /// Whether writing them may take the disk's time even if they are not synced.
+    fn waits(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,189 @@
+//! A core's own connection to another node: opened when one of its replicas first sends there, and that of core 0 at once.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serried_model::NodeId;
+use serried_wire::{End, Ended, LinkOptions, Met, Place, Redial, dial, legible};
+
+use crate::server::Server;
+
+/// Keeps a link from core `core` to node `member`, connected whenever something waits on it; that of core 0 always, so that
+/// the node knows which others it reaches. It leads to
+/// the core of the same number there, or its like, which passes on what is not for it: replicas of one
+/// partition mostly talk among themselves. What the node answers comes over the connection that it opens
+/// itself.
+pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
+    let endpoint = server.endpoint(core);
+    let node = NodeId::replica(0, member);
+    let address = &server.configuration.peers[member];
+    let mut redial = Redial::new();
+    let mut connected_before = false;
+    let (mut last_reason, mut tries) = (String::new(), 0u64);
+    loop {
+        let link = endpoint.lock().links.open(LinkOptions {
+            end: End::Core { member, core: 0 },
+            route: true,
+            internal: false,
+            delay: Duration::ZERO,
+            frame_bytes: endpoint.transport.frame_bytes,
+            most_waiting_bytes: endpoint.transport.most_waiting_bytes,
+        });
+        let waiting = poll_fn(|cx| endpoint.lock().links.poll_waiting(link, cx));
+        if endpoint.is_closed() || core != 0 && !waiting.await {
+            return;
+        }
+        // Why there is no connection; none if there was one.
+        let failed = match open(&server, core, member).await {
+            Ok((met, delay)) => {
+                redial = Redial::new();
+                last_reason.clear();
+                {
+                    let mut locked = endpoint.lock();
+                    locked.links.counters.reconnects += u64::from(connected_before);
+                    locked.links.adjust(link, delay, met.welcome.frame_bytes);
+                }
+                server.learn(&met.welcome);
+                let differences = if core == 0 { server.differences(&met.welcome) } else { vec![] };
+                for difference in differences {
+                    tracing::warn!(%node, difference = legible(&difference), "a keyspace is not the same on two nodes, and they do not serve it together: give both the same (`serried status` says which node takes no part)");
+                }
+                let settings = if core == 0 { server.other_settings(&met.welcome) } else { vec![] };
+                for difference in settings {
+                    tracing::warn!(%node, difference, "a keyspace is not set to the same on two nodes: some promises rest on that, so give all nodes the same settings");
+                }
+                if connected_before || tries > 0 {
+                    tracing::info!(%node, core, address, "connected to another node again");
+                }
+                (connected_before, tries) = (true, 0);
+                let ended = met.connection.run(endpoint, node, link).await;
+                match ended {
+                    _ if endpoint.is_closed() => {}
+                    Ended::Closed => {
+                        tracing::info!(%node, core, address, "another node has closed the connection");
+                    }
+                    ended => {
+                        tracing::warn!(%node, core, address, reason = %ended, "lost the connection to another node");
+                    }
+                }
+                None
+            }
+            Err(ended) => {
+                endpoint.lock().links.remove(link);
+                if let Ended::Disowned(reason) = ended {
+                    return server.disowned(reason);
+                }
+                Some(ended)
+            }
+        };
+        if endpoint.is_closed() {
+            return;
+        }
+        if let Some(failed) = failed {
+            let reason = failed.to_string();
+            tries = if reason == last_reason { tries + 1 } else { 1 };
+            // Logs the first, second, fourth and so on of the same reason.
+            if tries.is_power_of_two() {
+                tracing::warn!(%node, core, address, reason, tries, "no connection to another node");
+            }
+            last_reason = reason;
+        }
+        let wait = redial.wait(&mut endpoint.lock().random);
+        tokio::select! {
+            () = endpoint.closed() => return,
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+async fn open(server: &Server, core: usize, member: usize) -> Result<(Met, Duration), Ended> {
+    let endpoint = server.endpoint(core);
+    let timeout = endpoint.transport.handshake_timeout();
+    let address = &server.configuration.peers[member];
+    let hello = server.hello(core);
+    let met = tokio::select! {
+        () = endpoint.closed() => return Err(Ended::Closed),
+        met = tokio::time::timeout(timeout, dial(address, &hello, false)) => met,
+    };
+    let met = met.unwrap_or(Err(Ended::TimedOut))?;
+    if met.welcome.node != NodeId::replica(0, member) {
+        let found = met.welcome.node;
+        return Err(Ended::Rejected(format!("{found} answers there: correct `peers`")));
+    }
+    server.meet(&met.welcome).map_err(Ended::Rejected)?;
+    let delay = match server.place {
+        None => Duration::ZERO,
+        Some(place) => {
+            let other = Place::find(place.geography, met.welcome.site.as_deref(), member);
+            place.delay_to(other.map_err(Ended::Rejected)?)
+        }
+    };
+    Ok((met, delay))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use serried_model::Provenance;
+    use serried_wire::Welcome;
+
+    use super::*;
+    use crate::configuration::NodeConfiguration;
+    use crate::durable::{Disks, Opened};
+    use crate::joining::tests::answering;
+    use crate::replica::Replicas;
+
+    /// The directory of a node that has met the others with data number 5.
+    #[derive(Default)]
+    struct Noted(Mutex<Vec<(usize, u64)>>);
+
+    impl Disks for Noted {
+        fn open(&self, _: &str, _: u16) -> Result<Opened, String> {
+            Err("no thread runs".to_string())
+        }
+
+        fn provenance(&self) -> Option<Provenance> {
+            Some(Provenance { incarnation: 9, rejoined: false })
+        }
+
+        fn meet(&self, member: usize, has: Provenance) -> Result<(), String> {
+            self.0.lock().unwrap().push((member, has.incarnation));
+            if has.incarnation < 5 { Err("it was met with newer data".to_string()) } else { Ok(()) }
+        }
+    }
+
+    /// Opens a connection from node 0 to node 1, at whose address this is the answer: why it was refused, if it was, and what
+    /// was noted.
+    async fn opened(welcome: Welcome) -> (Option<String>, Vec<(usize, u64)>) {
+        let address = answering(welcome).await;
+        let [nobody, other] = ["127.0.0.1:0"; 2].map(str::to_string);
+        let configuration = NodeConfiguration {
+            cores: Some(1),
+            ..NodeConfiguration::new(0, vec![nobody, address, other])
+        };
+        let disks = Arc::new(Noted::default());
+        let kept = disks.clone() as Arc<dyn Disks>;
+        let (server, _) =
+            Server::new(configuration, None, &Replicas::default(), Some(kept)).unwrap();
+        // What it asked when it joined does not matter here.
+        disks.0.lock().unwrap().clear();
+        let refused = open(&server, 0, 1).await.err().map(|ended| ended.to_string());
+        let noted = disks.0.lock().unwrap().clone();
+        (refused, noted)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_node_is_met_at_its_own_address_and_with_the_data_that_counts() {
+        let welcome = Welcome::example();
+        assert_eq!(opened(welcome.clone()).await, (None, vec![(1, 5)]));
+        let another = Welcome { node: NodeId(2), ..welcome.clone() };
+        let (refused, noted) = opened(another).await;
+        assert!(refused.as_ref().unwrap().contains("n2 answers there"), "{refused:?}");
+        assert_eq!(noted, []);
+        let older = Provenance { incarnation: 4, rejoined: false };
+        let (refused, _) = opened(Welcome { provenance: Some(older), ..welcome }).await;
+        assert!(refused.as_ref().unwrap().contains("newer data"), "{refused:?}");
+    }
+}

@@ -1,0 +1,77 @@
+//! How far the replicas of a core take part.
+
+use std::time::Duration;
+
+use serried_actor::{Standing, Timestamp};
+use serried_wire::{Behind, Core, NotVoting};
+
+use crate::side::NodeSide;
+
+/// The gauge of a replica that says below which time, in microseconds, it votes on nothing. Where there is none, the
+/// protocol has no such time.
+const STOPPED_BELOW: &str = "stopped_below_us";
+/// A time that is no further ahead than this is not reported. Truncations lie in the past, by more than clocks may differ.
+/// If `truncation_lag_ms` is set to less than that, one may be ahead for a moment.
+const SHORT_US: u64 = 1_000_000;
+
+/// The partitions of a core that do not take part fully.
+pub(crate) fn behind(core: &Core<NodeSide>, now: Timestamp) -> Option<Behind> {
+    let behind = core.actors().filter_map(|replica| {
+        let (standing, since) = replica.standing(core.links.flushed());
+        one_behind(standing, now.since(since))
+    });
+    behind.reduce(Behind::plus)
+}
+
+/// The partitions of a core that vote on nothing yet, when the clock says `now_us`.
+pub(crate) fn not_voting(core: &Core<NodeSide>, now_us: u64) -> Option<NotVoting> {
+    let not_voting = core.actors().filter_map(|replica| one_not_voting(&replica.gauges(), now_us));
+    not_voting.reduce(NotVoting::plus)
+}
+
+/// One partition that has this standing for so long. `None` if it takes part fully.
+fn one_behind(standing: Standing, lasting: Duration) -> Option<Behind> {
+    let (catching_up, rejoining, keys) = match standing {
+        Standing::Full => return None,
+        Standing::CatchingUp { keys } => (1, 0, keys),
+        Standing::Rejoining { keys } => (0, 1, keys),
+    };
+    Some(Behind { catching_up, rejoining, keys, lasting })
+}
+
+/// One partition whose replica has these gauges, when the node's clock says `now_us`. `None` if it votes.
+fn one_not_voting(gauges: &[(&'static str, u64)], now_us: u64) -> Option<NotVoting> {
+    let (_, stopped_us) = gauges.iter().find(|(name, _)| *name == STOPPED_BELOW)?;
+    let ahead_us = stopped_us.saturating_sub(now_us);
+    let remaining = Duration::from_micros(ahead_us);
+    (ahead_us > SHORT_US).then_some(NotVoting { partitions: 1, remaining })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_is_behind_until_it_takes_part_fully() {
+        let lasting = Duration::from_secs(3);
+        assert_eq!(one_behind(Standing::Full, lasting), None);
+        let away = Behind { catching_up: 1, rejoining: 0, keys: 7, lasting };
+        assert_eq!(one_behind(Standing::CatchingUp { keys: 7 }, lasting), Some(away));
+        let lost = Behind { catching_up: 0, rejoining: 1, keys: 5, lasting };
+        assert_eq!(one_behind(Standing::Rejoining { keys: 5 }, lasting), Some(lost));
+    }
+
+    #[test]
+    fn a_partition_does_not_vote_until_its_clock_has_come_to_where_it_stopped() {
+        let of = |stopped_us, now_us| {
+            one_not_voting(&[("resident_keys", 9), (STOPPED_BELOW, stopped_us)], now_us)
+        };
+        let (hour, second) = (3_600_000_000, 1_000_000);
+        assert_eq!(one_not_voting(&[("resident_keys", u64::MAX)], 0), None);
+        assert_eq!((of(0, hour), of(hour, hour + 10 * second)), (None, None), "as usual");
+        assert_eq!(of(hour + second, hour), None, "that is over soon");
+        let remaining = Duration::from_secs(3600);
+        let one = NotVoting { partitions: 1, remaining };
+        assert_eq!(of(hour + 10 * second, 10 * second), Some(one));
+    }
+}

@@ -1,0 +1,51 @@
+//! What a client that watches a node and the node's cores send each other.
+//!
+//! ```text
+//! client ──WatchRequest──▶ core: counts writes, chooses the hottest keys, records what happens to these
+//!        ◀──Began, Observed .., Ended── or ◀──Refused──      ──WatchEnd──▶ ends it early
+//! ```
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serried_actor::Observed;
+use serried_model::Key;
+
+/// What a client wants to see of a keyspace.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WatchRequest {
+    /// The number of the keyspace.
+    pub keyspace: u64,
+    /// The keys; if there are none, those that are written most.
+    pub keys: Vec<Key>,
+    /// How many keys are chosen if none are named.
+    pub hottest: u16,
+    /// How long writes are counted to choose them.
+    pub count: Duration,
+    /// How long is recorded then.
+    pub record: Duration,
+}
+
+/// What a core sends to a client that watches it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum WatchReply {
+    /// It is watched from now on.
+    Began,
+    /// It is not, for this reason.
+    Refused(String),
+    /// Some of what happened to the keys.
+    Observed(Vec<Observed>),
+    /// It is not watched any more.
+    Ended(Recorded),
+}
+
+/// From when until when there is a record, in nanoseconds by the node's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Recorded {
+    /// When it begins.
+    pub from_ns: u64,
+    /// When it ends.
+    pub until_ns: u64,
+    /// How many observations were not sent for want of room.
+    pub forgotten: u64,
+}

@@ -1,0 +1,154 @@
+//! The loop that writes a connection.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::time::Instant;
+
+use crate::endpoint::{Endpoint, Side};
+use crate::links::LinkId;
+use crate::out_buffer::OutBuffer;
+
+/// How much is written at a time before it counts as a sign that the other end reads it.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Writes what waits on `link`, everything at once, again and again until the link ends.
+///
+/// Two buffers take turns: one is filled while the other is written. Headers and checksums are made
+/// here, outside of the endpoint's lock.
+pub(crate) async fn write_loop<S: Side>(
+    endpoint: Arc<Endpoint<S>>,
+    link: LinkId,
+    mut write: OwnedWriteHalf,
+) -> io::Result<()> {
+    let mut spare = OutBuffer::default();
+    let mut patience = 0;
+    let mut line = DelayLine::default();
+    let mut ended = false;
+    while !ended || !line.is_empty() {
+        let take =
+            poll_fn(|cx| endpoint.lock().links.poll_take(link, &mut spare, &mut patience, cx));
+        let taken = match line.next_due() {
+            None => take.await,
+            Some(due) => tokio::select! {
+                biased;
+                taken = take, if !ended => taken,
+                () = tokio::time::sleep_until(due) => {
+                    let bytes = line.due_by(Instant::now());
+                    let count = bytes.len();
+                    write_in_pieces(&endpoint, link, &mut write, bytes).await?;
+                    line.advance(count);
+                    endpoint.lock().links.written(link, count);
+                    continue;
+                }
+            },
+        };
+        match taken {
+            None => ended = true,
+            Some(Duration::ZERO) if line.is_empty() => {
+                write_in_pieces(&endpoint, link, &mut write, spare.finish()).await?;
+                endpoint.lock().links.written(link, spare.len());
+            }
+            Some(delay) => line.push(spare.finish(), Instant::now() + delay),
+        }
+        spare.clear();
+    }
+    write.shutdown().await
+}
+
+/// Writes `bytes`, and notes each time the other end has taken a piece of them.
+async fn write_in_pieces<S: Side>(
+    endpoint: &Endpoint<S>,
+    link: LinkId,
+    write: &mut OwnedWriteHalf,
+    bytes: &[u8],
+) -> io::Result<()> {
+    for piece in bytes.chunks(PIECE_BYTES) {
+        write.write_all(piece).await?;
+        if bytes.len() > PIECE_BYTES {
+            endpoint.lock().links.progressed(link);
+        }
+    }
+    Ok(())
+}
+
+/// Frames under way on an emulated distance, in one piece of memory.
+#[derive(Default)]
+struct DelayLine {
+    bytes: Vec<u8>,
+    /// How much of `bytes` has left.
+    start: usize,
+    /// When each of the flushes in `bytes` is due, and where it ends, counted from the first byte that
+    /// was ever pushed.
+    flushes: VecDeque<(Instant, u64)>,
+    pushed: u64,
+    left: u64,
+}
+
+impl DelayLine {
+    fn is_empty(&self) -> bool {
+        self.flushes.is_empty()
+    }
+
+    fn push(&mut self, bytes: &[u8], due: Instant) {
+        if self.start > self.bytes.len() / 2 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+        self.pushed += bytes.len() as u64;
+        self.flushes.push_back((due, self.pushed));
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.flushes.front().map(|(due, _)| *due)
+    }
+
+    /// All bytes that are due by `now`, which may belong to several flushes.
+    fn due_by(&self, now: Instant) -> &[u8] {
+        let due = self.flushes.iter().take_while(|(due, _)| *due <= now);
+        let end = due.last().map_or(self.left, |(_, end)| *end);
+        &self.bytes[self.start..][..(end - self.left) as usize]
+    }
+
+    /// The first `count` bytes have left.
+    fn advance(&mut self, count: usize) {
+        self.start += count;
+        self.left += count as u64;
+        while self.flushes.front().is_some_and(|(_, end)| *end <= self.left) {
+            self.flushes.pop_front();
+        }
+        if self.flushes.is_empty() {
+            self.bytes.clear();
+            self.start = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flushes_leave_together_when_they_are_due_and_not_before() {
+        let now = Instant::now();
+        let at = |ms| now + Duration::from_millis(ms);
+        let mut line = DelayLine::default();
+        line.push(b"one", at(1));
+        line.push(b"two", at(2));
+        line.push(b"three", at(9));
+        assert_eq!(line.due_by(now), b"");
+        assert_eq!(line.due_by(at(5)), b"onetwo");
+        line.advance(6);
+        assert_eq!(line.next_due(), Some(at(9)));
+        line.push(b"four", at(10));
+        assert_eq!(line.due_by(at(10)), b"threefour");
+        line.advance(9);
+        assert!(line.is_empty());
+    }
+}
