@@ -167,7 +167,7 @@ fn a_transaction_must_end_with_the_appends_that_it_began_with() {
         r#"[["r",1,[3]],["append",2,7],["append",3,8]]"#,
         // Its next operations depended on what it found.
         r#"[["r",1,[3]],["append",2,7],["append",3,8],["r",4,1],["w",4,2]]"#,
-        "[]", // They were not recorded.
+        "[]", // Not recorded.
     ] {
         assert_eq!(read(begun, ended).map(|history| history.events.len()).ok(), Some(2), "{ended}");
     }
