@@ -1,4 +1,4 @@
-//! What an actor may ask of its driver while it handles an event.
+//! What an actor can request of its driver while it handles an event.
 
 use core::time::Duration;
 
@@ -7,16 +7,16 @@ use serried_model::NodeId;
 
 use crate::{Actor, ClockInterval, Effect, NodeSet, Observation, Store, Timestamp};
 
-/// The random generator of a node, seeded by the driver; a pinned algorithm, so that a seed means
-/// the same on every machine and in every release.
+/// The random generator of a node, seeded by the driver. The algorithm is pinned, so that a seed gives the same numbers
+/// on every machine and in every release.
 pub type Random = rand_pcg::Pcg64Mcg;
 
-/// CPU work beyond what the message itself costs, in units of one key touched. The simulator's cost
-/// model turns it into time; on real hardware it is nothing.
+/// CPU work beyond the cost of handling a message. The unit is one key touched. The simulator's cost model turns it
+/// into time. The runtime ignores it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Work(pub u32);
 
-/// The world as an actor sees it during one event.
+/// An actor's access to its driver during one event.
 pub struct Context<'a, A: Actor> {
     id: NodeId,
     now: Timestamp,
@@ -30,13 +30,13 @@ pub struct Context<'a, A: Actor> {
     awaits_durable: bool,
 }
 
-/// An actor's durable state, as its driver lends it for an event.
+/// An actor's durable state, which the driver lends it for one event.
 pub struct Durable<'a> {
     /// Its store.
     pub store: &'a mut dyn Store,
-    /// The position that the next record to be appended gets: how many there were before it, ever.
+    /// The position of the next record to be appended: the number of records ever appended before it.
     pub log_position: u64,
-    /// The records before this position are durable. The greatest number if each is as soon as it is appended.
+    /// The records before this position are durable. `u64::MAX` if records are durable as soon as they are appended.
     pub durable_position: u64,
 }
 
@@ -64,7 +64,7 @@ impl<'a, A: Actor> Context<'a, A> {
         }
     }
 
-    /// For drivers: the same, watched: what is observed is added to `observations`.
+    /// For drivers: adds what the actor observes to `observations`.
     #[must_use]
     pub fn watched(self, observations: &'a mut Vec<Observation>) -> Self {
         Context { observations: Some(observations), ..self }
@@ -75,7 +75,7 @@ impl<'a, A: Actor> Context<'a, A> {
         self.id
     }
 
-    /// Time since the driver started, monotonic; it may run a little faster or slower than elsewhere.
+    /// Monotonic time since the driver started. It may run a little faster or slower than on other nodes.
     pub fn now(&self) -> Timestamp {
         self.now
     }
@@ -95,43 +95,42 @@ impl<'a, A: Actor> Context<'a, A> {
         self.random.next_u64()
     }
 
-    /// A random duration from half of `about` to one and a half of it: nodes that wait so long do not
-    /// all act at once.
+    /// A random duration between 0.5 and 1.5 times `about`, so that several nodes do not act at the same moment.
     pub fn jitter(&mut self, about: Duration) -> Duration {
         let share = self.random.next_u32();
         about / 2 + about.mul_f64(f64::from(share) / f64::from(u32::MAX))
     }
 
-    /// Makes `record` durable, before anything that is sent after it leaves.
+    /// Makes `record` durable. Messages that are sent after it leave only then.
     pub fn append(&mut self, record: A::Record) {
         self.durable.log_position += 1;
         self.durable.store.set_log_position(self.durable.log_position);
         self.effects.push(Effect::Append(record));
     }
 
-    /// The position in the log that the next record gets.
+    /// The log position of the next record.
     pub fn log_position(&self) -> u64 {
         self.durable.log_position
     }
 
-    /// The records before this position are durable; all are if it is the greatest number. What is put into the store can
-    /// be durable before records that were appended earlier. An actor for which that matters waits until they are durable.
+    /// The records before this position are durable. `u64::MAX` if all are. Changes of the store can become durable
+    /// before records that were appended earlier. An actor for which this matters waits until the records are durable.
     pub fn durable_position(&self) -> u64 {
         self.durable.durable_position
     }
 
-    /// Has [`Actor::on_durable`] called once everything appended so far is durable. To be called only if something is not
-    /// durable yet.
+    /// Requests a call of [`Actor::on_durable`] when everything appended so far is durable. Only for use while
+    /// something is not durable yet.
     pub fn await_durable(&mut self) {
         self.awaits_durable = true;
     }
 
-    /// For drivers: whether the actor is to be told when everything appended so far is durable.
+    /// For drivers: whether the actor has called [`Context::await_durable`].
     pub fn awaits_durable(&self) -> bool {
         self.awaits_durable
     }
 
-    /// Gives up the records before `position`: after a restart only those from there on are replayed.
+    /// Gives up the records before `position`. After a restart only the later ones are replayed.
     pub fn trim_log(&mut self, position: u64) {
         self.effects.push(Effect::TrimLog(position));
     }
@@ -141,32 +140,32 @@ impl<'a, A: Actor> Context<'a, A> {
         self.durable.store
     }
 
-    /// Sends once everything appended so far is durable.
+    /// Sends a message as soon as everything appended so far is durable.
     pub fn send(&mut self, to: NodeId, message: A::Message) {
         self.effects.push(Effect::Send { to, message });
     }
 
-    /// Sends at once, whatever is not yet durable. For messages that promise nothing.
+    /// Sends a message at once, even if records are not durable yet. For messages that promise nothing.
     pub fn send_before_durable(&mut self, to: NodeId, message: A::Message) {
         self.effects.push(Effect::SendBeforeDurable { to, message });
     }
 
-    /// Sends to the replicas of `partition` in `to`, once everything appended so far is durable.
+    /// Sends a message to the replicas of `partition` in `to`, as soon as everything appended so far is durable.
     pub fn broadcast(&mut self, partition: u16, to: NodeSet, message: A::Message) {
         self.effects.push(Effect::Broadcast { partition, to, message });
     }
 
-    /// Has `timer` fire `after` from now; if it was set, it is moved.
+    /// Sets `timer` to fire `after` from now. If it was set already, it is moved.
     pub fn set_timer(&mut self, timer: A::Timer, after: Duration) {
         self.effects.push(Effect::SetTimer { timer, after });
     }
 
-    /// Unsets `timer`, if it was set.
+    /// Cancels `timer`, if it is set.
     pub fn cancel_timer(&mut self, timer: A::Timer) {
         self.effects.push(Effect::CancelTimer(timer));
     }
 
-    /// Tells the driver.
+    /// Passes `output` to the driver.
     pub fn output(&mut self, output: A::Output) {
         self.effects.push(Effect::Output(output));
     }
@@ -176,25 +175,26 @@ impl<'a, A: Actor> Context<'a, A> {
         self.work.0 += keys as u32;
     }
 
-    /// Tells those who watch this node, if anybody does; only then `observation` is made.
+    /// Reports an observation if this node is watched. `observation` is called only then.
     pub fn observe(&mut self, observation: impl FnOnce() -> Observation) {
         if let Some(observations) = &mut self.observations {
             observations.push(observation());
         }
     }
 
-    /// Reports that the actor drops the present message, because no correct sender can have sent it: it is damaged or forged.
-    /// `why` names the sender. A node logs it; the simulator fails unless messages were forged on purpose.
+    /// Reports that the actor drops the present message because no correct sender can have sent it: it is damaged or
+    /// forged. `why` names the sender. A node logs this. The simulator fails unless messages were forged on
+    /// purpose.
     pub fn reject(&mut self, why: impl FnOnce() -> String) {
         self.rejected = Some(why());
     }
 
-    /// For drivers: why the actor has dropped the message, if it has.
+    /// For drivers: why the actor has rejected the message, if it has.
     pub fn take_rejected(&mut self) -> Option<String> {
         self.rejected.take()
     }
 
-    /// For drivers: what was charged.
+    /// For drivers: the work that the actor has charged.
     pub fn work(&self) -> Work {
         self.work
     }

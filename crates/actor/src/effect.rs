@@ -1,4 +1,4 @@
-//! What an actor wants done.
+//! What an actor requests of its driver.
 
 use core::time::Duration;
 
@@ -6,29 +6,28 @@ use serried_model::NodeId;
 
 use crate::{Actor, NodeSet};
 
-/// One thing for the driver to do. Drivers carry a node's effects out in order.
+/// One request to the driver. Drivers carry out a node's effects in order.
 #[derive(Debug)]
 pub enum Effect<A: Actor> {
-    /// Make durable.
+    /// Make a record durable.
     Append(A::Record),
-    /// Send, once every earlier [`Effect::Append`] of this node is durable.
+    /// Send a message as soon as every earlier [`Effect::Append`] of this node is durable.
     Send {
         /// The receiver.
         to: NodeId,
         /// What to send.
         message: A::Message,
     },
-    /// Send at once: the named exception to write-ahead before reply.
+    /// Send a message at once: the exception to write-ahead before reply.
     SendBeforeDurable {
         /// The receiver.
         to: NodeId,
         /// What to send.
         message: A::Message,
     },
-    /// Everything that was appended before this position is not needed any more, once all that was
-    /// put into the [`crate::Store`] so far is durable.
+    /// Give up the records before this position, as soon as everything put into the [`crate::Store`] so far is durable.
     TrimLog(u64),
-    /// Send to several replicas of a partition, held like [`Effect::Send`]; encoded once.
+    /// Send a message to several replicas of a partition, under the rule of [`Effect::Send`]. It is encoded once.
     Broadcast {
         /// Their partition.
         partition: u16,
@@ -44,8 +43,8 @@ pub enum Effect<A: Actor> {
         /// When, from now.
         after: Duration,
     },
-    /// Unset a timer.
+    /// Cancel a timer.
     CancelTimer(A::Timer),
-    /// Tell the driver.
+    /// Pass an output to the driver.
     Output(A::Output),
 }

@@ -1,4 +1,4 @@
-//! The replicas of a keyspace, as its participants know them.
+//! The replicas of a keyspace, as a participant sees them.
 
 use core::time::Duration;
 
@@ -6,8 +6,8 @@ use serried_model::{Key, NodeId};
 
 use crate::NodeSet;
 
-/// The replica groups that hold a keyspace's partitions, seen from one participant. All partitions
-/// are held by the same nodes: the `i`-th member of each group is on node `i`.
+/// The replica groups that hold a keyspace's partitions, as one participant sees them. The same nodes hold all
+/// partitions: the `i`-th member of each group is on node `i`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
     nearest_first: Vec<usize>,
@@ -16,8 +16,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// One partition with the replicas `0..n`, and a guess at the round trip to the farthest of them,
-    /// from which retransmissions are timed.
+    /// One partition with the replicas `0..n`. `round_trip` is an estimate of the round trip to the farthest replica.
+    /// It determines when messages are sent again.
     ///
     /// # Panics
     /// If `n` is even, zero or above [`NodeSet::CAPACITY`].
@@ -25,7 +25,7 @@ impl Group {
         Group::nearest_first((0..n).collect(), round_trip)
     }
 
-    /// The same, with the members in the order of their distance from this participant.
+    /// As [`Group::new`], with the members in the order of their distance from this participant.
     ///
     /// # Panics
     /// If the members are not `0..n` for an odd `n`.
@@ -37,7 +37,7 @@ impl Group {
         Group { nearest_first: members, partitions: 1, round_trip }
     }
 
-    /// The same with so many partitions.
+    /// The same group with this number of partitions.
     ///
     /// # Panics
     /// If there are none, or more than [`NodeId::PARTITIONS`].
@@ -53,12 +53,12 @@ impl Group {
         self.nearest_first.len()
     }
 
-    /// How many of a partition's may fail, `f`.
+    /// How many replicas of a partition may fail, `f`.
     pub fn faults(&self) -> usize {
         self.size() / 2
     }
 
-    /// The least number of replicas of which any two sets of that size share one, `f + 1`.
+    /// The size of a majority, `f + 1`: any two majorities share a replica.
     pub fn majority(&self) -> usize {
         self.faults() + 1
     }
@@ -73,8 +73,8 @@ impl Group {
         NodeSet::first(self.size())
     }
 
-    /// The `attempt`-th choice of a replica of `partition` to read from, the nearest first, round and
-    /// round.
+    /// The replica of `partition` to try as the `attempt`-th, from 0: the nearest first, and the nearest again after
+    /// the farthest.
     pub fn choice(&self, partition: u16, attempt: usize) -> NodeId {
         NodeId::replica(partition, self.nearest_first[attempt % self.size()])
     }
@@ -84,8 +84,8 @@ impl Group {
         self.partitions
     }
 
-    /// The partition that holds `key`: its hash decides (FNV-1a, 64 bits, mixed), the same for ever and
-    /// everywhere, as data lies on disk by it.
+    /// The partition that holds `key`. It is computed from a hash of the key (FNV-1a, 64 bits, mixed). The hash must
+    /// never change, because data on disk is placed by it.
     pub fn partition_of(&self, key: &Key) -> u16 {
         if self.partitions == 1 {
             return 0;
@@ -96,7 +96,7 @@ impl Group {
         ((mixed * u64::from(self.partitions)) >> 32) as u16
     }
 
-    /// A guess at the round trip to the farthest replica.
+    /// An estimate of the round trip to the farthest replica.
     pub fn round_trip(&self) -> Duration {
         self.round_trip
     }
@@ -107,14 +107,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_fall_into_the_same_partition_for_ever_and_evenly() {
+    fn keys_spread_evenly_and_never_change_their_partition() {
         let group = Group::new(3, Duration::ZERO).with_partitions(4);
         let mut counts = [0; 4];
         for i in 0..10_000u64 {
             counts[usize::from(group.partition_of(&Key::from(i.to_be_bytes())))] += 1;
         }
         assert!(counts.iter().all(|count| (2200..2800).contains(count)), "{counts:?}");
-        // Data lies on disk by these.
+        // Data on disk is placed by these numbers.
         let of = |key: &str| group.partition_of(&Key::from(key));
         assert_eq!([of(""), of("alice"), of("bob"), of("carol")], [2, 1, 0, 3]);
         assert_eq!(Group::new(3, Duration::ZERO).partition_of(&Key::from("alice")), 0);

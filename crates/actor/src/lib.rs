@@ -1,17 +1,17 @@
-//! The seam between protocols and drivers.
+//! The interface between protocols and drivers.
 //!
-//! Every protocol is a pair of pure state machines, a coordinator at the client and a replica at the
-//! server, that never touch a socket, a clock, a disk or a random source. A driver hands them one
-//! event at a time together with a [`Context`]; they push [`Effect`]s into it, in order, and return
-//! nothing. Two drivers run the same state machines unchanged: the simulator (virtual time), and nodes and clients
-//! (tokio, TCP).
+//! A protocol that does its own I/O can be tested only on real time and a real network, where failures are rare and
+//! can't be replayed. So a protocol here is a pair of pure state machines: a coordinator at the client and a replica at
+//! the server. They never touch a socket, a clock, a disk or a random source. A driver gives them one event at a time
+//! together with a [`Context`]. They push [`Effect`]s into it, in order, and return nothing. Two drivers run the same
+//! machines: the simulator (virtual time) and nodes and clients (tokio, TCP).
 //!
-//! What a driver owes an actor:
-//! - one event at a time, and its effects carried out in the order in which they were pushed;
-//! - **write-ahead before reply**: a [`Effect::Send`] leaves only when everything that this node
-//!   appended before it is durable;
+//! A driver guarantees an actor the following:
+//! - it gives the actor one event at a time, and carries out effects in the order in which they were pushed;
+//! - **write-ahead before reply**: an [`Effect::Send`] leaves only when everything that this node appended before it is
+//!   durable;
 //! - a timer fires once, not before it is due, and setting it again replaces it;
-//! - nothing more: messages may be lost, repeated, delayed and reordered, and clocks may differ.
+//! - nothing else: messages may be lost, repeated, delayed and reordered, and clocks may differ.
 
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -5,16 +5,16 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 use serried_model::NodeId;
 
-/// A set of members of a replica group, whichever partition's.
+/// A set of members of a replica group, for any partition.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct NodeSet(u64);
 
 const _: () = assert!(NodeSet::CAPACITY == u64::BITS as usize, "a set has one bit for each member");
 
 impl NodeSet {
-    /// How many members a group may have at most.
+    /// The greatest number of members of a group.
     pub const CAPACITY: usize = NodeId::MEMBERS;
-    /// No member.
+    /// The empty set.
     pub const EMPTY: NodeSet = NodeSet(0);
 
     /// The members `0..n`.
@@ -26,7 +26,7 @@ impl NodeSet {
         NodeSet(if n == Self::CAPACITY { u64::MAX } else { (1 << n) - 1 })
     }
 
-    /// Adds a replica as a member of its group; false if it was there.
+    /// Adds a replica by its member number. Returns false if it was in the set already.
     ///
     /// # Panics
     /// If `node` is not a replica.
@@ -37,27 +37,27 @@ impl NodeSet {
         new
     }
 
-    /// Whether `node` is in it.
+    /// Whether `node` is in the set.
     pub fn contains(self, node: NodeId) -> bool {
         !node.is_coordinator() && self.0 & Self::bit(node) != 0
     }
 
-    /// How many are in it.
+    /// The number of members.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Whether none is in it.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Those in `self` that are not in `other`.
+    /// The members of `self` that are not in `other`.
     pub fn without(self, other: NodeSet) -> NodeSet {
         NodeSet(self.0 & !other.0)
     }
 
-    /// Those in either.
+    /// The members of either set.
     pub fn union(self, other: NodeSet) -> NodeSet {
         NodeSet(self.0 | other.0)
     }

@@ -1,39 +1,38 @@
-//! What replicas tell those who watch them.
+//! What replicas report when they are watched.
 
 use serde::{Deserialize, Serialize};
 use serried_model::{Key, NodeId, Version};
 
-/// Something that happened at a replica, from which serialization and validity windows (000 §2) can be
-/// told. A replica reports what it does through [`crate::Context::observe`]; that costs nothing while
-/// nobody watches.
+/// Something that happened at a replica. Serialization and validity windows (000 §2) are computed from observations. A
+/// replica reports them through [`crate::Context::observe`], which costs nothing while the replica is not watched.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Observation {
-    /// From now on readers of `key` can be answered with what the transaction `version` writes, whether
-    /// it is committed or not: the event `w_i(x_i)` of the paper, as this replica sees it.
+    /// From now on a reader of `key` can get what the transaction `version` writes, committed or not. This is the event
+    /// `w_i(x_i)` of the paper, as this replica sees it.
     Written {
-        /// What is written.
+        /// The key.
         key: Key,
         /// The writer.
         version: Version,
-        /// Which of the values that the transaction has written to the key; the largest is the last.
+        /// Which of the transaction's values for the key. The largest number is the last value.
         revision: u32,
     },
-    /// A reader was told, first or again, what it reads: `r_i(x_k)`.
+    /// A reader was sent the value that it reads, for the first time or again: `r_i(x_k)`.
     Read {
-        /// What is read.
+        /// The key.
         key: Key,
-        /// Who reads it.
+        /// The reader.
         reader: Version,
-        /// Whose write was found.
+        /// The version of the write that it found.
         found: Version,
     },
     /// This replica has learned that the transaction commits: `c_i`.
     Committed {
         /// The transaction.
         version: Version,
-        /// What it has read, and whose writes it found.
+        /// The keys that it has read, and the versions that it found.
         reads: Vec<(Key, Version)>,
-        /// What it has written.
+        /// The keys that it has written.
         writes: Vec<Key>,
     },
     /// This replica has learned that the transaction does not commit under this version.

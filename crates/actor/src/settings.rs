@@ -1,38 +1,37 @@
-//! What an operator can set for the protocols of a keyspace.
+//! The settings of a keyspace's protocol.
 
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Times and bounds of a keyspace's protocol, the same at all its participants. Protocols use those
-/// that mean something to them.
+/// Times and bounds of a keyspace's protocol. They are the same at all participants. Each protocol uses the ones that
+/// apply to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// How often what is old is truncated, in milliseconds. Default 2 s.
+    /// How often old transactions are truncated, in milliseconds. Default 2 s.
     pub truncation_every_ms: u64,
-    /// How old a transaction is when it is truncated, in milliseconds: the longest that one may take.
-    /// Default 10 s.
+    /// The age at which a transaction is truncated, in milliseconds. No transaction may take longer. Default 10 s.
     pub truncation_lag_ms: u64,
-    /// For how long a version that was overwritten can still be read, in milliseconds. Default 0.
+    /// How long an overwritten version can still be read, in milliseconds. Default 0.
     pub history_ms: u64,
-    /// For how long, at least, the outcome of a transaction can be asked for after it was truncated,
-    /// in milliseconds. Default 30 s.
+    /// How long the outcome of a transaction can be asked for after it was truncated, at least, in milliseconds.
+    /// Default 30 s.
     pub outcomes_ms: u64,
-    /// How long others wait for a transaction whose coordinator does nothing, before they finish or
-    /// abort it, in milliseconds. Default 1 s.
+    /// How long others wait for a transaction whose coordinator is silent before they finish or abort it, in
+    /// milliseconds. Default 1 s.
     pub recovery_after_ms: u64,
-    /// By how much the clocks of a client and a replica may differ, in milliseconds. Default 2 s.
+    /// How much the clocks of a client and a replica may differ, in milliseconds. Default 2 s.
     pub clock_bound_ms: u64,
-    /// How many keys a replica of one partition keeps in memory; the others stay on disk until they
-    /// are wanted. Default 4 million.
+    /// How many keys a replica of one partition keeps in memory. The others stay on disk until they are used. Default 4
+    /// million.
     pub resident_keys: usize,
-    /// Whether a request that a quorum can answer goes to no more replicas than that, and to the others
-    /// only when one of those is slow (001 §4.5.1). It applies to registers, and to the replicated log of shards and of
-    /// MultiPaxos. Default: a request goes to all.
+    /// Whether a request that a quorum can answer is sent only to a quorum, and to the other replicas only when one of
+    /// these is slow (001 §4.5.1). It applies to registers, and to the replicated log of shards and of MultiPaxos.
+    /// Default: a request goes to all replicas.
     pub thrifty: bool,
-    /// How long the leader of a partition may be silent before the other replicas look for another one, in milliseconds.
-    /// Two round trips are added. A leader sends four beats in this time. Default 200 ms.
+    /// How long the leader of a partition may be silent before the other replicas elect another one, in milliseconds.
+    /// Two round trips are added. A leader sends four heartbeats in this time. Default 200 ms.
     pub election_timeout_ms: u64,
 }
 
@@ -58,13 +57,13 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The longest time that can be set, in milliseconds: ten years. What is computed from it stays in range.
+    /// The longest time that can be set, in milliseconds: ten years. It keeps computed times in range.
     pub const LONGEST_MS: u64 = 10 * 366 * 24 * 3600 * 1000;
 
-    /// Says which time is too long, if one is.
+    /// Checks that no time is too long.
     ///
     /// # Errors
-    /// If one is longer than [`Settings::LONGEST_MS`].
+    /// If a time is longer than [`Settings::LONGEST_MS`]. The error names it.
     pub fn check(&self) -> Result<(), String> {
         let times = [
             ("truncation_every_ms", self.truncation_every_ms),

@@ -1,4 +1,4 @@
-//! Where an actor keeps what need not be in memory.
+//! A store for state that an actor need not keep in memory.
 
 #![expect(clippy::disallowed_types, reason = "a set beside the map has its keys in order")]
 
@@ -10,11 +10,11 @@ use serried_model::Key;
 
 /// An ordered map of bytes on an actor's disk.
 ///
-/// What is put is visible at once and durable later: before any record that the actor appends after it,
-/// and before its log is trimmed ([`crate::Effect::TrimLog`]). A crash may lose what was put since, or keep
-/// it, for each key by itself. So replaying the log must work even if the store has already what is about to be put.
+/// A change is visible at once. It is durable before any record that the actor appends after it, and before the log is
+/// trimmed ([`crate::Effect::TrimLog`]). A crash may lose the changes since then, or keep them, for each key
+/// separately. So replay must work even if the store already has a change that is about to be made.
 ///
-/// Methods do not fail: a driver whose disk does stops the node.
+/// Methods do not fail. If the disk fails, the driver stops the node.
 pub trait Store: Send {
     /// The value of `key`.
     fn get(&self, key: &[u8]) -> Option<Vec<u8>>;
@@ -22,18 +22,17 @@ pub trait Store: Send {
     /// Sets or removes the value of `key`.
     fn put(&mut self, key: &[u8], value: Option<&[u8]>);
 
-    /// Whether it has more to do in the background than it should, so that what can be put later had
-    /// better be.
+    /// Whether the store's background work is behind. Changes that can wait should then wait.
     fn is_behind(&self) -> bool {
         false
     }
 
-    /// For drivers that keep account of what was put before which record: the next record's position.
+    /// For drivers that track which changes come before which record: sets the next record's position.
     fn set_log_position(&mut self, _position: u64) {}
 
-    /// Shows the entries after `after` in the order of their keys, as many as add up to `bytes`, and
-    /// one at least; whether there are more. A store over something that it can't enumerate shows what
-    /// was removed from that with an empty value.
+    /// Passes the entries after `after` to `each` in the order of their keys: as many as add up to `bytes`, and at
+    /// least one. Returns whether there are more. A store on top of data that it can't enumerate passes keys that were
+    /// removed from that data with an empty value.
     fn scan(&self, after: Option<&[u8]>, bytes: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> bool;
 }
 
@@ -45,7 +44,7 @@ pub struct MemoryStore {
         reason = "it is not iterated: `order` has the keys in order"
     )]
     values: HashMap<Key, Vec<u8>, FixedState>,
-    /// The keys in their order, which come and go more rarely than values change.
+    /// The keys in order. They change less often than the values.
     keys: BTreeSet<Key>,
 }
 
@@ -91,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scan_goes_through_all_entries_in_order_a_few_at_a_time() {
+    fn scans_pass_all_entries_in_order_a_few_at_a_time() {
         let mut store = MemoryStore::default();
         for key in 0..10u8 {
             store.put(&[9 - key], Some(&[key; 4]));

@@ -38,8 +38,8 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Wall-clock time with its uncertainty, in microseconds since the Unix epoch. True time lies within
-/// it as far as the driver knows; a protocol that needs no bound takes the middle.
+/// Wall-clock time with its uncertainty, in microseconds since the Unix epoch. As far as the driver knows, true time
+/// lies within the interval. A protocol that needs no bound uses the middle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockInterval {
     /// True time is not before this.

@@ -1,4 +1,4 @@
-//! How messages and records become bytes.
+//! The encoding of messages and records.
 
 use core::fmt;
 
@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 
 /// Something that crosses the network or reaches the disk.
 ///
-/// Everything serializable is `Wire`: the encoding is postcard's, whose format is stable and
-/// documented. The version of a protocol's messages is that of the frame they travel in.
+/// Every serializable type is `Wire`. The encoding is postcard's, whose format is stable and documented. The frame that
+/// a message travels in has the version of the protocol's messages.
 pub trait Wire: Sized + Clone + fmt::Debug + Send + 'static {
     /// Appends the encoding to `out`.
     fn encode(&self, out: &mut Vec<u8>);
@@ -17,7 +17,7 @@ pub trait Wire: Sized + Clone + fmt::Debug + Send + 'static {
     /// Reads one value, which must take up all of `bytes`.
     fn decode(bytes: &[u8]) -> Result<Self, Malformed>;
 
-    /// The encoding, cut into numbers, tags and strings: what tests change to forge a message that can be decoded.
+    /// The encoding, cut into numbers, tags and strings. Tests change these to forge messages that can be decoded.
     #[doc(hidden)]
     fn pieces(&self) -> Vec<Vec<u8>>;
 }
@@ -47,7 +47,7 @@ where
     }
 }
 
-/// Bytes that are not the encoding of what was expected.
+/// The bytes do not encode a value of the expected type.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Malformed(String);
 
@@ -59,7 +59,7 @@ impl fmt::Display for Malformed {
 
 impl core::error::Error for Malformed {}
 
-/// Encodes onto the end of a buffer that is used again and again.
+/// Appends an encoding to a buffer that is reused.
 struct Tail<'a>(&'a mut Vec<u8>);
 
 impl Flavor for Tail<'_> {
@@ -80,7 +80,7 @@ impl Flavor for Tail<'_> {
     }
 }
 
-/// Keeps what is encoded at a time apart.
+/// Collects each part that the encoder writes separately.
 struct Pieces<'a>(&'a mut Vec<Vec<u8>>);
 
 impl Flavor for Pieces<'_> {
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_is_decoded_and_nothing_may_follow_it() {
+    fn decoding_returns_what_was_encoded_and_refuses_trailing_bytes() {
         let value = (7u64, Some("seven".to_string()));
         let mut bytes = Vec::new();
         value.encode(&mut bytes);

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-/// The threads of nodes that run in this process are called like this.
+/// The name of the threads of nodes that run in this process.
 const NODE_THREAD: &str = "serried-node";
 
 /// The CPU time, user and system, of this process's threads.
@@ -15,15 +15,15 @@ pub(crate) struct CpuTime {
 }
 
 impl CpuTime {
-    /// What has been used so far by threads that still run, to the nanosecond.
+    /// The CPU time used so far by threads that still run, to the nanosecond.
     ///
     /// # Errors
-    /// Where the system does not tell.
+    /// If the system does not report it.
     pub(crate) fn so_far() -> io::Result<CpuTime> {
         let mut time = CpuTime::default();
         for thread in fs::read_dir("/proc/self/task")? {
             let folder = thread?.path();
-            // A thread may be gone by now.
+            // A thread may have ended by now.
             let Ok(name) = fs::read_to_string(folder.join("comm")) else { continue };
             let Ok(statistics) = fs::read_to_string(folder.join("schedstat")) else { continue };
             let used = on_cpu(&statistics).ok_or_else(|| {

@@ -15,16 +15,16 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// What the fit says that this work costs, in nanoseconds.
+    /// The cost of this work by the fit, in nanoseconds.
     pub fn predict(&self, work: &Work) -> f64 {
         self.costs_ns.iter().zip(work.counts()).map(|(cost, count)| cost * count).sum()
     }
 }
 
-/// The costs, none below zero, that come closest to what was measured; every measurement weighs the
-/// same, however large it is. None if there are too few that differ.
+/// The costs, none below zero, that come closest to the measurements. Relative errors count, so that every measurement
+/// has the same weight. Returns `None` if too few measurements differ.
 ///
-/// There are but four costs, so the best fit is found among those of all subsets of them.
+/// There are only four costs, so the best fit is chosen among the fits of all subsets.
 pub fn fit(measured: &[Work]) -> Option<Fit> {
     let rows: Vec<[f64; KINDS]> =
         measured.iter().map(|work| work.counts().map(|count| count / work.cpu_ns)).collect();
@@ -60,7 +60,7 @@ fn solve(rows: &[[f64; KINDS]], subset: u8) -> Option<[f64; KINDS]> {
             .max_by(|a, b| matrix[*a][column].abs().total_cmp(&matrix[*b][column].abs()))?;
         matrix.swap(column, pivot);
         let scale: f64 = rows.iter().map(|row| row[chosen[column]].powi(2)).sum();
-        // Columns that can't be told from each other leave nothing.
+        // Columns that are not independent leave nothing.
         if matrix[column][column].abs() <= 1e-9 * scale {
             return None;
         }
@@ -87,7 +87,7 @@ mod tests {
         Work { events, sent_messages, work_units, system_calls: 0.0, cpu_ns }
     }
 
-    /// Work that costs 1000, 500 and 200 ns, and `off` more for every other one.
+    /// Work that costs 1000, 500 and 200 ns. Every second measurement is larger by `off`.
     fn measured(off: f64) -> Vec<Work> {
         let counts = [(3.0, 2.0, 2.0), (10.0, 9.0, 40.0), (5.0, 1.0, 0.0), (2.0, 2.0, 16.0)];
         let cost = |(a, b, c)| 1000.0 * a + 500.0 * b + 200.0 * c;
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cost_is_negative_where_the_best_fit_without_that_would_be() {
+    fn no_cost_is_negative_even_if_the_best_fit_has_one() {
         let measured =
             [work(1.0, 1.0, 0.0, 100.0), work(1.0, 2.0, 0.0, 90.0), work(2.0, 1.0, 1.0, 200.0)];
         let Fit { costs_ns, .. } = fit(&measured).unwrap();

@@ -1,4 +1,4 @@
-//! Loads to calibrate with: so many keys read, so many written.
+//! Loads for calibration, which differ in how many keys a transaction reads and writes.
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
@@ -7,10 +7,10 @@ use serried_model::{Key, Value};
 use serried_session::Transaction;
 use serried_workload::{Plan, Run, Workload};
 
-/// Keys are drawn uniformly from so many, so that transactions hardly ever meet.
+/// Keys are drawn uniformly from this many, so that transactions hardly ever conflict.
 const KEYS: u64 = 1_000_000;
 
-/// Each transaction reads so many keys at once, and then writes so many others.
+/// Each transaction reads a number of keys at once, and then writes a number of others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Touch {
     pub(crate) reads: usize,

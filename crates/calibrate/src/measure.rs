@@ -1,4 +1,4 @@
-//! Runs loads, on a real cluster and in the simulator, and fits costs to what they take.
+//! Runs loads on a real cluster and in the simulator, and fits costs to the measurements.
 
 use std::io;
 use std::sync::Arc;
@@ -23,51 +23,51 @@ use crate::sample::{Sample, Work};
 
 const KEYSPACE: &str = "calibration";
 const REPLICAS: usize = 3;
-/// Clients go on until they are told to stop.
+/// Clients run until they are stopped.
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
-/// A run with fewer transactions is measured for longer, up to so many times as long.
+/// A run with fewer transactions than this is measured for longer, up to `LONGER` times as long.
 const LEAST_TRANSACTIONS: u64 = 100;
 const LONGER: usize = 100;
 /// The load whose system calls per event the simulator charges.
 pub const TYPICAL: &str = "retwis, uniform";
 
-/// What to calibrate with.
+/// The options of a calibration.
 #[derive(Clone, Debug)]
 pub struct Calibrate {
     /// The protocol, by its name in the registry.
     pub protocol: String,
     /// How many clients there are, each with connections of its own.
     pub clients: usize,
-    /// How long to measure each run; a quarter of that goes before.
+    /// How long to measure each run. A warm-up of a quarter of this comes before.
     pub measured: Duration,
-    /// How often to run each load. The run that took the least CPU counts: whatever else the machine
-    /// does makes a run cost more, and never less.
+    /// How often to run each load. The run with the least CPU time counts, because other work of the machine makes a
+    /// run cost more, never less.
     pub rounds: usize,
 }
 
-/// What came of it.
+/// The result of a calibration.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Calibration {
-    /// What computing costs replicas.
+    /// The costs at replicas.
     pub replica: Side,
-    /// What it costs clients, with what a closed loop and its books take.
+    /// The costs at clients, including those of the closed loop and its measurements.
     pub client: Side,
-    /// What was measured.
+    /// The measurements.
     pub samples: Vec<Sample>,
 }
 
 /// The costs of one side.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Side {
-    /// The costs. The simulator knows no system calls: each event is charged what it causes of them
-    /// under [`TYPICAL`].
+    /// The costs. The simulator has no system calls, so each event is charged for those that it causes under
+    /// [`TYPICAL`].
     pub costs: CostModel,
     /// How they were fitted.
     pub fit: Fit,
-    /// The greatest relative error of the fit for the loads that it was not fitted to.
+    /// The greatest relative error of the fit for loads that were not used for it.
     pub greatest_error: f64,
-    /// The greatest relative error of the costs as the simulator has them, of all loads: what comes of
-    /// not knowing system calls.
+    /// The greatest relative error of the simulator's costs, over all loads. It is larger because the simulator has no
+    /// system calls.
     pub greatest_simulated_error: f64,
 }
 
@@ -89,7 +89,7 @@ pub enum Error {
     /// The cluster has no such keyspace, or does not answer.
     #[error(transparent)]
     Keyspace(#[from] serried::TransactionError),
-    /// The system does not say how much CPU time was used.
+    /// The system does not report CPU time.
     #[error("can't measure CPU time: {0}")]
     Cpu(#[source] io::Error),
     /// Nothing was committed.
@@ -104,7 +104,7 @@ struct Named {
     fitted: bool,
 }
 
-/// The loads to fit to, and those to see how good the fit is.
+/// The loads for the fit, and those that show how good the fit is.
 fn loads() -> Result<Vec<Named>, WorkloadError> {
     let touch = |touch: &crate::load::Touch| Named {
         name: format!("{} read, {} written", touch.reads, touch.writes),
@@ -123,7 +123,7 @@ fn loads() -> Result<Vec<Named>, WorkloadError> {
 }
 
 impl Calibrate {
-    /// Measures, and fits. `tell` hears what is being done.
+    /// Measures and fits. Calls `tell` to report progress.
     ///
     /// # Errors
     /// See [`Error`].
@@ -223,7 +223,7 @@ impl Calibrate {
         };
         tokio::time::sleep(warm_up).await;
         let before = so_far()?;
-        // However slow the machine is, something has to be committed.
+        // However slow the machine is, at least one transaction must commit.
         let mut after = None;
         for _ in 0..LONGER {
             tokio::time::sleep(self.measured).await;
@@ -240,7 +240,7 @@ impl Calibrate {
             books.move_window(Window { from, until, stop: Timestamp(0) });
         }
         for task in tasks {
-            // A client that panics has said why.
+            // A client that panics has reported why.
             let _ = task.await;
         }
         for database in databases {
@@ -262,7 +262,7 @@ impl Calibrate {
     }
 }
 
-/// What a run has taken so far.
+/// What a run has used so far.
 struct Totals {
     committed: u64,
     cpu: CpuTime,
@@ -284,7 +284,7 @@ fn add(total: &mut Statistics, more: &Statistics) {
     total.reads += more.reads;
 }
 
-/// What a run on a real cluster took.
+/// What a run on a real cluster used.
 struct Measured {
     transactions: u64,
     cpu: CpuTime,
@@ -292,7 +292,7 @@ struct Measured {
     clients: Statistics,
 }
 
-/// The one of two measurements of the same work that took less.
+/// The cheaper of two measurements of the same work.
 fn cheaper(one: Work, other: Work) -> Work {
     if other.cpu_ns < one.cpu_ns { other } else { one }
 }
@@ -323,7 +323,7 @@ fn side(samples: &[Sample], of: fn(&Sample) -> Work) -> Result<Side, Error> {
     })
 }
 
-/// What a cluster does not count, for each transaction.
+/// The numbers that the nodes do not count, for each transaction.
 struct Counted {
     replica_units: f64,
     client_units: f64,
@@ -331,7 +331,7 @@ struct Counted {
     client_batches: f64,
 }
 
-/// Counts it in a simulation of the load.
+/// Counts them in a simulation of the load.
 struct Count {
     clients: usize,
     workload: Arc<dyn Workload>,

@@ -1,8 +1,8 @@
-//! What was measured under one load.
+//! The measurements under one load.
 
 use serde::Serialize;
 
-/// What one side did and took for a transaction, on average.
+/// The average work and CPU time of one side for a transaction.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Work {
     /// Messages received, timers fired and batches of operations.
@@ -21,23 +21,23 @@ pub struct Work {
 pub(crate) const KINDS: usize = 4;
 
 impl Work {
-    /// How much there is of each kind.
+    /// The amount of each kind of work.
     pub(crate) fn counts(&self) -> [f64; KINDS] {
         [self.events, self.sent_messages, self.work_units, self.system_calls]
     }
 }
 
-/// What was measured under one load.
+/// The measurements under one load.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Sample {
-    /// What the load was.
+    /// The name of the load.
     pub load: String,
-    /// Whether costs were fitted to it; otherwise it shows how good they are.
+    /// Whether costs were fitted to it. Otherwise it shows how good the fit is.
     pub fitted: bool,
     /// How many transactions were committed.
     pub transactions: u64,
-    /// What all replicas did and took, together.
+    /// The work of all replicas together.
     pub replicas: Work,
-    /// What the clients did and took.
+    /// The work of the clients.
     pub clients: Work,
 }

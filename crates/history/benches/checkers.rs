@@ -1,4 +1,4 @@
-//! How long the checkers take for a history of a given length.
+//! The time that the checkers take for histories of different lengths.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use serried_history::{
@@ -8,7 +8,7 @@ use serried_history::{
 };
 use serried_model::{NodeId, Version};
 
-/// So many clients take turns; each transaction reads a register and writes another.
+/// The number of clients, which take turns. Each transaction reads a register and writes another one.
 const CLIENTS: u64 = 16;
 
 fn version(timestamp_us: u64) -> Version {
@@ -34,7 +34,7 @@ fn transactions(count: u64, keys: u64) -> History {
     recorder.into_history()
 }
 
-/// Additions to one counter after another.
+/// Additions to several counters in turn.
 fn additions(count: u64, keys: u64) -> RegisterHistory {
     let recorder = RegisterRecorder::with_capacity(2 * count as usize);
     let mut sums = vec![None; keys as usize];

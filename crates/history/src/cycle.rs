@@ -1,18 +1,19 @@
-//! The smallest cycle of a graph, and the smallest path.
+//! Smallest cycles and smallest paths of a graph.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::digraph::{Digraph, Edge, Label};
 
-/// After this many steps the search settles for the smallest cycle that it has found.
+/// After this many steps the search returns the smallest cycle found so far.
 const SEARCH_STEPS: u64 = 10_000_000;
 
-/// Edges of a path, then the sums of their labels' weights: the first that differs decides.
+/// The number of edges of a path, then the sums of their labels' weights. Costs are compared in this order.
 type Cost = (u32, u32, u32);
 
-/// The edges of a smallest cycle, of these one that weighs least, or `None` if the
-/// graph has no cycle. If the graph's components are too large to search them all, it is a small one.
+/// The edges of a smallest cycle, or `None` if the graph has no cycle. Among cycles of the smallest length, the one
+/// with the least weight is returned. If the graph's components are too large for a complete search, the result is a
+/// small cycle, but perhaps not the smallest.
 pub(crate) fn smallest<L: Label>(graph: &Digraph<L>) -> Option<Vec<Edge<L>>> {
     const LEAST: Cost = (2, 0, 0);
     let mut search = Search::new(graph);
@@ -27,12 +28,12 @@ pub(crate) fn smallest<L: Label>(graph: &Digraph<L>) -> Option<Vec<Edge<L>>> {
     search.into_best()
 }
 
-/// The edges of a smallest path from one of `starts` to a node at which it ends, of these one that
-/// weighs least, in a graph without cycles; `None` if there is no such path. If too much would have
-/// to be searched, it is a small one.
+/// The edges of a smallest path from one of `starts` to a node where it may end, in a graph without cycles. Returns
+/// `None` if there is no such path. Among paths of the smallest length, the one with the least weight is returned. If a
+/// complete search would take too long, the result is a small path, but perhaps not the smallest.
 ///
-/// `ends` and `leads` are asked about a start and another node: whether a path from the one ends at
-/// the other, and, where it does not, whether it could go on from there to one at which it does.
+/// `ends` and `leads` take a start and another node. `ends` returns whether a path from the start may end at the node.
+/// If not, `leads` returns whether the path could continue from the node to one where it may end.
 pub(crate) fn smallest_path<L: Label>(
     graph: &Digraph<L>,
     starts: &[u32],
@@ -65,7 +66,7 @@ impl<'g, L: Label> Search<'g, L> {
         Search { graph, reached, touched: Vec::new(), best: None, steps: 0 }
     }
 
-    /// Whether the best that was found is as good as any, or as any that is worth the search.
+    /// Whether the best path found so far is a smallest one, or further search takes too long.
     fn is_over(&self, least: Cost) -> bool {
         let is_good = |(cost, _): &(Cost, _)| *cost == least || self.steps > SEARCH_STEPS;
         self.best.as_ref().is_some_and(is_good)
@@ -75,8 +76,8 @@ impl<'g, L: Label> Search<'g, L> {
         self.best.map(|(_, path)| path)
     }
 
-    /// Dijkstra's algorithm from one node to where a path ends, over nodes that can lead there, as far
-    /// as it can improve on the best path.
+    /// Dijkstra's algorithm from one node to where a path may end, over nodes that can lead there. It stops where it
+    /// can't improve on the best path.
     fn from(&mut self, start: u32, ends: impl Fn(u32) -> bool, leads: impl Fn(u32) -> bool) {
         let mut queue = BinaryHeap::from([Reverse(((0, 0, 0), start))]);
         while let Some(Reverse((cost, node))) = queue.pop() {
@@ -121,7 +122,7 @@ impl<'g, L: Label> Search<'g, L> {
         (edges + 1, first + weight.0, second + weight.1)
     }
 
-    /// The way from `start` to the end of `closing`, with each crossing made one edge.
+    /// The path from `start` to the end of `closing`. The edges through crossings are merged into one.
     fn path(&self, start: u32, closing: Edge<L>) -> Vec<Edge<L>> {
         let mut path = vec![closing];
         let mut node = closing.from;

@@ -1,11 +1,11 @@
-//! Graphs of what comes before what, as large as a history.
+//! Precedence graphs. Their size is proportional to that of the history.
 
 use petgraph::algo::{kosaraju_scc, toposort};
 use petgraph::graph::DiGraph;
 
 /// Why one node comes before another.
 pub(crate) trait Label: Copy + Ord {
-    /// Of two cycles with equally many edges, the one whose labels weigh less is shown.
+    /// Of two cycles with equally many edges, the one with the smaller sum of weights is shown.
     fn weight(self) -> (u32, u32);
 }
 
@@ -19,14 +19,14 @@ pub(crate) struct Edge<L> {
 
 /// Edges sorted by origin.
 ///
-/// Where each of many nodes comes before each of many others, a *crossing* stands between them, a node
-/// that is not shown; so the graph stays as small as the history. The edges of a way into crossings,
-/// through them and out of them are together one edge, with the label of the last.
+/// If each of `m` nodes comes before each of `n` others, drawing every edge takes `m * n` edges. Instead, a *crossing*
+/// stands between them: an additional node, which is not shown. So the graph is no larger than the history. A path into
+/// crossings, through them and out of them counts as one edge, with the label of its last one.
 pub(crate) struct Digraph<L> {
     shown: usize,
     nodes: usize,
     edges: Vec<Edge<L>>,
-    /// Where each node's edges begin, and one more for the end.
+    /// The index of each node's first edge, and the number of edges at the end.
     starts: Vec<u32>,
 }
 
@@ -61,8 +61,8 @@ impl<L: Label> Digraph<L> {
         &self.edges[start..end]
     }
 
-    /// The strongly connected components that hold a cycle: the nodes that are shown in order, and the
-    /// components by their first one.
+    /// The strongly connected components that contain a cycle. Each lists its nodes in order, without crossings. The
+    /// components are sorted by their first node.
     pub(crate) fn components(&self) -> Vec<Vec<u32>> {
         // Kosaraju's algorithm rather than Tarjan's, because petgraph's Tarjan is recursive: a
         // history of a hundred thousand transactions in a row would overflow the stack.
@@ -80,13 +80,13 @@ impl<L: Label> Digraph<L> {
         components
     }
 
-    /// All nodes, each before those to which its edges lead; `None` if the graph has a cycle.
+    /// All nodes in an order in which every edge leads forward, or `None` if the graph has a cycle.
     pub(crate) fn topological_order(&self) -> Option<Vec<u32>> {
         let order = toposort(&self.shape(), None).ok()?;
         Some(order.into_iter().map(|node| node.index() as u32).collect())
     }
 
-    /// The graph without labels, as a library takes it.
+    /// The graph without labels, in petgraph's form.
     fn shape(&self) -> DiGraph<(), (), u32> {
         let mut graph = DiGraph::with_capacity(self.nodes, self.edges.len());
         for _ in 0..self.nodes {

@@ -1,24 +1,24 @@
-//! What a history is made of.
+//! Histories and their events.
 
 use core::fmt;
 
 use serried_model::Version;
 
-/// What an event says about its transaction.
+/// The kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum EventKind {
-    /// It began.
+    /// The transaction began.
     Invoke,
-    /// It committed.
+    /// The transaction committed.
     Ok,
-    /// It did not and never will take effect.
+    /// The transaction did not take effect, and never will.
     Fail,
-    /// Nobody knows whether it took effect, or ever will.
+    /// It is not known whether the transaction took effect or will take effect.
     Info,
 }
 
 impl EventKind {
-    /// The name in Jepsen's form: `invoke`, `ok`, `fail` or `info`.
+    /// The name in Jepsen's format: `invoke`, `ok`, `fail` or `info`.
     pub fn name(self) -> &'static str {
         match self {
             EventKind::Invoke => "invoke",
@@ -42,22 +42,22 @@ pub enum MicroOperation {
     Append {
         /// The list.
         key: u64,
-        /// What is added.
+        /// The element.
         element: u64,
     },
     /// Reads a list or a register.
     Read {
-        /// What is read.
+        /// The key.
         key: u64,
-        /// What was found.
+        /// The result.
         result: ReadResult,
     },
     /// Replaces a register's value.
     Write {
         /// The register.
         key: u64,
-        /// Its new value, or `None` to delete it. In a transaction whose outcome is unknown, `None`
-        /// may also stand for a value that nobody has recorded, and is not compared with reads.
+        /// Its new value, or `None` to delete it. In a transaction of unknown outcome, `None` can also mean that the
+        /// value was not recorded. It is then not compared with reads.
         value: Option<u64>,
     },
 }
@@ -81,11 +81,11 @@ impl MicroOperation {
 /// What a read found.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ReadResult {
-    /// Not known: the transaction has not committed, as far as this event knows.
+    /// Not known: when the event was recorded, the transaction had not committed.
     Pending,
-    /// A register's value, or `None` where the key is absent.
+    /// A register's value, or `None` if the key is absent.
     Register(Option<u64>),
-    /// A list's elements; empty where the key is absent.
+    /// A list's elements. Empty if the key is absent.
     List(Vec<u64>),
 }
 
@@ -96,28 +96,27 @@ pub struct Event {
     pub index: u64,
     /// What happened.
     pub kind: EventKind,
-    /// The logically single-threaded client: it has at most one transaction open at a time.
+    /// The client, which is logically single-threaded: it has at most one open transaction.
     pub process: u64,
     /// When, in nanoseconds since any fixed instant.
     pub time_ns: u64,
-    /// The transaction's operations in program order; reads hold their results once it committed.
+    /// The transaction's operations in program order. If it has committed, reads have their results.
     pub operations: Vec<MicroOperation>,
-    /// The version that the transaction's writes were given: the one at which it committed. Who does
-    /// not know that, as its outcome is unknown, records the one with which it began. If it took
-    /// effect, it did so at that version or at a later time of the same coordinator.
+    /// The version at which the transaction committed, which is that of its writes. If its outcome is unknown, this is
+    /// the version with which it began. If it took effect, it did so at this version or at a later time of the same
+    /// coordinator.
     pub version: Option<Version>,
-    /// For each read in `operations`, in order, the version of the write that it found;
-    /// [`Version::INITIAL`] where the key was absent and by whom it was deleted, if it was, is not known. Empty
-    /// if versions were not recorded.
+    /// For each read in `operations`, in order, the version of the write that it found. [`Version::INITIAL`] if the key
+    /// was absent, and was never written or it is not known by whom it was deleted. Empty if versions were not
+    /// recorded.
     pub read_versions: Vec<Version>,
     /// Why it failed, or why its outcome is unknown.
     pub error: Option<String>,
 }
 
-/// What the clients of a database saw, in the order in which it happened.
+/// What the clients of a database did and saw, in the order in which it happened.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct History {
-    /// Beginnings and ends of transactions. A transaction whose end is missing has an unknown
-    /// outcome.
+    /// Beginnings and ends of transactions. The outcome of a transaction without an end is unknown.
     pub events: Vec<Event>,
 }

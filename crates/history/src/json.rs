@@ -1,4 +1,4 @@
-//! Histories as JSON lines, in the form that Jepsen's tools use: one event per line.
+//! Histories as JSON lines, in the format of Jepsen's tools: one event per line.
 
 use std::io::{self, BufRead, Write};
 
@@ -11,14 +11,14 @@ use serried_model::Version;
 use crate::{Event, EventKind, History, MicroOperation, ReadError, ReadResult};
 
 impl History {
-    /// Writes one line of JSON per event. Fields that are absent are left out.
+    /// Writes one line of JSON per event. Absent fields are omitted.
     ///
-    /// `null` stands for an absent register in an `ok` and for a result that is not known in any
-    /// other event; a [`ReadResult::Pending`] in an `ok` is therefore read back as absent.
+    /// In an `ok`, `null` stands for an absent register. In other events it stands for an unknown result. So a
+    /// [`ReadResult::Pending`] in an `ok` is read back as absent.
     ///
     /// # Errors
     ///
-    /// Whatever `out` reports.
+    /// The error of `out`.
     pub fn write_json_lines(&self, mut out: impl Write) -> io::Result<()> {
         for event in &self.events {
             serde_json::to_writer(&mut out, event)?;
@@ -27,14 +27,13 @@ impl History {
         out.flush()
     }
 
-    /// Reads what [`History::write_json_lines`] wrote, or what another tool recorded in that form.
+    /// Reads a history that [`History::write_json_lines`] or another tool has written in this format.
     ///
-    /// Unknown fields are ignored, empty lines are skipped, and a line without an index has its line
-    /// number for one.
+    /// Unknown fields are ignored and empty lines are skipped. The index of a line without one is its line number.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong, with the number of its line.
+    /// The first problem, with its line number.
     pub fn read_json_lines(mut input: impl BufRead) -> Result<History, ReadError> {
         type Open = (u64, Vec<MicroOperation>);
         let mut history = History::default();
@@ -63,8 +62,9 @@ impl History {
     }
 }
 
-/// Whether a transaction that began with operations can end with these. Either may not have been recorded. What is read, and
-/// what a register is set to, may depend on what was read before. What is appended to lists may not.
+/// Whether a transaction that began with the operations `begun` can end with `operations`. Either may be empty, if they
+/// were not recorded. Which keys it reads and what it writes to registers may depend on earlier reads. What it appends
+/// to lists may not.
 fn are_ends_of(operations: &[MicroOperation], begun: &[MicroOperation]) -> bool {
     fn appends(of: &[MicroOperation]) -> impl Iterator<Item = &MicroOperation> {
         of.iter().filter(|operation| matches!(operation, MicroOperation::Append { .. }))
@@ -72,7 +72,7 @@ fn are_ends_of(operations: &[MicroOperation], begun: &[MicroOperation]) -> bool 
     operations.is_empty() || begun.is_empty() || appends(operations).eq(appends(begun))
 }
 
-/// Hands over each line that is not empty, as JSON.
+/// Calls a function with each line that is not empty, as JSON.
 pub(crate) fn for_each_line(
     input: &mut impl BufRead,
     mut each: impl FnMut(Line, &Value) -> Result<(), ReadError>,
@@ -100,13 +100,13 @@ pub(crate) fn for_each_line(
     Ok(())
 }
 
-/// One line being read, for the errors it may give.
+/// The line that is being read, for errors about it.
 #[derive(Clone, Copy)]
 pub(crate) struct Line {
     pub(crate) line: u64,
 }
 
-/// What every event has, whatever it is about.
+/// The fields that every event has.
 pub(crate) struct Envelope {
     pub(crate) index: u64,
     pub(crate) kind: EventKind,
@@ -275,7 +275,7 @@ impl Line {
     }
 }
 
-/// A value as it stands in the file, cut short so that an error stays one line that can be read.
+/// A value as in the file, shortened so that an error stays a readable line.
 pub(crate) fn shown(value: &Value) -> String {
     const CHARACTERS: usize = 80;
     let text = value.to_string();

@@ -1,22 +1,21 @@
 //! Recorded histories, and the checkers that judge them.
 //!
-//! A [`History`] is the list of things that clients saw: when they began a transaction, when it
-//! ended, how, and what its reads found. A [`Recorder`] collects one while a workload runs; it is
-//! kept as JSON lines in Jepsen's form, so that other tools can read ours and the other way round
-//! ([`History::write_json_lines`], [`History::read_json_lines`]).
+//! A [`History`] lists what clients saw: when a transaction began, when and how it ended, and what its reads found. A
+//! [`Recorder`] collects a history while a workload runs. Files of histories are JSON lines in Jepsen's format, so that
+//! other tools can read ours and we can read theirs ([`History::write_json_lines`], [`History::read_json_lines`]).
 //!
-//! [`check_serializable`] decides whether a history could have come out of some serial execution. It
-//! recovers the order of each key's versions and who read which of them, builds Adya's direct
-//! serialization graph (001 Definition A.1.4), and looks for a cycle. It answers with a [`Verdict`]:
-//! serializable, a [`Violation`] that a person can follow, or, where the history does not hold enough
-//! to tell, an honest [`Verdict::Unknown`]. [`check_strict_serializable`] also asks whether that
-//! execution can respect real time (003 §2.2), and shows where it can't. A transaction of unknown
-//! outcome may have taken effect at a later version than the recorded one ([`Event::version`]).
+//! [`check_serializable`] decides whether some serial execution explains a history. Trying all orders works only for
+//! tiny histories. Instead, the checker recovers the order of each key's versions and the version that each transaction
+//! read, builds Adya's direct serialization graph (001 Definition A.1.4), and looks for a cycle. It returns a
+//! [`Verdict`]: serializable, a [`Violation`] with an explanation, or [`Verdict::Unknown`] if the history has too
+//! little information. [`check_strict_serializable`] also decides whether that execution can respect real time (003
+//! §2.2). A transaction of unknown outcome may have taken effect at a later version than the recorded one
+//! ([`Event::version`]).
 //!
-//! Databases of registers, single keys that are read, written and read-modified-written, have histories
-//! of their own: a [`RegisterHistory`], which a [`RegisterRecorder`] collects and which is kept in the
-//! same form. [`check_linearizable`] and [`check_regular_sequential`] judge them with a
-//! [`RegisterVerdict`], and explain a violation by as few operations as make one.
+//! Registers, single keys with reads, writes and read-modify-writes, have histories of their own. A
+//! [`RegisterRecorder`] collects a [`RegisterHistory`], and its files have the same format. [`check_linearizable`] and
+//! [`check_regular_sequential`] judge it with a [`RegisterVerdict`], and explain a violation with as few operations as
+//! possible.
 //!
 //! ```
 //! use serried_history::{History, Verdict, check_serializable};

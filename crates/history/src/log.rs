@@ -1,4 +1,4 @@
-//! What the recorders have in common: a list of events that grows under a lock, or a stream of lines.
+//! The common part of the recorders: a list of events under a lock, or a stream of lines.
 
 use core::fmt;
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
-/// An event that can be told its place in the history.
+/// An event that has an index in the history.
 pub(crate) trait Numbered {
     fn number(&mut self, index: u64);
 }
@@ -18,7 +18,7 @@ pub(crate) struct EventLog<E> {
 }
 
 struct Events<E> {
-    /// Those that are kept in memory: all, or none if they are written out.
+    /// The events in memory: all, or none if they are written to a stream.
     kept: Vec<E>,
     count: u64,
     out: Option<Box<dyn Write + Send>>,
@@ -42,7 +42,7 @@ impl<E> EventLog<E> {
         EventLog { events: Mutex::new(Events { kept, count: 0, out: None }) }
     }
 
-    /// Keeps nothing: each event is written to `out` before the call that pushes it returns.
+    /// Keeps no events in memory. Each event is written to `out` before the call that pushes it returns.
     pub(crate) fn writing_to(out: impl Write + Send + 'static) -> Self {
         let out: Option<Box<dyn Write + Send>> = Some(Box::new(out));
         EventLog { events: Mutex::new(Events { kept: Vec::new(), count: 0, out }) }
@@ -63,7 +63,7 @@ impl<E> EventLog<E> {
         self.events.into_inner().unwrap_or_else(PoisonError::into_inner).kept
     }
 
-    /// A push leaves the events whole even if its thread panics, so a poisoned lock holds them all.
+    /// A push that panics leaves the events intact, so a poisoned lock is no problem.
     fn lock(&self) -> MutexGuard<'_, Events<E>> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,6 +1,6 @@
 //! Why a file is not a history.
 
-/// What is wrong with a file of JSON lines, on which line (counted from 1), and what to do.
+/// A problem in a file of JSON lines: its line (counted from 1), and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -9,15 +9,15 @@ pub enum ReadError {
     Io {
         /// The line that could not be read.
         line: u64,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The line is no JSON.
+    /// The line is not JSON.
     #[error("line {line}: not JSON: {problem}; put one event on each line, as one JSON object")]
     Malformed {
         /// The line.
         line: u64,
-        /// What the parser said, and at which column.
+        /// The error of the parser, with the column.
         problem: String,
     },
     /// The last line stops in the middle of an event.
@@ -26,19 +26,19 @@ pub enum ReadError {
         /// The line.
         line: u64,
     },
-    /// A field is missing or holds something else than it should.
+    /// A field is missing or has an unexpected value.
     #[error("line {line}: `{field}` is {found}; make it {expected}")]
     Field {
         /// The line.
         line: u64,
         /// The field's name.
         field: &'static str,
-        /// What it holds, or `missing`.
+        /// Its value, or `missing`.
         found: String,
-        /// What it should hold.
+        /// What its value should be.
         expected: &'static str,
     },
-    /// The type of event is none of Jepsen's.
+    /// The type of the event is not one of Jepsen's.
     #[error("line {line}: unknown type {found}; use \"invoke\", \"ok\", \"fail\" or \"info\"")]
     UnknownType {
         /// The line.
@@ -46,7 +46,7 @@ pub enum ReadError {
         /// The type found.
         found: String,
     },
-    /// The event is about something else than a transaction.
+    /// The event is not about a transaction.
     #[error("line {line}: unknown f {found}; keep only events of transactions, whose f is \"txn\"")]
     UnknownFunction {
         /// The line.
@@ -54,7 +54,7 @@ pub enum ReadError {
         /// The `f` found.
         found: String,
     },
-    /// An entry of `value` is no micro-operation.
+    /// An entry of `value` is not a micro-operation.
     #[error(
         "line {line}: {found} is no micro-operation: {problem}; use [\"append\", key, element], \
          [\"r\", key, null, value or list] or [\"w\", key, value or null]"
@@ -81,7 +81,7 @@ pub enum ReadError {
         /// What it should be.
         expected: &'static str,
     },
-    /// The event is about something else than a register.
+    /// The event is not about a register.
     #[error(
         "line {line}: unknown f {found}; keep only events of registers, whose f is \"read\", \
          \"write\", \"cas\" or \"add\""
@@ -121,7 +121,7 @@ pub enum ReadError {
         /// The line on which the open operation began.
         open_since: u64,
     },
-    /// An operation ends as another one than it began.
+    /// An operation ends with other contents than it began with.
     #[error(
         "line {line}: process {process} ends another operation on key {key} than it began on \
          line {open_since}; make f and value those of the invoke, and add only what was found"
@@ -176,7 +176,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// The line at fault, counted from 1.
+    /// The number of the line, from 1.
     pub fn line(&self) -> u64 {
         match *self {
             ReadError::Io { line, .. }

@@ -1,4 +1,4 @@
-//! Collecting a history while a workload runs.
+//! Recording a history while a workload runs.
 
 use std::io::Write;
 
@@ -9,9 +9,8 @@ use crate::{Event, EventKind, History, MicroOperation};
 
 /// Records events from any number of threads, in the order in which they arrive.
 ///
-/// Recording is one push under a lock. A transaction's `invoke` has to be recorded before its first
-/// message is sent and its end after the outcome is known, so that the order of the events is an
-/// order in which things can have happened.
+/// Recording is one push under a lock. The caller must record a transaction's `invoke` before its first message is
+/// sent, and its end after its outcome is known. Otherwise the order of events would not respect real time.
 #[derive(Debug, Default)]
 pub struct Recorder {
     events: EventLog<Event>,
@@ -26,33 +25,31 @@ impl Numbered for Event {
 }
 
 impl Recorder {
-    /// A recorder that has seen nothing.
+    /// An empty recorder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A recorder with room for this many events before it has to grow.
+    /// An empty recorder with room for this many events.
     pub fn with_capacity(events: usize) -> Self {
         Recorder { events: EventLog::with_capacity(events), epoch_ns: 0 }
     }
 
-    /// A recorder that keeps nothing in memory: it writes each event to `out` as a line of JSON, in one
-    /// piece, before the call that records it returns. So whoever outlives this process has its history
-    /// up to its end, and every transaction that it may have begun is in it. Recording panics if `out`
-    /// fails.
+    /// A recorder that keeps nothing in memory. It writes each event to `out` as one line of JSON, before the call that
+    /// records it returns. So if the process dies, its history is complete: it has every transaction that may have
+    /// begun. Recording panics if `out` fails.
     pub fn writing_to(out: impl Write + Send + 'static) -> Self {
         Recorder { events: EventLog::writing_to(out), epoch_ns: 0 }
     }
 
-    /// The same, but the instant that it is told as 0 is written down as `epoch_ns`, so that times can be
-    /// compared with those of other processes.
+    /// Adds `epoch_ns` to all times, so that they can be compared with the times of other processes.
     pub fn counting_from(self, epoch_ns: u64) -> Self {
         Recorder { epoch_ns, ..self }
     }
 
-    /// Records that `process` has begun a transaction of these operations, their reads
-    /// [`crate::ReadResult::Pending`]. The operations may be empty if the program decides them as it
-    /// goes; but then an unknown outcome leaves the checker with little to say.
+    /// Records that `process` has begun a transaction with these operations. Their reads are
+    /// [`crate::ReadResult::Pending`]. `operations` may be empty if the program decides them while it runs. But then
+    /// the checker can conclude little if the outcome is unknown.
     pub fn invoke(&self, process: u64, time_ns: u64, operations: Vec<MicroOperation>) {
         self.events.push(Event {
             index: 0,
@@ -66,13 +63,13 @@ impl Recorder {
         });
     }
 
-    /// Records how the open transaction of `process` has ended.
+    /// Records the end of the open transaction of `process`.
     ///
-    /// `read_versions` holds one entry per read in `operations`, or nothing.
+    /// `read_versions` has one entry per read in `operations`, or is empty.
     ///
     /// # Panics
     ///
-    /// If `kind` is [`EventKind::Invoke`], which is no end.
+    /// If `kind` is [`EventKind::Invoke`], which is not an end.
     #[expect(clippy::too_many_arguments, reason = "the fields of one line of the history")]
     pub fn complete(
         &self,
@@ -107,12 +104,12 @@ impl Recorder {
         self.len() == 0
     }
 
-    /// What was recorded so far; nothing if it was written out.
+    /// The history so far. Empty if it is written to a stream.
     pub fn history(&self) -> History {
         History { events: self.events.kept() }
     }
 
-    /// Everything that was recorded; nothing if it was written out.
+    /// The history. Empty if it was written to a stream.
     pub fn into_history(self) -> History {
         History { events: self.events.into_kept() }
     }
@@ -123,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_numbered_in_the_order_of_their_arrival_whatever_the_thread() {
+    fn events_of_all_threads_are_numbered_in_order_of_arrival() {
         let recorder = Recorder::new();
         std::thread::scope(|scope| {
             for process in 0..4 {
@@ -144,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_out_is_there_when_the_call_returns() {
+    fn an_event_is_written_before_the_call_returns() {
         let (mut file, out) = std::io::pipe().unwrap();
         let recorder = Recorder::writing_to(out).counting_from(500);
         let operations = vec![MicroOperation::Append { key: 1, element: 2 }];

@@ -19,7 +19,7 @@ fn assert_error(lines: &[&str], expected: &str) {
 }
 
 #[test]
-fn a_history_is_written_in_the_form_in_which_it_is_read() {
+fn a_history_is_written_as_it_is_read() {
     let history = read(&[INVOKE, OK]).unwrap();
     assert_eq!(
         history.events[1].operations,
@@ -38,7 +38,7 @@ fn a_history_is_written_in_the_form_in_which_it_is_read() {
 }
 
 #[test]
-fn the_histories_of_others_may_hold_more_and_less() {
+fn histories_of_other_tools_may_have_more_or_fewer_fields() {
     let history = read(&[
         "",
         r#"{"type":"invoke","process":1,"f":"txn","value":[["w",1,null]],"node":"n1"}"#,
@@ -154,7 +154,7 @@ fn a_process_has_one_transaction_open_at_a_time() {
 }
 
 #[test]
-fn a_transaction_ends_with_the_appends_that_it_began_with() {
+fn a_transaction_must_end_with_the_appends_that_it_began_with() {
     let line = |kind: &str, value: &str| {
         format!(r#"{{"type":"{kind}","process":3,"f":"txn","value":{value}}}"#)
     };
@@ -165,9 +165,9 @@ fn a_transaction_ends_with_the_appends_that_it_began_with() {
     let begun = r#"[["r",1,null],["append",2,7],["append",3,8]]"#;
     for ended in [
         r#"[["r",1,[3]],["append",2,7],["append",3,8]]"#,
-        // What it did next depended on what it found.
+        // Its next operations depended on what it found.
         r#"[["r",1,[3]],["append",2,7],["append",3,8],["r",4,1],["w",4,2]]"#,
-        "[]", // They were not recorded.
+        "[]", // Not recorded.
     ] {
         assert_eq!(read(begun, ended).map(|history| history.events.len()).ok(), Some(2), "{ended}");
     }

@@ -1,4 +1,4 @@
-//! Keys and values: byte strings that cost no allocation while they are short.
+//! Keys and values: byte strings that need no allocation if they are short.
 
 use core::borrow::Borrow;
 use core::fmt;
@@ -17,7 +17,7 @@ macro_rules! byte_string {
         pub struct $name(HipByt<'static>);
 
         impl $name {
-            /// The bytes themselves.
+            /// The bytes.
             pub fn as_bytes(&self) -> &[u8] {
                 self.0.as_slice()
             }
@@ -27,7 +27,7 @@ macro_rules! byte_string {
                 self.0.len()
             }
 
-            /// Whether there are no bytes at all.
+            /// Whether there are no bytes.
             pub fn is_empty(&self) -> bool {
                 self.0.is_empty()
             }
@@ -87,7 +87,7 @@ macro_rules! byte_string {
             }
         }
 
-        /// Printable text as it is, everything else escaped, as in a byte-string literal.
+        /// Prints text as it is and escapes everything else, as in a byte-string literal.
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match core::str::from_utf8(self.as_bytes()) {
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_prints_as_text_where_it_is_text_and_escaped_elsewhere() {
+    fn a_key_prints_as_text_and_escapes_other_bytes() {
         assert_eq!(Key::from("alice").to_string(), "alice");
         assert_eq!(Key::from(&[0u8, 255]).to_string(), "\\x00\\xff");
         assert_eq!(format!("{:?}", Value::from("a\n")), "\"a\\n\"");

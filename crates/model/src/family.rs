@@ -4,18 +4,18 @@ use core::fmt::{self, Debug};
 
 use crate::{registers, transactions};
 
-/// A kind of keyspace: what a session can ask of a coordinator, and what it is answered.
+/// A kind of keyspace: what a session can request of a coordinator, and the answers.
 ///
-/// A protocol belongs to one family. Sessions, drivers, workloads and the command line are written for a family, or
-/// for any; so nothing has to be refused at run time because it belongs to another family.
+/// A protocol belongs to one family. Sessions, drivers, workloads and the command line are each written for one family,
+/// or for any. So the compiler rejects a request of another family, and nothing has to refuse it at run time.
 pub trait Family: Copy + Debug + Send + Sync + 'static {
-    /// Names it where types are erased: in configurations, between nodes and in messages to users.
+    /// Its name where types are erased: in configurations, between nodes and in messages to users.
     const NAME: FamilyName;
     /// A request of a session to its coordinator.
     type Operation: Clone + PartialEq + Debug + Send + 'static;
     /// An answer of a coordinator to its session.
     type Output: Clone + PartialEq + Debug + Send + 'static;
-    /// Which of the requests a protocol may have no way for.
+    /// Which optional requests a protocol offers.
     type Offers: Copy + PartialEq + Debug + Send + Sync + 'static;
 }
 
@@ -41,7 +41,7 @@ impl Family for Registers {
     type Offers = registers::Offers;
 }
 
-/// A family where types are erased.
+/// The name of a family, where types are erased.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FamilyName {
     /// Transactions on any keys.
@@ -59,10 +59,10 @@ impl FamilyName {
         }
     }
 
-    /// Whether a keyspace of the family can have so many replicas.
+    /// Checks whether a keyspace of the family can have this number of replicas.
     ///
     /// # Errors
-    /// Why it can't, and what to choose.
+    /// If it can't. The error says why, and what to choose.
     pub fn check_replicas(self, replicas: usize) -> Result<(), String> {
         let most = self.most_replicas();
         if replicas.is_multiple_of(2) {
@@ -85,7 +85,7 @@ impl FamilyName {
     }
 }
 
-/// What there is in a keyspace.
+/// What a keyspace of the family contains.
 impl fmt::Display for FamilyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

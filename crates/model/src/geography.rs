@@ -13,7 +13,7 @@ pub struct Geography {
     pub summary: &'static str,
     /// The sites' names. Replica `i` is at site `i` modulo their number.
     pub sites: &'static [&'static str],
-    /// Round trips between different sites in microseconds: row `i` has those to sites `0..i`.
+    /// Round trips between different sites in microseconds. Row `i` has the round trips from site `i` to sites `0..i`.
     round_trips_us: &'static [&'static [u64]],
     /// The round trip within a site, in microseconds.
     local_us: u64,
@@ -80,7 +80,7 @@ impl Geography {
     /// The geography called `name`.
     ///
     /// # Errors
-    /// If there is none; the error lists those that there are.
+    /// If there is none. The error lists the geographies that exist.
     pub fn named(name: &str) -> Result<Geography, UnknownGeography> {
         let found = GEOGRAPHIES.iter().find(|geography| geography.name == name);
         found.copied().ok_or_else(|| UnknownGeography(name.to_string()))
@@ -115,10 +115,10 @@ impl Geography {
         round_trips.max().unwrap_or_default()
     }
 
-    /// The first `n` replicas in the order of their distance from `site`.
+    /// Replicas `0..n` in the order of their distance from `site`.
     pub fn nearest_first(&self, site: usize, n: usize) -> Vec<usize> {
         let mut replicas: Vec<usize> = (0..n).collect();
-        // Among equally near ones each site starts with another, which spreads the load.
+        // Each site starts with a different one of several equally near replicas. This spreads the load.
         replicas.sort_by_key(|replica| {
             (self.round_trip(site, self.site_of(*replica)), (replica + n - site % n) % n)
         });
@@ -154,12 +154,12 @@ mod tests {
     }
 
     #[test]
-    fn a_quorum_of_gryff_is_as_near_as_its_paper_says() {
+    fn distances_to_a_quorum_are_those_of_gryffs_paper() {
         // "CA and VA (72 ms)", "IR and VA (88 ms)": 001 §4.5.3.
         let three = Geography::named("gryff-3").unwrap();
         let nearest = |site| three.round_trip(site, three.nearest_first(site, 3)[1]);
         assert_eq!([0, 1, 2].map(nearest), [72, 72, 88].map(Duration::from_millis));
-        // Two others make a quorum of five; the farthest is 145 ms away from where its clients are.
+        // Two other replicas complete a quorum of five. The farthest one is 145 ms away from the clients.
         let five = Geography::named("gryff-5").unwrap();
         let second = |site| five.round_trip(site, five.nearest_first(site, 5)[2]);
         assert_eq!([0, 1, 2, 3, 4].map(second), [72, 88, 145, 93, 121].map(Duration::from_millis));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_those_that_exist() {
+    fn the_error_for_an_unknown_name_lists_those_that_exist() {
         let error = Geography::named("moon").unwrap_err().to_string();
         assert_eq!(
             error,

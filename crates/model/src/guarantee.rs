@@ -4,20 +4,19 @@ use core::fmt;
 
 use crate::FamilyName;
 
-/// A consistency guarantee. It says what can be asked of a keyspace, and chooses the checker that judges a
-/// history.
+/// A consistency guarantee. It determines the family of a keyspace, and the checker that judges a history.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Guarantee {
     /// Serializable, in an order that respects real time.
     StrictSerializable,
     /// Equivalent to some serial order.
     Serializable,
-    /// Each operation on a key takes effect at one moment between its beginning and its end.
+    /// Each operation on a key takes effect at one moment between its start and its end.
     Linearizable,
-    /// As if one operation came after the other in an order that respects causality, and in which a read
-    /// comes after every write of its key that was complete when it began (001 §4.6.1).
+    /// Equivalent to a serial order that respects causality. In this order a read comes after every write of its key
+    /// that was complete when the read began (001 §4.6.1).
     RegularSequential,
-    /// Nothing: transactions see of each other what they happen to see.
+    /// No guarantee: a transaction may see any part of other transactions.
     Nothing,
 }
 
@@ -31,12 +30,12 @@ impl Guarantee {
         Guarantee::Nothing,
     ];
 
-    /// The one that is called `name`.
+    /// The guarantee called `name`.
     pub fn named(name: &str) -> Option<Guarantee> {
         Guarantee::ALL.into_iter().find(|guarantee| guarantee.name() == name)
     }
 
-    /// The name used in configurations and on the command line.
+    /// Its name in configurations and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Guarantee::StrictSerializable => "strict-serializable",

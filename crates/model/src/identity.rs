@@ -1,4 +1,4 @@
-//! Who is who.
+//! Identities of participants and of attempts.
 
 use core::fmt;
 
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 /// A participant in the message exchange: a replica or a coordinator.
 ///
-/// A replica is a member of the group that holds a partition: its identity is made of the partition
-/// and of its number within the group. Coordinators have identities from
-/// [`NodeId::FIRST_COORDINATOR`] on, drawn at random by the drivers so that no two clients share one.
+/// A replica is a member of the group that holds a partition. Its identity consists of the partition and its number
+/// within the group. Coordinators have identities from [`NodeId::FIRST_COORDINATOR`] on. Drivers draw them at random,
+/// so that no two clients share one.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
@@ -22,18 +22,17 @@ const _: () =
     assert!(NodeId::PARTITIONS <= u16::MAX as usize + 1, "the number of a partition is a u16");
 
 impl NodeId {
-    /// The least identity of a coordinator; everything below is a replica.
+    /// The least identity of a coordinator. All identities below it are those of replicas.
     pub const FIRST_COORDINATOR: u64 = 1 << 16;
     /// How many members a group may have.
     pub const MEMBERS: usize = 64;
     /// How many partitions a keyspace may have.
     pub const PARTITIONS: usize = Self::FIRST_COORDINATOR as usize / Self::MEMBERS;
 
-    /// The replica of `partition` that is the `member`-th of its group; of a keyspace with one
-    /// partition it is `NodeId(member)`.
+    /// The `member`-th replica of `partition`. In a keyspace with one partition this is `NodeId(member)`.
     ///
     /// # Panics
-    /// If there can be no such member or partition.
+    /// If `member` or `partition` is out of range.
     pub fn replica(partition: u16, member: usize) -> NodeId {
         assert!(member < Self::MEMBERS, "no group has a member {member}");
         assert!(usize::from(partition) < Self::PARTITIONS, "no keyspace has partition {partition}");
@@ -67,9 +66,9 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// One attempt of a transaction, as its session and its coordinator call it between themselves.
+/// One attempt of a transaction, between its session and its coordinator.
 ///
-/// It never leaves the client; what other participants see is the [`crate::Version`].
+/// It never leaves the client. Other participants see the [`crate::Version`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TxnId(pub u64);
 
@@ -78,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replica_is_named_by_its_place_in_its_group_and_by_its_partition() {
+    fn a_replica_is_named_by_its_member_number_and_its_partition() {
         let replica = NodeId::replica(5, 3);
         assert_eq!((replica.partition(), replica.member()), (5, 3));
         assert_eq!(replica.to_string(), "n3/p5");

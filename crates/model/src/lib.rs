@@ -1,8 +1,7 @@
-//! The nouns that every part of Serried shares: keys and values, versions, identities, what an
-//! application can ask of a keyspace of each family, and the guarantees a keyspace can declare.
+//! The types that every part of Serried shares: keys and values, versions, identities, the requests that each family of
+//! keyspaces has, and the guarantees that a keyspace can have.
 //!
-//! Nothing here does anything; it is the vocabulary in which the protocols, the session, the
-//! drivers and the checkers speak to each other.
+//! There is no behaviour here. Protocols, sessions, drivers and checkers use these types to talk to each other.
 
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 

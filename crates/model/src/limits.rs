@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Key, Value};
 
-/// Bounds that a cluster sets and every client checks before it sends anything.
+/// Bounds that a cluster sets. Every client checks them before it sends anything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -14,8 +14,8 @@ pub struct Limits {
     pub key_bytes: usize,
     /// The longest value, in bytes.
     pub value_bytes: usize,
-    /// The most that the keys and values which one transaction writes may add up to, in bytes. Of a one-shot transaction
-    /// the keys that it reads count as well.
+    /// The greatest total size of the keys and values that one transaction writes, in bytes. For a one-shot
+    /// transaction, the keys that it reads count too.
     pub transaction_bytes: usize,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for TooLarge {
 
 impl core::error::Error for TooLarge {}
 
-/// Why a key or a value was refused, before it was sent.
+/// Why a key or a value was refused before it was sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unfit {
     /// The key has no bytes.
@@ -87,7 +87,7 @@ impl Limits {
         Self::check("value", key, bytes, self.value_bytes)
     }
 
-    /// Checks what a transaction has come to with `key`.
+    /// Checks the size of a transaction. `key` is the key that was added last.
     pub fn check_transaction(&self, key: &Key, bytes: usize) -> Result<(), Unfit> {
         Self::check("transaction", key, bytes, self.transaction_bytes)
     }

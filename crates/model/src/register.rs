@@ -1,4 +1,4 @@
-//! What can be asked of a single key: reads, writes and read-modify-writes (001 §4.1.3).
+//! Operations on a single key: reads, writes and read-modify-writes (001 §4.1.3).
 
 use core::fmt;
 
@@ -13,15 +13,14 @@ pub enum Access {
     Read,
     /// Replaces the value, or deletes it.
     Write(Option<Value>),
-    /// Atomically reads the value and replaces it by what is made of it; returns what was read.
+    /// Atomically reads and modifies the value. Returns the value that was read.
     Modify(Modification),
 }
 
-/// A read-modify-write. It is data: every replica that executes it on the same value gets the same.
+/// A read-modify-write. It is data, not code: all replicas that execute it on the same value get the same result.
 ///
-/// Integers are 64 bits wide and signed, and lie in values as decimal text, `-17`; a key that is absent
-/// counts as 0 for [`Modification::Add`], and as empty for [`Modification::Append`] and
-/// [`Modification::AppendWithin`].
+/// Integers are signed, have 64 bits, and are stored as decimal text, such as `-17`. An absent key counts as 0 for
+/// [`Modification::Add`], and as empty for [`Modification::Append`] and [`Modification::AppendWithin`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Modification {
     /// Adds to an integer, unless the sum would leave the bounds.
@@ -35,43 +34,43 @@ pub enum Modification {
     },
     /// Adds bytes to the end.
     Append(Value),
-    /// Replaces a value that is exactly as expected, be it absent.
+    /// Replaces the value if it is exactly as expected.
     CompareAndSwap {
-        /// What has to be there.
+        /// The value that must be there. `None` if the key must be absent.
         expected: Option<Value>,
-        /// What takes its place.
+        /// The new value, or `None` to delete the key.
         new: Option<Value>,
     },
-    /// Sets a value where there is none.
+    /// Sets the value if the key is absent.
     SetIfAbsent(Value),
-    /// Replaces or deletes the value, whatever it is.
+    /// Replaces or deletes any value.
     Set(Option<Value>),
     /// Adds bytes to the end, unless the value would become too long.
     AppendWithin {
         /// What is added.
         suffix: Value,
-        /// The most bytes that the value may have then.
+        /// The greatest length of the new value, in bytes.
         most_bytes: usize,
     },
 }
 
-/// What a read-modify-write makes of a value.
+/// How a read-modify-write changes a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// It leaves it as it is: its condition does not hold.
+    /// The value stays as it is, because the condition does not hold.
     None,
-    /// This takes its place.
+    /// This is the new value, or the key is deleted.
     To(Option<Value>),
 }
 
 impl Modification {
-    /// Adds without bounds but those of the integers themselves.
+    /// Adds to an integer. The only bounds are those of 64 bits.
     pub fn add(delta: i64) -> Modification {
         Modification::Add { delta, least: i64::MIN, most: i64::MAX }
     }
 
-    /// The same where no value may be longer than so many bytes: what would make a longer one makes none.
-    /// The bound is a part of it, so that it comes to the same at every replica.
+    /// The same modification, except that it changes nothing if the new value would be longer than `value_bytes`. The
+    /// bound becomes part of the modification, so that the result is the same at every replica.
     #[must_use]
     pub fn within(self, value_bytes: usize) -> Modification {
         match self {
@@ -82,7 +81,7 @@ impl Modification {
                 Modification::AppendWithin { suffix, most_bytes: most_bytes.min(value_bytes) }
             }
             Modification::Add { delta, least, most } => {
-                // The greatest number of so many digits, and the least, whose sign is one of them.
+                // The greatest number that fits, and the least, whose sign takes one byte.
                 let greatest = |digits: Option<usize>| {
                     let digits = u32::try_from(digits.unwrap_or_default()).unwrap_or(u32::MAX);
                     10i64.checked_pow(digits).map_or(i64::MAX, |power| power - 1)
@@ -94,15 +93,15 @@ impl Modification {
                 };
                 Modification::Add { delta, least: least.max(first), most: most.min(last) }
             }
-            // What they write is a part of them.
+            // The values that these write are part of the modification.
             other => other,
         }
     }
 
-    /// What it makes of `found`.
+    /// Applies the modification to `found`.
     ///
     /// # Errors
-    /// If `found` is of a type that it can't be done with.
+    /// If `found` has another type than the modification needs.
     pub fn apply(&self, found: Option<&Value>) -> Result<Change, WrongType> {
         let change = match self {
             Modification::Add { delta, least, most } => {
@@ -148,7 +147,7 @@ fn integer(value: &Value) -> Result<i64, WrongType> {
     integer.ok_or_else(|| WrongType { found: ValueType::of(value), needed: ValueType::Integer })
 }
 
-/// What a value can be taken for.
+/// The type of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum ValueType {
     /// A signed integer of 64 bits, in decimal.
@@ -180,12 +179,12 @@ impl fmt::Display for ValueType {
     }
 }
 
-/// A value is of another type than a read-modify-write needs; nothing was changed.
+/// A value has another type than a read-modify-write needs. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WrongType {
-    /// What it is.
+    /// The type of the value.
     pub found: ValueType,
-    /// What it would have to be.
+    /// The type that is needed.
     pub needed: ValueType,
 }
 
@@ -197,34 +196,33 @@ impl fmt::Display for WrongType {
 
 impl core::error::Error for WrongType {}
 
-/// Where an update stands among all updates of its key (001 §4.2.2): a consensus-after-register
-/// timestamp.
+/// The place of an update among all updates of its key: a consensus-after-register timestamp (001 §4.2.2).
 ///
-/// Carstamps are ordered by their fields, in this order. A read-modify-write has that of the update on
-/// which it was executed with a greater `rmwc`, and so no other update can come between the two.
+/// Carstamps are ordered by their fields, in this order. A read-modify-write has the carstamp of the update that it was
+/// executed on, with `rmwc` increased by one. So no other update can come between the two.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
 pub struct Carstamp {
     /// A logical timestamp, chosen by a write.
     pub timestamp: u64,
-    /// Who wrote.
+    /// The writer.
     pub writer: NodeId,
-    /// How many read-modify-writes follow the write, one on the other, up to this one.
+    /// How many read-modify-writes have been executed on the write, one after the other, up to this one.
     pub rmwc: u64,
 }
 
 impl Carstamp {
-    /// That of what a key holds before its first update.
+    /// The carstamp of a key's initial value.
     pub const INITIAL: Carstamp = Carstamp { timestamp: 0, writer: NodeId(0), rmwc: 0 };
 
-    /// That of a write by `writer` which comes after this.
+    /// The carstamp of a write by `writer` that comes after this update.
     #[must_use]
     pub fn next_write(self, writer: NodeId) -> Carstamp {
         Carstamp { timestamp: self.timestamp + 1, writer, rmwc: 0 }
     }
 
-    /// That of a read-modify-write which is executed on this.
+    /// The carstamp of a read-modify-write that is executed on this update.
     #[must_use]
     pub fn next_rmw(self) -> Carstamp {
         Carstamp { rmwc: self.rmwc + 1, ..self }
@@ -253,11 +251,10 @@ impl core::str::FromStr for Carstamp {
     }
 }
 
-/// By which an update of a single key is recognised when it is tried again: it takes effect once, however
-/// often that is.
+/// Identifies an update of a register, so that it takes effect only once even if it is tried again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Token {
-    /// Names the update.
+    /// The id of the update.
     pub id: Version,
     /// The place of a write, once it has one.
     pub carstamp: Option<Carstamp>,
@@ -307,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_modification_makes_is_no_longer_than_values_may_be() {
+    fn a_modification_keeps_to_the_limit_on_values() {
         let append = Modification::Append(Value::from("cd")).within(4);
         assert_eq!(applied(&append, "ab"), Change::To(value("abcd")));
         assert_eq!(applied(&append, "abc"), Change::None);
@@ -329,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_integer_can_not_be_added_to_and_the_error_names_both_types() {
+    fn adding_to_a_value_that_is_no_integer_is_an_error() {
         let error = Modification::add(1).apply(value("seven").as_ref()).unwrap_err();
         assert_eq!(error.to_string(), "the value is text, and has to be an integer");
         let bytes = Value::from([0xff, 0xfe]);
@@ -357,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn no_write_comes_between_an_update_and_a_read_modify_write_on_it() {
+    fn no_write_comes_between_an_update_and_an_rmw_on_it() {
         let base = Carstamp { timestamp: 3, writer: NodeId(7), rmwc: 2 };
         let rmw = base.next_rmw();
         for writer in [NodeId(0), NodeId(7), NodeId(u64::MAX)] {

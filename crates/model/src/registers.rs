@@ -1,4 +1,4 @@
-//! Registers: what a session can ask of a coordinator, and the answers.
+//! Registers: the requests of sessions to coordinators, and the answers.
 
 use crate::{Access, Carstamp, Key, Token, Value, Version};
 
@@ -10,9 +10,9 @@ pub enum Operation {
     Access {
         /// The key.
         key: Key,
-        /// What is done to it.
+        /// The operation on it.
         access: Access,
-        /// Set to go on with an update of which it is not known whether it took effect.
+        /// The token of the update, if it was tried before and it is not known whether it took effect.
         token: Option<Token>,
     },
     /// Give the operation up. The answer is an [`Output::Outcome`]. It is ignored if the operation has ended.
@@ -22,9 +22,9 @@ pub enum Operation {
 /// One answer of a coordinator to a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// The update has this name, by which it is recognised if it is tried again.
+    /// The update has this id. It is recognised by the id if it is tried again.
     Began(Version),
-    /// The write has been given its place among the updates of its key, and may take effect from now on.
+    /// The write has its place among the updates of its key. From now on it may take effect.
     Placed(Carstamp),
     /// How the operation ended. Nothing follows it.
     Outcome(Outcome),
@@ -35,29 +35,29 @@ pub enum Output {
 pub enum Outcome {
     /// It took effect, durably.
     Done(Accessed),
-    /// It did not and never will take effect.
+    /// It did not take effect, and never will.
     NoEffect,
-    /// It was given up, and may take effect.
+    /// It was given up, and may still take effect.
     Unknown,
-    /// It did not and never will take effect: the clock of its coordinator is off.
+    /// It did not take effect, and never will: the clock of its coordinator is off.
     ClockSkew {
         /// By how much the clock is ahead of a replica's, in microseconds; negative if it is behind.
         ahead_us: i64,
     },
-    /// It was tried again so late that nobody knows whether it has taken effect.
+    /// It was tried again so late that the replicas no longer know whether it took effect.
     Forgotten,
 }
 
-/// What an operation on a register came to.
+/// The result of an operation on a register.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Accessed {
-    /// What was there, unless the operation was a write.
+    /// The value before the operation, unless the operation was a write.
     pub found: Option<Value>,
-    /// The place of the update that it found, or for an update its own place.
+    /// For a read, the place of the update that it found. For an update, its own place.
     pub carstamp: Carstamp,
 }
 
-/// What a protocol may have no way for.
+/// The optional operations that a protocol offers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offers {
     /// Whether it has read-modify-writes: [`Access::Modify`].

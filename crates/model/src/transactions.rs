@@ -1,4 +1,4 @@
-//! Transactions: what a session can ask of a coordinator, and the answers.
+//! Transactions: the requests of sessions to coordinators, and the answers.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,13 +15,13 @@ pub struct Write {
 
 /// One request of a session to its coordinator.
 ///
-/// A transaction begins with [`Operation::Begin`], and ends with an [`Outcome`]. What a session asks
-/// for after that, because it has not heard of the end yet, is ignored.
+/// A transaction begins with [`Operation::Begin`] and ends with an [`Outcome`]. Requests that cross with the outcome
+/// are ignored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// Begin.
     Begin {
-        /// The program will write nothing: a protocol may have a better way for it.
+        /// The program will write nothing. A protocol may have a better way to run it.
         only_reads: bool,
     },
     /// Read a key that this attempt has not read before.
@@ -29,30 +29,30 @@ pub enum Operation {
         /// The key to read.
         key: Key,
     },
-    /// A write that the running program has made. It is a hint, given as soon as the program waits
-    /// for something: a protocol may show it to others at once, or wait for the commit.
+    /// A write that the running program has made. It is a hint, sent as soon as the program waits for something. A
+    /// protocol may show the write to other transactions at once, or wait for the commit.
     Put(Write),
-    /// The program has finished: make exactly these writes take effect, provided that exactly these
-    /// reads hold. May come again, after a [`Output::Rewind`], with what the new run did instead.
+    /// The program has finished: commit exactly these writes, provided that exactly these reads hold. May come again
+    /// after an [`Output::Rewind`], with the reads and writes of the new run.
     ///
-    /// A Commit and a Rewind can cross. One whose reads are not the latest that the coordinator has
-    /// told is to be ignored: another follows when the session has taken the Rewind in.
+    /// A Commit and a Rewind can cross. The coordinator ignores a Commit whose reads are not the latest that it has
+    /// reported. Another Commit follows when the session has handled the Rewind.
     Commit {
-        /// What the finished run has read.
+        /// The reads of the finished run.
         reads: Vec<ReadStamp>,
         /// Its writes, one per key, the last one to each.
         writes: Vec<Write>,
     },
-    /// All of a transaction that has begun, at once, in place of Get, Put and Commit. The answers are one
+    /// All reads and writes of a transaction that has begun, in place of Get, Put and Commit. The answers are one
     /// [`Output::Value`] for each key read, in any order, and then an [`Output::Outcome`]. Only if
     /// [`Offers::one_shots`].
     OneShot {
-        /// The keys to read, each once. What is found is what was there before `writes`.
+        /// The keys to read, each once. The answers have the values before `writes`.
         reads: Vec<Key>,
         /// The writes, one per key.
         writes: Vec<Write>,
     },
-    /// Give the attempt up: none of its writes may take effect. A question is given up as well.
+    /// Give the attempt up: none of its writes may take effect. This also gives up a question.
     Rollback,
     /// A question, not part of a transaction: how did the transaction `version` end? If it has not, it is ended. The
     /// answer is an [`Output::Ending`].
@@ -65,12 +65,12 @@ pub enum Operation {
     GetAt {
         /// The key to read.
         key: Key,
-        /// The end of the past that is read.
+        /// The version to read at.
         at: Version,
     },
 }
 
-/// A read, and which of its answers a run has used.
+/// A read, and which of its answers the run has used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReadStamp {
     /// The key that was read.
@@ -84,23 +84,23 @@ pub struct ReadStamp {
 pub struct ReadValue {
     /// The key that was read.
     pub key: Key,
-    /// The version of the write that was found; [`Version::INITIAL`] if there was none.
+    /// The version of the write that the read found, or [`Version::INITIAL`] if there was none.
     pub version: Version,
-    /// Its value, or `None` where the key is absent.
+    /// Its value, or `None` if the key is absent.
     pub value: Option<Value>,
-    /// Tells this answer from the coordinator's earlier and later ones to the same read.
+    /// Distinguishes this answer from the coordinator's earlier and later answers to the same read.
     pub stamp: u32,
 }
 
 /// One answer of a coordinator to a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// The attempt has been given its version. May come again, before the attempt ends: a protocol may commit
-    /// it under a later version than the one with which it began. The last one holds.
+    /// The version of the attempt. May come again before the attempt ends: a protocol may commit it under a later
+    /// version than the one that it began with. The last one is valid.
     Began(Version),
     /// A read is complete.
     Value(ReadValue),
-    /// An earlier read would now find this instead: the program must be run again from there.
+    /// An earlier read would now find this instead. The program must be run again from that read.
     Rewind(ReadValue),
     /// How the attempt ended. Nothing follows it.
     Outcome(Outcome),
@@ -115,49 +115,48 @@ pub enum Output {
 pub enum Outcome {
     /// It took effect, durably.
     Committed,
-    /// It did not and never will take effect.
+    /// It did not take effect, and never will.
     Aborted {
-        /// Keys over which it conflicted with others, as far as they are known; empty after a
-        /// rollback.
+        /// The known keys over which it conflicted with others. Empty after a rollback.
         conflicts: Vec<Key>,
     },
-    /// Others have ended it, and it took effect as an earlier run than the session's last had it. Its
-    /// version tells what it did.
+    /// Others have ended it, and the coordinator does not know whether it took effect with the reads and writes of the
+    /// session's last run. [`Operation::Inquire`] finds out whether it took effect at all.
     Unknown,
-    /// It did not and never will take effect: the clock of its coordinator is off.
+    /// It did not take effect, and never will: the clock of its coordinator is off.
     ClockSkew {
         /// By how much the clock is ahead of a replica's, in microseconds; negative if it is behind.
         ahead_us: i64,
     },
-    /// It did not and never will take effect: it has run for longer than a transaction may.
+    /// It did not take effect, and never will: it has run for longer than a transaction may.
     TooLong {
-        /// How long one may run, in milliseconds.
+        /// How long a transaction may run, in milliseconds.
         limit_ms: u64,
     },
 }
 
-/// How a transaction ended, for those who ask later.
+/// How a transaction ended. The answer to [`Operation::Inquire`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Ending {
     /// It took effect.
     Committed,
-    /// It did not and never will take effect.
+    /// It did not take effect, and never will.
     Aborted,
-    /// It was so long ago that nobody remembers: `outcomes_ms` of the keyspace's settings says how long outcomes are
-    /// kept.
+    /// It ended so long ago that the replicas have forgotten. `outcomes_ms` in the keyspace's settings says how long
+    /// outcomes are kept.
     Forgotten,
 }
 
 /// What a key held in the past.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Past {
-    /// This, or nothing.
+    /// This value, or none.
     Held(Option<Value>),
-    /// That is no longer kept.
+    /// The history no longer reaches back to the version.
     Forgotten,
 }
 
-/// What a protocol may have no way for.
+/// The optional operations that a protocol offers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offers {
     /// Whether it has a better way for [`Operation::OneShot`] than Gets and a Commit.

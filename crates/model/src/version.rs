@@ -9,8 +9,8 @@ use crate::NodeId;
 /// A transaction's version: its coordinator's clock when it began, and the coordinator's identity
 /// to break ties (000 §4.2, "Begin").
 ///
-/// Versions are totally ordered and unique: a coordinator never uses one timestamp twice. The
-/// version is also the token by which anyone can later ask for the transaction's outcome.
+/// Versions are totally ordered and unique: a coordinator never uses a timestamp twice. Anyone who knows the version
+/// can later ask for the transaction's outcome.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
@@ -22,16 +22,16 @@ pub struct Version {
 }
 
 impl Version {
-    /// The version of what every key holds before its first write. No transaction has it.
+    /// The version of the initial value of every key. No transaction has it.
     pub const INITIAL: Version = Version { timestamp_us: 0, coordinator: NodeId(0) };
 
-    /// The least version of this time: all that are earlier are below it, and no others.
+    /// The least version of this time. Exactly the versions of earlier times are below it.
     pub fn at(timestamp_us: u64) -> Version {
         Version { timestamp_us, coordinator: NodeId(0) }
     }
 }
 
-/// `timestamp_us.coordinator`, as it stands in histories.
+/// `timestamp_us.coordinator`, the format in histories.
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.timestamp_us, self.coordinator.0)
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_orders_versions_before_the_coordinator_does() {
+    fn versions_are_ordered_by_time_before_coordinator() {
         let early = Version { timestamp_us: 1, coordinator: NodeId(9) };
         let late = Version { timestamp_us: 2, coordinator: NodeId(1) };
         assert!(Version::INITIAL < early && early < late);

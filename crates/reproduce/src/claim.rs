@@ -1,7 +1,7 @@
-//! What the text of a paper says of a figure, number by number.
+//! The numbers that the text of a paper states about a figure.
 //!
-//! The figures themselves are plots: of their curves, only the numbers that the text states are known.
-//! Nothing is read off a plot or made up.
+//! The figures themselves are plots: of their curves, only the numbers that the text states are known. No number is
+//! read off a plot or invented.
 
 use core::fmt;
 
@@ -12,7 +12,7 @@ use crate::figure::{Figure, Latency};
 /// A number that the text of a paper states.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    /// The panel it is about.
+    /// The panel.
     pub(crate) panel: usize,
     /// The place on the horizontal axis. Without one it is the only place, or the greatest number of all places.
     pub(crate) x: Option<f64>,
@@ -20,7 +20,7 @@ pub(crate) struct Claim {
     pub(crate) against: Against,
     pub(crate) of: Quantity,
     pub(crate) paper: Said,
-    /// Where the paper says it.
+    /// Where the paper states it.
     pub(crate) source: &'static str,
 }
 
@@ -31,11 +31,11 @@ pub(crate) enum Against {
     Nothing,
     /// By how much the number exceeds this system's.
     Minus(&'static str),
-    /// How many times this system's number it is.
+    /// The ratio of the number to this system's.
     Over(&'static str),
 }
 
-/// What a number is about.
+/// The quantity of a number.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Quantity {
     /// The highest throughput.
@@ -64,7 +64,7 @@ pub(crate) enum Quantity {
     StartedOver,
 }
 
-/// A number as the text has it, which is seldom exact.
+/// A number as the text states it, which is seldom exact.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Said {
     About(f64),
@@ -119,7 +119,7 @@ impl Serialize for Said {
 }
 
 impl Claim {
-    /// The system or the two systems that it is about.
+    /// The one or two systems that it is about.
     pub(crate) fn systems(&self) -> String {
         match self.against {
             Against::Nothing => self.protocol.to_string(),
@@ -128,7 +128,7 @@ impl Claim {
         }
     }
 
-    /// The unit of its number; none for a ratio.
+    /// The unit of its number. `None` for a ratio.
     pub(crate) fn unit(&self, figure: &Figure) -> Option<&'static str> {
         match self.against {
             Against::Over(_) => None,
@@ -138,7 +138,7 @@ impl Claim {
 }
 
 impl Quantity {
-    /// What it is, in words.
+    /// Its description.
     pub(crate) fn label(self, figure: &Figure) -> String {
         let label = match self {
             Quantity::HighestThroughput => "highest throughput",
@@ -164,7 +164,7 @@ impl Quantity {
         label.to_string()
     }
 
-    /// Its unit; none for a plain number.
+    /// Its unit. `None` for a plain number.
     pub(crate) fn unit(self, figure: &Figure) -> Option<&'static str> {
         match self {
             Quantity::HighestThroughput | Quantity::OperatingPoint => Some(figure.per_s()),

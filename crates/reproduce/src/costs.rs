@@ -1,9 +1,9 @@
-//! What computing costs in a simulation.
+//! The costs of computing in a simulation.
 
 use serde::{Deserialize, Serialize};
 use serried_sim::CostModel;
 
-/// What computing costs on the two sides: what `serried calibrate` writes.
+/// The costs of computing at replicas and clients, as `serried calibrate` writes them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Costs {
@@ -14,7 +14,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Those of a CPU that takes `factor` times as long.
+    /// The costs of a CPU that is slower by `factor`.
     #[must_use]
     pub fn times(self, factor: f64) -> Costs {
         let times = |cost: u64| (cost as f64 * factor).round() as u64;
@@ -29,7 +29,7 @@ impl Costs {
 }
 
 impl Default for Costs {
-    /// The built-in ones.
+    /// The built-in costs.
     fn default() -> Costs {
         Costs { replica: CostModel::default(), client: CostModel::CLIENT }
     }

@@ -1,18 +1,18 @@
-//! What becomes of throughput when all clients die.
+//! Measures how throughput drops when all clients die.
 
 use serde::Serialize;
 
 use crate::effort::Deaths;
 use crate::point::SLOT;
 
-/// What became of throughput when all clients died.
+/// How throughput dropped when all clients died.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(crate) struct Dip {
     /// Before, without the first half of that time.
     pub(crate) before_per_s: f64,
     /// In the worst [`SLOT`] after.
     pub(crate) lowest_per_s: f64,
-    /// For how long it was below nine tenths of what it had been, in seconds.
+    /// How long it was below nine tenths of its value before, in seconds.
     pub(crate) lasts_s: f64,
     /// In the last quarter of the time after.
     pub(crate) in_the_end_per_s: f64,
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dip_is_measured_against_what_was_there_before_it() {
+    fn a_dip_is_relative_to_the_throughput_before_it() {
         let over_time = [0.0, 0.0, 100.0, 100.0, 40.0, 80.0, 95.0, 100.0];
         let found = Dip::new(&over_time, Deaths { at_s: 1.0, then_s: 1.0 });
         let expected =

@@ -12,36 +12,35 @@ use crate::store::Store;
 use crate::sweep::{Place, Sweep};
 use crate::{Costs, Effort, Error, Findings, Measured, Note};
 
-/// A figure to be reproduced.
+/// The reproduction of a figure.
 #[derive(Clone, Debug)]
 pub struct Engine {
-    /// Which.
+    /// The figure.
     pub figure: &'static Figure,
     /// The protocols, by their names in the registry.
     pub protocols: Vec<String>,
-    /// How much effort to make; see [`Figure::effort`].
+    /// The effort: see [`Figure::effort`].
     pub effort: Effort,
-    /// What computing costs.
+    /// The costs of computing.
     pub costs: Costs,
     /// The seed of all runs.
     pub seed: u64,
     /// How many simulations to run at the same time. Each has a thread and a whole cluster in memory.
     pub threads: usize,
-    /// Where to keep what runs came to. Runs that are found there are not made again: a figure that was
-    /// interrupted goes on.
+    /// The folder for results. Runs with results there are not made again, so that an interrupted figure continues.
     pub folder: PathBuf,
 }
 
-/// Runs that depend on each other, and so are made one after the other.
+/// Runs that depend on each other, and are therefore made one after the other.
 struct Task<'a> {
     panel: usize,
     protocol: &'a str,
-    /// The places on the horizontal axis. None is the only place of a figure that sweeps no parameter, and in open
-    /// loops the search for the highest load.
+    /// The places on the horizontal axis. `None` is the only place of a figure that sweeps no parameter. In open loops
+    /// it is the search for the highest load.
     places: Vec<Option<f64>>,
 }
 
-/// Makes runs, or finds them in the store, and tells of them.
+/// Makes runs, or finds them in the store, and reports them.
 struct Runs<'a> {
     engine: &'a Engine,
     store: Store,
@@ -57,10 +56,10 @@ impl Task<'_> {
 }
 
 impl Engine {
-    /// Makes all runs, and tells of each.
+    /// Makes all runs, and calls `tell` with each.
     ///
     /// # Errors
-    /// If a protocol or the workload is not in this build, or the protocol is of another family than the figure, or
+    /// If a protocol or the workload is not in this build, if the protocol is of another family than the figure, or if
     /// the folder can't be written to.
     pub fn run(&self, tell: &(dyn Fn(Note<'_>) + Sync)) -> Result<Findings, Error> {
         let tasks = self.tasks();
@@ -83,7 +82,7 @@ impl Engine {
     fn tasks(&self) -> Vec<Task<'_>> {
         let places = self.figure.places(self.effort.few_places).iter().copied().map(Some);
         let places: Vec<Vec<Option<f64>>> = match self.figure.load {
-            // What is offered at the places depends on the highest load.
+            // The rates at the places depend on the highest load.
             Load::Open(_) => vec![core::iter::once(None).chain(places).collect()],
             Load::Closed { .. } if places.len() == 0 => vec![vec![None]],
             Load::Closed { .. } => places.map(|place| vec![place]).collect(),
@@ -100,7 +99,7 @@ impl Engine {
         tasks
     }
 
-    /// How many runs a task makes at most.
+    /// The greatest number of runs of a task.
     fn most_runs(&self, task: &Task<'_>) -> usize {
         match &self.effort.search {
             Search::Clients { counts, .. } => counts.len() * task.places.len(),
@@ -172,9 +171,9 @@ impl Runs<'_> {
     }
 }
 
-/// What is offered at the places of the horizontal axis.
+/// The rate that is offered at the places of the horizontal axis.
 fn share_of(highest: &Sweep, open: Open) -> f64 {
     let per_s = highest.peak().map_or(0.0, |run| run.summary().per_s);
-    // Something has to be offered, even if nothing was done.
+    // The rate must be above 0, even if no transaction was done.
     rounded(f64::max(open.share * per_s, 1.0))
 }

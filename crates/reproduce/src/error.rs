@@ -1,4 +1,4 @@
-//! What can go wrong with a figure.
+//! Why a figure can't be reproduced.
 
 use std::path::PathBuf;
 
@@ -6,32 +6,32 @@ use serried_model::UnknownGeography;
 use serried_protocols::UnknownProtocol;
 use serried_workload::WorkloadError;
 
-/// What can go wrong with a figure.
+/// Why a figure can't be reproduced.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no figure of that name.
     #[error("there is no figure `{name}`; choose one of {choices}")]
     UnknownFigure {
-        /// What was asked for.
+        /// The name.
         name: String,
-        /// Those that there are.
+        /// The figures that exist.
         choices: String,
     },
     /// There is no protocol of that name.
     #[error(transparent)]
     Protocol(#[from] UnknownProtocol),
-    /// Rates were asked for where the figure has closed loops, or client counts where it has open ones.
+    /// Rates were requested for a figure with closed loops, or client counts for one with open loops.
     #[error(
         "clients of the figure are in loops of the other kind: take its own effort and change that"
     )]
     OtherLoad,
-    /// There is no workload of that name, or it can't be as it was asked for.
+    /// There is no workload of that name, or its parameters are not valid.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
     /// There is no geography of that name.
     #[error(transparent)]
     Geography(#[from] UnknownGeography),
-    /// Another run of the figure has failed; its error is the one to report.
+    /// Another run of the figure has failed. Its error is the one to report.
     #[error("another run has failed")]
     Stopped,
     /// A file can't be read or written.

@@ -1,4 +1,4 @@
-//! What a protocol has counted of itself: how its transactions have fared.
+//! How transactions have fared, by a protocol's own gauges.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const FALLEN_BACK: &str = "fallen_back";
 const DELAYED: &str = "shots_delayed";
 const COUNTED: [&str; 4] = [COMMITTED, MOVED, FALLEN_BACK, DELAYED];
 
-/// What all replicas and clients have counted since they began, of what is [`COUNTED`].
+/// The sums of the [`COUNTED`] gauges of all replicas and clients.
 pub(crate) fn counted<P: Protocol>(cluster: &Cluster<P>) -> BTreeMap<String, u64> {
     let mut counted = BTreeMap::new();
     let mut add = |name: &'static str, count: u64| {
@@ -38,8 +38,8 @@ pub(crate) fn counted<P: Protocol>(cluster: &Cluster<P>) -> BTreeMap<String, u64
     counted
 }
 
-/// A number about how transactions have fared; none if the protocol does not count what it takes, or there was
-/// nothing to count.
+/// A number about how transactions have fared. `None` if the protocol has no gauges for it, or there was nothing to
+/// count.
 pub(crate) fn fared(of: Quantity, measured: &Measured) -> Option<f64> {
     let counted = &measured.open()?.counted;
     let count = |name| counted.get(name).map(|count| *count as f64);

@@ -1,4 +1,4 @@
-//! What a figure comes to, beside what the paper says.
+//! The results of a figure, compared with the paper.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::sweep::{Place, Sweep, normalize};
 use crate::{Costs, Effort, Figure};
 
-/// What a figure came to, beside what the paper says.
+/// The results of a figure, compared with the paper.
 #[derive(Clone, Debug, Serialize)]
 pub struct Findings {
     #[serde(skip)]
@@ -25,28 +25,28 @@ pub struct Findings {
     pub(crate) sweeps: Vec<Sweep>,
     /// The paper's systems that are not in this build, or were not run.
     pub(crate) missing: Vec<&'static str>,
-    /// What a reader has to know to compare the paper's numbers with ours.
+    /// What a reader must know to compare the paper's numbers with ours.
     pub(crate) remarks: Vec<&'static str>,
 }
 
-/// A number of the paper's beside ours.
+/// A number of the paper, compared with ours.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Finding {
     pub(crate) panel: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) x: Option<f64>,
-    /// The system or the two systems that it is about.
+    /// The one or two systems that it is about.
     pub(crate) systems: String,
-    /// What it is of.
+    /// The quantity.
     pub(crate) what: String,
-    /// None for a ratio, and for a plain number.
+    /// `None` for a ratio or a plain number.
     pub(crate) unit: Option<&'static str>,
-    /// None if a protocol was not run, or does not count it.
+    /// `None` if a protocol was not run, or does not count it.
     pub(crate) ours: Option<f64>,
     pub(crate) paper: Said,
     /// Our number over the paper's.
     pub(crate) ours_over_paper: Option<f64>,
-    /// Where the paper says it.
+    /// Where the paper states it.
     pub(crate) source: &'static str,
 }
 
@@ -106,15 +106,15 @@ impl Finding {
     }
 }
 
-/// The sweep at a place; none if it was not run.
+/// The sweep at a place. `None` if it was not run.
 pub(crate) fn at<'a>(sweeps: &'a [Sweep], place: Place<'_>) -> Option<&'a Sweep> {
     sweeps.iter().find(|sweep| {
         (sweep.panel, sweep.x) == (place.panel, place.x) && sweep.protocol == place.protocol
     })
 }
 
-/// Our number for a claim: that of its place, or of its only place, or the greatest of all places. None if a
-/// protocol that it is about was not run, or does not count it.
+/// Our number for a claim: at its place, at the only place, or the greatest of all places. `None` if a protocol that it
+/// is about was not run, or does not count it.
 fn ours(claim: &Claim, sweeps: &[Sweep]) -> Option<f64> {
     let Claim { panel, protocol, .. } = *claim;
     let number = |x| {
@@ -144,7 +144,7 @@ mod tests {
     use crate::figure;
     use crate::measured::TransactionsMeasured;
 
-    /// A sweep with so high a throughput.
+    /// A sweep with this throughput.
     fn sweep(protocol: &str, x: Option<f64>, goodput_per_s: f64) -> Sweep {
         let figure = figure("morty-fig9").unwrap();
         let nothing = TransactionsMeasured::nothing();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_look_for_the_highest_load_count_before_those_at_places() {
+    fn a_search_for_the_highest_load_counts_before_runs_at_places() {
         let sweeps = [sweep("a", None, 30.0), sweep("a", Some(1.0), 40.0)];
         assert_eq!(number(None, Against::Nothing, &sweeps), Some(30.0));
     }

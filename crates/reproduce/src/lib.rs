@@ -1,4 +1,4 @@
-//! The papers' experiments, run again in simulation, and their numbers beside ours.
+//! The papers' experiments, repeated in simulation, and their numbers compared with ours.
 //!
 //! ```text
 //! paper/     the figures of each paper as data: their set-up, and the numbers that the paper's text gives
@@ -11,8 +11,7 @@
 //! findings   the paper's numbers beside ours, and `report/` writes them: table, JSON, CSV, HTML
 //! ```
 //!
-//! Nothing that is written depends on how long anything took or on which thread it ran: the same seed
-//! gives the same files, byte for byte.
+//! The output does not depend on timing or threads: the same seed gives the same files, byte for byte.
 
 mod claim;
 mod costs;

@@ -1,10 +1,10 @@
-//! How far a figure is.
+//! Progress of a figure.
 
 use core::fmt;
 
 use crate::Measured;
 
-/// A run is done. Displayed, it is a line that says what was run and what it came to.
+/// A run is done. Its `Display` is one line with the run and its result.
 #[derive(Clone, Copy, Debug)]
 pub struct Note<'a> {
     /// The panel of the figure.
@@ -13,13 +13,13 @@ pub struct Note<'a> {
     pub x: Option<f64>,
     /// The protocol.
     pub protocol: &'a str,
-    /// What it came to.
+    /// The result.
     pub measured: &'a Measured,
-    /// Whether it had been made before.
+    /// Whether the result was found in the store.
     pub stored: bool,
-    /// How many of all runs are done, or have turned out not to be needed.
+    /// How many of all runs are done, or turned out to be unnecessary.
     pub done: usize,
-    /// How many runs there are at most.
+    /// The greatest number of runs.
     pub total: usize,
 }
 

@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::Error;
 
-/// Does `work` for each task on so many threads, until it fails for one. `work` is told whether it has failed for
+/// Does `work` for each task on `threads` threads, until it fails for one. `work` can see whether it has failed for
 /// another task. Returns the results in the order of the tasks.
 pub(crate) fn each<T: Sync, R: Send>(
     tasks: &[T],
@@ -35,6 +35,6 @@ pub(crate) fn each<T: Sync, R: Send>(
         }
     });
     let results = results.into_inner().expect("no thread has panicked");
-    // Those that were not begun come after the one that failed.
+    // Tasks that were not begun come after the one that failed.
     results.into_iter().flatten().collect()
 }

@@ -1,18 +1,18 @@
-//! The load of a system, run by run, until it is known what it can do.
+//! Searches for the highest load of a system, run by run.
 
 use crate::{Error, Measured};
 
-/// Throughput has risen if it is higher by this share. A smaller rise is chance.
+/// Throughput has risen if it is higher by this share. A smaller rise counts as noise.
 pub(crate) const RISE: f64 = 0.03;
-/// A system follows if it does at least this share of what is offered.
+/// A system keeps up if it does at least this share of the offered load.
 const FOLLOWS: f64 = 0.9;
-/// A rate is doubled or halved at most so many times.
+/// The greatest number of times that a rate is doubled or halved.
 const MOST_STEPS: u32 = 14;
 
 /// The runs of a system, from little load to much, and whether more load would not raise its throughput.
 pub(crate) type Searched = (Vec<Measured>, bool);
 
-/// Runs ever more clients until throughput has not risen for `patience` counts.
+/// Runs more and more clients until throughput has not risen for `patience` counts.
 pub(crate) fn saturate(
     clients: &[usize],
     patience: Option<usize>,
@@ -43,9 +43,9 @@ pub(crate) fn offer(
     Ok((runs, saturated))
 }
 
-/// Offers `first` transactions per second and then twice as many in each run until the system can't follow,
-/// or half as many until it can. Then it goes between the most that it could do and the least that it could not,
-/// `closer` times.
+/// Offers `first` transactions per second. Doubles the rate in each run until the system can't keep up, or halves it
+/// until it can. Then tries `closer` rates between the highest that the system could keep up with and the lowest that
+/// it could not.
 pub(crate) fn climb(
     first: f64,
     closer: u32,
@@ -75,7 +75,7 @@ pub(crate) fn climb(
     Ok((runs, can.is_some() && cannot.is_some()))
 }
 
-/// How many runs [`climb`] makes at most.
+/// The greatest number of runs of [`climb`].
 pub(crate) fn most_runs(closer: u32) -> usize {
     (MOST_STEPS + closer) as usize
 }
@@ -86,7 +86,7 @@ pub(crate) fn rounded(rate_per_s: f64) -> f64 {
     (rate_per_s / unit).round() * unit
 }
 
-/// Whether a system has done what was offered to it.
+/// Whether a system has kept up with the offered load.
 fn follows(measured: &Measured) -> bool {
     let offered = measured.offered_per_s().unwrap_or(0.0);
     measured.summary().per_s >= FOLLOWS * offered
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::measured::{OpenMeasured, TransactionsMeasured};
 
-    /// The client counts that are run, given goodput by client count, and whether it rises no more.
+    /// The client counts that are run, given goodput by client count, and whether goodput has levelled off.
     fn sweep(goodput: fn(usize) -> f64, patience: Option<usize>) -> (Vec<usize>, bool) {
         let run = |clients| {
             let goodput_per_s = goodput(clients);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_ends_when_goodput_has_not_risen_for_so_many_counts() {
+    fn a_sweep_ends_when_goodput_levels_off() {
         assert_eq!(sweep(|clients| clients.min(4) as f64, Some(2)), (vec![1, 2, 4, 8, 16], true));
         assert_eq!(sweep(|clients| 100.0 - clients as f64, Some(1)), (vec![1, 2], true));
     }
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(sweep(goodput, None), (vec![1, 2, 4, 8, 16, 32], true));
     }
 
-    /// What is offered to a system that does so many transactions per second at most.
+    /// The rates that are offered to a system that does at most `most_per_s` transactions per second.
     fn offered(most_per_s: f64, closer: u32) -> (Vec<f64>, bool) {
         let run = |rate_per_s: f64| {
             let goodput_per_s = rate_per_s.min(most_per_s);

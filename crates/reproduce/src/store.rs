@@ -1,4 +1,4 @@
-//! Where results are kept, so that a figure that was interrupted goes on where it was.
+//! Keeps results, so that an interrupted figure continues where it was.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,14 @@ struct Entry<'a> {
 }
 
 impl Store {
-    /// The store in `folder`, which is made if it is not there.
+    /// The store in `folder`, which is created if it does not exist.
     pub(crate) fn open(folder: PathBuf) -> Result<Store, Error> {
         fs::create_dir_all(&folder).map_err(|source| file("make the folder", &folder, source))?;
         Ok(Store(folder))
     }
 
-    /// What this run came to, if it is known. A file that can't be read, or that is about a run with
-    /// other settings, is as good as none: it will be written anew.
+    /// The result of this run, if it is stored. A file that can't be read, or has a run with other settings, is ignored
+    /// and will be replaced.
     fn find(&self, point: &Point) -> Option<Measured> {
         let text = fs::read_to_string(self.0.join(point.file())).ok()?;
         let mut entry: Value = serde_json::from_str(&text).ok()?;
@@ -35,7 +35,7 @@ impl Store {
         same.then(|| serde_json::from_value(entry.get_mut("measured")?.take()).ok())?
     }
 
-    /// What this run came to, and whether it was known; if not, it is made and kept.
+    /// The result of this run, and whether it was stored. If not, the run is made and its result stored.
     pub(crate) fn or_make(&self, point: &Point) -> Result<(Measured, bool), Error> {
         if let Some(measured) = self.find(point) {
             return Ok((measured, true));
@@ -45,7 +45,7 @@ impl Store {
         Ok((measured, false))
     }
 
-    /// Keeps what a run came to. The file is there whole or not at all.
+    /// Stores the result of a run. The file is replaced atomically.
     fn keep(&self, point: &Point, measured: &Measured) -> Result<(), Error> {
         let path = self.0.join(point.file());
         let text = pretty(&Entry { point, measured });
@@ -55,7 +55,7 @@ impl Store {
     }
 }
 
-/// JSON that people can read.
+/// JSON with line breaks and indentation.
 pub(crate) fn pretty(value: &impl Serialize) -> String {
     let mut text = serde_json::to_string_pretty(value).expect("there are no strange keys");
     text.push('\n');

@@ -1,4 +1,4 @@
-//! The runs of a system at a place of a figure, and what they say of it.
+//! The runs of a system at a place of a figure, and their summary.
 
 use core::cmp::Ordering;
 
@@ -27,25 +27,25 @@ pub(crate) struct Sweep {
     pub(crate) x: Option<f64>,
     /// The protocol, by its name in the registry.
     pub(crate) protocol: String,
-    /// Whether more load would not raise throughput, as far as the runs say; none if they all had the same load.
+    /// Whether throughput has levelled off, as far as the runs show. `None` if they all had the same load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) saturated: Option<bool>,
     /// The highest throughput.
     pub(crate) highest_per_s: Option<f64>,
-    /// The highest throughput with a low latency, between two runs if it is there.
+    /// The highest throughput with a low latency, interpolated between two runs if necessary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) operating_point_per_s: Option<f64>,
     /// The highest throughput over the system's highest at any place, at a share of the highest load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) normalized: Option<f64>,
-    /// What became of throughput when all clients died.
+    /// How throughput dropped when all clients died.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dip: Option<Dip>,
     /// The runs, from little load to much.
     pub(crate) runs: Vec<Measured>,
 }
 
-/// Where a sweep stands in a figure.
+/// The place of a sweep in a figure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     pub(crate) panel: usize,
@@ -98,8 +98,8 @@ impl Sweep {
         self.runs.iter().max_by(self.by_throughput())
     }
 
-    /// The run that shows the system at its highest throughput. In open loops that is the first run with nearly the
-    /// highest: with more offered it would only have more to wait for.
+    /// The run that shows the system at its highest throughput. In open loops this is the first run with nearly the
+    /// highest throughput: a higher rate only adds waiting time.
     pub(crate) fn at_highest(&self) -> Option<&Measured> {
         let peak = self.peak()?;
         match self.figure.load {
@@ -111,7 +111,7 @@ impl Sweep {
         }
     }
 
-    /// Our number for a quantity; beside `other`'s where that has a say in it. None if it is not known.
+    /// Our number for a quantity. Some quantities also depend on `other`. `None` if it is not known.
     pub(crate) fn number(&self, of: Quantity, other: &Sweep) -> Option<f64> {
         let transactions = || self.at_highest()?.transactions();
         match of {
@@ -177,7 +177,7 @@ impl Sweep {
     }
 }
 
-/// Sets what each system does at its places over what it does at the best of them.
+/// Sets each system's throughput at its places, divided by its highest at any place.
 pub(crate) fn normalize(sweeps: &mut [Sweep]) {
     let at_places: Vec<(String, f64)> = sweeps
         .iter()
@@ -198,7 +198,7 @@ mod tests {
     use crate::figure;
     use crate::measured::{OfKind, OpenMeasured, TransactionsMeasured};
 
-    /// A sweep whose runs have such throughputs and median latencies.
+    /// A sweep whose runs have these throughputs and median latencies.
     fn sweep(numbers: &[(f64, f64)]) -> Sweep {
         let figure = figure("ncc-fig7a").unwrap();
         let run = |(goodput_per_s, latency_ms_p50): &(f64, f64)| {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nearly_as_much_is_done_with_less_offered_the_latency_of_that_counts() {
+    fn the_latency_of_the_lowest_rate_with_nearly_the_highest_counts() {
         let sweep = sweep(&[(100.0, 1.0), (199.0, 2.0), (200.0, 90.0)]);
         assert_eq!(sweep.peak(), sweep.runs.last());
         assert_eq!(sweep.at_highest(), sweep.runs.get(1));

@@ -1,4 +1,4 @@
-//! Whole figures, at a scale at which they take no time.
+//! Whole figures, at a very small scale.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use serried_reproduce::{
     Costs, Deaths, Effort, Engine, Error, Figure, Search, figure, figures, table, write,
 };
 
-/// A folder that is gone when the test is.
+/// A folder that is removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -22,7 +22,7 @@ impl Folder {
         folder
     }
 
-    /// What is in it, folders within included.
+    /// The files in it and in its subfolders.
     fn contents(&self) -> BTreeMap<PathBuf, String> {
         let mut contents = BTreeMap::new();
         let mut folders = vec![self.0.clone()];
@@ -88,7 +88,7 @@ fn tiny(figure: &'static Figure, folder: &Folder, threads: usize) -> Engine {
     }
 }
 
-/// What a figure came to.
+/// The results of a figure.
 struct Reproduced {
     /// How many runs were made.
     fresh: usize,
@@ -116,14 +116,14 @@ fn array(value: &Value) -> &[Value] {
     value.as_array().expect("it is a list")
 }
 
-/// The findings of a figure about one system, by what they are of.
+/// The findings about one system and this quantity.
 fn about<'a>(json: &'a Value, what: &'a str) -> impl Iterator<Item = &'a Value> {
     let is_one = |finding: &&Value| !finding["systems"].as_str().unwrap().contains(' ');
     array(&json["findings"]).iter().filter(move |finding| finding["what"] == what).filter(is_one)
 }
 
 #[test]
-fn every_figure_runs_through_and_says_what_is_not_there() {
+fn every_figure_runs_through_and_says_what_is_missing() {
     for figure in figures() {
         let folder = Folder::new(figure.name);
         let engine = tiny(figure, &folder, 2);
@@ -192,7 +192,7 @@ fn figures_of_registers_show_latencies_of_every_kind() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_files_on_any_number_of_threads_and_when_it_is_resumed() {
+fn the_same_seed_gives_the_same_files_on_any_threads_and_resumed() {
     for name in ["morty-fig9", "gryff-fig8", "ncc-fig7a"] {
         let (one, two) = (Folder::new(&format!("one-{name}")), Folder::new(&format!("two-{name}")));
         let engine = |folder: &Folder, threads| {
@@ -215,7 +215,7 @@ fn the_same_seed_gives_the_same_files_on_any_number_of_threads_and_when_it_is_re
 }
 
 #[test]
-fn a_figure_goes_on_where_it_was_and_comes_to_the_same() {
+fn an_interrupted_figure_continues_with_the_same_result() {
     let folder = Folder::new("resumed");
     let engine = tiny(figure("morty-fig7").unwrap(), &folder, 1);
     let all = reproduce(&engine, &folder).fresh;
@@ -278,7 +278,7 @@ fn offered(run: &Value) -> f64 {
 }
 
 #[test]
-fn a_system_is_offered_more_or_less_until_it_is_known_what_it_can_do_and_then_three_quarters() {
+fn the_highest_rate_is_searched_for_and_then_three_quarters_offered() {
     let folder = Folder::new("load-climbs");
     let mut engine = tiny(figure("ncc-fig8a").unwrap(), &folder, 1);
     engine.protocols = vec!["mvtso".to_string()];

@@ -1,11 +1,11 @@
-//! The points in time for which a client's tasks wait.
+//! The times at which a client's waiting tasks are to be woken.
 
 use core::task::Waker;
 use std::collections::BTreeMap;
 
 use serried_actor::Timestamp;
 
-/// The alarms of one client. A driver owns one.
+/// The alarms of one client. Each driver owns one set.
 #[derive(Default)]
 pub struct Alarms {
     wakers: BTreeMap<(Timestamp, u64), Waker>,
@@ -13,7 +13,8 @@ pub struct Alarms {
 }
 
 impl Alarms {
-    /// Has `waker` woken by the first [`Alarms::ring`] at or after `at`. The number cancels it.
+    /// Sets an alarm: the first [`Alarms::ring`] at or after `at` wakes `waker`. Returns a number that cancels the
+    /// alarm.
     pub fn set(&mut self, at: Timestamp, waker: Waker) -> u64 {
         self.latest += 1;
         self.wakers.insert((at, self.latest), waker);

@@ -9,19 +9,20 @@ use serried_model::{Family, TxnId};
 
 use crate::{Alarm, Port, Recipient};
 
-/// What the outputs of one operation amount to.
+/// The answer to one operation, put together from its outputs.
 pub(crate) trait Answer<F: Family>: Default + Send + 'static {
-    /// Takes an output in. Whether the answer is complete then.
+    /// Adds an output. Returns whether the answer is complete.
     fn take_in(&mut self, output: F::Output) -> bool;
 }
 
-/// One operation, and what is done when its deadline passes.
+/// One operation, and what to do when its deadline passes.
 pub(crate) struct Call<F: Family> {
-    /// What is asked for.
+    /// The request.
     pub(crate) operation: F::Operation,
-    /// What gives it up.
+    /// The request that gives it up.
     pub(crate) give_up: F::Operation,
-    /// Whether the coordinator answers after it was given up: it may have gone on until then.
+    /// Whether the coordinator still answers after the operation was given up, because it may have continued until
+    /// then.
     pub(crate) answers_when_given_up: bool,
     /// How long to wait for the answer.
     pub(crate) deadline: Duration,
@@ -69,7 +70,7 @@ impl<F: Family, A: Answer<F>> Recipient<F> for Awaited<A> {
     }
 }
 
-/// An open call. Closed when it is dropped.
+/// An open call. Dropping it closes it.
 struct Open<'a, F: Family> {
     port: &'a Arc<dyn Port<F>>,
     give_up: &'a F::Operation,
@@ -90,8 +91,9 @@ impl<F: Family> Drop for Open<'_, F> {
 }
 
 impl<F: Family> Call<F> {
-    /// Passes the operation to the coordinator, and waits for the answer. `None` if it is not complete at the deadline. If
-    /// the coordinator answers what is given up, that answer is awaited, and `None` means that nothing was passed on.
+    /// Passes the operation to the coordinator and waits for the answer. Returns `None` if the answer is incomplete at
+    /// the deadline. If the coordinator also answers operations that were given up, this waits for that answer. `None`
+    /// then means that the operation was never passed on.
     pub(crate) async fn answer<A: Answer<F>>(self, port: &Arc<dyn Port<F>>) -> Option<A> {
         let Call { operation, give_up, answers_when_given_up, deadline } = self;
         let mut deadline = Alarm::at(port.clone(), port.now() + deadline);

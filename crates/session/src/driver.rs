@@ -1,4 +1,4 @@
-//! What a driver gives the sessions.
+//! What a driver provides for sessions.
 
 use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::{Full, Recipient};
 
 /// A session's access to its driver: time, randomness and the state of the cluster.
 pub trait Driver: Send + Sync + 'static {
-    /// Why nothing can be written at present, if a majority of the nodes has said so.
+    /// Why nothing can be written at present, if a majority of the nodes has reported that.
     fn obstacle(&self) -> Option<String> {
         None
     }
@@ -18,10 +18,10 @@ pub trait Driver: Send + Sync + 'static {
     /// The driver's monotonic time.
     fn now(&self) -> Timestamp;
 
-    /// Has `waker` woken at `at`; the number cancels it.
+    /// Wakes `waker` at `at`. Returns a number that cancels the alarm.
     fn set_alarm(&self, at: Timestamp, waker: Waker) -> u64;
 
-    /// Undoes [`Driver::set_alarm`]; nothing if it has gone off.
+    /// Undoes [`Driver::set_alarm`]. Does nothing if the alarm has gone off.
     fn cancel_alarm(&self, at: Timestamp, alarm: u64);
 
     /// A uniformly random number.
@@ -30,16 +30,16 @@ pub trait Driver: Send + Sync + 'static {
 
 /// A session's access to the coordinator of a keyspace.
 pub trait Port<F: Family>: Driver {
-    /// Registers a recipient, to which outputs are then delivered.
+    /// Registers a recipient of outputs.
     ///
     /// # Errors
-    /// If too many are open. Then `waker` is woken once that may have changed.
+    /// If too many recipients are open. `waker` is then woken as soon as that may have changed.
     fn open(&self, recipient: Arc<dyn Recipient<F>>, waker: &Waker) -> Result<TxnId, Full>;
 
     /// Passes operations to the coordinator, in order, and leaves `operations` empty.
     fn submit(&self, txn: TxnId, operations: &mut Vec<F::Operation>);
 
-    /// No more outputs are wanted for `txn`.
+    /// Unregisters the recipient of `txn`: it gets no more outputs.
     fn close(&self, txn: TxnId);
 }
 
@@ -56,7 +56,7 @@ impl Alarm {
         Alarm { driver, at, set: None }
     }
 
-    /// Ready from the set time on.
+    /// Ready once the time has come.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.driver.now() >= self.at {
             return Poll::Ready(());
@@ -75,7 +75,7 @@ impl Alarm {
         }
     }
 
-    /// Waits for it.
+    /// Waits until the time has come.
     pub async fn wait(mut self) {
         core::future::poll_fn(|cx| self.poll(cx)).await;
     }

@@ -7,14 +7,14 @@ use serried_model::{Family, Limits};
 
 use crate::{Driver, Port};
 
-/// A family of keyspaces, with the handle that a client has to one.
+/// A family of keyspaces that has sessions: it names the handle through which a client uses a keyspace.
 pub trait Session: Family {
     /// The handle. Cheap to clone; works from many tasks at once.
     type Keyspace: Clone + Send + Sync + 'static;
     /// Why an operation failed, or is not known to have succeeded.
     type Error: std::error::Error + Debug + Send + Sync + 'static;
 
-    /// For drivers: a keyspace behind `port`, whose protocol offers this.
+    /// For drivers: a handle to the keyspace behind `port`, whose protocol offers `offers`.
     fn keyspace(port: Arc<dyn Port<Self>>, limits: Limits, offers: Self::Offers) -> Self::Keyspace;
 
     /// The driver of the handle's client.

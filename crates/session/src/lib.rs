@@ -1,4 +1,4 @@
-//! Sessions: they run what an application asks for against a coordinator, whatever the protocol.
+//! Sessions run an application's transactions and operations against a coordinator of any protocol.
 //!
 //! Each family of keyspaces has a handle of its own: [`TransactionKeyspace`] runs transactions, and [`RegisterKeyspace`]
 //! reads and updates registers.
@@ -10,9 +10,9 @@
 //! old one did not. If an attempt is aborted, the session starts over with a fresh version, after a randomised exponential
 //! backoff.
 //!
-//! Two kinds of transactions are announced to the coordinator, because a protocol may have a better way for them: those
-//! that only read ([`TransactionKeyspace::read_only`]), and those whose keys and writes are all known before they begin
-//! ([`TransactionKeyspace::one_shot`]).
+//! A protocol may have a better way to run two kinds of transactions, so the session announces them to the coordinator:
+//! those that only read ([`TransactionKeyspace::read_only`]), and those whose keys and writes are all known before they
+//! begin ([`TransactionKeyspace::one_shot`]).
 //!
 //! The same code runs under both drivers. A driver implements [`Driver`] and [`Port`], and owns a [`Switchboard`] for each
 //! coordinator and the [`Alarms`] of a client. Nothing here touches a clock, a thread or a socket.

@@ -1,4 +1,4 @@
-//! A driver for tests: its coordinator is played by hand, and so is its clock.
+//! A driver for tests. The test plays the coordinator and moves the clock.
 
 use core::task::Waker;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use serried_model::{Family, Limits, NodeId, TxnId, Version};
 
 use crate::{Alarms, Driver, Full, Port, Recipient, Session, Switchboard};
 
-/// A coordinator that writes down what it is asked, and a clock that is moved by hand.
+/// A coordinator that records the operations it is given, and a clock that only the test moves.
 pub(crate) struct Script<F: Family> {
     pub(crate) switchboard: Mutex<Switchboard<F>>,
     alarms: Mutex<Alarms>,
@@ -19,7 +19,7 @@ pub(crate) struct Script<F: Family> {
 }
 
 impl<F: Session> Script<F> {
-    /// A script with room for two recipients, and a keyspace of a protocol that offers this.
+    /// A script with room for two recipients, and a keyspace of a protocol that offers `offers`.
     pub(crate) fn offering(offers: F::Offers) -> (Arc<Script<F>>, F::Keyspace) {
         let script = Arc::new(Script {
             switchboard: Mutex::new(Switchboard::new(2)),
@@ -31,12 +31,12 @@ impl<F: Session> Script<F> {
         (script.clone(), F::keyspace(script, limits, offers))
     }
 
-    /// What was asked since the last call.
+    /// The operations since the last call.
     pub(crate) fn take_operations(&self) -> Vec<F::Operation> {
         core::mem::take(&mut *self.asked.lock().unwrap())
     }
 
-    /// Answers a transaction or an operation. The first is the first in the first place, the second in the same place.
+    /// Delivers an output to the `txn`-th recipient that was opened, from 0. It must have been given the first place.
     pub(crate) fn tell(&self, txn: u64, output: F::Output) {
         self.switchboard.lock().unwrap().deliver(TxnId((txn + 1) << 32), output);
     }

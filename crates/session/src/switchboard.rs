@@ -1,4 +1,4 @@
-//! The driver's side of the sessions: to whom a coordinator's outputs go.
+//! The driver's side of sessions: it routes a coordinator's outputs to their recipients.
 
 use core::task::Waker;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serried_model::{Family, TxnId};
 use slab::Slab;
 
-/// What takes a coordinator's outputs in: an attempt of a transaction, or an operation.
+/// A recipient of a coordinator's outputs: an attempt of a transaction, or an operation.
 pub trait Recipient<F: Family>: Send + Sync {
-    /// Takes an output in.
+    /// Takes an output.
     fn deliver(&self, output: F::Output);
 }
 
@@ -16,7 +16,7 @@ pub trait Recipient<F: Family>: Send + Sync {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full;
 
-/// The open recipients of one coordinator's outputs. A driver owns one next to each coordinator.
+/// The open recipients of one coordinator's outputs. A driver owns a switchboard for each coordinator.
 pub struct Switchboard<F: Family> {
     recipients: Slab<(u32, Arc<dyn Recipient<F>>)>,
     generation: u32,
@@ -25,7 +25,7 @@ pub struct Switchboard<F: Family> {
 }
 
 impl<F: Family> Switchboard<F> {
-    /// A switchboard for at most `capacity` open recipients; more have to wait.
+    /// A switchboard for at most `capacity` open recipients. Further ones have to wait.
     pub fn new(capacity: usize) -> Switchboard<F> {
         Switchboard { recipients: Slab::new(), generation: 0, capacity, waiting: Vec::new() }
     }
@@ -33,7 +33,7 @@ impl<F: Family> Switchboard<F> {
     /// Registers a recipient.
     ///
     /// # Errors
-    /// If too many are open. Then `waker` is woken once that may have changed.
+    /// If too many recipients are open. `waker` is then woken as soon as that may have changed.
     pub fn open(&mut self, recipient: Arc<dyn Recipient<F>>, waker: &Waker) -> Result<TxnId, Full> {
         if self.recipients.len() >= self.capacity {
             if !self.waiting.iter().any(|waiting| waiting.will_wake(waker)) {
@@ -46,7 +46,8 @@ impl<F: Family> Switchboard<F> {
         Ok(TxnId(u64::from(self.generation) << 32 | slot as u64))
     }
 
-    /// Unregisters a recipient, and wakes all that wait for a place: some may have stopped waiting.
+    /// Unregisters a recipient. Wakes everything that waits for a place, not only the first, which may have stopped
+    /// waiting.
     pub fn close(&mut self, txn: TxnId) {
         if self.find(txn).is_some() {
             self.recipients.remove(slot(txn));
@@ -54,7 +55,7 @@ impl<F: Family> Switchboard<F> {
         }
     }
 
-    /// Delivers a coordinator's output; nothing if its recipient was closed.
+    /// Delivers a coordinator's output. Does nothing if the recipient was closed.
     pub fn deliver(&self, txn: TxnId, output: F::Output) {
         if let Some(recipient) = self.find(txn) {
             recipient.deliver(output);

@@ -1,4 +1,4 @@
-//! What time a node believes it is.
+//! The clocks of a node.
 
 use core::time::Duration;
 
@@ -10,15 +10,16 @@ use crate::Clocks;
 /// The wall-clock time at which every run starts, in microseconds since the Unix epoch.
 const START_US: u64 = 1_700_000_000_000_000;
 
-/// One node's clocks: a monotonic one that drifts, and a wall clock that is kept within its bound.
+/// One node's clocks: a monotonic clock that drifts, and a wall clock that stays within a bound of true time.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
-    /// Within ± `bound_ns`.
+    /// The error at the start, within ± `bound_ns`.
     skew_ns: i64,
     bound_ns: i64,
-    /// How much faster than true time it runs, in units of 2^-32.
+    /// How much faster than true time the clocks run, in units of 2^-32.
     drift: i64,
-    /// By how much it has jumped, in nanoseconds; not known to the node, and beyond the bound.
+    /// How far the wall clock has jumped, in nanoseconds. The node does not know this, and the bound does not include
+    /// it.
     jumped_ns: i64,
 }
 
@@ -50,7 +51,7 @@ impl Clock {
         }
     }
 
-    /// How long `duration` by this clock really takes, rounded up so that nothing is early.
+    /// The true duration of `duration` by this clock, rounded up so that nothing is early.
     pub(crate) fn true_duration(&self, duration: Duration) -> Duration {
         if self.drift == 0 {
             return duration;
@@ -60,7 +61,7 @@ impl Clock {
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
     }
 
-    /// Moves the wall clock by some microseconds.
+    /// Moves the wall clock by `by_us` microseconds.
     pub(crate) fn jump(&mut self, by_us: i64) {
         self.jumped_ns += by_us * 1000;
     }
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn true_time_lies_within_the_interval_of_every_clock_however_long_it_drifts() {
+    fn true_time_stays_within_the_interval_of_a_drifting_clock() {
         for clock in clocks() {
             for seconds in [0, 1, 10, 1000, 100_000] {
                 let now = Timestamp(seconds * 1_000_000_000 + 123);
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_has_passed_by_the_clock_that_timed_it_and_not_much_more() {
+    fn a_timed_duration_is_never_early_and_hardly_late() {
         for clock in clocks() {
             for (start_ns, duration_ns) in [(0, 1), (7, 1_000_000), (12_345, 30_000_000_000)] {
                 let duration = Duration::from_nanos(duration_ns);

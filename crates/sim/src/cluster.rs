@@ -20,10 +20,10 @@ use crate::store::SimulatedStore;
 use crate::world::{Event, Kind, World};
 use crate::{Configuration, Fault, FaultId, Interceptor, Plan, Reach, Scheduled, Statistics};
 
-/// Sees what replicas tell their driver, as it happens.
+/// Receives the outputs of replicas.
 pub type Observer<O> = Box<dyn FnMut(Timestamp, NodeId, O)>;
 
-/// Sees what replicas tell those who watch them ([`Context::observe`]), as it happens.
+/// Receives the observations of replicas ([`Context::observe`]).
 pub type Watcher = Box<dyn FnMut(Timestamp, NodeId, Observation)>;
 
 /// A run did not finish in time.
@@ -36,11 +36,11 @@ pub struct Stalled {
     pub protocol: &'static str,
     /// The run's seed.
     pub seed: u64,
-    /// When it was given up.
+    /// When the run was given up.
     pub at: Timestamp,
     /// How many tasks have not finished.
     pub unfinished: usize,
-    /// Whose they are, in ascending order.
+    /// The clients of these tasks, in ascending order.
     pub clients: Vec<usize>,
 }
 
@@ -62,21 +62,21 @@ pub struct Cluster<P: Protocol> {
     faults: Vec<Entry>,
     /// Machines whose disk was lost since they were last started.
     lost_disks: BTreeSet<usize>,
-    /// Machines that were started after that. Until something is durable there, whoever starts them again
-    /// says so again.
+    /// Machines that have rejoined after that. If they are started again before anything is durable there, they must
+    /// rejoin again.
     rejoined: BTreeSet<usize>,
-    /// Machines that have lost their disks and have not been seen to take part fully since.
+    /// Machines that have lost their disks and have not taken part fully since, as far as was checked.
     replaced: BTreeSet<usize>,
 }
 
 struct Client<F: Family, C: Coordinate<F>> {
     node: Node<C>,
     port: Arc<ClientPort<F>>,
-    /// A buffer for operations, empty between events.
+    /// A reused buffer for operations, empty between events.
     operations: Vec<(TxnId, F::Operation)>,
 }
 
-/// A replica's outputs go to the observer.
+/// The host of a replica: outputs go to the observer.
 struct ReplicaHost<'a, O> {
     now: Timestamp,
     id: NodeId,
@@ -115,7 +115,7 @@ impl<A: Recover> Host<A> for ReplicaHost<'_, A::Output> {
     }
 }
 
-/// A coordinator's operations come from its port, and its outputs go there.
+/// The host of a coordinator: operations come from its port, and outputs go there.
 struct ClientHost<'a, F: Family> {
     port: &'a ClientPort<F>,
     operations: &'a mut Vec<(TxnId, F::Operation)>,
@@ -135,7 +135,7 @@ impl<F: Family, A: Coordinate<F>> Host<A> for ClientHost<'_, F> {
     }
 
     fn stop(&mut self, _: &mut A, _: &mut Context<'_, A>) {
-        unreachable!("a client's machine does not say that it stops")
+        unreachable!("a client is not asked to stop")
     }
 
     fn output(&mut self, (txn, output): A::Output) {
@@ -144,10 +144,10 @@ impl<F: Family, A: Coordinate<F>> Host<A> for ClientHost<'_, F> {
 }
 
 impl<P: Protocol> Cluster<P> {
-    /// A cluster at time zero, in which nothing has happened yet.
+    /// A cluster at time zero, before the first event.
     ///
     /// # Panics
-    /// If the number of replicas or partitions is not one that [`Group`] accepts, or a node has no core.
+    /// If [`Group`] does not accept the number of replicas or partitions, or a node has no core.
     pub fn new(configuration: Configuration) -> Self {
         let Configuration { seed, replicas: members, clients, geography, .. } = configuration;
         let replicas = members * usize::from(configuration.partitions);
@@ -210,12 +210,12 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// What the run is determined by.
+    /// The configuration that determines the run.
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
     }
 
-    /// The keyspace as a client sees it: what is asked of it goes to this client's coordinator.
+    /// A client's handle to the keyspace. It uses this client's coordinator.
     pub fn keyspace(&self, client: usize) -> <P::Family as Session>::Keyspace
     where
         P::Family: Session,
@@ -229,17 +229,17 @@ impl<P: Protocol> Cluster<P> {
         self.executor.spawn(client, task);
     }
 
-    /// Has `observer` see all outputs of replicas.
+    /// Passes all outputs of replicas to `observer`.
     pub fn set_observer(&mut self, observer: Observer<<P::Replica as Actor>::Output>) {
         self.observer = Some(observer);
     }
 
-    /// Has `watcher` see what replicas tell those who watch them, from now on.
+    /// Passes all observations of replicas to `watcher` from now on.
     pub fn watch(&mut self, watcher: Watcher) {
         self.watcher = Some(watcher);
     }
 
-    /// Has `interceptor` see every message and decide on it, before the network does.
+    /// Passes every message to `interceptor`, which decides its fate before the network does.
     pub fn set_interceptor(&mut self, interceptor: Interceptor<P::Message>) {
         self.world.interceptor = Some(interceptor);
     }
@@ -253,7 +253,7 @@ impl<P: Protocol> Cluster<P> {
         self.world.forge(from, to, message);
     }
 
-    /// Handles everything that happens up to `end`, which is then the time.
+    /// Handles all events up to `end`, and sets the time to `end`.
     pub fn run_until(&mut self, end: Timestamp) {
         self.settle();
         while self.step(end) {}
@@ -263,7 +263,7 @@ impl<P: Protocol> Cluster<P> {
     /// Runs until every task has finished.
     ///
     /// # Errors
-    /// If some task has not finished at `limit`, or nothing is left that could happen.
+    /// If a task has not finished at `limit`, or if no events are left.
     pub fn run_until_done(&mut self, limit: Timestamp) -> Result<(), Stalled> {
         self.settle();
         while self.executor.unfinished() > 0 {
@@ -296,7 +296,7 @@ impl<P: Protocol> Cluster<P> {
         self.world.counts.events
     }
 
-    /// What the run has amounted to so far.
+    /// The statistics of the run so far.
     pub fn statistics(&self) -> Statistics {
         let counts = &self.world.counts;
         let queues = self.replicas.iter().map(Node::longest_queue);
@@ -319,18 +319,17 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// The state of the replica on machine `member` that holds part of the first partition, to assert
-    /// invariants on.
+    /// The replica of the first partition on machine `member`, for checking invariants.
     pub fn replica(&self, member: usize) -> &P::Replica {
         self.replica_of(0, member)
     }
 
-    /// The state of a replica of any partition.
+    /// A replica of any partition.
     pub fn replica_of(&self, partition: u16, member: usize) -> &P::Replica {
         &self.replicas[self.world.number(NodeId::replica(partition, member)) as usize].actor
     }
 
-    /// One of the numbers that a replica shows of its state; none if it does not show that.
+    /// The gauge called `name` of a replica, or `None` if the replica has none of that name.
     pub fn gauge(&self, partition: u16, member: usize, name: &str) -> Option<u64> {
         let mut found = None;
         self.replica_of(partition, member).gauges(&mut |other, value| {
@@ -341,8 +340,8 @@ impl<P: Protocol> Cluster<P> {
         found
     }
 
-    /// Whether a machine is up and all its replicas take part fully. One that replaces a lost disk has to have
-    /// made that durable: if it crashed before, it would be lost again.
+    /// Whether a machine is up and all its replicas take part fully. If it has lost its disk, something must also be
+    /// durable there: otherwise a crash would lose its data again.
     pub fn is_whole(&self, member: usize) -> bool {
         let is_full = |replica: &Node<P::Replica>| replica.actor.standing() == Standing::Full;
         let is_kept = |replica: &Node<P::Replica>| replica.has_records();
@@ -352,7 +351,7 @@ impl<P: Protocol> Cluster<P> {
             && replicas.all(|replica| is_full(replica) && (!rejoined || is_kept(replica)))
     }
 
-    /// A client's coordinator, to assert invariants on.
+    /// A client's coordinator, for checking invariants.
     pub fn coordinator(&self, client: usize) -> &P::Coordinator {
         &self.clients[client].node.actor
     }
@@ -367,7 +366,7 @@ impl<P: Protocol> Cluster<P> {
         self.replicas[member].is_up()
     }
 
-    /// Cuts some links now.
+    /// Cuts these links now.
     pub fn partition(&mut self, reach: Reach) -> FaultId {
         self.begin(Fault::Partition(reach))
     }
@@ -380,7 +379,7 @@ impl<P: Protocol> Cluster<P> {
         self.begin(Fault::Crash(member))
     }
 
-    /// Tells a machine's replicas that it is about to stop. The caller crashes it once it [may
+    /// Announces to a machine's replicas that the machine is about to stop. The caller crashes it as soon as it [may
     /// stop](Cluster::may_stop).
     pub fn prepare_to_stop(&mut self, member: usize) {
         for number in self.replicas_on(member) {
@@ -393,8 +392,7 @@ impl<P: Protocol> Cluster<P> {
         self.replicas_on(member).all(|number| self.replicas[number].actor.may_stop())
     }
 
-    /// Starts a machine again, if it is down, from what it had made durable. Crashes that are
-    /// scheduled for later still come.
+    /// Starts a machine again if it is down, with its durable data. Crashes that are scheduled for later still happen.
     pub fn restart(&mut self, member: usize) {
         for fault in 0..self.faults.len() {
             let Entry { fault: what, state } = &self.faults[fault];
@@ -404,13 +402,13 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// Stops a client for good: its coordinator forgets everything, and its tasks are dropped.
+    /// Stops a client for ever: its coordinator forgets everything, and its tasks are dropped.
     pub fn crash_client(&mut self, client: usize) {
         self.executor.abandon(client);
         self.clients[client].node.crash();
     }
 
-    /// Stops a client for good when it has sent so many more messages: the one after them is not sent.
+    /// Stops a client for ever after it has sent `messages` more messages. The next one is not sent.
     pub fn crash_client_after(&mut self, client: usize, messages: u64) {
         self.world.doomed.insert((self.replicas.len() + client) as u32, messages);
     }
@@ -422,7 +420,7 @@ impl<P: Protocol> Cluster<P> {
         id
     }
 
-    /// Has a fault begin and end at set times.
+    /// Schedules a fault.
     pub fn schedule(&mut self, scheduled: Scheduled) -> FaultId {
         let Scheduled { begins, ends, fault } = scheduled;
         let id = self.enter(fault);
@@ -433,8 +431,7 @@ impl<P: Protocol> Cluster<P> {
         id
     }
 
-    /// Schedules a plan's faults, and that everything heals when it ends. Its network and clocks are
-    /// for [`Plan::apply_to`].
+    /// Schedules a plan's faults, and healing at its end. For the plan's network and clocks, see [`Plan::apply_to`].
     pub fn follow(&mut self, plan: &Plan) {
         for scheduled in &plan.faults {
             self.schedule(scheduled.clone());
@@ -461,8 +458,8 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// Ends all that is wrong, now and in the future: the network delivers everything once and in
-    /// order, clocks show what they did before they jumped, and every replica is up.
+    /// Ends all faults, and prevents those that are scheduled: the network delivers everything once and in order, jumps
+    /// of clocks are undone, and every replica is up.
     pub fn heal(&mut self) {
         self.world.network.set_faults(self.configuration.network.healed());
         for fault in 0..self.faults.len() {
@@ -502,7 +499,7 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// Whether a majority of machines is left that have not lost their disks, if this one loses its disk.
+    /// Whether a majority of machines still has its disks if this machine loses its disk.
     fn can_do_without_the_disk_of(&mut self, member: usize) -> bool {
         let mut replaced = core::mem::take(&mut self.replaced);
         replaced.retain(|other| self.lost_disks.contains(other) || !self.is_whole(*other));
@@ -534,7 +531,7 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// Starts a machine again, unless something else keeps it down.
+    /// Starts a machine again, unless another fault keeps it down.
     fn restart_machine(&mut self, member: usize) {
         let down = [Fault::Crash(member), Fault::LostDisk(member)];
         let mut active = self.faults.iter().filter(|entry| entry.state == State::Active);
@@ -564,7 +561,7 @@ impl<P: Protocol> Cluster<P> {
         self.happen(self.world.number(node), occurrence);
     }
 
-    /// Has something happen to a node.
+    /// Handles an occurrence at a node.
     fn happen(&mut self, node: u32, occurrence: Occurrence<P::Message>) {
         let number = node as usize;
         if let Some(replica) = self.replicas.get_mut(number) {
@@ -578,7 +575,7 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// Handles the next event, unless there is none up to `limit`.
+    /// Handles the next event. Returns false if there is none up to `limit`.
     fn step(&mut self, limit: Timestamp) -> bool {
         let Some((now, event)) = self.world.scheduler.next(limit) else { return false };
         self.set_now(now);
@@ -640,7 +637,7 @@ impl<P: Protocol> Cluster<P> {
         true
     }
 
-    /// Crashes the clients that have sent all the messages that they may.
+    /// Crashes the clients that have sent their last messages.
     fn crash_doomed(&mut self) {
         let replicas = self.replicas.len();
         while let Some((&node, _)) = self.world.doomed.iter().find(|(_, left)| **left == 0) {
@@ -649,7 +646,7 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// Polls tasks, and passes on what they ask for, until none can run.
+    /// Polls tasks and passes on their operations, until no task can run.
     fn settle(&mut self) {
         while self.wakeups.take_any() {
             while let Some(task) = self.wakeups.next_task() {
@@ -661,7 +658,7 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// Comes for what a client's sessions have asked for.
+    /// Fetches the operations of a client's sessions.
     fn attend(&mut self, client: usize) {
         let new_operations = self.clients[client].port.answer();
         self.schedule_alarm(client);
@@ -684,7 +681,7 @@ impl<P: Protocol> Cluster<P> {
     }
 }
 
-/// The last line of a run that panics is how to replay it.
+/// If a run panics, the last line says how to replay it.
 impl<P: Protocol> Drop for Cluster<P> {
     fn drop(&mut self) {
         if std::thread::panicking() {

@@ -1,4 +1,4 @@
-//! Everything that a run is determined by.
+//! The configuration of a run.
 
 use core::fmt;
 use core::time::Duration;
@@ -8,29 +8,29 @@ use serde::{Deserialize, Serialize};
 use serried_actor::Settings;
 use serried_model::{Geography, Key, Limits, Value};
 
-/// What a run is determined by, together with its workload: the same configuration gives the same
-/// run, event for event.
+/// Together with the workload, the configuration determines a run: the same configuration gives the same events in the
+/// same order.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// Every random choice follows from it.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// How many replicas each partition has, an odd number of at most 63. The `i`-th of each is on
+    /// How many replicas each partition has, an odd number of at most 63. The `i`-th replica of each partition is on
     /// machine `i`, at `geography.site_of(i)`.
     pub replicas: usize,
     /// How many partitions there are. The replicas of each have processors and disks of their own.
     pub partitions: u16,
-    /// How many clients there are, each with a coordinator of its own. Client `i` is where the
-    /// `i % replicas`-th machine is.
+    /// How many clients there are, each with a coordinator of its own. Client `i` is at the site of machine `i %
+    /// replicas`.
     pub clients: usize,
-    /// Where they are.
+    /// The sites, and the delays between them.
     pub geography: Geography,
-    /// What the network does wrong from the start on.
+    /// The faults of the network, from the start on.
     pub network: NetworkFaults,
     /// How far clocks are off.
     pub clocks: Clocks,
-    /// What the protocol is set to.
+    /// The protocol's settings.
     pub settings: Settings,
-    /// What is there before the first transaction.
+    /// The data before the first transaction.
     pub initial: Option<Initial>,
     /// How many events a replica can serve at the same time.
     pub replica_cores: usize,
@@ -38,22 +38,22 @@ pub struct Configuration {
     pub client_cores: usize,
     /// What serving an event costs.
     pub costs: CostModel,
-    /// What it costs at clients, if that is something else.
+    /// What it costs at clients, if it differs from `costs`.
     pub client_costs: Option<CostModel>,
-    /// What making a record durable takes.
+    /// How long making a record durable takes.
     pub disk: Disk,
-    /// Whether the event hash covers what messages say, not just how they travel. Each message is then
-    /// encoded, which a run without costs per byte otherwise avoids.
+    /// Whether the event hash covers the contents of messages, not only when they travel between which nodes. Each
+    /// message is then encoded. Otherwise a run without costs per byte avoids that.
     pub hash_contents: bool,
-    /// How many attempts a client may have open at once; more have to wait.
+    /// How many attempts a client may have open at once. Further ones have to wait.
     pub open_attempts: usize,
-    /// How large keys, values and transactions may be.
+    /// The greatest sizes of keys, values and transactions.
     pub limits: Limits,
 }
 
 impl Default for Configuration {
-    /// Three replicas and one client in one room, faultless, with perfect clocks, a core each, the
-    /// default costs and a disk that takes no time.
+    /// Three replicas and one client at one site, without faults, with perfect clocks, one core each, the default costs
+    /// and a disk that takes no time.
     fn default() -> Self {
         Configuration {
             seed: 0,
@@ -77,15 +77,15 @@ impl Default for Configuration {
     }
 }
 
-/// What a database holds before a run: a function of the key, so that it takes neither time to load nor
-/// memory to keep, however much it is.
+/// The contents of a database before a run. They are a function of the key, so even a large database takes no time to
+/// load and no memory.
 #[derive(Clone)]
 pub struct Initial(Arc<InitialValue>);
 
 type InitialValue = dyn Fn(&Key) -> Option<Value> + Send + Sync;
 
 impl Initial {
-    /// The value of each key; `None` where it is absent.
+    /// `value` returns the value of each key, or `None` if the key is absent.
     pub fn new(value: impl Fn(&Key) -> Option<Value> + Send + Sync + 'static) -> Initial {
         Initial(Arc::new(value))
     }
@@ -102,21 +102,21 @@ impl fmt::Debug for Initial {
     }
 }
 
-/// What the network does wrong with each message, independently of the others. Messages of a node to
-/// itself are exempt.
+/// The faults that the network applies to each message, independently of other messages. Messages of a node to itself
+/// are exempt.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct NetworkFaults {
-    /// A message takes up to this fraction of its link's delay longer, uniformly. Messages of one link
-    /// still arrive in the order in which they were sent.
+    /// The greatest additional delay, as a fraction of the link's delay. It is uniformly distributed. Messages of one
+    /// link still arrive in the order in which they were sent.
     pub jitter: f64,
     /// The probability that a message is lost.
     pub loss: f64,
-    /// The probability that a message arrives twice; the second time up to `extra_delay` later.
+    /// The probability that a message arrives twice. The second copy arrives up to `extra_delay` later.
     pub duplication: f64,
-    /// The probability that a message takes up to `extra_delay` longer, uniformly, and may be overtaken
-    /// by later ones of its link.
+    /// The probability that a message takes up to `extra_delay` longer, uniformly distributed. Later messages of its
+    /// link may overtake it.
     pub reordering: f64,
-    /// The most by which a reordered message or a duplicate comes later.
+    /// The greatest additional delay of a reordered message or a duplicate.
     pub extra_delay: Duration,
 }
 
@@ -130,7 +130,7 @@ impl NetworkFaults {
         extra_delay: Duration::ZERO,
     };
 
-    /// What remains when the network has healed: its jitter.
+    /// The faults that remain when the network has healed: jitter.
     pub fn healed(self) -> NetworkFaults {
         NetworkFaults { jitter: self.jitter, ..NetworkFaults::NONE }
     }
@@ -139,12 +139,12 @@ impl NetworkFaults {
 /// How far clocks are off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Clocks {
-    /// The most by which a node's wall clock differs from true time. Each starts out uniformly within
-    /// it, drift moves it, and synchronisation keeps it from leaving. Nodes know the bound: it is half
-    /// the width of [`serried_actor::Context::clock`].
+    /// The greatest difference between a node's wall clock and true time. At the start it is uniformly distributed.
+    /// Drift changes it, and synchronisation keeps it within the bound. Nodes know the bound: it is half the width of
+    /// [`serried_actor::Context::clock`].
     pub skew: Duration,
-    /// The most by which a node's clocks run too fast or too slow, in millionths. Each node's drift is
-    /// constant and uniform within it. It affects timers and [`serried_actor::Context::now`] too.
+    /// The greatest drift of a node's clocks, in millionths. Each node's drift is constant and uniformly distributed.
+    /// It affects timers and [`serried_actor::Context::now`] too.
     pub drift_ppm: u32,
 }
 
@@ -153,17 +153,16 @@ impl Clocks {
     pub const PERFECT: Clocks = Clocks { skew: Duration::ZERO, drift_ppm: 0 };
 }
 
-/// How long a core is taken by one event: the sum of these. The default and [`CostModel::CLIENT`] were
-/// measured on a real cluster by `serried calibrate` with its default options, on a virtual machine
-/// with two shared cores; `crates/calibrate/costs.toml` is what it wrote. Most of it is the system
-/// calls of connections that each client has for itself.
+/// How long one event occupies a core: the sum of these costs. The default and [`CostModel::CLIENT`] were measured on
+/// a real cluster by `serried calibrate` with its default options, on a virtual machine with two shared cores. It
+/// wrote `crates/calibrate/costs.toml`. Most of the cost is system calls: each client has connections of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CostModel {
     /// For each message received, timer fired or batch of operations, in nanoseconds. Default 6007.
     pub event_ns: u64,
-    /// For each message sent, in nanoseconds. A broadcast counts once per receiver. Default 0,
-    /// as sending was found to cost nothing beside the system call.
+    /// For each message sent, in nanoseconds. A broadcast counts once per receiver. Default 0, because no cost beyond
+    /// that of the system call was measured.
     pub sent_message_ns: u64,
     /// For each unit of work that the handler charged, in nanoseconds. Default 375.
     pub work_unit_ns: u64,
@@ -176,7 +175,7 @@ impl CostModel {
     pub const FREE: CostModel =
         CostModel { event_ns: 0, sent_message_ns: 0, work_unit_ns: 0, byte_ps: 0 };
 
-    /// What it takes at a client; the default is what it takes at a replica.
+    /// The costs at a client. The default is those at a replica.
     pub const CLIENT: CostModel =
         CostModel { event_ns: 5888, sent_message_ns: 0, work_unit_ns: 0, byte_ps: 0 };
 }
@@ -187,20 +186,20 @@ impl Default for CostModel {
     }
 }
 
-/// What making a record durable takes. One flush is in progress at a time and takes
-/// `append * records + flush`; everything appended meanwhile goes into the next.
+/// How long making a record durable takes. There is one flush at a time, which takes `append * records + flush`.
+/// Records that are appended in the meantime are part of the next flush.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Disk {
-    /// Writing one record.
+    /// The time to write one record.
     pub append: Duration,
-    /// Flushing everything written.
+    /// The time to flush everything written.
     pub flush: Duration,
-    /// Whether records are kept for a restart. A long run without crashes saves the memory.
+    /// Whether records are kept for a restart. A long run without crashes saves memory without them.
     pub keep_records: bool,
 }
 
 impl Disk {
-    /// Records are durable at once, and not kept: no message waits for them, and nothing can restart.
+    /// Records are durable at once and are not kept. No message waits for them, and no machine can restart.
     pub const MEMORY: Disk =
         Disk { append: Duration::ZERO, flush: Duration::ZERO, keep_records: false };
 }

@@ -2,16 +2,16 @@
 
 use std::collections::VecDeque;
 
-/// Jobs wait for a free core in order of arrival. Their handlers run when service starts, and what
-/// they caused is released when service ends, in the order in which the handlers ran: what a later
-/// one did rests on what an earlier one did.
+/// Jobs wait for a free core in order of arrival. A job's handler runs when service starts, and its effects are
+/// released when service ends. They are released in the order in which the handlers ran, because a later handler builds
+/// on the state that an earlier one left.
 pub(crate) struct Processor<J, E> {
     cores: usize,
     busy: usize,
     waiting: VecDeque<J>,
-    /// Those being served and those that wait for an earlier one, in the order of their start.
+    /// Services in progress, and finished ones that wait for an earlier one, in the order of their start.
     in_service: VecDeque<Service<E>>,
-    /// The number of the first of `in_service`.
+    /// The number of the first service in `in_service`.
     first: u64,
     busy_ns: u64,
     longest_queue: usize,
@@ -36,7 +36,7 @@ impl<J, E> Processor<J, E> {
         }
     }
 
-    /// Whether a job could be served now.
+    /// Whether a core is free.
     pub(crate) fn is_free(&self) -> bool {
         self.busy < self.cores
     }
@@ -46,18 +46,18 @@ impl<J, E> Processor<J, E> {
         self.in_service.is_empty()
     }
 
-    /// Has a job wait for a core.
+    /// Puts a job into the queue for a core.
     pub(crate) fn wait(&mut self, job: J) {
         self.waiting.push_back(job);
         self.longest_queue = self.longest_queue.max(self.waiting.len());
     }
 
-    /// The job that has waited longest, if a core is free.
+    /// Removes the job that has waited longest, if a core is free.
     pub(crate) fn next_waiting(&mut self) -> Option<J> {
         if self.is_free() { self.waiting.pop_front() } else { None }
     }
 
-    /// Takes a core for `cost_ns`; the number is for [`Processor::end`].
+    /// Occupies a core for `cost_ns`. Returns the number to pass to [`Processor::end`].
     pub(crate) fn start(&mut self, cost_ns: u64, effects: E) -> u64 {
         self.busy += 1;
         self.busy_ns += cost_ns;
@@ -65,18 +65,18 @@ impl<J, E> Processor<J, E> {
         self.first + self.in_service.len() as u64 - 1
     }
 
-    /// Adds a job that took no time, to be released in its turn.
+    /// Adds the effects of a job that took no time, to be released in order.
     pub(crate) fn pass(&mut self, effects: E) {
         self.in_service.push_back(Service { ended: true, effects });
     }
 
-    /// Frees the core that this service took.
+    /// Frees the core of this service.
     pub(crate) fn end(&mut self, number: u64) {
         self.busy -= 1;
         self.in_service[(number - self.first) as usize].ended = true;
     }
 
-    /// The next effects whose turn it is.
+    /// The next effects to release.
     pub(crate) fn release(&mut self) -> Option<E> {
         if !self.in_service.front()?.ended {
             return None;
@@ -93,12 +93,12 @@ impl<J, E> Processor<J, E> {
         self.in_service.clear();
     }
 
-    /// How long its cores have been taken, all together, in nanoseconds.
+    /// The total time for which cores were occupied, in nanoseconds.
     pub(crate) fn busy_ns(&self) -> u64 {
         self.busy_ns
     }
 
-    /// The most jobs that ever waited at once.
+    /// The greatest number of jobs that ever waited.
     pub(crate) fn longest_queue(&self) -> usize {
         self.longest_queue
     }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn effects_are_released_in_the_order_of_the_handlers_whichever_core_is_done_first() {
+    fn effects_are_released_in_the_order_in_which_handlers_ran() {
         let mut processor = Processor::<(), char>::new(2);
         let slow = processor.start(10, 'a');
         let fast = processor.start(1, 'b');

@@ -11,12 +11,12 @@ use crate::Disk;
 /// Write-ahead before reply: a message that follows a record waits here until the record is durable.
 pub(crate) struct SimulatedLog<R, M> {
     disk: Disk,
-    /// Those from `first` on, if the disk keeps them.
+    /// The records from `first` on, if the disk keeps records.
     records: VecDeque<R>,
     first: u64,
-    /// Trims that wait until what was appended before them is durable: when, and up to where.
+    /// Trims that wait for durable records: how many must be durable, and the position to trim to.
     trims: VecDeque<(u64, u64)>,
-    /// How many times as long as usual everything takes.
+    /// By which factor the disk is slower than usual.
     slower: u32,
     appended: u64,
     durable: u64,
@@ -32,7 +32,7 @@ struct Held<M> {
     message: M,
 }
 
-/// Whom a message is for.
+/// The receivers of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Receivers {
     One(NodeId),
@@ -64,7 +64,7 @@ impl<R: Clone, M> SimulatedLog<R, M> {
         }
     }
 
-    /// Whether a message may leave at once.
+    /// Whether everything appended so far is durable, so that a message may leave at once.
     pub(crate) fn is_durable(&self) -> bool {
         self.durable == self.appended
     }
@@ -74,7 +74,7 @@ impl<R: Clone, M> SimulatedLog<R, M> {
         self.held.push_back(Held { after: self.appended, receivers, message });
     }
 
-    /// A message that need not be held any longer, in the order in which they were sent.
+    /// Removes the first held message that may leave now.
     pub(crate) fn release(&mut self) -> Option<(Receivers, M)> {
         if self.held.front()?.after > self.durable {
             return None;
@@ -82,7 +82,7 @@ impl<R: Clone, M> SimulatedLog<R, M> {
         self.held.pop_front().map(|held| (held.receivers, held.message))
     }
 
-    /// Starts a flush if there is something to flush and none is in progress; how long it takes.
+    /// Starts a flush if there is something to flush and no flush is in progress. Returns how long it takes.
     pub(crate) fn start_flush(&mut self) -> Option<Duration> {
         if self.flushing.is_some() || self.is_durable() {
             return None;
@@ -92,7 +92,7 @@ impl<R: Clone, M> SimulatedLog<R, M> {
         Some((self.disk.append * records + self.disk.flush) * self.slower)
     }
 
-    /// Has everything take so many times as long as usual from now on.
+    /// Makes the disk slower by `factor` from now on.
     pub(crate) fn slow_down(&mut self, factor: u32) {
         self.slower = factor.max(1);
     }
@@ -102,7 +102,7 @@ impl<R: Clone, M> SimulatedLog<R, M> {
         self.trims.push_back((self.appended, position));
     }
 
-    /// Carries out the trims that are due; whether there were any.
+    /// Carries out the trims that are due. Returns whether there were any.
     pub(crate) fn trim_what_is_due(&mut self) -> bool {
         let mut any = false;
         while let Some(&(after, position)) = self.trims.front() {
@@ -146,7 +146,7 @@ impl<R: Clone, M> SimulatedLog<R, M> {
         (self.first, self.appended, self.durable) = (0, 0, 0);
     }
 
-    /// The records before this position are durable; the greatest number if each is as soon as it is appended.
+    /// The records before this position are durable. `u64::MAX` if records are durable as soon as they are appended.
     pub(crate) fn durable_position(&self) -> u64 {
         match self.disk.append.is_zero() && self.disk.flush.is_zero() {
             true => u64::MAX,
@@ -159,12 +159,12 @@ impl<R: Clone, M> SimulatedLog<R, M> {
         self.durable
     }
 
-    /// How many records were ever appended; after a crash, how many of them were durable.
+    /// How many records were ever appended. A crash reduces it to the records that are left.
     pub(crate) fn appended(&self) -> u64 {
         self.appended
     }
 
-    /// The records in the order in which they were appended, the durable ones after a crash.
+    /// The records in the order in which they were appended. After a crash these are the ones that are left.
     pub(crate) fn records(&self) -> impl Iterator<Item = &R> {
         self.records.iter()
     }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_during_a_flush_goes_into_the_next() {
+    fn a_record_appended_during_a_flush_is_part_of_the_next() {
         let mut log = SimulatedLog::new(DISK);
         let receivers = Receivers::One(NodeId(0));
         log.append(1);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_keeps_what_was_durable_and_of_the_rest_the_first_that_were_written() {
+    fn a_crash_keeps_durable_records_and_those_already_written() {
         let mut log = SimulatedLog::new(DISK);
         log.append(1);
         log.start_flush();

@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Wake;
 
-/// What has to be looked at before the next event.
+/// Tasks and clients that need attention before the next event.
 #[derive(Default)]
 pub(crate) struct Wakeups {
-    /// Whether there is anything, to be asked after every event.
+    /// Whether either list has an entry. It is checked after every event.
     any: AtomicBool,
     lists: Mutex<Lists>,
 }
@@ -27,19 +27,19 @@ impl Wakeups {
         self.lists.lock().expect("nothing panics while it holds this lock")
     }
 
-    /// A task has something to do.
+    /// Lists a task that was woken.
     fn task(&self, task: usize) {
         self.lists().tasks.push_back(task);
         self.any.store(true, Ordering::Relaxed);
     }
 
-    /// A client's port has operations or an earlier alarm.
+    /// Lists a client whose port has operations or an earlier alarm.
     pub(crate) fn client(&self, client: usize) {
         self.lists().clients.push_back(client);
         self.any.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there was anything since the last call.
+    /// Whether anything was listed since the last call.
     pub(crate) fn take_any(&self) -> bool {
         self.any.load(Ordering::Relaxed) && self.any.swap(false, Ordering::Relaxed)
     }
@@ -62,7 +62,7 @@ pub(crate) struct Executor {
 
 struct Task {
     client: usize,
-    /// Nothing once it is finished.
+    /// `None` when the task has finished.
     future: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     alert: Arc<Alert>,
     waker: Waker,
@@ -71,7 +71,7 @@ struct Task {
 /// Wakes one task.
 struct Alert {
     task: usize,
-    /// Whether it is in the list already.
+    /// Whether the task is in the list already.
     listed: AtomicBool,
     wakeups: Arc<Wakeups>,
 }
@@ -93,7 +93,7 @@ impl Executor {
         Executor { tasks: Vec::new(), unfinished: 0, wakeups }
     }
 
-    /// Adds a task, to be polled for the first time before the next event.
+    /// Adds a task. It is first polled before the next event.
     pub(crate) fn spawn(
         &mut self,
         client: usize,
@@ -108,7 +108,7 @@ impl Executor {
         self.unfinished += 1;
     }
 
-    /// Polls a task; nothing if it is finished.
+    /// Polls a task. Does nothing if it has finished.
     pub(crate) fn poll(&mut self, task: usize) {
         let task = &mut self.tasks[task];
         task.alert.listed.store(false, Ordering::Relaxed);
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_is_polled_once_however_often_it_is_woken_and_not_after_its_end() {
+    fn a_task_woken_twice_is_polled_once_and_never_after_its_end() {
         let wakeups = Arc::new(Wakeups::default());
         let mut executor = Executor::new(wakeups.clone());
         let polls = Arc::new(Mutex::new(0));

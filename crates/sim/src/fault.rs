@@ -7,27 +7,27 @@ use serried_model::NodeId;
 
 use crate::Reach;
 
-/// Something that goes wrong from a beginning to an end.
+/// A fault that lasts for some time.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Fault {
-    /// Messages sent over these links are lost. Those that are under way still arrive.
+    /// Messages sent over these links are lost. Messages in flight still arrive.
     Partition(Reach),
-    /// Messages over these links take this many times as long, one or more; of several faults the worst counts.
+    /// Messages over these links take longer by this factor, at least 1. If several faults apply, the greatest factor
+    /// counts.
     Slow(Reach, f64),
-    /// The node handles and sends nothing, forgets nothing, and catches up at the end.
+    /// The node handles and sends nothing. It forgets nothing, and catches up at the end.
     Pause(NodeId),
-    /// The machine loses its memory, and records that were not durable, except some that the disk had written already. At
-    /// the end it starts again with the rest. Needs [`crate::Disk::keep_records`].
+    /// The machine loses its memory. It also loses records that were not durable, except some that the disk had already
+    /// written. At the end it starts again with the records that are left. Needs [`crate::Disk::keep_records`].
     Crash(usize),
-    /// The machine is down as in a crash, and its disk is lost: at the end it starts as one that takes
-    /// the place of another. Only as many as a group can do without lose their disks: if others that did
-    /// have not made up for it yet, and one more would be too many, this is a [`Fault::Crash`].
+    /// The machine is down as in a crash, and its disk is lost. At the end it rejoins. At most a minority of machines
+    /// loses their disks: if too many have not recovered from a lost disk yet, this is a [`Fault::Crash`] instead.
     LostDisk(usize),
-    /// The machine's disk takes so many times as long for everything.
+    /// The machine's disk is slower by this factor.
     SlowDisk(usize, u32),
-    /// The client is gone for good.
+    /// The client stops for ever.
     ClientDeath(usize),
-    /// The node's wall clock is off by so many microseconds more, and the node does not know.
+    /// The node's wall clock jumps by this many microseconds, and the node does not know it.
     ClockJump(NodeId, i64),
 }
 
@@ -38,7 +38,7 @@ pub struct Scheduled {
     pub begins: Timestamp,
     /// When it ends.
     pub ends: Timestamp,
-    /// What it is.
+    /// The fault.
     pub fault: Fault,
 }
 

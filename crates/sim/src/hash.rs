@@ -1,9 +1,9 @@
-//! The event hash, and how one seed becomes many.
+//! The event hash, and the generators that are derived from the seed.
 
 use rand::SeedableRng;
 use serried_actor::Random;
 
-/// A running 64-bit hash. It tells runs apart; it does not withstand an adversary.
+/// A running 64-bit hash. It distinguishes runs. It is not secure against an adversary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hash(u64);
 
@@ -42,7 +42,8 @@ fn mix(number: u64) -> u64 {
     number ^ number >> 32
 }
 
-/// What a generator is for; each purpose has its own, so that drawing for one leaves the others alone.
+/// The purpose of a random generator. Each purpose has a generator of its own, so that draws for one do not change the
+/// others.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {
     Network,
@@ -67,7 +68,7 @@ pub(crate) fn generator(seed: u64, purpose: Purpose) -> Random {
     Random::seed_from_u64(hash.value())
 }
 
-/// Of the numbers below `bound`, the one that a uniformly random 64-bit number chooses.
+/// Maps a uniformly random 64-bit number to a number below `bound`.
 pub(crate) fn below(bound: u64, random: u64) -> u64 {
     ((u128::from(random) * u128::from(bound)) >> 64) as u64
 }
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_differ_by_a_bit_their_order_or_their_length_differ_in_their_hash() {
+    fn bits_order_and_length_of_bytes_change_the_hash() {
         let variants: [&[u8]; 6] =
             [b"", b"\0", b"abcdefgh", b"abcdefgi", b"bacdefgh", b"abcdefgh\0"];
         for (i, one) in variants.iter().enumerate() {

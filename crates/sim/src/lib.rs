@@ -1,10 +1,11 @@
-//! The simulator: a whole cluster, its clients and their workloads in one thread and in virtual time.
+//! A deterministic simulator: a whole cluster, its clients and their workloads in one thread and in virtual time.
 //!
-//! It runs any [`serried_actor::Protocol`] unchanged, and the very same workload code that runs on
-//! tokio in production. One seed decides everything: two runs of one [`Configuration`] handle the same
-//! events in the same order, which [`Cluster::event_hash`] shows.
+//! On a real cluster a bug that needs a rare order of events can hardly be replayed. Here one seed decides everything:
+//! two runs of one [`Configuration`] handle the same events in the same order, as [`Cluster::event_hash`] shows. The
+//! simulator runs any [`serried_actor::Protocol`] unchanged, and the same workload code that runs on tokio in
+//! production.
 //!
-//! What happens to an event, and where it is written:
+//! The way of an operation through the simulator, with the module of each step:
 //!
 //! ```text
 //! task ──submit──▶ port ──▶ processor ──▶ coordinator ──effects──▶ log ──▶ network ──▶ scheduler
@@ -13,10 +14,9 @@
 //!   └──────────────── outputs ────────────────┴──────────── processor ◀── the next event ─┘
 //! ```
 //!
-//! A node is a processor in front of an actor in front of a log. A message waits for a free core; its
-//! handler runs when service starts, and its effects take place when service ends. A message that is
-//! sent waits in the log until what was appended before it is durable, then goes to the network, which
-//! decides when it arrives, once, twice or never.
+//! A node consists of a processor, an actor and a log. An incoming message waits for a free core. Its handler runs when
+//! service starts, and its effects take place when service ends. An outgoing message waits in the log until everything
+//! appended before it is durable. Then the network decides when it arrives: once, twice or never.
 
 mod clock;
 mod cluster;

@@ -1,4 +1,4 @@
-//! When a message arrives: once, twice or never.
+//! The network: it decides whether and when messages arrive.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use serried_model::{Geography, NodeId};
 use crate::hash::below;
 use crate::{FaultId, NetworkFaults, Reach};
 
-/// The links between all nodes, which are numbered densely: replicas first, then clients.
+/// The links between all nodes. Nodes are numbered densely: replicas first, then clients.
 pub(crate) struct Network {
     faults: Chances,
     random: Random,
@@ -36,7 +36,7 @@ pub(crate) struct Route {
     pub(crate) reordered: bool,
 }
 
-/// Probabilities as thresholds for a uniformly random 64-bit number.
+/// Probabilities, as thresholds for a uniformly random 64-bit number.
 struct Chances {
     jitter: f64,
     loss: u64,
@@ -47,7 +47,7 @@ struct Chances {
 
 impl Chances {
     fn new(faults: NetworkFaults) -> Chances {
-        // The conversion saturates: a certainty is all ones, which a draw misses once in 2^64.
+        // The conversion saturates: a probability of 1 becomes all ones, which a draw misses once in 2^64.
         let threshold = |probability: f64| (probability * 2f64.powi(64)) as u64;
         Chances {
             jitter: faults.jitter,
@@ -59,13 +59,13 @@ impl Chances {
     }
 }
 
-/// Something that is wrong with some links.
+/// A fault of some links.
 struct Disturbance {
     id: FaultId,
     /// For each node, whether it is a sender and whether it is a receiver.
     ends: Vec<(bool, bool)>,
     both_ways: bool,
-    /// How many times as long messages take, or nothing if they are lost.
+    /// The factor by which messages take longer, or `None` if they are lost.
     slower: Option<f64>,
 }
 
@@ -102,12 +102,12 @@ impl Network {
         }
     }
 
-    /// Changes what goes wrong with each message.
+    /// Changes the faults that apply to each message.
     pub(crate) fn set_faults(&mut self, faults: NetworkFaults) {
         self.faults = Chances::new(faults);
     }
 
-    /// Makes some links slower by a factor, or cuts them.
+    /// Makes some links slower by a factor, or cuts them if it is `None`.
     pub(crate) fn disturb(&mut self, id: FaultId, reach: &Reach, slower: Option<f64>) {
         let end = |(node, site): &(NodeId, usize)| {
             (reach.from.contains(*node, *site), reach.to.contains(*node, *site))
@@ -121,15 +121,15 @@ impl Network {
         self.disturbances.retain(|disturbance| disturbance.id != id);
     }
 
-    /// Decides what becomes of a message that is sent now, after being held up for `held_up`.
+    /// Decides the fate of a message that is sent now, after an interceptor has delayed it by `held_up`.
     pub(crate) fn route(&mut self, now: Timestamp, from: u32, to: u32, held_up: Duration) -> Route {
         if from == to {
             return Route { arrives: Some(now + held_up), ..Route::default() };
         }
         let (from_site, to_site) = (self.nodes[from as usize].1, self.nodes[to as usize].1);
         let mut delay_ns = self.delays_ns[from_site * self.sites + to_site];
-        // Of several that make it slower the worst counts: as a link keeps messages in order, one that took the product
-        // would hold up others long after everything has healed.
+        // If several faults slow the link down, the greatest factor counts. With the product a message could take very
+        // long, and because a link keeps messages in order, it would hold up others long after everything has healed.
         let mut slower: f64 = 1.0;
         for disturbance in &self.disturbances {
             if disturbance.reaches(from, to) {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_takes_half_the_round_trip_between_its_sites_and_no_time_to_its_sender() {
+    fn a_message_takes_half_a_round_trip_or_no_time_to_its_own_node() {
         let mut network = network(NetworkFaults::NONE);
         for (from, to, microseconds) in
             [(0, 1, 31_000), (2, 1, 69_000), (3, 0, 50), (0, 5, 34_000), (4, 5, 69_000), (2, 2, 0)]
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_lengthens_a_delay_by_at_most_its_fraction_and_keeps_a_links_order() {
+    fn jitter_is_bounded_and_keeps_the_order_of_a_link() {
         let mut network = network(NetworkFaults { jitter: 0.5, ..NetworkFaults::NONE });
         let mut latest = Timestamp(0);
         let mut shortest = Duration::MAX;
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn about_as_many_messages_are_lost_and_repeated_as_asked_for() {
+    fn messages_are_lost_and_repeated_at_about_the_set_rates() {
         let extra_delay = Duration::from_millis(1);
         let faults =
             NetworkFaults { loss: 0.1, duplication: 0.25, extra_delay, ..NetworkFaults::NONE };
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_faults_that_slow_a_link_down_the_worst_counts() {
+    fn the_worst_of_several_slow_downs_of_a_link_counts() {
         let mut network = network(NetworkFaults::NONE);
         for (id, factor) in [(0, 2.0), (1, 4.0), (2, 3.0)] {
             network.disturb(FaultId(id), &Reach::around(Side::site(1)), Some(factor));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_one_way_partition_cuts_one_way_and_is_restored_alone() {
+    fn a_one_way_partition_cuts_one_way_and_is_restored_by_itself() {
         let mut network = network(NetworkFaults::NONE);
         let (first, second) = (FaultId(0), FaultId(1));
         network.disturb(first, &Reach::one_way(Side::replicas([0]), Side::site(1)), None);

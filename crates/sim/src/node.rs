@@ -1,4 +1,4 @@
-//! A node: an actor behind a processor and in front of a log.
+//! A node: an actor with a processor and a log.
 
 use core::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::timers::{Setting, Timers};
 use crate::world::{Event, World};
 use crate::{Configuration, CostModel, Load, hash};
 
-/// Something for a node's actor to handle.
+/// An event for a node's actor.
 pub(crate) enum Job<M> {
     Start,
-    /// Start in the place of one whose disk was lost.
+    /// Start in place of a node whose disk was lost.
     Rejoin,
-    /// Get ready to stop.
+    /// Prepare to stop.
     Stop,
     Message {
         from: NodeId,
@@ -27,9 +27,9 @@ pub(crate) enum Job<M> {
         message: M,
     },
     Timer(Setting),
-    /// What the actor awaited has become durable.
+    /// The records that the actor awaits have become durable.
     Durable,
-    /// The operations that wait at the client's port.
+    /// Handle the operations that wait at the client's port.
     Operations,
 }
 
@@ -43,30 +43,30 @@ pub(crate) enum Occurrence<M> {
     Jump { by_us: i64 },
 }
 
-/// What the two kinds of node add to being an actor.
+/// How the two kinds of nodes, replicas and clients, differ.
 pub(crate) trait Host<A: Actor> {
-    /// Has the actor handle what waits at its port.
+    /// Makes the actor handle the operations at its port.
     fn operate(&mut self, actor: &mut A, cx: &mut Context<'_, A>);
 
-    /// Has the actor start in the place of one whose disk was lost.
+    /// Makes the actor start in place of one whose disk was lost.
     fn rejoin(&mut self, actor: &mut A, cx: &mut Context<'_, A>);
 
-    /// Has the actor get ready to stop.
+    /// Makes the actor prepare to stop.
     fn stop(&mut self, actor: &mut A, cx: &mut Context<'_, A>);
 
-    /// Takes what the actor tells its driver.
+    /// Takes an output of the actor.
     fn output(&mut self, output: A::Output);
 
-    /// Whether somebody watches.
+    /// Whether the node is watched.
     fn is_watched(&self) -> bool {
         false
     }
 
-    /// Takes what the actor tells those who watch.
+    /// Takes an observation of the actor.
     fn observe(&mut self, _: Observation) {}
 }
 
-/// What a handler wants done, in a buffer that is used again.
+/// The effects of a handler, in a reused buffer.
 type Effects<A> = Vec<Effect<A>>;
 
 pub(crate) struct Node<A: Actor> {
@@ -80,16 +80,17 @@ pub(crate) struct Node<A: Actor> {
     log: SimulatedLog<A::Record, A::Message>,
     costs: CostModel,
     load: Load,
-    /// What is observed in an event; empty between events.
+    /// The observations of an event. Empty between events.
     observations: Vec<Observation>,
     store: SimulatedStore,
-    /// The position of the next record that the actor appends; those of events being served are not in
-    /// the log yet.
+    /// The position of the next record that the actor appends. Records of events in service are counted although they
+    /// are not in the log yet.
     log_position: u64,
-    /// The end of the records that have to be durable before the actor is told so, if it awaits that.
+    /// The actor's `on_durable` is called when the records before this position are durable. `None` if the actor does
+    /// not wait.
     awaited: Option<u64>,
     buffers: Vec<Effects<A>>,
-    /// How often it has crashed; events of earlier incarnations are void.
+    /// How often the node has crashed. Events of earlier incarnations are void.
     incarnation: u32,
     up: bool,
     pauses: u32,
@@ -148,7 +149,7 @@ impl<A: Actor> Node<A> {
         self.timers.holds(setting)
     }
 
-    /// Everything that can happen to a node comes through here.
+    /// Handles an occurrence. This is the only way in which anything happens to a node.
     pub(crate) fn handle(
         &mut self,
         occurrence: Occurrence<A::Message>,
@@ -189,8 +190,8 @@ impl<A: Actor> Node<A> {
         }
     }
 
-    /// Does whatever can be done now: sends what is durable, releases what was served, serves what
-    /// waits for a core.
+    /// Does everything that can be done now: sends messages whose records are durable, releases effects, and serves
+    /// waiting jobs.
     fn proceed(&mut self, world: &mut World<A::Message>, host: &mut impl Host<A>) {
         if self.pauses > 0 || !self.up {
             return;
@@ -207,7 +208,7 @@ impl<A: Actor> Node<A> {
         }
     }
 
-    /// Runs the handler, and takes a core for as long as it costs.
+    /// Runs the handler of a job, and occupies a core for as long as it costs.
     fn serve(
         &mut self,
         job: Job<A::Message>,
@@ -271,8 +272,8 @@ impl<A: Actor> Node<A> {
         }
     }
 
-    /// Sets and cancels timers as soon as the handler has run, so that none fires that was cancelled;
-    /// returns how many messages are to be sent.
+    /// Sets and cancels timers as soon as the handler has run, so that no cancelled timer fires. Returns how many
+    /// messages are to be sent.
     fn set_timers(&mut self, effects: &Effects<A>, world: &mut World<A::Message>) -> u64 {
         let mut sent = 0;
         for effect in effects {
@@ -342,12 +343,13 @@ impl<A: Actor> Node<A> {
         }
     }
 
-    /// Has the disk take so many times as long as usual.
+    /// Makes the disk slower by `factor`.
     pub(crate) fn slow_disk(&mut self, factor: u32) {
         self.log.slow_down(factor);
     }
 
-    /// Stops, and loses everything but what is durable, and half of the time some of the rest.
+    /// Stops the node. It keeps its durable records. In half of the crashes it also keeps some records that were not
+    /// durable.
     pub(crate) fn crash(&mut self) {
         let kept = match self.random.random_bool(0.5) {
             true => self.random.random_range(0..=self.log.unflushed()),
@@ -365,12 +367,12 @@ impl<A: Actor> Node<A> {
         self.store.set_log_position(self.log_position);
     }
 
-    /// Whether anything is durable in its log, or was before it was trimmed.
+    /// Whether any record was ever durable in its log, trimmed ones included.
     pub(crate) fn has_records(&self) -> bool {
         self.log.durable() > 0
     }
 
-    /// Loses what was durable too, while it is down.
+    /// Loses the durable data too. The node must be down.
     pub(crate) fn lose_disk(&mut self) {
         self.log.lose();
         self.log_position = 0;
@@ -379,7 +381,7 @@ impl<A: Actor> Node<A> {
 }
 
 impl<A: Recover> Node<A> {
-    /// Comes back as `actor`, which is given the durable records; a [`Job::Start`] is to follow.
+    /// Starts the node again as `actor`, and replays the durable records. A [`Job::Start`] must follow.
     pub(crate) fn restart(&mut self, mut actor: A) {
         for record in self.log.records() {
             actor.replay(record.clone(), &mut self.store);

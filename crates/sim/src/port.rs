@@ -1,4 +1,4 @@
-//! Between a client's sessions and its coordinator.
+//! The connection between a client's sessions and its coordinator.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::Waker;
@@ -11,7 +11,7 @@ use serried_session::{Alarms, Driver, Full, Port, Recipient, Switchboard};
 
 use crate::executor::Wakeups;
 
-/// Virtual time, where the sessions can read it.
+/// Virtual time, as the sessions read it.
 #[derive(Default)]
 pub(crate) struct Time(AtomicU64);
 
@@ -25,8 +25,7 @@ impl Time {
     }
 }
 
-/// One client's port. What sessions ask for is collected here, and the simulator comes for it once no
-/// task can run.
+/// One client's port. It collects the operations of sessions. The simulator fetches them when no task can run.
 pub(crate) struct ClientPort<F: Family> {
     client: usize,
     time: Arc<Time>,
@@ -39,11 +38,11 @@ struct State<F: Family> {
     alarms: Alarms,
     random: Random,
     operations: Vec<(TxnId, F::Operation)>,
-    /// Whether the simulator knows that it has to come.
+    /// Whether the simulator has been called.
     called: bool,
-    /// Whether it waits for a core of the coordinator's.
+    /// Whether a job for the operations already waits for a core of the coordinator.
     operations_queued: bool,
-    /// The times of the alarm events in the scheduler: each earlier than the one before it.
+    /// The times of the alarm events in the scheduler, in descending order.
     alarm_events: Vec<Timestamp>,
 }
 
@@ -68,7 +67,7 @@ impl<F: Family> ClientPort<F> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<F>> {
-        // A poisoned state is that of a simulation that is being torn down.
+        // The lock is poisoned only while a simulation that has panicked is torn down.
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -79,7 +78,7 @@ impl<F: Family> ClientPort<F> {
         }
     }
 
-    /// The simulator has come: whether there are operations that it does not know of yet.
+    /// Answers the call of the simulator. Returns whether there are operations that it does not know of yet.
     pub(crate) fn answer(&self) -> bool {
         let mut state = self.lock();
         state.called = false;
@@ -88,7 +87,7 @@ impl<F: Family> ClientPort<F> {
         new
     }
 
-    /// Swaps the operations that wait with an empty buffer.
+    /// Swaps the waiting operations with an empty buffer.
     pub(crate) fn take_operations(&self, empty: &mut Vec<(TxnId, F::Operation)>) {
         let mut state = self.lock();
         state.operations_queued = false;
@@ -99,7 +98,7 @@ impl<F: Family> ClientPort<F> {
         self.lock().switchboard.deliver(txn, output);
     }
 
-    /// When an alarm event has to be scheduled, if the next alarm is before those that are.
+    /// The time at which an alarm event must be scheduled, if the next alarm is earlier than all scheduled events.
     pub(crate) fn missing_alarm_event(&self) -> Option<Timestamp> {
         let mut state = self.lock();
         let next = state.alarms.next()?;
@@ -110,7 +109,7 @@ impl<F: Family> ClientPort<F> {
         Some(next)
     }
 
-    /// The earliest of the alarm events takes place.
+    /// Handles the earliest alarm event.
     pub(crate) fn ring(&self) {
         let mut state = self.lock();
         let now = self.time.now();

@@ -1,17 +1,17 @@
-//! Which links a fault reaches.
+//! The links that a fault affects.
 
 use serried_model::NodeId;
 
 /// Some of the nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// Everyone at these sites.
+    /// All nodes at these sites.
     Sites(Vec<usize>),
     /// These nodes.
     Nodes(Vec<NodeId>),
     /// The replicas of all partitions on these machines.
     Members(Vec<usize>),
-    /// Everyone who is not on that side.
+    /// All nodes that are not on that side.
     Except(Box<Side>),
 }
 
@@ -31,7 +31,7 @@ impl Side {
         Side::Members(members.into_iter().collect())
     }
 
-    /// Everyone else.
+    /// All nodes that are not on this side.
     pub fn rest(self) -> Side {
         Side::Except(Box::new(self))
     }
@@ -54,7 +54,7 @@ pub struct Reach {
     pub from: Side,
     /// The receivers.
     pub to: Side,
-    /// Whether the links back belong to it too.
+    /// Whether the links back are included.
     pub both_ways: bool,
 }
 
@@ -69,7 +69,7 @@ impl Reach {
         Reach { from, to, both_ways: false }
     }
 
-    /// The links between one side and everyone else, in both directions.
+    /// The links between one side and all other nodes, in both directions.
     pub fn around(side: Side) -> Reach {
         Reach::between(side.clone(), side.rest())
     }

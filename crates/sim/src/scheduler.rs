@@ -6,9 +6,9 @@ use std::collections::BinaryHeap;
 use serried_actor::Timestamp;
 use slab::Slab;
 
-/// Events in the order of their time, and of their scheduling where times are equal.
+/// Events in the order of their times. Events of the same time come in the order in which they were scheduled.
 ///
-/// What moves about in the heap is 16 bytes, whatever the size of the event, which stays in its slot.
+/// Events stay in slots, so that only 16 bytes move about in the heap, whatever the size of an event.
 pub(crate) struct Scheduler<E> {
     heap: BinaryHeap<Reverse<Entry>>,
     events: Slab<E>,
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_in_the_order_of_time_and_then_of_scheduling() {
+    fn events_come_in_order_of_time_and_then_of_scheduling() {
         let mut scheduler = Scheduler::new();
         for (time, event) in [(5, 'c'), (1, 'a'), (5, 'd'), (u64::MAX, 'e'), (1, 'b')] {
             scheduler.schedule(Timestamp(time), event);

@@ -1,10 +1,10 @@
-//! What a run has amounted to.
+//! The statistics of a run.
 
 use core::iter::Sum;
 use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;
 
-/// Messages by who sent them to whom. A broadcast counts once per receiver.
+/// Numbers of messages, by kind of sender and receiver. A broadcast counts once per receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Messages {
     /// From clients to replicas.
@@ -36,12 +36,12 @@ impl Messages {
     }
 }
 
-/// What a [`crate::CostModel`] counts.
+/// The numbers to which a [`crate::CostModel`] applies.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Load {
     /// Messages received, timers fired and batches of operations.
     pub events: u64,
-    /// Messages sent; a broadcast counts once per receiver.
+    /// Messages sent. A broadcast counts once per receiver.
     pub sent_messages: u64,
     /// Units of work that handlers charged.
     pub work_units: u64,
@@ -65,7 +65,7 @@ impl AddAssign for Load {
     }
 }
 
-/// What was added since.
+/// The difference between two moments.
 impl Sub for Load {
     type Output = Load;
 
@@ -84,15 +84,15 @@ impl Sum for Load {
     }
 }
 
-/// What a run has amounted to so far.
+/// The statistics of a run so far.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Statistics {
     /// Events handled.
     pub events: u64,
     /// Messages sent.
     pub messages: Messages,
-    /// Bytes sent; zero if messages are not encoded, which takes a cost per byte or
-    /// [`crate::Configuration::hash_contents`].
+    /// Bytes sent. Zero if messages are not encoded. They are encoded if there is a cost per byte, or
+    /// [`crate::Configuration::hash_contents`] is set.
     pub bytes: u64,
     /// Messages lost at random or by an interceptor.
     pub lost: u64,
@@ -106,14 +106,14 @@ pub struct Statistics {
     pub reordered: u64,
     /// Forged messages that nodes have rejected.
     pub rejected: u64,
-    /// For each replica, how long its cores were taken, all together.
+    /// For each replica, the total time for which its cores were occupied.
     pub replica_busy: Vec<Duration>,
-    /// What all replicas have done.
+    /// The load of all replicas.
     pub replica_load: Load,
-    /// What all clients have done.
+    /// The load of all clients.
     pub client_load: Load,
-    /// How long the clients' cores were taken, all together.
+    /// The total time for which the clients' cores were occupied.
     pub client_busy: Duration,
-    /// The most events that ever waited for a core at one node.
+    /// The greatest number of events that ever waited for a core at one node.
     pub longest_queue: usize,
 }

@@ -9,21 +9,21 @@ use serried_model::Key;
 
 use crate::Initial;
 
-/// An ordered map over what was there before the run, which is computed and not kept.
+/// An ordered map on top of the initial data, which is computed and not kept.
 pub(crate) struct SimulatedStore {
     changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     initial: Option<Initial>,
     encode: fn(&serried_model::Value) -> Vec<u8>,
-    /// What was there before each change that a crash may undo, if nodes can crash.
+    /// How to undo each change that a crash may undo, if nodes can crash.
     journal: Option<VecDeque<Undo>>,
     log_position: u64,
 }
 
 struct Undo {
-    /// The change is durable once the record at this position is.
+    /// The change is durable as soon as the record at this position is.
     position: u64,
     key: Vec<u8>,
-    /// What was noted for the key before, if anything was.
+    /// The entry of the key before the change, if there was one.
     before: Option<Option<Vec<u8>>>,
 }
 
@@ -37,14 +37,14 @@ impl SimulatedStore {
         SimulatedStore { changes: BTreeMap::new(), initial, encode, journal, log_position: 0 }
     }
 
-    /// All changes are durable.
+    /// Makes all changes durable.
     pub(crate) fn persist(&mut self) {
         if let Some(journal) = &mut self.journal {
             journal.clear();
         }
     }
 
-    /// So many records are durable, and what was put before any of them.
+    /// Makes durable the changes that were made before any of the first `records` records.
     pub(crate) fn persist_before(&mut self, records: u64) {
         if let Some(journal) = &mut self.journal {
             while journal.front().is_some_and(|undo| undo.position < records) {
@@ -53,18 +53,18 @@ impl SimulatedStore {
         }
     }
 
-    /// Loses everything that was ever put.
+    /// Loses all changes.
     pub(crate) fn lose(&mut self) {
         self.changes.clear();
         self.persist();
         self.log_position = 0;
     }
 
-    /// Undoes some of the changes that are not durable: of each key the latest ones.
+    /// Undoes some of the changes that are not durable: for each key the latest ones.
     pub(crate) fn crash(&mut self, random: &mut Random) {
         let Some(journal) = &mut self.journal else { return };
         let first = random.random_range(0..=journal.len());
-        // One draw for all, so that what else is drawn does not hang on what is in the store.
+        // There is one draw for the whole store, so that other draws do not depend on its contents.
         let mut random = Random::seed_from_u64(self.log_position << 20 ^ first as u64);
         let mut kept = BTreeSet::new();
         for Undo { key, before, .. } in journal.drain(first..).rev() {
@@ -100,8 +100,8 @@ impl Store for SimulatedStore {
         self.log_position = position;
     }
 
-    /// Shows what was changed, and of what was there before the run what was removed: everybody has the
-    /// rest.
+    /// Passes the keys that were changed, including initial keys that were removed. All replicas have the other initial
+    /// keys.
     fn scan(&self, after: Option<&[u8]>, bytes: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> bool {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut shown = 0;
@@ -125,7 +125,7 @@ mod tests {
     use serried_model::Value;
 
     #[test]
-    fn a_crash_undoes_the_latest_changes_of_each_key_and_nothing_that_was_durable() {
+    fn a_crash_undoes_latest_changes_of_each_key_but_no_durable_ones() {
         let initial = Initial::new(|key| (key.len() == 1).then(|| Value::from("initial")));
         let mut seen = BTreeSet::new();
         for seed in 0..300 {

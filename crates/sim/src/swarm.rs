@@ -1,4 +1,4 @@
-//! Swarms of faults: which are on, how strong they are, and when they strike, all from the seed.
+//! Swarms of faults: the seed decides which faults are enabled, how strong they are, and when they occur.
 
 use core::fmt;
 use core::time::Duration;
@@ -10,35 +10,35 @@ use serried_model::NodeId;
 use crate::hash::{Purpose, generator};
 use crate::{Clocks, Configuration, Fault, NetworkFaults, Reach, Scheduled, Side};
 
-/// What a swarm draws from. Each seed switches each kind of fault on or off and draws its strength: a
-/// run with few kinds of fault goes where one with all of them never gets.
+/// Which faults a seed can draw. A run that always has all kinds of faults makes too little progress to reach some
+/// states. So each seed enables or disables each kind of fault, and draws its strength.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Swarm {
-    /// How long it lasts; then everything heals.
+    /// How long the faults last. Then everything heals.
     pub lasts: Duration,
     /// Whether every enabled kind of fault occurs with every seed. Otherwise the seed chooses among them.
     pub always: bool,
     /// Whether links may be cut or slow.
     pub partitions: bool,
-    /// Whether replicas may crash, at most a minority at a time but for blackouts. Needs
+    /// Whether replicas may crash: at most a minority at a time, except in blackouts. Needs
     /// [`crate::Disk::keep_records`].
     pub crashes: bool,
     /// Whether nodes may pause.
     pub pauses: bool,
     /// Whether replicas' disks may be lost. Needs crashes.
     pub lost_disks: bool,
-    /// Whether a replica may be away for most of the time. Needs crashes.
+    /// Whether a replica may be down for most of the time. Needs crashes.
     pub absences: bool,
     /// Whether all replicas may crash at once. Needs crashes.
     pub blackouts: bool,
     /// Whether clients may die, at most half of them.
     pub deaths: bool,
-    /// Whether clocks may jump, of whichever node, by up to so much.
+    /// The greatest jump of any node's clock.
     pub jumps: Duration,
 }
 
 impl Default for Swarm {
-    /// Ten seconds with partitions and pauses, and without crashes, deaths and jumps.
+    /// Ten seconds with partitions and pauses, without crashes, deaths and jumps.
     fn default() -> Self {
         Swarm {
             lasts: Duration::from_secs(10),
@@ -55,21 +55,21 @@ impl Default for Swarm {
     }
 }
 
-/// What one seed has drawn from a swarm.
+/// The faults that one seed has drawn from a swarm.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
-    /// What the network does wrong until everything heals.
+    /// The faults of the network until everything heals.
     pub network: NetworkFaults,
     /// How far clocks are off, for the whole run.
     pub clocks: Clocks,
-    /// What goes wrong and when.
+    /// The other faults.
     pub faults: Vec<Scheduled>,
     /// When everything heals.
     pub ends: Timestamp,
 }
 
 impl Swarm {
-    /// What the configuration's seed draws, for its nodes and geography.
+    /// Draws the plan of the configuration's seed, for its nodes and geography.
     pub fn plan(&self, configuration: &Configuration) -> Plan {
         let random = &mut generator(configuration.seed, Purpose::Plan);
         let sites = 0..configuration.geography.sites.len();
@@ -126,12 +126,12 @@ impl Swarm {
         plan
     }
 
-    /// Whether faults of an enabled kind occur.
+    /// Draws whether faults of an enabled kind occur.
     fn strikes(&self, random: &mut Random) -> bool {
         on(random) || self.always
     }
 
-    /// A part of the time it lasts, of at least `shortest` where that fits.
+    /// Draws an interval within the swarm's time, of at least `shortest` if that fits.
     fn window(&self, shortest: Duration, random: &mut Random) -> (Timestamp, Timestamp) {
         let (lasts, shortest) = (self.lasts.as_nanos() as u64, shortest.as_nanos() as u64);
         let length = power(random, shortest.min(lasts).max(1), lasts.max(1));
@@ -186,7 +186,7 @@ impl Swarm {
         }
     }
 
-    /// An interval that begins in the first quarter and ends in the last.
+    /// Draws an interval that begins in the first quarter and ends in the last.
     fn most_of_the_time(&self, random: &mut Random) -> (Timestamp, Timestamp) {
         let quarter = self.lasts.as_nanos() as u64 / 4;
         let begins = random.random_range(0..=quarter);
@@ -201,7 +201,7 @@ impl Plan {
     }
 }
 
-/// What the network does wrong, given the longest round trip.
+/// Draws the faults of the network, given the longest round trip.
 fn network(round_trip: Duration, random: &mut Random) -> NetworkFaults {
     let mut up_to = |per_mille: u64| match on(random) {
         true => power(random, 1, per_mille) as f64 / 1000.0,
@@ -216,7 +216,7 @@ fn network(round_trip: Duration, random: &mut Random) -> NetworkFaults {
     }
 }
 
-/// Some links: those around a site or some nodes, in both directions or in one.
+/// Draws some links: those around a site or some nodes, in one direction or both.
 fn reach(configuration: &Configuration, random: &mut Random) -> Reach {
     let side = match random.random_range(0..4) {
         0 => Side::site(random.random_range(0..configuration.geography.sites.len())),
@@ -231,7 +231,7 @@ fn reach(configuration: &Configuration, random: &mut Random) -> Reach {
     }
 }
 
-/// Any node.
+/// Draws a node.
 fn node(configuration: &Configuration, random: &mut Random) -> NodeId {
     let Configuration { replicas, clients, .. } = *configuration;
     let number = random.random_range(0..replicas + clients);
@@ -245,14 +245,14 @@ fn on(random: &mut Random) -> bool {
     random.random()
 }
 
-/// A number from `least` to `most` whose magnitude is uniform: small ones are as likely as large ones.
+/// Draws a number from `least` to `most` whose logarithm is uniform, so that small numbers are as likely as large ones.
 fn power(random: &mut Random, least: u64, most: u64) -> u64 {
     let doublings = (most / least).max(1).ilog2();
     let least = least << random.random_range(0..=doublings);
     random.random_range(least..=least.saturating_mul(2).min(most).max(least))
 }
 
-/// One line, to be read next to the seed.
+/// One line, to be printed with the seed.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let NetworkFaults { jitter, loss, duplication, reordering, extra_delay } = self.network;
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn crashes_are_drawn_only_on_request_and_never_take_a_majority_down() {
+    fn crashes_come_only_on_request_and_never_down_a_majority() {
         let is_crash = |scheduled: &&Scheduled| matches!(scheduled.fault, Fault::Crash(_));
         assert!(
             plans(Swarm::default()).all(|plan| !plan.faults.iter().any(|fault| is_crash(&fault)))
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_is_away_for_most_of_the_time_in_some_plans_on_request() {
+    fn a_replica_is_down_most_of_the_time_in_some_plans_on_request() {
         let away = |plan: &Plan| {
             plan.faults.iter().any(|Scheduled { begins, ends, fault }| {
                 let half = Duration::from_secs(5);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use slab::Slab;
 
-/// What the scheduler knows of a timer: its place and which setting of it is meant.
+/// A setting of a timer, as events refer to it: the timer's slot, and which setting of the slot is meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Setting {
     slot: u32,
@@ -12,14 +12,14 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// A number that tells the settings of one node apart.
+    /// A number that distinguishes the settings of one node.
     pub(crate) fn number(self) -> u64 {
         self.generation
     }
 }
 
-/// The timers that are set. Moving or cancelling one leaves its event in the scheduler, where the
-/// setting it carries is no longer that of its slot.
+/// The timers that are set. When a timer is moved or cancelled, its event stays in the scheduler, but the event's
+/// setting is then no longer the current one of its slot.
 pub(crate) struct Timers<T> {
     slots: Slab<(T, u64)>,
     slot_of: BTreeMap<T, u32>,
@@ -41,7 +41,7 @@ impl<T: Copy + Ord> Timers<T> {
         Setting { slot, generation }
     }
 
-    /// Unsets a timer, if it was set.
+    /// Cancels a timer, if it is set.
     pub(crate) fn cancel(&mut self, timer: T) {
         if let Some(slot) = self.slot_of.remove(&timer) {
             self.slots.remove(slot as usize);
@@ -54,7 +54,7 @@ impl<T: Copy + Ord> Timers<T> {
         found.is_some_and(|(_, generation)| *generation == setting.generation)
     }
 
-    /// Unsets the timer and returns it, if this setting still holds.
+    /// Removes the timer and returns it, if this setting still holds.
     pub(crate) fn fire(&mut self, setting: Setting) -> Option<T> {
         self.holds(setting).then(|| {
             let (timer, _) = self.slots.remove(setting.slot as usize);
@@ -63,7 +63,7 @@ impl<T: Copy + Ord> Timers<T> {
         })
     }
 
-    /// Unsets all. Their settings stay invalid.
+    /// Cancels all timers. Their settings stay invalid.
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
         self.slot_of.clear();
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_last_setting_of_a_timer_fires_and_only_once() {
+    fn only_the_last_setting_of_a_timer_fires_once() {
         let mut timers = Timers::new();
         let (first, second) = (timers.set('a'), timers.set('a'));
         assert_eq!((timers.fire(first), timers.fire(second)), (None, Some('a')));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_from_before_a_cancellation_or_a_crash_does_not_hold_for_the_slots_next_timer() {
+    fn an_old_setting_does_not_hold_for_the_next_timer_in_its_slot() {
         let mut timers = Timers::new();
         let cancelled = timers.set('a');
         timers.cancel('a');

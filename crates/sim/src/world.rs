@@ -1,4 +1,4 @@
-//! What all nodes share: time, the network and the account of what happened.
+//! What all nodes share: time, the network and statistics.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -18,11 +18,11 @@ use crate::timers::Setting;
 pub struct Passing<'a, M> {
     /// When it leaves.
     pub at: Timestamp,
-    /// Who sends it.
+    /// The sender.
     pub from: NodeId,
-    /// Who is to receive it.
+    /// The receiver.
     pub to: NodeId,
-    /// What it says.
+    /// The message.
     pub message: &'a M,
 }
 
@@ -37,10 +37,10 @@ pub enum Fate {
     Delay(Duration),
 }
 
-/// Sees every message as it leaves, to trace it, or to stage a scenario that chance would rarely find.
+/// Receives every message as it leaves, to trace it or to build a scenario that random runs rarely reach.
 pub type Interceptor<M> = Box<dyn FnMut(Passing<'_, M>) -> Fate>;
 
-/// Something that will happen. Nodes are numbered densely: replicas first, then clients.
+/// A future event. Nodes are numbered densely: replicas first, then clients.
 pub(crate) enum Event<M> {
     Start {
         node: u32,
@@ -104,16 +104,16 @@ pub(crate) struct World<M> {
     /// Whether messages were forged. Then nodes may send messages to nodes that do not exist, and may reject messages.
     pub(crate) forged: bool,
     pub(crate) interceptor: Option<Interceptor<M>>,
-    /// How many replicas there are, those of all partitions counted.
+    /// How many replicas there are in all partitions.
     pub(crate) replicas: u32,
     /// How many members a group has.
     members: u32,
     pub(crate) nodes: u32,
     pub(crate) counts: Counts,
     pub(crate) hash_contents: bool,
-    /// Whether anybody wants to know how long messages are.
+    /// Whether messages are encoded to measure them.
     pub(crate) measures: bool,
-    /// Clients that die after so many more messages of theirs.
+    /// Clients that die, and after how many more messages.
     pub(crate) doomed: BTreeMap<u32, u64>,
     scratch: Vec<u8>,
 }
@@ -156,7 +156,7 @@ impl<M: Wire> World<M> {
         self.scheduler.schedule(self.now + delay, event);
     }
 
-    /// Accounts for an event that is about to be handled.
+    /// Counts and hashes an event that is about to be handled.
     pub(crate) fn record(&mut self, kind: Kind, node: u32, from: u32) {
         self.counts.events += 1;
         self.hash.fold(self.now.0);
@@ -180,7 +180,7 @@ impl<M: Wire> World<M> {
         }
     }
 
-    /// A message's encoded length and a digest of its bytes, if anybody wants to know.
+    /// A message's encoded length and a digest of its bytes, if messages are measured.
     fn measure(&mut self, message: &M) -> (u32, u64) {
         if !self.measures {
             return (0, 0);

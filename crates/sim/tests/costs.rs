@@ -1,4 +1,4 @@
-//! What computing costs, and when timers fire.
+//! The cost of computing, and the times at which timers fire.
 
 mod toys;
 
@@ -9,7 +9,7 @@ use serried_actor::{Actor, ClockInterval, Protocol, Timestamp};
 use serried_sim::{Clocks, Cluster, Configuration, CostModel, Fault};
 use toys::{BURST, Clockwork, Flood};
 
-/// When a replica said what.
+/// The outputs of a replica, with their times.
 type Outputs<P> = Vec<(Timestamp, <<P as Protocol>::Replica as Actor>::Output)>;
 
 fn outputs<P: Protocol>(configuration: Configuration) -> (Outputs<P>, Cluster<P>) {
@@ -27,7 +27,7 @@ fn flood(costs: CostModel, replica_cores: usize) -> Configuration {
 }
 
 #[test]
-fn throughput_is_bounded_by_the_cost_of_an_event_times_the_cores() {
+fn throughput_is_bounded_by_the_cost_of_events_and_the_cores() {
     let costs = CostModel { event_ns: 1000, ..CostModel::FREE };
     for cores in [1, 2, 4] {
         let (outputs, cluster) = outputs::<Flood>(flood(costs, cores));
@@ -68,14 +68,14 @@ fn fired(configuration: Configuration) -> Vec<(char, Timestamp, Duration, ClockI
 }
 
 #[test]
-fn a_timer_that_is_set_again_is_moved_and_one_that_is_cancelled_does_not_fire() {
+fn setting_a_timer_again_moves_it_and_cancelling_stops_it() {
     let fired = fired(flood(CostModel::FREE, 1));
     let fired: Vec<_> = fired.into_iter().map(|(timer, at, ..)| (timer, at.0 / 1000)).collect();
     assert_eq!(fired, [('a', 200), ('c', 300), ('d', 700)]);
 }
 
 #[test]
-fn a_timer_moved_while_its_event_waits_for_a_core_fires_only_at_its_new_time() {
+fn a_timer_moved_while_its_event_waits_for_a_core_fires_once() {
     // Serving `c`, which moves `d`, ends long after `d` was due.
     let costs = CostModel { event_ns: 250_000, ..CostModel::FREE };
     let fired: Vec<_> = fired(flood(costs, 1)).into_iter().map(|(timer, ..)| timer).collect();

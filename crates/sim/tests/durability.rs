@@ -19,7 +19,7 @@ fn configuration() -> Configuration {
 
 type Trace = Arc<Mutex<Vec<(u64, NodeId, Message)>>>;
 
-/// When replicas sent what, in microseconds.
+/// The messages that replicas sent, with their times in microseconds.
 fn traced(cluster: &mut Cluster<Register>) -> Trace {
     let trace = Trace::default();
     let sent = trace.clone();
@@ -38,7 +38,7 @@ fn writing(keys: &'static [&'static str]) -> Cluster<Register> {
     writing_from(keys, 0)
 }
 
-/// The same with another seed.
+/// As [`writing`], with another seed.
 fn writing_from(keys: &'static [&'static str], seed: u64) -> Cluster<Register> {
     let mut cluster = Cluster::<Register>::new(Configuration { seed, ..configuration() });
     let keyspace = cluster.keyspace(0);
@@ -55,12 +55,12 @@ fn at(microseconds: u64) -> Timestamp {
 }
 
 #[test]
-fn a_reply_leaves_when_its_record_is_durable_and_a_note_leaves_before() {
+fn a_reply_waits_for_its_record_and_a_note_does_not() {
     let mut cluster = writing(&["k"]);
     let trace = traced(&mut cluster);
     cluster.run_until_done(at(10_000)).unwrap();
-    // A message takes 50 us, and a flush 1000 us from its arrival on. Each retry, 300 us after the
-    // one before, is flushed with the others that arrived during the first flush.
+    // A message takes 50 us, and a flush 1000 us from its arrival on. Retries come every 300 us. Those that arrive
+    // during the first flush are flushed together.
     let trace = trace.lock().unwrap();
     let first = |replica: u64, note: bool| {
         let is_it = |(_, from, message): &&(u64, NodeId, Message)| {
@@ -75,7 +75,7 @@ fn a_reply_leaves_when_its_record_is_durable_and_a_note_leaves_before() {
 }
 
 #[test]
-fn a_crash_loses_held_replies_and_of_the_records_all_or_those_that_were_not_written_yet() {
+fn a_crash_loses_held_replies_and_unwritten_records() {
     let (mut lost, mut kept) = (0, 0);
     for seed in 0..20 {
         let mut cluster = writing_from(&["k"], seed);
@@ -104,7 +104,7 @@ fn a_crash_loses_held_replies_and_of_the_records_all_or_those_that_were_not_writ
 }
 
 #[test]
-fn a_restart_gives_back_the_durable_records_in_order() {
+fn a_restart_replays_the_durable_records_in_order() {
     let mut cluster = writing(&["a", "b", "c"]);
     cluster.run_until_done(at(100_000)).unwrap();
     cluster.run_until(at(200_000));

@@ -1,4 +1,4 @@
-//! What the network and the nodes do wrong, and that it ends.
+//! Faults of the network and the nodes, and how they end.
 
 mod toys;
 
@@ -31,7 +31,7 @@ fn flood(network: NetworkFaults) -> Configuration {
 }
 
 #[test]
-fn messages_of_a_link_arrive_in_order_however_much_their_delays_vary() {
+fn messages_of_a_link_arrive_in_order_despite_jitter() {
     let numbers = received(flood(NetworkFaults { jitter: 3.0, ..NetworkFaults::NONE }));
     assert_eq!(numbers, (0..BURST).collect::<Vec<_>>());
 }
@@ -78,7 +78,7 @@ fn writing() -> (Cluster<Register>, Arc<Mutex<usize>>) {
 }
 
 #[test]
-fn a_partition_stops_what_needs_a_majority_until_it_is_healed() {
+fn a_partition_without_a_majority_waits_until_it_heals() {
     let (mut cluster, done) = writing();
     cluster.run_until(at(10_500));
     assert_eq!(*done.lock().unwrap(), 11);
@@ -93,7 +93,7 @@ fn a_partition_stops_what_needs_a_majority_until_it_is_healed() {
 }
 
 #[test]
-fn a_one_way_partition_lets_requests_through_and_no_replies() {
+fn a_one_way_partition_passes_requests_and_loses_replies() {
     let (mut cluster, done) = writing();
     let cut =
         cluster.partition(Reach::one_way(Side::replicas([0, 1]), Side::node(cluster.client_id(0))));
@@ -142,7 +142,7 @@ fn slow_links_take_longer() {
 }
 
 #[test]
-fn an_interceptor_decides_which_message_is_lost_or_late() {
+fn an_interceptor_can_lose_or_delay_messages() {
     let (mut cluster, done) = writing();
     cluster.set_interceptor(Box::new(|passing| match passing.to {
         NodeId(0) => Fate::Lose,

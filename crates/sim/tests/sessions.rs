@@ -26,7 +26,7 @@ fn configuration(seed: u64) -> Configuration {
     Configuration { seed, clients: 5, network, ..Configuration::default() }
 }
 
-/// Two tasks a client, each of which increments keys and sleeps in between.
+/// Two tasks per client. Each increments keys and sleeps in between.
 fn busy(configuration: Configuration) -> Cluster<Register> {
     let clients = configuration.clients;
     let mut cluster = Cluster::<Register>::new(configuration);
@@ -54,7 +54,7 @@ fn busy(configuration: Configuration) -> Cluster<Register> {
 }
 
 #[test]
-fn a_coordinator_is_told_once_all_that_was_asked_for_at_once_has_been_handed_over() {
+fn operations_requested_together_end_in_one_batch() {
     let mut cluster = Cluster::<Register>::new(Configuration::default());
     for _ in 0..2 {
         let keyspace = cluster.keyspace(0);
@@ -90,13 +90,13 @@ fn a_transaction_runs_end_to_end_through_the_session() {
     cluster.run_until_done(at(10_000)).unwrap();
     let (alice, attempts, bob, ended) = result.lock().unwrap().take().unwrap();
     assert_eq!((alice, bob, attempts), (Some("1".into()), Some("2".into()), 1));
-    // Two writes to a majority, 62 ms away, and two reads within the site, 0.1 ms each.
+    // Two writes to a majority take 62 ms each, and two reads within the site 0.1 ms each.
     assert_eq!(ended.0 / 100_000, 1242);
     assert_eq!(cluster.now(), ended);
 }
 
 #[test]
-fn the_same_seed_gives_the_same_events_and_another_seed_gives_others() {
+fn the_same_seed_gives_the_same_events_and_another_does_not() {
     let run = |seed, hash_contents| {
         let mut cluster = busy(Configuration { hash_contents, ..configuration(seed) });
         cluster.run_until_done(at(10_000)).unwrap();
@@ -154,7 +154,7 @@ fn a_deadline_passes_in_virtual_time() {
 }
 
 #[test]
-fn a_stalled_run_says_who_hangs_and_how_to_replay_it() {
+fn a_stalled_run_names_its_clients_and_how_to_replay_it() {
     let mut cluster = Cluster::<Register>::new(configuration(77));
     for client in [4, 1, 1, 2] {
         let keyspace = cluster.keyspace(client);
@@ -171,7 +171,7 @@ fn a_stalled_run_says_who_hangs_and_how_to_replay_it() {
 }
 
 #[test]
-fn attempts_beyond_those_that_may_be_open_wait_for_their_turn() {
+fn attempts_wait_if_too_many_are_open() {
     let costs = CostModel { event_ns: 1000, ..CostModel::FREE };
     let configuration = Configuration { open_attempts: 2, costs, ..Configuration::default() };
     let mut cluster = Cluster::<Register>::new(configuration);
@@ -180,7 +180,7 @@ fn attempts_beyond_those_that_may_be_open_wait_for_their_turn() {
         cluster.spawn(0, async move { keyspace.put([task], "v").await.map(|_| ()).unwrap() });
     }
     cluster.run_until_done(at(1000)).unwrap();
-    // Five times two, at 0.1 ms each and the time it takes to compute.
+    // Two at a time, five times, at 0.1 ms each plus the time to compute.
     assert!(cluster.now() >= Timestamp(500_000) && cluster.now() < Timestamp(700_000));
     assert_eq!(cluster.replica(0).values.len(), 10);
 }
@@ -195,7 +195,7 @@ fn a_crashed_client_is_gone_and_the_others_carry_on() {
 }
 
 #[test]
-fn those_who_watch_see_what_replicas_observe_and_change_nothing() {
+fn a_watcher_sees_observations_and_changes_nothing() {
     let mut alone = busy(configuration(3));
     alone.run_until_done(at(60_000)).unwrap();
     let mut watched = busy(configuration(3));
@@ -207,8 +207,8 @@ fn those_who_watch_see_what_replicas_observe_and_change_nothing() {
     watched.run_until_done(at(60_000)).unwrap();
     assert_eq!(watched.event_hash(), alone.event_hash());
     let seen = seen.lock().unwrap();
-    // 5 clients, 2 tasks, 20 rounds and 2 keys at each of 3 replicas, but for messages that were lost
-    // when a majority had answered.
+    // 5 clients, 2 tasks, 20 rounds and 2 keys at each of 3 replicas, except for messages that were lost after a
+    // majority had answered.
     assert!(seen.len() >= 5 * 2 * 20 * 2 * 2, "{}", seen.len());
     assert!(seen.iter().all(|(_, node, _)| !node.is_coordinator()));
     assert!(seen.is_sorted_by_key(|(at, ..)| *at));

@@ -1,4 +1,4 @@
-//! What a batch of records costs, written and flushed.
+//! The cost of writing and flushing a batch of records.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use serried_storage::{Batch, Durability, LogFiles, LogOptions};
@@ -24,7 +24,7 @@ fn batches(criterion: &mut Criterion) {
                         batch.push(|bytes| bytes.extend_from_slice(&[7; RECORD]));
                     }
                     let position = log.write(&mut batch).expect("room");
-                    // Keeps the log short, as settling does.
+                    // Keep the log short, as settling does.
                     if position % 10_000 == 0 {
                         log.trim(position).expect("a log that can be trimmed");
                     }

@@ -1,4 +1,4 @@
-//! The store of what is settled.
+//! The store of settled state.
 
 use std::fs;
 use std::io;
@@ -16,10 +16,10 @@ use crate::{Durability, StorageError, marks};
 
 /// A replica's [`Store`]: in fjall, or in memory.
 ///
-/// What is put is visible at once, in memory; [`Flush::flush`] writes it and makes it durable. Where that
-/// fails because the disk is full it stays in memory, and is written when there is room. A disk that can't
-/// be read stops the process with the path and what went wrong: the store's methods have no other way to
-/// tell, and a replica that goes on without what it has stored would break its promises.
+/// A change is visible at once, in memory. [`Flush::flush`] writes it and makes it durable. If the disk is full, the
+/// change stays in memory and is written when there is room. If the disk can't be read, the process stops with an error
+/// that names the path: a replica that continued without its stored state would break its promises, and the store's
+/// methods can't return errors.
 pub struct Base(Kind);
 
 enum Kind {
@@ -27,7 +27,7 @@ enum Kind {
     Disk(Arc<OnDisk>),
 }
 
-/// Makes durable what was put into a [`Base`], from any thread.
+/// Makes the changes of a [`Base`] durable, from any thread.
 #[derive(Clone)]
 pub struct Flush(Option<Arc<OnDisk>>);
 
@@ -36,33 +36,34 @@ struct OnDisk {
     cache: u64,
     mode: PersistMode,
     unwritten: Mutex<Unwritten>,
-    /// None if it could not be opened again.
+    /// `None` if the store could not be opened again.
     engine: RwLock<Option<Engine>>,
-    /// Held by the one who writes.
+    /// Held by the thread that writes.
     writing: Mutex<Writing>,
 }
 
-/// What was put and is not durable yet.
+/// Changes that are not durable yet.
 #[derive(Default)]
 struct Unwritten {
     put: Puts,
-    /// What was put before and is being written, or could not be.
+    /// Earlier changes that are being written, or could not be written.
     earlier: Arc<Puts>,
 }
 
 #[derive(Default)]
 struct Writing {
-    /// The engine has failed, and must be opened again.
+    /// Whether the engine has failed and must be opened again.
     failed: bool,
-    /// What the log has up to here was put before the engine began to move what it had to tables.
+    /// The changes that the log has up to this position were made before the engine began to move its memtable to
+    /// tables.
     settling: Option<u64>,
     /// The number of the last batch that is durable: see [`marks`].
     last: u64,
 }
 
 impl Base {
-    /// Opens the store in `directory`, or begins one. `cache` is how much of it is kept in memory for
-    /// reading, in bytes. [`Flush::verify`] tells whether it has all that it had.
+    /// Opens the store in `directory`, or creates one. `cache` is the size of the read cache in bytes.
+    /// [`Flush::verify`] checks whether the store has lost anything.
     ///
     /// # Errors
     /// If it can't be read.
@@ -82,7 +83,7 @@ impl Base {
             engine.replace_marks(directory, &[], 0)?;
         }
         if last.is_none_or(|last| last == 0) {
-            // Nothing else was written, or it was by a release without marks.
+            // The store is new, or was written by a release without marks.
             engine.settle_all(directory)?;
         }
         Ok(Base(Kind::Disk(Arc::new(OnDisk {
@@ -107,7 +108,7 @@ impl Base {
         })
     }
 
-    /// What makes it durable, in the way that it was opened for.
+    /// The handle that makes its changes durable, in the way that the store was opened with.
     pub fn flusher(&self) -> Flush {
         match &self.0 {
             Kind::Memory(_) => Flush(None),
@@ -117,8 +118,8 @@ impl Base {
 }
 
 /// Opens a store, or creates one. It is created in another place and then renamed, so that a store under its final name
-/// is always complete, also after a power cut. Otherwise a process that ends meanwhile would leave what looks like a damaged
-/// store.
+/// is always complete, also after a power cut. Otherwise a process that is killed during this would leave a store that
+/// looks damaged.
 fn open_whole(directory: &Path, cache: u64, mode: PersistMode) -> Result<Engine, StorageError> {
     if let Some(parent) = directory.parent() {
         create_directory(parent).map_err(StorageError::io(parent))?;
@@ -140,24 +141,25 @@ fn open_whole(directory: &Path, cache: u64, mode: PersistMode) -> Result<Engine,
 }
 
 impl Flush {
-    /// Makes durable what was put before.
+    /// Makes all earlier changes durable.
     ///
     /// # Errors
-    /// If the disk fails. Where it is only full, this can be tried again.
+    /// If the disk fails. If it is only full, this can be tried again.
     pub fn flush(&self) -> Result<(), StorageError> {
         self.0.as_ref().map_or(Ok(()), |disk| disk.write(&mut lock(&disk.writing)))
     }
 
-    /// The number of the store's last durable batch, to be noted for [`Flush::verify`].
+    /// The number of the store's last durable batch. The caller notes it for [`Flush::verify`].
     pub fn last(&self) -> u64 {
         self.0.as_ref().map_or(0, |disk| lock(&disk.writing).last)
     }
 
-    /// Checks that the store has all its batches up to number `noted`, and none behind a gap. If it does not and the
-    /// loss is accepted, the store goes on with what it has, and the loss is returned.
+    /// Checks that the store has all its batches up to number `noted`, and none after a gap. If batches are missing and
+    /// the loss is accepted, the store continues with what it has, and the loss is returned.
     ///
     /// # Errors
-    /// [`StorageError::Lost`] if it has lost any and this is not accepted; others if it can't be read or written.
+    /// [`StorageError::Lost`] if batches are missing and this is not accepted. Other errors if the store can't be read
+    /// or written.
     pub fn verify(
         &self,
         noted: u64,
@@ -188,9 +190,9 @@ impl Flush {
         self.0.as_ref().is_some_and(is_needed)
     }
 
-    /// Has what was flushed before checked whenever it is read: fjall takes damage in its journal for the
-    /// journal's end, and what is in its tables for damage. Until that is so, and it takes a while, the
-    /// log must keep what it has up to `position`; this returns up to where it need not any more.
+    /// Moves flushed data to tables, where damage is detected whenever the data is read. In its journal, fjall takes
+    /// damage for the end of the journal. The move takes a while. Until it is done, the log must keep its records up to
+    /// `position`. Returns the position before which the log no longer needs its records.
     ///
     /// # Errors
     /// If the disk fails.
@@ -252,7 +254,7 @@ impl OnDisk {
         self.engine.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The engine, or the end of the node: see [`Base`].
+    /// The engine. Stops the node if there is none: see [`Base`].
     fn opened<'a>(&self, engine: &'a Option<Engine>) -> &'a Engine {
         let failed = || panic!("the store in {} could not be opened again", self.path.display());
         engine.as_ref().unwrap_or_else(failed)
@@ -275,7 +277,7 @@ impl OnDisk {
         self.opened(&engine).get(key).unwrap_or_else(|error| self.stop(error))
     }
 
-    /// What was put after `after` and is not written yet.
+    /// The changes of keys after `after` that are not written yet.
     fn unwritten(&self, after: Option<&[u8]>) -> Puts {
         let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         let unwritten = lock(&self.unwritten);

@@ -2,7 +2,7 @@
 
 use crate::segment::BATCH_HEADER;
 
-/// Records on their way to a [`crate::LogFiles`]. Used again and again: it keeps its memory.
+/// Records to be written to a [`crate::Log`]. A batch is reused, and keeps its memory.
 #[derive(Debug)]
 pub struct Batch {
     /// Room for the header, then the records.
@@ -12,12 +12,12 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// No records; the first to be added gets `position`.
+    /// An empty batch. Its first record gets `position`.
     pub fn starting_at(position: u64) -> Batch {
         Batch { bytes: vec![0; BATCH_HEADER], first: position, count: 0 }
     }
 
-    /// Adds a record, which `encode` appends to what it is given, and returns the position after it.
+    /// Adds a record, which `encode` appends to the buffer. Returns the position after it.
     pub fn push(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; 4]);
@@ -33,17 +33,17 @@ impl Batch {
         self.first + u64::from(self.count)
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it has no records.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// How many bytes it takes in the log.
+    /// Its size in the log, in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Empties it; the next record gets `position`.
+    /// Empties it. The next record gets `position`.
     pub fn restart_at(&mut self, position: u64) {
         self.bytes.truncate(BATCH_HEADER);
         (self.first, self.count) = (position, 0);

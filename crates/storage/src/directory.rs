@@ -1,45 +1,47 @@
-//! A node's directory, and whose it is.
+//! A node's directory, and which node it belongs to.
 //!
 //! # What a lost disk may have held
 //!
 //! A directory that replaces a lost disk must rejoin in each keyspace of which the lost disk may have held acknowledged
-//! data. In a keyspace that was created after the loss it is as new as on any other node. It may have to tell the two
-//! apart long after, when its configuration gets a keyspace that it lacked at first. So when it is first settled, it
-//! notes which generations there are, as the others say ([`DataDirectory::settle`]). A generation that is not after the
-//! noted one of its name rejoins.
+//! data. A keyspace that was created after the loss is as new there as on any other node. The directory may have to
+//! distinguish the two long afterwards, when its configuration gets a keyspace that it lacked at first. So when it is
+//! first settled, it notes the generations that the other nodes report ([`DataDirectory::settle`]). A generation that
+//! is not after the noted one of its name rejoins.
 //!
-//! There are n = 2f + 1 nodes, and the lost disk counts among the f that may fail. Of the 2f other nodes, f + 1 have
-//! to answer. What the lost disk had helped to acknowledge in a generation, f others had acknowledged too, and each of
-//! these had noted the generation on its disk before it served it. Since (f + 1) + f > 2f, one of them answers. It still
-//! says so: a directory never forgets a name, and its generations only rise. If its own disk was replaced meanwhile, it
-//! had been told of the generation in the same way, and it tells what it has noted, whether it serves it or not. So it
-//! follows by induction over the order in which the directories were settled. A node that was itself told by too few says
-//! so, and does not count among the f + 1.
+//! There are n = 2f + 1 nodes, and the lost disk counts among the f that may fail. Of the 2f other nodes, f + 1 have to
+//! answer. What the lost disk had helped to acknowledge in a generation, f others had acknowledged too, and each of
+//! these had noted the generation on its disk before it served it. Since (f + 1) + f > 2f, one of them answers. It
+//! still reports the generation: a directory never forgets a name, and its generations only rise. If its own disk was
+//! replaced in the meantime, it had learned of the generation in the same way. It reports what it has noted, whether it
+//! serves the keyspace or not. So the claim follows by induction over the order in which the directories were settled.
+//! A node that itself heard from too few others says so, and does not count among the f + 1.
 //!
-//! If too few answer, the directory is not settled, and its node does not start (`node/joining.rs`). Otherwise it might
-//! be settled in an earlier generation than the lost one was in, because those that know the later one are away. It could
-//! not leave that generation again: it may have copied what the others have there and acknowledged new data, so only a
-//! majority that is beyond the generation shows that nothing of it counts any more. And the later generation would miss
-//! this node. While the node waits nothing is lost: if f or fewer of the others run, they are no majority, and the node
-//! would not make them one, since it counts as failed until it has copied what f + 1 of them have.
+//! If too few answer, the directory is not settled, and its node does not start (`runtime/joining.rs`). Otherwise it
+//! might be settled in an earlier generation than the lost one was in, because those that know the later one are away.
+//! It could not leave that generation again: it may have copied data of the others there and acknowledged new data, so
+//! only a majority in a later generation shows that the earlier one no longer counts. And the later generation would
+//! lack this node. Waiting loses nothing: if f or fewer of the others run, they are no majority. The node would not
+//! make them one, because it counts as failed until it has copied the data of f + 1 of them.
 //!
 //! Directories that an earlier release has settled while too few answered have noted nothing. In these everything rejoins,
 //! until a later start hears enough of them. A start that comes later may note too much, but never too little. A keyspace
 //! of the first settlement rejoins anyway.
 //!
-//! One thing is left: an operation that was under way all the time. If the lost disk had acknowledged it, and the other
-//! nodes that do so were given the keyspace only after this node had noted what there is, then the note is too low.
+//! One case remains: an operation that was in progress all the time. If the lost disk had acknowledged it, and the
+//! other nodes that acknowledge it got the keyspace only after this node had noted the generations, then the note is
+//! too low.
 //!
 //! # Which data is newer
 //!
 //! Data that replaces other data has the greater number ([`Provenance::incarnation`]). The number is the time, but the
 //! clock of the node that made the lost directory may have been ahead. So before a new directory is settled, its node
-//! asks which number the others know, and has its own be greater ([`DataDirectory::raise`]). The new number is durable
-//! before anybody is told it: the question does not contain it. Nobody has seen the number that it had before, or
-//! whoever has takes the greater one for a replacement of that. If two directories are made at the same time to replace
-//! the same one, they differ by their clocks, or by the random number that is added where the clocks do not count. If a
-//! node that knows a greater number was not there to be asked, it turns the new directory away, and says what to do.
-//! `node/server/replaced.rs` says who notes a number, and what becomes of older data.
+//! asks the others for the number that they know, and makes its own greater ([`DataDirectory::raise`]). The question
+//! does not contain the new number, which is durable before any other node learns it. If another node has seen the
+//! number that the directory had before, it takes the greater one for a replacement of that. If two directories are
+//! made at the same time to replace the same one, they differ by their clocks, or by the random number that is added
+//! where the clocks do not count. If a node that knows a greater number could not be asked, it refuses the new
+//! directory, and says what to do. For which nodes note a number, and what happens to older data, see
+//! `runtime/server/replaced.rs`.
 
 mod identity;
 mod peers;
@@ -61,17 +63,17 @@ use crate::engine::{ROOM, find_room};
 use crate::keyspaces::{KeyspaceIdentity, KeyspaceRecord, MOST_RECORDS};
 use crate::{StorageError, run};
 
-/// The file by which it is locked.
+/// The lock file.
 const LOCK: &str = "lock";
 
-/// How a node means to start.
+/// How a node starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
     /// With its data; as a new node if it has none.
     Usual,
     /// As a replacement for a node whose disk was lost. The directory must be empty.
     Rejoin,
-    /// With what is left of its data, although acknowledged records may be missing: see [`crate`].
+    /// With the data that is left, although acknowledged records may be missing: see [`crate`].
     AcceptLoss,
 }
 
@@ -83,15 +85,15 @@ pub struct DataDirectory {
     is_new: bool,
     was_used: bool,
     held: Mutex<Held>,
-    /// The keyspaces that were dropped when the directory was opened: their names, and where their data lies.
+    /// The keyspaces that were dropped when the directory was opened: their names, and the folders of their data.
     dropped: Vec<(String, PathBuf)>,
     peers: Peers,
     _lock: File,
 }
 
 impl DataDirectory {
-    /// Whether a data directory has a file of this name, or may have one for a moment, so that no keyspace can be called so:
-    /// a keyspace's data lies in a folder of its name.
+    /// Whether the name is reserved, because a data directory has a file of this name at some time. No keyspace can
+    /// have such a name, because a keyspace's data lies in a folder of its name.
     pub fn is_reserved(name: &str) -> bool {
         let is_file = |file: &str| {
             name == file || Path::new(name) == Path::new(file).with_extension(TEMPORARY)
@@ -103,9 +105,8 @@ impl DataDirectory {
     /// list. New keyspaces are added by [`DataDirectory::settle`].
     ///
     /// # Errors
-    /// [`StorageError::Refused`] if it is in use, or is another node's, another cluster's or of a newer
-    /// format, or if the configuration has changed in a way that its data can't follow;
-    /// [`StorageError::Full`] if its disk is too full to start on.
+    /// [`StorageError::Refused`] if it is in use, belongs to another node or cluster, has a newer format, or if its
+    /// data does not fit the changed configuration. [`StorageError::Full`] if its disk is too full to start.
     pub fn open(path: &Path, identity: &Identity, start: Start) -> Result<Self, StorageError> {
         create_directory(path).map_err(StorageError::write(path, ROOM))?;
         let lock = lock(path)?;
@@ -154,8 +155,8 @@ impl DataDirectory {
         Ok(directory)
     }
 
-    /// The keyspaces that were dropped when the directory was opened: their names, and where their data stays until
-    /// somebody removes it.
+    /// The keyspaces that were dropped when the directory was opened: their names, and the folders of their data, which
+    /// stay until the operator removes them.
     pub fn dropped(&self) -> &[(String, PathBuf)] {
         &self.dropped
     }
@@ -165,14 +166,14 @@ impl DataDirectory {
         self.held().records.0.clone()
     }
 
-    /// Of a directory that replaces a lost one: the last generation of each name that the lost one may have held; `None`
-    /// while that is not known.
+    /// For a directory that replaces a lost one: the last generation of each name that the lost one may have held.
+    /// `None` while this is not known.
     pub fn lost(&self) -> Option<BTreeMap<String, u32>> {
         self.held().lost.clone()
     }
 
-    /// Notes which keyspaces the node has from now on, with their generations. `told` is which generations the others
-    /// know, the last of each name, if enough of them have said it.
+    /// Notes the keyspaces that the node has from now on, with their generations. `told` are the generations that the
+    /// others know, the last one of each name, if enough of them have answered.
     ///
     /// If the directory replaces a lost one, the keyspaces of the first call rejoin. Later ones do so unless they were
     /// created after the loss (see the module).
@@ -191,7 +192,7 @@ impl DataDirectory {
         let mut held = present.clone();
         let first = held.records.0.is_empty();
         if held.provenance.rejoined && held.lost.is_none() {
-            // Of so many names nothing is noted, and all rejoin.
+            // If there are too many names, none are noted, and all keyspaces rejoin.
             held.lost = told.filter(|told| told.len() <= MOST_RECORDS).cloned();
         }
         for (identity, generation) in keyspaces {
@@ -200,7 +201,7 @@ impl DataDirectory {
                     known.check(identity).map_err(refused)?;
                     known.later
                 }
-                // What it had of an earlier one that was not dropped here, it may have had of this one.
+                // If an earlier generation was not dropped here, what holds for it may hold for this one.
                 Some(known) if !known.dropped => known.later,
                 _ => !first && held.is_later(&identity.name, *generation),
             };
@@ -215,10 +216,10 @@ impl DataDirectory {
         Ok(())
     }
 
-    /// Has the data of a directory that replaces a lost one be number `incarnation` at least.
+    /// Raises the number of the data of a directory that replaces a lost one to at least `incarnation`.
     ///
     /// # Errors
-    /// If the directory can't be written, or was settled already: others know its number.
+    /// If the directory can't be written, or was settled already, so that others know its number.
     pub fn raise(&self, incarnation: u64) -> Result<(), StorageError> {
         let mut present = self.held();
         if incarnation <= present.provenance.incarnation {
@@ -245,8 +246,8 @@ impl DataDirectory {
         self.held().records.find(keyspace).map_or(0, |record| record.generation)
     }
 
-    /// Whether a node had keyspaces here before it was opened, so that it must be noted how it was last used. In
-    /// format 1 this was not noted.
+    /// Whether a node had keyspaces here before the directory was opened, so that its last use must have been noted.
+    /// Format 1 did not note this.
     pub fn was_used(&self) -> bool {
         self.was_used
     }
@@ -256,16 +257,16 @@ impl DataDirectory {
         self.is_new && !self.provenance().rejoined
     }
 
-    /// Judges the data that another node says it has. Returns whether it is the data that the node was last met with; if
-    /// not, it is new, and has not been noted.
+    /// Judges the data that another node reports. Returns true if it is the data that the node had when it was last
+    /// met. Otherwise the data is new and has not been noted.
     ///
     /// # Errors
-    /// If it does not count, or not any more: why, and what to do.
+    /// If it does not count, or no longer. The error says why, and what to do.
     pub fn judge(&self, node: u64, has: Provenance) -> Result<bool, String> {
         peers::judge(node, self.met(node), has)
     }
 
-    /// Notes which data another node has.
+    /// Notes the data that another node has.
     ///
     /// # Errors
     /// [`StorageError::Refused`] if [`DataDirectory::judge`] says that the data does not count; other errors if the
@@ -279,18 +280,18 @@ impl DataDirectory {
         self.peers.met(node)
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the other nodes are told about its data.
+    /// What this node reports to others about its data.
     pub fn provenance(&self) -> Provenance {
         self.held().provenance
     }
 
-    /// Whether the data of a keyspace replaces lost data. A partition that has a log already knows from its log how far
-    /// it has got with rejoining.
+    /// Whether the data of a keyspace replaces lost data. A partition that already has a log knows from it how far
+    /// rejoining has come.
     pub fn rejoins(&self, keyspace: &str) -> bool {
         let held = self.held();
         held.provenance.rejoined && !held.records.find(keyspace).is_some_and(|found| found.later)
@@ -301,7 +302,7 @@ impl DataDirectory {
         named(keyspace, self.generation(keyspace))
     }
 
-    /// Where a partition's data lies.
+    /// The folder of a partition's data.
     pub fn partition(&self, keyspace: &str, partition: u16) -> PathBuf {
         self.path.join(self.folder(keyspace)).join(partition.to_string())
     }
@@ -317,7 +318,7 @@ impl DataDirectory {
     }
 }
 
-/// The folder of a generation. Generation 0 lies under the plain name, as in format 1.
+/// The folder of a generation. Generation 0 has the plain name, as in format 1.
 fn named(keyspace: &str, generation: u32) -> String {
     match generation {
         0 => keyspace.to_string(),

@@ -1,4 +1,4 @@
-//! The few things that a log does with files, so that tests can have them fail.
+//! The file operations of a log, behind a trait so that tests can make them fail.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -13,9 +13,9 @@ pub(crate) const TEMPORARY: &str = "new";
 
 /// A file system.
 pub(crate) trait Disk: Send + std::fmt::Debug {
-    /// Makes a file of `length` bytes, with room set aside for all of them, durable in its directory.
+    /// Creates a file of `length` bytes, with space allocated for all of them. Its name is durable.
     fn create(&mut self, path: &Path, length: u64) -> io::Result<File>;
-    /// Gives a file another name, durably.
+    /// Renames a file, durably.
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
     fn write_at(&mut self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
     fn sync(&mut self, file: &File) -> io::Result<()>;
@@ -23,7 +23,7 @@ pub(crate) trait Disk: Send + std::fmt::Debug {
     fn remove(&mut self, path: &Path) -> io::Result<()>;
 }
 
-/// The real one.
+/// The real file system.
 #[derive(Debug)]
 pub(crate) struct RealDisk;
 
@@ -34,7 +34,7 @@ impl Disk for RealDisk {
         let set_aside =
             rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length);
         match set_aside {
-            // Not every file system can.
+            // Not every file system supports this.
             Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(length)?,
             Err(error) => {
                 drop(fs::remove_file(path));
@@ -81,7 +81,7 @@ pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
         }
     }
     match sync_directory(path) {
-        // Somebody who may write there has made it.
+        // A process that may write there has created it.
         Err(error) if existed && error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         synced => synced,
     }
@@ -96,7 +96,7 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-/// Replaces the file, or leaves it as it was.
+/// Replaces the file atomically.
 pub(crate) fn replace(file: &Path, text: &str) -> Result<(), StorageError> {
     let temporary = file.with_extension(TEMPORARY);
     let replace = || {

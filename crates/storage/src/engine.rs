@@ -1,8 +1,7 @@
 //! fjall, as a [`crate::Base`] uses it.
 //!
-//! All that it does in the background is asked of it here, at times of our choosing: left to itself it has
-//! every insertion into a full memtable ask for a new one, and once a thousand such requests wait its
-//! worker waits for itself.
+//! By default, every insertion into a full fjall memtable requests a new memtable, and when a thousand such requests
+//! wait, fjall's worker waits for itself. So all background work is requested here, at times that we choose.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,21 +21,21 @@ use rustix::io::Errno;
 
 use crate::{StorageError, marks};
 
-/// What is to be written: values, and none for what is removed.
+/// Changes to write: values, and `None` for removed keys.
 pub(crate) type Puts = BTreeMap<Slice, Option<Slice>>;
 
 /// The name of the thread that does fjall's background work.
 pub const STORE_THREAD: &str = "fjall:worker";
-/// A memtable is moved to a table when it has about so many bytes.
+/// A memtable is moved to a table when it has about this many bytes.
 const MEMTABLE: u64 = 32 << 20;
-/// How many writes fjall takes in one go.
+/// How many writes are passed to fjall at once.
 const BATCH: usize = 1024;
-/// With so many memtables on their way to tables, or tables that were not merged yet, it is behind. It
-/// stops taking writes at 4 and 20.
+/// With this many memtables that are being moved to tables, or this many tables that are not merged yet, fjall is
+/// behind. It stops accepting writes at 4 and 20.
 const MEMTABLES_BEHIND: usize = 2;
 const TABLES_BEHIND: usize = 10;
-/// How much room it needs on the disk to be opened and to go on: for a journal, memtables on their way to
-/// tables, and tables that are merged.
+/// How much free space a store needs to be opened and to continue: for a journal, memtables that are being moved to
+/// tables, and merging tables.
 pub(crate) const ROOM: u64 = 128 << 20;
 
 /// An open store.
@@ -44,7 +43,7 @@ pub(crate) struct Engine {
     items: Keyspace,
     database: Database,
     mode: PersistMode,
-    /// How many bytes were put into the memtable.
+    /// How many bytes were added to the memtable.
     in_memtable: AtomicU64,
 }
 
@@ -61,7 +60,7 @@ impl Engine {
             let in_memtable = AtomicU64::new(items.tree.active_memtable().size());
             Ok(Engine { items, database, mode, in_memtable })
         };
-        // Fjall panics if some of its files are damaged, and does not say which.
+        // fjall panics if some of its files are damaged, and does not say which.
         let opened = catch_unwind(open).map_err(|panic| {
             let what = panic.downcast_ref::<String>().cloned().unwrap_or_default();
             StorageError::Store { path: path.to_path_buf(), what: what.replace('\n', ",") }
@@ -94,7 +93,7 @@ impl Engine {
         below.chain(above).map(move |entry| entry.into_inner().map(shown))
     }
 
-    /// The numbers of the marks that can be seen: see [`marks`].
+    /// The numbers of the visible marks: see [`marks`].
     pub(crate) fn marks(&self, path: &Path) -> Result<Vec<u64>, StorageError> {
         let keys = self.items.prefix(marks::first()).map(fjall::Guard::key);
         let keys = keys.collect::<fjall::Result<Vec<_>>>().map_err(|error| failed(path, error))?;
@@ -122,15 +121,15 @@ impl Engine {
     pub(crate) fn settle_all(&self, path: &Path) -> Result<(), StorageError> {
         self.settle(path)?;
         while !self.is_settled() {
-            // An error if its own thread has failed.
+            // This returns an error if fjall's own thread has failed.
             self.database.persist(PersistMode::Buffer).map_err(|error| failed(path, error))?;
             std::thread::yield_now();
         }
         Ok(())
     }
 
-    /// Writes all of `puts`, durably, in batches with numbers after `last`. Returns the number of the last one. After an
-    /// error nothing more can be written; what was not in `puts` can still be read.
+    /// Writes all of `puts`, durably, in batches with numbers after `last`. Returns the number of the last one. After
+    /// an error nothing more can be written. Keys that are not in `puts` can still be read.
     pub(crate) fn write(&self, path: &Path, puts: &Puts, last: u64) -> Result<u64, StorageError> {
         let write = || {
             let (mut puts, mut bytes, mut last) = (puts.iter().peekable(), 0, last);
@@ -174,34 +173,34 @@ impl Engine {
         self.items.rotate_memtable().map(drop)
     }
 
-    /// Whether what was written before [`Engine::settle`] is in tables.
+    /// Whether everything that was written before [`Engine::settle`] is in tables.
     pub(crate) fn is_settled(&self) -> bool {
         self.items.tree.sealed_memtable_count() == 0
     }
 
-    /// Whether it has more to do in the background than it should.
+    /// Whether its background work is behind.
     pub(crate) fn is_behind(&self) -> bool {
         self.items.tree.sealed_memtable_count() >= MEMTABLES_BEHIND
             || self.items.tree.l0_run_count() >= TABLES_BEHIND
     }
 }
 
-/// A file that is missing from a store, if one is. A store has two of fjall's keyspaces, fjall's own list and ours. Each
-/// has a file that says which tables it has.
+/// A file that is missing from a store, if any. A store has two of fjall's keyspaces: fjall's own list, and ours. Each
+/// has a file that lists its tables.
 pub(crate) fn missing(path: &Path) -> Option<PathBuf> {
     let currents = ["0", "1"].map(|keyspace| path.join("keyspaces").join(keyspace).join("current"));
     currents.into_iter().find(|current| !current.exists())
 }
 
-/// Whether there is room for it on the disk of `directory`, tried by setting so much aside: limits of the
-/// process and of its user count too.
+/// Checks that the disk of `directory` has room for a store, by allocating that much. This includes limits of the
+/// process and of its user.
 ///
 /// # Errors
-/// [`StorageError::Full`] if there is not.
+/// [`StorageError::Full`] if there is no room.
 pub(crate) fn find_room(directory: &Path) -> Result<(), StorageError> {
     let path = directory.join("room");
     let file = File::create(&path).map_err(StorageError::write(&path, ROOM))?;
-    // Nothing is left of it, whatever happens.
+    // The file is removed, even if allocating failed.
     fs::remove_file(&path).map_err(StorageError::io(&path))?;
     match fallocate(&file, FallocateFlags::empty(), 0, ROOM) {
         // Not every file system can.
@@ -222,7 +221,7 @@ pub(crate) fn failed(path: &Path, error: fjall::Error) -> StorageError {
                 _ => StorageError::write(path, ROOM)(source),
             }
         }
-        // It failed in the background, and does not tell of what.
+        // fjall failed in the background, and does not say why.
         fjall::Error::Poisoned if find_room(path).is_err_and(|error| error.is_full()) => {
             StorageError::Full { path: path.to_path_buf(), needed: ROOM }
         }

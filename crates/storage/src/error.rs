@@ -1,55 +1,55 @@
-//! What can go wrong on disk.
+//! Errors of storage.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why something could not be read from disk, or written to it.
+/// Why data could not be read from disk or written to it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StorageError {
-    /// The operating system said no.
+    /// An error of the operating system.
     #[error("{}: {source}{}", path.display(), advice(source))]
     Io {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// The error.
         source: io::Error,
     },
-    /// There is no room left. Nothing is lost, and what was to be written can be written later.
+    /// The disk is full. Nothing is lost, and the data can be written later.
     #[error("{}: the disk is full: {needed} bytes are needed; free some space", path.display())]
     Full {
         /// The file.
         path: PathBuf,
-        /// How much was to be written or set aside, in bytes.
+        /// How much was to be written or allocated, in bytes.
         needed: u64,
     },
-    /// What was written is not what is read.
+    /// A file does not contain what was written to it.
     #[error("{}: corrupt at offset {offset}: {what}; have this node start with an empty directory and --rejoin, or, where too few others are whole for that, with --accept-loss", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// Where, in bytes from its beginning.
+        /// The offset in the file, in bytes.
         offset: u64,
         /// What is wrong.
         what: String,
     },
-    /// What a store reads is not what it wrote. It does not tell in which of its files.
+    /// A store does not contain what was written to it. It does not say which of its files is damaged.
     #[error("{}: the store in this directory is damaged: {what}; have this node start with an empty directory and --rejoin", path.display())]
     Store {
         /// The store's directory.
         path: PathBuf,
-        /// What it says is wrong.
+        /// The damage that the store reports.
         what: String,
     },
-    /// A store lacks what it wrote.
+    /// A store has lost some of what was written to it.
     #[error("{}: the store in this directory has lost some of what it had: {what}; have this node start with an empty directory and --rejoin, or, where too few others are whole for that, with --accept-loss", path.display())]
     Lost {
         /// The store's directory.
         path: PathBuf,
-        /// What it lacks.
+        /// What is missing.
         what: String,
     },
-    /// The directory is not for this node.
+    /// The directory can't be used by this node.
     #[error("{}: {reason}", path.display())]
     Refused {
         /// The directory.
@@ -59,7 +59,7 @@ pub enum StorageError {
     },
 }
 
-/// What to do about an error of the operating system, if that can be said.
+/// Advice on an error of the operating system, if there is any.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::ReadOnlyFilesystem => {
@@ -81,7 +81,7 @@ impl StorageError {
         move |source| StorageError::Io { path, source }
     }
 
-    /// Of something that was to be written, `needed` bytes of it.
+    /// The error of a failed write of `needed` bytes.
     pub(crate) fn write(path: &Path, needed: u64) -> impl FnOnce(io::Error) -> StorageError {
         let path = path.to_path_buf();
         move |source| match source.kind() {
@@ -100,7 +100,7 @@ impl StorageError {
         StorageError::Refused { path: path.to_path_buf(), reason: reason.into() }
     }
 
-    /// Whether it is only for want of room.
+    /// Whether the only problem is that the disk is full.
     pub fn is_full(&self) -> bool {
         matches!(self, StorageError::Full { .. })
     }

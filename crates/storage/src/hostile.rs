@@ -13,11 +13,11 @@ use crate::{Batch, Durability};
 const SEGMENT_BYTES: u64 = 4096;
 const IDENTITY: u64 = 7;
 
-/// One in so many is also read from a file, as a log that is opened.
+/// One of this many is also read from a file, by opening a log.
 const OPENED: u32 = 64;
 
-/// Reads a segment as far as it is sound, and the same with checksums that fit, which chance does not find. Returns
-/// whether a record could be read. Must not panic.
+/// Reads a segment up to the first damage, once as it is and once with correct checksums, which random bytes do not
+/// have. Returns whether a record could be read. Must not panic.
 #[doc(hidden)]
 pub fn read_hostile_segment(directory: &Path, bytes: &[u8]) -> io::Result<bool> {
     let sealed = sealed(bytes);
@@ -49,7 +49,7 @@ fn read(bytes: &[u8]) -> bool {
     records > 0
 }
 
-/// The same with checksums that fit: of the header, and of all batches from the first one on whose lengths do.
+/// The segment with correct checksums: of the header, and of all batches from the first one on whose lengths fit.
 fn sealed(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
@@ -60,7 +60,7 @@ fn sealed(bytes: &[u8]) -> Vec<u8> {
     bytes[..SEGMENT_HEADER].copy_from_slice(&header);
     let identity = number(&header[8..16]);
     let mut rest = &mut bytes[SEGMENT_HEADER..];
-    // Zeros are room.
+    // Zeros are free space.
     while rest.len() > BATCH_HEADER && rest[..BATCH_HEADER].iter().any(|byte| *byte != 0) {
         let length = BATCH_HEADER + number(&rest[4..8]) as usize;
         let Some((batch, behind)) = rest.split_at_mut_checked(length) else { break };
@@ -103,7 +103,7 @@ pub fn example_segment(directory: &Path) -> Result<Vec<u8>, crate::StorageError>
     fs::read(&file).map_err(crate::StorageError::io(&file))
 }
 
-/// A disk that does not wait for anything to be durable.
+/// A disk that does not sync.
 #[derive(Debug)]
 struct Unflushed;
 

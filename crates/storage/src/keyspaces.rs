@@ -1,4 +1,4 @@
-//! Which keyspaces a directory has, and had.
+//! The keyspaces that a directory has or had.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,10 +29,10 @@ pub struct KeyspaceRecord {
     /// Its generation.
     #[serde(default)]
     pub generation: u32,
-    /// It was dropped: the configuration does not list it any more.
+    /// Whether it was dropped: the configuration does not list it any more.
     #[serde(default)]
     pub dropped: bool,
-    /// It was created after this directory had replaced a lost one, so nothing of it was lost.
+    /// Whether it was created after this directory had replaced a lost one, so that nothing of it was lost.
     #[serde(default)]
     pub later: bool,
 }
@@ -80,10 +80,10 @@ impl Records {
 }
 
 impl KeyspaceRecord {
-    /// Checks that its data can be that of a keyspace that is configured so.
+    /// Checks that its data fits the configured keyspace.
     ///
     /// # Errors
-    /// How the two differ, and what to do.
+    /// If it does not fit. The error says how they differ, and what to do.
     pub(crate) fn check(&self, wanted: &KeyspaceIdentity) -> Result<(), String> {
         let KeyspaceIdentity { name, protocol, partitions } = &self.identity;
         let again = "drop it on all nodes and create it again, or load it into a new keyspace; if it was dropped \

@@ -1,24 +1,23 @@
 //! What a node keeps on disk.
 //!
-//! Each partition of a keyspace has two things there, which its replica uses through the seam:
+//! Each partition of a keyspace has two parts there, which its replica uses through the interface of `serried-actor`:
 //!
 //! - a **log** ([`LogFiles`]) of records, in batches that are written and flushed as one. Segments are preallocated and
 //!   have checksums. A tail that a crash has torn is cut off; damage is reported with file and offset;
 //! - a **base** ([`Base`]): an ordered store of settled state, in fjall.
 //!
-//! Both lie in the node's [`DataDirectory`], which knows whose it is.
+//! Both lie in the node's [`DataDirectory`], which knows the node that it belongs to.
 //!
 //! # Torn batches and damage
 //!
-//! A crash tears the batch that is being written. Nothing depends on that batch yet, so it is cut off. Damage
-//! destroys records that were acknowledged, so it is reported and never cut off. A small file beside each log
-//! tells the two apart (`note.rs`). It notes up to which record the log is complete. It is written after a batch is
-//! durable and before anybody is told so. A log that ends or is damaged before the noted end is damaged.
+//! A crash tears the batch that is being written. Nothing depends on that batch yet, so it is cut off. Damage destroys
+//! records that were acknowledged, so it is reported and never cut off. A small file beside each log distinguishes the
+//! two (`note.rs`). It notes up to which record the log is complete. It is written after a batch is durable and before
+//! this is reported. A log that ends before the noted end, or is damaged before it, has lost records.
 //!
-//! The file also notes how far the base had got. A base that has less, or has a gap, has lost what its journal had
-//! (`marks.rs`).
+//! The file also notes the last batch of the base. A base that lacks batches has lost part of its journal (`marks.rs`).
 //!
-//! What this can tell depends on how the last run of the node ended:
+//! What this detects depends on how the last run of the node ended:
 //!
 //! - **The process ended**, in whatever way: the operating system has everything that was written, so note and log are
 //!   up to date.
@@ -32,22 +31,22 @@
 //! - **Loss was accepted** ([`Start::AcceptLoss`]), because too few nodes have all their data for the others to rejoin:
 //!   each log is read up to the first damage, and the rest is given up.
 //!
-//! Two kinds of damage go unnoticed: a disk that says it has written what it has not, and damage in the very batch
-//! that was the last one at a power cut under `sync`.
+//! Two kinds of damage are not detected: a disk that reports writes that it has not made, and damage in the last batch
+//! before a power cut under `sync`.
 //!
 //! # Names
 //!
-//! A file outlives a power cut only if its name is on the disk too, and so are the names of the folders in which it lies.
-//! So before anything rests on a file, its folder is synced (`disk.rs`), and whenever a folder is used, its
-//! own name, also if it is found: the process that made it may have been killed before it had done that. This goes for the
-//! data directory, the folders of keyspaces and partitions, logs with their segments and notes, stores, and the files by
-//! which a directory is recognised. A removed segment is gone for good before the next one is removed, so that what is left
-//! of a log after a power cut has no gaps. Inside of a store fjall does the same.
+//! A file survives a power cut only if its name and the names of the folders above it are on the disk too. So before
+//! anything depends on a file, its folder is synced (`disk.rs`). Whenever a folder is used, its own name is synced too,
+//! even if the folder existed: the process that created it may have been killed before it synced the name. This applies
+//! to the data directory, the folders of keyspaces and partitions, logs with their segments and notes, stores, and the
+//! files that identify a directory. The removal of a segment is durable before the next one is removed, so that a log
+//! has no gaps after a power cut. fjall does the same within a store.
 //!
 //! # Why the log is our own
 //!
-//! It makes commits cheap: one flush for everything that a wake-up has appended, where an engine makes one for each
-//! transaction. `candidates/` has the program that measured it, and its README the figures.
+//! An engine makes one flush for each transaction. Our log makes one for everything that was appended in one wake-up,
+//! so commits are cheap. `candidates/` has the program that measured this, and its README has the figures.
 
 mod base;
 mod batch;

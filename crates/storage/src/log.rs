@@ -15,8 +15,7 @@ const SEGMENT: u64 = 32 << 20;
 /// The name of a segment that was trimmed and waits to be used again.
 pub(crate) const SPARE: &str = "spare";
 
-/// The writing end of a log. It is for one thread, which may be another than the one that fills
-/// [`Batch`]es.
+/// The writing end of a log. One thread uses it. Another thread may fill the [`Batch`]es.
 #[derive(Debug)]
 pub struct LogFiles {
     directory: PathBuf,
@@ -24,7 +23,7 @@ pub struct LogFiles {
     durability: Durability,
     disk: Box<dyn Disk>,
     segment_length: u64,
-    /// All but the last, by the position of their first record.
+    /// All segments except the last, with the positions of their first records.
     full: VecDeque<(u64, PathBuf)>,
     last: Option<Last>,
     /// The position of the next record.
@@ -48,13 +47,13 @@ pub(crate) struct Last {
 /// How a log is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogOptions {
-    /// Identifies the log: one of another identity is refused.
+    /// The identity of the log. A log of another identity is refused.
     pub identity: u64,
     /// When a batch counts as durable.
     pub durability: Durability,
-    /// The log is known to exist. If it does not, it was lost.
+    /// Whether the log is known to exist. If it is then missing, it was lost.
     pub existed: bool,
-    /// If the log is damaged, give up what follows the damage instead of refusing the log.
+    /// Whether to give up everything after damage instead of refusing the log.
     pub accept_loss: bool,
 }
 
@@ -74,11 +73,11 @@ pub struct Replayed {
     pub bytes: u64,
     /// The number of bytes of a torn batch behind the last complete one. They were cut off.
     pub torn: u64,
-    /// The damage from which on the log was given up, if loss was accepted.
+    /// The damage after which the log was given up, if loss was accepted.
     pub lost: Option<Loss>,
 }
 
-/// Damage from which on a log was given up.
+/// Damage after which a log was given up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Loss {
     /// The file.
@@ -93,8 +92,8 @@ impl LogFiles {
     /// Opens the log in `directory`, or creates one. Calls `each` with the position and the bytes of every record, in order.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`] if anything that was acknowledged is damaged or missing, unless loss is accepted; see
-    /// [`crate`] for damage that can't be found. [`StorageError::Refused`] if it is another log, or has a newer format.
+    /// [`StorageError::Corrupt`] if acknowledged records are damaged or missing, unless loss is accepted. See [`crate`]
+    /// for damage that can't be detected. [`StorageError::Refused`] if it is another log, or has a newer format.
     pub fn open(
         directory: &Path,
         options: LogOptions,
@@ -136,8 +135,8 @@ impl LogFiles {
         Ok((log, replayed))
     }
 
-    /// The number of the last batch that the store beside the log in `directory` is known to have. It is 0 if that is not
-    /// noted, and if the note is damaged: [`LogFiles::open`] reports that.
+    /// The number of the last batch that the store beside the log in `directory` is known to have. It is 0 if it is not
+    /// noted or the note is damaged. [`Log::open`] reports a damaged note.
     pub fn noted_store(directory: &Path, identity: u64) -> u64 {
         Note::open(directory, identity).ok().flatten().map_or(0, |note| note.reach().store)
     }
@@ -160,12 +159,12 @@ impl LogFiles {
         self.position
     }
 
-    /// Writes a batch, and makes it durable in the way that the log was opened with. Returns the
-    /// position before which everything then is.
+    /// Writes a batch, and makes it durable in the way that the log was opened with. Returns the position before which
+    /// everything is durable.
     ///
     /// # Errors
-    /// [`StorageError::Full`] if there is no room: nothing of it was written then, and it can be tried
-    /// again. After any other error the log must not be used.
+    /// [`StorageError::Full`] if there is no room. Nothing was written then, and the call can be repeated. After any
+    /// other error the log must not be used.
     ///
     /// # Panics
     /// If the batch does not continue the log.
@@ -187,7 +186,7 @@ impl LogFiles {
             let synced = self.disk.sync(&last.file);
             synced.map_err(StorageError::write(&last.path, length))?;
         }
-        // This is noted before anybody is told that the batch is durable.
+        // This is noted before the batch is reported as durable.
         if let Some(note) = &mut self.note {
             let reach = Reach { end: batch.next_position(), ..note.reach() };
             note.write(self.disk.as_mut(), reach)?;
@@ -197,7 +196,7 @@ impl LogFiles {
         Ok(self.position)
     }
 
-    /// Begins another segment, with room for a batch of so many bytes.
+    /// Begins another segment, with room for a batch of `batch` bytes.
     fn begin_segment(&mut self, batch: u64) -> Result<(), StorageError> {
         let first = self.position;
         let path = self.directory.join(format!("{first:020}.log"));
@@ -223,7 +222,7 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Where the log begins once its first segment is given up, if it has another.
+    /// The position at which the log begins after its first segment is given up, if it has another one.
     fn second(&self) -> Option<u64> {
         self.full.front()?;
         let next = self.full.get(1).map(|(first, _)| *first);

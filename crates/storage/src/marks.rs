@@ -1,8 +1,8 @@
-//! Marks in a store, by which its next opening sees whether it has lost anything that it wrote.
+//! Marks in a store, which show at its next opening whether it has lost anything.
 //!
 //! fjall takes a damaged batch in one of its journals for a batch that a crash has torn. It drops that batch and all
-//! that follow in the same file, and says nothing. What the log still has makes up for that, but the log does not have
-//! what it has left to the store. So the store's batches have numbers, from 1, and batch `n` also adds mark `n` and
+//! that follow in the same file, without an error. Records that the log still has repair this, but the log does not
+//! have those that it has trimmed. So the store's batches have numbers, from 1, and batch `n` also adds mark `n` and
 //! removes mark `n - 1`. A store that has all its batches shows one mark: that of the last one.
 //!
 //! | what the store lacks | what it shows |
@@ -11,34 +11,34 @@
 //! | batches with others behind them | also the mark before the gap: what removed it is gone |
 //! | the order of two batches | also the mark of the earlier one: it was removed before it was added |
 //!
-//! The gap comes of a journal that is damaged or gone while a later one is whole. The order comes of a damaged sequence
-//! number, which fjall's checksums do not cover. Mark 0 lies in a table before batch 1 is written, so that there is a
-//! mark before each gap. fjall has each batch in one journal and in one table, whole or not at all.
+//! A gap results from a journal that is damaged or missing while a later one is intact. A wrong order results from a
+//! damaged sequence number, which fjall's checksums do not cover. Mark 0 lies in a table before batch 1 is written, so
+//! that there is a mark before each gap. fjall has each batch in one journal and in one table, whole or not at all.
 //!
-//! The number of the last batch is noted when the batch is durable, and before anything is written to the log that may
-//! rest on the batch. So the store of a process that was killed has at least what is noted, and a batch that was torn
+//! The number of the last batch is noted when the batch is durable, and before anything that may depend on the batch is
+//! written to the log. So the store of a process that was killed has at least what is noted, and a batch that was torn
 //! was not noted.
 //!
-//! Marks lie between the store's other entries, since a table then has the mark of a batch if it has the batch. Their
-//! keys are reserved: a key of the store's user that begins like one gets a byte more. This keeps the order of keys.
+//! Marks are ordinary entries of the store, so that a table that has a batch also has its mark. Their keys are
+//! reserved: a user's key that begins like one gets an additional byte. This keeps the order of keys.
 
 use std::borrow::Cow;
 
 use fjall::Slice;
 
-/// What all keys of marks begin with, and keys of the store's user that get a byte more.
+/// The prefix of all keys of marks, and of users' keys that get an additional byte.
 const RESERVED: [u8; 16] = *b"\xff\xff\xff\0serried\0\xff\xff\xff\xff";
-/// What follows in the key of a mark, before its number.
+/// The byte that follows in the key of a mark, before its number.
 const MARK: u8 = 0;
-/// What follows in a key of the store's user.
+/// The byte that follows in a user's key.
 const USER: u8 = 1;
 
-/// Where the marks begin.
+/// The lower bound of the keys of marks.
 pub(crate) fn first() -> Vec<u8> {
     [&RESERVED[..], &[MARK]].concat()
 }
 
-/// Where they have ended.
+/// The upper bound of the keys of marks.
 pub(crate) fn after_last() -> Vec<u8> {
     [&RESERVED[..], &[USER]].concat()
 }
@@ -54,7 +54,7 @@ pub(crate) fn number(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(number.try_into().ok()?))
 }
 
-/// How a key of the store's user is stored.
+/// The stored form of a user's key.
 pub(crate) fn stored(key: &[u8]) -> Cow<'_, [u8]> {
     match key.strip_prefix(&RESERVED) {
         Some(rest) => [&RESERVED[..], &[USER], rest].concat().into(),
@@ -62,7 +62,7 @@ pub(crate) fn stored(key: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// The key of the store's user that is stored like this.
+/// The user's key with this stored form.
 pub(crate) fn shown(stored: Slice) -> Slice {
     match stored.strip_prefix(&after_last()[..]) {
         Some(rest) => [&RESERVED[..], rest].concat().into(),
@@ -70,7 +70,7 @@ pub(crate) fn shown(stored: Slice) -> Slice {
     }
 }
 
-/// What a store has lost which shows these marks, in order, and had all batches up to `noted`.
+/// What a store has lost, given its visible marks in order, if it had all batches up to `noted`.
 pub(crate) fn lost(marks: &[u64], noted: u64) -> Option<String> {
     let why = "a file in it whose name ends in .jnl was damaged, cut off or removed";
     match marks {

@@ -1,14 +1,14 @@
-//! Which records a log is known to have, noted in a second place.
+//! The note beside a log, which says which records the log is known to have.
 //!
 //! A torn batch at the end of a log looks like one that was complete and acknowledged, and was damaged later. A small
-//! file beside the log tells them apart: it notes the log's [`Reach`]. It is written after each batch, once the batch
-//! is durable (in the way that the log was opened with) and before anybody is told so. So every acknowledged record
-//! lies within the reach, and a log that ends before the end of its reach has lost records.
+//! file beside the log distinguishes them: it notes the log's [`Reach`]. It is written after each batch, when the batch
+//! is durable (in the way that the log was opened with) and before this is reported. So every acknowledged record lies
+//! within the reach, and a log that ends before the end of its reach has lost records.
 //!
 //! The file is not synced with each batch, because that would double the cost of a commit. It survives the end of the
-//! process. After a power cut it may be older than the log, but never newer. Then an incomplete batch behind the
-//! noted end is taken for torn. Only the last batch can be torn, since a batch is written when the one before is
-//! durable: a damaged batch with another one behind it is damage, whatever the note says.
+//! process. After a power cut it may be older than the log, but never newer. Then an incomplete batch behind the noted
+//! end is taken for torn. Only the last batch can be torn, because a batch is written only when the one before is
+//! durable. So a broken batch with another one behind it is damaged, whatever the note says.
 //!
 //! The file has two slots, which are written in turn, so that one remains if the other is damaged:
 //!
@@ -21,8 +21,8 @@
 //! | number of the store's last batch | 8 |
 //! | CRC-32 of the above | 4 |
 //!
-//! The store's last batch is that of the [`crate::Base`] that lies beside the log: see `marks.rs`. In format 1, which is
-//! still read, slots do not have its number. Nothing is demanded of the store then.
+//! The store's last batch is that of the [`crate::Base`] that lies beside the log: see `marks.rs`. In format 1, which
+//! is still read, slots do not have its number. The store is then not checked.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -44,8 +44,8 @@ const SLOT: usize = 44;
 const SLOTS: [u64; 2] = [0, 4096];
 const LENGTH: u64 = 8192;
 
-/// Which records a log is known to have: all from `begin` to before `end`. And which batches the store beside it is known
-/// to have: all up to number `store`.
+/// The records that a log is known to have, from `begin` to before `end`, and the batches that the store beside it is
+/// known to have, up to number `store`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct Reach {
     pub(crate) end: u64,
@@ -92,7 +92,7 @@ impl Note {
         Ok(Some(Note { path, file, identity, reach, turn }))
     }
 
-    /// Where it lies in a log's directory.
+    /// Its path in a log's directory.
     pub(crate) fn path(directory: &Path) -> PathBuf {
         directory.join(NAME)
     }
@@ -118,7 +118,7 @@ impl Note {
         Ok(Note { path, file, identity, reach, turn: 0 })
     }
 
-    /// What is noted.
+    /// The noted reach.
     pub(crate) fn reach(&self) -> Reach {
         self.reach
     }

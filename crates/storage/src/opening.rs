@@ -10,7 +10,7 @@ use crate::note::{Note, Reach};
 use crate::segment::{self, SEGMENT_HEADER};
 use crate::{Durability, LogOptions, Loss, Replayed, StorageError};
 
-/// What is said of a log that can't be opened even if losses are accepted.
+/// The end of the error of a log that can't be opened even if losses are accepted.
 const NO_BEGINNING: &str = ", with which the log begins: what is left of it is of no use, also with --accept-loss; have \
                             this node start with an empty directory and --rejoin";
 
@@ -20,7 +20,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) directory: &'a Path,
     pub(crate) options: LogOptions,
     pub(crate) replayed: Replayed,
-    /// The segments that were read but for the last one, by the position of their first record.
+    /// The segments that were read, except the last one, with the positions of their first records.
     pub(crate) full: VecDeque<(u64, PathBuf)>,
     pub(crate) last: Option<Last>,
     /// The position after the last record that was read.
@@ -28,11 +28,11 @@ pub(crate) struct Opening<'a> {
     pub(crate) has_spare: bool,
 }
 
-/// What a segment's file contains.
+/// The contents of a segment's file.
 enum Found {
     /// Nothing: it is the last one, and no batch was ever written to it.
     Unused,
-    /// Nothing that can be used, because of this damage.
+    /// Nothing usable, because of this damage.
     Damaged(StorageError),
     Batches(Batches),
 }
@@ -210,8 +210,8 @@ impl<'a> Opening<'a> {
         let Batches { end, position, torn, damage } = batches;
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(StorageError::io(&path))?;
-        // A process that was killed may have left behind what the disk does not have yet, and what is
-        // replayed is acted on.
+        // A process that was killed may have left records that are not on the disk yet. They must be durable before
+        // they are replayed.
         if self.options.durability == Durability::Sync {
             self.disk.sync(&file).map_err(StorageError::io(&path))?;
         }

@@ -1,4 +1,4 @@
-//! How a directory was last used. This tells a power cut from the end of a process.
+//! How a directory was last used. This distinguishes a power cut from the end of a process.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,11 +13,11 @@ use crate::{Durability, Start, StorageError};
 pub(crate) const NAME: &str = "run.toml";
 const HEADING: &str =
     "# How this directory was last used. It is checked at each start; do not edit it.";
-/// Where Linux has the boot id.
+/// The file of Linux's boot id.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Names one run of the machine, from its start to its end. Data that the operating system has and the disk has not
-/// lasts as long as that.
+/// Identifies one run of the machine, from its start to its end. Data that the operating system has not written to the
+/// disk yet lasts only that long.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Boot(String);
 
@@ -33,13 +33,13 @@ impl Boot {
     }
 }
 
-/// What lies in the file.
+/// The contents of the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Contents {
     boot: Boot,
     /// The durability that the node ran with.
     durability: Durability,
-    /// The node was stopped, and the disk has everything that it wrote.
+    /// Whether the node was stopped and the disk has everything that it wrote.
     stopped: bool,
     /// The folders of the keyspaces whose logs have all been created.
     keyspaces: Vec<String>,
@@ -70,7 +70,7 @@ impl Run {
             if may_lack && last.boot != boot && start != Start::AcceptLoss {
                 return Err(StorageError::refused(directory, POWER_CUT));
             }
-            // Data that the last run left to the operating system has to survive a power cut from now on.
+            // Data that the last run left to the operating system must survive a power cut from now on.
             if may_lack && durability == Durability::Sync {
                 sync_all(directory)?;
             }
@@ -82,7 +82,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Whether it is noted how a directory was last used. That is so from the first use on.
+    /// Whether the last use of a directory was noted. It is noted from the first use on.
     pub fn is_noted(directory: &Path) -> bool {
         directory.join(NAME).exists()
     }
@@ -105,7 +105,7 @@ impl Run {
         self.write(&contents)
     }
 
-    /// Notes that the node runs again after it had stopped.
+    /// Notes that the node runs again after a stop.
     ///
     /// # Errors
     /// If it can't be written.

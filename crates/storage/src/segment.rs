@@ -1,6 +1,6 @@
-//! How records lie in a file.
+//! The format of a log's files.
 //!
-//! A segment is a header and then batches, one behind the other; all numbers are little-endian:
+//! A segment is a header, followed by batches. All numbers are little-endian:
 //!
 //! | segment header | bytes |       | batch header | bytes |
 //! |---|---|---|---|---|
@@ -11,9 +11,9 @@
 //! | CRC-32 of the above | 4 |    | CRC-32 of the bytes after the header | 4 |
 //! | | |                          | CRC-32 of the above and of the identity | 4 |
 //!
-//! Behind the last batch lie zeros, or what the file held before it was used again: batches of lower
-//! positions. A batch that is not whole is the last one, torn by a crash, unless a batch of a higher
-//! position lies somewhere behind it: one is written only when the one before is whole.
+//! The last batch is followed by zeros, or by older contents if the file was reused: batches of lower positions. An
+//! incomplete batch is the last one and was torn by a crash, unless a batch of a higher position follows somewhere: a
+//! batch is written only when the one before is complete.
 
 use std::path::Path;
 
@@ -66,7 +66,7 @@ fn number_8(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// What a segment's header says.
+/// The contents of a segment's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
     pub identity: u64,
@@ -113,8 +113,8 @@ pub(crate) fn read_batch(bytes: &[u8], identity: u64) -> Option<(usize, u64, u32
     (crc32fast::hash(payload) == number_4(bytes, 20)).then_some((length, first, count))
 }
 
-/// Goes through a segment's batches from `offset` on, of which the first has to begin at `position`.
-/// Returns where the last whole one ends, and the position there.
+/// Goes through a segment's batches from `offset` on. The first one must begin at `position`. Returns where the last
+/// complete one ends, and the position there.
 pub(crate) fn read_batches(
     path: &Path,
     bytes: &[u8],
@@ -148,7 +148,7 @@ pub(crate) fn read_batches(
     Ok((offset, position))
 }
 
-/// Where a batch of `position` or above begins at `offset` or behind it, if one does.
+/// The offset of a batch of `position` or above, at `offset` or behind it, if there is one.
 pub(crate) fn find_batch(
     bytes: &[u8],
     offset: usize,
@@ -164,7 +164,7 @@ pub(crate) fn find_batch(
     found.next().map(|(at, _)| offset + at)
 }
 
-/// How many bytes of `rest`, which lies behind the last whole batch, were begun to be written.
+/// The length of the torn batch at the start of `rest`, which follows the last complete batch.
 pub(crate) fn torn(rest: &[u8], used: bool, identity: u64, position: u64) -> u64 {
     if !used {
         return rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);

@@ -1,4 +1,4 @@
-//! Finds the acknowledged end of a log, and tells whether a store has lost its own, for tests that damage them.
+//! For tests that damage logs and stores: finds the acknowledged end of a log, and whether a store has lost data.
 
 use std::fs;
 use std::ops::Range;
@@ -36,8 +36,8 @@ pub fn acknowledged_tail(directory: &Path) -> Result<Option<(PathBuf, Range<u64>
     Ok(None)
 }
 
-/// Whether the store in `base` is refused because it is damaged, or lacks what is noted beside the log in `log`. The
-/// store must not be in use.
+/// Whether the store in `base` is refused because it is damaged, or lacks batches that are noted beside the log in
+/// `log`. The store must not be in use.
 ///
 /// # Errors
 /// If the log can't be read.

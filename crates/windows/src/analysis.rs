@@ -1,5 +1,5 @@
-//! From what was recorded to windows: Definitions A.3.1 and A.3.2 of 001, which extend those of 000 §2
-//! to transactions that write a key without reading it.
+//! Computes windows from a recording: Definitions A.3.1 and A.3.2 of 001, which extend those of 000 §2 to transactions
+//! that write a key without reading it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use serried_model::Version;
 use crate::Recording;
 use crate::collector::{Event, What};
 
-/// From when until when, in nanoseconds of the clock of what was observed.
+/// An interval, in nanoseconds of the observations' clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Interval {
     /// Its left end, `a` in 001.
@@ -21,7 +21,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// How long it is, in nanoseconds.
+    /// Its length in nanoseconds.
     pub fn length_ns(self) -> u64 {
         self.until_ns - self.from_ns
     }
@@ -33,49 +33,48 @@ pub struct Window {
     /// The transaction.
     #[serde(serialize_with = "as_text")]
     pub version: Version,
-    /// What it is called, or how many keys it has read and written.
+    /// The kind of the transaction, or how many keys it has read and written.
     pub kind: String,
     /// Whether it read the key before it wrote it. Otherwise its windows are empty.
     pub reads: bool,
-    /// Its serialization window; none if it begins before the recording.
+    /// Its serialization window. `None` if it begins before the recording.
     pub serialization: Option<Interval>,
-    /// Its validity window; none if it begins before the recording.
+    /// Its validity window. `None` if it begins before the recording.
     pub validity: Option<Interval>,
-    /// When it was told of the value that it has read in the end, if that was observed.
+    /// When it received the value that it finally read, if that was observed.
     pub told_ns: Option<u64>,
 }
 
-/// The windows of one key, and what they come to.
+/// The windows of one key, with a summary.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct KeyWindows {
     /// The key.
     pub key: String,
     /// Committed transactions that wrote the key, per second.
     pub writes_per_s: f64,
-    /// Those of them that had read it: what the windows bound.
+    /// Those of them that had read the key, per second. This is the rate that the windows bound.
     pub achieved_per_s: f64,
-    /// The serialization windows of those that had read it.
+    /// The serialization windows of transactions that had read the key.
     pub serialization: Option<Mean>,
     /// Their validity windows.
     pub validity: Option<Mean>,
-    /// How much of a serialization window passes, on average, until the transaction is told of the
-    /// value that it reads, in milliseconds.
+    /// The average time from the beginning of a serialization window until the transaction receives the value that it
+    /// reads, in milliseconds.
     pub until_told_ms: Option<f64>,
     /// All windows, in the order of versions.
     pub windows: Vec<Window>,
 }
 
-/// How long windows are, and what follows.
+/// The mean length of windows, and the bound that follows from it.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Mean {
     /// How many windows there are.
     pub windows: usize,
     /// Their mean length, in milliseconds.
     pub mean_ms: f64,
-    /// One over that: how many transactions per second can read and write the key while windows are as
-    /// long as these.
+    /// One over the mean: how many transactions per second can read and write the key if windows have this length.
     pub bound_per_s: f64,
-    /// How many per second do.
+    /// How many transactions per second do so.
     pub achieved_per_s: f64,
 }
 
@@ -107,7 +106,7 @@ fn of_key(recording: &Recording, key: usize, period: &Range<Timestamp>) -> KeyWi
         writes.iter().map(|write| (write.version, write.committed)).collect();
     let told = told(recording, key);
     let mut windows = Vec::new();
-    // The right ends of the next version's windows.
+    // The ends of the next version's windows.
     let (mut next_written, mut next_committed) = (Timestamp(u64::MAX), Timestamp(u64::MAX));
     for write in writes.iter().rev() {
         let serialization = write.written.map(|own| {
@@ -141,12 +140,12 @@ fn of_key(recording: &Recording, key: usize, period: &Range<Timestamp>) -> KeyWi
 }
 
 fn interval(begun: Option<Timestamp>, end: Timestamp) -> Option<Interval> {
-    // What is observed at different replicas may be out of order by a clock's tick; a window that ends
-    // before it begins is empty.
+    // Observations of different replicas may be out of order by a tick of the clock. A window that ends before it
+    // begins is empty.
     begun.map(|begun| Interval { from_ns: begun.0.min(end.0), until_ns: end.0 })
 }
 
-/// When each write of the key became visible with its last value, and which value that is.
+/// When each write of the key became visible with its last value, and the revision of that value.
 fn written(recording: &Recording, key: usize) -> BTreeMap<Version, (u32, Timestamp)> {
     let mut written: BTreeMap<Version, (u32, Timestamp)> = BTreeMap::new();
     for Event { at, what } in &recording.events {
@@ -164,7 +163,7 @@ fn written(recording: &Recording, key: usize) -> BTreeMap<Version, (u32, Timesta
     written
 }
 
-/// When each reader was first told of each write that it has found.
+/// When each reader first received each write that it has found.
 fn told(recording: &Recording, key: usize) -> BTreeMap<(Version, Version), Timestamp> {
     let mut told = BTreeMap::new();
     for Event { at, what } in &recording.events {
@@ -178,7 +177,7 @@ fn told(recording: &Recording, key: usize) -> BTreeMap<(Version, Version), Times
     told
 }
 
-/// The committed writes of the key in the order of versions, and when somebody first knew.
+/// The committed writes of the key in the order of versions, and when a replica first knew of the commit.
 fn committed(
     recording: &Recording,
     key: usize,
@@ -262,7 +261,7 @@ mod tests {
         Version { timestamp_us: number, coordinator: NodeId(70_000) }
     }
 
-    /// What replicas say, at milliseconds: transactions and the versions they read are numbers.
+    /// Observations of replicas, with times in milliseconds. Transactions and the versions that they read are numbers.
     enum Said {
         Written(u64, u32),
         Told(u64, u64),
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_go_from_the_write_and_the_commit_that_was_read_to_ones_own() {
+    fn windows_go_from_the_read_write_or_commit_to_ones_own() {
         let key = windows(&[
             (10, 0, Written(1, 0)),
             (14, 0, Told(2, 1)),
@@ -321,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_made_where_it_is_seen_first_and_when_it_has_its_last_value() {
+    fn a_write_counts_where_its_last_value_is_first_seen() {
         let key = windows(&[
             (10, 0, Written(1, 0)),
             (12, 1, Written(1, 1)),
@@ -339,7 +338,7 @@ mod tests {
 
     #[test]
     fn windows_do_not_overlap_when_writes_come_out_of_version_order() {
-        // The definitions cut the window of an earlier version off where that of a later one ends.
+        // By the definitions, the window of an earlier version ends at the latest where that of a later version ends.
         let key = windows(&[
             (10, 0, Written(1, 0)),
             (20, 0, Written(3, 0)),

@@ -1,4 +1,4 @@
-//! Listens to replicas, and keeps what it takes to tell the windows of the hottest keys.
+//! Collects the observations that are needed to compute the windows of the hottest keys.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,17 +15,17 @@ const COUNTED_KEYS: usize = 512;
 #[derive(Debug)]
 pub struct Collector {
     hottest: Hottest,
-    /// The keys that are recorded, the hottest first; none while they are looked for.
+    /// The recorded keys, the hottest first. `None` while the hottest keys are being found.
     chosen: Option<Vec<Key>>,
     events: VecDeque<Event>,
     most_events: usize,
     forgotten: u64,
     heard: u64,
-    /// What transactions are called, by those who know.
+    /// The kinds of transactions, as far as they were reported.
     kinds: BTreeMap<Version, &'static str>,
 }
 
-/// What is kept of an observation.
+/// The part of an observation that is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Event {
     pub(crate) at: Timestamp,
@@ -59,12 +59,12 @@ pub struct Recording {
     pub(crate) keys: Vec<Key>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) kinds: BTreeMap<Version, &'static str>,
-    /// How many events were forgotten for want of room. If there are any, windows are missing.
+    /// How many events were forgotten because there was no room. If there are any, windows are missing.
     pub forgotten: u64,
 }
 
 impl Collector {
-    /// A collector that looks for the hottest keys, and will keep so many events.
+    /// A collector that looks for the hottest keys, and will keep at most `most_events` events.
     pub fn new(most_events: usize) -> Collector {
         Collector {
             hottest: Hottest::new(COUNTED_KEYS),
@@ -88,12 +88,12 @@ impl Collector {
         self.chosen = Some(keys.into_iter().filter(|key| seen.insert(key.clone())).collect());
     }
 
-    /// How many observations have come.
+    /// How many observations were received.
     pub fn heard(&self) -> u64 {
         self.heard
     }
 
-    /// Something was observed.
+    /// Adds an observation.
     pub fn observe(&mut self, Observed { at_ns, what, .. }: Observed) {
         self.heard += 1;
         let Some(chosen) = &self.chosen else {
@@ -126,7 +126,7 @@ impl Collector {
         }
     }
 
-    /// Says what a transaction is called. Nothing is kept before keys are chosen.
+    /// Reports the kind of a transaction. It is ignored before keys are chosen.
     pub fn name(&mut self, version: Version, kind: &'static str) {
         if self.chosen.is_none() {
             return;
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_its_room_it_forgets_the_oldest_and_says_so() {
+    fn a_full_collector_forgets_the_oldest_and_says_so() {
         let mut collector = Collector::new(2);
         collector.choose(vec![Key::from("a")]);
         for _ in 0..5 {

@@ -1,12 +1,13 @@
-//! Which keys are written most, in bounded memory.
+//! Finds the keys that are written most, in bounded memory.
 
 use std::collections::BTreeMap;
 
 use serried_model::Key;
 
-/// Counts by the space-saving algorithm (Metwally, Agrawal, El Abbadi, 2005): as many counters as
-/// there is room for; a key without one takes over the least, with its count. A count is never too
-/// small, and too large by at most the number of occurrences over the number of counters.
+/// Counts keys with the space-saving algorithm (Metwally, Agrawal, El Abbadi, 2005). Exact counts would take memory for
+/// every key. Here the number of counters is fixed, and a key without a counter takes over the one with the least
+/// count, and continues from that count. A count is never too small. It is too large by at most the number of
+/// occurrences divided by the number of counters.
 #[derive(Debug)]
 pub struct Hottest {
     counts: BTreeMap<Key, u64>,
@@ -14,10 +15,10 @@ pub struct Hottest {
 }
 
 impl Hottest {
-    /// Nothing counted, with room for so many keys.
+    /// An empty collection with `room` counters.
     ///
     /// # Panics
-    /// If there is no room.
+    /// If `room` is 0.
     pub fn new(room: usize) -> Hottest {
         assert!(room > 0, "nothing can be counted without a counter");
         Hottest { counts: BTreeMap::new(), room }
@@ -39,7 +40,7 @@ impl Hottest {
         self.counts.insert(key.clone(), inherited + 1);
     }
 
-    /// The `n` keys with the highest counts, the highest first; among equals the least key.
+    /// The `n` keys with the highest counts, the highest first. Among equal counts, the least key comes first.
     pub fn first(&self, n: usize) -> Vec<Key> {
         let mut counts: Vec<_> = self.counts.iter().collect();
         counts.sort_by_key(|(key, count)| (core::cmp::Reverse(**count), *key));
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_occurs_often_is_found_among_many_that_occur_once() {
+    fn frequent_keys_are_found_among_many_rare_ones() {
         let mut hottest = Hottest::new(8);
         for i in 0..1000u32 {
             hottest.count(&Key::from(i.to_be_bytes()));

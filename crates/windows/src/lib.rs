@@ -1,17 +1,17 @@
-//! Serialization and validity windows (000 §2, 001 §A.3) of a cluster's hottest keys: what bounds the
-//! throughput of a key, made visible.
+//! Serialization and validity windows (000 §2, 001 §A.3) of a cluster's hottest keys. They show what bounds the
+//! throughput of a key.
 //!
 //! ```text
 //! replicas ──Observation──▶ Collector ──Recording──▶ analyse ──▶ KeyWindows ──▶ text, JSON, timeline
 //! ```
 //!
-//! A transaction that reads version k of a key and writes it again has a **serialization window** on
-//! the key, from the write of version k to its own write, and a **validity window**, from the commit of
-//! version k's writer to its own commit. No two windows of committed transactions overlap on a key, so
-//! one over their mean length is a bound on how many of these transactions can commit per second.
+//! A transaction that reads version k of a key and writes it again has a **serialization window** on the key, from the
+//! write of version k to its own write, and a **validity window**, from the commit of version k's writer to its own
+//! commit. No two windows of committed transactions on a key overlap, so at most one over their mean length of these
+//! transactions can commit per second.
 //!
-//! A node sends [`Observed`](serried_actor::Observed) events to a client that watches it. Their times are compared as
-//! they come, so they must all be from one clock: on a real cluster one node is watched, in a simulation all of them.
+//! A node sends [`Observed`] to its watchers. Times are compared without correction, so they must all be from one
+//! clock. In a real cluster, watch only one of its replicas. In a simulation, watch all.
 
 mod analysis;
 mod collector;

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use crate::{Interval, KeyWindows, Mean, Window};
 
-/// The keys with what their windows come to, and of each the first `listed` windows, with times from
-/// `origin_ns` on.
+/// The keys with the summary of their windows, and the first `listed` windows of each. Times are relative to
+/// `origin_ns`.
 pub fn text(keys: &[KeyWindows], origin_ns: u64, listed: usize) -> String {
     let mut text = String::new();
     for key in keys {

@@ -21,8 +21,8 @@ text{fill:var(--ink);font:12px system-ui,sans-serif}.key{font-weight:600}.paper{
 .grid{stroke:var(--faint)}.s0{fill:var(--a)}.s1{fill:var(--b)}.v0{fill:var(--c)}.v1{fill:var(--d)}\
 .blind{stroke:var(--ink);stroke-width:1}";
 
-/// The windows of these keys within `period`. Neighbours differ in shade; a write without a read is a
-/// stroke; what a window belongs to is in its title. It needs nothing but itself.
+/// Draws the windows of these keys within `period`. Neighbouring windows have different shades. A write without a read
+/// is a line. The title of a window names its transaction. The SVG refers to no other files.
 pub fn timeline(keys: &[KeyWindows], period: Range<Timestamp>) -> String {
     let height = TOP + KEY * keys.len() as f64 + 24.0;
     let mut svg = format!(

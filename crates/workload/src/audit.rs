@@ -1,4 +1,4 @@
-//! What a database holds when nothing happens any more, against what was acknowledged.
+//! Audits: compares the final contents of a database with what was acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::Window;
 use crate::transactor::Transactor;
 use crate::{Arrival, Measurement, Plan, Workload};
 
-/// How long to wait at first, and at most, for this client's clock to come nearer to others'.
+/// The first and the longest wait until this client's clock has caught up with others'.
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
 /// How long an audit may take before it begins its last transaction, by the keyspace's clock.
 pub const AUDIT_PATIENCE: Duration = Duration::from_secs(100);
 
-/// An audit has found no answer.
+/// An audit could not read the database.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "process {process} did not read {keys} keys at a version after {latest} within {patience:?}, in \
@@ -35,23 +35,22 @@ pub struct Unanswered {
     last: Version,
 }
 
-/// How many keys are read in one transaction, one after the other, at first. It is enough for all accounts of a
-/// small bank, whose total is checked.
+/// How many keys a transaction reads at first, one after the other. This is enough for all accounts of a small bank,
+/// whose total is checked.
 const KEYS_AT_ONCE: usize = 6;
 
-/// After so many transactions without a commit, each reads half as many keys: they may have taken so long that a
-/// truncation took them for too old.
+/// After this many transactions without a commit, transactions read half as many keys. They may have run for so long
+/// that a truncation refused them.
 const TRIES: u32 = 2;
 
-/// Has `process` read `keys` in a few transactions, which are recorded, each until it has committed at a
-/// version after `latest`. Nothing else may be going on. Where transactions of several keys do not commit, it reads
-/// fewer keys in each.
+/// Reads `keys` as `process` in a few recorded transactions. Each is repeated until it commits at a version after
+/// `latest`. No other transactions may run. If transactions of several keys do not commit, each reads fewer keys.
 ///
-/// Serializable transactions of a client whose clock is behind others' may read what was there before the
-/// others' last ones, so that only one with a later version than all has to find what they wrote.
+/// With serializability, a client whose clock is behind may read the database as of a time before the others' last
+/// transactions. Only a transaction with a later version than all others must find their writes.
 ///
 /// # Errors
-/// If none has within [`AUDIT_PATIENCE`].
+/// If none has committed within [`AUDIT_PATIENCE`].
 pub async fn audit(
     keyspace: &TransactionKeyspace,
     workload: Arc<dyn Workload>,
@@ -74,7 +73,7 @@ pub async fn audit(
         loop {
             at_once = at_once.min(reads.len());
             let plan = Plan::from(reads[..at_once].to_vec());
-            // Entered into books of its own, which tell its version.
+            // A measurement of its own reports its version.
             let measurement = Arc::new(Measurement::new(window));
             let transactor = Transactor {
                 keyspace: keyspace.clone(),
@@ -103,16 +102,16 @@ pub async fn audit(
     Ok(())
 }
 
-/// The keys that a history's transactions have to do with.
+/// The keys that a history's transactions read or write.
 pub fn touched(history: &History) -> BTreeSet<u64> {
     history.events.iter().flat_map(|event| &event.operations).map(MicroOperation::key).collect()
 }
 
-/// Whether all that was acknowledged in a history is in what its last transactions have found: those after
-/// the first `audited` events, which only read, if their versions are later than all before.
+/// Checks that everything acknowledged in a history was found by its last transactions: those after the first `audited`
+/// events, which only read. Only those count whose versions are later than all before.
 ///
 /// # Errors
-/// Which key lacks what, and of whom.
+/// If something is missing. The error names the key, and what is missing.
 pub fn check_nothing_is_lost(history: &History, audited: usize) -> Result<(), String> {
     let (before, audits) = history.events.split_at(audited);
     let acknowledged = Acknowledged::of(before);
@@ -148,7 +147,7 @@ struct Acknowledged {
     appended: BTreeMap<u64, Vec<(u64, u64)>>,
     /// The latest write to a register, and its event.
     written: BTreeMap<u64, (Version, Option<u64>, u64)>,
-    /// The latest version at which somebody may have deleted a register.
+    /// The latest version at which a transaction may have deleted a register.
     deleted: BTreeMap<u64, Version>,
 }
 
@@ -197,7 +196,7 @@ impl Acknowledged {
     fn missing(&self, key: u64, found: Option<u64>, at: Option<Version>) -> Option<String> {
         let (version, value, index) = self.written.get(&key)?;
         let at = at?;
-        // Which delete it was may have been forgotten.
+        // The database may have forgotten which delete it was.
         let deleted = self.deleted.get(&key).is_some_and(|deleted| deleted >= version);
         let is_forgotten = found.is_none() && at == Version::INITIAL && deleted;
         let is_there = at > *version || at == *version && found == *value;
@@ -263,7 +262,7 @@ mod tests {
     use EventKind::{Fail, Info, Ok as Done};
 
     #[test]
-    fn the_latest_write_that_was_acknowledged_has_to_be_found() {
+    fn the_latest_acknowledged_write_must_be_found() {
         let writes = [(Done, write(Some(5)), 10), (Done, write(Some(4)), 9)];
         assert_eq!(check(&writes, (found(Some(5)), 10)), Ok(()));
         assert!(check(&writes, (found(Some(4)), 9)).is_err());
@@ -271,14 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_may_be_later_and_of_somebody_who_does_not_know() {
+    fn a_later_write_of_unknown_outcome_may_be_found() {
         let writes = [(Done, write(Some(5)), 10), (Info, write(Some(6)), 20)];
         assert_eq!(check(&writes, (found(Some(6)), 20)), Ok(()));
         assert_eq!(check(&writes, (found(Some(5)), 10)), Ok(()));
     }
 
     #[test]
-    fn what_was_deleted_stays_deleted_and_its_version_may_be_forgotten() {
+    fn deleted_keys_stay_deleted_and_the_version_may_be_forgotten() {
         let writes = [(Done, write(Some(5)), 10), (Done, write(None), 20)];
         assert_eq!(check(&writes, (found(None), 20)), Ok(()));
         assert_eq!(check(&writes, (found(None), 0)), Ok(()));
@@ -289,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delete_of_unknown_outcome_may_have_come_after_what_was_acknowledged_or_before() {
+    fn a_delete_of_unknown_outcome_may_come_before_or_after_a_write() {
         let writes = |at| [(Done, write(Some(5)), 10), (Info, write(None), at)];
         assert_eq!(check(&writes(20), (found(None), 0)), Ok(()));
         assert!(check(&writes(5), (found(None), 0)).is_err());
@@ -302,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn every_append_that_was_acknowledged_has_to_be_found() {
+    fn every_acknowledged_append_must_be_found() {
         let appends = [(Done, append(1), 10), (Info, append(2), 20), (Done, append(3), 30)];
         assert_eq!(check(&appends, (list(&[1, 3]), 30)), Ok(()));
         assert_eq!(check(&appends, (list(&[1, 2, 3]), 30)), Ok(()));

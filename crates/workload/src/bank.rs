@@ -9,7 +9,7 @@ use serried_session::Transaction;
 use crate::number;
 use crate::workload::{Parameters, Plan, Run, Workload};
 
-/// What each account holds before its first transfer.
+/// The balance of each account before its first transfer.
 const INITIAL: u64 = 100;
 /// Stands for the amount that leaves [`INITIAL`] in the account that pays.
 const LEVEL: u64 = 0;
@@ -25,7 +25,7 @@ pub struct Bank {
 }
 
 impl Bank {
-    /// Ten accounts if nothing else is said, and at least two.
+    /// By default ten accounts, and at least two.
     pub fn new(parameters: &Parameters) -> Bank {
         Bank { accounts: parameters.keys.unwrap_or(10).max(2) }
     }
@@ -49,7 +49,7 @@ impl Workload for Bank {
         let to = (from + random.random_range(1..self.accounts)) % self.accounts;
         let amount =
             if random.random_range(0..4) == 0 { LEVEL } else { random.random_range(1..=5) };
-        // Until it is known what the accounts hold, the write to the first stands for the amount.
+        // Until the balances are known, the write to the first account stands for the amount.
         vec![
             read(from),
             read(to),

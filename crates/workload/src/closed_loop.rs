@@ -1,4 +1,4 @@
-//! A client that does one transaction after the other.
+//! A client that runs one transaction after the other.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ pub(crate) fn generator(seed: u64, client: u64) -> Pcg64Mcg {
 
 /// One client in a closed loop.
 pub struct ClosedLoop {
-    /// Where it runs its transactions.
+    /// The keyspace.
     pub keyspace: TransactionKeyspace,
-    /// What it runs.
+    /// The workload.
     pub workload: Arc<dyn Workload>,
-    /// Where its results go.
+    /// The measurement of its results.
     pub measurement: Arc<Measurement>,
-    /// Where its history goes, if one is kept.
+    /// The recorder of its history, if one is kept.
     pub recorder: Option<Arc<Recorder>>,
     /// Its number, which is its process in the history.
     pub client: u64,
-    /// The seed of the run; each client draws its own numbers from it.
+    /// The seed of the run. Each client has a random generator of its own.
     pub seed: u64,
 }
 
@@ -38,11 +38,11 @@ impl ClosedLoop {
         let ClosedLoop { keyspace, workload, measurement, recorder, client, seed } = self;
         let transactor = Transactor { keyspace, workload, measurement, recorder };
         let mut random = generator(seed, client);
-        // The window may be moved meanwhile.
+        // The window may be moved in the meantime.
         while transactor.keyspace.now() < transactor.measurement.window().stop {
             let plan = transactor.workload.plan(client, &mut random);
             let begun = transactor.keyspace.now();
-            // How it ended is in the books.
+            // The measurement has its outcome.
             let _ = transactor.transact(client, &plan, begun).await;
         }
     }
@@ -51,9 +51,8 @@ impl ClosedLoop {
 /// Keys loaded per transaction.
 const LOADED_AT_ONCE: u64 = 1000;
 
-/// Loads the share of a workload's initial keys that falls to `loader` of `loaders`, which may load
-/// at the same time; `progress` is told how many keys have been loaded, now and then. Returns the
-/// latest version loaded.
+/// Loads the share of a workload's initial keys that belongs to `loader` of `loaders`, which may load at the same time.
+/// Calls `progress` from time to time with the number of keys loaded. Returns the latest version loaded.
 ///
 /// # Errors
 /// As [`TransactionKeyspace::transact`].

@@ -1,4 +1,4 @@
-//! Counters that everybody increments.
+//! Counters that all clients increment.
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
@@ -10,14 +10,14 @@ use crate::number;
 use crate::retwis::fill;
 use crate::workload::{Parameters, Plan, Run, Workload};
 
-/// Each transaction reads one counter and writes it one higher: as contended as can be.
+/// Each transaction reads one counter and writes it increased by one. This is the greatest possible contention.
 #[derive(Debug)]
 pub struct Counter {
     counters: u64,
 }
 
 impl Counter {
-    /// One counter if nothing else is said.
+    /// By default one counter.
     pub fn new(parameters: &Parameters) -> Counter {
         Counter { counters: parameters.keys.unwrap_or(1).max(1) }
     }

@@ -1,4 +1,4 @@
-//! A look at the database that a run has left behind.
+//! Inspections of the database after a run.
 
 use core::future::Future;
 use core::pin::Pin;
@@ -9,14 +9,14 @@ use serried_session::{TransactionError, TransactionKeyspace};
 
 use crate::Workload;
 
-/// A database being inspected; what was found to be in order, if there was anything to look at.
+/// An inspection in progress. Returns what was found to be in order, if there was anything to inspect.
 pub type Inspection<'a> =
     Pin<Box<dyn Future<Output = Result<Option<String>, InspectionError>> + Send + 'a>>;
 
 /// Why a database did not pass an inspection.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectionError {
-    /// It is not as it should be; which condition is broken, and where.
+    /// A condition is broken. The text says which one, and where.
     #[error("{0}")]
     Broken(String),
     /// It could not be read.
@@ -24,18 +24,18 @@ pub enum InspectionError {
     Unreadable(#[from] TransactionError),
 }
 
-/// How long to wait for this client's clock to come nearer to others'.
+/// How long to wait until this client's clock has caught up with others'.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Has `workload` inspect a database at rest, in which no transaction has a later version than
-/// `latest`.
+/// Runs the workload's inspection of a database in which no other transactions run and no transaction has a later
+/// version than `latest`.
 ///
-/// Serializable transactions of a client whose clock is behind others' may read what was there before
-/// the others' last ones; and of two of its transactions, the one before and the other after. So this
-/// waits until its own are later than all.
+/// With serializability, a client whose clock is behind may read the database as of a time before the others' last
+/// transactions. Of two of its transactions, one may read the state before them and the other the state after. So this
+/// waits until its own versions are later than all others.
 ///
 /// # Errors
-/// If the database can't be read, or is not as it should be.
+/// If the database can't be read, or a condition is broken.
 pub async fn inspect(
     workload: &dyn Workload,
     keyspace: &TransactionKeyspace,

@@ -1,10 +1,9 @@
-//! Workloads: what clients do to a database, and how it is measured.
+//! Workloads of clients, and the measurement of their results.
 //!
-//! A [`Workload`] plans transactions and runs them through the public session API, so the same code
-//! drives a real cluster and a simulated one. [`ClosedLoop`] is the client that does one after the
-//! other and keeps the books; [`OpenLoop`] begins them as they arrive, with the same books. A
-//! [`RegisterWorkload`] plans requests to registers, and [`RegisterClient`] is its client, with the same
-//! books too.
+//! A [`Workload`] plans transactions and runs them through the public session API, so the same code drives a real
+//! cluster and a simulated one. [`ClosedLoop`] is a client that runs one transaction after the other. [`OpenLoop`] is a
+//! client that begins them as they arrive. A [`RegisterWorkload`] plans requests to registers, and [`RegisterClient`]
+//! is its client. All of them enter their results into a [`Measurement`].
 
 mod audit;
 mod bank;

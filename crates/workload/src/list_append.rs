@@ -1,4 +1,4 @@
-//! Lists that are appended to and read: a history from which the order of all writes can be told.
+//! Appends to lists and reads of lists. From their history, the order of all writes can be recovered.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,17 +12,16 @@ use serried_session::{Abort, Transaction};
 use crate::number;
 use crate::workload::{Parameters, Plan, Run, Workload};
 
-/// A list that has grown so long is left alone, and another takes its place.
+/// A list that has grown to this length is no longer used, and another one takes its place.
 const LONGEST: u64 = 64;
 
-/// What sets the two keys of a list apart, if lists move.
+/// The difference between the two keys of a list, if lists move.
 const ELSEWHERE: u64 = 1 << 63;
 
-/// If lists move, the append of one element in so many moves its list.
+/// If lists move, one in this many appends moves its list.
 const APPENDS_TO_MOVE: u64 = 4;
 
-/// Transactions of one to four operations, each an append of a number that is used only once or a
-/// read of the whole list.
+/// Transactions of one to four operations. Each operation appends a unique number or reads the whole list.
 #[derive(Debug)]
 pub struct ListAppend {
     keys: u64,
@@ -34,7 +33,7 @@ pub struct ListAppend {
 }
 
 impl ListAppend {
-    /// Eight lists at a time if nothing else is said.
+    /// By default eight lists at a time.
     pub fn new(parameters: &Parameters) -> ListAppend {
         let keys = parameters.keys.unwrap_or(8).max(1);
         let popularity = Zipf::new(keys as f64, parameters.theta_or(0.9));
@@ -49,16 +48,16 @@ impl ListAppend {
 }
 
 impl ListAppend {
-    /// The same with lists that move between two keys each. Some appends delete a list at the one and write it to
-    /// the other, and reads look at both. So keys are deleted and written again all the time, and the history is
-    /// still one of lists that only grow. A delete that is lost shows as elements that are there twice, and one
-    /// that takes effect late as elements that are gone.
+    /// The same with lists that move, each between two keys. Some appends delete a list at one key and write it to the
+    /// other, and reads read both. So keys are deleted and written again all the time, and still the history is one of
+    /// lists that only grow. A lost delete shows as duplicate elements, and a delete that takes effect late shows as
+    /// missing elements.
     #[must_use]
     pub fn moving(self) -> ListAppend {
         ListAppend { moves: true, ..self }
     }
 
-    /// What a list holds, the key at which it lies, and that at which it lies when it has moved.
+    /// The elements of a list, its present key, and its other key.
     async fn find(&self, transaction: &Transaction, key: u64) -> Result<Found, Abort> {
         let [here, there] = [key, key | ELSEWHERE].map(|key| number::key(key, 8));
         if !self.moves {
@@ -66,7 +65,7 @@ impl ListAppend {
             return Ok(Found { list, here, there });
         }
         let lists = transaction.get_many([&here, &there]).await?;
-        // It never lies at both: if it seems to, what is found is shown.
+        // A list is never at both keys. If it seems to be, both contents are shown.
         let list = lists.iter().flat_map(decode).collect();
         Ok(match lists[1] {
             Some(_) => Found { list, here: there, there: here },
@@ -89,10 +88,10 @@ impl ListAppend {
     }
 }
 
-/// A list, and where.
+/// A list and its keys.
 struct Found {
     list: Vec<u64>,
-    /// The key at which it lies, or will.
+    /// The key that it is at, or will be at.
     here: Key,
     /// The other one.
     there: Key,

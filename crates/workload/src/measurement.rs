@@ -1,4 +1,4 @@
-//! What a run comes to.
+//! Measuring a run.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -12,22 +12,22 @@ use serried_session::{Committed, Footprint, RegisterError, TransactionError};
 
 use crate::RolledBack;
 
-/// The longest latency that is told from longer ones: an hour.
+/// The longest latency that is distinguished from longer ones: an hour.
 const LONGEST_US: u64 = 3_600_000_000;
 
-/// When a run begins to be measured, when that ends, and when clients stop.
+/// The times at which the measurement of a run begins and ends, and at which clients stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// What is committed from here on counts.
+    /// Commits from this time on count.
     pub from: Timestamp,
-    /// What is committed from here on does not count any more.
+    /// Commits from this time on no longer count.
     pub until: Timestamp,
-    /// Clients begin nothing new.
+    /// Clients begin nothing new from this time on.
     pub stop: Timestamp,
 }
 
 impl Window {
-    /// Warm-up from `now`, then what is measured, then cool-down.
+    /// A warm-up from `now`, then the measured time, then a cool-down.
     pub fn new(now: Timestamp, warm_up: Duration, measured: Duration, cool_down: Duration) -> Self {
         let from = now + warm_up;
         let until = from + measured;
@@ -39,8 +39,7 @@ impl Window {
     }
 }
 
-/// Sees transactions that commit: when that was, of what kind they are, under which version, and what
-/// they read and wrote.
+/// Receives committed transactions: the time, the kind, the version, and what they read and wrote.
 pub type Witness = Box<dyn Fn(Timestamp, &'static str, Version, &Footprint) + Send + Sync>;
 
 /// An operation of a request to registers, and how it ended.
@@ -50,22 +49,22 @@ pub struct Part {
     pub kind: &'static str,
     /// When it ended.
     pub ended: Timestamp,
-    /// Whether it has taken place.
+    /// Whether it took effect.
     pub result: Result<(), RegisterError>,
 }
 
 /// How a transaction that arrived in an open loop ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arrival {
-    /// It committed, or gave up because its workload has it do so.
+    /// It committed, or gave up as its workload planned.
     Done,
     /// It ended with an error.
     Failed,
-    /// It was not begun, as its client had too many others open.
+    /// It was not begun, because its client had too many others open.
     Dropped,
 }
 
-/// The books of a run, kept by all its clients together.
+/// The results of a run, which all its clients enter.
 pub struct Measurement {
     counts: Mutex<Counts>,
     witness: Option<Witness>,
@@ -91,7 +90,7 @@ struct Counts {
     arrivals: ArrivalCounts,
 }
 
-/// What became of those that arrived within the window.
+/// The outcomes of the transactions that arrived within the window.
 #[derive(Clone, Copy, Debug, Default)]
 struct ArrivalCounts {
     done: u64,
@@ -100,7 +99,7 @@ struct ArrivalCounts {
     late_ns: u64,
 }
 
-/// The books of one kind of transaction.
+/// The results of one kind of transaction.
 #[derive(Debug)]
 struct KindCounts {
     committed: u64,
@@ -126,7 +125,7 @@ fn microseconds(begun: Timestamp, ended: Timestamp) -> u64 {
     ended.since(begun).as_micros() as u64
 }
 
-/// What so large shares of what was entered stayed within; none if nothing was.
+/// The values at these quantiles. `None` if the histogram is empty.
 fn values(histogram: &Histogram<u64>, quantiles: &[f64]) -> Option<Vec<u64>> {
     let value = |quantile: &f64| histogram.value_at_quantile(*quantile);
     (!histogram.is_empty()).then(|| quantiles.iter().map(value).collect())
@@ -136,8 +135,8 @@ fn latencies() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_US, 3).expect("the bounds are good")
 }
 
-/// The serialization windows of committed transactions (000 §2.1): from the write that one has read to
-/// its own write of the same key.
+/// The serialization windows of committed transactions (000 §2.1): from the write that a transaction has read to its
+/// own write of the same key.
 #[derive(Debug, Default)]
 struct Windows {
     /// When recent writes were made, by their versions.
@@ -146,7 +145,7 @@ struct Windows {
     count: u64,
 }
 
-/// How many writes are remembered, to be found by those who read them.
+/// How many writes are kept for their readers.
 const REMEMBERED_WRITES: usize = 4096;
 
 impl Windows {
@@ -157,7 +156,8 @@ impl Windows {
         }
         let rewritten = |read: &ReadValue| footprint.writes.iter().any(|w| w.key == read.key);
         for read in footprint.reads.iter().filter(|_| counts) {
-            // Most writes are old and forgotten, which is found out sooner than whether it is one's own key.
+            // Most writes are old and forgotten. This check is faster than whether the transaction writes the key
+            // itself, so it comes first.
             let begun = self.written.get(&read.version).filter(|_| rewritten(read));
             if let Some(begun) = begun {
                 self.total_ns += footprint.written_at.since(*begun).as_nanos() as u64;
@@ -172,7 +172,7 @@ impl Windows {
 }
 
 impl Measurement {
-    /// Empty books.
+    /// A measurement without results.
     pub fn new(window: Window) -> Measurement {
         let counts = Counts {
             window,
@@ -195,7 +195,7 @@ impl Measurement {
         Measurement { counts: Mutex::new(counts), witness: None }
     }
 
-    /// The same, and `witness` sees every transaction that commits.
+    /// Passes every committed transaction to `witness`.
     #[must_use]
     pub fn with_witness(self, witness: Witness) -> Measurement {
         Measurement { witness: Some(witness), ..self }
@@ -205,18 +205,17 @@ impl Measurement {
         self.counts.lock().expect("nobody panics while entering")
     }
 
-    /// Has something else be measured than was meant at first. What has been measured already stays,
-    /// so the window may only be moved before it begins, or end earlier.
+    /// Changes the window. Results so far are kept, so the window may only be moved before it begins, or end earlier.
     pub fn move_window(&self, window: Window) {
         self.lock().window = window;
     }
 
-    /// When to measure.
+    /// The window.
     pub fn window(&self) -> Window {
         self.lock().window
     }
 
-    /// Enters a transaction of this kind that was begun and ended at these times.
+    /// Enters a transaction of this kind with these times of beginning and end.
     pub fn enter<T>(
         &self,
         kind: &'static str,
@@ -277,8 +276,8 @@ impl Measurement {
         }
     }
 
-    /// Enters how a transaction of an open loop ended that arrived then, and was begun or dropped so much
-    /// later. That it committed, with its latency, is entered besides, by [`Measurement::enter`].
+    /// Enters the outcome of a transaction of an open loop. `late` is the time from its arrival until it was begun or
+    /// dropped. Its commit and its latency are entered separately, by [`Measurement::enter`].
     pub fn enter_arrival(&self, arrived: Timestamp, late: Duration, how: Arrival) {
         let counts = &mut *self.lock();
         if !counts.window.contains(arrived) {
@@ -293,8 +292,8 @@ impl Measurement {
         } += 1;
     }
 
-    /// Enters a request to registers that was begun then: it ends with the last of its operations, and has
-    /// failed if one of them has. Its operations are counted by their kinds.
+    /// Enters a request to registers. It ends with the last of its operations, and has failed if one of them has. Its
+    /// operations are counted by their kinds.
     pub fn enter_request(&self, begun: Timestamp, parts: &[Part]) {
         let ended = parts.iter().map(|part| part.ended).max().unwrap_or(begun);
         let error = parts.iter().find_map(|part| part.result.as_ref().err());
@@ -330,13 +329,13 @@ impl Measurement {
         }
     }
 
-    /// What so large shares of the transactions or operations of a kind stayed within, in microseconds;
-    /// none if there were none.
+    /// The latencies of the transactions or operations of a kind at these quantiles, in microseconds. `None` if there
+    /// were none.
     pub fn quantiles_us(&self, kind: &str, quantiles: &[f64]) -> Option<Vec<u64>> {
         values(&self.lock().kinds.get(kind)?.latency_us, quantiles)
     }
 
-    /// The same of all transactions or requests together.
+    /// The latencies of all transactions or requests at these quantiles, in microseconds.
     pub fn request_quantiles_us(&self, quantiles: &[f64]) -> Option<Vec<u64>> {
         values(&self.lock().latency_us, quantiles)
     }
@@ -351,7 +350,7 @@ impl Measurement {
         self.lock().latest
     }
 
-    /// What it comes to.
+    /// The report of the results.
     pub fn report(&self) -> Report {
         let counts = &*self.lock();
         let seconds = counts.window.until.since(counts.window.from).as_secs_f64();
@@ -401,7 +400,7 @@ impl Measurement {
 }
 
 impl ArrivalCounts {
-    /// None if nothing arrived: then the loop was a closed one.
+    /// `None` if nothing arrived: then the loop was a closed one.
     fn report(&self, seconds: f64) -> Option<ArrivalReport> {
         let ArrivalCounts { done, failed, dropped, late_ns } = *self;
         let offered = done + failed + dropped;
@@ -416,33 +415,33 @@ impl ArrivalCounts {
     }
 }
 
-/// What became of the transactions that arrived in an open loop within its window; each was either done,
-/// failed or dropped, if only after the window.
+/// The outcomes of the transactions that arrived in an open loop within its window. Each was done, failed or dropped,
+/// perhaps after the window.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct ArrivalReport {
     /// How many there were.
     pub offered: u64,
-    /// Those that committed, or gave up because their workload had them do so.
+    /// Those that committed, or gave up as their workload planned.
     pub done: u64,
     /// Those that ended with an error.
     pub failed: u64,
-    /// Those that were not begun, as their client had too many others open.
+    /// Those that were not begun, because their client had too many others open.
     pub dropped: u64,
     /// How many arrived per second.
     pub offered_per_s: f64,
-    /// How long after its arrival one was begun or dropped on average, in microseconds: by how much the
-    /// clients themselves are behind. It is part of every latency.
+    /// The average time from an arrival until the transaction was begun or dropped, in microseconds. It shows how far
+    /// the clients themselves are behind. It is part of every latency.
     pub late_us_mean: f64,
 }
 
-/// What a run came to for one kind of transaction, within its window.
+/// The results of a run for one kind of transaction, within the window.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct KindReport {
     /// The kind, as its workload calls it.
     pub kind: &'static str,
     /// Transactions committed.
     pub committed: u64,
-    /// Transactions that gave up because their workload had them do so.
+    /// Transactions that gave up as their workload planned.
     pub rolled_back: u64,
     /// Transactions that ended with an error.
     pub failed: u64,
@@ -461,14 +460,14 @@ pub struct KindReport {
     pub latency_us_p999: u64,
 }
 
-/// What a run came to, within its window.
+/// The results of a run, within its window.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// How long was measured.
+    /// The length of the window in seconds.
     pub seconds: f64,
     /// Transactions committed.
     pub committed: u64,
-    /// Transactions that gave up because their workload had them do so.
+    /// Transactions that gave up as their workload planned.
     pub rolled_back: u64,
     /// Transactions that ended with an error.
     pub failed: u64,
@@ -484,10 +483,10 @@ pub struct Report {
     pub re_executions_per_txn: f64,
     /// The share of committed transactions that were re-executed at all.
     pub re_executed_share: f64,
-    /// Reads that a re-execution had to send for, on average: an upper bound on its round trips.
+    /// Reads that a re-execution had to request, on average: an upper bound on its round trips.
     pub round_trips_per_re_execution: f64,
-    /// The mean length of the serialization windows whose beginning is known, in microseconds. A key's
-    /// goodput is at most one over the mean length of its windows; with a single key this is that.
+    /// The mean length of the serialization windows whose beginning is known, in microseconds. A key's goodput is at
+    /// most one over the mean length of its windows. With a single key, this is that mean.
     pub serialization_window_us: Option<f64>,
     /// Mean latency, from the first attempt, or in an open loop from the arrival, to the commit, in
     /// microseconds.
@@ -502,9 +501,9 @@ pub struct Report {
     pub latency_us_p999: u64,
     /// The last error, if there was any.
     pub last_error: Option<String>,
-    /// The same by kind of transaction, in the order of their names.
+    /// The results by kind of transaction, in the order of their names.
     pub kinds: Vec<KindReport>,
-    /// What became of those that arrived, if clients were in an open loop.
+    /// The outcomes of arrivals, if clients were in an open loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<ArrivalReport>,
 }
@@ -522,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gives_up_as_planned_is_counted_by_its_kind_and_is_no_failure() {
+    fn planned_rollbacks_are_counted_by_kind_and_are_no_failures() {
         let measurement = Measurement::new(window());
         let end = Timestamp(1_000_000);
         let committed = Committed { value: (), version: version(7), attempts: 1, re_executions: 0 };
@@ -568,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrived_in_the_window_is_done_failed_or_dropped() {
+    fn arrivals_in_the_window_are_done_failed_or_dropped() {
         let measurement = Measurement::new(window());
         assert_eq!(measurement.report().arrivals, None);
         let late = Duration::from_micros(300);

@@ -21,26 +21,26 @@ use crate::{Arrival, Measurement, Plan, Workload};
 
 /// One client in an open loop (003 §6.1): transactions arrive as a Poisson process.
 ///
-/// Each is begun when it arrives, unless as many as [`OpenLoop::most_open`] of this client are open: then it
-/// is dropped, and counted as such. That is how a client backs off from a system that is overloaded: what
-/// waits in it is bounded, and so is the client's memory, while what is offered stays what it is. (The paper
-/// says that its clients back off, and not how.) Latencies are counted from the arrival, so that whatever
-/// makes a transaction late shows, the client itself included.
+/// Each is begun when it arrives, unless [`OpenLoop::most_open`] transactions of this client are open: then it is
+/// dropped, and counted as dropped. So a client backs off from an overloaded system: the number of waiting transactions
+/// and the client's memory are bounded, while the offered load stays the same. (The paper says that its clients back
+/// off, but not how.) Latencies count from the arrival, so that they include every delay, also those of the client
+/// itself.
 ///
-/// A client's n-th transaction arrives at the same time after the first and has the same plan in every run with
-/// its seed, whatever has become of those before it: several protocols can be offered the very same load.
+/// In every run with the same seed, a client's n-th transaction arrives at the same time after the first and has the
+/// same plan, whatever the outcomes of earlier ones. So several protocols can be offered exactly the same load.
 pub struct OpenLoop {
-    /// Where it runs its transactions.
+    /// The keyspace.
     pub keyspace: TransactionKeyspace,
-    /// What it runs.
+    /// The workload.
     pub workload: Arc<dyn Workload>,
-    /// Where its results go.
+    /// The measurement of its results.
     pub measurement: Arc<Measurement>,
-    /// Where its history goes, if one is kept.
+    /// The recorder of its history, if one is kept.
     pub recorder: Option<Arc<Recorder>>,
     /// Its number. In a history it has as many processes as it may have transactions open.
     pub client: u64,
-    /// The seed of the run; each client draws its own numbers from it.
+    /// The seed of the run. Each client has a random generator of its own.
     pub seed: u64,
     /// How many transactions arrive per second, above 0.
     pub rate_per_s: f64,
@@ -49,7 +49,7 @@ pub struct OpenLoop {
 }
 
 impl OpenLoop {
-    /// Begins transactions until the window's stop, and ends when they have.
+    /// Begins transactions until the window's stop, and ends when all of them have ended.
     ///
     /// # Panics
     /// If the rate is not above 0.
@@ -64,7 +64,7 @@ impl OpenLoop {
         let mut open = FuturesUnordered::new();
         loop {
             let now = keyspace.now();
-            // The window may be moved meanwhile.
+            // The window may be moved in the meantime.
             let stop = measurement.window().stop;
             while arrivals.next <= now && arrivals.next < stop {
                 let (arrived, mut random) = arrivals.take();
@@ -88,7 +88,7 @@ impl OpenLoop {
                 free.push(process);
             }
             if is_behind {
-                // Beginning them takes longer than there is time between arrivals: others have to go on.
+                // Arrivals come faster than transactions can be begun. Let other tasks run.
                 step_back().await;
             }
         }
@@ -96,7 +96,7 @@ impl OpenLoop {
     }
 }
 
-/// Runs a transaction that has arrived; returns its process, which can then have another one.
+/// Runs a transaction that has arrived. Returns its process, which can then run another one.
 async fn serve(
     transactor: &Transactor,
     process: u64,
@@ -109,7 +109,7 @@ async fn serve(
     process
 }
 
-/// Has every other task that is ready go first.
+/// Lets every other ready task run first.
 async fn step_back() {
     let mut has_stepped_back = false;
     core::future::poll_fn(|cx| {
@@ -122,11 +122,12 @@ async fn step_back() {
     .await;
 }
 
-/// When transactions arrive: the time between two is exponentially distributed.
+/// The arrival times. The time between two arrivals is exponentially distributed.
 struct Arrivals {
     next: Timestamp,
     begun: Timestamp,
-    /// From there to the next; a sum of rounded times would change the rate.
+    /// The time from the start to the next arrival. It is not rounded, because a sum of rounded times would change the
+    /// rate.
     elapsed_s: f64,
     gap_s: Exp<f64>,
     random: Pcg64Mcg,
@@ -141,12 +142,12 @@ impl Arrivals {
         arrivals
     }
 
-    /// The next one, which then is the one after it, and the random numbers to plan it with: its own, so that
-    /// one that is dropped need not be planned.
+    /// Takes the next arrival, and the random generator to plan its transaction with. Each transaction has a generator
+    /// of its own, so that a dropped one need not be planned.
     fn take(&mut self) -> (Timestamp, Pcg64Mcg) {
         let arrived = self.next;
         let plan = Pcg64Mcg::seed_from_u64(self.random.next_u64());
-        // However long it is, it can be added to a time.
+        // The bound ensures that it can be added to a time.
         self.elapsed_s = (self.elapsed_s + self.gap_s.sample(&mut self.random)).min(LATEST_S);
         self.next = self.begun + Duration::from_secs_f64(self.elapsed_s);
         (arrived, plan)
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn arrivals_have_their_rate_and_gaps_that_vary_as_much_as_they_last() {
+    fn arrivals_have_their_rate_and_exponential_gaps() {
         let times = drawn(1, 0);
         assert!((9.7..10.3).contains(&times[19_999]), "{}", times[19_999]);
         let gaps: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();

@@ -1,4 +1,4 @@
-//! What checkers of registers are fed with: operations whose values tell them apart.
+//! Operations on registers for testing checkers: their values distinguish them.
 
 use std::sync::Arc;
 
@@ -11,25 +11,25 @@ use serried_session::RegisterKeyspace;
 use crate::registers::{Kind, Planned, RegisterClient, RegisterParameters, Shares, Turn};
 use crate::{Measurement, RegisterWorkload, Window, WorkloadError};
 
-/// What clients of registers do.
+/// The mix of operations of clients.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RegisterMix {
     /// How many keys there are.
     pub keys: u64,
     /// The share of operations that read.
     pub reads: f64,
-    /// The share that write; the others are read-modify-writes.
+    /// The share of operations that write. The others are read-modify-writes.
     pub writes: f64,
-    /// Whether these add 1 to what is there, or swap it. Where they add, nothing is deleted: a history
-    /// that begins to count again from nothing does not tell which of two equal sums was found.
+    /// Whether read-modify-writes add 1 to the value, or swap it. If they add, nothing is deleted: if counting began
+    /// again from nothing, the history would not show which of two equal sums was found.
     pub adds: bool,
 }
 
 impl RegisterMix {
-    /// Half of the operations read, a quarter write; eight keys, if nothing else is said.
+    /// By default half of the operations read, a quarter write, and there are eight keys.
     ///
     /// # Errors
-    /// If the shares are none.
+    /// If the shares are not valid.
     pub fn new(parameters: &RegisterParameters) -> Result<RegisterMix, WorkloadError> {
         let Shares { reads, writes } = Shares { reads: 0.5, writes: 0.25 }.or(parameters)?;
         let (keys, adds) = (parameters.keys.unwrap_or(8).max(1), parameters.adds);
@@ -46,10 +46,10 @@ impl RegisterWorkload for RegisterMix {
         "register"
     }
 
-    /// No two operations write the same value, but for sums.
+    /// No two operations write the same value, except for sums.
     fn plan(&self, turn: Turn, random: &mut Pcg64Mcg) -> Vec<Planned> {
         let key = random.random_range(0..self.keys);
-        // Room for what is added to it.
+        // The low bits are room for additions.
         let new = (turn.client << 40 | turn.number << 16) as i64;
         let operation = match self.shares().draw(random) {
             Kind::Read => RegisterOperation::Read,
@@ -58,7 +58,7 @@ impl RegisterWorkload for RegisterMix {
                 RegisterOperation::Write { value }
             }
             Kind::Modify if self.adds => RegisterOperation::Add { delta: 1 },
-            // Mostly what was there is there no more; then it is only a read.
+            // Mostly the value has changed in the meantime. Then the swap is only a read.
             Kind::Modify => {
                 RegisterOperation::CompareAndSwap { expected: turn.last, new: Some(new) }
             }
@@ -75,19 +75,19 @@ impl RegisterWorkload for RegisterMix {
     }
 }
 
-/// One client of a [`RegisterMix`] whose history alone is of interest.
+/// One client of a [`RegisterMix`], which records a history and measures nothing.
 pub struct RegisterLoop {
-    /// Where its registers are.
+    /// The keyspace.
     pub registers: RegisterKeyspace,
-    /// What it does.
+    /// The mix of its operations.
     pub mix: RegisterMix,
-    /// Where its history goes.
+    /// The recorder of its history.
     pub recorder: Arc<RegisterRecorder>,
     /// Its number, which is its process in the history.
     pub client: u64,
-    /// The seed of the run; each client draws its own numbers from it.
+    /// The seed of the run. Each client has a random generator of its own.
     pub seed: u64,
-    /// It begins nothing from then on.
+    /// It begins nothing from this time on.
     pub stop: Timestamp,
 }
 

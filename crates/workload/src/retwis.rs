@@ -13,9 +13,9 @@ use crate::workload::{Parameters, Plan, Run, Workload};
 /// Add-User, Follow, Post-Tweet and Load-Timeline, in the proportions 5, 15, 30 and 50, over keys of
 /// a Zipf distribution.
 ///
-/// What is written is what users said, as in the paper's implementation: each write has a value of its
-/// own that does not depend on what was read. With [`Parameters::dependent`], a key that is both read
-/// and written is incremented instead, so that whoever reads an increment depends on all before it.
+/// Values are what users wrote, as in the paper's implementation: each write has a unique value that does not depend on
+/// reads. With [`Parameters::dependent`], a key that is both read and written is incremented instead, so that a reader
+/// of an increment depends on all earlier ones.
 #[derive(Debug)]
 pub struct Retwis {
     keys: u64,
@@ -26,7 +26,7 @@ pub struct Retwis {
 }
 
 impl Retwis {
-    /// 10 million keys if nothing else is said, as in the paper.
+    /// By default 10 million keys, as in the paper.
     pub fn new(parameters: &Parameters) -> Retwis {
         let keys = parameters.keys.unwrap_or(10_000_000).max(16);
         let popularity = Zipf::new(keys as f64, parameters.theta_or(0.9));
@@ -116,8 +116,8 @@ impl Workload for Retwis {
     }
 }
 
-/// A plan of reads, and then of writes of which those without a value are increments of what was read
-/// in the same place, with its results.
+/// Fills in the results of a plan of reads followed by writes. A write without a value increments the value that was
+/// read at the same place.
 pub(crate) fn fill(plan: &[MicroOperation], values: &[Option<Value>]) -> Vec<MicroOperation> {
     let numbers: Vec<Option<u64>> =
         values.iter().map(|value| value.as_ref().map(number::number)).collect();

@@ -1,4 +1,4 @@
-//! A database without concurrency: every operation is done as soon as it is asked for.
+//! A database without concurrency: every operation is done at once.
 
 use core::future::Future;
 use core::task::{Context, Poll, Waker};
@@ -10,14 +10,14 @@ use serried_model::transactions::{Offers, Operation, Outcome, Output};
 use serried_model::{Key, Limits, NodeId, ReadValue, Transactions, TxnId, Value, Version, Write};
 use serried_session::{Driver, Full, Port, Recipient, Session, Switchboard, TransactionKeyspace};
 
-/// What it has for one-shot transactions.
+/// How it handles one-shot transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OneShots {
-    /// No way.
+    /// They are not offered.
     NotOffered,
     /// They are done at once.
     Done,
-    /// No answer.
+    /// They get no answer.
     Unanswered,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn database(one_shots: OneShots) -> (Arc<Serial>, TransactionKeyspace
 }
 
 impl Serial {
-    /// Which transactions were begun and which one-shots asked for since the last call.
+    /// The transactions that were begun and the one-shot transactions that were requested since the last call.
     pub(crate) fn asked(&self) -> Vec<&'static str> {
         core::mem::take(&mut self.0.lock().unwrap().asked)
     }
@@ -132,7 +132,7 @@ impl Driver for Serial {
     }
 }
 
-/// Runs what never has to wait for long.
+/// Runs a future that never has to wait for long.
 pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
     let mut future = core::pin::pin!(future);
     let mut cx = Context::from_waker(Waker::noop());

@@ -1,4 +1,4 @@
-//! What a client does with one planned transaction, whatever has it begin.
+//! Runs a planned transaction, for closed and open loops.
 
 #[cfg(test)]
 mod tests;
@@ -12,7 +12,7 @@ use serried_session::{Committed, Footprint, Transaction, TransactionError, Trans
 
 use crate::{Arrival, Measurement, OneShot, Plan, RolledBack, Workload};
 
-/// Runs the transactions of a client, enters them into the books, and records their history.
+/// Runs the transactions of a client, enters their results, and records their history.
 pub(crate) struct Transactor {
     pub(crate) keyspace: TransactionKeyspace,
     pub(crate) workload: Arc<dyn Workload>,
@@ -21,11 +21,11 @@ pub(crate) struct Transactor {
 }
 
 impl Transactor {
-    /// Runs `plan` as `process` of the history, which has no other transaction open. Its latency is
-    /// counted from `arrived`, which is not after now.
+    /// Runs `plan` as `process` of the history, which must have no other open transaction. Its latency counts from
+    /// `arrived`, which must not be after now.
     ///
-    /// Every planned transaction of every client is begun here: at once if all of it is known, else as one that
-    /// only reads if it does, so that a protocol that has a better way for these can take it.
+    /// Every planned transaction of every client is begun here. It is run as a one-shot transaction if all of it is
+    /// known, or else as read-only if it only reads, because a protocol may have a better way to run these.
     pub(crate) async fn transact(&self, process: u64, plan: &Plan, arrived: Timestamp) -> Arrival {
         if let Some(recorder) = &self.recorder {
             recorder.invoke(process, self.keyspace.now().0, open(plan.operations()));
@@ -103,12 +103,11 @@ impl Transactor {
     }
 }
 
-/// A transaction that has not ended. If its client dies, what it may yet do is recorded under its
-/// version.
+/// A transaction that has not ended. If its client dies, its outcome is recorded as unknown, with its version.
 struct OpenTransaction<'a> {
     transactor: &'a Transactor,
     process: u64,
-    /// None if no history is kept, or the end is in it.
+    /// `None` if no history is kept, or the end is recorded.
     recorder: Option<&'a Recorder>,
     plan: &'a Plan,
     last_attempt: Mutex<Option<Transaction>>,
@@ -144,7 +143,7 @@ impl Drop for OpenTransaction<'_> {
     }
 }
 
-/// A plan as it stands in a history before its results are known: values to come are left open.
+/// A plan as in a history before its results are known: values that depend on results are left open.
 fn open(plan: &[MicroOperation]) -> Vec<MicroOperation> {
     let open = |operation: &MicroOperation| match operation {
         MicroOperation::Read { key, .. } => {

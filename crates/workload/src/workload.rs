@@ -1,4 +1,4 @@
-//! What a workload is, and which there are.
+//! Workloads, and the list of all of them.
 
 use core::future::Future;
 use core::pin::Pin;
@@ -16,17 +16,17 @@ use crate::{
     Report, Retwis, Tao, Ycsb,
 };
 
-/// What one transaction is going to do.
+/// The plan of one transaction.
 #[derive(Debug)]
 pub enum Plan {
-    /// Operations on numbered keys. Results, and values that depend on them, are still open.
+    /// Operations on numbered keys. Results and values that depend on them are still open.
     Operations(Vec<MicroOperation>),
     /// A transaction of TPC-C, whose operations are known once it has run.
     Tpcc(tpcc::Request),
 }
 
 impl Plan {
-    /// The operations, as far as they are known before the transaction is run.
+    /// The operations that are known before the transaction is run.
     pub fn operations(&self) -> &[MicroOperation] {
         match self {
             Plan::Operations(operations) => operations,
@@ -34,8 +34,7 @@ impl Plan {
         }
     }
 
-    /// Whether the transaction only reads, whatever it finds: it may then be run in any way that a
-    /// protocol has for such transactions.
+    /// Whether the transaction only reads, whatever it finds. It may then be run as a read-only transaction.
     pub fn only_reads(&self) -> bool {
         match self {
             Plan::Operations(operations) => operations.iter().all(MicroOperation::is_read),
@@ -52,22 +51,22 @@ impl From<Vec<MicroOperation>> for Plan {
     }
 }
 
-/// All of a transaction whose keys and writes are known before it begins.
+/// The contents of a transaction whose keys and writes are known before it begins.
 #[derive(Debug)]
 pub struct OneShot {
     /// The keys that it reads, in the order of the plan's reads.
     pub reads: Vec<Key>,
     /// What it writes, whatever it reads.
     pub writes: Vec<Write>,
-    /// Makes of the plan's operations and the values that were read what was done, for a history.
+    /// Fills in the values that were read into the plan's operations, for a history.
     pub fill: fn(&[MicroOperation], &[Option<Value>]) -> Vec<MicroOperation>,
 }
 
-/// A transaction being run; it returns what it did, if that was asked for.
+/// A running transaction. It returns its operations, if they are recorded.
 pub type Run<'a> = Pin<Box<dyn Future<Output = Result<Vec<MicroOperation>, Abort>> + Send + 'a>>;
 
-/// The error with which a transaction gives up because its workload has it do so. It is none of the
-/// database's, and is counted apart from failures.
+/// The error of a transaction that gives up as its workload planned. It is not an error of the database, and is not
+/// counted as a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("rolled back, as planned: {0}")]
 pub struct RolledBack(pub &'static str);
@@ -80,7 +79,7 @@ pub trait Workload: Send + Sync + 'static {
     /// The next transaction of `client`.
     fn plan(&self, client: u64, random: &mut Pcg64Mcg) -> Plan;
 
-    /// The kind of transaction that `plan` is one of, by which results are broken down.
+    /// The kind of the planned transaction. Results are reported per kind.
     fn kind(&self, _: &Plan) -> &'static str {
         self.name()
     }
@@ -88,46 +87,45 @@ pub trait Workload: Send + Sync + 'static {
     /// Runs `plan`. With `record` it returns the plan with its results filled in.
     fn run<'a>(&'a self, plan: &'a Plan, transaction: Transaction, record: bool) -> Run<'a>;
 
-    /// Whether `plan` only reads, whatever it finds: if so, its run may be one that is not allowed to write.
+    /// Whether `plan` only reads, whatever it finds. If so, it may be run as a read-only transaction.
     fn only_reads(&self, plan: &Plan) -> bool {
         plan.only_reads()
     }
 
-    /// All of `plan`, if it is known before it begins: it is then done at once, and not run.
+    /// The contents of `plan`, if they are all known before it begins. It is then run as a one-shot transaction.
     fn one_shot(&self, _: &Plan) -> Option<OneShot> {
         None
     }
 
-    /// What a committed transaction did, for a history: what its run returned, unless a workload
-    /// tells it from the footprint.
+    /// The operations of a committed transaction, for a history. By default these are what its run returned. A workload
+    /// may derive them from the footprint instead.
     fn operations(&self, done: Vec<MicroOperation>, _: &Footprint) -> Vec<MicroOperation> {
         done
     }
 
-    /// The `i`-th key to be loaded before a run, and its value; `None` from the last on. An absent key
-    /// is treated like a loaded one, so that loading is for the sake of a realistic size.
+    /// The `i`-th key to load before a run, and its value. `None` after the last one. The workload treats an absent key
+    /// like a loaded one, so loading only gives the database a realistic size.
     fn initial(&self, i: u64) -> Option<(Key, Value)>;
 
-    /// What a key holds before a run, computed from nothing but the key: the value that
-    /// [`Workload::initial`] lists for it, and `None` for every other key.
+    /// The value of a key before a run, computed only from the key. It is the value that [`Workload::initial`] lists,
+    /// and `None` for every other key.
     fn initial_value(&self, key: &Key) -> Option<Value>;
 
-    /// Whether a history's reads are recorded with versions; otherwise its values speak for
-    /// themselves.
+    /// Whether a history's reads are recorded with versions. Otherwise its values identify the writes.
     fn records_versions(&self) -> bool {
         true
     }
 
-    /// Checks what this workload alone can know of a history.
+    /// Checks conditions on a history that are specific to this workload.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If a condition is broken. The error says which one.
     fn check(&self, _: &History) -> Result<(), String> {
         Ok(())
     }
 
-    /// Checks what this workload alone can know of the database that a run has left behind, when
-    /// nothing is running any more. Called by [`inspect`](crate::inspect()).
+    /// Checks conditions on the database that are specific to this workload, after a run has ended. Called by
+    /// [`inspect`](crate::inspect()).
     fn inspect<'a>(&'a self, _: &'a TransactionKeyspace) -> Inspection<'a> {
         Box::pin(async { Ok(None) })
     }
@@ -138,7 +136,7 @@ pub trait Workload: Send + Sync + 'static {
     }
 }
 
-/// What the workloads can be told.
+/// The parameters of workloads.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Parameters {
     /// How many keys there are, for `retwis`, `list-append`, `f1` and `tao`; counters for `counter`;
@@ -155,7 +153,7 @@ pub struct Parameters {
     /// The share of transactions that write, from 0 to 1. For `f1`, which has 0.003 if it is `None`,
     /// `f1-wf` 0.3 and `tao` 0.002.
     pub writes: Option<f64>,
-    /// Whether what is written to a key that was read depends on it. For `retwis`.
+    /// Whether writes to keys that were read depend on the values read. For `retwis`.
     pub dependent: bool,
     /// How many warehouses there are, from 1 to 65535; 100 if `None`. For `tpcc`.
     pub warehouses: Option<u64>,
@@ -185,7 +183,7 @@ impl Parameters {
     }
 }
 
-/// What is known of a workload by its name.
+/// The properties of a workload that its name determines.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkloadInfo {
     /// Its name.
@@ -195,7 +193,7 @@ pub struct WorkloadInfo {
     make: Make,
 }
 
-/// How a workload is made, by what its clients can be asked for.
+/// How a workload is made, by family.
 #[derive(Clone, Copy, Debug)]
 enum Make {
     Transactions(fn(&Parameters) -> Result<Arc<dyn Workload>, WorkloadError>),
@@ -203,7 +201,7 @@ enum Make {
 }
 
 impl WorkloadInfo {
-    /// What it does something to.
+    /// The family of its keyspaces.
     pub fn family(&self) -> FamilyName {
         match self.make {
             Make::Transactions(_) => FamilyName::Transactions,
@@ -275,10 +273,10 @@ pub fn list() -> &'static [WorkloadInfo] {
     WORKLOADS
 }
 
-/// What the workload called `name` does something to.
+/// The family of the workload called `name`.
 ///
 /// # Errors
-/// If there is none; the error says what can be chosen.
+/// If there is none. The error says what can be chosen.
 pub fn family(name: &str) -> Result<FamilyName, WorkloadError> {
     Ok(info(name)?.family())
 }
@@ -291,7 +289,7 @@ fn info(name: &str) -> Result<&'static WorkloadInfo, WorkloadError> {
 /// The workload of transactions called `name`.
 ///
 /// # Errors
-/// If there is none, or the parameters are none for it; the error says what can be chosen.
+/// If there is none, or the parameters are not valid for it. The error says what can be chosen.
 pub fn named(name: &str, parameters: &Parameters) -> Result<Arc<dyn Workload>, WorkloadError> {
     match info(name)?.make {
         Make::Transactions(make) => make(parameters),
@@ -316,16 +314,16 @@ pub fn named_registers(
 /// Why there is no such workload.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum WorkloadError {
-    /// None has this name.
+    /// No workload has this name.
     #[error("there is no workload `{0}`; choose one of {names}", names = names(|_| true))]
     Unknown(String),
-    /// It is one of registers, where there must be transactions.
+    /// It is a workload of registers, but one of transactions is needed.
     #[error("`{0}` is a workload of registers; choose one of transactions: {names}", names = names(|family| family == FamilyName::Transactions))]
     Registers(String),
-    /// It is one of transactions, where there must be registers.
+    /// It is a workload of transactions, but one of registers is needed.
     #[error("`{0}` is a workload of transactions; choose one of registers: {names}", names = names(|family| family == FamilyName::Registers))]
     Transactions(String),
-    /// Reads and writes can't have these shares.
+    /// The shares of reads and writes are not valid.
     #[error(
         "{reads} reads and {writes} writes are no shares: each is from 0 to 1, and so is their sum"
     )]
@@ -335,24 +333,24 @@ pub enum WorkloadError {
         /// The share of writes.
         writes: f64,
     },
-    /// Transactions can't write that often.
+    /// The share of transactions that write is not valid.
     #[error("{0} is no share of transactions that write: choose from 0 to 1")]
     WriteShare(f64),
-    /// Rows can't be of that length.
+    /// The length of rows is not valid.
     #[error("a row of {bytes} bytes is not possible: choose {least} or more")]
     RowBytes {
-        /// The length that was asked for.
+        /// The length that was requested.
         bytes: usize,
         /// The least that is possible.
         least: usize,
     },
-    /// Operations can't be on such keys.
+    /// The keys are not valid.
     #[error("{0}")]
     Keys(String),
-    /// TPC-C can't have that many warehouses.
+    /// The number of warehouses of TPC-C is not valid.
     #[error("TPC-C with {0} warehouses is not possible: choose from 1 to {most}", most = u16::MAX)]
     Warehouses(u64),
-    /// A warehouse of TPC-C can't have that size.
+    /// The scale of TPC-C is not valid.
     #[error("TPC-C at this scale is not possible: {0}")]
     Scale(String),
 }
@@ -367,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_key_holds_before_a_run_is_what_is_loaded() {
+    fn the_initial_value_of_a_key_is_the_one_that_is_loaded() {
         for info in list().iter().filter(|info| info.family() == FamilyName::Transactions) {
             let small = Parameters {
                 keys: Some(20),

@@ -1,4 +1,4 @@
-//! What a cycle of the graph says.
+//! Explanations of cycles.
 
 use super::graph::Dependency;
 use super::recovered::KeyHistory;
@@ -6,7 +6,7 @@ use super::transaction::Context;
 use super::{Conflict, ConflictKind, RealTime, Violation, ViolationKind};
 use crate::digraph::Edge;
 
-/// Says what a cycle of conflicts means.
+/// Explains a cycle of conflicts.
 pub(super) fn explain(
     context: &Context<'_>,
     keys: &[KeyHistory],
@@ -24,8 +24,8 @@ pub(super) fn explain(
     let is_anti = |at: usize| cycle[at].label.kind == ConflictKind::AntiDependency;
     let adjacent = (0..cycle.len()).any(|at| is_anti(at) && is_anti(next(at)));
     let ruled_out = match kind {
-        // Snapshot isolation allows a cycle only with two anti-dependencies in a row, as write skew
-        // has them; a long fork has them apart.
+        // Snapshot isolation allows only cycles with two consecutive anti-dependencies, as in write skew. In a long
+        // fork they are not consecutive.
         ViolationKind::AntiDependencyCycle if !adjacent => {
             ViolationKind::SingleAntiDependency.ruled_out()
         }
@@ -39,7 +39,7 @@ pub(super) fn explain(
         real_time: None,
         conflicts: conflicts.collect(),
         reason: format!(
-            "{} transactions, each of which has to come before the next, and the last before the \
+            "{} transactions, each of which must come before the next, and the last before the \
              first",
             cycle.len()
         ),
@@ -47,8 +47,8 @@ pub(super) fn explain(
     })
 }
 
-/// Says what it means that a path of conflicts leads from a transaction to one that had ended before
-/// it began. `unknown` is what leaves open whether there is a serial order at all.
+/// Explains a path of conflicts that leads from a transaction to one that had ended before it began. `unknown` is the
+/// reason why it is not known whether there is a serial order at all.
 pub(super) fn explain_inversion(
     context: &Context<'_>,
     keys: &[KeyHistory],
@@ -64,8 +64,8 @@ pub(super) fn explain_inversion(
     let reason = match unknown {
         None => "serializable, but only with T2 before T1, which had ended before T2 began".into(),
         Some(unknown) => format!(
-            "T2 has to come before T1, which had ended before T2 began; whether there is a serial \
-             order at all can't be told: {unknown}"
+            "T2 must come before T1, which had ended before T2 began; whether there is a serial \
+             order at all is not known: {unknown}"
         ),
     };
     Box::new(Violation {
@@ -82,7 +82,7 @@ pub(super) fn explain_inversion(
     })
 }
 
-/// One edge between the transactions that the explanation lists at `from` and `to`.
+/// An edge between the transactions that the explanation lists at `from` and `to`.
 fn conflict(keys: &[KeyHistory], edge: &Edge<Dependency>, from: usize, to: usize) -> Conflict {
     let key = &keys[edge.label.key as usize];
     let slot = edge.label.slot as usize;

@@ -1,11 +1,11 @@
-//! Violations as a person reads them.
+//! The text of violations.
 
 use core::fmt;
 
 use super::{Conflict, ConflictKind, Installed, RealTime, Violation, Witness};
 use crate::{EventKind, MicroOperation, ReadResult};
 
-/// A list as it stands in a history, with the middle of a long one left out.
+/// A list as in a history. The middle of a long list is omitted.
 pub(super) struct Elements<'a>(pub(super) &'a [u64]);
 
 impl fmt::Display for Elements<'_> {
@@ -25,7 +25,7 @@ impl fmt::Display for Elements<'_> {
     }
 }
 
-/// What a read of a register found.
+/// The result of a read of a register.
 pub(super) struct Found(pub(super) Option<u64>);
 
 impl fmt::Display for Found {
@@ -37,7 +37,7 @@ impl fmt::Display for Found {
     }
 }
 
-/// What a transaction did to a register in the end.
+/// The last change of a register by a transaction.
 pub(super) struct Overwritten(pub(super) Option<u64>);
 
 impl fmt::Display for Overwritten {
@@ -49,8 +49,8 @@ impl fmt::Display for Overwritten {
     }
 }
 
-/// One line of what is wrong, one per edge of the cycle, one per transaction, and one of what the
-/// history rules out.
+/// One line on what is wrong, one per edge of the cycle, one per transaction, and one on which guarantees the history
+/// rules out.
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}, {}", self.kind.name(), self.kind.meaning())?;
@@ -122,7 +122,7 @@ impl Violation {
     }
 }
 
-/// A transaction as the lines about edges call it.
+/// A transaction's name in the lines about edges.
 struct Named<'a> {
     at: usize,
     witness: &'a Witness,
@@ -179,8 +179,8 @@ impl Witness {
     }
 }
 
-/// Who, how it ended, at which version, and all its operations in the form of a history's `value`,
-/// with `@` and the version that it found after each read.
+/// The process, the outcome, the version, and all operations in the form of a history's `value`. After each read come
+/// `@` and the version that it found.
 impl fmt::Display for Witness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "process {}, op {}, {}", self.process, self.index, self.kind)?;
@@ -202,7 +202,7 @@ impl fmt::Display for Witness {
     }
 }
 
-/// As in a history's `value`, with the middle of a long list left out.
+/// As in a history's `value`. The middle of a long list is omitted.
 impl fmt::Display for MicroOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let register = |value: Option<u64>| value.map_or("null".to_owned(), |it| it.to_string());

@@ -1,9 +1,9 @@
-//! Reads that found a delete of which the database has forgotten whose it was.
+//! Reads of deleted keys, if the database has forgotten the version of the delete.
 //!
-//! Such a read found nothing, at no version. It comes after the latest delete below its own version, and before
-//! the write that comes next. A delete is certain if its transaction took effect. One of unknown outcome may
-//! have taken effect too, under the version with which it began or a later one; then it is not known which
-//! delete was the latest, and the read comes before all writes above its own version ([`super::Deletes`]).
+//! Such a read found nothing, and has no version. It comes after the latest delete below its own version, and before
+//! the next write. A delete is certain if its transaction took effect. A transaction of unknown outcome may have taken
+//! effect too, at the version with which it began or a later one. Then it is not known which delete was the latest, and
+//! the read comes before all writes above its own version ([`super::Deletes`]).
 
 use serried_model::Version;
 
@@ -13,17 +13,17 @@ use super::transaction::Context;
 /// The transactions that may have deleted a register.
 #[derive(Default)]
 pub(super) struct Deletes {
-    /// The versions of all writers in their order. Only one that is alone may have none.
+    /// The versions of all writers, in order. A writer may be without a version only if it is the only one.
     versions: Vec<Option<Version>>,
-    /// The deletes that are certain: their versions, and the slots that come after theirs.
+    /// The certain deletes: their versions, and the slots after theirs.
     certain: Vec<(Version, u32)>,
-    /// The versions of those that are not certain, if they have one.
+    /// The versions of the uncertain deletes, if they have one.
     uncertain: Vec<Option<Version>>,
 }
 
-/// What is known of a transaction that may have written to a register.
+/// The effect of a transaction that may have written to a register.
 pub(super) enum Effect {
-    /// It left a value there, if anything.
+    /// It left a value there, if it took effect.
     Value,
     /// It deleted the register for certain.
     Deleted,
@@ -32,8 +32,8 @@ pub(super) enum Effect {
 }
 
 impl Deletes {
-    /// `slots` are those of the register in their order, and `others` the transactions that may have written to
-    /// it besides; `effect` tells what they did.
+    /// `slots` are the register's slots in order. `others` are further transactions that may have written to it.
+    /// `effect` returns the effect of each.
     pub(super) fn new(
         context: &Context<'_>,
         slots: &[Slot],
@@ -57,7 +57,7 @@ impl Deletes {
         deletes
     }
 
-    /// What this transaction found, which has this version.
+    /// The position of a reader that found a forgotten delete.
     pub(super) fn reader(&self, transaction: u32, version: Option<Version>) -> Reader {
         let Some(version) = version else {
             let is_unclear = !self.certain.is_empty() || !self.uncertain.is_empty();
@@ -73,7 +73,7 @@ impl Deletes {
         Reader { transaction, earliest, latest }
     }
 
-    /// Whether anybody may have deleted the register below a version, or at all if that is not known.
+    /// Whether any transaction may have deleted the register below `version`, or at all if there is no version.
     pub(super) fn is_any_below(&self, version: Option<Version>) -> bool {
         let is_below = |delete: Version| version.is_none_or(|version| delete < version);
         self.certain.first().is_some_and(|&(delete, _)| is_below(delete))

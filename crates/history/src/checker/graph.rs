@@ -4,18 +4,19 @@ use super::ConflictKind;
 use super::recovered::KeyHistory;
 use crate::digraph::{Digraph, Edge, Label};
 
-/// What makes one transaction come before another.
+/// Why one transaction comes before another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Dependency {
     pub(super) kind: ConflictKind,
     /// Index into the recovered keys.
     pub(super) key: u32,
-    /// The slot that `to` wrote, or for a read dependency the slot that it read.
+    /// The slot that `to` wrote. For a read dependency, the slot that it read.
     pub(super) slot: u32,
 }
 
 impl Label for Dependency {
-    /// Cycles with few anti-dependencies rule out more, and then those with few read dependencies.
+    /// Cycles with few anti-dependencies rule out more guarantees. Among these, cycles with few read dependencies rule
+    /// out more.
     fn weight(self) -> (u32, u32) {
         match self.kind {
             ConflictKind::WriteDependency => (0, 0),
@@ -27,9 +28,9 @@ impl Label for Dependency {
 
 /// Transactions as nodes, and their conflicts as edges.
 ///
-/// A key may have many last readers and many later appends whose order nobody knows; each of the
-/// former comes before each of the latter. Such a key gets one crossing, and an edge into it and one
-/// out of it are together one anti-dependency.
+/// A key may have many readers of its last known version, and many later appends in an unknown order. Each of these
+/// readers comes before each of these appends. Such a key gets one crossing. An edge into it and an edge out of it
+/// together are one anti-dependency.
 pub(super) fn graph(transactions: usize, keys: &[KeyHistory]) -> Digraph<Dependency> {
     let mut builder = Builder { nodes: transactions, edges: Vec::new() };
     for (at, key) in (0..).zip(keys) {
@@ -75,7 +76,7 @@ impl Builder {
         }
     }
 
-    /// The edges to the versions that come after all others in an order that nobody knows.
+    /// The edges to the last versions, whose order is not known.
     fn add_unordered(&mut self, at: u32, key: &KeyHistory) {
         let mut later: Vec<(u32, usize)> = (key.ordered..key.slots.len())
             .map(|slot| (key.slots[slot].transaction, slot))
@@ -98,8 +99,8 @@ impl Builder {
         let readers = key.readers.iter().filter(|reader| reader.latest as usize == key.ordered);
         let (updaters, readers): (Vec<u32>, Vec<u32>) =
             readers.map(|reader| reader.transaction).partition(is_later);
-        // Two transactions that both read the last known version and both replaced it are a cycle
-        // already; the edges of any further ones are not needed to see that.
+        // Two transactions that both read the last known version and replaced it already form a cycle. Edges of further
+        // ones are not needed.
         let direct = readers.iter().take(usize::from(readers.len() == 1));
         for &reader in updaters.iter().take(2).chain(direct) {
             for &(writer, slot) in &later {

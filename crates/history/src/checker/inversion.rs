@@ -1,40 +1,38 @@
-//! Where the order of transactions contradicts real time.
+//! Contradictions between the order of transactions and real time.
 //!
-//! The real-time serialization graph (003 §2.2) has, besides the conflicts, an edge from every
-//! transaction to all that began after it had ended: far too many to draw. But if the conflicts alone
-//! have no cycle, a smallest cycle has exactly one such edge. For if it had two, from `a` to `b` and
-//! from `c` to `d`, then either `a` had ended before `d` began, or `d` had begun before `a` ended, so
-//! that `c`, which had ended before `d` began, had ended before `b` began. Either way an edge across
-//! makes a smaller cycle: from `a` to `d` it leaves out `b` and `c`, from `c` to `b` it leaves out `d`
-//! and `a`.
+//! The real-time serialization graph (003 §2.2) has the conflicts, and an edge from every transaction to all that began
+//! after it had ended. These are far too many to store. But if the conflicts alone have no cycle, a smallest cycle has
+//! exactly one real-time edge. Assume that it had two, from `a` to `b` and from `c` to `d`. If `a` had ended before `d`
+//! began, the edge from `a` to `d` makes a smaller cycle without `b` and `c`. Otherwise `d` began before `a` ended.
+//! Then `c`, which had ended before `d` began, had also ended before `b` began, and the edge from `c` to `b` makes a
+//! smaller cycle without `d` and `a`.
 //!
-//! So the graph has a cycle exactly if conflicts lead from a transaction to one that had ended before
-//! it began, which shows in one pass from the last transactions of the order to the first, and takes
-//! no more room than the conflicts do. Crossings have no time of their own; a transaction without a
-//! known end has never ended.
+//! So the graph has a cycle exactly if conflicts lead from a transaction to one that had ended before it began. One
+//! pass over the transactions, from the last to the first, finds this in no more space than the conflicts take.
+//! Crossings have no time of their own. A transaction without a known end has never ended.
 
 use crate::cycle::smallest_path;
 use crate::digraph::{Digraph, Edge, Label};
 
-/// The end of what did not end, or not for certain.
+/// The end of a transaction that did not end, or whose end is uncertain.
 pub(super) const NEVER: u32 = u32::MAX;
 
-/// How many conflicts an inversion can have to be the smallest for certain, however many there are and
-/// however large the history. If each has more, it hardly matters which is shown.
+/// An inversion with at most this many conflicts is certainly the smallest, for any history. If all have more
+/// conflicts, it hardly matters which one is shown.
 const ROUNDS: usize = 16;
 
-/// When a transaction began and ended, in places of the history's events.
+/// When a transaction began and ended, as positions of events in the history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Span {
-    /// 0 if it is not known when it began, as nothing ended before that.
+    /// 0 if it is not known when it began, because nothing ended before that position.
     pub(super) begin: u32,
     /// [`NEVER`] if it may take effect at any time after its beginning.
     pub(super) end: u32,
 }
 
-/// The conflicts that lead from a transaction to one that had ended before it began: as few as any, or
-/// few, if more than [`ROUNDS`] are needed. `None`: there are none, and some order of the transactions
-/// respects their conflicts and real time.
+/// The conflicts that lead from a transaction to one that had ended before it began: as few as possible, or a few if
+/// more than [`ROUNDS`] are needed. `None` if there are none: then some order of the transactions respects their
+/// conflicts and real time.
 ///
 /// The graph has no cycle, and `spans` has an entry for every node that is not a crossing.
 pub(super) fn smallest<L: Label>(graph: &Digraph<L>, spans: &[Span]) -> Option<Vec<Edge<L>>> {
@@ -58,11 +56,11 @@ pub(super) fn smallest<L: Label>(graph: &Digraph<L>, spans: &[Span]) -> Option<V
 
     let mut near = ends.clone();
     for _ in 0..ROUNDS {
-        // What crossings lead to is as near as they are themselves.
+        // A crossing adds no edge, so its successors are as near as itself.
         for &node in order.iter().rev().filter(|&&node| graph.is_crossing(node)) {
             near[node as usize] = earliest_after(graph, &near, node);
         }
-        // In this order, no node has been looked at in this round before one that leads to it.
+        // In this order, a node is handled in each round before the nodes that it leads to.
         for &node in order.iter().filter(|&&node| !graph.is_crossing(node)) {
             near[node as usize] = earliest_after(graph, &near, node);
         }
@@ -80,7 +78,7 @@ pub(super) fn smallest<L: Label>(graph: &Digraph<L>, spans: &[Span]) -> Option<V
     )
 }
 
-/// The earliest of the times of a node and of those to which its edges lead.
+/// The earliest time among a node and the nodes that its edges lead to.
 fn earliest_after<L: Label>(graph: &Digraph<L>, times: &[u32], node: u32) -> u32 {
     let after = graph.edges_from(node).iter().map(|edge| times[edge.to as usize]);
     after.fold(times[node as usize], u32::min)
@@ -94,7 +92,7 @@ mod tests {
     use super::*;
     use crate::cycle;
 
-    /// What it weighs, once and again.
+    /// Both weights of a label.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
     struct Weight(u32, u32);
 
@@ -119,7 +117,7 @@ mod tests {
         [Weight(0, 0), Weight(0, 1), Weight(1, 0)][random.random_range(0..3)]
     }
 
-    /// Some nodes' conflicts, which follow a hidden order, with a crossing among them.
+    /// Random conflicts between nodes, consistent with a hidden order, with a crossing among them.
     fn conflicts(random: &mut Pcg64Mcg, shown: u32) -> Vec<Edge<Weight>> {
         let mut hidden: Vec<u32> = (0..shown).collect();
         for at in (1..hidden.len()).rev() {
@@ -144,7 +142,7 @@ mod tests {
         edges
     }
 
-    /// Every node begins and ends at a place of its own, or never ends.
+    /// Every node begins and ends at a position of its own, or never ends.
     fn spans(random: &mut Pcg64Mcg, shown: u32) -> Vec<Span> {
         let mut places: Vec<u32> = (1..=2 * shown).collect();
         let mut place = || places.swap_remove(random.random_range(0..places.len()));
@@ -157,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inversion_is_a_smallest_cycle_of_the_graph_with_all_real_time_edges_drawn() {
+    fn an_inversion_is_a_smallest_cycle_of_the_full_real_time_graph() {
         let (mut found, mut absent, mut large) = (0, 0, 0);
         for seed in 0..20_000 {
             let mut random = Pcg64Mcg::seed_from_u64(seed);

@@ -1,4 +1,4 @@
-//! Lists: every read of one holds its history.
+//! Lists: every read of a list contains its history.
 
 use super::display::Elements;
 use super::recovered::{KeyHistory, Problem, Reader, Slot};
@@ -6,7 +6,7 @@ use super::transaction::{Access, Context};
 use super::{Installed, ViolationKind};
 use crate::{MicroOperation, ReadResult};
 
-/// One append, by whichever transaction.
+/// One append, by any transaction.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Append {
     element: u64,
@@ -15,12 +15,12 @@ struct Append {
     position: u32,
 }
 
-/// What a committed transaction found.
+/// What a committed transaction read.
 struct Observation<'a> {
     transaction: u32,
-    /// Its last read, with its own appends at the end.
+    /// The elements of its last read, followed by its own appends.
     seen: &'a [u64],
-    /// How many of `seen` were there before its own appends.
+    /// How many elements of `seen` come before its own appends.
     found: usize,
 }
 
@@ -31,7 +31,7 @@ struct List<'c, 'a> {
     appends: Vec<Append>,
 }
 
-/// Recovers one list from its longest read: all other reads have to be prefixes of it.
+/// Recovers one list from its longest read. All other reads must be prefixes of it.
 pub(super) fn recover(context: &Context<'_>, accesses: &[Access]) -> Result<KeyHistory, Problem> {
     let key = accesses[0].key;
     let list = List { context, key, appends: appends(context, accesses)? };
@@ -73,8 +73,8 @@ pub(super) fn recover(context: &Context<'_>, accesses: &[Access]) -> Result<KeyH
     })
 }
 
-/// All appends, sorted by element. A failed append of an element gives way to another of the same,
-/// since a retry may use it again.
+/// All appends, sorted by element. If an append failed and another one added the same element, the other one counts,
+/// because a retry may use an element again.
 fn appends(context: &Context<'_>, accesses: &[Access]) -> Result<Vec<Append>, Problem> {
     let mut appends = Vec::new();
     for access in accesses {
@@ -88,8 +88,8 @@ fn appends(context: &Context<'_>, accesses: &[Access]) -> Result<Vec<Append>, Pr
     for pair in appends.windows(2) {
         if pair[0].element == pair[1].element && !pair[1].failed {
             return Err(Problem::Unknown(format!(
-                "element {} of key {} is appended twice, by {} and {}, so that a read does not tell \
-                 which of them it found: append every element once",
+                "element {} of key {} is appended twice, by {} and {}, so that it is not known \
+                 which one a read found: append every element once",
                 pair[0].element,
                 accesses[0].key,
                 context.name(0, pair[0].transaction),
@@ -110,8 +110,8 @@ impl<'a> List<'_, 'a> {
         Slot { transaction: append.transaction, installed: Installed::Element(append.element) }
     }
 
-    /// Follows one transaction through its operations on the list: each read has to hold what the
-    /// first one found and what the transaction has appended since, and nothing else.
+    /// Follows one transaction through its operations on the list. Each read must contain what the first one found and
+    /// what the transaction has appended since, and nothing else.
     fn observe(&self, accesses: &[Access]) -> Result<Option<Observation<'a>>, Problem> {
         let transaction = accesses[0].transaction;
         let mut own: Vec<u64> = Vec::new();
@@ -156,7 +156,7 @@ impl<'a> List<'_, 'a> {
         }))
     }
 
-    /// The elements in order, as far as anyone has read them.
+    /// The elements in order, up to the last one that was read.
     fn order(&self, observations: &[Observation<'a>]) -> Result<&'a [u64], Problem> {
         let Some(longest) = observations.iter().rev().max_by_key(|read| read.seen.len()) else {
             return Ok(&[]);
@@ -183,7 +183,7 @@ impl<'a> List<'_, 'a> {
         Ok(longest.seen)
     }
 
-    /// Every element was appended, by a transaction that did not fail, and stands there once.
+    /// Checks that every element was appended by a transaction that did not fail, and occurs once.
     fn check_elements(&self, read: &Observation<'_>) -> Result<(), Problem> {
         let reader = || self.context.name(0, read.transaction);
         let seen = Elements(read.seen);
@@ -229,8 +229,8 @@ impl<'a> List<'_, 'a> {
         let key = self.key;
         if let Some(opaque) = self.context.opaque() {
             return Problem::Unknown(format!(
-                "nobody is recorded to have appended {element} to key {key}, but {}, whose outcome \
-                 is unknown, has no operations recorded and may have: record them",
+                "no recorded operation appended {element} to key {key}, but {}, whose outcome \
+                 is unknown and whose operations were not recorded, may have: record them",
                 self.context.name(0, opaque)
             ));
         }
@@ -242,7 +242,7 @@ impl<'a> List<'_, 'a> {
         self.context.violation(ViolationKind::GarbageRead, key, &[read.transaction], reason)
     }
 
-    /// The elements of one transaction that stand next to each other are in its program order.
+    /// Checks that adjacent elements of one transaction are in its program order.
     fn check_program_order(
         &self,
         slots: &[Slot],
@@ -266,7 +266,7 @@ impl<'a> List<'_, 'a> {
             let read = observations
                 .iter()
                 .find(|read| read.seen.len() >= at + 2)
-                .expect("ordered elements that nobody read");
+                .expect("ordered elements that were never read");
             let reason = format!(
                 "{} read {} of key {}, in which {earlier} comes before {later}; {} appended {later} \
                  before {earlier}",
@@ -282,7 +282,7 @@ impl<'a> List<'_, 'a> {
         Ok(())
     }
 
-    /// Nobody reads between the appends of another transaction (001 Definition A.1.6).
+    /// Checks that no transaction reads between the appends of another one (001 Definition A.1.6).
     fn check_last_elements(
         &self,
         slots: &[Slot],
@@ -326,7 +326,7 @@ impl<'a> List<'_, 'a> {
         Ok(())
     }
 
-    /// Nobody finds what it only appends later.
+    /// Checks that no transaction finds an element that it appends later.
     fn check_own_elements(
         &self,
         order: &[u64],

@@ -1,4 +1,4 @@
-//! Is a history serializable, and strictly so?
+//! The checkers of serializability and strict serializability.
 //!
 //! ```text
 //! events ─transaction─> transactions ─moved─> the versions of those of unknown outcome that were read
@@ -7,16 +7,16 @@
 //!                                            ─inversion─> where it contradicts real time
 //! ```
 //!
-//! Each key is either a list or a register, and each kind has its own way to recover the order of
-//! its versions. They are independent: lists describe themselves, registers rely on the versions
-//! that the database says it gave. What is recovered is certain or left out, so a violation is one
-//! whatever the missing parts may be; but where something needed is missing and no violation shows,
+//! Each key is either a list or a register. The order of its versions is recovered in different ways: a list describes
+//! itself, while for a register the checker relies on the versions that the database reports. Uncertain facts are left
+//! out. So a violation is certain, whatever the missing facts are. If a needed fact is missing and no violation shows,
 //! the verdict is [`Verdict::Unknown`].
 //!
-//! A transaction's version is the one at which it committed. For one of unknown outcome that may be a
-//! later one of its coordinator than the recorded one, with which it began. If somebody has read from
-//! it at a version that is nobody's, `moved` finds out whose it may be, and from then on it has that
-//! version, at all keys that it wrote. It is known to have taken effect, like all that were read from.
+//! A transaction's version is the one at which it committed. For a transaction of unknown outcome, the version with
+//! which it began is recorded, and it may have committed at a later version of the same coordinator. If a read found a
+//! version that no transaction has, `moved` looks for the transaction that it may belong to. From then on the
+//! transaction has that version at all keys that it wrote. It is known to have taken effect, like every transaction
+//! whose writes were read.
 
 mod cycle;
 mod display;
@@ -43,65 +43,64 @@ pub use violation::{
     Conflict, ConflictKind, Installed, RealTime, Violation, ViolationKind, Witness,
 };
 
-/// What the checker may assume beyond the history itself.
+/// Assumptions of the checker beyond the history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Versions at or below this one that no transaction of the history has were written before the
-    /// history began. All reads of such data have to agree on one value per key. `None`: every
-    /// version but [`Version::INITIAL`] has to be a transaction's of the history.
+    /// Versions at or below this one that no transaction of the history has were written before the history began. All
+    /// reads of such data must agree on one value per key. If `None`, every version except [`Version::INITIAL`] must
+    /// belong to a transaction of the history.
     pub initial_before: Option<Version>,
-    /// What it means that a read found nothing at [`Version::INITIAL`].
+    /// What a read means that found nothing at [`Version::INITIAL`].
     pub deletes: Deletes,
 }
 
-/// What a read found that found nothing at [`Version::INITIAL`].
+/// The meaning of a read that found nothing at [`Version::INITIAL`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Deletes {
-    /// What was never written: the database remembers the version of every delete.
+    /// The key was never written. The database remembers the version of every delete.
     Remembered,
-    /// What was never written, or the latest delete below the reader's own version: the database has forgotten
+    /// The key was never written, or the read found the latest delete below its own version. The database has forgotten
     /// that delete's version, and its transactions take effect in the order of their versions.
     ///
-    /// It is not always certain which delete is the latest. Before the read, a transaction of unknown outcome
-    /// may have deleted the key, under the version with which it began or a later one. The read is then taken to
-    /// come somewhere after the latest delete below its version that is certain, and before all writes above its
-    /// version. A history may be accepted for that which has no serial order; none is rejected that has one.
+    /// It is not always certain which delete is the latest. Before the read, a transaction of unknown outcome may have
+    /// deleted the key, at the version with which it began or a later one. Then the checker assumes only that the read
+    /// comes after the latest certain delete below its version, and before all writes above its version. So it may
+    /// accept a history that has no serial order, but it never rejects one that has.
     Forgotten,
-    /// One of these two, the same for all reads of the history.
+    /// One of the two, the same for all reads of the history.
     #[default]
     EitherWay,
 }
 
 impl Default for Options {
-    /// Nothing was there before, and nothing is known of how the database treats deletes.
+    /// No data existed before the history, and it is not known whether the database remembers deletes.
     fn default() -> Self {
         Options { initial_before: None, deletes: Deletes::default() }
     }
 }
 
-/// Decides whether the committed transactions of a history, and those of unknown outcome that they
-/// have read from, could have run one after the other.
+/// Decides whether the committed transactions of a history could have run one after the other, together with the
+/// transactions of unknown outcome that they have read from.
 pub fn check_serializable(history: &History) -> Verdict {
     check_serializable_with(history, &Options::default())
 }
 
-/// [`check_serializable`] for a history that began on data written before it.
+/// As [`check_serializable`], with assumptions beyond the history.
 pub fn check_serializable_with(history: &History, options: &Options) -> Verdict {
     check(history, options, TransactionGuarantee::Serializable).unwrap_or_else(Verdict::Violation)
 }
 
-/// Decides whether the transactions that [`check_serializable`] looks at could have run one after the
-/// other, each after all that had ended before it began (003 §2.2).
+/// Decides whether the transactions of [`check_serializable`] could have run one after the other, each after all that
+/// had ended before it began (003 §2.2).
 ///
-/// The order of the events tells what had ended: a transaction comes after another one if its invoke
-/// stands after the other one's completion. One of unknown outcome that took effect may have done so
-/// at any time after it began. A violation is an [inversion](ViolationKind::Inversion), or else one of
-/// those of [`check_serializable`].
+/// Real time is the order of events: a transaction began after another one had ended if its invoke comes after the
+/// other one's completion. A transaction of unknown outcome may have taken effect at any time after it began. A
+/// violation is an [inversion](ViolationKind::Inversion), or a violation of [`check_serializable`].
 pub fn check_strict_serializable(history: &History) -> Verdict {
     check_strict_serializable_with(history, &Options::default())
 }
 
-/// [`check_strict_serializable`] for a history that began on data written before it.
+/// As [`check_strict_serializable`], with assumptions beyond the history.
 pub fn check_strict_serializable_with(history: &History, options: &Options) -> Verdict {
     check(history, options, TransactionGuarantee::StrictlySerializable)
         .unwrap_or_else(Verdict::Violation)
@@ -123,7 +122,7 @@ fn check(
     }
 }
 
-/// Of two verdicts on one history, that which finds less wrong with it.
+/// The milder of two verdicts on one history.
 fn weaker(
     one: Result<Verdict, Box<Violation>>,
     other: Result<Verdict, Box<Violation>>,
@@ -137,7 +136,7 @@ fn weaker(
     if rank(&other) < rank(&one) { other } else { one }
 }
 
-/// Judges a history of which it is known what a read means that found nothing.
+/// Judges a history under one meaning of reads that found nothing.
 fn check_one_way(
     history: &History,
     options: &Options,
@@ -150,7 +149,7 @@ fn check_one_way(
     })
 }
 
-/// Judges a history in which every version has its owner, or none at all.
+/// Judges a history after owners of versions have been determined.
 fn judge(
     context: &Context<'_>,
     accesses: &[Access],
@@ -180,7 +179,7 @@ fn judge(
             unknown.get_or_insert_with(|| {
                 let writer = context.name(0, transaction);
                 format!(
-                    "{writer} took effect, and nothing tells where among key {}'s versions its \
+                    "{writer} took effect, but it is not known where among key {}'s versions its \
                          write stands: record the version of every transaction",
                     key.key
                 )
@@ -209,8 +208,8 @@ fn judge(
     })
 }
 
-/// The transactions that took effect: the committed ones, and those of unknown outcome that a
-/// committed one has read from.
+/// The transactions that took effect: the committed ones, and those of unknown outcome that committed ones have read
+/// from.
 fn included(context: &Context<'_>, keys: &[KeyHistory]) -> Vec<bool> {
     let mut included: Vec<bool> =
         context.transactions.iter().map(|transaction| transaction.is_committed()).collect();

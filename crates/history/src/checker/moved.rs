@@ -1,17 +1,16 @@
-//! Moved versions: whose are those that were read and that no transaction of the history has?
+//! Moved versions: finds owners for versions that were read and that no transaction of the history has.
 //!
-//! A transaction may commit later than at the version with which it began, at the same coordinator. A
-//! client that does not learn of its outcome records the version with which it began; those who read
-//! from it record the other. So a version that was read and is nobody's is taken for that of a
-//! transaction of unknown outcome which fits: it began at the same coordinator and an earlier time, it
-//! may have written everything that was read at the version, and nobody has read the version with
-//! which it began. Every such version needs a transaction of its own. What finds none stays nobody's.
+//! A transaction may commit at a later version of its coordinator than the one with which it began. A client that does
+//! not learn the outcome records the version with which the transaction began, but its readers record the later one.
+//! Rejecting such versions would reject correct histories. So a version without an owner is assigned to a transaction
+//! of unknown outcome that fits: it began at the same coordinator and an earlier time, it may have written everything
+//! that was read at the version, and the version with which it began was never read. Every such version needs a
+//! transaction of its own. If there is none, the version stays without an owner.
 //!
-//! Where several transactions fit, no violation may come from the choice among them. The first choice
-//! is a matching, which prefers transactions with few writes: nothing is known of them but where their
-//! writes stand, so the fewer they wrote, the less they can contradict. A violation refutes no more
-//! than what was chosen for the transactions that take part in it. As long as there are other choices,
-//! those are judged as well; the history is rejected if each contradicts itself.
+//! If several transactions fit, the choice among them must not cause a violation. The first choice is a matching that
+//! prefers transactions with few writes: only the places of their writes are known, so the fewer they wrote, the less
+//! they can contradict. A violation refutes only the choices for the transactions that take part in it. The other
+//! choices are then judged as well. The history is rejected if all choices lead to a violation.
 
 use std::collections::VecDeque;
 
@@ -24,20 +23,20 @@ use super::transaction::{Access, Context, Status};
 use super::{Deletes, Verdict, Violation, ViolationKind};
 use crate::{MicroOperation, ReadResult};
 
-/// How many choices are judged before the verdict is left open.
+/// How many choices are judged before the verdict is unknown.
 const ROUNDS: usize = 100;
 
-/// How many steps the search for another choice may take before the verdict is left open.
+/// How many steps the search for another choice may take before the verdict is unknown.
 const STEPS: usize = 20_000;
 
 /// A version that was read and that no transaction of the history has.
 struct Nobodys {
     version: Version,
-    /// The keys at which it was read, and what was found.
+    /// The keys where it was read, and the values that were found.
     reads: Vec<(u64, Option<u64>)>,
-    /// The transactions of unknown outcome that fit, those with the fewest writes first.
+    /// The transactions of unknown outcome that fit. Those with the fewest writes come first.
     candidates: Vec<u32>,
-    /// It may as well be that of a transaction whose version was not recorded.
+    /// It may also belong to a transaction whose version was not recorded.
     optional: bool,
 }
 
@@ -60,8 +59,8 @@ impl Nobodys {
     }
 }
 
-/// What a violation involves: a candidate, and which of the versions it was taken to have, or `None`
-/// for the one with which it began.
+/// A choice that a violation depends on: a candidate, and the version that was assigned to it, or `None` for the one
+/// with which it began.
 type Choice = (u32, Option<usize>);
 
 /// The outcome of a search for another choice.
@@ -73,14 +72,14 @@ enum Search {
 }
 
 struct MovedVersions {
-    /// Those that have to be somebody's go first, and then the earlier ones.
+    /// Versions that need an owner come first, and among them the earlier ones.
     versions: Vec<Nobodys>,
-    /// What contradicts itself. No entry is empty.
+    /// Combinations of choices that lead to a violation. No entry is empty.
     refuted: Vec<Vec<Choice>>,
 }
 
-/// Judges a history, and if a read found a version that is nobody's, judges it again after every such
-/// version has found its transaction, if it can.
+/// Judges a history. If a read found a version without an owner, judges it again with owners assigned to such versions,
+/// as far as possible.
 pub(super) fn judge_with_owners(
     context: &mut Context<'_>,
     accesses: &[Access],
@@ -120,13 +119,13 @@ pub(super) fn judge_with_owners(
             Err(violation) => violation,
             verdict => return verdict,
         };
-        // With this choice the conflicts alone have no cycle.
+        // With this choice the conflicts alone have no cycle, so it is the milder violation.
         if violation.kind == ViolationKind::Inversion && first.kind != ViolationKind::Inversion {
             first = violation.clone();
         }
     }
     let reason = format!(
-        "version {} and others that no transaction of the history has may be those of so many \
+        "version {} and others without a transaction in the history may belong to so many \
          transactions of unknown outcome that not all choices could be judged: record the versions at \
          which transactions committed",
         moved.versions[0].version
@@ -134,7 +133,7 @@ pub(super) fn judge_with_owners(
     Ok(Verdict::Unknown { reason })
 }
 
-/// The versions that were read and are nobody's.
+/// The versions that were read and have no owner.
 fn find(context: &Context<'_>, accesses: &[Access]) -> Vec<Nobodys> {
     let began = |&at: &u32| {
         let transaction = context.at(at);
@@ -190,8 +189,8 @@ fn find(context: &Context<'_>, accesses: &[Access]) -> Vec<Nobodys> {
     versions
 }
 
-/// Whether what a candidate deleted may be what the reads of a violation found that found nothing: then the
-/// violation depends on its version.
+/// Whether reads of a violation that found nothing may have found a delete of the candidate. Then the violation depends
+/// on its version.
 fn may_have_been_found(context: &Context<'_>, candidate: u32, violation: &Violation) -> bool {
     let candidate = context.at(candidate);
     let deletes = |key: u64| {
@@ -215,7 +214,7 @@ impl MovedVersions {
         context.set_moved(owned.filter_map(|(it, owner)| Some(((*owner)?, it.version))));
     }
 
-    /// The first choice: as many versions have an owner as can, and none gives way to one after it.
+    /// The first choice: as many versions as possible get an owner. No version loses its owner to a later version.
     fn matched(&self) -> Vec<Option<u32>> {
         let mut owners: Vec<Option<u32>> = vec![None; self.versions.len()];
         let mut taken: HashMap<u32, usize, FixedState> = HashMap::default();
@@ -249,7 +248,7 @@ impl MovedVersions {
         owners
     }
 
-    /// What was chosen for the candidates that take part in a violation.
+    /// The choices for the candidates that take part in a violation.
     fn choices(
         &self,
         context: &Context<'_>,
@@ -268,8 +267,8 @@ impl MovedVersions {
         candidates.into_iter().map(choice).collect()
     }
 
-    /// The first choice in the order of versions and candidates of which nothing is refuted. A version
-    /// that may be somebody else's is left to him only after all candidates.
+    /// The first choice, in the order of versions and candidates, that is not refuted. An optional version is left
+    /// without an owner only after all its candidates were tried.
     fn search(&self) -> Search {
         let mut owners = Vec::with_capacity(self.versions.len());
         let mut path = Vec::with_capacity(self.versions.len());
@@ -301,7 +300,7 @@ impl MovedVersions {
         Search::GivenUp
     }
 
-    /// Whether the choices for the first versions contradict themselves whatever is chosen for the rest.
+    /// Whether the choices for the first versions are refuted, whatever is chosen for the rest.
     fn is_refuted(&self, owners: &[Option<u32>]) -> bool {
         let is_complete = owners.len() == self.versions.len();
         let is_chosen = |&(candidate, version): &Choice| match version {

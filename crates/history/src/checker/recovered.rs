@@ -1,4 +1,4 @@
-//! What is recovered of one key: its versions in order, and who read which of them.
+//! The recovered history of one key: its versions in order, and the readers of each.
 
 use super::transaction::{Access, Context};
 use super::{Installed, Violation};
@@ -8,7 +8,7 @@ use crate::{MicroOperation, ReadResult};
 pub(super) enum Problem {
     /// No order of versions explains what was read.
     Violation(Box<Violation>),
-    /// The history does not hold enough.
+    /// The history has too little information. This says what is missing.
     Unknown(String),
 }
 
@@ -23,14 +23,14 @@ pub(super) struct Slot {
 #[derive(Clone, Copy)]
 pub(super) struct Reader {
     pub(super) transaction: u32,
-    /// It found the version before this slot, or a later one; 0 is the initial version.
+    /// It found the version before this slot, or a later one. Slot 0 comes after the initial version.
     pub(super) earliest: u32,
-    /// It found the version before this slot, or an earlier one. If that is certain, it is the same.
+    /// It found the version before this slot, or an earlier one. Equal to `earliest` if the version is certain.
     pub(super) latest: u32,
 }
 
 impl Reader {
-    /// One that found the version before `slot`.
+    /// A reader that found the version before `slot`.
     pub(super) fn at(transaction: u32, slot: u32) -> Reader {
         Reader { transaction, earliest: slot, latest: slot }
     }
@@ -39,14 +39,13 @@ impl Reader {
 /// One key's part of Adya's history: the version order, and the reads-from relation.
 pub(super) struct KeyHistory {
     pub(super) key: u64,
-    /// The versions. From `ordered` on they are later than all before `ordered`, but in an order
-    /// that nobody knows.
+    /// The versions. Those from `ordered` on come after all before `ordered`, but their own order is not known.
     pub(super) slots: Vec<Slot>,
     pub(super) ordered: usize,
     pub(super) readers: Vec<Reader>,
-    /// Transactions of unknown outcome that a committed one has read from, so that they took effect.
+    /// Transactions of unknown outcome that took effect, because a committed one has read from them.
     pub(super) observed: Vec<u32>,
-    /// Writers whose place among the versions nothing tells.
+    /// Writers whose place among the versions is not known.
     pub(super) unplaced: Vec<u32>,
 }
 
@@ -75,7 +74,7 @@ pub(super) enum Kind {
     Register,
 }
 
-/// What the key holds, by what was done to it. An absent key may be either.
+/// The kind of a key, derived from the operations on it. A key that was always absent may be either.
 pub(super) fn kind(context: &Context<'_>, accesses: &[Access]) -> Result<Kind, Problem> {
     let (mut list, mut register) = (false, false);
     for access in accesses {

@@ -1,4 +1,4 @@
-//! Registers: the recorded versions tell their order, and which of them a read found.
+//! Registers: the recorded versions give their order, and which of them a read found.
 
 use super::display::{Found, Overwritten};
 use super::forgotten::{self, Effect};
@@ -8,7 +8,7 @@ use super::{Deletes, Installed, ViolationKind};
 use crate::{MicroOperation, ReadResult};
 use serried_model::Version;
 
-/// What two reads found that disagree.
+/// The source of the values on which two reads disagree.
 const BEFORE: &str = "what was there before the history";
 
 /// The first read of a committed transaction before it wrote to the register.
@@ -18,14 +18,14 @@ struct Observation {
     version: Option<Version>,
 }
 
-/// Where a read's value came from.
+/// The source of a read's value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     /// From before the history.
     Initial,
-    /// From this transaction.
+    /// Written by this transaction.
     Writer(u32),
-    /// From a delete that the database has forgotten.
+    /// A delete whose version the database has forgotten.
     Forgotten,
 }
 
@@ -45,8 +45,8 @@ struct Register<'c, 'a> {
     values: Option<Values>,
 }
 
-/// Recovers one register: the versions of its writers order them, and the versions that were read
-/// tell from whom; where those were not recorded, values that are unique do as well.
+/// Recovers one register. The versions of its writers give their order, and the versions that were read identify the
+/// writers that were read. Where versions were not recorded, unique values identify them.
 pub(super) fn recover(context: &Context<'_>, accesses: &[Access]) -> Result<KeyHistory, Problem> {
     let key = accesses[0].key;
     let mut register = Register { context, key, accesses, values: None };
@@ -104,8 +104,8 @@ pub(super) fn recover(context: &Context<'_>, accesses: &[Access]) -> Result<KeyH
 }
 
 impl Register<'_, '_> {
-    /// Follows one transaction through its operations on the register: it finds its own last write,
-    /// or else what it found before.
+    /// Follows one transaction through its operations on the register. A read must find the transaction's own last
+    /// write, or else the same as its earlier reads.
     fn observe(&self, accesses: &[Access]) -> Result<Option<Observation>, Problem> {
         let transaction = accesses[0].transaction;
         let mut written: Option<Option<u64>> = None;
@@ -130,7 +130,7 @@ impl Register<'_, '_> {
                 (None, Some(Observation { version: Some(earlier), .. }))
                     if version.is_some_and(|version| version != *earlier) =>
                 {
-                    format!("earlier it found that of version {earlier}, now that of another")
+                    format!("earlier it found version {earlier}, now another one")
                 }
                 (None, None) => {
                     found = Some(Observation { transaction, value, version });
@@ -263,8 +263,8 @@ impl Register<'_, '_> {
         format!("{reader} read {} of key {}", Found(read.value), self.key)
     }
 
-    /// Everybody found the same of what was there before the history, and of what a transaction wrote whose
-    /// value is not recorded.
+    /// Checks that all reads of the data before the history agree, and all reads of a write whose value was not
+    /// recorded.
     fn check_values(&self, reads: &[Observation], sources: &[Source]) -> Result<(), Problem> {
         let mut initial: Option<&Observation> = None;
         let mut found: Vec<(u32, &Observation)> = Vec::new();
@@ -289,7 +289,7 @@ impl Register<'_, '_> {
         Ok(())
     }
 
-    /// Two reads found different values of one version.
+    /// The violation if two reads found different values of one version.
     fn disagreeing(&self, first: &Observation, other: &Observation, of: &str) -> Problem {
         let reason = format!(
             "{} read {} of key {} and {} read {}, both as {of}",
@@ -304,7 +304,7 @@ impl Register<'_, '_> {
         self.context.violation(kind, self.key, &involved, reason)
     }
 
-    /// A read that found a value that was there before the history.
+    /// A read that found a value from before the history, if there is one.
     fn was_there<'o>(
         &self,
         reads: &'o [Observation],
@@ -314,7 +314,7 @@ impl Register<'_, '_> {
         initial.find(|(read, _)| read.value.is_some()).map(|(read, _)| read)
     }
 
-    /// Who may have deleted the register.
+    /// The transactions that may have deleted the register.
     fn deletes(
         &self,
         slots: &[Slot],
@@ -331,7 +331,7 @@ impl Register<'_, '_> {
         }
         found.sort_unstable();
         let effect = |writer: u32| {
-            // Of a transaction of unknown outcome nothing else tells whether it wrote a value.
+            // For a transaction of unknown outcome, only a read of its version shows whether it wrote a value.
             let found =
                 found.binary_search_by_key(&writer, |&(found, _)| found).map(|at| found[at].1);
             let left = found.unwrap_or_else(|_| self.writes(writer).last().flatten());
@@ -348,7 +348,7 @@ impl Register<'_, '_> {
         forgotten::Deletes::new(context, slots, others, effect)
     }
 
-    /// The versions in order, and the writers of which nobody knows where they belong.
+    /// The versions in order, and the writers whose place is not known.
     fn order(&self, observed: &[u32]) -> Result<(Vec<Slot>, Vec<u32>), Problem> {
         let context = self.context;
         let mut versions: Vec<(Version, u32)> = Vec::new();
@@ -378,7 +378,7 @@ impl Register<'_, '_> {
                 || unplaced.iter().filter(|&writer| took_effect(writer)).count() > 1
             {
                 return Err(Problem::Unknown(format!(
-                    "{} wrote to key {}, as others did, and nothing tells in which order: record \
+                    "{} and others wrote to key {}, and their order is not known: record \
                      the version of every transaction, or use lists",
                     context.name(0, writer),
                     self.key
@@ -397,7 +397,7 @@ impl Register<'_, '_> {
         Ok((slots.collect(), unplaced))
     }
 
-    /// What a transaction wrote to the register, in program order.
+    /// The transaction's writes to the register, in program order.
     fn writes(&self, transaction: u32) -> impl Iterator<Item = Option<u64>> {
         let start = self.accesses.partition_point(|access| access.transaction < transaction);
         self.accesses[start..]
@@ -412,9 +412,9 @@ impl Register<'_, '_> {
 
 /// Every value that was written, for reads without a version.
 struct Values {
-    /// Each transaction once per value; by value, those of failed transactions after the others.
+    /// Each transaction once per value. Sorted by value, with failed transactions after the others.
     written: Vec<Written>,
-    /// Some transaction may have written what was not recorded.
+    /// Some transaction may have written a value that was not recorded.
     unrecorded: bool,
 }
 

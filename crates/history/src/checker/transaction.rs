@@ -1,4 +1,4 @@
-//! From events to transactions, and from transactions to what happened to each key.
+//! Derives transactions from events, and the accesses of each key from transactions.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ use super::recovered::Problem;
 use super::{Deletes, Options, Summary, TransactionGuarantee, Violation, ViolationKind, Witness};
 use crate::{Event, EventKind, History, MicroOperation, ReadResult};
 
-/// How a transaction ended, the strongest claim to a version first.
+/// How a transaction ended. An outcome with a stronger claim to a version comes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Status {
     Committed,
@@ -23,20 +23,20 @@ pub(super) enum Status {
 /// An event and its place in the history.
 type Placed<'a> = (u32, &'a Event);
 
-/// An invoke and its completion, where it has one.
+/// An invoke and its completion, if there is one.
 pub(super) struct Transaction<'a> {
     pub(super) status: Status,
     /// The completion, or the invoke of a transaction that never ended.
     event: &'a Event,
-    /// Where it began, if that is recorded.
+    /// Its invoke, if that was recorded.
     invoke: Option<&'a Event>,
-    /// When it began and ended, by the events' places in the history. Unless it committed, it may take
-    /// effect at any later time.
+    /// When it began and ended, as positions of events in the history. Unless it committed, it may take effect at any
+    /// later time.
     pub(super) span: Span,
     pub(super) operations: &'a [MicroOperation],
-    /// The recorded one, or the one that it moved to.
+    /// The recorded version, or the one that it moved to.
     pub(super) version: Option<Version>,
-    /// One per read; empty if they were not recorded.
+    /// One entry per read. Empty if versions were not recorded.
     read_versions: &'a [Version],
 }
 
@@ -79,12 +79,12 @@ impl<'a> Transaction<'a> {
         self.status == Status::Failed
     }
 
-    /// Nothing is known of it but that it may have written anything.
+    /// Whether its operations are not known, so that it may have written anything.
     pub(super) fn is_opaque(&self) -> bool {
         self.status == Status::Unknown && self.operations.is_empty()
     }
 
-    /// What a read found, by its number among the transaction's reads.
+    /// The version that a read found. `read` is its number among the transaction's reads.
     pub(super) fn read_version(&self, read: u32) -> Option<Version> {
         self.read_versions.get(read as usize).copied()
     }
@@ -95,7 +95,7 @@ impl<'a> Transaction<'a> {
 pub(super) struct Access {
     pub(super) key: u64,
     pub(super) transaction: u32,
-    /// Its place in the transaction.
+    /// Its position in the transaction.
     pub(super) position: u32,
     /// How many reads come before it in the transaction.
     pub(super) read: u32,
@@ -106,19 +106,19 @@ pub(super) struct Context<'a> {
     pub(super) transactions: Vec<Transaction<'a>>,
     initial_before: Option<Version>,
     pub(super) deletes: Deletes,
-    /// Who has a version. A committed transaction's claim goes before an unknown one's, and that
-    /// before a failed one's.
+    /// The owner of each version. The claim of a committed transaction has precedence over one of unknown outcome, and
+    /// that over a failed one.
     owners: HashMap<Version, u32, FixedState>,
-    /// Transactions that have another version than the recorded one, and that one.
+    /// Transactions that have moved from their recorded version, and the recorded version.
     moved: Vec<(u32, Option<Version>)>,
-    /// A read found a version that nobody has, as far as keys have been recovered.
+    /// Whether a read found a version without an owner, among the keys recovered so far.
     misses_owners: Cell<bool>,
-    /// Those that could be anything, those without even a version first.
+    /// The opaque transactions. Those without a version come first.
     opaque: Vec<u32>,
 }
 
 impl<'a> Context<'a> {
-    /// Pairs the events, and makes sure that no two committed transactions share a version.
+    /// Pairs the events, and checks that no two committed transactions share a version.
     pub(super) fn new(history: &'a History, options: &Options) -> Result<Self, Box<Violation>> {
         let transactions = pair(&history.events);
         let is_opaque = |&at: &u32| transactions[at as usize].is_opaque();
@@ -176,17 +176,17 @@ impl<'a> Context<'a> {
         self.owners.get(&version).copied()
     }
 
-    /// A read found a version that nobody has.
+    /// Notes that a read found a version without an owner.
     pub(super) fn miss_owner(&self) {
         self.misses_owners.set(true);
     }
 
-    /// Whether any read has found a version that nobody has.
+    /// Whether any read found a version without an owner.
     pub(super) fn misses_owners(&self) -> bool {
         self.misses_owners.get()
     }
 
-    /// Gives transactions versions that nobody has, and all others those that were recorded.
+    /// Assigns versions without owners to these transactions. All others get their recorded versions back.
     pub(super) fn set_moved(&mut self, moved: impl Iterator<Item = (u32, Version)>) {
         for (transaction, recorded) in std::mem::take(&mut self.moved) {
             let version = &mut self.transactions[transaction as usize].version;
@@ -201,13 +201,13 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Whether a version that nobody has was there before the history.
+    /// Whether a version without an owner was written before the history began.
     pub(super) fn is_initial(&self, version: Version) -> bool {
         version == Version::INITIAL || self.initial_before.is_some_and(|bound| version <= bound)
     }
 
-    /// What a committed transaction found in a register before it wrote to it, and at which version,
-    /// by all its accesses to that key.
+    /// What a committed transaction found in a register before it wrote to it, and at which version. `accesses` are all
+    /// its accesses to that key.
     pub(super) fn first_found(&self, accesses: &[Access]) -> Option<(Option<u64>, Version)> {
         let transaction = self.at(accesses[0].transaction);
         if !transaction.is_committed() {
@@ -225,8 +225,8 @@ impl<'a> Context<'a> {
         None
     }
 
-    /// A transaction that may have written to a key at a version that nobody recorded, if there is
-    /// one, by all accesses to that key.
+    /// A transaction that may have written to a key at a version that was not recorded, if there is one. `accesses` are
+    /// all accesses to that key.
     pub(super) fn writer_without_version(&self, accesses: &[Access]) -> Option<u32> {
         let mut writers = accesses
             .iter()
@@ -245,7 +245,7 @@ impl<'a> Context<'a> {
         self.opaque.first().copied()
     }
 
-    /// All of them.
+    /// All opaque transactions.
     pub(super) fn opaque_ones(&self) -> &[u32] {
         &self.opaque
     }
@@ -282,18 +282,18 @@ impl<'a> Context<'a> {
         summary
     }
 
-    /// How an explanation calls the transaction that it lists at `place`, counted from 0.
+    /// The name of the transaction that an explanation lists at `place`, counted from 0.
     pub(super) fn name(&self, place: usize, transaction: u32) -> String {
         let event = self.at(transaction).event;
         format!("T{} (process {}, op {})", place + 1, event.process, event.index)
     }
 
-    /// The index of the event that ended it, or of its invoke if nothing did.
+    /// The index of its completion, or of its invoke if it has none.
     pub(super) fn end_index(&self, transaction: u32) -> u64 {
         self.at(transaction).event.index
     }
 
-    /// The index of its invoke, or of the event that ended it if that was not recorded.
+    /// The index of its invoke, or of its completion if the invoke was not recorded.
     pub(super) fn begin_index(&self, transaction: u32) -> u64 {
         let transaction = self.at(transaction);
         transaction.invoke.unwrap_or(transaction.event).index
@@ -311,7 +311,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// A violation that needs no cycle to be seen.
+    /// A violation that is not a cycle.
     pub(super) fn violation(
         &self,
         kind: ViolationKind,

@@ -1,4 +1,4 @@
-//! What the checker answers.
+//! Verdicts of the checkers of transactions.
 
 use core::fmt;
 
@@ -9,12 +9,13 @@ use super::Violation;
 pub enum TransactionGuarantee {
     /// Some serial execution gives the same results.
     Serializable,
-    /// One does in which each transaction comes after all that had ended before it began.
+    /// Some serial execution gives the same results in which each transaction comes after all that had ended before it
+    /// began.
     StrictlySerializable,
 }
 
 impl TransactionGuarantee {
-    /// As people call what has it: `serializable` or `strictly serializable`.
+    /// The adjective: `serializable` or `strictly serializable`.
     pub fn name(self) -> &'static str {
         match self {
             TransactionGuarantee::Serializable => "serializable",
@@ -29,14 +30,14 @@ impl fmt::Display for TransactionGuarantee {
     }
 }
 
-/// The answer of a checker of transactions.
+/// The verdict of a checker of transactions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The history satisfies the guarantee.
     Holds(Summary),
-    /// It does not.
+    /// The history violates the guarantee.
     Violation(Box<Violation>),
-    /// No violation shows, but the history does not hold enough to exclude one.
+    /// No violation was found, but the history has too little information to exclude one.
     Unknown {
         /// What is missing, and how to record it.
         reason: String,
@@ -53,17 +54,17 @@ impl Verdict {
 /// What was checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Summary {
-    /// What was looked for.
+    /// The guarantee.
     pub guarantee: TransactionGuarantee,
     /// Committed transactions.
     pub committed: u64,
-    /// Transactions whose outcome nobody recorded.
+    /// Transactions of unknown outcome.
     pub unknown: u64,
     /// Failed transactions.
     pub failed: u64,
     /// Keys that were read or written.
     pub keys: u64,
-    /// Edges of the graph that was searched for cycles: conflicts, without real time.
+    /// Edges of the graph that was searched for cycles: conflicts, without real-time edges.
     pub edges: u64,
 }
 

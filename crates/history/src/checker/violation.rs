@@ -1,37 +1,37 @@
-//! Evidence that no serial execution gives a history's results, or none that respects real time.
+//! Violations: evidence that no serial execution explains a history, or none that respects real time.
 
 use serried_model::Version;
 
 use super::TransactionGuarantee;
 use crate::{EventKind, MicroOperation};
 
-/// What kind of anomaly it is: Adya's phenomena (001 Definitions A.1.5 to A.1.8), with names of
-/// their own for the least cycles, and what shows even without a graph.
+/// Kinds of anomalies: Adya's phenomena (001 Definitions A.1.5 to A.1.8), with separate names for the smallest cycles,
+/// and anomalies that show without a graph.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ViolationKind {
-    /// G0: transactions overwrote each other in a circle.
+    /// G0: transactions overwrote each other in a cycle.
     WriteCycle,
-    /// G1a: a committed transaction read what a failed one wrote, or a version of nobody.
+    /// G1a: a committed transaction read a write of a failed one, or a version that no transaction has.
     AbortedRead,
-    /// G1b: a committed transaction read what another one wrote and then replaced itself.
+    /// G1b: a committed transaction read a write that its own writer replaced.
     IntermediateRead,
-    /// G1c: transactions read from and overwrote each other in a circle.
+    /// G1c: transactions read from and overwrote each other in a cycle.
     CircularInformationFlow,
-    /// G-single: a circle with exactly one anti-dependency, such as a lost update or read skew.
+    /// G-single: a cycle with exactly one anti-dependency, such as a lost update or read skew.
     SingleAntiDependency,
-    /// G2: a circle with several anti-dependencies, such as write skew or a long fork.
+    /// G2: a cycle with several anti-dependencies, such as write skew or a long fork.
     AntiDependencyCycle,
     /// Two reads of a list do not agree on the order of its elements.
     IncompatibleOrder,
-    /// A list holds one element twice.
+    /// A list contains an element twice.
     DuplicateElement,
-    /// A read found what nobody wrote.
+    /// A read found a value that was never written.
     GarbageRead,
     /// A transaction's reads contradict its own earlier operations.
     InternalInconsistency,
-    /// Two committed transactions have one version.
+    /// Two committed transactions have the same version.
     DuplicateVersion,
-    /// Two reads of what was there before the history found different values.
+    /// Two reads of data from before the history found different values.
     DisagreeingReads,
     /// In every serial order that explains the history, a transaction comes before one that had ended
     /// before it began (003 §2.2, Invariant 2, and §4).
@@ -61,17 +61,17 @@ impl ViolationKind {
     /// What it means, in a few words.
     pub fn meaning(self) -> &'static str {
         match self {
-            ViolationKind::WriteCycle => "transactions overwrote each other in a circle",
+            ViolationKind::WriteCycle => "transactions overwrote each other in a cycle",
             ViolationKind::AbortedRead => "a read of a write that never took effect",
             ViolationKind::IntermediateRead => "a read of a write that its transaction replaced",
             ViolationKind::CircularInformationFlow => {
-                "transactions read from each other in a circle"
+                "transactions read from each other in a cycle"
             }
             ViolationKind::SingleAntiDependency => {
-                "a circle with one anti-dependency: a lost update, or read skew"
+                "a cycle with one anti-dependency: a lost update, or read skew"
             }
             ViolationKind::AntiDependencyCycle => {
-                "a circle with several anti-dependencies: write skew, or a long fork"
+                "a cycle with several anti-dependencies: write skew, or a long fork"
             }
             ViolationKind::IncompatibleOrder => "reads of one list contradict each other",
             ViolationKind::DuplicateElement => "one append took effect twice",
@@ -111,15 +111,14 @@ impl ViolationKind {
     }
 }
 
-/// Why one transaction has to come before another (001 Definitions A.1.1 to A.1.3), the strongest
-/// reason first.
+/// Why one transaction must come before another (001 Definitions A.1.1 to A.1.3). The strongest reason comes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ConflictKind {
-    /// ww: the other replaced what the one wrote.
+    /// ww: the second transaction replaced a write of the first.
     WriteDependency,
-    /// wr: the other read what the one wrote.
+    /// wr: the second transaction read a write of the first.
     ReadDependency,
-    /// rw: the other replaced what the one read.
+    /// rw: the second transaction replaced what the first read.
     AntiDependency,
 }
 
@@ -134,29 +133,29 @@ impl ConflictKind {
     }
 }
 
-/// What a write left in a key, as far as the history identifies it.
+/// What identifies a write to a key in the history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Installed {
     /// A list that ends with this element.
     Element(u64),
     /// A register at this version.
     Version(Version),
-    /// A register with this value, of a history without versions.
+    /// A register with this value, in a history without versions.
     Value(Option<u64>),
 }
 
-/// The edge of a cycle that is no conflict: `T1` had ended before `T2` began.
+/// The edge of a cycle that is not a conflict: `T1` had ended before `T2` began.
 ///
-/// A smallest cycle needs no more than one.
+/// A smallest cycle has at most one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RealTime {
     /// The index of the event that ended `T1`.
     pub ended: u64,
-    /// The index of the event with which `T2` began, which is later in the history.
+    /// The index of the event with which `T2` began. It is later in the history.
     pub began: u64,
 }
 
-/// One edge of a cycle: `from` has to come before `to`.
+/// One edge of a cycle: `from` must come before `to`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Conflict {
     /// Index into [`Violation::transactions`].
@@ -167,55 +166,56 @@ pub struct Conflict {
     pub kind: ConflictKind,
     /// Over which key.
     pub key: u64,
-    /// What `from` wrote, or for an anti-dependency what it read; `None`: the initial version.
+    /// What `from` wrote, or for an anti-dependency what it read. `None` for the initial version.
     pub before: Option<Installed>,
-    /// What `to` wrote; `None` for a read dependency, in which it only read.
+    /// What `to` wrote. `None` for a read dependency, in which it only read.
     pub after: Option<Installed>,
 }
 
 /// A transaction that takes part in a violation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Witness {
-    /// The index of the event that ended it, or of its invoke if nothing did.
+    /// The index of its completion, or of its invoke if it has none.
     pub index: u64,
     /// Its process.
     pub process: u64,
-    /// How it ended; [`EventKind::Invoke`] if nothing was recorded of that.
+    /// How it ended. [`EventKind::Invoke`] if its end was not recorded.
     pub kind: EventKind,
-    /// Its version, if recorded. If its outcome is unknown and it was read at a later one, as
-    /// [`Event::version`](crate::Event::version) says, that is it.
+    /// Its version, if recorded. If its outcome is unknown and it was read at a later version, this is the later one:
+    /// see [`Event::version`](crate::Event::version).
     pub version: Option<Version>,
     /// All its operations.
     pub operations: Vec<MicroOperation>,
-    /// What its reads found: one entry per read, or none at all.
+    /// The versions that its reads found: one entry per read, or none at all.
     pub read_versions: Vec<Version>,
 }
 
-/// Why a history does not satisfy a guarantee, in a form that a person can follow: see its `Display`.
+/// Why a history does not satisfy a guarantee. Its `Display` explains it to a person.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
     /// The anomaly.
     pub kind: ViolationKind,
-    /// The key over which it shows, if it is about one.
+    /// The key, if the anomaly is about one.
     pub key: Option<u64>,
-    /// The transactions involved; `T1` is the first. In a cycle, each comes before the next one, and
-    /// the last before the first.
+    /// The transactions involved. `T1` is the first. In a cycle, each comes before the next one, and the last before
+    /// the first.
     pub transactions: Vec<Witness>,
     /// In an inversion, the first edge of the cycle.
     pub real_time: Option<RealTime>,
-    /// The other edges of the cycle, in its order: all of them, or, in an inversion, those that lead
-    /// from `T2` back to `T1`. Empty if it takes no cycle to see the anomaly.
+    /// The conflicts of the cycle, in its order. In an inversion they lead from `T2` back to `T1`. Empty if the anomaly
+    /// is not a cycle.
     pub conflicts: Vec<Conflict>,
     /// What is wrong, in one sentence.
     pub reason: String,
-    /// The guarantees that do not allow this anomaly, the weakest first. The history may hold others
-    /// that rule out more.
+    /// The guarantees that do not allow this anomaly, the weakest first. The history may contain other anomalies that
+    /// rule out more.
     pub ruled_out: &'static [&'static str],
 }
 
 impl Violation {
-    /// The weakest guarantee of [`crate::check_serializable`] and [`crate::check_strict_serializable`]
-    /// that is violated: an inversion is serializable as far as can be told, all else is not.
+    /// The weakest guarantee that is violated, of those of [`crate::check_serializable`] and
+    /// [`crate::check_strict_serializable`]. With an inversion the history may still be serializable. With any other
+    /// violation it is not.
     pub fn guarantee(&self) -> TransactionGuarantee {
         match self.kind {
             ViolationKind::Inversion => TransactionGuarantee::StrictlySerializable,

@@ -1,4 +1,4 @@
-//! How far a search has come: which steps are in, what the registers hold, and what may come next.
+//! The state of a search: which steps were taken, what the registers hold, and which steps may come next.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::event::RegisterValue;
 use super::search::Rule;
 use super::step::{Effect, NEVER, Step};
 
-/// No step: the end of a list, or the writer of what was there before.
+/// No step: the end of a list, or the writer of the initial value.
 const NONE: u32 = u32::MAX;
 
-/// How many missing steps, optional writers included, have to do with a value of a key.
+/// How many missing steps, including optional writers, involve a value of a key.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Needs {
     /// Steps that are not optional, need the value and leave it there.
@@ -23,11 +23,11 @@ pub(super) struct Needs {
     pub(super) writers: u32,
 }
 
-/// Steps of which each has to wait for all those that ended before it began.
+/// Steps, each of which must wait for all that ended before it began.
 struct Lane {
-    /// The steps that are waited for, in the order of their ends.
+    /// The steps to wait for, in the order of their ends.
     by_end: Vec<u32>,
-    /// How many of these, from the first, are in.
+    /// How many of these, from the first, were taken.
     first: usize,
 }
 
@@ -57,17 +57,17 @@ impl Lane {
 #[derive(Clone, Copy)]
 struct Register {
     value: RegisterValue,
-    /// Index of the value's needs, if anything missing at the start had to do with it.
+    /// Index of the value's needs, if any step involves the value.
     needs: u32,
     /// The step that wrote it, or [`NONE`].
     writer: u32,
-    /// Whether a step of unknown outcome wrote it and nothing has needed it yet.
+    /// Whether a step of unknown outcome wrote it, and no step has needed it yet.
     pending: bool,
-    /// Optional steps that are missing and whose result depends on what they find.
+    /// Missing optional steps whose result depends on what they find.
     optional_rmws: u32,
 }
 
-/// A step that was taken, and what there was before.
+/// A step that was taken, and the register before it.
 pub(super) struct Taken {
     pub(super) step: u32,
     before: Register,
@@ -79,17 +79,18 @@ pub(super) struct Board<'a> {
     rule: Rule,
     taken: Vec<bool>,
     missing: usize,
-    /// Missing steps by beginning, one list per lane: the step after and the step before.
+    /// Missing steps in the order of their beginnings, as one linked list per lane: for each step, the step after it
+    /// and the step before it.
     after: Vec<u32>,
     before: Vec<u32>,
     heads: Vec<u32>,
     lanes: Vec<Lane>,
     lane_of: Vec<u32>,
-    /// Writes that anything on the same key waits for; none where lanes hold everything.
+    /// For each key, the writes that every step on it waits for. Empty if one lane has all steps.
     gates: Vec<Lane>,
     registers: Vec<Register>,
     needs: Vec<Needs>,
-    /// The needs of what each step requires and of what it writes.
+    /// For each step, the indices of the needs of the value it requires and of the value it writes.
     required: Vec<u32>,
     written: Vec<u32>,
     needs_of: HashMap<(u32, RegisterValue), u32, FixedState>,
@@ -97,7 +98,7 @@ pub(super) struct Board<'a> {
 }
 
 impl<'a> Board<'a> {
-    /// `steps` come in the order of their beginnings.
+    /// The initial state. `steps` must be in the order of their beginnings.
     pub(super) fn new(steps: &'a [Step], rule: Rule) -> Board<'a> {
         debug_assert!(steps.is_sorted_by_key(|step| step.begin));
         let keys = steps.iter().map(|step| step.key + 1).max().unwrap_or(0) as usize;
@@ -177,7 +178,7 @@ impl<'a> Board<'a> {
             .collect();
     }
 
-    /// The index of a value's needs. The first is for values that nothing has to do with.
+    /// The index of a value's needs. The first index is for values that no step involves.
     fn slot(&mut self, key: u32, value: RegisterValue) -> u32 {
         *self.needs_of.entry((key, value)).or_insert_with(|| {
             self.needs.push(Needs::default());
@@ -197,7 +198,7 @@ impl<'a> Board<'a> {
         self.rule
     }
 
-    /// The missing steps that nothing missing has to precede, whatever the registers hold.
+    /// The missing steps that no other missing step must precede, whatever the registers hold.
     pub(super) fn enabled(&self, enabled: &mut Vec<u32>) {
         enabled.clear();
         for (lane, &head) in self.lanes.iter().zip(&self.heads) {
@@ -223,12 +224,12 @@ impl<'a> Board<'a> {
         })
     }
 
-    /// What has to do with what a register holds.
+    /// The needs of the value that a register holds.
     pub(super) fn needs(&self, key: u32) -> Needs {
         self.needs[self.registers[key as usize].needs as usize]
     }
 
-    /// What has to do with what a register would hold after a step.
+    /// The needs of the value that a register would hold after a step.
     pub(super) fn needs_of_written(&self, at: u32) -> Needs {
         self.needs[self.result(at).1 as usize]
     }
@@ -246,8 +247,8 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// Whether an optional step would leave everything as it is. Under regular sequential consistency
-    /// none does: somebody who ended early may find the same value of an earlier writer.
+    /// Whether an optional step would change nothing. Under regular sequential consistency no step changes nothing: an
+    /// operation that ended early may need the same value from an earlier writer.
     pub(super) fn changes_nothing(&self, at: u32) -> bool {
         if self.rule != Rule::Linearizable {
             return false;
@@ -269,7 +270,7 @@ impl<'a> Board<'a> {
         self.registers[step.key as usize].optional_rmws > own
     }
 
-    /// Whether an optional step that does the same began before and is missing: that one first.
+    /// Whether an earlier optional step with the same effect is missing. That one must be taken first.
     pub(super) fn has_earlier_twin(&self, at: u32) -> bool {
         if self.rule != Rule::Linearizable {
             return false;
@@ -286,12 +287,12 @@ impl<'a> Board<'a> {
         false
     }
 
-    /// The missing step that ended first; of the first lane, where there are several.
+    /// The missing step that ended first. If there are several lanes, that of the first lane.
     pub(super) fn first_missing(&self) -> Option<u32> {
         self.lanes.first()?.first_missing()
     }
 
-    /// What the step that has to be in first needs, where there is one order of ends.
+    /// The key and value that the missing step with the earliest end needs, if there is only one lane.
     pub(super) fn wanted(&self) -> Option<(u32, RegisterValue)> {
         let first = self.step(self.first_missing()?);
         if self.rule == Rule::Linearizable { Some((first.key, first.requires?)) } else { None }
@@ -305,7 +306,7 @@ impl<'a> Board<'a> {
         let before = *register;
         register.optional_rmws -= u32::from(step.is_optional_rmw());
         register.pending = step.optional;
-        // Whatever leaves the value as it was is a read.
+        // A step that leaves the value unchanged is a read.
         if matches!(step.effect, Effect::Set(_)) || value != register.value {
             (register.value, register.needs, register.writer) = (value, needs, at);
         }
@@ -327,7 +328,7 @@ impl<'a> Board<'a> {
         Taken { step: at, before }
     }
 
-    /// Undoes the latest step that was taken and not undone.
+    /// Undoes the last step that was taken and not undone.
     pub(super) fn untake(&mut self, Taken { step: at, before }: Taken) {
         let step = self.step(at);
         self.hash ^= self.register_hash(step.key) ^ step_hash(at);
@@ -366,14 +367,15 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// Two states with the same hash have the same continuations.
+    /// A hash of the state. States with the same hash have the same continuations.
     pub(super) fn state_hash(&self) -> u128 {
         self.hash
     }
 
     fn register_hash(&self, key: u32) -> u128 {
         let Register { value, writer, pending, .. } = self.registers[key as usize];
-        // Who wrote a value only matters where something that began late could be read early.
+        // The writer of a value matters only where a step might otherwise find a write that began after the step had
+        // ended.
         let writer = if self.rule == Rule::Linearizable { NONE } else { writer };
         let flags = u64::from(value.is_some()) << 1 | u64::from(pending);
         let place = u64::from(key) << 34 | u64::from(writer) << 2 | flags;

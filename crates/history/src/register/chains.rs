@@ -1,13 +1,13 @@
-//! Registers whose values tell who wrote them: the polynomial case.
+//! Registers whose values identify their writers: the case that takes polynomial time.
 //!
-//! Where each value that somebody found has one possible writer, it is known who read from whom. A
-//! read-modify-write that found a value directly follows its writer, so writes and read-modify-writes
-//! form *chains*, and a chain with all reads of its values stands in any legal order in one piece:
-//! another write in between would have hidden the value. Inside, everything but the order of reads of
-//! one value is forced. What remains is to order the chains, and there it only matters, as with the
-//! clusters of Gibbons and Korach (Testing shared memories, 1997), when the first operation of a chain
-//! ends and when its last one begins: `A` has to precede `B` exactly if the former in `A` is before the
-//! latter in `B`. Such a relation has a cycle only if it has one of two chains.
+//! Trying all orders takes exponential time. But if each value that was found has only one possible writer, it is known
+//! which operation read from which. A read-modify-write that found a value directly follows its writer. So writes and
+//! read-modify-writes form *chains*. In any legal order, a chain and all reads of its values are contiguous: another
+//! write in between would have hidden the value. Within a chain, only the order of reads of the same value is free. It
+//! remains to order the chains. As with the clusters of Gibbons and Korach (Testing shared memories, 1997), two times
+//! of a chain matter: when its first operation ends, and when its last operation begins. `A` must precede `B` exactly
+//! if the first end in `A` is before the last beginning in `B`. If such a relation has a cycle, it has a cycle of two
+//! chains.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -15,54 +15,54 @@ use hashbrown::HashMap;
 use super::event::RegisterValue;
 use super::step::{NEVER, Step};
 
-/// The chain of the value that was there before the history.
+/// The chain of the initial value.
 const INITIAL: u32 = 0;
-/// Stands for whoever made the key absent before the history.
+/// The writer of the initial value: the key is absent before the history.
 const NOBODY: u32 = u32::MAX;
 
-/// Why there are no chains, or none that can be ordered.
+/// Why there are no chains, or why they can't be ordered.
 pub(super) enum Broken {
-    /// It is not known who wrote what somebody found.
+    /// The writer of a value that was found is not known.
     Ambiguous,
     /// These steps (by index) already break the guarantee.
     Violation(Vec<u32>),
 }
 
-/// Where a step stands.
+/// The place of a step.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     chain: u32,
-    /// Twice the number of versions of the chain before this one, and one more for a read.
+    /// Twice the number of earlier versions in the chain, plus one for a read.
     at: u32,
     begin: u32,
     step: u32,
 }
 
-/// The steps of one key in chains.
+/// The steps of one key, in chains.
 pub(super) struct Chains {
     /// Sorted.
     places: Vec<Place>,
-    /// Where in `places` each chain begins, and one more for the end.
+    /// The index in `places` at which each chain begins, and the end.
     starts: Vec<u32>,
 }
 
-/// The interesting bounds of a chain.
+/// The bounds of a chain that determine its order.
 struct Zone {
     chain: u32,
-    /// The least end in the chain, and whose it is; 0 for the initial chain, which has begun.
+    /// The earliest end in the chain, and its step. 0 for the initial chain, which comes before all others.
     first_end: (u32, u32),
-    /// The greatest beginning, and whose.
+    /// The latest beginning in the chain, and its step.
     last_begin: (u32, u32),
 }
 
 impl Chains {
-    /// Finds out who read from whom.
+    /// Determines which steps read from which, and builds the chains.
     ///
     /// # Errors
     ///
-    /// If a value has several possible writers or an optional step is left; or steps that no legal
-    /// order has, whatever else it should respect: a value that nobody wrote, or that two
-    /// read-modify-writes replaced.
+    /// If a value has several possible writers, or an optional step is left. Or steps that are in no legal order,
+    /// whatever the guarantee: they found a value that was never written, or two read-modify-writes replaced the same
+    /// value.
     pub(super) fn new(steps: &[Step]) -> Result<Chains, Broken> {
         if steps.iter().any(|step| step.optional) {
             return Err(Broken::Ambiguous);
@@ -116,7 +116,7 @@ impl Chains {
             }
         }
         if !circle.is_empty() {
-            // Read-modify-writes that found each other's values in a circle.
+            // Read-modify-writes that found each other's values in a cycle.
             return Err(Broken::Violation(circle));
         }
         places.sort_unstable();
@@ -139,7 +139,7 @@ impl Chains {
     ///
     /// # Errors
     ///
-    /// Steps that have none.
+    /// Steps that have no such order.
     pub(super) fn linear_order(&self, steps: &[Step]) -> Result<Vec<u32>, Vec<u32>> {
         for chain in 0..self.starts.len() as u32 - 1 {
             if let Some(violation) = self.inversion(steps, chain) {
@@ -163,7 +163,7 @@ impl Chains {
         Ok(self.in_order(&zones))
     }
 
-    /// The legal order that respects real time if any does. Other guarantees can try it too.
+    /// A legal order. It respects real time if any legal order does. Other guarantees can try it too.
     pub(super) fn best_order(&self, steps: &[Step]) -> Vec<u32> {
         self.in_order(&self.zones(steps))
     }
@@ -173,7 +173,7 @@ impl Chains {
         places.map(|place| place.step).collect()
     }
 
-    /// The chains in the only order in which they can stand: by the lower bound of their zones.
+    /// The chains in the only possible order: by the lower bounds of their zones.
     fn zones(&self, steps: &[Step]) -> Vec<Zone> {
         let mut zones = Vec::with_capacity(self.starts.len() - 1);
         for chain in 0..self.starts.len() as u32 - 1 {
@@ -194,16 +194,16 @@ impl Chains {
         zones
     }
 
-    /// Two steps of a chain in the wrong order, with what ties them together; two that are as close
-    /// as any.
+    /// Two steps of a chain in the wrong order, with the writes that connect them. They are as close to each other as
+    /// any two.
     fn inversion(&self, steps: &[Step], chain: u32) -> Option<Vec<u32>> {
-        /// How many are looked at to find a close pair.
+        /// How many pairs are examined to find a close one.
         const TRIED: usize = 64;
         let places = self.chain(chain);
         let mut inverted: Vec<&Place> = Vec::new();
         let mut end_after = NEVER;
         for group in places.chunk_by(|left, right| left.at == right.at).rev() {
-            // Of the versions before, all must have begun before anything here or after has ended.
+            // All steps of earlier versions must begin before any step of this or a later version ends.
             inverted.extend(group.iter().filter(|place| place.begin > end_after));
             let ends = group.iter().map(|place| steps[place.step as usize].end);
             end_after = end_after.min(ends.min().unwrap_or(NEVER));
@@ -221,7 +221,7 @@ impl Chains {
         Some(self.between(places, late, early))
     }
 
-    /// Two steps of a chain and the writes that lead from one to the other.
+    /// Two steps of a chain and the writes between them.
     fn between(&self, places: &[Place], one: &Place, other: &Place) -> Vec<u32> {
         let (low, high) = (one.at.min(other.at) & !1, one.at.max(other.at));
         let from = places.partition_point(|place| place.at < low);
@@ -232,8 +232,8 @@ impl Chains {
             .collect()
     }
 
-    /// Two steps of a zone's chain and the writes that lead from one to the other; for the initial
-    /// chain, all writes that lead to the second.
+    /// Two steps of a zone's chain and the writes between them. For the initial chain, all writes that lead to the
+    /// second step.
     fn span(&self, zone: &Zone, one: u32, other: u32) -> Vec<u32> {
         let places = self.chain(zone.chain);
         let place = |step| places.iter().find(|place| place.step == step);
@@ -243,7 +243,7 @@ impl Chains {
     }
 }
 
-/// Who wrote what each step found, [`NOBODY`] for what was there before.
+/// The writer of the value that each step found, or [`NOBODY`] for the initial value.
 fn sources(steps: &[Step]) -> Result<Vec<Option<u32>>, Broken> {
     let mut writers: HashMap<RegisterValue, Vec<u32>, FixedState> = HashMap::default();
     writers.insert(None, vec![NOBODY]);
@@ -262,8 +262,8 @@ fn sources(steps: &[Step]) -> Result<Vec<Option<u32>>, Broken> {
         sources[at as usize] = match &writers[..early] {
             &[writer] if writer != at => Some(writer),
             [] | [_] => {
-                // Nobody wrote it before the reader ended; later writers are no excuse, but without
-                // them it would not be seen that they are late.
+                // No operation wrote the value before the reader ended. Late writers are no valid source, but are
+                // included to show that they are late.
                 let late = writers.iter().copied().filter(|&writer| writer != at).take(1);
                 return Err(Broken::Violation(std::iter::once(at).chain(late).collect()));
             }

@@ -1,6 +1,6 @@
-//! Orders that the database claims, by the versions that it gave.
+//! Orders that the database claims, by the versions that it reported.
 //!
-//! A claim that holds proves the guarantee. One that does not hold proves nothing: there may be
+//! A claimed order that satisfies the guarantee proves it. One that does not proves nothing, because there may be
 //! another order.
 
 use foldhash::fast::FixedState;
@@ -10,8 +10,8 @@ use serried_model::Carstamp;
 use super::event::RegisterOperation;
 use super::step::{Effect, NEVER, Operation, Step};
 
-/// The steps of one key by their versions, each read after the write that it found; without optional
-/// ones that nobody found. `None` if the versions don't tell.
+/// The steps of one key in the order of their versions. Each read comes after the write that it found. Optional steps
+/// that were not found are left out. `None` if the versions do not determine the order.
 pub(super) fn claimed_order(steps: &[Step], operations: &[Operation<'_>]) -> Option<Vec<u32>> {
     let operation = |step: &Step| &operations[step.operation as usize];
     let mut writers: HashMap<Carstamp, u32, FixedState> = HashMap::default();
@@ -29,7 +29,7 @@ pub(super) fn claimed_order(steps: &[Step], operations: &[Operation<'_>]) -> Opt
         }
         order.push((version, !writes, step.begin, at));
     }
-    // A version that was found and that no completed operation has is one of unknown outcome.
+    // If a version was found and no completed operation has it, it belongs to an operation of unknown outcome.
     let found: Vec<(Carstamp, u32)> = order
         .iter()
         .filter(|(version, read, ..)| *read && *version != Carstamp::INITIAL)
@@ -51,7 +51,7 @@ pub(super) fn claimed_order(steps: &[Step], operations: &[Operation<'_>]) -> Opt
     Some(order.into_iter().map(|(.., at)| at).collect())
 }
 
-/// Whether an operation that ended well made a version of its own.
+/// Whether a completed operation created a version.
 fn wrote_version(operation: &Operation<'_>) -> bool {
     match operation.invoke.operation {
         RegisterOperation::Read => false,
@@ -60,8 +60,8 @@ fn wrote_version(operation: &Operation<'_>) -> bool {
     }
 }
 
-/// Whether every step finds what it needs, written by one that began before it ended, when one key's
-/// steps are taken in this order.
+/// Whether every step finds what it needs if one key's steps are taken in this order, and whether each writer began
+/// before its reader ended.
 pub(super) fn is_legal(steps: &[Step], order: &[u32]) -> bool {
     let (mut value, mut written_at) = (None, 0);
     order.iter().all(|&at| {
@@ -78,7 +78,7 @@ pub(super) fn is_legal(steps: &[Step], order: &[u32]) -> bool {
     })
 }
 
-/// Whether no step comes after one that began when it had ended.
+/// Whether no step comes after a step that began when it had already ended.
 pub(super) fn respects_real_time(steps: &[Step], order: &[u32]) -> bool {
     let mut last_begin = 0;
     order.iter().all(|&at| {

@@ -1,27 +1,26 @@
-//! Counters that only grow: which additions of unknown outcome took effect.
+//! Counters that only grow: finds out which additions of unknown outcome took effect.
 
 use std::collections::BTreeSet;
 
 use super::event::RegisterValue;
 use super::step::{Effect, NEVER, Step};
 
-/// What is known about a counter's additions of unknown outcome.
+/// The steps of a counter after its additions of unknown outcome have been resolved.
 pub(super) struct Counted {
-    /// The steps with every value that somebody found written by one of them, and without those
-    /// additions that nobody has noticed.
+    /// The steps. Each value that was found is written by one of them. Additions that had no visible effect are left
+    /// out.
     pub(super) steps: Vec<Step>,
-    /// Whether some additions were chosen among several of the same amount. They are interchangeable
-    /// where only real time counts, because an earlier beginning is never worse; but not where it also
-    /// counts whose they are.
+    /// Whether some additions were chosen among several of the same amount. If only real time matters, they are
+    /// interchangeable, because an earlier beginning is never worse. If their process matters too, they are not.
     pub(super) chosen: bool,
 }
 
-/// Says which additions of unknown outcome took effect, if every effect on the key adds something
-/// above 0 and all the unknown ones add the same.
+/// Determines which additions of unknown outcome took effect. This works if every operation that changes the key adds a
+/// positive amount, and those of unknown outcome all add the same amount.
 ///
-/// Such a counter holds no value twice, and passes through all values that somebody found or that a
-/// completed addition left. Between two of these in a row there can only be additions of unknown
-/// outcome; so their number is known.
+/// Such a counter never has a value twice. It passes through all values that were found or that a completed addition
+/// left. Between two consecutive ones of these there can only be additions of unknown outcome, so their number is
+/// known.
 pub(super) fn counted(steps: &[Step]) -> Option<Counted> {
     let number = |value: RegisterValue| value.unwrap_or(0);
     let mut amount = None;

@@ -1,38 +1,38 @@
-//! What a history of registers is made of.
+//! Histories of registers and their events.
 
 use serried_model::Carstamp;
 
 use crate::EventKind;
 
-/// What a register holds: an integer, or `None` where the key is absent.
+/// The value of a register: an integer, or `None` if the key is absent.
 pub type RegisterValue = Option<i64>;
 
 /// An operation on one key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RegisterOperation {
-    /// Finds the value.
+    /// Reads the value.
     Read,
     /// Replaces the value.
     Write {
-        /// The new value; `None` deletes the key.
+        /// The new value. `None` deletes the key.
         value: RegisterValue,
     },
-    /// Replaces the value if it is the expected one, and finds what it was.
+    /// Replaces the value if it is the expected one, and finds the old value.
     CompareAndSwap {
-        /// What the value has to be.
+        /// The expected value.
         expected: RegisterValue,
-        /// What it then becomes.
+        /// The new value.
         new: RegisterValue,
     },
-    /// Adds to the value, where an absent key counts as 0, and finds what it was.
+    /// Adds to the value and finds the old value. An absent key counts as 0.
     Add {
-        /// What is added. Sums wrap around at the bounds of `i64`.
+        /// The amount to add. Sums wrap around at the bounds of `i64`.
         delta: i64,
     },
 }
 
 impl RegisterOperation {
-    /// The name in a history's lines: `read`, `write`, `cas` or `add`.
+    /// The name in JSON lines: `read`, `write`, `cas` or `add`.
     pub fn name(self) -> &'static str {
         match self {
             RegisterOperation::Read => "read",
@@ -42,12 +42,12 @@ impl RegisterOperation {
         }
     }
 
-    /// Whether its end tells what it found: all but a write's do.
+    /// Whether its end records what it found. All operations except writes do.
     pub fn finds(self) -> bool {
         !matches!(self, RegisterOperation::Write { .. })
     }
 
-    /// What the register holds after the operation, if it held `found` before.
+    /// The value after the operation, if it was `found` before.
     pub fn result(self, found: RegisterValue) -> RegisterValue {
         match self {
             RegisterOperation::Read => found,
@@ -66,30 +66,29 @@ pub struct RegisterEvent {
     pub index: u64,
     /// What happened. [`EventKind::Fail`] is for operations that certainly took no effect.
     pub kind: EventKind,
-    /// The logically single-threaded client. It may have operations on many keys open at once, but
-    /// only one on each: an event that ends one is matched by process and key.
+    /// The client, which is logically single-threaded. It may have open operations on many keys, but only one on each
+    /// key: ends are matched with beginnings by process and key.
     pub process: u64,
-    /// When, in nanoseconds since any fixed instant. Shown to people; the order of the events alone
-    /// tells what ended before something else began.
+    /// When, in nanoseconds since any fixed instant. It is only shown to people. Real time is the order of the events.
     pub time_ns: u64,
     /// The register.
     pub key: u64,
-    /// The operation; the same in the event that ends it as in the one that begins it.
+    /// The operation. It is the same at its beginning and at its end.
     pub operation: RegisterOperation,
     /// What the register held before the operation, for an [`EventKind::Ok`] of an operation that
     /// [finds](RegisterOperation::finds) it; `None` in all other events.
     pub found: Option<RegisterValue>,
-    /// In an [`EventKind::Ok`], the version that the operation wrote, or found if it wrote none, if
-    /// the database tells.
+    /// In an [`EventKind::Ok`], the version that the operation wrote, or found if it wrote none. `None` if the database
+    /// does not report it.
     pub version: Option<Carstamp>,
     /// Why it failed, or why its outcome is unknown.
     pub error: Option<String>,
 }
 
-/// What the clients of a database of registers saw, in the order in which it happened. All keys are
-/// absent at first.
+/// What the clients of a database of registers did and saw, in the order in which it happened. All keys are absent at
+/// first.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RegisterHistory {
-    /// Beginnings and ends of operations. One whose end is missing has an unknown outcome.
+    /// Beginnings and ends of operations. The outcome of an operation without an end is unknown.
     pub events: Vec<RegisterEvent>,
 }

@@ -1,4 +1,4 @@
-//! Says why a few operations contradict a guarantee.
+//! Explains why a few operations contradict a guarantee.
 
 use super::event::RegisterValue;
 use super::search::Rule;
@@ -10,11 +10,11 @@ use super::verdict::{
 use crate::cycle;
 use crate::digraph::{Digraph, Edge, Label};
 
-/// Larger violations are shown without the cycle: nobody would follow it.
+/// Larger violations are shown without the cycle, which would be too long to follow.
 const MOST_STEPS: usize = u64::BITS as usize;
 
 impl Label for PrecedenceReason {
-    /// What happened weighs less than what follows from it.
+    /// Observed facts weigh less than conclusions from them.
     fn weight(self) -> (u32, u32) {
         match self {
             PrecedenceReason::RealTime | PrecedenceReason::ProcessOrder => (0, 0),
@@ -25,17 +25,17 @@ impl Label for PrecedenceReason {
     }
 }
 
-/// Who wrote what a step found.
+/// The source of what a step found.
 #[derive(Clone, Copy)]
 enum Source {
     Nobody,
     Initial,
     Step(usize),
-    /// One of several.
+    /// One of several possible writers.
     Open,
 }
 
-/// The violation as people read it.
+/// The violation with its explanation.
 pub(super) fn explain(
     shrunk: Shrunk,
     rule: Rule,
@@ -54,16 +54,16 @@ pub(super) fn explain(
             let found: RegisterValue = steps[at].requires.flatten();
             let key = witnesses[at].key;
             format!(
-                "nobody had begun to write {} to key {key} when O{} had found it",
+                "no operation had begun to write {} to key {key} when O{} had found it",
                 Shown(found),
                 at + 1
             )
         }
         None if cycle.is_empty() => {
-            format!("{} operations that no order explains", steps.len())
+            format!("no order explains these {} operations", steps.len())
         }
         None => format!(
-            "{} operations, of which each has to come before the next, and the last before the first",
+            "{} operations, each of which must come before the next, and the last before the first",
             cycle.len()
         ),
     };
@@ -105,9 +105,10 @@ fn source(steps: &[Step], reader: usize) -> Option<Source> {
     })
 }
 
-/// A smallest cycle of what certainly comes before what. Besides what the rule says and who found
-/// whose value, two things follow until nothing new does: who comes before a reader but did not write
-/// what it found comes before the one who did, and who comes after that one comes after the reader.
+/// A smallest cycle of operations that certainly precede each other. The precedences are those of the rule, those
+/// between a writer and the readers of its value, and the conclusions from these. There are two conclusions, applied
+/// until nothing new follows. A write that precedes a reader, but is not the one that the reader found, also precedes
+/// the one it found. A write that comes after the one that a reader found also comes after the reader.
 fn contradiction(steps: &[Step], sources: &[Option<Source>], rule: Rule) -> Vec<Precedence> {
     let count = steps.len();
     let mut edges: Vec<Edge<PrecedenceReason>> = Vec::new();
@@ -167,7 +168,7 @@ fn contradiction(steps: &[Step], sources: &[Option<Source>], rule: Rule) -> Vec<
         if replaced.is_empty() && hidden.is_empty() {
             break;
         }
-        // What needs more words is only concluded where nothing else helps.
+        // The conclusion that takes more words is drawn only if the other one yields nothing new.
         if replaced.is_empty() {
             for (other, writer, reader) in hidden {
                 add(&mut reach, other, writer, PrecedenceReason::Hidden { reader });
@@ -187,7 +188,7 @@ fn contradiction(steps: &[Step], sources: &[Option<Source>], rule: Rule) -> Vec<
     precedences.collect()
 }
 
-/// Makes the relation transitive.
+/// Computes the transitive closure.
 fn close(reach: &mut [u64]) {
     for middle in 0..reach.len() {
         for from in 0..reach.len() {

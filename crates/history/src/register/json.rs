@@ -1,4 +1,4 @@
-//! Histories of registers as JSON lines, in the envelope of all our histories.
+//! Histories of registers as JSON lines. The common fields are those of [`crate::History`].
 
 use std::io::{self, BufRead, Write};
 
@@ -13,15 +13,15 @@ use crate::json::{Envelope, Line, for_each_line, shown};
 use crate::{EventKind, ReadError};
 
 impl RegisterHistory {
-    /// Writes one line of JSON per event. Fields that are absent are left out.
+    /// Writes one line of JSON per event. Absent fields are omitted.
     ///
-    /// The `value` is `[key, value]` of a `read` or `write`, `[key, [expected, new]]` of a `cas`, and
-    /// `[key, delta]` of an `add`; an `ok` of the latter two has what was found as a third entry. A
-    /// `version` is `[timestamp, writer, rmwc]`.
+    /// The `value` is `[key, value]` for a `read` or `write`, `[key, [expected, new]]` for a `cas`, and `[key, delta]`
+    /// for an `add`. In an `ok` of the latter two, the value that was found is a third entry. A `version` is
+    /// `[timestamp, writer, rmwc]`.
     ///
     /// # Errors
     ///
-    /// Whatever `out` reports.
+    /// The error of `out`.
     pub fn write_json_lines(&self, mut out: impl Write) -> io::Result<()> {
         for event in &self.events {
             serde_json::to_writer(&mut out, event)?;
@@ -30,13 +30,12 @@ impl RegisterHistory {
         out.flush()
     }
 
-    /// Reads what [`RegisterHistory::write_json_lines`] wrote, or what another tool recorded in that
-    /// form. Unknown fields are ignored, empty lines are skipped, and a line without an index has its
-    /// line number for one.
+    /// Reads a history that [`RegisterHistory::write_json_lines`] or another tool has written in this format. Unknown
+    /// fields are ignored and empty lines are skipped. The index of a line without one is its line number.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong, with the number of its line.
+    /// The first problem, with its line number.
     pub fn read_json_lines(mut input: impl BufRead) -> Result<RegisterHistory, ReadError> {
         type Open = (u64, RegisterOperation);
         let mut history = RegisterHistory::default();

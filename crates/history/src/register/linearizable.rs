@@ -1,4 +1,4 @@
-//! Is a history of registers linearizable?
+//! The checker of linearizability.
 
 use super::chains::{Broken, Chains};
 use super::claims;
@@ -13,11 +13,10 @@ use super::verdict::{RegisterGuarantee, RegisterSummary, RegisterVerdict};
 /// Decides whether each key's operations can have taken effect one by one, each at some instant between
 /// its beginning and its end.
 ///
-/// Operations that failed took none; those of unknown outcome may have at any time after their
-/// beginning, or never. Keys are judged one by one, which is enough, since linearizability is local.
-/// Where a key's values tell who wrote them, and on counters that only grow, this takes time
-/// proportional to `n log n`; elsewhere versions, if any were recorded, are tried as an order that the
-/// database claims, and then all orders are searched within the budget.
+/// Failed operations took no effect. Operations of unknown outcome may have taken effect at any time after their
+/// beginning, or never. Keys are judged separately, which is enough because linearizability is local. If a key's values
+/// identify their writers, or if the key is a counter that only grows, this takes time in `O(n log n)`. Otherwise the
+/// order of recorded versions is tried. Then all orders are searched within the budget.
 pub fn check_linearizable(history: &RegisterHistory, budget: &Budget) -> RegisterVerdict {
     let operations = match Operations::new(history) {
         Ok(operations) => operations,
@@ -53,7 +52,7 @@ pub fn check_linearizable(history: &RegisterHistory, budget: &Budget) -> Registe
     }
 }
 
-/// What came out for one key.
+/// The judgement on one key.
 pub(super) enum Judgement {
     Kept,
     /// These steps have no order.
@@ -61,7 +60,7 @@ pub(super) enum Judgement {
     Undecided,
 }
 
-/// Decides about one key.
+/// Judges one key.
 pub(super) fn judge(
     steps: &[Step],
     operations: &[Operation<'_>],
@@ -86,10 +85,11 @@ pub(super) fn judge(
     }
 }
 
-/// Decides by search. That an order goes wrong somewhere is often seen from the steps around, long
-/// before all orders of all steps have been tried; so these are tried first when the search gets stuck.
+/// Decides by search. A contradiction often involves only a few steps that are close in time, and all orders of these
+/// can be tried long before all orders of all steps. So when the search gets stuck, the steps around that point are
+/// tried by themselves.
 fn search(steps: Vec<Step>, budget: &mut Budget) -> Judgement {
-    /// What a first look may cost beyond a few states per step.
+    /// How many states the first search may visit, in addition to a few per step.
     const FIRST: u64 = 200_000;
     let mut first = *budget;
     first.states = budget.states.min(4 * steps.len() as u64 + FIRST);
@@ -123,20 +123,20 @@ fn search(steps: Vec<Step>, budget: &mut Budget) -> Judgement {
     }
 }
 
-/// The steps of one key with what is certain about those of unknown outcome.
+/// The steps of one key, after those of unknown outcome have been resolved as far as possible.
 fn known(steps: &[Step]) -> Vec<Step> {
     let steps = settled(steps);
     counted(&steps).map_or(steps, |counted| counted.steps)
 }
 
-/// The chosen steps and what they depend on, if that breaks linearizability alone; else all.
+/// The chosen steps and the steps that they depend on, if these alone break linearizability. Otherwise all steps.
 fn breaking_part(steps: Vec<Step>, chosen: &[u32]) -> Vec<Step> {
     let part = part(&steps, chosen);
     let breaks = breaks(&part, Rule::Linearizable, &mut Budget::states(0));
     if breaks { part } else { steps }
 }
 
-/// Whether no order of these steps satisfies the rule, as far as can be told within the budget.
+/// Whether no order of these steps satisfies the rule. False if the budget is too small to decide.
 pub(super) fn breaks(steps: &[Step], rule: Rule, budget: &mut Budget) -> bool {
     let one_key = steps.windows(2).all(|pair| pair[0].key == pair[1].key);
     match (one_key, rule) {
@@ -155,9 +155,9 @@ pub(super) fn breaks(steps: &[Step], rule: Rule, budget: &mut Budget) -> bool {
     decide(steps, rule, budget) == Decision::Impossible
 }
 
-/// Makes a violation as small as can be.
+/// Makes a violation as small as possible.
 pub(super) fn smallest(steps: Vec<Step>, rule: Rule, budget: &Budget) -> Shrunk {
-    /// What one attempt may cost.
+    /// How many states one attempt may visit.
     const ATTEMPT: u64 = 200_000;
     let mut left = budget.states;
     shrink(steps, |steps| {
@@ -170,7 +170,7 @@ pub(super) fn smallest(steps: Vec<Step>, rule: Rule, budget: &Budget) -> Shrunk 
 }
 
 impl Operations<'_> {
-    /// The key that steps are about.
+    /// The key of the steps.
     pub(super) fn key(&self, steps: &[Step]) -> u64 {
         steps.first().map_or(0, |step| self.all[step.operation as usize].invoke.key)
     }

@@ -1,4 +1,4 @@
-//! Registers: single keys that are read, written and read-modified-written.
+//! Registers: histories of reads, writes and read-modify-writes of single keys, and their checkers.
 //!
 //! ```text
 //! events ─step─> per key: what each operation needs and writes, and when ─counter─> unknown additions

@@ -1,4 +1,4 @@
-//! Collecting a history of registers while a workload runs.
+//! Recording a history of registers while a workload runs.
 
 use std::io::Write;
 
@@ -9,27 +9,27 @@ use crate::{EventKind, RegisterEvent, RegisterHistory, RegisterOperation, Regist
 
 /// Records events from any number of threads, in the order in which they arrive.
 ///
-/// Recording is one push of a value without allocations under a lock. An operation's beginning has to
-/// be recorded before its first message is sent and its end after the outcome is known, so that the
-/// order of the events is an order in which things can have happened.
+/// Recording is one push under a lock, without allocating. The caller must record an operation's beginning before its
+/// first message is sent, and its end after its outcome is known. Otherwise the order of events would not respect real
+/// time.
 #[derive(Debug, Default)]
 pub struct RegisterRecorder {
     events: EventLog<RegisterEvent>,
 }
 
-/// How an operation on a register has ended.
+/// How an operation on a register ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RegisterOutcome {
     /// It took effect, unless it is a compare-and-swap that found another value.
     Ok {
-        /// What the register held before; not needed for a write.
+        /// The value before the operation. Not needed for a write.
         found: RegisterValue,
-        /// The version that it wrote, or found if it wrote none, if the database tells.
+        /// The version that it wrote, or found if it wrote none. `None` if the database does not report it.
         version: Option<Carstamp>,
     },
-    /// It certainly took no effect, and never will.
+    /// It did not take effect, and never will.
     Failed(String),
-    /// Nobody knows whether it took effect, or ever will.
+    /// It is not known whether it took effect or will take effect.
     Unknown(String),
 }
 
@@ -40,23 +40,24 @@ impl Numbered for RegisterEvent {
 }
 
 impl RegisterRecorder {
-    /// A recorder that has seen nothing.
+    /// An empty recorder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A recorder with room for this many events before it has to grow.
+    /// An empty recorder with room for this many events.
     pub fn with_capacity(events: usize) -> Self {
         RegisterRecorder { events: EventLog::with_capacity(events) }
     }
 
-    /// A recorder that keeps nothing in memory: it writes each event to `out` as a line of JSON, in one
-    /// piece, before the call that records it returns. Recording panics if `out` fails.
+    /// A recorder that keeps nothing in memory. It writes each event to `out` as one line of JSON, before the call that
+    /// records it returns. Recording panics if `out` fails.
     pub fn writing_to(out: impl Write + Send + 'static) -> Self {
         RegisterRecorder { events: EventLog::writing_to(out) }
     }
 
-    /// Records that `process` has begun an operation on `key`. It may have no other open on that key.
+    /// Records that `process` has begun an operation on `key`. The process must have no other open operation on the
+    /// key.
     pub fn invoke(&self, process: u64, time_ns: u64, key: u64, operation: RegisterOperation) {
         self.events.push(RegisterEvent {
             index: 0,
@@ -71,7 +72,7 @@ impl RegisterRecorder {
         });
     }
 
-    /// Records how the operation that `process` has open on `key` has ended.
+    /// Records the end of the open operation of `process` on `key`.
     pub fn complete(
         &self,
         process: u64,
@@ -110,7 +111,7 @@ impl RegisterRecorder {
         self.len() == 0
     }
 
-    /// Everything that was recorded; nothing if it was written out.
+    /// The history. Empty if it was written to a stream.
     pub fn into_history(self) -> RegisterHistory {
         RegisterHistory { events: self.events.into_kept() }
     }
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_out_is_the_history_that_would_have_been_kept() {
+    fn a_history_is_the_same_whether_written_or_kept() {
         let (file, out) = std::io::pipe().unwrap();
         let (streaming, keeping) = (RegisterRecorder::writing_to(out), RegisterRecorder::new());
         let operation = RegisterOperation::Add { delta: 2 };

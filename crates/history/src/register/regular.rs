@@ -1,4 +1,4 @@
-//! Is a history of registers regular sequential consistent?
+//! The checker of regular sequential consistency.
 
 use std::collections::BTreeMap;
 
@@ -15,34 +15,30 @@ use super::verdict::{PrecedenceReason, RegisterGuarantee, RegisterVerdict};
 use crate::cycle;
 use crate::digraph::{Digraph, Edge};
 
-/// Decides whether a history satisfies regular sequential consistency (001 §4.6.1; Helt, Burke, Levy
-/// and Lloyd, Regular sequential serializability and regular sequential consistency, 2021): there is
-/// one total order of all completed operations on all keys, and of any that have an unknown outcome, in
-/// which
+/// Decides whether a history satisfies regular sequential consistency (001 §4.6.1; Helt, Burke, Levy and Lloyd, Regular
+/// sequential serializability and regular sequential consistency, 2021): there is one total order of all completed
+/// operations on all keys, and of some operations of unknown outcome, in which
 ///
-/// 1. each operation finds what the last write or read-modify-write on its key before it left, or
-///    nothing if there is none;
-/// 2. causality is respected: an operation comes before all that its process began when it had ended,
-///    and before all that found what it wrote; nothing finds what an operation wrote that only
-///    began after the finder had ended;
-/// 3. a completed write or read-modify-write comes before every operation on its key, reading or
-///    writing, that began when it had ended.
+/// 1. each operation finds what the last write or read-modify-write on its key before it left, or nothing if there is
+///    none before it;
+/// 2. causality is respected: an operation comes before all operations that its process began after it had ended, and
+///    before all that found what it wrote; and no operation finds a write that began after the finder had ended;
+/// 3. a completed write or read-modify-write comes before every operation on its key that began after it had ended.
 ///
-/// Reads need not be ordered by real time otherwise. Where the order of reads and writes of different
-/// keys is only known from real time, it need not be respected either; this follows 001's "most
-/// recently completed, conflicting write". A read-modify-write that left the value as it was, such as
-/// a compare-and-swap that found another one than it expected, is a read.
+/// Otherwise the order need not respect real time: neither for reads, nor for operations on different keys. This
+/// follows 001's "most recently completed, conflicting write". A read-modify-write that left the value as it was is a
+/// read. An example is a compare-and-swap that did not find the expected value.
 ///
-/// The guarantee is not local, so all keys are judged together. If each key is linearizable, there is
-/// such an order. Otherwise the order of each key's versions is taken from recorded versions or from
-/// what was found and when; if the graph of all that has to precede each other has no cycle, that is an
-/// order. If it has one, its operations are judged alone. What remains is searched within the budget.
+/// The guarantee is not local, so all keys are judged together. If each key is linearizable, there is such an order.
+/// Otherwise the order of each key's versions is taken from recorded versions, or guessed from what was found and when.
+/// If the graph of all precedences then has no cycle, it gives an order. If it has a cycle, the operations of the cycle
+/// are judged by themselves. The rest is searched within the budget.
 pub fn check_regular_sequential(history: &RegisterHistory, budget: &Budget) -> RegisterVerdict {
     let operations = match Operations::new(history) {
         Ok(operations) => operations,
         Err(reason) => return RegisterVerdict::Unknown { reason },
     };
-    // Half of the budget is for the question whether keys are linearizable.
+    // Half of the budget is for checking whether keys are linearizable.
     let mut local = Budget { states: budget.states / 2, ..*budget };
     let linearizable = operations
         .keys
@@ -70,7 +66,7 @@ pub fn check_regular_sequential(history: &RegisterHistory, budget: &Budget) -> R
     }
 }
 
-/// Decides about all keys together; the error is steps that have no order.
+/// Judges all keys together. The error is a set of steps that have no order.
 fn decided(operations: &Operations<'_>, budget: &mut Budget) -> Result<Decision, Vec<Step>> {
     let keys: Vec<Key> =
         operations.keys.iter().map(|steps| Key::new(steps, &operations.all, budget)).collect();
@@ -93,7 +89,7 @@ fn decided(operations: &Operations<'_>, budget: &mut Budget) -> Result<Decision,
         let mut steps: Vec<Step> = keys.iter().flat_map(|key| &key.steps).copied().collect();
         steps.sort_unstable_by_key(|step| step.begin);
         for chosen in [on_cycle(&steps, &cycle), around_cycle(&steps, &cycle)] {
-            /// What it may cost to see that a part is broken.
+            /// How many states may be visited to show that a part has no order.
             const ATTEMPT: u64 = 1_000_000;
             let part = part(&steps, &chosen);
             let mut attempt = Budget { states: budget.states.min(ATTEMPT), ..*budget };
@@ -113,14 +109,14 @@ fn decided(operations: &Operations<'_>, budget: &mut Budget) -> Result<Decision,
     }
 }
 
-/// What is known about one key.
+/// The known facts about one key.
 struct Key {
     steps: Vec<Step>,
-    /// Whether the steps rest on a choice between operations of unknown outcome.
+    /// Whether the steps depend on a choice between operations of unknown outcome.
     chosen: bool,
     /// The order that the database claims, if it is legal.
     claimed: Option<Vec<u32>>,
-    /// The order that is likely by what was found and when.
+    /// The order that is likely, given what was found and when.
     likely: Option<Vec<u32>>,
     /// Steps that have no legal order.
     violation: Option<Vec<u32>>,
@@ -137,7 +133,7 @@ impl Key {
             .filter(|order| claims::is_legal(&steps, order));
         let (likely, violation) = match Chains::new(&steps) {
             Ok(chains) => (Some(chains.best_order(&steps)), None),
-            // If the key is linearizable, its linear order is as likely as any.
+            // If the key is linearizable, its linear order is as likely as any other.
             Err(Broken::Ambiguous) if claimed.is_none() => {
                 let mut attempt = Budget { states: budget.states / 4, ..*budget };
                 let before = attempt.states;
@@ -151,8 +147,8 @@ impl Key {
         Key { steps, chosen, claimed, likely, violation }
     }
 
-    /// The steps in an order of the key's versions: the claimed one or the likely one if there is a
-    /// choice.
+    /// The steps in an order of the key's versions. If there are two orders, `claimed` chooses the claimed one over the
+    /// likely one.
     fn ordered(&self, claimed: bool) -> Option<Vec<Step>> {
         let (first, second) = match claimed {
             true => (&self.claimed, &self.likely),
@@ -163,13 +159,13 @@ impl Key {
     }
 }
 
-/// The steps with these operations.
+/// The steps of these operations.
 fn on_cycle(steps: &[Step], cycle: &[u32]) -> Vec<u32> {
     let on_cycle = |step: &Step| cycle.contains(&step.operation);
     (0..).zip(steps).filter(|(_, step)| on_cycle(step)).map(|(at, _)| at).collect()
 }
 
-/// The steps that overlap in time with the stretch that a cycle spans.
+/// The steps that overlap in time with a cycle.
 fn around_cycle(steps: &[Step], cycle: &[u32]) -> Vec<u32> {
     let on_cycle = steps.iter().filter(|step| cycle.contains(&step.operation));
     let from = on_cycle.clone().map(|step| step.begin).min().unwrap_or(0);
@@ -179,8 +175,8 @@ fn around_cycle(steps: &[Step], cycle: &[u32]) -> Vec<u32> {
     (0..).zip(steps).filter(|(_, step)| overlaps(step)).map(|(at, _)| at).collect()
 }
 
-/// The operations of a smallest cycle of what has to precede what if each key's steps take effect in
-/// these orders; `None` if there is none, so that some total order contains them all.
+/// The operations of a smallest cycle of precedences if each key's steps take effect in these orders. `None` if there
+/// is none: then some total order contains all these orders.
 fn cycle_of(orders: &[Vec<Step>]) -> Option<Vec<u32>> {
     let steps: Vec<&Step> = orders.iter().flatten().collect();
     let mut precedences = Precedences { nodes: steps.len(), edges: Vec::new() };
@@ -205,7 +201,7 @@ fn cycle_of(orders: &[Vec<Step>]) -> Option<Vec<u32>> {
     Some(cycle.into_iter().map(|edge| steps[edge.from as usize].operation).collect())
 }
 
-/// What has to precede what; nodes are steps and, after these, instants.
+/// The precedences. Nodes are steps, followed by instants.
 struct Precedences {
     nodes: usize,
     edges: Vec<Edge<PrecedenceReason>>,
@@ -216,7 +212,7 @@ impl Precedences {
         self.edges.push(Edge { from, to, label });
     }
 
-    /// One key's nodes in the order of its versions.
+    /// Adds one key's nodes in the order of its versions.
     fn add_versions(&mut self, steps: &[&Step], nodes: &[u32]) {
         let mut writer = None;
         let mut readers = Vec::new();
@@ -236,8 +232,8 @@ impl Precedences {
         }
     }
 
-    /// Each of `before` precedes those of `after` that began when it had ended. The ends of the former
-    /// become instants in a row, so that there are no more edges than nodes to either side.
+    /// Each node of `before` precedes those of `after` that began after it had ended. The ends of the former become a
+    /// chain of instants, so that there are no more edges than nodes on either side.
     fn add_real_time(
         &mut self,
         steps: &[&Step],

@@ -1,24 +1,23 @@
-//! The decision procedure: a search for a legal order.
+//! The decision procedure for histories that no faster method decides: a search for a legal order.
 //!
-//! It builds an order from its beginning, one step after the other, in the line of Wing and Gong
-//! (Testing and verifying concurrent objects, 1993) and Lowe (Testing for linearizability, 2017): a
-//! step may come next if no other step that is still missing has to precede it, and a state (which
-//! steps are in, what the registers hold) that has been left without success is not entered again.
-//! Both guarantees are decided by the same search; they differ in what has to precede what.
+//! It builds an order step by step from its beginning, following Wing and Gong (Testing and verifying concurrent
+//! objects, 1993) and Lowe (Testing for linearizability, 2017). A step may come next if no other missing step must
+//! precede it. A state consists of the steps taken and the values of the registers. A state that was left without
+//! success is not entered again. The same search decides both guarantees, which differ in the precedences.
 //!
-//! Most steps leave no choice, and these are taken without remembering anything:
+//! Most steps leave no choice. They are taken without storing a state:
 //!
-//! - A read that finds what the register holds is taken at once: if any continuation is legal, so is
-//!   the one with the read moved to its front.
-//! - A value that nobody else writes can't come back: it is only replaced when all its reads are in,
-//!   and then by the one read-modify-write that found it, if there is one.
-//! - A write whose value nobody needs is taken as soon as it replaces one that nobody needs.
-//! - Of several that do the same, the one that ends first is taken first where only real time counts.
-//! - A step of unknown outcome is only taken right before one that needs its value: wherever else an
-//!   order has it, it can be moved there or left out, as its end never comes.
+//! - A read that finds the register's value is taken at once: if any continuation is legal, so is the one with the read
+//!   moved to its front.
+//! - A value that no other step writes can't come back. So it is replaced only after all its reads, and then by the
+//!   read-modify-write that found it, if there is one.
+//! - A write whose value no step needs is taken as soon as it replaces another value that no step needs.
+//! - If only real time matters, the one that ends first of several steps with the same effect is taken first.
+//! - A step of unknown outcome is taken only directly before a step that needs its value. In any other order it can be
+//!   moved there or left out, because it never ends.
 //!
-//! States are remembered by a hash of 128 bits. Two of a million states share one with a probability
-//! below 10^-26, far below that of a fault of the machine.
+//! States are stored as hashes of 128 bits. The probability that two of a million states have the same hash is below
+//! 10^-26, far below that of a hardware fault.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
@@ -26,40 +25,41 @@ use hashbrown::HashSet;
 use super::board::{Board, Taken};
 use super::step::{Effect, Step};
 
-/// Which guarantee is decided.
+/// The guarantee to decide.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rule {
-    /// What ended before something else began precedes it.
+    /// An operation precedes every operation that began after it had ended.
     Linearizable,
-    /// So do two operations of one process, and a write and anything on its key; nothing else does.
+    /// As for `Linearizable`, but only between operations of one process, and between a write and operations on its
+    /// key.
     RegularSequential,
 }
 
-/// How much work a check may do before it answers that it doesn't know.
+/// How much work a check may do before its verdict is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budget {
     /// How many states a search may visit, over all keys. Checks that need no search are not limited.
     pub states: u64,
-    /// How many states are remembered, at some 20 bytes each. Any beyond are visited again where a
-    /// search meets them again.
+    /// How many states are stored, at some 20 bytes each. Further states are visited again if the search reaches them
+    /// again.
     pub remembered: usize,
 }
 
 impl Default for Budget {
-    /// Some twenty seconds and 200 MB at most.
+    /// At most some 20 seconds and 200 MB.
     fn default() -> Self {
         Budget { states: 20_000_000, remembered: 5_000_000 }
     }
 }
 
 impl Budget {
-    /// As many states as given, and all of them remembered.
+    /// A budget of `states` states, all of them stored.
     pub fn states(states: u64) -> Self {
         Budget { states, remembered: usize::try_from(states).unwrap_or(usize::MAX) }
     }
 }
 
-/// What a search has found out.
+/// The result of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Decision {
     Possible,
@@ -69,29 +69,28 @@ pub(super) enum Decision {
 
 /// A state with several possible next steps.
 struct Choice {
-    /// How many steps were in.
+    /// How many steps had been taken.
     depth: usize,
-    /// Those that are still to be tried, the best last.
+    /// The steps that are still to be tried, the best one last.
     next: Vec<u32>,
 }
 
-/// Decides whether some order of all steps that are not optional, and any that are, is legal and
-/// respects the rule. Takes what it visits from `budget.states`.
+/// Decides whether some order of all mandatory steps and any optional steps is legal and respects the rule. Subtracts
+/// the visited states from `budget.states`.
 pub(super) fn decide(steps: &[Step], rule: Rule, budget: &mut Budget) -> Decision {
     explore(steps, rule, budget).decision
 }
 
-/// What a search has found out on its way.
+/// The result of a search, and how far it came.
 pub(super) struct Explored {
     pub(super) decision: Decision,
-    /// The step that it got stuck at when it had come furthest: of those missing, the one that ended
-    /// first.
+    /// The step at which the search got stuck in its furthest state: the missing step that ended first.
     pub(super) stuck: u32,
     /// The order, if one is possible.
     pub(super) order: Vec<u32>,
 }
 
-/// Decides, and tells how.
+/// As [`decide`], and also returns how far the search came.
 pub(super) fn explore(steps: &[Step], rule: Rule, budget: &mut Budget) -> Explored {
     let mut furthest = 0;
     let mut most = 0;
@@ -131,7 +130,7 @@ pub(super) fn explore(steps: &[Step], rule: Rule, budget: &mut Budget) -> Explor
                 next = Vec::new();
             }
         }
-        // Either the only candidate, or the next one of the latest state that has any left.
+        // Either the only candidate, or the next one of the latest state with candidates left.
         let step = next.pop().or_else(|| {
             while let Some(choice) = choices.last_mut() {
                 while trail.len() > choice.depth {
@@ -168,7 +167,7 @@ fn forced(board: &Board<'_>, enabled: &[u32]) -> Option<u32> {
         }
         let held = board.needs(step.key);
         match step.requires {
-            // The only one that may replace a value that nobody writes again.
+            // The only step that may replace a value that is not written again.
             Some(_) => held.writers == 0 && held.reads == 0 && held.rmws == 1,
             None => {
                 let written = board.needs_of_written(at);
@@ -178,7 +177,7 @@ fn forced(board: &Board<'_>, enabled: &[u32]) -> Option<u32> {
     })
 }
 
-/// The steps that may come next and change a register, the most promising last.
+/// The steps that may come next and change a register, the most promising one last.
 fn candidates(board: &Board<'_>, enabled: &[u32]) -> Vec<u32> {
     let mut next: Vec<u32> = Vec::new();
     for &at in enabled {
@@ -187,7 +186,7 @@ fn candidates(board: &Board<'_>, enabled: &[u32]) -> Vec<u32> {
             continue;
         }
         let optional_rmws = board.has_optional_rmws(step.key);
-        // After a step of unknown outcome comes one that needs what it wrote.
+        // A step of unknown outcome must be followed by one that needs its value.
         if board.is_pending(step.key) && step.requires.is_none() && step.effect_is_set() {
             continue;
         }
@@ -223,8 +222,8 @@ fn candidates(board: &Board<'_>, enabled: &[u32]) -> Vec<u32> {
         (wanted, !step.optional, u32::MAX - step.end)
     });
     if board.rule() == Rule::Linearizable {
-        // Of two steps that do the same, the one that ends first: if an order has them the other way
-        // round, they can change places.
+        // Of two steps with the same effect, the one that ends first suffices: if an order has them the other way
+        // round, they can be swapped.
         let mut seen: HashSet<_, FixedState> = HashSet::default();
         next.reverse();
         next.retain(|&at| {

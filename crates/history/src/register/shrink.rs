@@ -1,17 +1,18 @@
-//! Making a violation as small as it gets.
+//! Shrinking violations.
 //!
-//! A part of a history says something about the whole only if the whole would satisfy the guarantee
-//! no better than the part. That is so if what is left out is
+//! A violation of fifty thousand operations explains nothing. But a part of a history may break a guarantee that the
+//! whole keeps: without its write, a read looks wrong. If a part breaks a guarantee, so does the whole, provided that
+//! each operation left out is
 //!
-//! - an operation that did not write, or
-//! - one whose value nobody in the rest can have found: wherever a legal order has it, what follows is
-//!   another write, so that it can be taken out.
+//! - one that did not write, or
+//! - one whose value no remaining operation can have found: in any legal order another write follows it, so that it can
+//!   be removed.
 //!
-//! Still the last write of a value that somebody in the rest found stays in, even if that was found far
-//! too late or too early: it would not help anybody to read that nobody wrote it.
+//! The last write of a value that a remaining operation found is kept, even if it was found far too late or too early.
+//! Otherwise the explanation would be that the value was never written, which helps nobody.
 //!
-//! A read-modify-write may also be kept as a mere write, as if it had not mattered what it found: that
-//! allows more orders, not less.
+//! A read-modify-write may also be replaced by a write, as if what it found did not matter. This allows more orders,
+//! not fewer.
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
@@ -19,26 +20,26 @@ use hashbrown::{HashMap, HashSet};
 use super::event::RegisterValue;
 use super::step::{Effect, Step};
 
-/// How many steps are looked at, over all attempts, before what is left is called small enough.
+/// How many steps are examined, over all attempts, before the rest counts as small enough.
 const EFFORT: u64 = 20_000_000;
 
 /// A part of a history that breaks a guarantee.
 pub(super) struct Shrunk {
     pub(super) steps: Vec<Step>,
-    /// Whether it would keep the guarantee without any one of its steps.
+    /// Whether it would satisfy the guarantee without any one of its steps.
     pub(super) minimal: bool,
 }
 
 /// Steps by key and value: those that need the value.
 type Requirers<'s> = HashMap<(u32, RegisterValue), Vec<&'s Step>, FixedState>;
 
-/// What the rest of a history may have found.
+/// What the remaining operations of a history may have found.
 struct Rest<'s> {
     requirers: Requirers<'s>,
     /// Steps that may find anything.
     adders: Vec<&'s Step>,
-    /// Ends of the steps that certainly write, per key in the order of their beginnings, each with the
-    /// least end of all that begin no earlier.
+    /// For each key, the beginnings of steps that certainly write, in order, each with the earliest end of all steps
+    /// that begin no earlier.
     overwrites: HashMap<u32, Vec<(u32, u32)>, FixedState>,
     written: HashSet<(u32, RegisterValue), FixedState>,
 }
@@ -75,8 +76,8 @@ impl<'s> Rest<'s> {
         rest
     }
 
-    /// Whether any step of the rest can have found what this one wrote, or did find such a value that
-    /// nobody else there wrote.
+    /// Whether a remaining step can have found what this one wrote, or found such a value that no other remaining step
+    /// wrote.
     fn can_find(&self, writer: &Step) -> bool {
         let finds = |reader: &&'s Step| self.feeds(writer, reader);
         let same_key = |reader: &&&Step| reader.key == writer.key;
@@ -97,7 +98,7 @@ impl<'s> Rest<'s> {
         }
     }
 
-    /// Whether nothing of the rest that lies between them in time has overwritten the value.
+    /// Whether no remaining step between them in time has overwritten the value.
     fn feeds(&self, writer: &Step, reader: &Step) -> bool {
         if writer.operation == reader.operation || writer.begin > reader.end {
             return false;
@@ -108,11 +109,10 @@ impl<'s> Rest<'s> {
     }
 }
 
-/// The part of a history that consists of these steps, by index, and of what it takes to say something
-/// about the whole.
+/// The part of a history that consists of the chosen steps, by index, and the steps that must be kept with them.
 pub(super) fn part(steps: &[Step], chosen: &[u32]) -> Vec<Step> {
     if steps.iter().any(|step| matches!(step.effect, Effect::Add(_))) {
-        // Such a step may have made any value out of any other.
+        // Such a step may have turned any value into any other.
         return steps.to_vec();
     }
     let mut part: Vec<Step> = chosen.iter().map(|&at| steps[at as usize]).collect();
@@ -141,7 +141,7 @@ pub(super) fn part(steps: &[Step], chosen: &[u32]) -> Vec<Step> {
                 continue;
             }
             added.extend(missing.map(|source| **source));
-            // One that can't have been found any more is still what people want to see.
+            // A writer that can't have been found any more is still useful in the explanation.
             let has_source = sources.iter().any(|source| inside.contains(&source.operation));
             if !has_source && value.is_some() {
                 let early = sources.iter().rev().find(|source| source.begin < step.end);
@@ -157,8 +157,8 @@ pub(super) fn part(steps: &[Step], chosen: &[u32]) -> Vec<Step> {
     }
 }
 
-/// Leaves out whatever `breaks` does not need to stay true, and keeps read-modify-writes as mere writes
-/// where it does not need what they found. `breaks` may answer that it can't tell.
+/// Leaves out all steps that `breaks` does not need to stay true, and replaces read-modify-writes by writes if it does
+/// not need what they found. `breaks` may return false if it can't decide.
 pub(super) fn shrink(
     mut kept: Vec<Step>,
     mut breaks: impl FnMut(&[Step]) -> Option<bool>,
@@ -201,7 +201,7 @@ pub(super) fn shrink(
     }
 }
 
-/// The steps without as many of a range as can be left out; `None` if none can.
+/// The steps without those of a range that can be left out. `None` if none can.
 fn without(steps: &[Step], from: usize, until: usize) -> Option<Vec<Step>> {
     let mut left_out = vec![false; steps.len()];
     left_out[from..until].fill(true);
@@ -212,7 +212,7 @@ fn without(steps: &[Step], from: usize, until: usize) -> Option<Vec<Step>> {
     for &at in &back {
         left_out[at] = false;
     }
-    // What comes back may itself have found what another one wrote.
+    // A step that is put back may itself have found the value of another one.
     let mut writers: HashMap<(u32, RegisterValue), Vec<usize>, FixedState> = HashMap::default();
     for (at, step) in (from..).zip(&steps[from..until]) {
         if let Some(value) = step.writes() {
@@ -242,7 +242,7 @@ fn without(steps: &[Step], from: usize, until: usize) -> Option<Vec<Step>> {
     Some(rest.map(|(step, _)| *step).collect())
 }
 
-/// The steps with the read-modify-writes of a range as mere writes; `None` if there are none.
+/// The steps with the read-modify-writes of a range replaced by writes. `None` if there are none.
 fn relaxed(steps: &[Step], from: usize, until: usize) -> Option<Vec<Step>> {
     let mut relaxed = steps.to_vec();
     let mut changed = false;

@@ -1,4 +1,4 @@
-//! Operations on registers as the checkers see them: what each needs, what it writes, and when.
+//! Operations on registers in the form that the checkers use: what each needs, what it writes, and when.
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
@@ -11,18 +11,17 @@ use crate::EventKind;
 /// The end of an operation that may take effect at any later time.
 pub(super) const NEVER: u32 = u32::MAX;
 
-/// What an operation does to the register.
+/// The effect of an operation on its register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Effect {
-    /// It leaves it as it is.
+    /// The value stays as it is.
     None,
     Set(RegisterValue),
-    /// Adds to whatever it finds. Only operations of unknown outcome do: all others are known to have
-    /// found one value.
+    /// Adds to any value. Only for operations of unknown outcome: of all others it is known what they found.
     Add(i64),
 }
 
-/// One operation that took effect, or may have.
+/// An operation that took effect or may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Step {
     /// Index into [`Operations::all`].
@@ -30,11 +29,11 @@ pub(super) struct Step {
     /// Index of the key, in the order in which keys are met.
     pub(super) key: u32,
     pub(super) process: u32,
-    /// Where its beginning stands in the history, counted from 0.
+    /// The position of its beginning in the history, counted from 0.
     pub(super) begin: u32,
-    /// Where its end stands, or [`NEVER`].
+    /// The position of its end, or [`NEVER`].
     pub(super) end: u32,
-    /// What the register has to hold before, if that matters.
+    /// The value that the register must have before, if that matters.
     pub(super) requires: Option<RegisterValue>,
     pub(super) effect: Effect,
     /// Whether it may be left out.
@@ -54,13 +53,13 @@ impl Step {
         self.effect == Effect::None
     }
 
-    /// Whether what it leaves depends on what it may or may not find.
+    /// Whether it is optional and its result depends on what it finds.
     pub(super) fn is_optional_rmw(&self) -> bool {
         self.optional && (self.requires.is_some() || matches!(self.effect, Effect::Add(_)))
     }
 }
 
-/// One operation of the history, as it is shown.
+/// An operation of the history, as it is shown.
 #[derive(Clone, Copy)]
 pub(super) struct Operation<'h> {
     pub(super) invoke: &'h RegisterEvent,
@@ -82,7 +81,7 @@ impl<'h> Operations<'h> {
     ///
     /// # Errors
     ///
-    /// In words, if the events are no history.
+    /// If the events do not form a history. The error says why.
     pub(super) fn new(history: &'h RegisterHistory) -> Result<Self, String> {
         if history.events.len() >= NEVER as usize {
             return Err("it has more events than can be counted: check a part of it".to_owned());
@@ -117,7 +116,7 @@ impl<'h> Operations<'h> {
             };
             if let Some(problem) = problem {
                 return Err(format!(
-                    "event {} is none of a history: process {} has operations on key {}, and {problem}",
+                    "event {} does not fit the history: process {} has operations on key {}, and {problem}",
                     event.index, event.process, event.key
                 ));
             }
@@ -153,7 +152,7 @@ impl<'h> Operations<'h> {
                     (Some(found), effect)
                 }
                 None => match invoke.operation {
-                    // A read that nobody saw the end of says nothing.
+                    // A read without an end gives no information.
                     RegisterOperation::Read => continue,
                     RegisterOperation::Write { value } => (None, Effect::Set(value)),
                     RegisterOperation::CompareAndSwap { expected, new } if expected == new => {
@@ -182,7 +181,7 @@ impl<'h> Operations<'h> {
 }
 
 impl Operation<'_> {
-    /// What it found, if it ended well and looked.
+    /// What it found, if it completed and is not a write.
     pub(super) fn found(&self) -> Option<RegisterValue> {
         self.end.and_then(|end| end.found)
     }
@@ -192,16 +191,15 @@ impl Operation<'_> {
     }
 }
 
-/// The steps of one key without those that nobody can have noticed, and with those of unknown outcome
-/// that must have taken effect made certain. The key satisfies a guarantee if and only if it does so
-/// after this.
+/// The steps of one key without those that have no visible effect. Steps of unknown outcome that must have taken effect
+/// are made mandatory. The key satisfies a guarantee if and only if the result does.
 ///
-/// A write whose value nobody needs can be taken out of any order, since what follows it there is
-/// another write; so an optional one never has to be in. And where a value is needed that only one
-/// optional operation can have written, it took effect.
+/// A write whose value no step needs can be removed from any order, because another write follows it there. So an
+/// optional one is never necessary. If a value is needed that only one optional operation can have written, that
+/// operation took effect.
 pub(super) fn settled(steps: &[Step]) -> Vec<Step> {
     if steps.iter().any(|step| matches!(step.effect, Effect::Add(_))) {
-        // A sum can come from anywhere, so nothing is known to be the only writer of a value.
+        // A sum can have any value, so no step is known to be the only writer of a value.
         return steps.to_vec();
     }
     let mut needed: HashSet<RegisterValue, FixedState> = HashSet::default();

@@ -1,4 +1,4 @@
-//! What the checkers of registers answer.
+//! Verdicts of the checkers of registers.
 
 use core::fmt;
 
@@ -16,7 +16,7 @@ pub enum RegisterGuarantee {
 }
 
 impl RegisterGuarantee {
-    /// As people call what has it: `linearizable` or `regular sequential`.
+    /// The adjective: `linearizable` or `regular sequential`.
     pub fn name(self) -> &'static str {
         match self {
             RegisterGuarantee::Linearizable => "linearizable",
@@ -25,14 +25,14 @@ impl RegisterGuarantee {
     }
 }
 
-/// The answer of a checker of registers.
+/// The verdict of a checker of registers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RegisterVerdict {
     /// The history satisfies the guarantee.
     Holds(RegisterSummary),
-    /// It does not.
+    /// The history violates the guarantee.
     Violation(Box<RegisterViolation>),
-    /// It could not be told.
+    /// The checker could not decide.
     Unknown {
         /// Why, and what to do.
         reason: String,
@@ -49,44 +49,42 @@ impl RegisterVerdict {
 /// What was checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RegisterSummary {
-    /// What was looked for.
+    /// The guarantee.
     pub guarantee: RegisterGuarantee,
-    /// Operations that ended well.
+    /// Completed operations.
     pub completed: u64,
-    /// Operations that certainly took no effect.
+    /// Operations that did not take effect.
     pub failed: u64,
-    /// Operations whose outcome nobody recorded.
+    /// Operations of unknown outcome.
     pub unknown: u64,
     /// Keys that were read or written.
     pub keys: u64,
-    /// States that searches visited; 0 if what was found told the order.
+    /// States that searches visited. 0 if no search was necessary.
     pub states: u64,
 }
 
-/// Operations that can't have been executed as the guarantee promises, whatever else happened.
+/// Operations that contradict the guarantee, whatever the rest of the history is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RegisterViolation {
-    /// What is violated.
+    /// The guarantee.
     pub guarantee: RegisterGuarantee,
     /// What is wrong, in one line.
     pub summary: String,
-    /// The operations, by their beginnings.
+    /// The operations, in the order of their beginnings.
     pub operations: Vec<RegisterWitness>,
-    /// Whether there is no violation without any one of the operations. Only very large violations
-    /// are not made as small as that.
+    /// Whether there is no violation without any one of the operations. Only very large violations are not shrunk this
+    /// far.
     pub minimal: bool,
-    /// A cycle of operations, each of which has to come before the next; empty where the contradiction
-    /// is of another kind.
+    /// A cycle of operations, each of which must come before the next. Empty if the contradiction is of another kind.
     pub cycle: Vec<Precedence>,
 }
 
-/// Why one operation of a violation has to come before another; both by their place among the
-/// violation's operations, counted from 0.
+/// Why one operation of a violation must come before another. Both are indices into the violation's operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Precedence {
-    /// The earlier one.
+    /// The earlier operation.
     pub from: usize,
-    /// The later one.
+    /// The later operation.
     pub to: usize,
     /// Why.
     pub reason: PrecedenceReason,
@@ -95,17 +93,17 @@ pub struct Precedence {
 /// A reason for an order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PrecedenceReason {
-    /// The one had ended before the other began.
+    /// The earlier operation had ended before the later one began.
     RealTime,
-    /// So it was, and one process did both.
+    /// As `RealTime`, and one process did both.
     ProcessOrder,
-    /// The later one found what the earlier one wrote.
+    /// The later operation found what the earlier one wrote.
     Found,
-    /// The earlier one found a value that the later one replaced.
+    /// The earlier operation found a value that the later one replaced.
     Replaced,
-    /// Both wrote, and the earlier one came before an operation that found what the later one wrote.
+    /// Both operations wrote, and the earlier one came before an operation that found what the later one wrote.
     Hidden {
-        /// The operation that found it, as its place among the violation's operations.
+        /// The operation that found it, as an index into the violation's operations.
         reader: usize,
     },
 }
@@ -113,19 +111,19 @@ pub enum PrecedenceReason {
 /// One operation of a violation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RegisterWitness {
-    /// Who.
+    /// The process.
     pub process: u64,
     /// The index of the event that began it.
     pub index: u64,
     /// The register.
     pub key: u64,
-    /// What it did.
+    /// The operation.
     pub operation: RegisterOperation,
-    /// What it found, if it ended and looked.
+    /// What it found, if it completed and is not a write.
     pub found: Option<RegisterValue>,
     /// Whether the violation depends on what it found, or only on what it wrote.
     pub finding_matters: bool,
-    /// The version that the database said it wrote or found.
+    /// The version that it wrote or found, as the database reported it.
     pub version: Option<Carstamp>,
     /// When it began, in nanoseconds of the history's clock.
     pub begin_ns: u64,
@@ -157,7 +155,7 @@ impl fmt::Display for RegisterSummary {
     }
 }
 
-/// One line of what is wrong, one per step of the contradiction, and one per operation.
+/// One line on what is wrong, one per step of the contradiction, and one per operation.
 impl fmt::Display for RegisterViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.summary)?;
@@ -191,7 +189,7 @@ impl fmt::Display for RegisterViolation {
     }
 }
 
-/// A register's value as people read it.
+/// A register's value as text.
 pub(super) struct Shown(pub(super) RegisterValue);
 
 impl fmt::Display for Shown {
@@ -203,7 +201,7 @@ impl fmt::Display for Shown {
     }
 }
 
-/// Who, what, what it found, and when.
+/// The process, the operation, what it found, and when.
 impl fmt::Display for RegisterWitness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RegisterWitness { process, index, key, .. } = self;

@@ -1,4 +1,4 @@
-//! What a violation tells a person.
+//! The explanations of violations.
 
 use serried_history::{ConflictKind, Installed, Verdict, ViolationKind};
 
@@ -14,7 +14,7 @@ fn a_cycle_of_lists_is_explained_edge_by_edge() {
         .verdict();
     assert_eq!(
         verdict.to_string(),
-        "not serializable: G-single, a circle with one anti-dependency: a lost update, or read skew\n  \
+        "not serializable: G-single, a cycle with one anti-dependency: a lost update, or read skew\n  \
          T1 (process 0, op 4) appended 7 to key 5; T2 (process 2, op 6) appended 8 after it: \
          T1 -ww-> T2\n  \
          T1 (process 0, op 4) appended 7 to key 5; T2 (process 2, op 6) read [1, 2] of key 5, which \
@@ -35,7 +35,7 @@ fn a_cycle_of_registers_is_explained_with_its_versions() {
         .assert_rejected(ViolationKind::CircularInformationFlow, 2);
     assert_eq!(
         violation.to_string(),
-        "G1c, transactions read from each other in a circle\n  \
+        "G1c, transactions read from each other in a cycle\n  \
          T1 (process 0, op 3) wrote 1 to key 5 at version 10.65536; T2 (process 2, op 5) read 1 \
          of key 5, which is that: T1 -wr-> T2\n  \
          T2 (process 2, op 5) wrote 0 to key 6 at version 5.65536; T1 (process 0, op 3) then \
@@ -78,7 +78,7 @@ fn the_smallest_of_several_cycles_is_shown() {
 }
 
 #[test]
-fn of_cycles_of_one_size_that_with_fewest_anti_dependencies_is_shown() {
+fn of_equal_cycles_the_one_with_fewest_anti_dependencies_is_shown() {
     Script::default()
         .ok([list(1, &[]), append(2, 1)])
         .ok([list(2, &[]), append(1, 1)])

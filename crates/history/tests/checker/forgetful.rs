@@ -1,4 +1,4 @@
-//! Tiny histories of databases that forget whose a delete was, judged also by trying every serial order.
+//! Tiny histories of databases that forget the versions of deletes. They are also judged by trying every serial order.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,12 @@ use serried_model::Version;
 use crate::oracle::{Order, Transaction, history, spread};
 use crate::support::{Random, version};
 
-/// Whose version is how much later than that of the one before.
+/// How much later each transaction's version is than the one before.
 const STEP: u64 = 4;
 
 type Registers = BTreeMap<u64, (Version, Option<u64>)>;
 
-/// Transactions that were executed on one store, which forgets some deletes, and which may be anything but
-/// serial.
+/// Transactions that were executed on one store, which forgets some deletes. They need not be serializable.
 fn transactions(random: &mut Random) -> Vec<Transaction> {
     let (count, keys) = (2 + random.below(3), 1 + random.below(2));
     let mut transactions: Vec<Transaction> = Vec::new();
@@ -58,7 +57,7 @@ fn operation(random: &mut Random, keys: u64) -> MicroOperation {
     }
 }
 
-/// In turn, or as it comes.
+/// Executes transactions one after the other, or interleaved.
 fn execute(random: &mut Random, transactions: &mut [Transaction], keys: u64) {
     let mut store = Registers::new();
     for key in 0..keys {
@@ -113,7 +112,7 @@ fn again_read(earlier: &[MicroOperation], key: u64) -> bool {
     earlier.iter().any(|it| it.is_read() && it.key() == key)
 }
 
-/// Of one of unknown outcome it may not be recorded what it wrote, nor under which version it committed.
+/// For a transaction of unknown outcome, it may not be recorded what it wrote and at which version it committed.
 fn hide(random: &mut Random, transactions: &mut [Transaction], at: usize) {
     if random.one_in(3) {
         let earlier =
@@ -131,18 +130,18 @@ fn hide(random: &mut Random, transactions: &mut [Transaction], at: usize) {
     }
 }
 
-/// What a read that found nothing at no version may have found.
+/// What a read may have found that found nothing and has no version.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Way {
-    /// What was never written.
+    /// A key that was never written.
     Remembered,
-    /// The latest delete below its version, and all is tried that those of unknown outcome may have done.
+    /// The latest delete below its version. Everything is tried that transactions of unknown outcome may have done.
     Forgotten,
-    /// The same as far as it is certain; see [`Deletes::Forgotten`].
+    /// The latest certain delete below its version: see [`Deletes::Forgotten`].
     Bound,
 }
 
-/// One way in which a history may have come about.
+/// One possible execution of a history.
 struct Case<'a> {
     transactions: &'a [Transaction],
     way: Way,
@@ -150,7 +149,7 @@ struct Case<'a> {
 }
 
 impl Transaction {
-    /// What it left in a register.
+    /// The value that it left in a register.
     fn left(&self, key: u64) -> Option<Option<u64>> {
         self.operations.iter().rev().find_map(|operation| match operation {
             MicroOperation::Write { key: written, value } if *written == key => Some(*value),
@@ -158,7 +157,7 @@ impl Transaction {
         })
     }
 
-    /// What it found in a register before it wrote to it.
+    /// The value that it found in a register before it wrote to it.
     fn found(&self, key: u64) -> Option<(Option<u64>, Version)> {
         let mut versions = self.read_versions.iter();
         for operation in self.operations.iter().filter(|_| self.committed) {
@@ -177,7 +176,7 @@ impl Transaction {
     }
 }
 
-/// What somebody found in a register at a version.
+/// The value that any transaction found in a register at a version.
 fn found_at(transactions: &[Transaction], key: u64, version: Version) -> Option<Option<u64>> {
     let mut found = transactions.iter().filter_map(|it| it.found(key));
     found.find(|(_, at)| *at == version && *at != Version::INITIAL).map(|(value, _)| value)
@@ -197,8 +196,8 @@ impl Case<'_> {
         self.some_order_explains(&store, &[], &rest)
     }
 
-    /// Whether the rest can follow on what the store holds. `asked` are the reads so far that found nothing at
-    /// no version: their keys, and their readers' versions.
+    /// Whether the rest can be executed on the store. `asked` are the reads so far that found nothing and have no
+    /// version: their keys, and their readers' versions.
     fn some_order_explains(
         &self,
         store: &Registers,
@@ -255,7 +254,7 @@ impl Case<'_> {
                 _ => {}
             }
         }
-        // Who has found nothing has found the latest of all deletes below its version.
+        // A read that found nothing has found the latest of all deletes below its version.
         let is_missed = |&(key, reader): &(u64, Version)| {
             next.version < reader && next.left(key) == Some(None) && self.is_certain(next, key)
         };
@@ -268,7 +267,7 @@ impl Case<'_> {
             || found_at(self.transactions, key, deleter.version).is_some()
     }
 
-    /// Whether a transaction of this version may have found nothing in this state.
+    /// Whether a transaction with this version may have found nothing in this state.
     fn explains_nothing(&self, key: u64, state: (Version, Option<u64>), reader: Version) -> bool {
         let unclear = |it: &Transaction| {
             it.version < reader && it.left(key) == Some(None) && !self.is_certain(it, key)
@@ -277,8 +276,8 @@ impl Case<'_> {
     }
 }
 
-/// Whether there is a serial order after some transactions of unknown outcome have become what they may have
-/// been: under a later version each, if nobody found the one with which it began.
+/// Whether there is a serial order for some choice of what transactions of unknown outcome did. Each may have moved to
+/// a later version, if no transaction read the version with which it began.
 fn some_case_explains(transactions: &[Transaction], at: usize, way: Way, order: Order) -> bool {
     let Some(unknown) = transactions.get(at) else {
         let transactions = &with_values(transactions);
@@ -303,7 +302,7 @@ fn some_case_explains(transactions: &[Transaction], at: usize, way: Way, order: 
         if way != Way::Forgotten {
             return some_case_explains(&transactions, at + 1, way, order);
         }
-        // Where it is not recorded whether it deleted, it may have written what nobody else has.
+        // If it is not recorded whether it deleted, it may have written a unique value.
         (0..4).any(|wrote| {
             let mut transactions = transactions.clone();
             for operation in &mut transactions[at].operations {
@@ -328,7 +327,7 @@ fn found_versions(transactions: &[Transaction]) -> Vec<Version> {
     found
 }
 
-/// Where somebody has found what was not recorded, it was that.
+/// Fills in values that were not recorded, if they were read.
 fn with_values(transactions: &[Transaction]) -> Vec<Transaction> {
     let mut with_values = transactions.to_vec();
     for transaction in with_values.iter_mut().filter(|it| !it.committed) {
@@ -345,7 +344,7 @@ fn with_values(transactions: &[Transaction]) -> Vec<Transaction> {
     with_values
 }
 
-/// What is wrong with a history, if anything: in any order, or in time.
+/// Whether no serial order explains a history, and whether none that respects real time does.
 fn wrong(transactions: &[Transaction], way: Way) -> (bool, bool) {
     let explained = |order| some_case_explains(transactions, 0, way, order);
     let any = explained(Order::Any);
@@ -362,7 +361,7 @@ fn verdict(history: &History, deletes: Deletes) -> (bool, bool) {
 }
 
 #[test]
-fn a_history_with_forgotten_deletes_is_accepted_if_and_only_if_some_order_explains_it() {
+fn histories_with_forgotten_deletes_are_judged_as_by_trying_all_orders() {
     let mut counts: BTreeMap<(&str, bool, bool), u32> = BTreeMap::new();
     let (mut unclear, mut apart) = (0, 0);
     for seed in 0..15_000 {
@@ -382,10 +381,10 @@ fn a_history_with_forgotten_deletes_is_accepted_if_and_only_if_some_order_explai
             *counts.entry((name, found.0, found.1)).or_default() += 1;
         }
         apart += u32::from(remembered != bound);
-        // Two that may have done much are tried now and then.
+        // Two transactions that may have done much are tried only in some histories.
         let unknown = transactions.iter().filter(|it| !it.committed).count();
         if unknown == 1 || unknown > 1 && seed % 16 == 0 {
-            // The bound allows all that is right, and some more.
+            // The bound accepts all correct histories, and some others.
             let exact = wrong(&transactions, Way::Forgotten);
             assert!(exact.0 >= bound.0 && exact.1 >= bound.1, "seed {seed}: {transactions:#?}");
             unclear += u32::from(exact != bound);

@@ -1,4 +1,4 @@
-//! Databases that forget whose a delete was: histories by hand.
+//! Databases that forget the versions of deletes: hand-written histories.
 
 use serried_history::{
     Deletes, Options, Verdict, ViolationKind, check_serializable, check_serializable_with,
@@ -25,7 +25,7 @@ fn deleted() -> Script {
 }
 
 #[test]
-fn a_read_that_finds_nothing_may_have_found_a_delete_that_the_database_has_forgotten() {
+fn a_read_of_nothing_may_have_found_a_forgotten_delete() {
     let script = deleted()
         .ok_at(30, [absent(1), write(2, 6)], &[0])
         .ok_at(40, [absent(1), found(2, 6), write(1, 7)], &[0, 30])
@@ -36,8 +36,8 @@ fn a_read_that_finds_nothing_may_have_found_a_delete_that_the_database_has_forgo
 }
 
 #[test]
-fn what_a_read_means_that_found_nothing_is_the_same_in_the_whole_history() {
-    // One of the two reads missed what was deleted, and one what was written.
+fn reads_of_nothing_mean_the_same_in_the_whole_history() {
+    // One of the two reads missed the delete, and the other the write.
     let stale = deleted().ok_at(30, [absent(1), write(2, 1)], &[0]);
     let script = stale
         .ok_at(40, [write(3, 1), absent(2)], &[0])
@@ -50,7 +50,7 @@ fn what_a_read_means_that_found_nothing_is_the_same_in_the_whole_history() {
 
 #[test]
 fn a_forgotten_delete_is_not_later_than_its_reader() {
-    // The delete overwrites what was written after the read.
+    // The delete overwrites a value that was written after the read.
     let script = |deleted| {
         let script = Script::default().ok_at(10, [absent(1), found(2, 1)], &[0, 5]);
         script.ok_at(5, [write(1, 1), write(2, 1)], &[]).ok_at(deleted, [delete(1)], &[])
@@ -60,7 +60,7 @@ fn a_forgotten_delete_is_not_later_than_its_reader() {
 }
 
 #[test]
-fn of_several_deletes_a_read_has_found_the_latest_below_its_version() {
+fn a_read_has_found_the_latest_delete_below_its_version() {
     let script = |read, at| {
         let script =
             deleted().ok_at(30, [write(1, 6)], &[]).ok_at(40, [delete(1), write(2, 6)], &[]);
@@ -89,7 +89,7 @@ fn a_delete_of_unknown_outcome_may_have_been_found() {
 }
 
 #[test]
-fn what_was_found_of_a_transaction_of_unknown_outcome_tells_whether_it_deleted() {
+fn a_read_of_an_unknown_transaction_shows_whether_it_deleted() {
     let script = |read| {
         let script = Script::default().info_at(10, [delete(1)]).ok_at(20, [read], &[10]);
         in_turn(&script.ok_at(30, [absent(1)], &[0]), FORGETTING)
@@ -102,7 +102,7 @@ fn what_was_found_of_a_transaction_of_unknown_outcome_tells_whether_it_deleted()
 }
 
 #[test]
-fn what_was_there_before_the_history_is_not_missed_unless_it_was_deleted() {
+fn initial_data_that_is_missing_was_deleted() {
     let was_there = || Script::default().ok_at(10, [found(1, 5)], &[4]);
     let check = |script: Script| {
         let options = Options { initial_before: Some(version(5)), ..FORGETTING };
@@ -116,7 +116,7 @@ fn what_was_there_before_the_history_is_not_missed_unless_it_was_deleted() {
 }
 
 #[test]
-fn a_read_that_finds_nothing_where_nothing_was_deleted_has_missed_what_was_written() {
+fn a_read_of_nothing_without_any_delete_has_missed_the_write() {
     let script = Script::default().ok_at(10, [write(1, 5), write(2, 5)], &[]).ok_at(
         20,
         [absent(1), found(2, 5)],
@@ -127,7 +127,7 @@ fn a_read_that_finds_nothing_where_nothing_was_deleted_has_missed_what_was_writt
 }
 
 #[test]
-fn a_read_that_finds_a_forgotten_delete_has_missed_what_was_written_after_it() {
+fn a_read_of_a_forgotten_delete_has_missed_the_next_write() {
     let script = deleted().ok_at(30, [write(1, 6), write(2, 6)], &[]).ok_at(
         40,
         [absent(1), found(2, 6)],
@@ -163,7 +163,7 @@ fn a_reader_without_a_version_may_have_found_any_delete() {
 }
 
 #[test]
-fn a_delete_of_unknown_outcome_that_one_key_shows_holds_for_another_that_was_never_written() {
+fn a_delete_that_one_key_reveals_holds_for_other_keys_too() {
     let script = Script::default()
         .ok_at(10, [write(1, 5)], &[])
         .info_at(20, [delete(1), delete(2)])

@@ -1,4 +1,4 @@
-//! Histories that do not hold enough to judge them.
+//! Histories with too little information to judge them.
 
 use serried_history::ViolationKind;
 
@@ -21,7 +21,7 @@ fn equal_values_without_read_versions_leave_the_verdict_open() {
 }
 
 #[test]
-fn an_absent_key_that_was_deleted_before_leaves_the_verdict_open_without_read_versions() {
+fn a_deleted_key_without_read_versions_leaves_the_verdict_open() {
     Script::default().ok_at(10, [delete(1)], &[]).ok_at(20, [absent(1)], &[]).assert_unknown();
 }
 
@@ -36,18 +36,18 @@ fn an_element_appended_twice_leaves_the_verdict_open() {
 }
 
 #[test]
-fn a_version_of_nobody_may_be_that_of_a_transaction_of_unknown_outcome_and_version() {
+fn an_unowned_version_may_belong_to_a_transaction_without_a_version() {
     Script::default().info([write(1, 1)]).ok_at(20, [found(1, 1)], &[10]).assert_unknown();
     Script::default().open([]).ok_at(20, [found(1, 1)], &[10]).assert_unknown();
 }
 
 #[test]
-fn an_element_of_nobody_may_be_that_of_a_transaction_of_unknown_operations() {
+fn an_unowned_element_may_belong_to_a_transaction_without_operations() {
     Script::default().info([]).ok([list(1, &[7])]).assert_unknown();
 }
 
 #[test]
-fn an_unknown_transaction_that_took_effect_leaves_open_where_its_other_writes_stand() {
+fn the_place_of_an_unknown_transactions_other_writes_is_open() {
     Script::default()
         .info([append(1, 1), write(2, 1)])
         .ok_at(10, [list(1, &[1])], &[])

@@ -1,4 +1,4 @@
-//! A hundred thousand transactions, each after the other: long lists, deep graphs.
+//! A hundred thousand transactions, one after the other: long lists and deep graphs.
 
 use serried_history::{
     History, Verdict, ViolationKind, check_serializable, check_strict_serializable,
@@ -33,7 +33,7 @@ fn a_hundred_thousand_transactions_on_registers_are_accepted() {
 }
 
 #[test]
-fn a_hundred_thousand_transactions_of_which_some_have_moved_are_accepted() {
+fn a_hundred_thousand_transactions_with_moved_ones_are_accepted() {
     let mut script = Script::default();
     for at in (1..TRANSACTIONS).step_by(2) {
         let (began, key) = (10 * at, at % 50);
@@ -49,7 +49,7 @@ fn a_hundred_thousand_transactions_of_which_some_have_moved_are_accepted() {
 }
 
 #[test]
-fn a_cycle_through_all_of_a_hundred_thousand_transactions_is_found() {
+fn a_cycle_through_a_hundred_thousand_transactions_is_found() {
     let mut script =
         Script::default().ok_at(1, [found(0, TRANSACTIONS), write(1, 1)], &[TRANSACTIONS]);
     for time in 2..TRANSACTIONS {
@@ -62,7 +62,7 @@ fn a_cycle_through_all_of_a_hundred_thousand_transactions_is_found() {
 }
 
 #[test]
-fn many_readers_of_nothing_and_many_unread_appends_make_a_small_graph() {
+fn many_readers_and_many_unread_appends_make_a_small_graph() {
     let mut script = Script::default();
     for element in 0..20_000 {
         script = script.ok([list(1, &[])]).ok([append(1, element)]);
@@ -74,14 +74,14 @@ fn many_readers_of_nothing_and_many_unread_appends_make_a_small_graph() {
 }
 
 #[test]
-fn an_inversion_through_all_of_a_hundred_thousand_transactions_is_found() {
+fn an_inversion_through_a_hundred_thousand_transactions_is_found() {
     let mut script = Script::default().ok_at(1, [write(1, 1)], &[]);
     for time in 2..TRANSACTIONS {
         script = script.ok_at(time, [found(time - 1, time - 1), write(time, time)], &[time - 1]);
     }
     let last = [found(TRANSACTIONS - 1, TRANSACTIONS - 1)];
     let script = script.ok_at(TRANSACTIONS, last, &[TRANSACTIONS - 1]);
-    // The last one ends before the first one begins; the others are open meanwhile.
+    // The last one ends before the first one begins. The others are open during that time.
     let end = 2 * TRANSACTIONS;
     let mut spans: Vec<(u64, u64)> = (0..TRANSACTIONS).map(|at| (at, end + at)).collect();
     (spans[TRANSACTIONS as usize - 1].1, spans[0].0) = (end - 2, end - 1);
@@ -92,7 +92,7 @@ fn an_inversion_through_all_of_a_hundred_thousand_transactions_is_found() {
 }
 
 #[test]
-fn of_a_hundred_thousand_stale_reads_one_is_shown_with_what_it_missed() {
+fn one_of_a_hundred_thousand_stale_reads_is_shown() {
     let mut script = Script::default().ok_at(1, [write(0, 1)], &[]);
     for time in 2..=TRANSACTIONS {
         script = script.ok_at(time, [absent(0), write(time, 1), absent(time - 1)], &[0, 0]);

@@ -55,7 +55,7 @@ fn g1b_a_read_between_the_appends_of_a_transaction_is_rejected() {
 }
 
 #[test]
-fn g1b_a_read_between_appends_is_rejected_though_nobody_read_the_last_one() {
+fn g1b_a_read_between_appends_is_rejected_if_the_last_is_unread() {
     Script::default()
         .ok([append(1, 1), append(1, 2)])
         .ok([list(1, &[1])])
@@ -90,7 +90,7 @@ fn a_lost_update_is_rejected() {
 }
 
 #[test]
-fn a_lost_update_that_nobody_read_afterwards_is_rejected() {
+fn a_lost_update_that_was_never_read_is_rejected() {
     Script::default()
         .ok([list(1, &[]), append(1, 1)])
         .ok([list(1, &[]), append(1, 2)])
@@ -221,7 +221,7 @@ fn a_stale_read_of_an_absent_list_is_rejected() {
 }
 
 #[test]
-fn a_transaction_of_unknown_outcome_counts_once_its_element_was_read() {
+fn a_transaction_of_unknown_outcome_counts_if_its_element_was_read() {
     let script = || Script::default().info([append(1, 1), append(2, 1)]);
     script().ok([list(1, &[]), list(2, &[])]).assert_serializable();
     script().ok([list(1, &[1]), list(2, &[1])]).assert_serializable();
@@ -231,7 +231,7 @@ fn a_transaction_of_unknown_outcome_counts_once_its_element_was_read() {
 }
 
 #[test]
-fn a_transaction_that_never_ended_counts_once_its_element_was_read() {
+fn a_transaction_that_never_ended_counts_if_its_element_was_read() {
     Script::default()
         .open([append(1, 1), append(2, 1)])
         .ok([list(1, &[1]), list(2, &[])])

@@ -1,4 +1,4 @@
-//! Transactions of unknown outcome that took effect later than at the version with which they began.
+//! Transactions of unknown outcome that took effect at a later version than the one with which they began.
 
 use serried_history::{
     Options, Verdict, Violation, ViolationKind, check_serializable, check_strict_serializable,
@@ -7,7 +7,7 @@ use serried_model::NodeId;
 
 use crate::support::{Script, absent, delete, found, through_json, version, violation, write};
 
-/// Asserts that nobody has a version that was read.
+/// Asserts that a version was read that belongs to no transaction.
 #[track_caller]
 fn assert_nobodys(script: Script, reason: &str) {
     assert_eq!(script.assert_rejected(ViolationKind::AbortedRead, 1).reason, reason);
@@ -17,7 +17,7 @@ const READ_AT_15: &str = "T1 (process 1, op 3) read 1 of key 1 at version 15.655
                           transaction of the history has";
 
 #[test]
-fn a_version_of_nobody_is_that_of_an_unknown_transaction_that_began_earlier() {
+fn an_unowned_version_belongs_to_an_unknown_transaction() {
     Script::default()
         .info_at(10, [write(1, 1), delete(2)])
         .ok_at(20, [found(1, 1), found(2, 7)], &[15, 15])
@@ -41,7 +41,7 @@ fn a_moved_transaction_took_effect_as_a_whole() {
 }
 
 #[test]
-fn a_moved_transaction_stands_at_its_later_version_also_where_nobody_read_it() {
+fn a_moved_transaction_has_its_later_version_at_all_its_keys() {
     let script = |moved| {
         Script::default()
             .info_at(10, [write(1, 1), write(2, 1)])
@@ -95,13 +95,13 @@ fn a_version_of_another_coordinator_is_nobodys() {
 }
 
 #[test]
-fn an_earlier_version_than_that_of_the_beginning_is_nobodys() {
+fn a_transaction_does_not_move_to_an_earlier_version() {
     let script = Script::default().info_at(16, [write(1, 1)]).ok_at(20, [found(1, 1)], &[15]);
     assert_nobodys(script, READ_AT_15);
 }
 
 #[test]
-fn a_version_of_what_no_unknown_transaction_wrote_is_nobodys() {
+fn a_transaction_has_no_version_of_keys_it_did_not_write() {
     let operations = [vec![write(2, 1)], vec![write(1, 2)], vec![write(1, 1), write(1, 2)]];
     for operations in operations {
         let script = Script::default().info_at(10, operations).ok_at(20, [found(1, 1)], &[15]);
@@ -142,7 +142,7 @@ fn a_transaction_has_not_moved_twice() {
 }
 
 #[test]
-fn a_transaction_that_was_read_where_it_began_has_not_moved() {
+fn a_transaction_read_at_its_first_version_has_not_moved() {
     let script = Script::default()
         .info_at(10, [write(1, 1), write(2, 1)])
         .ok_at(20, [found(1, 1)], &[15])
@@ -151,7 +151,7 @@ fn a_transaction_that_was_read_where_it_began_has_not_moved() {
 }
 
 #[test]
-fn two_transactions_are_told_apart_by_their_keys() {
+fn two_transactions_are_distinguished_by_their_keys() {
     let script = |first| {
         let script = Script::default()
             .info_at(10, [delete(1), delete(2)])
@@ -160,7 +160,7 @@ fn two_transactions_are_told_apart_by_their_keys() {
         let stale = script.clone().ok_at(30, [found(2, 7), found(1, 9)], &[first, 0]);
         (script.ok_at(30, [found(2, 7)], &[first]), stale)
     };
-    // At key 1 as well, the first one stands before or after the second.
+    // At key 1, too, the first transaction comes before or after the second.
     for (first, cycle) in [(14, 2), (16, 3)] {
         let (serial, stale) = script(first);
         serial.assert_serializable();
@@ -169,7 +169,7 @@ fn two_transactions_are_told_apart_by_their_keys() {
 }
 
 #[test]
-fn a_version_gives_way_to_another_that_has_no_other_transaction() {
+fn a_version_leaves_its_transaction_to_one_that_has_no_other() {
     Script::default()
         .info_at(10, [delete(1), delete(2)])
         .info_at(11, [delete(1), delete(3), delete(4)])
@@ -193,7 +193,7 @@ fn the_choice_among_several_transactions_is_no_violation() {
     contradicted(contradicted(script(), 3), 2)
         .assert_rejected(ViolationKind::SingleAntiDependency, 2);
 
-    // Of those that fit, one began only after it was read.
+    // One of the transactions that fit began only after the version was read.
     let script = Script::default().info_at(10, [delete(1), delete(2)]);
     let script = script.info_at(11, [delete(1)]).ok_at(20, [found(1, 7)], &[15]);
     assert!(check_strict_serializable(&script.history_at(&[(0, 1), (4, 5), (2, 3)])).holds());
@@ -211,9 +211,9 @@ fn a_violation_elsewhere_is_none_of_the_choice() {
 }
 
 #[test]
-fn a_transaction_without_a_version_may_have_that_of_nobody_as_well() {
+fn a_transaction_without_a_version_may_own_an_unowned_one() {
     let script = || Script::default().info([write(2, 1)]).info_at(10, [write(1, 1), write(2, 1)]);
-    // The first version has no other transaction, so that the second is that of the other.
+    // No other transaction fits the first version, so the second version belongs to the other one.
     script().ok_at(20, [found(1, 1)], &[16]).ok_at(30, [found(2, 1)], &[15]).assert_unknown();
     script().ok_at(20, [found(2, 1), absent(1)], &[15, 0]).assert_unknown();
     script().ok_at(20, [found(2, 1), found(1, 1)], &[15, 15]).assert_serializable();

@@ -1,4 +1,4 @@
-//! Random serial histories with one read made older than something that its transaction knows of.
+//! Random serial histories in which one read is replaced by an older value than its transaction can have found.
 
 use serried_history::{
     EventKind, History, MicroOperation, ReadResult, Verdict, ViolationKind, check_serializable_with,
@@ -29,8 +29,8 @@ fn committed(history: &History) -> impl Iterator<Item = (usize, &[MicroOperation
         .map(|(at, event)| (at, event.operations.as_slice()))
 }
 
-/// Hides the last transaction's elements from a transaction that goes on to append behind them.
-/// Someone else has to have read those elements, or else their order is not known.
+/// Hides the elements of the last transaction from a transaction that then appends after them. Another transaction must
+/// have read those elements, because otherwise their order is not known.
 fn make_a_list_read_older(history: &History, random: &mut Random) -> Option<History> {
     let mut candidates = Vec::new();
     for (event, operations) in committed(history) {
@@ -75,7 +75,8 @@ fn make_a_list_read_older(history: &History, random: &mut Random) -> Option<Hist
     Some(history)
 }
 
-/// Lets a transaction that overwrites a committed value have found the key absent before all writes.
+/// Changes the read of a transaction that overwrites a committed value, as if the key had been absent before all
+/// writes.
 fn make_a_register_read_older(history: &History, random: &mut Random) -> Option<History> {
     let mut candidates = Vec::new();
     for (event, operations) in committed(history) {

@@ -1,4 +1,4 @@
-//! Tiny histories without any isolation, judged also by trying every serial order.
+//! Tiny histories without isolation. They are also judged by trying every serial order.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(crate) struct Transaction {
     pub(crate) read_versions: Vec<Version>,
     pub(crate) begin: u64,
     pub(crate) end: u64,
-    /// Otherwise its outcome is unknown.
+    /// If false, its outcome is unknown.
     pub(crate) committed: bool,
 }
 
@@ -56,8 +56,8 @@ impl Store {
     }
 }
 
-/// Transactions whose operations were executed in any order on one store, all of them committed and
-/// open at the same time.
+/// Transactions whose operations were executed in any order on one store. All committed, and all were open at the same
+/// time.
 fn transactions(random: &mut Random, lists: bool) -> Vec<Transaction> {
     let (count, keys) = (2 + random.below(3), 1 + random.below(2));
     let mut transactions: Vec<Transaction> = Vec::new();
@@ -107,14 +107,14 @@ fn transactions(random: &mut Random, lists: bool) -> Vec<Transaction> {
     transactions
 }
 
-/// The same with ends and beginnings in any order, and some of unknown outcome.
+/// As [`transactions`], with beginnings and ends in any order, and some of unknown outcome.
 fn transactions_in_time(random: &mut Random, lists: bool) -> Vec<Transaction> {
     let mut transactions = transactions(random, lists);
     spread(random, &mut transactions);
     transactions
 }
 
-/// Has transactions begin and end in any order, and some of them with an unknown outcome.
+/// Makes transactions begin and end in any order, and some with an unknown outcome.
 pub(crate) fn spread(random: &mut Random, transactions: &mut [Transaction]) {
     let mut times: Vec<u64> = (0..2 * transactions.len() as u64).collect();
     let mut time = || times.swap_remove(random.below(times.len() as u64) as usize);
@@ -127,15 +127,15 @@ pub(crate) fn spread(random: &mut Random, transactions: &mut [Transaction]) {
     }
 }
 
-/// What a serial order has to respect besides what was found.
+/// What a serial order must respect besides the results of reads.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Order {
     Any,
     OfTime,
 }
 
-/// Whether the rest can follow on what the store holds, in some order in which every read finds what
-/// it found and no register's version goes back. Those of unknown outcome may take no effect.
+/// Whether the rest can be executed on the store in some order in which every read finds what it found and no
+/// register's version goes back. Transactions of unknown outcome may take no effect.
 fn some_order_explains(store: &Store, rest: &[&Transaction], lists: bool, order: Order) -> bool {
     let may_be_first = |first: &Transaction| {
         let mut ended = rest.iter().filter(|other| other.committed && other.end < first.begin);
@@ -154,7 +154,7 @@ fn some_order_explains(store: &Store, rest: &[&Transaction], lists: bool, order:
                 }
                 match (store.execute(operation, *version, lists), operation) {
                     (Some((found, found_at)), MicroOperation::Read { result, .. }) => {
-                        // What was found of a deletion is the value that was not recorded.
+                        // If the value was not recorded, it is what the read found.
                         let is_value = found == *result
                             || found == ReadResult::Register(None) && found_at != Version::INITIAL;
                         !committed || is_value && read_versions.next() == Some(&found_at)
@@ -216,12 +216,12 @@ fn assert_agreement(lists: bool) {
 }
 
 #[test]
-fn a_history_of_lists_is_accepted_if_and_only_if_some_serial_order_explains_it() {
+fn lists_are_judged_as_by_trying_all_orders() {
     assert_agreement(true);
 }
 
 #[test]
-fn a_history_of_registers_is_accepted_if_and_only_if_some_serial_order_explains_it() {
+fn registers_are_judged_as_by_trying_all_orders() {
     assert_agreement(false);
 }
 
@@ -253,16 +253,16 @@ fn assert_strict_agreement(lists: bool) {
 }
 
 #[test]
-fn a_history_of_lists_is_strictly_serializable_if_and_only_if_some_order_in_time_explains_it() {
+fn lists_in_time_are_judged_as_by_trying_all_orders() {
     assert_strict_agreement(true);
 }
 
 #[test]
-fn a_history_of_registers_is_strictly_serializable_if_and_only_if_some_order_in_time_explains_it() {
+fn registers_in_time_are_judged_as_by_trying_all_orders() {
     assert_strict_agreement(false);
 }
 
-/// Registers. Those of unknown outcome are recorded without values and at the version with which they
+/// Transactions on registers. Those of unknown outcome are recorded without values, and at the version with which they
 /// began, which may be earlier than the one at which they took effect.
 fn moved_transactions(random: &mut Random) -> Vec<Transaction> {
     let mut transactions = transactions_in_time(random, false);
@@ -287,7 +287,8 @@ fn moved_transactions(random: &mut Random) -> Vec<Transaction> {
 }
 
 impl Transaction {
-    /// Nothing tells what its writer wrote first from what it wrote last.
+    /// Makes all reads of a version find the same value, so that its writer's first and last writes can't be
+    /// distinguished.
     fn find_one_value_at(&mut self, version: Version) {
         let mut found_at = self.read_versions.iter();
         for operation in &mut self.operations {
@@ -300,8 +301,8 @@ impl Transaction {
     }
 }
 
-/// Whether some order explains the transactions after each of these versions has become that of
-/// another one of them that was not read where it began.
+/// Whether some order explains the transactions after each of these versions was assigned to a different one of them,
+/// whose first version was not read.
 fn some_owners_explain(transactions: &[Transaction], nobodys: &[Version], order: Order) -> bool {
     let Some((&moved, rest)) = nobodys.split_first() else {
         let all: Vec<&Transaction> = transactions.iter().collect();
@@ -318,7 +319,7 @@ fn some_owners_explain(transactions: &[Transaction], nobodys: &[Version], order:
 }
 
 #[test]
-fn moved_transactions_are_accepted_if_and_only_if_some_order_of_some_of_them_explains_the_reads() {
+fn moved_transactions_are_judged_as_by_trying_all_owners() {
     let (mut accepted, mut inverted, mut rejected, mut chosen) = (0, 0, 0, 0);
     for seed in 0..60_000 {
         let transactions = moved_transactions(&mut Random::new(seed));

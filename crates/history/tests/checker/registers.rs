@@ -31,7 +31,7 @@ fn g1a_a_read_of_a_failed_write_is_rejected() {
 }
 
 #[test]
-fn g1a_a_read_of_the_version_of_nobody_is_rejected() {
+fn g1a_a_read_of_an_unowned_version_is_rejected() {
     Script::default()
         .ok_at(10, [write(1, 1)], &[])
         .ok_at(20, [found(1, 1)], &[15])
@@ -153,7 +153,7 @@ fn two_committed_transactions_with_one_version_are_rejected() {
 }
 
 #[test]
-fn an_attempt_that_failed_may_share_the_version_of_one_that_committed() {
+fn a_failed_attempt_may_share_the_version_of_a_committed_one() {
     Script::default()
         .fail_at(10, [write(1, 1)])
         .ok_at(10, [write(1, 1)], &[])
@@ -183,7 +183,7 @@ fn preloaded_data_is_the_same_for_everybody() {
 }
 
 #[test]
-fn preloaded_versions_are_accepted_only_up_to_the_bound_in_the_options() {
+fn initial_versions_are_accepted_up_to_the_bound_in_the_options() {
     let script = || Script::default().ok_at(10, [found(1, 100), write(1, 101)], &[5]);
     script().assert_rejected(ViolationKind::AbortedRead, 1);
     let options = |time| Options { initial_before: Some(version(time)), ..Options::default() };
@@ -197,7 +197,7 @@ fn preloaded_versions_are_accepted_only_up_to_the_bound_in_the_options() {
 }
 
 #[test]
-fn a_transaction_of_unknown_outcome_counts_once_its_version_was_read() {
+fn a_transaction_of_unknown_outcome_counts_if_its_version_was_read() {
     let script = || Script::default().info_at(10, [write(1, 1), write(2, 1)]);
     script().ok_at(20, [absent(1), absent(2)], &[0, 0]).assert_serializable();
     script().ok_at(20, [found(1, 1), found(2, 1)], &[10, 10]).assert_serializable();
@@ -207,7 +207,7 @@ fn a_transaction_of_unknown_outcome_counts_once_its_version_was_read() {
 }
 
 #[test]
-fn the_value_of_a_transaction_of_unknown_outcome_is_compared_only_if_it_was_recorded() {
+fn an_unrecorded_value_is_not_compared_with_reads() {
     Script::default()
         .info_at(10, [delete(1)])
         .ok_at(20, [found(1, 7)], &[10])
@@ -219,7 +219,7 @@ fn the_value_of_a_transaction_of_unknown_outcome_is_compared_only_if_it_was_reco
 }
 
 #[test]
-fn a_transaction_of_unknown_outcome_and_operations_may_have_written_anything() {
+fn a_transaction_without_operations_may_have_written_anything() {
     let script = || Script::default().info_at(10, []);
     script().ok_at(20, [found(1, 7), found(2, 7)], &[10, 10]).assert_serializable();
     script()
@@ -230,7 +230,7 @@ fn a_transaction_of_unknown_outcome_and_operations_may_have_written_anything() {
 }
 
 #[test]
-fn unique_values_tell_who_was_read_where_read_versions_are_missing() {
+fn unique_values_replace_missing_read_versions() {
     Script::default()
         .ok_at(10, [absent(1), write(1, 1)], &[])
         .ok_at(20, [found(1, 1), write(1, 2)], &[])

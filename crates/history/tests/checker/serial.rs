@@ -1,4 +1,4 @@
-//! Random serial executions, in which no violation may be seen.
+//! Random serial executions, in which the checker must find no violation.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(crate) enum Shape {
     UniqueValues,
 }
 
-/// The store that a serial execution runs against.
+/// The store of a serial execution.
 #[derive(Default)]
 struct Store {
     lists: BTreeMap<u64, Vec<u64>>,
@@ -46,8 +46,8 @@ impl Generator {
         Generator { random, shape, transactions, keys, next_value: 0 }
     }
 
-    /// Runs the transactions one after the other, each at some instant between its invoke and its
-    /// completion; those of different processes overlap.
+    /// Runs the transactions one after the other, each at some instant between its invoke and its completion.
+    /// Transactions of different processes overlap.
     pub(crate) fn history(mut self) -> History {
         let recorder = Recorder::with_capacity(2 * self.transactions as usize);
         let mut store = Store::default();
@@ -118,7 +118,7 @@ impl Generator {
 }
 
 impl Store {
-    /// Executes a transaction, fills in what its reads find, and returns the versions of that.
+    /// Executes a transaction, fills in the results of its reads, and returns the versions that they found.
     fn execute(&mut self, operations: &mut [MicroOperation], at: Version) -> Vec<Version> {
         let is_list = |lists: &BTreeMap<u64, Vec<u64>>| !lists.is_empty();
         let mut read_versions = Vec::new();
@@ -166,6 +166,6 @@ fn random_serial_histories_of_registers_are_accepted() {
 }
 
 #[test]
-fn random_serial_histories_of_unique_values_without_read_versions_are_accepted() {
+fn random_serial_histories_without_read_versions_are_accepted() {
     assert_all_accepted(Shape::UniqueValues);
 }

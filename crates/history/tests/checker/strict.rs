@@ -1,4 +1,4 @@
-//! Serializable histories whose order has to respect real time.
+//! Serializable histories whose order must respect real time.
 
 use serried_history::{
     ConflictKind, History, Options, RealTime, Verdict, Violation, ViolationKind,
@@ -19,8 +19,8 @@ fn assert_accepted(script: Script, spans: &[(u64, u64)]) {
     assert!(verdict.holds(), "{verdict}");
 }
 
-/// Asserts that the history is serializable, but not strictly so, and that this takes so many
-/// transactions to show.
+/// Asserts that the history is serializable but not strictly serializable, and that the violation has this many
+/// transactions.
 #[track_caller]
 fn assert_inverted(script: Script, spans: &[(u64, u64)], involved: usize) -> Violation {
     let history = through_json(script.history_at(spans));
@@ -58,7 +58,7 @@ fn a_read_of_a_list_that_begins_after_an_append_has_ended_does_not_miss_it() {
 }
 
 #[test]
-fn what_is_found_was_begun_before_the_reader_had_ended() {
+fn a_read_does_not_find_what_began_after_it_had_ended() {
     let script = || Script::default().ok([list(5, &[1])]).ok([append(5, 1)]);
     let violation = assert_inverted(script(), &[(0, 1), (2, 3)], 2);
     assert_eq!(violation.conflicts[0].kind, ConflictKind::ReadDependency);
@@ -66,14 +66,14 @@ fn what_is_found_was_begun_before_the_reader_had_ended() {
 }
 
 #[test]
-fn what_begins_after_a_write_has_ended_is_not_overwritten_by_it() {
+fn a_write_does_not_overwrite_one_that_began_after_it_had_ended() {
     let script = || Script::default().ok_at(20, [write(5, 1)], &[]).ok_at(10, [write(5, 2)], &[]);
     let violation = assert_inverted(script(), &[(0, 1), (2, 3)], 2);
     assert_eq!(violation.conflicts[0].kind, ConflictKind::WriteDependency);
     assert_accepted(script(), &[(0, 2), (1, 3)]);
 }
 
-/// 003 Fig. 3: `tx1` at 10 and `tx2` at 5 are on shards of their own, and `tx3` at 7 is on both.
+/// 003 Fig. 3: `tx1` at 10 and `tx2` at 5 are on different shards, and `tx3` at 7 is on both.
 fn timestamp_inversion() -> Script {
     Script::default().ok_at(10, [write(1, 1)], &[]).ok_at(5, [write(2, 2)], &[]).ok_at(
         7,
@@ -83,7 +83,7 @@ fn timestamp_inversion() -> Script {
 }
 
 #[test]
-fn timestamps_that_invert_two_transactions_without_conflict_are_seen_by_the_one_between() {
+fn a_timestamp_inversion_is_seen_by_a_transaction_between() {
     let violation = assert_inverted(timestamp_inversion(), &[(1, 2), (3, 4), (0, 5)], 3);
     assert_eq!(
         Verdict::Violation(Box::new(violation)).to_string(),
@@ -110,7 +110,7 @@ fn timestamps_invert_nothing_as_long_as_the_two_overlap() {
 }
 
 #[test]
-fn writes_that_follow_their_timestamps_are_inverted_without_any_read() {
+fn writes_in_timestamp_order_are_inverted_without_any_read() {
     let script = Script::default()
         .ok_at(10, [write(1, 1)], &[])
         .ok_at(5, [write(2, 2)], &[])
@@ -128,7 +128,7 @@ fn the_smallest_of_several_inversions_is_shown() {
 }
 
 #[test]
-fn an_inversion_over_many_readers_and_unread_appends_names_one_of_each() {
+fn an_inversion_over_many_readers_and_appends_names_one_of_each() {
     let mut script = Script::default();
     for element in 0..3 {
         script = script.ok([list(1, &[])]).ok([append(1, element)]);
@@ -147,7 +147,7 @@ fn unread_appends_may_stand_in_the_order_of_their_time() {
 }
 
 #[test]
-fn a_transaction_of_unknown_outcome_may_take_effect_after_what_began_later() {
+fn a_transaction_of_unknown_outcome_may_take_effect_late() {
     let late = |script: Script| script.ok([list(1, &[])]).ok([list(1, &[1])]);
     let spans = [(0, 1), (2, 3), (4, 5)];
     assert_accepted(late(Script::default().info([append(1, 1)])), &spans);
@@ -175,13 +175,13 @@ fn a_transaction_of_unknown_outcome_that_was_seen_stays_seen() {
 }
 
 #[test]
-fn failed_transactions_and_those_that_nobody_saw_take_no_time() {
+fn failed_and_unseen_transactions_have_no_place_in_time() {
     let script = Script::default().fail([append(1, 1)]).info([append(1, 2)]).ok([list(1, &[])]);
     assert_accepted(script, &[(0, 1), (2, 3), (4, 5)]);
 }
 
 #[test]
-fn a_transaction_whose_beginning_was_not_recorded_may_have_begun_at_any_time() {
+fn a_transaction_without_an_invoke_may_have_begun_at_any_time() {
     let script = Script::default().ok([append(1, 1)]).ok([list(1, &[])]);
     let mut history = script.history_at(&[(0, 1), (2, 3)]);
     history.events.remove(2);
@@ -207,7 +207,7 @@ fn what_is_not_serializable_is_explained_without_real_time() {
 }
 
 #[test]
-fn an_inversion_shows_even_where_it_can_not_be_told_whether_there_is_a_serial_order() {
+fn an_inversion_shows_even_if_serializability_is_unknown() {
     let script = || {
         let script = Script::default().ok([write(1, 1)]).ok([write(1, 2)]);
         script.ok([append(2, 1)]).ok([list(2, &[])])
@@ -215,7 +215,7 @@ fn an_inversion_shows_even_where_it_can_not_be_told_whether_there_is_a_serial_or
     let history = script().history_at(&[(0, 1), (2, 3), (4, 5), (6, 7)]);
     assert!(matches!(check_serializable(&history), Verdict::Unknown { .. }));
     let violation = inversion(&history, 2);
-    assert!(violation.reason.contains("whether there is a serial order at all can't be told: T1"));
+    assert!(violation.reason.contains("whether there is a serial order at all is not known: T1"));
     let history = script().history_at(&[(0, 1), (2, 3), (4, 6), (5, 7)]);
     assert!(matches!(check_strict_serializable(&history), Verdict::Unknown { .. }));
 }

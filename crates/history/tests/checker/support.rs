@@ -1,4 +1,4 @@
-//! Writing histories by hand.
+//! Helpers to write histories by hand.
 
 use serried_history::{
     Deletes, EventKind, History, MicroOperation, Options, ReadResult, Recorder, Verdict, Violation,
@@ -6,7 +6,7 @@ use serried_history::{
 };
 use serried_model::{NodeId, Version};
 
-/// For histories of a database that remembers deletes.
+/// Options for histories of a database that remembers deletes.
 pub(crate) const REMEMBERING: Options =
     Options { initial_before: None, deletes: Deletes::Remembered };
 
@@ -34,7 +34,7 @@ pub(crate) fn absent(key: u64) -> MicroOperation {
     MicroOperation::Read { key, result: ReadResult::Register(None) }
 }
 
-/// `0` is the initial version.
+/// The version of this time. `0` is the initial version.
 pub(crate) fn version(time: u64) -> Version {
     Version { timestamp_us: time, coordinator: NodeId(if time == 0 { 0 } else { 1 << 16 }) }
 }
@@ -43,7 +43,7 @@ pub(crate) fn versions(times: &[u64]) -> Vec<Version> {
     times.iter().copied().map(version).collect()
 }
 
-/// The operations as an invoke holds them: nothing is read yet.
+/// The operations as in an invoke: nothing has been read yet.
 pub(crate) fn pending(operations: &[MicroOperation]) -> Vec<MicroOperation> {
     let hide = |operation: &MicroOperation| match operation {
         MicroOperation::Read { key, .. } => {
@@ -57,7 +57,7 @@ pub(crate) fn pending(operations: &[MicroOperation]) -> Vec<MicroOperation> {
 /// How it ends, its operations, its version, and the versions that its reads found.
 type Scripted = (EventKind, Vec<MicroOperation>, Option<Version>, Vec<Version>);
 
-/// A history in the making: all its transactions overlap, each on a process of its own.
+/// A history under construction. All its transactions overlap, each on a process of its own.
 #[derive(Clone, Default)]
 pub(crate) struct Script {
     transactions: Vec<Scripted>,
@@ -110,7 +110,7 @@ impl Script {
         self.history_at(&spans)
     }
 
-    /// The transactions begin and end at these times, of which no two are the same.
+    /// The history in which the transactions begin and end at these times, which must all differ.
     pub(crate) fn history_at(self, spans: &[(u64, u64)]) -> History {
         assert_eq!(spans.len(), self.transactions.len());
         let mut times: Vec<(u64, usize, bool)> = Vec::with_capacity(2 * spans.len());
@@ -188,7 +188,7 @@ pub(crate) fn violation(verdict: Verdict) -> Violation {
     }
 }
 
-/// The history after it was written and read back, which must not change it.
+/// Asserts that writing and reading the history back does not change it.
 #[track_caller]
 pub(crate) fn through_json(history: History) -> History {
     let mut lines = Vec::new();

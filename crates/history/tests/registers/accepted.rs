@@ -33,7 +33,7 @@ fn a_write_of_unknown_outcome_may_never_take_effect() {
 }
 
 #[test]
-fn a_swap_of_unknown_outcome_may_take_effect_when_its_value_comes() {
+fn a_swap_of_unknown_outcome_may_wait_for_its_value() {
     assert_accepted(linearizable([
         cas(0, 1, 5, 6, None).unknown(),
         write(2, 3, 5),
@@ -103,7 +103,7 @@ fn a_sum_wraps_around_at_the_bounds() {
 }
 
 #[test]
-fn a_thousand_writes_of_unknown_outcome_that_nobody_found_cost_nothing() {
+fn a_thousand_unseen_writes_of_unknown_outcome_cost_nothing() {
     let unknown = (0..1000).map(|at| write(at, at, (at % 7) as i64 + 100).unknown());
     let known = (0..1000).map(|at| write(3000 + 2 * at, 3001 + 2 * at, (at % 5) as i64).by(at));
     let reads = (0..1000)
@@ -114,7 +114,7 @@ fn a_thousand_writes_of_unknown_outcome_that_nobody_found_cost_nothing() {
 
 #[test]
 fn a_wrong_claim_about_versions_proves_nothing() {
-    // The values repeat, so that versions are looked at; those of the writes are the wrong way round.
+    // The values repeat, so that versions are used. The versions of the writes are in the wrong order.
     assert_accepted(linearizable([
         write(0, 1, 1).at(2, 1, 0),
         write(2, 3, 2).at(1, 1, 0),
@@ -135,7 +135,7 @@ fn a_right_claim_about_versions_needs_no_search() {
 }
 
 #[test]
-fn a_version_that_only_a_reader_knows_is_one_of_unknown_outcome() {
+fn a_version_that_only_a_reader_has_is_of_unknown_outcome() {
     let script = [
         write(0, 1, 1).at(1, 1, 0),
         write(2, 3, 1).at(2, 1, 0),

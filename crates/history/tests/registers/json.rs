@@ -30,7 +30,7 @@ fn what_is_written_is_read_back() {
 }
 
 #[test]
-fn a_history_of_transactions_is_not_taken_for_one_of_registers() {
+fn a_history_of_transactions_is_not_one_of_registers() {
     let line = br#"{"type":"invoke","process":0,"f":"txn","value":[]}"#;
     assert!(!RegisterHistory::recognises(line));
     let error = RegisterHistory::read_json_lines(&line[..]).unwrap_err();

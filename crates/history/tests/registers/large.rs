@@ -8,10 +8,10 @@ use crate::support::{
     Scripted, add, assert_accepted, history, linearizable, read, regular, violation, write,
 };
 
-/// Which operations a simulated history is made of.
+/// The operations of a simulated history.
 #[derive(Clone, Copy, PartialEq)]
 enum Mix {
-    /// Reads, and writes and additions of values of their own.
+    /// Reads, and writes and additions of unique values.
     Own,
     /// Reads and writes of a few values.
     Few,
@@ -19,7 +19,7 @@ enum Mix {
     Counter,
 }
 
-/// Clients that do one operation after the other, each with its effect somewhere in between.
+/// Clients that do one operation after the other. Each takes effect between its beginning and its end.
 fn simulated(count: u64, clients: u64, keys: u64, mix: Mix) -> Vec<Scripted> {
     let mut random = Pcg64Mcg::seed_from_u64(count + clients);
     let mut plan = Vec::new();
@@ -45,7 +45,7 @@ fn simulated(count: u64, clients: u64, keys: u64, mix: Mix) -> Vec<Scripted> {
         };
         *register = step.operation.result(found);
         let step = step.on(key).by(client);
-        // Whoever does not know how it ended goes on as another client.
+        // After an unknown outcome, a client continues as another one.
         let lost = mix == Mix::Counter && random.random_range(0..100) == 0;
         script.push(if lost { step.unknown().by(1_000_000 + at) } else { step });
     }
@@ -71,7 +71,7 @@ fn fifty_thousand_operations_with_repeated_values_are_accepted() {
 fn fifty_thousand_operations_on_many_keys_are_regular_sequential() {
     let script = simulated(50_000, 48, 100, Mix::Own);
     assert_accepted(regular(script.clone()));
-    // One inversion of reads on a key of its own rules out the short way.
+    // An inversion of reads on a separate key excludes the fast path.
     let inverted = [write(0, 1, 1), write(2, 9, 2), read(3, 4, 2), read(5, 6, 1)];
     let inverted = inverted.map(|step| step.on(1000).by(step.process + (1 << 50)));
     let script: Vec<_> = script.into_iter().chain(inverted).collect();
@@ -82,7 +82,7 @@ fn fifty_thousand_operations_on_many_keys_are_regular_sequential() {
 }
 
 #[test]
-fn one_stale_read_among_fifty_thousand_operations_is_explained_by_a_few() {
+fn a_stale_read_among_fifty_thousand_operations_is_explained_by_a_few() {
     for mix in [Mix::Own, Mix::Counter] {
         let mut script = simulated(50_000, 48, 1, mix);
         let first =
@@ -107,7 +107,7 @@ fn a_stale_read_among_repeated_values_is_explained_by_a_few() {
 }
 
 #[test]
-fn repeated_values_are_no_hindrance_where_only_other_keys_are_not_linearizable() {
+fn repeated_values_on_linearizable_keys_do_no_harm() {
     let mut script = simulated(20_000, 48, 20, Mix::Few);
     let inverted = [write(0, 1, 1), write(2, 9, 2), read(3, 4, 2), read(5, 6, 1)];
     script.extend(inverted.map(|step| step.on(1000).by(step.process + (1 << 50))));

@@ -1,4 +1,4 @@
-//! Tiny histories, right and wrong, judged also by trying all orders.
+//! Tiny histories, correct and incorrect. They are also judged by trying all orders.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use serried_history::{
 
 use crate::support::{End, Scripted, history};
 
-/// What makes the histories of a test different from each other.
+/// The shape of a test's histories.
 #[derive(Clone, Copy)]
 struct Shape {
     keys: u64,
-    /// Whether every write and addition writes a value of its own, as far as it can be helped.
+    /// Whether every write and addition writes a unique value, as far as possible.
     unique: bool,
-    /// Whether everything is an addition of 1 or a read.
+    /// Whether all operations are additions of 1 or reads.
     counters: bool,
-    /// Whether a process has operations on several keys open.
+    /// Whether a process has open operations on several keys.
     in_flight: bool,
 }
 
@@ -48,7 +48,7 @@ fn operation(random: &mut Pcg64Mcg, shape: Shape, at: usize) -> RegisterOperatio
     }
 }
 
-/// Operations that took effect each at one instant, in or near the time from its beginning to its end.
+/// Operations, each of which took effect at one instant, between its beginning and its end or close to that.
 fn script(random: &mut Pcg64Mcg, shape: Shape) -> Vec<Scripted> {
     let count = random.random_range(3..8);
     let slack = random.random_range(0..7) * random.random_range(0..6);
@@ -90,7 +90,7 @@ fn script(random: &mut Pcg64Mcg, shape: Shape) -> Vec<Scripted> {
             End::Ok(_) => script[at].outcome = End::Ok(found),
         }
         *register = operation.result(found);
-        // Now and then an update is lost.
+        // Sometimes an update is lost.
         if random.random_range(0..12) == 0 {
             *register = found;
         }
@@ -107,7 +107,7 @@ struct Known {
     operation: RegisterOperation,
     found: Option<RegisterValue>,
     optional: bool,
-    /// Whether its end has been met.
+    /// Whether its end has been reached.
     ended: bool,
 }
 
@@ -164,7 +164,7 @@ fn precedes(guarantee: RegisterGuarantee, one: &Known, other: &Known) -> bool {
         }
 }
 
-/// Whether the rest can follow in some order; registers hold a value and when its write began.
+/// Whether the rest can follow in some order. `registers` have a value and the time at which its write began.
 fn some_order(
     guarantee: RegisterGuarantee,
     known: &[Known],
@@ -232,7 +232,7 @@ const REPEATED: Shape = Shape { unique: false, ..UNIQUE };
 const COUNTER: Shape = Shape { counters: true, ..UNIQUE };
 
 #[test]
-fn values_of_their_own_are_judged_as_by_trying_all_orders() {
+fn unique_values_are_judged_as_by_trying_all_orders() {
     assert_agreement(RegisterGuarantee::Linearizable, 0..6_000, UNIQUE);
 }
 
@@ -247,20 +247,20 @@ fn counters_are_judged_as_by_trying_all_orders() {
 }
 
 #[test]
-fn regular_sequential_values_of_their_own_are_judged_as_by_trying_all_orders() {
+fn regular_sequential_unique_values_are_judged_as_by_all_orders() {
     let shape = Shape { keys: 2, ..UNIQUE };
     assert_agreement(RegisterGuarantee::RegularSequential, 30_000..36_000, shape);
     assert_agreement(RegisterGuarantee::RegularSequential, 36_000..40_000, UNIQUE);
 }
 
 #[test]
-fn regular_sequential_repeated_values_are_judged_as_by_trying_all_orders() {
+fn regular_sequential_repeated_values_are_judged_as_by_all_orders() {
     let shape = Shape { keys: 2, in_flight: true, ..REPEATED };
     assert_agreement(RegisterGuarantee::RegularSequential, 40_000..46_000, shape);
 }
 
 #[test]
-fn regular_sequential_counters_are_judged_as_by_trying_all_orders() {
+fn regular_sequential_counters_are_judged_as_by_all_orders() {
     let shape = Shape { keys: 2, ..COUNTER };
     assert_agreement(RegisterGuarantee::RegularSequential, 50_000..56_000, shape);
 }

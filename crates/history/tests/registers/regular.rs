@@ -1,4 +1,4 @@
-//! Regular sequential consistency, told apart from what is stronger and from what is weaker.
+//! Regular sequential consistency, distinguished from stronger and weaker guarantees.
 
 use serried_history::{Budget, RegisterVerdict, check_regular_sequential};
 
@@ -6,8 +6,8 @@ use crate::support::{
     add, assert_accepted, cas, history, linearizable, read, regular, violation, write,
 };
 
-/// 001 §4.6.1: of two reads that know nothing of each other, the later one may find the older value
-/// while the write is still going on.
+/// 001 §4.6.1: of two reads that are not causally related, the later one may find the older value while the write is in
+/// progress.
 #[test]
 fn reads_that_are_not_causally_related_may_be_inverted() {
     let script = [write(0, 1, 1), write(2, 9, 2), read(3, 4, 2), read(5, 6, 1)];
@@ -28,8 +28,8 @@ fn what_a_completed_write_replaced_may_not_be_read() {
     assert_eq!(violation.operations.len(), 3, "{violation}");
 }
 
-/// The second process has seen the new value of one key and then writes another key; who finds that
-/// write can't afterwards miss the new value.
+/// The second process has read the new value of one key and then writes another key. A process that finds this write
+/// can't miss the new value afterwards.
 #[test]
 fn causality_holds_across_keys() {
     let script = [
@@ -68,7 +68,7 @@ fn two_processes_may_not_see_two_writes_in_opposite_orders() {
         read(3, 4, 2).by(2),
         read(5, 6, 1).by(2),
     ]));
-    // The same on two keys.
+    // The same with two keys.
     violation(regular([
         write(0, 99, 1).on(1),
         write(0, 98, 1).on(2),
@@ -98,7 +98,7 @@ fn versions_tell_the_order_of_values_that_repeat() {
     for at in 0..200 {
         let writer = at + 1;
         script.push(write(10 * at, 10 * at + 30, 5).by(at % 8).on(at % 2).at(writer, 1, 0));
-        // Every other read is late and finds the version before.
+        // Every second read is late and finds the version before.
         let found = if at >= 2 { Some(5) } else { None };
         let version = if at >= 2 { writer - 2 } else { 0 };
         script.push(read(10 * at, 10 * at + 5, found).by(100 + at).on(at % 2).at(
@@ -114,7 +114,7 @@ fn versions_tell_the_order_of_values_that_repeat() {
 }
 
 #[test]
-fn a_search_without_budget_answers_that_it_does_not_know() {
+fn a_search_without_budget_has_an_unknown_verdict() {
     let mut script = vec![write(0, 1, 1), write(2, 400, 2), read(3, 4, 2), read(5, 6, 1)];
     for at in 0..20 {
         script.push(write(10 + at, 300 + at, (at % 3) as i64).on(2));

@@ -30,24 +30,27 @@ fn two_additions_can_not_find_the_same() {
     let violation = all_needed([add(0, 9, 1, None), add(1, 8, 1, None)]);
     let replaced = |found: &serried_history::Precedence| found.reason == PrecedenceReason::Replaced;
     assert!(violation.cycle.iter().all(replaced), "{violation}");
-    // The write before them is needed too where it is not what was there at first.
+    // The write before them is needed too, unless they found the initial value.
     all_needed([write(0, 1, 7), add(2, 9, 1, 7), add(3, 8, 1, 7)]);
 }
 
 #[test]
-fn a_swap_can_not_succeed_on_a_value_that_was_replaced_before_it_began() {
+fn a_swap_can_not_succeed_on_a_value_replaced_before_it_began() {
     all_needed([write(0, 1, 1), write(2, 3, 2), cas(4, 5, 1, 3, 1)]);
 }
 
 #[test]
-fn a_swap_can_not_fail_on_a_value_that_was_replaced_before_it_began() {
+fn a_swap_can_not_fail_on_a_value_replaced_before_it_began() {
     all_needed([write(0, 1, 1), write(2, 3, 2), cas(4, 5, 9, 3, 1)]);
 }
 
 #[test]
 fn a_value_that_nobody_wrote_can_not_be_found() {
     let violation = all_needed([read(0, 1, 5)]);
-    assert!(violation.to_string().contains("nobody had begun to write 5 to key 1"), "{violation}");
+    assert!(
+        violation.to_string().contains("no operation had begun to write 5 to key 1"),
+        "{violation}"
+    );
     assert!(!regular([read(0, 1, 5)]).holds());
 }
 
@@ -88,7 +91,7 @@ fn one_addition_can_not_take_effect_twice() {
     let twice = [add(0, 1, 1, None), read(2, 3, 2)];
     assert_eq!(violation(linearizable(twice)).operations.len(), 1);
     violation(linearizable([write(0, 1, 3), add(2, 3, 1, 3), read(4, 5, 5)]));
-    // Where the second effect looks like another's, it is a lost update.
+    // If the second effect looks like another operation's, it is a lost update.
     all_needed([add(0, 1, 1, None), add(2, 9, 1, 1), add(3, 8, 1, 1)]);
 }
 
@@ -106,10 +109,10 @@ fn read_modify_writes_can_not_find_each_other() {
 }
 
 #[test]
-fn nothing_may_come_between_a_write_and_the_update_that_found_it() {
+fn no_write_comes_between_a_write_and_an_rmw_that_found_it() {
     let script = [write(0, 1, 1), add(2, 20, 1, 1), write(3, 4, 5), read(6, 7, 5), read(8, 9, 2)];
     violation(linearizable(script));
-    // But the update may be done before that other write.
+    // But the update may come before the other write.
     assert!(
         linearizable([write(0, 1, 1), add(2, 20, 1, 1), write(3, 4, 5), read(6, 7, 5)]).holds()
     );
@@ -126,7 +129,7 @@ fn a_stale_read_of_a_long_counter_is_explained_by_three_operations() {
 }
 
 #[test]
-fn values_that_repeat_are_searched_for_every_order() {
+fn repeated_values_need_a_search() {
     let script = [write(0, 1, 1), write(2, 3, 2), write(4, 5, 1), read(6, 7, 2)];
     violation(linearizable(script));
     let script = [
@@ -149,10 +152,10 @@ fn of_many_keys_the_broken_one_is_named() {
 }
 
 #[test]
-fn a_search_without_budget_answers_that_it_does_not_know() {
+fn a_search_without_budget_has_an_unknown_verdict() {
     let mut script = Vec::new();
     for at in 0..20 {
-        // The same values over and over, so that nothing is forced.
+        // The same values again and again, so that no order is forced.
         script.push(write(at, 100 + at, (at % 3) as i64));
         script.push(read(at, 100 + at, (at % 3) as i64).by(1000 + at));
     }

@@ -1,4 +1,4 @@
-//! Writing histories of registers by hand.
+//! Helpers to write histories of registers by hand.
 
 use serried_history::{
     Budget, RegisterHistory, RegisterOperation, RegisterOutcome, RegisterRecorder, RegisterValue,
@@ -14,7 +14,7 @@ pub(crate) enum End {
     Unknown,
 }
 
-/// One operation of a script: who, when, on which key, what, and how it ended.
+/// One operation of a script: its process, its times, its key, what it does, and how it ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scripted {
     pub(crate) process: u64,
@@ -51,7 +51,7 @@ impl Scripted {
 
 fn scripted(begin: u64, end: u64, operation: RegisterOperation, found: RegisterValue) -> Scripted {
     let outcome = End::Ok(found);
-    // Unless it is said otherwise, everyone does one thing only.
+    // By default, each process has only one operation.
     let process = begin << 20 | end;
     Scripted { process, begin, end, key: 1, operation, outcome, version: None }
 }
@@ -79,8 +79,7 @@ pub(crate) fn add(begin: u64, end: u64, delta: i64, found: impl Into<RegisterVal
     scripted(begin, end, RegisterOperation::Add { delta }, found.into())
 }
 
-/// The history in which all this happened; times are in microseconds, and beginnings come before ends
-/// of the same time.
+/// The history of a script. Times are in microseconds. Beginnings come before ends of the same time.
 pub(crate) fn history(script: impl IntoIterator<Item = Scripted>) -> RegisterHistory {
     let mut events: Vec<(u64, bool, usize, Scripted)> = Vec::new();
     for (at, scripted) in script.into_iter().enumerate() {
@@ -121,7 +120,7 @@ pub(crate) fn violation(verdict: RegisterVerdict) -> RegisterViolation {
     *violation
 }
 
-/// The violation of linearizability by these operations, all of which are needed for it.
+/// Asserts that these operations violate linearizability, and that all of them are needed for it.
 #[track_caller]
 pub(crate) fn all_needed<const N: usize>(script: [Scripted; N]) -> RegisterViolation {
     let violation = violation(linearizable(script));

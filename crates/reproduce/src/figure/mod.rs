@@ -1,4 +1,4 @@
-//! A figure of a paper as data: how it was made, what it plots, and what the text says of it.
+//! A figure of a paper as data: its set-up, what it plots, and what the text states about it.
 
 mod set_up;
 mod shown;
@@ -26,26 +26,26 @@ pub struct Figure {
     /// What it shows, in a sentence.
     pub summary: &'static str,
     pub(crate) work: Work,
-    /// Where the replicas and the clients are, if the panel does not say otherwise.
+    /// The sites of the replicas and clients, unless the panel has others.
     pub(crate) geography: &'static str,
     pub(crate) servers: Servers,
     pub(crate) load: Load,
     pub(crate) panels: &'static [Panel],
     /// The parameter on the horizontal axis, if there is one.
     pub(crate) swept: Option<Swept>,
-    /// The kind of operations whose throughput is shown; all if none.
+    /// The kind of operations whose throughput is shown. `None` for all kinds together.
     pub(crate) throughput_of: Option<&'static str>,
     /// The latency that is shown.
     pub(crate) latency: Latency,
-    /// The kinds of operations that a report lists; none stands for all together.
+    /// The kinds of operations that a report lists. `None` stands for all kinds together.
     pub(crate) kinds: &'static [Option<&'static str>],
     pub(crate) plots: &'static [Plot],
     /// The paper's systems, in the order of reports.
     pub(crate) systems: &'static [System],
     pub(crate) claims: &'static [Claim],
-    /// What a reader has to know to compare the paper's numbers with ours.
+    /// What a reader must know to compare the paper's numbers with ours.
     pub(crate) remarks: &'static [&'static str],
-    /// Remarks that the figure has in common with others.
+    /// Remarks that the figure shares with others.
     pub(crate) common_remarks: &'static [&'static str],
 }
 
@@ -54,7 +54,7 @@ pub struct Figure {
 pub(crate) struct Paper {
     /// Its number in the library.
     pub(crate) number: &'static str,
-    /// What its figures are called after.
+    /// The prefix of its figures' names.
     pub(crate) name: &'static str,
     pub(crate) times: Extent<Times>,
 }
@@ -72,7 +72,7 @@ impl<T: Copy> Extent<T> {
     }
 }
 
-/// How long runs take, in simulated time.
+/// The length of runs, in simulated time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) warm_up_s: f64,
@@ -84,13 +84,13 @@ pub(crate) struct Times {
 }
 
 impl Figure {
-    /// What it is called.
+    /// Its title.
     pub fn title(&self) -> String {
         let Figure { number, paper, section, .. } = self;
         format!("Figure {number} of {} ({} §{section})", paper.name, paper.number)
     }
 
-    /// What its clients do.
+    /// The family of its keyspaces.
     pub fn family(&self) -> FamilyName {
         match self.work {
             Work::Transactions(_) => FamilyName::Transactions,
@@ -98,7 +98,7 @@ impl Figure {
         }
     }
 
-    /// The systems of the paper, in its order, by their names in the registry; not all may be there.
+    /// The systems of the paper, in its order, by their names in the registry. The registry may not have all of them.
     pub fn protocols(&self) -> impl Iterator<Item = &'static str> {
         self.systems.iter().map(|system| system.protocol)
     }
@@ -139,7 +139,7 @@ impl Figure {
         self.varies_clients() || self.has_rates()
     }
 
-    /// How much effort it takes for numbers to report, or for a first impression.
+    /// The effort for numbers to report, or for a first impression.
     pub fn effort(&self, quick: bool) -> Effort {
         let Times { warm_up_s, measured_s, most_operations, deaths } = self.paper.times.get(quick);
         let search = match self.load {
@@ -176,7 +176,7 @@ impl Figure {
         swept.and(x).or(set.map(|(_, value)| value))
     }
 
-    /// How many partitions a system has on machines with so many cores, and how many cores a replica of each has.
+    /// How many partitions a system has on machines with `cores` cores, and how many cores each replica has.
     pub(crate) fn layout(&self, protocol: &str, cores: u32) -> (u16, u32) {
         let system = self.systems.iter().find(|system| system.protocol == protocol);
         match system.map_or(Layout::AllCores, |system| system.layout) {

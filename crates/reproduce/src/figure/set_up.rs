@@ -1,10 +1,10 @@
-//! How a figure was made.
+//! The set-up of a figure.
 
 use serried_workload::Shares;
 
 use super::Extent;
 
-/// What clients do.
+/// The load of clients.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
     /// Transactions of a workload.
@@ -23,10 +23,10 @@ pub(crate) struct Transactions {
     pub(crate) workload: &'static str,
     /// The number of keys, or of warehouses.
     pub(crate) size: u64,
-    /// From how many terminals transactions come, one drawn for each, for every unit of size; 0 if
-    /// clients make no difference.
+    /// The number of terminals for every unit of size. A terminal is drawn for each transaction. 0 if the workload has
+    /// no terminals.
     pub(crate) terminals: u64,
-    /// The length of values where computing costs the same for any length; the workload's own if none.
+    /// The length of values if computing costs the same for any length. `None` for the workload's default.
     pub(crate) value_bytes: Option<usize>,
     /// The longest wait before a retry, in milliseconds.
     pub(crate) backoff_most_ms: u64,
@@ -42,11 +42,11 @@ pub(crate) struct Servers {
     pub(crate) cores: u32,
 }
 
-/// How load is put on a system.
+/// How clients load a system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
-    /// Clients in closed loops, from few to many. After `patience` client counts in a row that did not raise the
-    /// highest throughput, no more are run.
+    /// Clients in closed loops, from few to many. Runs end after `patience` consecutive client counts that did not
+    /// raise the highest throughput.
     Closed { clients: Extent<&'static [usize]>, patience: Option<usize> },
     /// Clients in open loops.
     Open(Open),
@@ -57,13 +57,13 @@ pub(crate) enum Load {
 pub(crate) struct Open {
     /// How many clients there are.
     pub(crate) clients: usize,
-    /// How many transactions per second are offered first.
+    /// The rate of the first run, in transactions per second.
     pub(crate) first_per_s: f64,
     /// How many transactions each client may have open.
     pub(crate) most_open: usize,
-    /// By this factor a run has fewer transactions, because each of them takes longer.
+    /// A run has fewer transactions by this factor, because each of them takes longer.
     pub(crate) weight: u64,
-    /// How many runs close in on the highest load.
+    /// How many runs narrow down the highest load.
     pub(crate) closer: Extent<u32>,
     /// The operating point is the highest throughput with a latency below this, in milliseconds.
     pub(crate) operating_ms: f64,
@@ -92,7 +92,7 @@ pub(crate) enum Parameter {
     Writes,
     /// Operations in a request.
     SubRequests,
-    /// All clients die. After so many seconds others take care of what they left undone.
+    /// All clients die. This is the time in seconds after which others finish their transactions.
     RecoveryAfter,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Swept {
     pub(crate) logarithmic: bool,
 }
 
-/// A system of a paper, by the name under which the registry has it, or will.
+/// A system of a paper, by its name in the registry, which may not have it yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct System {
     /// Its name in the registry.

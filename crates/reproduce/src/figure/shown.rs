@@ -13,7 +13,7 @@ pub(crate) struct Latency {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Statistic {
     Mean,
-    /// So large a share of the operations stays within it.
+    /// The quantile of this share of the operations.
     Quantile(f64),
 }
 
@@ -34,12 +34,12 @@ impl Latency {
     /// The mean of all operations.
     pub(crate) const MEAN: Latency = Latency { kind: None, statistic: Statistic::Mean };
 
-    /// What so large a share of the operations of a kind stays within.
+    /// The latency of operations of a kind at this quantile.
     pub(crate) const fn quantile(kind: Option<&'static str>, quantile: f64) -> Latency {
         Latency { kind, statistic: Statistic::Quantile(quantile) }
     }
 
-    /// What it is, in words.
+    /// Its description.
     pub(crate) fn label(self) -> String {
         let of = match self.kind {
             None => String::new(),
@@ -55,7 +55,7 @@ impl Latency {
     }
 }
 
-/// Operations of a kind, in words.
+/// The plural of a kind of operations.
 pub(crate) fn plural(kind: &str) -> String {
     match kind.contains('-') {
         true => format!("{kind} transactions"),

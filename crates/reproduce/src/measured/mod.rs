@@ -1,4 +1,4 @@
-//! What one run came to.
+//! The result of one run.
 
 mod registers;
 mod transactions;
@@ -12,12 +12,12 @@ pub(crate) use transactions::{OfKind, OpenMeasured, TransactionsMeasured};
 
 use crate::figure::Statistic;
 
-/// What one run came to, in the time that was measured.
+/// The result of one run, for the measured time.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Measured(pub(crate) OfFamily);
 
-/// What a run of either family came to.
+/// The result of a run of either family.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum OfFamily {
@@ -25,14 +25,14 @@ pub(crate) enum OfFamily {
     Registers(RegistersMeasured),
 }
 
-/// What is known of every run.
+/// The numbers that every run has.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary<'a> {
     /// How many clients there were.
     pub clients: usize,
-    /// Transactions or requests that were done.
+    /// How many transactions or requests were done.
     pub done: u64,
-    /// Those that were given up.
+    /// How many were given up.
     pub failed: u64,
     /// Transactions or requests that were done each second.
     pub per_s: f64,
@@ -40,13 +40,13 @@ pub struct Summary<'a> {
     pub messages_each: f64,
     /// The share of the replicas' cores that was in use.
     pub replica_cpu: f64,
-    /// How long was measured, in simulated seconds.
+    /// The length of the measurement, in simulated seconds.
     pub seconds: f64,
     /// The hash of all events of the run.
     pub event_hash: &'a str,
 }
 
-/// What a run of any family tells.
+/// The results that runs of all families have.
 trait Run: fmt::Display {
     fn summary(&self) -> Summary<'_>;
     fn kinds(&self) -> Vec<&str>;
@@ -62,12 +62,12 @@ impl Measured {
         }
     }
 
-    /// What is known of every run.
+    /// The numbers that every run has.
     pub fn summary(&self) -> Summary<'_> {
         self.run().summary()
     }
 
-    /// The kinds of operations that were done. Those of transactions in closed loops are not kept.
+    /// The kinds of operations that were done. For transactions in closed loops, kinds are not kept.
     pub fn kinds(&self) -> Vec<&str> {
         self.run().kinds()
     }
@@ -77,12 +77,12 @@ impl Measured {
         kind.map_or(self.summary().per_s, |kind| self.run().per_s(kind))
     }
 
-    /// A latency of operations of a kind, or of all kinds, in milliseconds; none if it was not kept.
+    /// A latency of operations of a kind, or of all kinds, in milliseconds. `None` if it was not kept.
     pub(crate) fn latency_ms(&self, kind: Option<&str>, statistic: Statistic) -> Option<f64> {
         self.run().latency_ms(kind, statistic)
     }
 
-    /// What is known of transactions only.
+    /// The result, if it is one of transactions.
     pub(crate) fn transactions(&self) -> Option<&TransactionsMeasured> {
         match &self.0 {
             OfFamily::Transactions(run) => Some(run),
@@ -90,7 +90,7 @@ impl Measured {
         }
     }
 
-    /// What is known of operations on registers only.
+    /// The result, if it is one of operations on registers.
     pub(crate) fn registers(&self) -> Option<&RegistersMeasured> {
         match &self.0 {
             OfFamily::Transactions(_) => None,
@@ -98,12 +98,12 @@ impl Measured {
         }
     }
 
-    /// What is known of clients in open loops only.
+    /// The results of open loops, if clients were in open loops.
     pub(crate) fn open(&self) -> Option<&OpenMeasured> {
         self.transactions()?.open.as_ref()
     }
 
-    /// How many transactions arrived each second, if they did so in open loops.
+    /// How many transactions arrived each second, if clients were in open loops.
     pub(crate) fn offered_per_s(&self) -> Option<f64> {
         Some(self.open()?.rate_per_s)
     }

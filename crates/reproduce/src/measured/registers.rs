@@ -1,4 +1,4 @@
-//! What a run of operations on registers came to.
+//! The result of a run of operations on registers.
 
 use core::fmt;
 
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::{Run, Summary};
 use crate::figure::Statistic;
 
-/// The kind under which requests are counted as a whole.
+/// The kind of whole requests.
 pub(crate) const REQUEST: &str = "request";
 
-/// What a run of operations on registers came to.
+/// The result of a run of operations on registers.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct RegistersMeasured {
     /// How many clients there were.
@@ -19,12 +19,11 @@ pub(crate) struct RegistersMeasured {
     pub(crate) messages_per_request: f64,
     /// The share of the replicas' cores that was in use.
     pub(crate) replica_cpu: f64,
-    /// How long was measured, in simulated seconds.
+    /// The length of the measurement, in simulated seconds.
     pub(crate) seconds: f64,
     /// Requests that failed.
     pub(crate) failed: u64,
-    /// Operations by their kinds, and requests, which is what they are together: the latency of a request is
-    /// that of its slowest operation.
+    /// Operations by kind, and whole requests. The latency of a request is that of its slowest operation.
     pub(crate) kinds: Vec<KindMeasured>,
     /// The hash of all events of the run.
     pub(crate) event_hash: String,
@@ -41,13 +40,13 @@ pub(crate) struct KindMeasured {
     pub(crate) count: u64,
     /// Mean latency in milliseconds.
     pub(crate) mean_ms: f64,
-    /// What shares of them stayed within how many milliseconds: percent by percent up to 99 %, then ten
-    /// for each power of ten up to 99.99 %.
+    /// Quantiles of the latency in milliseconds: percent by percent up to 99 %, then ten for each power of ten up to
+    /// 99.99 %.
     pub(crate) quantiles_ms: Vec<f64>,
 }
 
-/// The shares of operations for which latencies are kept: percent by percent, and then the tail, ten for
-/// each power of ten up to 99.99 %.
+/// The quantiles for which latencies are kept: percent by percent up to 99 %, then ten for each power of ten up to
+/// 99.99 %.
 pub(crate) fn quantiles() -> Vec<f64> {
     let percents = (1..=99).map(|percent| f64::from(percent) / 100.0);
     let tail = (21..=40).map(|tenth| 1.0 - 10f64.powf(-f64::from(tenth) / 10.0));
@@ -55,7 +54,7 @@ pub(crate) fn quantiles() -> Vec<f64> {
 }
 
 impl KindMeasured {
-    /// What so large a share stayed within, in milliseconds; the next larger share that is kept.
+    /// The latency at this quantile, or at the next larger one that is kept, in milliseconds.
     pub(crate) fn quantile_ms(&self, quantile: f64) -> Option<f64> {
         let place = quantiles().iter().position(|kept| *kept >= quantile - 1e-9)?;
         self.quantiles_ms.get(place).copied()
@@ -63,7 +62,7 @@ impl KindMeasured {
 }
 
 impl RegistersMeasured {
-    /// Operations of a kind; none if there were none.
+    /// Operations of a kind. `None` if there were none.
     pub(crate) fn kind(&self, kind: &str) -> Option<&KindMeasured> {
         self.kinds.iter().find(|of| of.kind == kind)
     }

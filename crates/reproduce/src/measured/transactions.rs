@@ -1,4 +1,4 @@
-//! What a run of transactions came to.
+//! The result of a run of transactions.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Run, Summary};
 use crate::figure::Statistic;
 
-/// What a run of transactions came to.
+/// The result of a run of transactions.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct TransactionsMeasured {
     /// How many clients there were.
@@ -33,26 +33,26 @@ pub(crate) struct TransactionsMeasured {
     pub(crate) committed: u64,
     /// Transactions that were given up.
     pub(crate) failed: u64,
-    /// How long was measured, in simulated seconds.
+    /// The length of the measurement, in simulated seconds.
     pub(crate) seconds: f64,
     /// The hash of all events of the run.
     pub(crate) event_hash: String,
-    /// What else there is to know of clients in open loops.
+    /// Further results of clients in open loops.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) open: Option<OpenMeasured>,
 }
 
-/// What a run of clients in open loops came to besides.
+/// The further results of clients in open loops.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct OpenMeasured {
     /// How many transactions arrived each second.
     pub(crate) rate_per_s: f64,
-    /// How many of them were not begun, as their clients had too many others open.
+    /// How many of them were not begun, because their clients had too many others open.
     pub(crate) dropped: u64,
-    /// The same by kinds of transactions.
+    /// The results by kind of transactions.
     pub(crate) kinds: Vec<OfKind>,
-    /// What all replicas and clients have counted of themselves, by the names of their gauges, since the run
-    /// began; only what says how a protocol has fared.
+    /// The sums of the gauges of all replicas and clients, by name, since the run began. Only gauges about how
+    /// transactions have fared.
     pub(crate) counted: BTreeMap<String, u64>,
     /// Transactions committed per second in each quarter of a second from the beginning, if clients
     /// die.
@@ -73,7 +73,7 @@ pub(crate) struct OfKind {
 }
 
 impl TransactionsMeasured {
-    /// Transactions of a kind; none if none committed, or clients were in closed loops.
+    /// Transactions of a kind. `None` if none committed, or clients were in closed loops.
     fn kind(&self, kind: &str) -> Option<&OfKind> {
         self.open.as_ref()?.kinds.iter().find(|of| of.kind == kind)
     }

@@ -9,11 +9,11 @@ use serried_workload::{Measurement, Window};
 use super::stretch::Stretch;
 use crate::effort::Deaths;
 
-/// Throughput over time is that of so long each.
+/// The length of the slots in which throughput over time is counted.
 pub(crate) const SLOT: Duration = Duration::from_millis(250);
 
-/// Has the clients of a cluster go on until they die and others take their places, which is `replace`, and
-/// these until the end; `over_time` then has the transactions committed per second, slot by slot.
+/// Runs a cluster until its clients die, calls `replace`, which starts others in their place, and runs these until the
+/// end. `over_time` then has the transactions committed per second, slot by slot.
 pub(super) fn survive<P: Protocol>(
     cluster: &mut Cluster<P>,
     measurement: &Measurement,

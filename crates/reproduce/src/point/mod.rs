@@ -1,4 +1,4 @@
-//! One run of a figure: what its result is determined by, and how it is made.
+//! One run of a figure: what determines its result, and how it is made.
 
 mod deaths;
 mod registers;
@@ -16,7 +16,7 @@ use crate::figure::{Panel, Transactions, Work};
 use crate::measured::OfFamily;
 use crate::{Costs, Effort, Error, Figure, Measured};
 
-/// One run: together with the build, everything that its result is determined by.
+/// One run. Together with the build, this determines its result.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Point {
@@ -24,7 +24,7 @@ pub(crate) enum Point {
     Registers(RegisterPoint),
 }
 
-/// What a point is made from.
+/// The setting that a point is made from.
 pub(crate) struct Setting<'a> {
     pub(crate) figure: &'static Figure,
     pub(crate) panel: &'static Panel,
@@ -40,9 +40,9 @@ pub(crate) struct Setting<'a> {
 /// The load of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Demand {
-    /// So many clients in closed loops.
+    /// This many clients in closed loops.
     Clients(usize),
-    /// So many clients in open loops, which offer so many transactions per second together.
+    /// Clients in open loops, which together offer `per_s` transactions per second.
     Rate { clients: usize, per_s: f64 },
 }
 
@@ -58,7 +58,7 @@ impl Point {
         }
     }
 
-    /// The name of the file that keeps its result. It tells the run from all others of its figure.
+    /// The name of the file with its result. No other run of the figure has the same name.
     pub(crate) fn file(&self) -> String {
         match self {
             Point::Transactions(point) => point.file(),
@@ -76,7 +76,7 @@ impl Point {
 }
 
 impl Setting<'_> {
-    /// Where the replicas and the clients are.
+    /// The sites of the replicas and clients.
     fn geography(&self) -> &'static str {
         self.panel.geography.unwrap_or(self.figure.geography)
     }

@@ -19,16 +19,16 @@ use crate::figure::Parameter;
 use crate::measured::{KindMeasured, REQUEST, RegistersMeasured, quantiles};
 use crate::{Costs, Error};
 
-/// One run: together with the build, everything that its result is determined by.
+/// One run. Together with the build, this determines its result.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(crate) struct RegisterPoint {
     /// The protocol, by its name in the registry.
     pub(super) protocol: String,
     /// The workload, by its name.
     pub(super) workload: &'static str,
-    /// What the workload is told.
+    /// The parameters of the workload.
     pub(super) parameters: RegisterParameters,
-    /// Where the replicas and the clients are.
+    /// The sites of the replicas and clients.
     pub(super) geography: &'static str,
     /// How many replicas there are.
     pub(super) replicas: usize,
@@ -42,14 +42,14 @@ pub(crate) struct RegisterPoint {
     pub(super) measured_s: f64,
     /// [`Effort::most_operations`].
     pub(super) most_operations: u64,
-    /// What computing costs.
+    /// The costs of computing.
     pub(super) costs: Costs,
     /// The seed.
     pub(super) seed: u64,
 }
 
 impl RegisterPoint {
-    /// A run in which requests go to no more replicas than have to answer (001 §4.5.1).
+    /// A run in which requests go only to as many replicas as must answer (001 §4.5.1).
     pub(super) fn new(
         setting: &Setting<'_>,
         workload: &'static str,
@@ -86,7 +86,7 @@ impl RegisterPoint {
         }
     }
 
-    /// The name of the file that keeps its result.
+    /// The name of the file with its result.
     pub(super) fn file(&self) -> String {
         let RegisterPoint { protocol, clients, parameters, .. } = self;
         let share = |share: Option<f64>| share.unwrap_or_default();

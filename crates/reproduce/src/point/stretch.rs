@@ -7,24 +7,23 @@ use serried_model::Geography;
 use serried_sim::{Cluster, Statistics};
 use serried_workload::{Measurement, Window};
 
-/// How much is simulated at once, between looks at how far it is.
+/// The length of simulated time between two checks of progress.
 const SLICE: Duration = Duration::from_millis(20);
-/// However many transactions are committed, so many of the longest round trips are awaited before
-/// measuring, and measured.
+/// The least length of warming up and of measuring, in longest round trips.
 const LEAST_ROUND_TRIPS: u32 = 10;
 
-/// What the measured part of a run amounted to.
+/// The results of the measured part of a run.
 pub(super) struct Stretch {
-    /// How long it was, in simulated seconds.
+    /// Its length, in simulated seconds.
     pub(super) seconds: f64,
     /// Messages for each transaction or request.
     pub(super) messages_each: f64,
-    /// How long the replicas' cores were in use, all together, in seconds.
+    /// The total time for which the replicas' cores were in use, in seconds.
     pub(super) busy_s: f64,
 }
 
-/// Has the clients of a cluster warm up and then measures what they do, each for so long, or until `most`
-/// transactions or requests.
+/// Lets the clients of a cluster warm up, and then measures. Each takes a set time, or ends after `most` transactions
+/// or requests.
 pub(super) fn observe<P: Protocol>(
     cluster: &mut Cluster<P>,
     measurement: &Measurement,
@@ -55,8 +54,8 @@ pub(super) fn observe<P: Protocol>(
     }
 }
 
-/// Goes on for `most`, or until `transactions` more have been committed, but for `least` anyhow; returns
-/// the time then.
+/// Runs for `most`, or until `transactions` more have been committed, but at least for `least`. Returns the time
+/// afterwards.
 fn advance<P: Protocol>(
     cluster: &mut Cluster<P>,
     measurement: &Measurement,

@@ -1,4 +1,4 @@
-//! Clients that are at no terminal of their own.
+//! Clients without a terminal of their own.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use serried_model::{Key, Value};
 use serried_session::{Footprint, Transaction};
 use serried_workload::{Plan, Run, Workload};
 
-/// A workload whose transactions each come from a terminal that is drawn at random, where the
-/// workload's own clients each keep to one.
+/// A workload in which each transaction comes from a terminal that is drawn at random. In the workload itself, each
+/// client has a fixed terminal.
 ///
-/// The paper counts on it: of its 100 warehouses, "two Payment transactions modifying the same row
-/// conflict with a probability of 1 %" (000 §5.1.2), which they do if each draws its warehouse. Were
-/// clients spread over warehouses, as TPC-C has its terminals, 100 clients would hardly ever meet.
+/// The paper assumes this: with its 100 warehouses, "two Payment transactions modifying the same row conflict with a
+/// probability of 1 %" (000 §5.1.2), which is true if each transaction draws its warehouse. With fixed terminals, as in
+/// TPC-C, 100 clients would hardly ever conflict.
 pub(crate) struct AnyTerminal {
     workload: Arc<dyn Workload>,
     terminals: u64,
 }
 
 impl AnyTerminal {
-    /// Transactions of `workload` from any of so many terminals.
+    /// Transactions of `workload` from any of `terminals` terminals.
     pub(crate) fn new(workload: Arc<dyn Workload>, terminals: u64) -> AnyTerminal {
         assert!(terminals > 0, "a transaction comes from somewhere");
         AnyTerminal { workload, terminals }

@@ -21,18 +21,18 @@ use crate::figure::{Load, Parameter, Transactions};
 use crate::measured::{OfKind, OpenMeasured, TransactionsMeasured};
 use crate::{Costs, Error};
 
-/// One run: together with the build, everything that its result is determined by.
+/// One run. Together with the build, this determines its result.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(crate) struct TransactionPoint {
     /// The protocol, by its name in the registry.
     pub(super) protocol: String,
     /// The workload, by its name.
     pub(super) workload: &'static str,
-    /// What the workload is told.
+    /// The parameters of the workload.
     pub(super) parameters: Parameters,
-    /// From how many terminals transactions come, one drawn for each; 0 if clients make no difference.
+    /// The number of terminals. One is drawn for each transaction. 0 if the workload has no terminals.
     pub(super) terminals: u64,
-    /// Where the replicas and the clients are.
+    /// The sites of the replicas and clients.
     pub(super) geography: &'static str,
     /// How many replicas a partition has.
     pub(super) replicas: usize,
@@ -46,9 +46,9 @@ pub(crate) struct TransactionPoint {
     pub(super) backoff_first_ms: u64,
     /// The longest wait before any retry, in milliseconds.
     pub(super) backoff_most_ms: u64,
-    /// The most by which a clock is off, in microseconds.
+    /// The greatest error of a clock, in microseconds.
     pub(super) clock_skew_us: u64,
-    /// By how much of a link's delay a message may be late.
+    /// How late a message may be, as a fraction of its link's delay.
     pub(super) jitter: f64,
     /// [`Effort::warm_up_s`].
     pub(super) warm_up_s: f64,
@@ -56,31 +56,31 @@ pub(crate) struct TransactionPoint {
     pub(super) measured_s: f64,
     /// [`Effort::most_operations`].
     pub(super) most_transactions: u64,
-    /// What computing costs.
+    /// The costs of computing.
     pub(super) costs: Costs,
     /// The seed.
     pub(super) seed: u64,
-    /// What clients in open loops do; none if they are in closed ones.
+    /// The load of clients in open loops. `None` if they are in closed loops.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) open: Option<OpenClients>,
 }
 
-/// Clients in open loops: what determines a run of theirs besides.
+/// What else determines a run of clients in open loops.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(crate) struct OpenClients {
     /// How many transactions arrive each second, at all of them together.
     pub(super) rate_per_s: f64,
     /// How many transactions each of them may have open.
     pub(super) most_open: usize,
-    /// [`serried_actor::Settings::recovery_after_ms`], if it is not the usual one.
+    /// [`serried_actor::Settings::recovery_after_ms`], if it is not the default.
     pub(super) recovery_after_ms: Option<u64>,
-    /// When all of them die, and as many others go on.
+    /// When all of them die, and how long as many others continue.
     pub(super) deaths: Option<Deaths>,
 }
 
 impl TransactionPoint {
-    /// A run with random exponential backoff. The papers do not say where the backoff starts, how far clocks were
-    /// off or how much delays varied: those are this crate's choice.
+    /// A run with random exponential backoff. The papers do not say where the backoff starts, how large clock errors
+    /// were, or how much delays varied. This crate chooses these.
     pub(super) fn new(
         setting: &Setting<'_>,
         work: Transactions,
@@ -123,18 +123,18 @@ impl TransactionPoint {
         }
     }
 
-    /// How many cores the replicas have, all together.
+    /// The total number of cores of the replicas.
     fn all_cores(&self) -> f64 {
         self.replicas as f64 * f64::from(self.partitions) * f64::from(self.replica_cores)
     }
 
-    /// How many clients there are in the course of a run.
+    /// How many clients there are during a run, including those that replace dead ones.
     fn all_clients(&self) -> usize {
         let dies = self.open.is_some_and(|open| open.deaths.is_some());
         if dies { 2 * self.clients } else { self.clients }
     }
 
-    /// What the protocol is set to.
+    /// The settings of the protocol.
     fn settings(&self) -> Settings {
         let usual = Settings::default();
         let after = self.open.and_then(|open| open.recovery_after_ms);
@@ -149,7 +149,7 @@ impl TransactionPoint {
         Duration::from_secs_f64(self.measured_s)
     }
 
-    /// The name of the file that keeps its result.
+    /// The name of the file with its result.
     pub(super) fn file(&self) -> String {
         let TransactionPoint { protocol, geography, partitions, replica_cores, clients, .. } = self;
         if let Some(open) = self.open {
@@ -265,7 +265,7 @@ impl Run<'_> {
         }
     }
 
-    /// Has all clients from the `first` on begin.
+    /// Starts all clients from number `first` on.
     fn begin<P: Protocol<Family = serried_model::Transactions>>(
         &self,
         cluster: &mut Cluster<P>,
@@ -294,7 +294,7 @@ impl Run<'_> {
             first: Duration::from_millis(self.point.backoff_first_ms),
             most: Duration::from_millis(self.point.backoff_most_ms),
         };
-        // Clients of the paper try until they succeed.
+        // The paper's clients try until they succeed.
         let deadline = Duration::from_secs(3600);
         let options = TransactOptions { deadline, attempts: u32::MAX, backoff };
         cluster.keyspace(client).with_options(options)
@@ -303,14 +303,14 @@ impl Run<'_> {
     /// The same client in an open loop.
     fn open(&self, open: OpenClients, closed: ClosedLoop) -> OpenLoop {
         let ClosedLoop { keyspace, workload, measurement, recorder, client, seed } = closed;
-        // Poisson processes add up to one.
+        // The sum of Poisson processes is one too, so clients share the rate.
         let rate_per_s = open.rate_per_s / self.point.clients as f64;
         let most_open = open.most_open;
         OpenLoop { keyspace, workload, measurement, recorder, client, seed, rate_per_s, most_open }
     }
 }
 
-/// What was committed, by kinds.
+/// The committed transactions, by kind.
 fn kinds(report: &Report) -> Vec<OfKind> {
     let committed = report.kinds.iter().filter(|kind| kind.committed > 0);
     let of_kind = committed.map(|kind| OfKind {

@@ -1,4 +1,4 @@
-//! Line charts as SVG, without scripts or anything from elsewhere.
+//! Line charts as SVG, without scripts or external files.
 
 use std::fmt::Write;
 
@@ -18,20 +18,19 @@ pub(super) struct Axis {
     pub(super) logarithmic: bool,
 }
 
-/// A line, told from others by its colour and by the shape of its marks.
+/// A line. Lines have different colours and marks.
 pub(super) struct Line {
     pub(super) name: String,
-    /// Which of the styles it has; see the page's style sheet.
+    /// Its style: see the page's style sheet.
     pub(super) style: usize,
     pub(super) points: Vec<(f64, f64)>,
-    /// What the paper says: marks at a place, or a line across the chart where only one of the two
-    /// numbers is known.
+    /// The paper's numbers: marks at a place, or a line across the chart if only one of the two numbers is known.
     pub(super) stated: Vec<(Option<f64>, Option<f64>)>,
 }
 
-/// How many styles there are for the lines of systems; then they repeat themselves.
+/// The number of styles for lines of systems. After that they repeat.
 pub(super) const STYLES: usize = 5;
-/// The style of lines that are no system's.
+/// The style of lines that do not belong to a system.
 pub(super) const OTHER_STYLE: usize = STYLES;
 
 const WIDTH: f64 = 560.0;
@@ -41,7 +40,7 @@ const RIGHT: f64 = 16.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 50.0;
 
-/// How numbers become places along an axis.
+/// Maps numbers to places along an axis.
 struct Scale {
     from: f64,
     to: f64,
@@ -199,7 +198,7 @@ impl Line {
     }
 }
 
-/// A mark whose shape depends on the style; what the paper says is hollow and larger.
+/// A mark whose shape depends on the style. The paper's numbers are hollow and larger.
 pub(super) fn mark(style: usize, x: f64, y: f64, stated: bool, title: &str) -> String {
     let r = if stated { 7.0 } else { 3.5 };
     let class = if stated { format!("s{style} stated") } else { format!("s{style} mark") };
@@ -234,7 +233,7 @@ fn tick_text(number_: f64) -> String {
     if number_.abs() >= 1000.0 { thousands(Some(number_)) } else { number(Some(number_), 3) }
 }
 
-/// Text that stands for itself in HTML and SVG.
+/// Escapes text for HTML and SVG.
 pub(super) fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace('"', "&quot;")

@@ -1,4 +1,4 @@
-//! Findings as a page that needs nothing else: no scripts, no fonts, no network.
+//! Findings as a self-contained page: without scripts, fonts or network.
 
 use std::fmt::Write;
 

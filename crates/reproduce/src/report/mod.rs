@@ -1,4 +1,4 @@
-//! What is written of a figure.
+//! The reports on a figure.
 
 mod chart;
 mod csv;

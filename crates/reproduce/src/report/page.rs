@@ -1,4 +1,4 @@
-//! What there is to see of a figure.
+//! The contents of a figure's page.
 
 use serried_sim::CostModel;
 
@@ -9,23 +9,23 @@ use crate::figure::{Load, Parameter, Servers, Work, is_known};
 use crate::findings::Finding;
 use crate::{Costs, Findings};
 
-/// What there is to see of a figure.
+/// The contents of a figure's page.
 pub(super) struct Page {
     pub(super) title: String,
     pub(super) summary: &'static str,
-    /// How it was made, in a few sentences.
+    /// The set-up, in a few sentences.
     pub(super) set_up: String,
     /// The style and the name of each line.
     pub(super) legend: Vec<(usize, String)>,
     pub(super) charts: Vec<Chart>,
     pub(super) sections: Vec<Section>,
-    /// What has to be known to compare the paper's numbers with ours.
+    /// What a reader must know to compare the paper's numbers with ours.
     pub(super) remarks: Vec<String>,
-    /// Where the paper says what.
+    /// The sources of the paper's numbers.
     pub(super) sources: Vec<String>,
 }
 
-/// A table with what is said about it.
+/// A table with its text.
 pub(super) struct Section {
     pub(super) heading: &'static str,
     pub(super) table: Table,
@@ -52,7 +52,7 @@ impl Page {
 }
 
 impl Findings {
-    /// The paper's name of a system, and that it is not there if so.
+    /// The paper's name of a system, with a remark if it is missing.
     pub(super) fn label(&self, protocol: &str) -> String {
         let system = self.figure.systems.iter().find(|system| system.protocol == protocol);
         let name = system.map_or(protocol, |system| system.label);
@@ -64,7 +64,7 @@ impl Findings {
 }
 
 impl Parameter {
-    /// What it is called in a table.
+    /// Its name in a table.
     pub(super) fn name(self) -> &'static str {
         match self {
             Parameter::Cores => "cores",
@@ -76,7 +76,7 @@ impl Parameter {
         }
     }
 
-    /// What it is called on an axis.
+    /// Its name on an axis.
     pub(super) fn axis(self) -> &'static str {
         match self {
             Parameter::Cores => "cores per replica",
@@ -88,7 +88,7 @@ impl Parameter {
         }
     }
 
-    /// How many times as large an axis shows it.
+    /// The factor by which an axis shows it.
     pub(super) fn scale(self) -> f64 {
         match self {
             Parameter::Conflicts | Parameter::Writes => 100.0,
@@ -97,7 +97,7 @@ impl Parameter {
     }
 }
 
-/// Why a system of the paper's is not there.
+/// Why a system of the paper is missing.
 fn absent(protocol: &str) -> String {
     match is_known(protocol) {
         true => format!("`{protocol}` was not asked for"),
@@ -105,7 +105,7 @@ fn absent(protocol: &str) -> String {
     }
 }
 
-/// How it was made, in a few sentences.
+/// The set-up, in a few sentences.
 fn set_up(findings: &Findings) -> String {
     let (effort, figure) = (&findings.effort, findings.figure);
     let Servers { replicas, partitions, cores } = figure.servers;
@@ -148,12 +148,12 @@ fn set_up(findings: &Findings) -> String {
     )
 }
 
-/// So many of them, in words.
+/// A number with its noun.
 fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// What systems do at the places of a figure of open loops.
+/// The load at the places of a figure of open loops, in words.
 fn at_places(findings: &Findings) -> String {
     let Load::Open(open) = findings.figure.load else { return String::new() };
     let share = open.share * 100.0;
@@ -167,7 +167,7 @@ fn at_places(findings: &Findings) -> String {
     }
 }
 
-/// What computing costs, in a sentence.
+/// The costs of computing, in a sentence.
 fn costs(Costs { replica, client }: Costs) -> String {
     let costs = |costs: CostModel| {
         let [event, sent, unit] =
@@ -177,7 +177,7 @@ fn costs(Costs { replica, client }: Costs) -> String {
     format!("CPU of replicas: {}; of clients: {}.", costs(replica), costs(client))
 }
 
-/// Where the paper's numbers stand.
+/// The sources of the paper's numbers.
 fn sources(findings: &Findings) -> Vec<String> {
     let line = |finding: &Finding| {
         let x = finding.x.map_or(String::new(), |x| format!(" at {x}"));

@@ -89,14 +89,14 @@ impl Findings {
         }
     }
 
-    /// Shares of operations over latencies; of the tail, what is left above them.
+    /// Shares of operations over latencies. For the tail, the shares above them.
     fn distribution(&self, panel: usize, kind: &'static str, tail: bool) -> Chart {
         let point =
             |(share, ms): (f64, &f64)| (*ms, 100.0 * if tail { 1.0 - share } else { share });
         let points = |sweep: &Sweep| {
             let found = sweep.at_highest().and_then(|run| run.registers()?.kind(kind));
             let Some(found) = found else { return Vec::new() };
-            // What happened less than once is not known.
+            // Quantiles beyond the last operation are not known.
             let known = |share: f64| (1.0 - share) * found.count as f64 >= 1.0;
             let places = quantiles().into_iter().zip(&found.quantiles_ms);
             let places = places.filter(|(share, _)| known(*share) && (tail || *share <= 0.99));

@@ -7,11 +7,11 @@ use crate::findings::{Finding, at};
 use crate::sweep::{Place, Sweep};
 use crate::{Findings, Measured};
 
-/// What a reader has to know about a throughput that is marked.
+/// The explanation of marked throughputs.
 const MARK: &str = "+ throughput still rose with the most load that was run";
 const GREATEST: &str = "A place that is - stands for the greatest over all places";
 
-/// What is in a cell, under a header.
+/// A header and the contents of a cell.
 type Cell = (String, String);
 
 fn cell(header: impl Into<String>, content: String) -> Cell {
@@ -66,7 +66,7 @@ impl Findings {
         row
     }
 
-    /// What a system does at its highest throughput.
+    /// The results of a system at its highest throughput.
     fn sweep(&self, sweep: &Sweep) -> Vec<Cell> {
         let run = sweep.at_highest();
         let more = if sweep.saturated == Some(false) { "+" } else { "" };
@@ -102,7 +102,7 @@ impl Findings {
         row
     }
 
-    /// How many times the throughput of a system the paper's first system has.
+    /// The throughput of the paper's first system, divided by that of this system.
     fn of_first(&self, sweep: &Sweep) -> Option<Cell> {
         let protocol = self.figure.protocols().next()?;
         let first = at(&self.sweeps, Place { panel: sweep.panel, x: sweep.x, protocol });

@@ -1,4 +1,4 @@
-//! The paper's numbers beside ours, as tables: rows of cells, and those rows aligned for a terminal.
+//! Tables of the paper's numbers and ours, and their alignment for a terminal.
 
 use super::page::Page;
 use crate::Findings;
@@ -13,7 +13,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A table of rows whose cells have the same headers. Columns in which nothing is known are left out.
+    /// A table of rows whose cells have the same headers. Columns without a known number are left out.
     pub(super) fn new(rows: impl Iterator<Item = Vec<(String, String)>>) -> Table {
         let rows: Vec<Vec<(String, String)>> = rows.collect();
         let columns = 0..rows.first().map_or(0, Vec::len);
@@ -72,10 +72,10 @@ fn align(table: &Table) -> String {
     text
 }
 
-/// What stands where there is no number.
+/// The text for an unknown number.
 const UNKNOWN: &str = "-";
 
-/// A number with so many decimals, without zeros at the end, or a dash.
+/// A number with at most `decimals` decimals and no trailing zeros, or a dash.
 pub(super) fn number(number: Option<f64>, decimals: usize) -> String {
     let Some(number) = number else { return UNKNOWN.to_string() };
     let text = format!("{number:.decimals$}");

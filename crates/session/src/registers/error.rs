@@ -18,7 +18,7 @@ pub enum RegisterError {
         /// The deadline that was set.
         deadline: Duration,
     },
-    /// A majority of the nodes can't write, mostly for want of room on their disks. Nothing took effect.
+    /// A majority of the nodes can't write, mostly because their disks are full. Nothing took effect.
     #[error("the keyspace is read-only: {reason}")]
     ReadOnly {
         /// Which nodes can't write, and why.
@@ -27,7 +27,7 @@ pub enum RegisterError {
     /// Too few replicas answered while the register was being updated. The update may have taken effect, or may still take
     /// effect. If it is tried again with its token ([`crate::RegisterKeyspace::access`]), it takes effect exactly once.
     #[error(
-        "within {deadline:?} it was not known whether the update {token} of `{key}` took effect: it may or may not; try it again with its token"
+        "the update {token} of `{key}` may or may not have taken effect: its outcome was not known within {deadline:?}; try it again with its token"
     )]
     Unknown {
         /// The key.
@@ -37,10 +37,10 @@ pub enum RegisterError {
         /// The deadline that was set.
         deadline: Duration,
     },
-    /// An update was tried again so late that nobody knows any more whether it has taken effect. A new update whose client's
-    /// clock is behind by more than `outcomes_ms` looks the same.
+    /// An update was tried again so late that the replicas no longer know whether it took effect. A new update gets the
+    /// same error if its client's clock is behind by more than `outcomes_ms`.
     #[error(
-        "whether the update {token} of `{key}` took effect is no longer known: `outcomes_ms` says for how long it is; if this is said of new updates, this client's clock is behind: synchronise it"
+        "the replicas no longer know whether the update {token} of `{key}` took effect: outcomes are kept for `outcomes_ms`; if new updates fail like this, this client's clock is behind: synchronise it"
     )]
     Forgotten {
         /// The key.

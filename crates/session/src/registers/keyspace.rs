@@ -12,8 +12,8 @@ use super::{RegisterError, RegisterOptions};
 use crate::call::{Answer, Call};
 use crate::{Alarm, Driver, Port, Session};
 
-/// A keyspace of registers, as a client sees it. Cheap to clone; many operations can be under way at once, on the same
-/// key too.
+/// A client's handle to a keyspace of registers. Cheap to clone. Many operations can be in progress at once, also on
+/// the same key.
 #[derive(Clone)]
 pub struct RegisterKeyspace {
     port: Arc<dyn Port<Registers>>,
@@ -38,7 +38,7 @@ impl Session for Registers {
 /// The answer to an operation.
 #[derive(Default)]
 struct Accessing {
-    /// The name of an update, once it has begun.
+    /// The id of an update, once it has begun.
     id: Option<Version>,
     /// The place of a write, once it has one.
     placed: Option<Carstamp>,
@@ -62,14 +62,14 @@ impl Accessing {
     }
 }
 
-/// What came of a read-modify-write.
+/// The result of a read-modify-write.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Modified {
-    /// What was there before.
+    /// The value before it.
     pub found: Option<Value>,
-    /// What is there after it.
+    /// The value after it.
     pub value: Option<Value>,
-    /// Whether its condition held; if not, nothing was changed.
+    /// Whether its condition held. If not, nothing was changed.
     pub applied: bool,
 }
 
@@ -102,7 +102,7 @@ impl RegisterKeyspace {
         Ok(self.access(key.into(), Access::Read, None).await?.found)
     }
 
-    /// Writes a key, whatever it holds.
+    /// Writes a key, whatever value it has.
     ///
     /// # Errors
     /// See [`RegisterError`]. Only [`RegisterError::Unknown`] leaves open whether it took effect.
@@ -123,11 +123,12 @@ impl RegisterKeyspace {
         self.access(key.into(), Access::Write(None), None).await.map(drop)
     }
 
-    /// Atomically reads a key and makes something else of its value, no longer than values may be.
+    /// Atomically reads a key and modifies its value. The new value is subject to the limit on values.
     ///
     /// # Errors
-    /// [`RegisterError::WrongType`] if the value is none that this can be done with; [`RegisterError::TooLarge`] if it can't
-    /// be appended to, and nothing was changed; as [`RegisterKeyspace::write`].
+    /// [`RegisterError::WrongType`] if the modification needs a value of another type. [`RegisterError::TooLarge`] if
+    /// the value would become too long by appending; nothing was changed then. Otherwise as
+    /// [`RegisterKeyspace::write`].
     pub async fn rmw(
         &self,
         key: impl Into<Key>,
@@ -144,7 +145,7 @@ impl RegisterKeyspace {
         modified(key, &modification, found)
     }
 
-    /// Replaces the value of a key if it is exactly as expected; whether it was.
+    /// Replaces the value of a key if it is exactly as expected. Returns whether it was.
     ///
     /// # Errors
     /// As [`RegisterKeyspace::rmw`].
@@ -158,8 +159,8 @@ impl RegisterKeyspace {
         Ok(self.rmw(key, swap).await?.applied)
     }
 
-    /// Adds to an integer, and returns the sum; a key that is absent counts as 0. `None`, and nothing is
-    /// changed, if the sum does not fit into 64 bits, or into as many digits as values may have.
+    /// Adds to an integer and returns the sum. An absent key counts as 0. If the sum does not fit into 64 bits, or has
+    /// more digits than a value may have bytes, nothing is changed and `None` is returned.
     ///
     /// # Errors
     /// As [`RegisterKeyspace::rmw`].
@@ -174,12 +175,12 @@ impl RegisterKeyspace {
         Ok(sum)
     }
 
-    /// Any operation on a key. An update that has failed with [`RegisterError::Unknown`] is tried again
-    /// with its token, from any client, and then takes effect exactly once; it must be the same update.
+    /// Runs any operation on a key. An update that failed with [`RegisterError::Unknown`] can be tried again with its
+    /// token, by any client. It then takes effect exactly once. It must be the same update.
     ///
     /// # Errors
-    /// [`RegisterError::Forgotten`] if it is too late for that. As [`RegisterKeyspace::write`]; what type a value
-    /// has is not looked at.
+    /// [`RegisterError::Forgotten`] if it is too late to try again. Otherwise as [`RegisterKeyspace::write`]. The type
+    /// of a value is not checked.
     pub async fn access(
         &self,
         key: Key,
@@ -221,7 +222,7 @@ impl RegisterKeyspace {
             && answer.is_none()
             && let Some(token) = token
         {
-            // It was not tried again; an earlier try may have taken effect.
+            // This try was never passed on, but an earlier one may have taken effect.
             return Err(RegisterError::Unknown { key, token, deadline });
         }
         let answer = answer.unwrap_or_default();
@@ -229,7 +230,7 @@ impl RegisterKeyspace {
         Err(match (answer.outcome, named) {
             (Some(Outcome::Done(accessed)), _) => return Ok(accessed),
             (Some(Outcome::Forgotten), named) => {
-                let token = token.or(named).expect("an update that is known by name has one");
+                let token = token.or(named).expect("an update that has begun has a token");
                 RegisterError::Forgotten { key, token }
             }
             (Some(Outcome::ClockSkew { ahead_us }), _) => RegisterError::ClockSkew { ahead_us },

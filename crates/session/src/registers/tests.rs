@@ -1,4 +1,4 @@
-//! Operations on registers against a coordinator that is played by hand.
+//! Operations on registers. The tests play the coordinator.
 
 use core::future::Future;
 use core::pin::Pin;
@@ -24,10 +24,10 @@ fn poll<T>(future: &mut Pin<Box<impl Future<Output = T>>>) -> Poll<T> {
     future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// A write that its coordinator goes on with while its session gives it up: it was told to be without
-/// effect, and was read by others (simulated ABD, seed 1664).
+/// The coordinator continues a write while its session gives it up. The write was once reported as without effect
+/// although others had read it (simulated ABD, seed 1664).
 #[test]
-fn a_register_write_that_is_given_up_is_told_by_its_coordinator_what_became_of_it() {
+fn a_write_that_is_given_up_waits_for_its_outcome() {
     let id = version(9);
     let carstamp = Carstamp { timestamp: 3, ..Carstamp::INITIAL };
     for placed in [false, true] {
@@ -37,7 +37,7 @@ fn a_register_write_that_is_given_up_is_told_by_its_coordinator_what_became_of_i
         assert!(poll(&mut write).is_pending());
         script.tell(0, Output::Began(id));
         script.advance(Duration::from_secs(11));
-        assert!(poll(&mut write).is_pending(), "it waits for what its coordinator says");
+        assert!(poll(&mut write).is_pending(), "it waits for its coordinator's answer");
         assert_eq!(script.take_operations()[1..], [Operation::GiveUp]);
         let outcome = match placed {
             true => {
@@ -59,7 +59,7 @@ fn a_register_write_that_is_given_up_is_told_by_its_coordinator_what_became_of_i
 }
 
 #[test]
-fn a_read_modify_write_on_another_type_names_the_key_and_both_types() {
+fn an_rmw_on_the_wrong_type_names_the_key_and_both_types() {
     let (script, registers) = Script::new();
     let mut add = Box::pin(registers.increment("x", 1));
     assert!(poll(&mut add).is_pending());
@@ -70,7 +70,7 @@ fn a_read_modify_write_on_another_type_names_the_key_and_both_types() {
 }
 
 #[test]
-fn a_read_modify_write_that_is_not_offered_is_refused_before_anything_is_sent() {
+fn an_rmw_that_is_not_offered_is_refused_before_sending() {
     let (script, registers) = Script::offering(Offers { rmws: false });
     let mut add = Box::pin(registers.rmw("x", Modification::add(1)));
     let Poll::Ready(Err(error)) = poll(&mut add) else { panic!("it is refused at once") };
@@ -79,7 +79,7 @@ fn a_read_modify_write_that_is_not_offered_is_refused_before_anything_is_sent() 
 }
 
 #[test]
-fn an_update_that_could_not_be_tried_again_is_still_unknown() {
+fn an_update_that_could_not_be_retried_is_still_unknown() {
     let (script, registers) = Script::new();
     let token = Token { id: version(9), carstamp: None };
     let others: Vec<_> = (0..2)

@@ -5,16 +5,16 @@ use std::error::Error as StdError;
 
 use serried_model::Unfit;
 
-/// What a transaction's program returns to give up: the application's own error, or one of the
-/// session's that `?` passed on.
+/// What a transaction's program returns to give up: the application's own error, or an error of the session that `?`
+/// passed on.
 ///
-/// Any error type converts into it, so `?` works in a program on whatever it calls.
+/// Every error type converts into it, so a program can use `?` on all results.
 pub struct Abort(pub(crate) Reason);
 
 pub(crate) enum Reason {
     /// The application's error.
     Application(Box<dyn StdError + Send + Sync>),
-    /// A key or value can't be taken.
+    /// A key or a value was refused.
     Unfit(Unfit),
 }
 

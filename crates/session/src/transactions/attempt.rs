@@ -1,4 +1,4 @@
-//! One attempt of a transaction: the reads it holds, and what its current run has done so far.
+//! One attempt of a transaction: the values that it has read, and what its current run has done so far.
 
 use core::task::{Context, Poll, Waker};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,7 +16,7 @@ type Writes = IndexMap<Key, Option<Value>, FixedState>;
 /// The state that an attempt's program, its session and its driver share.
 pub(crate) struct Attempt {
     limits: Limits,
-    /// Its program is to write nothing.
+    /// The program must write nothing.
     pub(crate) only_reads: bool,
     state: Mutex<State>,
 }
@@ -24,14 +24,14 @@ pub(crate) struct Attempt {
 #[derive(Default)]
 struct State {
     version: Option<Version>,
-    /// Whether the session is to be woken when there is one.
+    /// Whether to wake the session as soon as there is a version.
     version_awaited: bool,
-    /// Every read of this attempt, by any run. Entries are never removed, so positions stay good.
+    /// Every read of this attempt, by any run. Entries are never removed, so positions stay valid.
     reads: IndexMap<Key, Read, FixedState>,
     run: Run,
-    /// Reads asked for and not yet passed to the coordinator.
+    /// Reads that the program has requested and that the coordinator does not have yet.
     requests: Vec<Key>,
-    /// Keys written since the coordinator was last told.
+    /// Keys written since writes were last announced to the coordinator.
     unannounced: Vec<Key>,
     signals: Signals,
     waker: Option<Waker>,
@@ -47,7 +47,7 @@ struct Run {
     writes: Writes,
     bytes: usize,
     unfit: Option<serried_model::Unfit>,
-    /// What it wrote although it was to write nothing.
+    /// The key that it wrote although it must write nothing.
     forbidden: Option<Key>,
 }
 
@@ -69,11 +69,11 @@ struct Found {
 /// What has happened to an attempt since its session last looked.
 #[derive(Default)]
 pub(crate) struct Signals {
-    /// Reads of the current run that now have another value.
+    /// Reads of the current run whose value has changed.
     pub rewound: Vec<Key>,
-    /// A read of the current run has the same value from another version.
+    /// A read of the current run has the same value, but from another version.
     pub refreshed: bool,
-    /// It is over.
+    /// The attempt has ended.
     pub outcome: Option<Outcome>,
 }
 
@@ -83,7 +83,7 @@ impl Signals {
     }
 }
 
-/// A run's reads and writes up to some point, to which it can be taken back.
+/// A run's reads and writes up to some point. The run can be restored to it.
 #[derive(Clone)]
 pub(crate) struct Checkpoint(Run);
 
@@ -93,11 +93,11 @@ impl Attempt {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A poisoned state belongs to a program that panicked; its attempt is being rolled back.
+        // If it is poisoned, the program has panicked, and its attempt is being rolled back.
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// What has happened since the last call; `waker` is woken when more does.
+    /// What has happened since the last call. `waker` is woken as soon as more happens.
     pub(crate) fn signals(&self, waker: &Waker) -> Option<Signals> {
         let mut state = self.lock();
         match &mut state.waker {
@@ -107,7 +107,7 @@ impl Attempt {
         (!state.signals.is_empty()).then(|| core::mem::take(&mut state.signals))
     }
 
-    /// Forgets what the current run did, and begins another.
+    /// Forgets what the current run did, and begins the next one.
     pub(crate) fn begin_run(&self) -> u32 {
         let mut state = self.lock();
         let number = state.run.number + 1;
@@ -120,7 +120,7 @@ impl Attempt {
         number
     }
 
-    /// Has the one run of this attempt read and write all of this.
+    /// Begins the only run of this attempt, with all its reads and writes.
     pub(crate) fn begin_one_shot(&self, reads: &[Key], writes: &[Write]) {
         let number = self.begin_run();
         let mut state = self.lock();
@@ -135,7 +135,7 @@ impl Attempt {
         run.writes.extend(writes);
     }
 
-    /// The operations of an attempt that does all at once.
+    /// The operations of a one-shot attempt.
     pub(crate) fn whole(&self) -> Vec<Operation> {
         let state = self.lock();
         let reads = state.run_reads().map(|(key, _)| key.clone()).collect();
@@ -143,7 +143,7 @@ impl Attempt {
         vec![begin, Operation::OneShot { reads, writes: state.run_writes() }]
     }
 
-    /// What the run has found under these keys, all of which it has read.
+    /// The values of these keys, all of which the run has read.
     pub(crate) fn values(&self, keys: &[Key]) -> Vec<Option<Value>> {
         let state = self.lock();
         let value = |key: &Key| {
@@ -156,12 +156,12 @@ impl Attempt {
         keys.iter().map(value).collect()
     }
 
-    /// The current run, to return to.
+    /// Saves the current run, so that it can be restored.
     pub(crate) fn checkpoint(&self) -> Checkpoint {
         Checkpoint(self.lock().run.clone())
     }
 
-    /// Takes the current run back to `checkpoint`, as a run of its own.
+    /// Restores the run to `checkpoint`. What follows counts as a new run.
     pub(crate) fn restore(&self, checkpoint: &Checkpoint) -> u32 {
         let mut state = self.lock();
         let number = state.run.number + 1;
@@ -173,7 +173,7 @@ impl Attempt {
         number
     }
 
-    /// A read by run `number`; requested if it is not held, and ready once it is.
+    /// A read by run `number`. If the attempt does not have the value, it is requested.
     pub(crate) fn poll_read(
         &self,
         number: u32,
@@ -212,7 +212,7 @@ impl Attempt {
         }
     }
 
-    /// A write by run `number`. What is over a limit is reported when the run ends.
+    /// A write by run `number`. If it is over a limit, the end of the run reports that.
     pub(crate) fn write(&self, number: u32, key: Key, value: Option<Value>) {
         let mut state = self.lock();
         let State { run, unannounced, .. } = &mut *state;
@@ -239,8 +239,8 @@ impl Attempt {
         }
     }
 
-    /// The operations that the waiting program has asked for: its new reads, and the writes that may
-    /// be shown to others.
+    /// The operations of a program that now waits: its new reads, and the writes that other transactions may already
+    /// see.
     pub(crate) fn take_operations(&self, operations: &mut Vec<Operation>) {
         let mut state = self.lock();
         let State { run, requests, unannounced, .. } = &mut *state;
@@ -253,15 +253,15 @@ impl Attempt {
         operations.extend(requests.drain(..).map(|key| Operation::Get { key }));
     }
 
-    /// The commit of the finished run, without its writes if `writes` is false; none if a read of it
-    /// has changed in the meantime, so that it has to run again.
+    /// The commit of the finished run, without its writes if `writes` is false. Returns `None` if one of its reads has
+    /// changed in the meantime, so that the program has to run again.
     pub(crate) fn commit(&self, writes: bool) -> Option<Operation> {
         let mut state = self.lock();
         state.unannounced.clear();
         if !state.signals.rewound.is_empty() {
             return None;
         }
-        // A read that was given up before its answer is none of this run's, whatever comes of it.
+        // A read whose future was dropped before the answer came is not part of this run.
         let State { reads, run, .. } = &mut *state;
         run.reads.retain(|position| {
             let read = &mut reads[*position];
@@ -277,17 +277,17 @@ impl Attempt {
             true => state.run_writes(),
             false => Vec::new(),
         };
-        // What it carries is the latest.
+        // The commit carries the latest stamps.
         state.signals.refreshed = false;
         Some(Operation::Commit { reads, writes })
     }
 
-    /// What was over a limit in the current run.
+    /// Which limit the current run has exceeded, if any.
     pub(crate) fn unfit(&self) -> Option<serried_model::Unfit> {
         self.lock().run.unfit.clone()
     }
 
-    /// What the current run of a program that is to write nothing has written.
+    /// The first key that the current run has written although it must write nothing.
     pub(crate) fn forbidden_write(&self) -> Option<Key> {
         self.only_reads.then(|| self.lock().run.forbidden.clone())?
     }
@@ -297,14 +297,14 @@ impl Attempt {
         self.lock().version
     }
 
-    /// The same; the session is woken once there is one.
+    /// The version. If there is none yet, the session is woken as soon as there is one.
     pub(crate) fn version_or_wake(&self) -> Option<Version> {
         let mut state = self.lock();
         state.version_awaited = state.version.is_none();
         state.version
     }
 
-    /// Whether the current run has been given the answer to a read.
+    /// Whether the current run has received the answer to a read.
     pub(crate) fn has_read(&self) -> bool {
         self.lock().answered_reads().next().is_some()
     }
@@ -320,8 +320,7 @@ impl Attempt {
         state.run_reads().find(|(_, read)| read.found.is_none()).map(|(key, _)| key.clone())
     }
 
-    /// Everything that the current run has read and written, and how many reads re-executions had
-    /// to send for.
+    /// Everything that the current run has read and written, and how many reads re-executions had to request.
     pub(crate) fn footprint(&self) -> (Vec<ReadValue>, Vec<Write>, u32) {
         let state = self.lock();
         let reads = state.answered_reads().map(|(key, found)| {
@@ -348,7 +347,7 @@ impl Recipient<Transactions> for Attempt {
                 }
             }
             Output::Outcome(outcome) => state.signals.outcome = Some(outcome),
-            // Answers to questions, which no attempt asks.
+            // These answer questions, and attempts do not ask any.
             Output::Ending(_) | Output::Past(_) => return,
         }
         let waker = state.waker.clone();
@@ -360,7 +359,7 @@ impl Recipient<Transactions> for Attempt {
 }
 
 impl State {
-    /// Takes a read's new content in; whether the session has to look at it.
+    /// Stores a read's new value and version. Returns whether the session has to react.
     fn learn(&mut self, new: ReadValue) -> bool {
         let Some(read) = self.reads.get_mut(&new.key) else { return false };
         for waker in read.wakers.drain(..) {

@@ -1,4 +1,4 @@
-//! The attempts of one transaction, and the time that they have together.
+//! The attempts of one transaction, which share a deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::abort::Reason;
 use super::execution::Ended;
 use crate::{Abort, Alarm, Committed, Footprint, TransactionError, TransactionKeyspace};
 
-/// How many attempts there were so far, and when there may be no more.
+/// Counts the attempts of a transaction, and limits their number and their time.
 pub(crate) struct Attempts<'a> {
     keyspace: &'a TransactionKeyspace,
     /// Which attempt this is, from 1.
@@ -18,7 +18,7 @@ pub(crate) struct Attempts<'a> {
     limit: Timestamp,
     /// The limit, if the last attempt was refused because it had run for longer.
     too_long: Option<Duration>,
-    /// Goes off at the deadline of them all.
+    /// Goes off at the deadline that all attempts share.
     pub(crate) deadline: Alarm,
 }
 
@@ -29,8 +29,8 @@ impl<'a> Attempts<'a> {
         Attempts { keyspace, number: 1, limit, too_long: None, deadline }
     }
 
-    /// Takes in how an attempt ended. After one that can be tried again it waits until the next may begin, and
-    /// returns none.
+    /// Handles the end of an attempt. If the transaction can be tried again, waits until the next attempt may begin and
+    /// returns `None`.
     pub(crate) async fn after<T>(
         &mut self,
         ended: Ended<T>,
@@ -74,7 +74,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// What there is to say of the last attempt, which has committed.
+    /// The result and the footprint of the last attempt, which has committed.
     pub(crate) fn committed<T>(
         &self,
         value: T,

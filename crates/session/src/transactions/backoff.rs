@@ -10,7 +10,7 @@ impl Backoff {
         let doublings = retry.saturating_sub(1).min(62);
         let most = self.first.as_nanos().saturating_mul(1 << doublings).min(self.most.as_nanos());
         let most = most.min(u128::from(u64::MAX)) as u64;
-        // The product of two 64-bit numbers, of which the upper half is uniform in 0..most.
+        // The upper half of the product of two 64-bit numbers is uniform in 0..most.
         Duration::from_nanos(((u128::from(random) * u128::from(most)) >> 64) as u64)
     }
 }

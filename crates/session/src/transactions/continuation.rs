@@ -1,7 +1,7 @@
 //! The continuation API: a program written as steps, each of which is given a read's value.
 //!
-//! It is for programs whose beginning is too dear to run again: when a read turns out to hold another
-//! value, only the steps from that read on are run again, with the context as it was (000 §4.1.1).
+//! A closure is run again from its start when a read changes. That is too expensive for some programs. In a chain of
+//! continuations only the steps from the changed read on are run again, with the context that they had (000 §4.1.1).
 
 use core::task::{Context, Poll};
 use std::sync::Arc;
@@ -33,8 +33,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// Reads `key` and continues with its value; `None` if it is absent. The context is kept, to be
-    /// cloned for `continuation` whenever this read's value changes.
+    /// Reads `key` and continues with its value, which is `None` if the key is absent. The session keeps `context`, and
+    /// clones it for `continuation` whenever this read's value changes.
     pub fn get<C, T>(
         &self,
         context: C,
@@ -55,7 +55,7 @@ impl Step {
     }
 }
 
-/// A read that the program has made, with all that is needed to continue from it again.
+/// A read that the program has made, with everything that is needed to continue from it again.
 struct Frame<C, T> {
     checkpoint: Checkpoint,
     context: C,

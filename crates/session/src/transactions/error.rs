@@ -8,8 +8,7 @@ use serried_model::{Key, TooLarge, Unfit, Version};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransactionError {
-    /// The program returned this error; it is untouched. None of its writes took effect, and what it
-    /// read was committed.
+    /// The program returned this error. None of its writes took effect, and what it had read was committed.
     #[error("the transaction's program gave up: {0}")]
     Application(Box<dyn std::error::Error + Send + Sync>),
     /// Every attempt that the retry budget allows was aborted. Nothing took effect; try again later,
@@ -21,8 +20,7 @@ pub enum TransactionError {
         /// How many attempts were made.
         attempts: u32,
     },
-    /// The deadline passed while the program was running or waiting to be tried again. Nothing took
-    /// effect.
+    /// The deadline passed while the program was running, or between two attempts. Nothing took effect.
     #[error("not committed within {deadline:?}, after {attempts} attempts")]
     Deadline {
         /// The deadline that was set.
@@ -30,10 +28,10 @@ pub enum TransactionError {
         /// How many attempts were begun.
         attempts: u32,
     },
-    /// The transaction was refused because it had run for longer than a transaction may, and there was no time or no attempt
-    /// left to try it again. Nothing took effect. Have it do less, or raise the keyspace's `truncation_lag_ms`.
+    /// The transaction was refused because it had run for too long, and there was no time or no attempt left to try it
+    /// again. Nothing took effect. Make the transaction shorter, or raise the keyspace's `truncation_lag_ms`.
     #[error(
-        "refused after running for longer than {limit:?}, in attempt {attempts}: have the transaction do less, or raise `truncation_lag_ms`"
+        "refused after running for longer than {limit:?}, in attempt {attempts}: make the transaction shorter, or raise `truncation_lag_ms`"
     )]
     TooLong {
         /// How long an attempt may run.
@@ -50,19 +48,19 @@ pub enum TransactionError {
         /// What was missing.
         waiting_for: String,
     },
-    /// A majority of the nodes can't write, mostly for want of room on their disks. Nothing took effect. Under Morty and
-    /// MVTSO, [`crate::TransactionKeyspace::get_at`] and [`crate::TransactionKeyspace::outcome`] still work; replicas of
-    /// other protocols answer nothing meanwhile.
+    /// A majority of the nodes can't write, mostly because their disks are full. Nothing took effect. Under Morty and
+    /// MVTSO, [`crate::TransactionKeyspace::get_at`] and [`crate::TransactionKeyspace::outcome`] still work; replicas
+    /// of other protocols do not answer until there is room.
     #[error("the keyspace is read-only: {reason}")]
     ReadOnly {
         /// Which nodes can't write, and why.
         reason: String,
     },
-    /// It is not known how the transaction ended: too few replicas answered while it was being
-    /// committed, or others ended it while its program was running again. It may have taken effect, or
-    /// may yet; its version identifies it, and [`crate::TransactionKeyspace::outcome`] tells.
+    /// It is not known how the transaction ended: too few replicas answered while it was being committed, or others
+    /// ended it while its program was running again. It may have taken effect or may still take effect.
+    /// [`crate::TransactionKeyspace::outcome`] finds out, given its version.
     #[error(
-        "transaction {txn} was being committed, and within {deadline:?} it was not known how it ends: it may or may not take effect; ask for its outcome"
+        "transaction {txn} may or may not take effect: it was being committed, and its outcome was not known within {deadline:?}; ask for its outcome"
     )]
     Unknown {
         /// The transaction's version.
@@ -70,14 +68,13 @@ pub enum TransactionError {
         /// The deadline that was set.
         deadline: Duration,
     },
-    /// The client's clock is off by more than the keyspace allows. Nothing took effect; have the clock
-    /// synchronised.
+    /// The client's clock is off by more than the keyspace allows. Nothing took effect. Synchronise the clock.
     #[error("this client's clock is {} s {} the nodes' clocks: synchronise it{}", seconds(.ahead_us), if *.ahead_us < 0 { "behind" } else { "ahead of" }, if *.ahead_us < 0 { "" } else { " and connect again" })]
     ClockSkew {
         /// By how much it is ahead, in microseconds; negative if it is behind.
         ahead_us: i64,
     },
-    /// What was asked for lies further back than is kept.
+    /// The version to read at is older than the history that is kept.
     #[error("what `{key}` held at {at} is no longer kept: raise `history_ms` to read further back")]
     Forgotten {
         /// The key.
@@ -95,10 +92,10 @@ pub enum TransactionError {
         /// The version at which it was to be read.
         at: Version,
     },
-    /// A program that was begun to read only has written. Nothing took effect; begin it with
+    /// A program that was run as read-only has written. Nothing took effect. Run it with
     /// [`crate::TransactionKeyspace::transact`].
     #[error(
-        "`{key}` was not written: the transaction was begun to read only; begin one that may write"
+        "`{key}` was not written: the transaction was begun as read-only; begin one that may write"
     )]
     OnlyReads {
         /// The first key that it wrote.
@@ -108,8 +105,7 @@ pub enum TransactionError {
     /// writes; of a one-shot transaction nothing was sent.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
-    /// A key had no bytes. Nothing is committed. What may have been sent is as for
-    /// [`TransactionError::TooLarge`].
+    /// A key had no bytes. Nothing is committed. For what may have been sent, see [`TransactionError::TooLarge`].
     #[error("{}", Unfit::EmptyKey)]
     EmptyKey,
 }

@@ -29,7 +29,7 @@ pub struct Committed<T> {
 }
 
 impl<T> Committed<T> {
-    /// The same, with another value in place of its own.
+    /// Replaces the value by what `map` returns for it.
     pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Committed<U> {
         let Committed { value, version, attempts, re_executions } = self;
         Committed { value: map(value), version, attempts, re_executions }
@@ -39,30 +39,29 @@ impl<T> Committed<T> {
 /// What a committed transaction read and wrote: for histories and measurements.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Footprint {
-    /// What its last run read.
+    /// The reads of its last run.
     pub reads: Vec<ReadValue>,
-    /// What it wrote.
+    /// Its writes.
     pub writes: Vec<Write>,
-    /// How many reads its re-executions had to send for: those of keys not read before.
+    /// How many reads its re-executions had to request: those of keys that no earlier run had read.
     pub reads_sent_by_re_executions: u32,
-    /// When the values that it wrote became what they are: where the serialization windows of those
-    /// who read them begin (000 §2.1).
+    /// When the written values last changed. The serialization windows of their readers begin then (000 §2.1).
     pub written_at: Timestamp,
 }
 
 /// How far a program ran.
 enum Ran<T> {
-    /// It waits for something, or its commit does.
+    /// The program waits, or its commit does.
     Waits,
-    /// It ended, and needs no commit.
+    /// The program ended, and needs no commit.
     Ended(Ended<T>),
-    /// It ended, but one of its reads has changed.
+    /// The program ended, but one of its reads has changed.
     Overtaken,
 }
 
 /// How an attempt ended for its session.
 pub(crate) enum Ended<T> {
-    /// It committed, if only its reads because the program gave up.
+    /// It committed. If the program gave up, only its reads did.
     Committed(Result<T, Abort>),
     /// It was aborted and can be tried again.
     Aborted(Vec<Key>),
@@ -80,7 +79,7 @@ pub(crate) struct Execution<'a, P: Program> {
     pub(crate) attempt: Arc<Attempt>,
     pub(crate) re_executions: u32,
     pub(crate) written_at: Timestamp,
-    /// What the last run wrote, if there was more than one.
+    /// The writes of the last run, if there was more than one run.
     written: Vec<Write>,
     /// A run has asked to commit writes. From then on they may take effect, whatever later runs do: a changed read does not
     /// mean that the execution which depends on it is abandoned.
@@ -93,7 +92,7 @@ enum Phase<T> {
     /// Not registered with the driver yet.
     New,
     Running(TxnId),
-    /// The program has ended and its commit was asked for.
+    /// The program has ended, and its commit was requested.
     Committing(TxnId, Result<T, Abort>),
     Over,
 }
@@ -120,7 +119,7 @@ impl<'a, P: Program> Execution<'a, P> {
         }
     }
 
-    /// Whether it could begin: not if too many others are open.
+    /// Begins the attempt. Returns false if too many others are open.
     fn begin(&mut self, cx: &mut Context<'_>) -> bool {
         let Ok(txn) = self.keyspace.port.open(self.attempt.clone(), cx.waker()) else {
             return false;
@@ -151,9 +150,9 @@ impl<'a, P: Program> Execution<'a, P> {
             result = Err(Abort::unfit(error));
         }
         if result.is_err() && !self.attempt.has_read() && !self.may_take_effect {
-            // An error is the program's answer to what it read, so it is passed on only if that was
-            // committed; having read nothing, it stands. If an earlier run may take effect, the commit of
-            // this one, without writes, makes sure that it does not.
+            // An error may follow from values that never commit, so it is passed on only once the program's reads are
+            // committed. A program that has read nothing needs no commit, unless an earlier run may take effect: then
+            // this run commits without writes, so that the earlier one does not.
             return Ran::Ended(Ended::Committed(result));
         }
         let Some(commit) = self.attempt.commit(result.is_ok()) else { return Ran::Overtaken };
@@ -163,7 +162,7 @@ impl<'a, P: Program> Execution<'a, P> {
         Ran::Waits
     }
 
-    /// Notes when what is written has last changed.
+    /// Records when the written values last changed.
     fn note_writes(&mut self, commit: &Operation) {
         let Operation::Commit { writes, .. } = commit else { return };
         self.may_take_effect |= !writes.is_empty();
@@ -175,7 +174,7 @@ impl<'a, P: Program> Execution<'a, P> {
         }
     }
 
-    /// Takes in that reads have changed.
+    /// Reacts to changed reads.
     fn take_in(&mut self, signals: &Signals) {
         let (Phase::Running(txn) | Phase::Committing(txn, _)) = self.phase else {
             unreachable!("an attempt that is over is not polled")
@@ -185,15 +184,15 @@ impl<'a, P: Program> Execution<'a, P> {
             self.program.rewind(&self.attempt, &signals.rewound);
             self.phase = Phase::Running(txn);
         } else if let Phase::Committing(_, result) = &self.phase {
-            // The same values from other versions: the run stands, what it rests on is new. If yet
-            // another change has come, it is the next to be taken in.
+            // The values are the same, but their versions are new: the run stands, and commits again with the new
+            // stamps. If yet another read has changed, the next signals say so.
             if let Some(commit) = self.attempt.commit(result.is_ok()) {
                 self.submit(txn, commit);
             }
         }
     }
 
-    /// The coordinator says that the attempt is over.
+    /// Handles the outcome that the coordinator has reported.
     fn conclude(&mut self, outcome: Outcome) -> Ended<P::Value> {
         match (outcome, self.over(false)) {
             (Outcome::Committed, Phase::Committing(_, result)) => Ended::Committed(result),
@@ -220,13 +219,13 @@ impl<'a, P: Program> Execution<'a, P> {
         self.keyspace.port.submit(txn, &mut self.operations);
     }
 
-    /// The error if the deadline passes now. `None` if it can't be told yet.
+    /// The error if the deadline passes now, or `None` as long as the transaction has no version to name in it.
     fn overdue(&self) -> Option<TransactionError> {
         let deadline = self.keyspace.options.deadline;
         let unavailable =
             |waiting_for: String| TransactionError::Unavailable { deadline, waiting_for };
         if self.may_take_effect {
-            // Its coordinator may have yet to be told of it, and has it take effect then.
+            // The request may still be on its way to the coordinator, and then take effect.
             let txn = self.attempt.version_or_wake()?;
             return Some(TransactionError::Unknown { txn, deadline });
         }
@@ -237,13 +236,13 @@ impl<'a, P: Program> Execution<'a, P> {
             Phase::Committing(..) => unavailable("its reads to be confirmed".to_string()),
             Phase::Running(_) | Phase::Over => match self.attempt.unanswered_read() {
                 Some(key) => unavailable(format!("the value of `{key}`")),
-                // Attempts are counted by the caller.
+                // The caller counts the attempts.
                 None => TransactionError::Deadline { deadline, attempts: 0 },
             },
         })
     }
 
-    /// Ends the attempt as far as this session is concerned.
+    /// Ends the attempt for this session.
     fn over(&mut self, rollback: bool) -> Phase<P::Value> {
         let phase = core::mem::replace(&mut self.phase, Phase::Over);
         if let Phase::Running(txn) | Phase::Committing(txn, _) = phase {
@@ -257,7 +256,7 @@ impl<'a, P: Program> Execution<'a, P> {
     }
 }
 
-/// Nothing in it is pinned: a program keeps its own future in a box.
+/// Nothing in it is pinned: a program keeps its future in a box of its own.
 impl<P: Program> Unpin for Execution<'_, P> {}
 
 impl<P: Program> Future for Execution<'_, P> {
@@ -305,8 +304,8 @@ impl<P: Program> Future for Execution<'_, P> {
     }
 }
 
-/// Dropped in the middle, by a panic of its program or because nobody waits any more, an attempt is
-/// rolled back.
+/// An attempt that is dropped before its end is rolled back: its program has panicked, or nothing waits for it any
+/// more.
 impl<P: Program> Drop for Execution<'_, P> {
     fn drop(&mut self) {
         self.over(true);

@@ -1,4 +1,4 @@
-//! A keyspace: where transactions are run.
+//! A client's handle to a keyspace of transactions.
 
 use core::future::Future;
 use core::pin::Pin;
@@ -17,12 +17,12 @@ use crate::{
     Transaction, TransactionError,
 };
 
-/// A transaction in progress. It is boxed so that programs can borrow from the task that runs them,
-/// and the task can still be spawned.
+/// A transaction in progress. It is boxed so that a program can borrow from the task that runs it, and the task can
+/// still be spawned.
 pub type Transacting<'a, T> =
     Pin<Box<dyn Future<Output = Result<T, TransactionError>> + Send + 'a>>;
 
-/// A keyspace as a client sees it. Cheap to clone; works from many tasks at once.
+/// A client's handle to a keyspace of transactions. Cheap to clone. Many tasks can use it at once.
 #[derive(Clone)]
 pub struct TransactionKeyspace {
     pub(crate) port: Arc<dyn Port<Transactions>>,
@@ -67,11 +67,10 @@ impl TransactionKeyspace {
 
     /// Runs `program` as a transaction and commits it.
     ///
-    /// The program may be run several times, partly or from the start, so it must have no side
-    /// effects but through its [`Transaction`]. If it returns an error, none of its writes take
-    /// effect and the error is returned as [`TransactionError::Application`], once it is certain that what the
-    /// program had read was committed. If it panics or the returned future is dropped, the
-    /// transaction is rolled back. But if its commit is already under way then, it may still commit.
+    /// The program may be run several times, so it must have no side effects except through its [`Transaction`]. If it
+    /// returns an error, none of its writes take effect. The error is returned as [`TransactionError::Application`] as
+    /// soon as what the program had read is known to be committed. If the program panics or the returned future is
+    /// dropped, the transaction is rolled back, unless its commit is already in progress: then it may still commit.
     ///
     /// # Errors
     /// See [`TransactionError`]. Only [`TransactionError::Unknown`] leaves open whether the transaction took effect.
@@ -84,7 +83,7 @@ impl TransactionKeyspace {
         Box::pin(async move { Ok(self.run(Closure::new(program), false).await?.0) })
     }
 
-    /// The same, and returns what the transaction read and wrote.
+    /// As [`TransactionKeyspace::transact`], and also returns what the transaction read and wrote.
     ///
     /// # Errors
     /// As [`TransactionKeyspace::transact`].
@@ -100,9 +99,9 @@ impl TransactionKeyspace {
         Box::pin(self.run(Closure::new(program), false))
     }
 
-    /// Runs a program that is written as continuations: `first` makes the first step, and each
-    /// [`Step::get`] names what to do with the value. When a read changes, the program continues
-    /// from that read, not from the start.
+    /// Runs a program that is written as continuations: `first` is the first step, and each [`Step::get`] takes the
+    /// function that continues with the value. When a read changes, the program continues from that read, not from the
+    /// start.
     ///
     /// # Errors
     /// As [`TransactionKeyspace::transact`].
@@ -145,7 +144,7 @@ impl TransactionKeyspace {
         .await
     }
 
-    /// Runs a program; if it `only_reads`, the coordinator is told so.
+    /// Runs a program. `only_reads` announces to the coordinator that it writes nothing.
     pub(crate) async fn run<P: Program>(
         &self,
         mut program: P,

@@ -1,5 +1,4 @@
-//! Transactions whose keys and writes are all known before they begin: a protocol may have them done in one
-//! round.
+//! Transactions whose keys and writes are all known before they begin. A protocol may need only one round for them.
 
 use core::future::Future;
 use core::pin::Pin;
@@ -20,15 +19,16 @@ use crate::{
 };
 
 impl TransactionKeyspace {
-    /// Reads `reads` and makes `writes` take effect, in one transaction. What is returned is what there was
-    /// before its own writes, in the order of `reads`. Of several writes to a key the last one counts.
+    /// Reads `reads` and makes `writes`, in one transaction. Returns the values before its own writes, in the order of
+    /// `reads`. Of several writes to a key the last one counts.
     ///
-    /// That is one round where the protocol has one for it. Elsewhere it is done as by
-    /// [`TransactionKeyspace::transact`], and an aborted attempt is tried again as there.
+    /// Where the protocol offers one-shot transactions, this takes one round. Elsewhere it runs as by
+    /// [`TransactionKeyspace::transact`]. Aborted attempts are tried again in both cases.
     ///
     /// # Errors
-    /// [`TransactionError::EmptyKey`] if a key is empty, [`TransactionError::TooLarge`] if a key, a value or the transaction, what it
-    /// reads included, is over its limit; nothing was sent then. As [`TransactionKeyspace::transact`].
+    /// [`TransactionError::EmptyKey`] if a key is empty. [`TransactionError::TooLarge`] if a key, a value or the whole
+    /// transaction is over its limit; the keys that it reads count too. Nothing was sent then. Otherwise as
+    /// [`TransactionKeyspace::transact`].
     pub fn one_shot<K: Into<Key>>(
         &self,
         reads: impl IntoIterator<Item = K>,
@@ -38,8 +38,9 @@ impl TransactionKeyspace {
         Box::pin(async move { Ok(shooting.await?.0) })
     }
 
-    /// The same, and returns what the transaction read and wrote. `has_begun` is called with each attempt,
-    /// before anything of it is sent, by which its version can be told at any time later on.
+    /// As [`TransactionKeyspace::one_shot`], and also returns what the transaction read and wrote. Calls `has_begun`
+    /// with each attempt before anything of it is sent. The caller can keep the handle to learn the attempt's version
+    /// later.
     ///
     /// # Errors
     /// As [`TransactionKeyspace::one_shot`].
@@ -83,7 +84,7 @@ impl TransactionKeyspace {
         self.run(Closure::new(program), only_reads).await
     }
 
-    /// Hands each attempt over as a whole.
+    /// Passes each attempt to the coordinator as a whole.
     async fn shoot_at_once(
         &self,
         reads: &[Key],
@@ -131,7 +132,7 @@ impl TransactionKeyspace {
     }
 }
 
-/// One attempt in progress. Dropped before its end, it is rolled back.
+/// One attempt in progress. If it is dropped before its end, it is rolled back.
 struct Shot<'a> {
     keyspace: &'a TransactionKeyspace,
     attempt: &'a Arc<Attempt>,
@@ -143,13 +144,13 @@ struct Shot<'a> {
 enum Phase {
     /// Not registered with the driver yet.
     New,
-    /// All of it was asked for.
+    /// All of it was passed to the coordinator.
     Sent(TxnId),
     Over,
 }
 
 impl Shot<'_> {
-    /// The coordinator says that it is over.
+    /// Handles the outcome that the coordinator has reported.
     fn conclude(&mut self, outcome: Outcome) -> Ended<()> {
         self.over(false);
         match outcome {
@@ -169,14 +170,14 @@ impl Shot<'_> {
         }
     }
 
-    /// What it means that the deadline has passed now; none if that can't be said yet.
+    /// The error if the deadline passes now, or `None` as long as the transaction has no version to name in it.
     fn overdue(&self) -> Option<TransactionError> {
         let waiting_for = match self.phase {
             Phase::New => {
                 "one of this client's open transactions in this keyspace to end".to_string()
             }
             Phase::Sent(_) if self.attempt.has_written() => {
-                // Its coordinator may have yet to be told of it, and has it take effect then.
+                // The request may still be on its way to the coordinator, and then take effect.
                 let txn = self.attempt.version_or_wake()?;
                 return Some(TransactionError::Unknown {
                     txn,
@@ -191,7 +192,7 @@ impl Shot<'_> {
         Some(self.keyspace.unavailable(waiting_for))
     }
 
-    /// Ends the attempt as far as this session is concerned.
+    /// Ends the attempt for this session.
     fn over(&mut self, rollback: bool) {
         if let Phase::Sent(txn) = core::mem::replace(&mut self.phase, Phase::Over) {
             if rollback {

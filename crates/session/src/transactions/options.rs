@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct TransactOptions {
     /// The longest that the transaction may take, all attempts included. Default 10 s.
     pub deadline: Duration,
-    /// The most attempts that are made. Default 1000.
+    /// The greatest number of attempts. Default 1000.
     pub attempts: u32,
     /// How long to wait between attempts.
     pub backoff: Backoff,

@@ -1,4 +1,4 @@
-//! What the session runs: something that can be started, polled and rewound.
+//! Programs as the session runs them: they can be started, polled and rewound.
 
 use core::future::Future;
 use core::pin::Pin;
@@ -28,7 +28,7 @@ pub(crate) trait Program {
     fn rewind(&mut self, attempt: &Arc<Attempt>, keys: &[Key]);
 }
 
-/// A closure that returns a future. Going back means running it again; its reads are in memory.
+/// A closure that returns a future. To go back, it is run again from the start, with its reads in memory.
 pub(crate) struct Closure<F, Fut> {
     closure: F,
     future: Pin<Box<Option<Fut>>>,

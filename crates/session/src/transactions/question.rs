@@ -1,4 +1,4 @@
-//! Questions outside of transactions: how one ended, and what was there in the past.
+//! Questions outside of transactions: how a transaction ended, and what a key held in the past.
 
 use serried_model::transactions::{Ending, Operation, Output, Past};
 use serried_model::{Key, Transactions, Value, Version};
@@ -18,9 +18,9 @@ impl Answer<Transactions> for Answered {
 }
 
 impl TransactionKeyspace {
-    /// Finds out how the transaction `txn` ended: for what failed with [`TransactionError::Unknown`]. If it has
-    /// not ended and its client does nothing, it is ended now. One that has only read may leave nothing behind by
-    /// which it could be told from one that was aborted.
+    /// Finds out how the transaction `txn` ended, for example after [`TransactionError::Unknown`]. If it has not ended
+    /// and its client is silent, it is ended now. A transaction that only read may leave no trace; then it can't be
+    /// distinguished from an aborted one.
     ///
     /// # Errors
     /// [`TransactionError::Unavailable`] if too few replicas answer before the deadline.
@@ -31,14 +31,14 @@ impl TransactionKeyspace {
         }
     }
 
-    /// Reads what `key` held when exactly the transactions below `at` had committed. It waits for what
-    /// is not settled yet, which takes the keyspace's truncation lag; reads at the same past version
-    /// together are a consistent snapshot.
+    /// Reads the value of `key` after exactly those transactions whose versions are below `at`. This waits until they
+    /// are settled, which takes the keyspace's truncation lag. Reads at the same past version form a consistent
+    /// snapshot.
     ///
     /// # Errors
-    /// [`TransactionError::NoPast`] if the keyspace's protocol does not read the past; [`TransactionError::Forgotten`] if `at` is
-    /// further in the past than the keyspace keeps history for; [`TransactionError::Unavailable`] if there is no answer
-    /// before the deadline.
+    /// [`TransactionError::NoPast`] if the keyspace's protocol does not read the past. [`TransactionError::Forgotten`]
+    /// if `at` is older than the history that the keyspace keeps. [`TransactionError::Unavailable`] if there is no
+    /// answer before the deadline.
     pub async fn get_at(
         &self,
         key: impl Into<Key>,
@@ -56,7 +56,7 @@ impl TransactionKeyspace {
         }
     }
 
-    /// Asks the coordinator something. `None` if there is no answer before the deadline.
+    /// Asks the coordinator a question. Returns `None` if there is no answer before the deadline.
     async fn ask(&self, operation: Operation) -> Option<Output> {
         let call = Call {
             operation,

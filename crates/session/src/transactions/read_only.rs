@@ -1,4 +1,4 @@
-//! Transactions whose programs write nothing: a protocol may have a better way for these.
+//! Transactions that write nothing. A protocol may have a better way to run them.
 
 use core::future::Future;
 
@@ -10,7 +10,7 @@ use crate::{
     TransactionKeyspace,
 };
 
-/// What a program that only reads works with. Cheap to clone.
+/// A read-only program's handle to its transaction. Cheap to clone.
 ///
 /// It can read:
 ///
@@ -29,15 +29,15 @@ use crate::{
 /// # }
 /// ```
 ///
-/// What it reads may be taken back, as with a [`Transaction`].
+/// As with a [`Transaction`], it may read values that never commit.
 #[derive(Clone)]
 pub struct Snapshot {
     transaction: Transaction,
 }
 
 impl Snapshot {
-    /// The version of this attempt: its place in the order of all transactions. None until the coordinator
-    /// has given it one.
+    /// The version of this attempt: its place in the order of all transactions. `None` until the coordinator has given
+    /// it one.
     pub fn version(&self) -> Option<Version> {
         self.transaction.version()
     }
@@ -54,10 +54,10 @@ impl Snapshot {
 }
 
 impl TransactionKeyspace {
-    /// Runs `program`, which only reads, as a transaction. All that it finds is what there was at one time.
+    /// Runs `program`, which only reads, as a transaction. Everything that it reads was there at one moment.
     ///
-    /// It is run as [`TransactionKeyspace::transact`] runs one. A protocol that has a better way for transactions that
-    /// only read takes it.
+    /// This is [`TransactionKeyspace::transact`] for a program that can't write. Some protocols have a better way to
+    /// run such transactions.
     ///
     /// # Errors
     /// As [`TransactionKeyspace::transact`].
@@ -71,7 +71,7 @@ impl TransactionKeyspace {
         Box::pin(async move { Ok(self.run(Closure::new(program), true).await?.0) })
     }
 
-    /// The same, and returns what the transaction read.
+    /// As [`TransactionKeyspace::read_only`], and also returns what the transaction read.
     ///
     /// # Errors
     /// As [`TransactionKeyspace::transact`].
@@ -87,10 +87,11 @@ impl TransactionKeyspace {
         self.transact_read_only_recorded(move |transaction| program(Snapshot { transaction }))
     }
 
-    /// The same for a program that could write, and does not.
+    /// As [`TransactionKeyspace::read_only_recorded`], for a program that could write but does not.
     ///
     /// # Errors
-    /// [`TransactionError::OnlyReads`] if it does write: its run ends there. As [`TransactionKeyspace::transact`].
+    /// [`TransactionError::OnlyReads`] if it does write; that ends its run. Otherwise as
+    /// [`TransactionKeyspace::transact`].
     pub fn transact_read_only_recorded<'a, T, F, Fut>(
         &'a self,
         program: F,

@@ -1,4 +1,4 @@
-//! The session against a coordinator that is played by hand.
+//! Transactions. The tests play the coordinator.
 
 mod one_shot;
 mod read_only;
@@ -28,12 +28,12 @@ impl Script {
         Script::offering(Offers { one_shots: true, past: true })
     }
 
-    /// What was asked since the last call but for beginnings, one line each.
+    /// The operations since the last call except `Begin`, one line each.
     fn asked(&self) -> Vec<String> {
         self.all_asked().into_iter().filter(|line| !line.starts_with("begin")).collect()
     }
 
-    /// What was asked since the last call, one line each.
+    /// The operations since the last call, one line each.
     fn all_asked(&self) -> Vec<String> {
         let line = |operation| match operation {
             Operation::Get { key } => format!("get {key}"),
@@ -71,7 +71,7 @@ fn text(value: Option<Value>) -> String {
 }
 
 #[test]
-fn a_rewound_program_runs_again_from_memory_and_sends_only_for_what_is_new() {
+fn a_rewound_program_reads_from_memory_and_requests_only_new_keys() {
     let (script, keyspace) = Script::new();
     let runs = AtomicU32::new(0);
     let mut transaction = Box::pin(keyspace.transact_recorded(|tx| {
@@ -115,7 +115,7 @@ fn a_rewound_program_runs_again_from_memory_and_sends_only_for_what_is_new() {
 }
 
 #[test]
-fn a_read_that_has_the_same_value_from_another_version_is_committed_again_without_a_run() {
+fn a_new_version_of_the_same_value_commits_again_without_a_run() {
     let (script, keyspace) = Script::new();
     let runs = AtomicU32::new(0);
     let mut transaction = Box::pin(keyspace.transact(|tx| {
@@ -134,7 +134,7 @@ fn a_read_that_has_the_same_value_from_another_version_is_committed_again_withou
 }
 
 #[test]
-fn a_change_of_a_read_that_the_current_run_has_not_made_does_not_disturb_it() {
+fn a_run_is_not_disturbed_by_changes_of_keys_it_has_not_read() {
     let (script, keyspace) = Script::new();
     let mut transaction = Box::pin(keyspace.transact(|tx| async move {
         if tx.get("a").await?.is_some() {
@@ -156,7 +156,7 @@ fn a_change_of_a_read_that_the_current_run_has_not_made_does_not_disturb_it() {
 }
 
 #[test]
-fn writes_are_announced_when_the_program_waits_and_read_back_before_that() {
+fn writes_are_announced_when_the_program_waits_and_can_be_read_before() {
     let (script, keyspace) = Script::new();
     let mut transaction = Box::pin(keyspace.transact(|tx| async move {
         tx.put("a", "1");
@@ -199,7 +199,7 @@ fn an_aborted_attempt_is_tried_again_after_a_backoff_until_the_budget_is_spent()
 struct Insufficient(u32);
 
 #[test]
-fn the_programs_own_error_is_returned_untouched_once_what_it_read_is_committed() {
+fn the_programs_error_is_returned_once_its_reads_are_committed() {
     let (script, keyspace) = Script::new();
     let mut transaction = Box::pin(keyspace.transact(|tx| async move {
         tx.put("a", "1");
@@ -218,7 +218,7 @@ fn the_programs_own_error_is_returned_untouched_once_what_it_read_is_committed()
 }
 
 #[test]
-fn an_error_that_rests_on_no_read_is_returned_at_once_and_the_transaction_rolled_back() {
+fn an_error_before_any_read_is_returned_at_once_and_rolls_back() {
     let (script, keyspace) = Script::new();
     let mut transaction = Box::pin(keyspace.transact(|tx| async move {
         tx.put("a", "1");
@@ -272,7 +272,7 @@ fn past_the_deadline_a_read_is_unavailable_and_a_commit_is_unknown() {
     assert_eq!(script.asked().last().unwrap(), "rollback");
 }
 
-/// Writes `b` if it finds that `a` is 1, and does what `otherwise` says if not.
+/// Writes `b` if `a` is 1, and otherwise returns `otherwise`.
 async fn write_if(
     tx: Transaction,
     otherwise: impl AsyncFnOnce(&Transaction) -> Result<(), Abort>,
@@ -285,7 +285,7 @@ async fn write_if(
 }
 
 #[test]
-fn what_an_earlier_run_has_asked_to_commit_may_take_effect_whatever_the_later_ones_do() {
+fn a_commit_of_an_earlier_run_may_still_take_effect() {
     for (waits, after_rewind) in [(true, "get c"), (false, "commit [\"a\"] []")] {
         let (script, keyspace) = Script::new();
         let mut transaction = Box::pin(keyspace.transact(|tx| {
@@ -312,7 +312,7 @@ fn what_an_earlier_run_has_asked_to_commit_may_take_effect_whatever_the_later_on
 }
 
 #[test]
-fn an_error_that_rests_on_no_read_waits_until_no_earlier_run_can_take_effect() {
+fn an_error_before_any_read_waits_until_no_earlier_run_can_commit() {
     let (script, keyspace) = Script::new();
     let runs = AtomicU32::new(0);
     let mut transaction = Box::pin(keyspace.transact(|tx| {
@@ -338,7 +338,7 @@ fn an_error_that_rests_on_no_read_waits_until_no_earlier_run_can_take_effect() {
 }
 
 #[test]
-fn a_commit_that_its_coordinator_has_not_begun_at_the_deadline_waits_for_its_version() {
+fn at_the_deadline_a_commit_without_a_version_waits_for_one() {
     let (script, keyspace) = Script::new();
     let mut transaction = Box::pin(keyspace.put("a", "1"));
     assert!(poll(&mut transaction).is_pending());
@@ -350,7 +350,7 @@ fn a_commit_that_its_coordinator_has_not_begun_at_the_deadline_waits_for_its_ver
 }
 
 #[test]
-fn what_is_too_large_fails_before_anything_is_sent() {
+fn what_is_too_large_is_refused_before_sending() {
     let (script, keyspace) = Script::new();
     let mut large_value = Box::pin(keyspace.put("a", "123456789"));
     let Poll::Ready(Err(error)) = poll(&mut large_value) else { panic!() };
@@ -362,7 +362,7 @@ fn what_is_too_large_fails_before_anything_is_sent() {
 }
 
 #[test]
-fn an_empty_key_is_refused_by_name_before_anything_is_sent() {
+fn an_empty_key_is_refused_before_sending() {
     let (script, keyspace) = Script::new();
     let is_named = |result: Poll<Result<(), TransactionError>>| {
         let Poll::Ready(Err(error)) = result else { panic!() };
@@ -378,7 +378,7 @@ fn an_empty_key_is_refused_by_name_before_anything_is_sent() {
 }
 
 #[test]
-fn a_run_whose_read_changes_before_its_commit_is_asked_for_is_run_again_first() {
+fn a_read_that_changes_before_the_commit_is_run_again_first() {
     let (script, keyspace) = Script::new();
     let runs = AtomicU32::new(0);
     let (other, runs_seen) = (script.clone(), &runs);
@@ -387,7 +387,7 @@ fn a_run_whose_read_changes_before_its_commit_is_asked_for_is_run_again_first() 
         async move {
             let a = text(tx.get("a").await?);
             if run == 0 {
-                // As if another thread delivered it while the program computes.
+                // As if another thread delivered the change while the program computes.
                 other.tell(0, Output::Rewind(read("a", 2, "2")));
             }
             tx.put("b", a);
@@ -402,7 +402,7 @@ fn a_run_whose_read_changes_before_its_commit_is_asked_for_is_run_again_first() 
 }
 
 #[test]
-fn a_read_that_was_given_up_before_its_answer_is_no_part_of_the_transaction() {
+fn a_read_dropped_before_its_answer_is_not_part_of_the_transaction() {
     let (script, keyspace) = Script::new();
     let mut transaction = Box::pin(keyspace.transact(|tx| async move {
         let mut given_up = Box::pin(tx.get("a"));
@@ -413,7 +413,7 @@ fn a_read_that_was_given_up_before_its_answer_is_no_part_of_the_transaction() {
     }));
     assert!(poll(&mut transaction).is_pending());
     assert_eq!(script.asked(), ["commit [] [(\"b\", Some(\"1\"))]"]);
-    // Its answer comes late, and changes: what was asked to commit does not rest on it.
+    // Its answer comes late and then changes. The commit does not depend on it.
     script.tell(0, Output::Began(version(9)));
     script.tell(0, Output::Value(read("a", 1, "1")));
     script.tell(0, Output::Rewind(read("a", 2, "2")));
@@ -424,7 +424,7 @@ fn a_read_that_was_given_up_before_its_answer_is_no_part_of_the_transaction() {
 }
 
 #[test]
-fn a_place_that_comes_free_is_not_lost_on_a_waiter_that_has_gone() {
+fn a_free_place_is_not_lost_on_a_waiter_that_has_gone() {
     let (script, keyspace) = Script::new();
     let mut open: Vec<_> = (0..2).map(|_| Box::pin(keyspace.get("a"))).collect();
     let (gone, woken) = (Arc::new(Counted::default()), Arc::new(Counted::default()));
@@ -454,7 +454,7 @@ impl std::task::Wake for Counted {
 }
 
 #[test]
-fn more_transactions_than_there_are_places_wait_for_one() {
+fn transactions_wait_for_a_free_place() {
     let (script, keyspace) = Script::new();
     let mut transactions: Vec<_> = (0..3).map(|_| Box::pin(keyspace.get("a"))).collect();
     for transaction in &mut transactions {
@@ -467,7 +467,7 @@ fn more_transactions_than_there_are_places_wait_for_one() {
 }
 
 #[test]
-fn continuations_go_on_from_the_read_that_changed_with_the_context_as_it_was() {
+fn continuations_resume_at_the_changed_read_with_their_context() {
     let (script, keyspace) = Script::new();
     let prefixes = AtomicU32::new(0);
     let first = |step: &Step| {
@@ -551,7 +551,7 @@ fn a_transaction_can_be_spawned_onto_any_thread() {
 }
 
 #[test]
-fn the_past_and_the_ending_of_a_transaction_are_asked_for_outside_of_transactions() {
+fn the_past_and_an_outcome_are_asked_for_outside_of_transactions() {
     let (script, keyspace) = Script::new();
     let mut past = Box::pin(keyspace.get_at("a", version(3)));
     assert!(poll(&mut past).is_pending());
@@ -567,7 +567,7 @@ fn the_past_and_the_ending_of_a_transaction_are_asked_for_outside_of_transaction
 }
 
 #[test]
-fn a_past_that_is_not_offered_is_refused_before_anything_is_sent() {
+fn a_past_that_is_not_offered_is_refused_before_sending() {
     let (script, keyspace) = Script::offering(Offers { one_shots: true, past: false });
     let mut past = Box::pin(keyspace.get_at("a", version(3)));
     let Poll::Ready(Err(error)) = poll(&mut past) else { panic!("it is refused at once") };

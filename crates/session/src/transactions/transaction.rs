@@ -10,11 +10,11 @@ use serried_model::{Key, Value, Version};
 use super::Attempt;
 use crate::Abort;
 
-/// What a transaction's program works with. Cheap to clone.
+/// A program's handle to its transaction. Cheap to clone.
 ///
-/// Reads may return values that never commit; the transaction then does not commit either, but runs
-/// again. A program may therefore see things that can't be, and should answer them with an error
-/// rather than a panic: an error is passed on only if what led to it was committed.
+/// Reads may return values that never commit. The transaction then does not commit either, but runs again. So a program
+/// may see values that contradict each other. It should respond with an error rather than a panic: an error is passed
+/// on only if the values that led to it were committed.
 #[derive(Clone)]
 pub struct Transaction {
     pub(crate) attempt: Arc<Attempt>,
@@ -22,8 +22,8 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// The version of this attempt: its place in the order of all transactions, and what to ask for its
-    /// outcome by. None until the coordinator has given it one.
+    /// The version of this attempt: its place in the order of all transactions. [`crate::TransactionKeyspace::outcome`]
+    /// takes it. `None` until the coordinator has given it one.
     pub fn version(&self) -> Option<Version> {
         self.attempt.version()
     }
@@ -76,7 +76,7 @@ impl Future for Get {
 pub struct GetMany {
     transaction: Transaction,
     keys: Vec<Key>,
-    /// Those of the first keys, as far as they are all there.
+    /// The values of the first keys, up to the first one that is missing.
     values: Vec<Option<Value>>,
     /// Whether all keys have been asked for.
     asked: bool,
@@ -88,8 +88,8 @@ impl Future for GetMany {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let GetMany { transaction: Transaction { attempt, run }, keys, values, asked } =
             self.get_mut();
-        // All are requested together. After that nobody is woken but by the first that is missing: what came
-        // before it is not looked at again, and what comes after it not yet.
+        // All keys are requested together. After that only the first missing value wakes the task. Values before it are
+        // not polled again, and values after it not yet.
         let mut nobody = Context::from_waker(Waker::noop());
         for (i, key) in keys.iter().enumerate().skip(values.len()) {
             let is_next = i == values.len();

@@ -1,4 +1,4 @@
-//! Protocols that are too simple to be useful, for tests of what runs them.
+//! Protocols that are too simple to be useful, for testing drivers.
 #![allow(dead_code, reason = "each test uses some of them")]
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use serried_model::{
     Guarantee, Key, NodeId, ReadValue, Transactions, TxnId, Value, Version, Write,
 };
 
-/// A coordinator of protocols that have no use for one.
+/// A coordinator that does nothing.
 pub(crate) struct Idle<M>(PhantomData<fn() -> M>);
 
 impl<M> Idle<M> {
@@ -37,10 +37,10 @@ impl<M: Wire> Coordinate<Transactions> for Idle<M> {
     fn on_operation(&mut self, _: TxnId, _: Operation, _: &mut Context<'_, Self>) {}
 }
 
-/// Keys that begin with this read as how many of them were asked for in one batch.
+/// A read of a key that begins with this returns how many such keys were requested in the same batch.
 pub(crate) const BATCH: &str = "batch";
 
-/// Last writer wins: reads ask the nearest replica, writes wait for a majority. It isolates nothing.
+/// Last writer wins. A read asks the nearest replica, and a write waits for a majority. There is no isolation.
 pub(crate) struct Register;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -194,7 +194,7 @@ impl Coordinate<Transactions> for Coordinator {
         self.send(txn, cx);
     }
 
-    /// Answers the reads of batches: how many were asked for together.
+    /// Answers the reads of a batch with their number.
     fn on_batch_end(&mut self, cx: &mut Context<'_, Self>) {
         let value = Some(Value::from(self.batch.len().to_string()));
         for (txn, key) in self.batch.drain(..) {
@@ -226,7 +226,7 @@ impl Actor for Replica {
     type Message = Message;
     type Timer = ();
     type Record = (Version, Vec<Write>);
-    /// A write that it has taken in.
+    /// The version of a write that it has applied.
     type Output = Version;
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Context<'_, Self>) {
@@ -262,7 +262,7 @@ impl Recover for Replica {
     }
 }
 
-/// Each client sends replica 0 this many numbers at once, which outputs them.
+/// Each client sends this many numbers to replica 0 at once, which outputs them.
 pub(crate) const BURST: u64 = 1000;
 
 pub(crate) struct Flood;
@@ -358,7 +358,7 @@ impl Actor for Bell {
     type Message = ();
     type Timer = char;
     type Record = ();
-    /// The timer, by how much later than 0 it fired on this node's clock, and its wall clock.
+    /// The timer, the time on this node's clock at which it fired, and the node's wall clock.
     type Output = (char, std::time::Duration, serried_actor::ClockInterval);
 
     fn on_start(&mut self, cx: &mut Context<'_, Self>) {

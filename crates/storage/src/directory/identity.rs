@@ -1,4 +1,4 @@
-//! The file that says whose a directory is.
+//! The file that says which node a directory belongs to.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub(super) const NAME: &str = "identity.toml";
 /// keyspaces had no generations. Up to format 2, stores had no marks (`marks.rs`).
 pub(crate) const FORMAT: u32 = 3;
 
-/// Whose a directory is.
+/// The node and the keyspaces that a directory belongs to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// The cluster's name.
@@ -30,13 +30,13 @@ pub struct Identity {
     pub keyspaces: Vec<KeyspaceIdentity>,
 }
 
-/// What lies in the file.
+/// The contents of the file.
 #[derive(Serialize, Deserialize)]
 struct Contents {
     format: u32,
     /// Distinguishes this data from other data that the node had before: see [`Provenance::incarnation`].
     incarnation: u64,
-    /// It was created to replace a lost disk.
+    /// Whether it was created to replace a lost disk.
     #[serde(default)]
     rejoined: bool,
     /// See [`Held::lost`].
@@ -56,15 +56,15 @@ struct Contents {
 pub(super) struct Held {
     pub(super) provenance: Provenance,
     pub(super) records: Records,
-    /// Of a directory that replaces a lost one, once it is known: the last generation of each name that the lost one may
-    /// have held. It may have held the earlier ones as well.
+    /// For a directory that replaces a lost one, as soon as it is known: the last generation of each name that the lost
+    /// one may have held. It may have held earlier ones as well.
     pub(super) lost: Option<BTreeMap<String, u32>>,
     /// The format in which it was found. From format 2 on, each use of a directory is noted.
     pub(super) format: u32,
 }
 
 impl Held {
-    /// It has nothing yet.
+    /// An identity without keyspaces.
     pub(super) fn nothing(provenance: Provenance) -> Held {
         Held { provenance, records: Records::default(), lost: None, format: FORMAT }
     }
@@ -76,8 +76,8 @@ impl Held {
     }
 }
 
-/// Checks a directory's identity file against the configuration. What the configuration says of its keyspaces is
-/// checked when their generations are known.
+/// Checks a directory's identity file against the configuration. Its keyspaces are checked later, when their
+/// generations are known.
 pub(super) fn check(file: &Path, text: &str, wanted: &Identity) -> Result<Held, StorageError> {
     let refused = |reason: String| Err(StorageError::refused(file, reason));
     #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! The file that says which data the other nodes had when they were last met.
+//! The file that notes the data that the other nodes had when they were last met.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// Reads those of the directory at `path`.
+    /// Reads the file of the directory at `path`.
     pub(super) fn open(path: &Path) -> Result<Peers, StorageError> {
         let file = path.join(NAME);
         let met = Mutex::new(read(&file)?);
@@ -33,7 +33,7 @@ impl Peers {
         self.lock().get(&node.to_string()).copied()
     }
 
-    /// Notes which data a node has, if that counts.
+    /// Notes the data of a node, if it counts.
     pub(super) fn meet(&self, node: u64, has: Provenance) -> Result<(), StorageError> {
         let mut met = self.lock();
         let judged = judge(node, met.get(&node.to_string()).copied(), has);
@@ -54,7 +54,7 @@ impl Peers {
     }
 }
 
-/// Judges the data that a node says it has, whose data was number `known` when it was last met.
+/// Judges the data that a node reports. `known` is the number of its data when it was last met.
 pub(super) fn judge(node: u64, known: Option<u64>, has: Provenance) -> Result<bool, String> {
     match known {
         Some(known) if known == has.incarnation => Ok(true),

@@ -82,7 +82,7 @@ fn more_is_written_than_a_memtable_holds_and_moved_to_tables() {
 }
 
 #[test]
-fn keys_that_begin_like_what_the_store_reserves_are_keys_like_others() {
+fn keys_with_the_reserved_prefix_work_like_other_keys() {
     let scratch = Scratch::new();
     let (mut random, mut model) = (Pcg64Mcg::seed_from_u64(5), MemoryStore::default());
     let mut base = Base::open(scratch.path(), Durability::Buffered, 1 << 20).unwrap();
@@ -104,20 +104,20 @@ fn keys_that_begin_like_what_the_store_reserves_are_keys_like_others() {
     assert!(base.flusher().verify(last, false).unwrap().is_none());
 }
 
-/// Has this process write no file beyond `bytes`.
+/// Limits the size of files that this process can write to `bytes`.
 fn limit_files(bytes: Option<u64>) {
     let limit = rustix::process::Rlimit { current: bytes, maximum: None };
     rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).unwrap();
 }
 
-/// In a process of its own, as it limits how much that may write.
+/// It runs in a process of its own, because it limits how much the process may write.
 #[test]
-fn a_full_disk_loses_nothing_that_was_put_and_all_is_written_when_there_is_room() {
+fn a_full_disk_loses_nothing_and_is_written_when_there_is_room() {
     const INNER: &str = "SERRIED_TEST_LIMITS_ITSELF";
     if std::env::var_os(INNER).is_none() {
         let test = std::env::current_exe().unwrap();
         let name = std::thread::current().name().unwrap().to_owned();
-        // A limit is an error then, and not the end.
+        // Exceeding the limit is then an error, and does not kill the process.
         let ended = std::process::Command::new("sh")
             .args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"])
             .arg(test)
@@ -188,7 +188,7 @@ pub(super) fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a_damaged_store_shows_nothing_wrong_and_says_where_it_is_and_what_to_do() {
+fn a_damaged_store_shows_no_wrong_data_and_says_what_to_do() {
     let scratch = Scratch::new();
     let sound = scratch.path().join("sound");
     let mut base = Base::open(&sound, Durability::Buffered, 1 << 20).unwrap();
@@ -205,7 +205,7 @@ fn a_damaged_store_shows_nothing_wrong_and_says_where_it_is_and_what_to_do() {
     assert_eq!(expected.len(), 200);
     let (mut found, mut noticed) = (Vec::new(), 0);
     files(&sound, &mut found);
-    // What is in the journal is not relied upon: the log has it too.
+    // Nothing depends on the journal, because the log has its contents too.
     let relied = |path: &&PathBuf| path.extension().is_none_or(|end| end != "jnl");
     for file in found.iter().filter(relied) {
         let bytes = fs::read(file).unwrap();
@@ -252,7 +252,7 @@ fn a_damaged_store_shows_nothing_wrong_and_says_where_it_is_and_what_to_do() {
 }
 
 #[test]
-fn a_store_whose_making_was_interrupted_is_made_anew() {
+fn a_store_whose_creation_was_interrupted_is_created_again() {
     let scratch = Scratch::new();
     let (place, unfinished) = (scratch.path().join("base"), scratch.path().join("base.unfinished"));
     drop(Base::open(&unfinished, Durability::Sync, 1 << 20).unwrap());

@@ -17,7 +17,7 @@ fn identity() -> Identity {
     Identity { cluster: "blue".to_string(), node: 1, nodes: 3, keyspaces }
 }
 
-/// The directory, with the keyspaces of its configuration as they are if nothing was dropped.
+/// The directory after settling, with the keyspaces of its configuration in their first generations.
 fn settled(scratch: &Scratch, identity: &Identity, start: Start) -> DataDirectory {
     let directory = DataDirectory::open(scratch.path(), identity, start).unwrap();
     directory.settle(&first(&identity.keyspaces), None).unwrap();
@@ -29,7 +29,7 @@ fn first(keyspaces: &[KeyspaceIdentity]) -> Vec<(KeyspaceIdentity, u32)> {
     keyspaces.iter().map(|keyspace| (keyspace.clone(), 0)).collect()
 }
 
-/// What other nodes say of which generations there are.
+/// The generations that other nodes report.
 fn told(generations: &[(&str, u32)]) -> BTreeMap<String, u32> {
     generations.iter().map(|(name, generation)| (name.to_string(), *generation)).collect()
 }
@@ -73,7 +73,7 @@ fn no_keyspace_can_be_called_like_a_file_of_the_directory() {
 }
 
 #[test]
-fn what_existing_data_can_not_follow_is_refused_with_the_reason() {
+fn a_configuration_that_does_not_fit_the_data_is_refused() {
     let scratch = Scratch::new();
     let open = |identity: &Identity| DataDirectory::open(scratch.path(), identity, Start::Usual);
     drop(settled(&scratch, &identity(), Start::Usual));
@@ -87,7 +87,7 @@ fn what_existing_data_can_not_follow_is_refused_with_the_reason() {
     };
     refused(try_settle(vec![keyspace("accounts", "morty", 8)]), &["`accounts` has 4", "says 8"]);
     refused(try_settle(vec![keyspace("accounts", "mvtso", 4)]), &["`morty`", "`mvtso`"]);
-    // A new keyspace is welcome.
+    // A new keyspace is accepted.
     let more = vec![keyspace("carts", "morty", 1), keyspace("accounts", "morty", 4)];
     drop(settled(&scratch, &with(more), Start::Usual));
     refused(try_settle(vec![keyspace("accounts", "morty", 8)]), &["`accounts` has 4"]);
@@ -95,7 +95,7 @@ fn what_existing_data_can_not_follow_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_newer_format_and_a_damaged_file_are_told_apart() {
+fn a_newer_format_and_a_damaged_file_have_different_errors() {
     let scratch = Scratch::new();
     let open = || DataDirectory::open(scratch.path(), &identity(), Start::Usual);
     drop(open().unwrap());
@@ -119,13 +119,13 @@ fn to_rejoin_takes_an_empty_directory() {
     fs::create_dir_all(scratch.path().join("accounts")).unwrap();
     assert!(open(Start::Usual).unwrap().rejoins("accounts"), "whatever it was told this time");
     refused(open(Start::Rejoin), &["--rejoin"]);
-    // Data of keyspaces that the configuration does not have any more is data.
+    // Data of dropped keyspaces counts too.
     let other = Identity { keyspaces: vec![keyspace("carts", "morty", 1)], ..identity() };
     refused(DataDirectory::open(scratch.path(), &other, Start::Rejoin), &["--rejoin"]);
 }
 
 #[test]
-fn what_the_others_know_when_a_disk_is_replaced_rejoins_whenever_it_is_configured() {
+fn keyspaces_that_others_knew_at_the_loss_rejoin_even_later() {
     let scratch = Scratch::new();
     let (accounts, carts) = (keyspace("accounts", "morty", 4), keyspace("carts", "morty", 1));
     let open = |keyspaces: &[KeyspaceIdentity], start| {
@@ -138,7 +138,7 @@ fn what_the_others_know_when_a_disk_is_replaced_rejoins_whenever_it_is_configure
     assert_eq!(directory.lost(), Some(known));
     drop(directory);
     let all = [accounts, carts, keyspace("orders", "morty", 1)];
-    // What the others say later is not what there was.
+    // Later answers do not say what the lost disk had.
     let later = told(&[("accounts", 0), ("carts", 1), ("orders", 0)]);
     for told in [Some(&later), None] {
         let directory = open(&all, Start::Usual);
@@ -147,7 +147,7 @@ fn what_the_others_know_when_a_disk_is_replaced_rejoins_whenever_it_is_configure
         assert!(directory.rejoins("accounts") && directory.rejoins("carts"));
         assert!(!directory.rejoins("orders"), "it was created after the loss");
     }
-    // One that is created in the place of what was dropped is new, too.
+    // A keyspace that is created in place of a dropped one is new, too.
     drop(open(&all[..1], Start::Usual));
     let directory = open(&all, Start::Usual);
     let settled = [(all[0].clone(), 0), (all[1].clone(), 2), (all[2].clone(), 1)];
@@ -156,7 +156,7 @@ fn what_the_others_know_when_a_disk_is_replaced_rejoins_whenever_it_is_configure
 }
 
 #[test]
-fn until_enough_others_have_said_what_there_is_everything_rejoins() {
+fn everything_rejoins_until_enough_others_have_answered() {
     let scratch = Scratch::new();
     let mut identity = identity();
     drop(settled(&scratch, &identity, Start::Rejoin));
@@ -192,7 +192,7 @@ fn the_number_of_new_data_rises_until_it_is_settled_and_stays() {
 }
 
 #[test]
-fn a_directory_without_data_is_not_another_nodes_either() {
+fn a_directory_without_data_is_refused_by_other_nodes_too() {
     let scratch = Scratch::new();
     drop(DataDirectory::open(scratch.path(), &identity(), Start::Usual).unwrap());
     let other = Identity { node: 2, ..identity() };
@@ -202,7 +202,7 @@ fn a_directory_without_data_is_not_another_nodes_either() {
 }
 
 #[test]
-fn a_node_that_has_lost_data_with_which_it_was_met_is_told_apart() {
+fn a_node_that_has_lost_data_since_it_was_met_is_detected() {
     let scratch = Scratch::new();
     let open = || DataDirectory::open(scratch.path(), &identity(), Start::Usual).unwrap();
     let has = |incarnation, rejoined| Provenance { incarnation, rejoined };
@@ -214,7 +214,7 @@ fn a_node_that_has_lost_data_with_which_it_was_met_is_told_apart() {
     let error = directory.meet(2, has(6, false)).unwrap_err().to_string();
     assert!(error.contains("n2 had other data before") && error.contains("--rejoin"), "{error}");
     directory.meet(0, has(6, false)).unwrap();
-    // Nobody has such data, and no file can say so.
+    // No node has such data, and no file can represent its number.
     let error = directory.meet(2, has(u64::MAX, true)).unwrap_err().to_string();
     assert!(error.contains("n2 says that its data is 18446744073709551615, as none is"), "{error}");
     directory.meet(2, has(7, true)).unwrap();
@@ -227,7 +227,7 @@ fn a_node_that_has_lost_data_with_which_it_was_met_is_told_apart() {
 }
 
 #[test]
-fn what_is_dropped_and_created_again_has_a_place_and_an_identity_of_its_own() {
+fn a_keyspace_created_again_has_its_own_folder_and_identity() {
     let scratch = Scratch::new();
     let with = |keyspaces: Vec<KeyspaceIdentity>| Identity { keyspaces, ..identity() };
     let accounts = || with(vec![keyspace("accounts", "morty", 4)]);
@@ -237,7 +237,7 @@ fn what_is_dropped_and_created_again_has_a_place_and_an_identity_of_its_own() {
     let other = settled(&scratch, &with(vec![keyspace("carts", "morty", 1)]), Start::Usual);
     assert_eq!(other.dropped(), [("accounts".to_string(), scratch.path().join("accounts"))]);
     drop(other);
-    // It may differ in all that the data of the one before depended on.
+    // It may have other properties than the dropped one.
     let again = with(vec![keyspace("accounts", "mvtso", 2)]);
     let directory = DataDirectory::open(scratch.path(), &again, Start::Usual).unwrap();
     let known = directory.keyspaces();
@@ -253,7 +253,7 @@ fn what_is_dropped_and_created_again_has_a_place_and_an_identity_of_its_own() {
 }
 
 #[test]
-fn a_directory_of_the_first_format_holds_what_it_held() {
+fn a_directory_of_the_first_format_keeps_its_data() {
     let scratch = Scratch::new();
     let text = r#"format = 1
 incarnation = 5
@@ -280,7 +280,7 @@ partitions = 1
 }
 
 #[test]
-fn a_release_that_opens_an_older_directory_keeps_earlier_ones_out() {
+fn an_opened_older_directory_is_refused_by_earlier_releases() {
     let scratch = Scratch::new();
     drop(settled(&scratch, &identity(), Start::Usual));
     let file = scratch.path().join("identity.toml");

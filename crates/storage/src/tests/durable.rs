@@ -1,4 +1,4 @@
-//! What is on the disk before it is acted on, and what is given up when it is elsewhere.
+//! Data that is synced before anything depends on it, and records that are given up when the store has them.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,7 +12,7 @@ use crate::{Base, Batch, Durability, LogFiles, LogOptions, StorageError};
 
 const SEGMENT: u64 = 200;
 
-/// A disk that can be written to, and takes nothing in.
+/// A disk that accepts writes and fails to sync.
 #[derive(Debug)]
 struct NeverSynced(RealDisk);
 
@@ -52,7 +52,7 @@ fn write(log: &mut LogFiles) {
 #[test]
 fn what_is_replayed_is_synced_before_the_log_is_open() {
     let scratch = Scratch::new();
-    // The end of its process leaves behind what the disk does not have.
+    // A process ends and leaves records that are not on the disk.
     write(&mut open(scratch.path(), Durability::Buffered).unwrap());
     let error = open(scratch.path(), Durability::Sync).unwrap_err();
     assert!(error.to_string().contains("the disk is gone"), "{error}");
@@ -60,7 +60,7 @@ fn what_is_replayed_is_synced_before_the_log_is_open() {
 }
 
 #[test]
-fn a_log_releases_whole_segments_alone_and_each_once() {
+fn a_log_releases_only_whole_segments_and_each_once() {
     let scratch = Scratch::new();
     let mut log = open(scratch.path(), Durability::Buffered).unwrap();
     assert!(!log.releases(u64::MAX), "there is nothing to give up");
@@ -73,7 +73,7 @@ fn a_log_releases_whole_segments_alone_and_each_once() {
     assert_eq!([2, 3, 4].map(|position| log.releases(position)), [false, false, true]);
 }
 
-/// The files below `path` whose names end like that.
+/// The files below `path` with this extension.
 fn files(path: &Path, extension: &str, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(path).unwrap() {
         let path = entry.unwrap().path();
@@ -86,7 +86,7 @@ fn files(path: &Path, extension: &str, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn what_is_settled_does_not_rest_on_the_stores_journal() {
+fn settled_data_does_not_depend_on_the_stores_journal() {
     for settles in [false, true] {
         let scratch = Scratch::new();
         let mut base = Base::open(scratch.path(), Durability::Buffered, 1 << 20).unwrap();

@@ -1,4 +1,4 @@
-//! What was acknowledged and is not there any more.
+//! Acknowledged records that are missing.
 
 use std::fs::{self, File};
 use std::io;
@@ -26,12 +26,12 @@ pub(super) fn open_what_is_left(path: &Path) -> Opened {
     open_as(options, &unlimited(), path, SEGMENT)
 }
 
-/// Where the last byte lies that is not zero.
+/// The end of the last byte that is not zero.
 fn used(path: &Path) -> usize {
     fs::read(path).unwrap().iter().rposition(|byte| *byte != 0).unwrap() + 1
 }
 
-/// The file that is said to be corrupt, and where.
+/// The file that is reported as corrupt, and the offset.
 #[track_caller]
 pub(super) fn corrupt(opened: Opened) -> (PathBuf, u64) {
     let error = opened.map(|(_, replayed, _)| replayed).unwrap_err();
@@ -42,7 +42,7 @@ pub(super) fn corrupt(opened: Opened) -> (PathBuf, u64) {
     }
 }
 
-/// A log of batches of two records; where each ends in the only segment.
+/// Writes a log of batches of two records. Returns where each batch ends in the only segment.
 pub(super) fn written(path: &Path, batches: u64) -> Vec<usize> {
     let (mut log, _, _) = open(path, SEGMENT).unwrap();
     let ends = (0..batches).map(|batch| {
@@ -53,7 +53,7 @@ pub(super) fn written(path: &Path, batches: u64) -> Vec<usize> {
 }
 
 #[test]
-fn a_tail_that_was_acknowledged_and_is_cut_off_anywhere_is_named() {
+fn an_acknowledged_tail_that_is_cut_off_anywhere_is_reported() {
     let scratch = Scratch::new();
     let ends = written(scratch.path(), 3);
     let path = only_segment(scratch.path());
@@ -65,7 +65,7 @@ fn a_tail_that_was_acknowledged_and_is_cut_off_anywhere_is_named() {
             fs::write(&path, &bytes).unwrap();
             let (named, offset) = corrupt(open(scratch.path(), SEGMENT));
             assert!(named == path || named == scratch.path(), "{}", named.display());
-            assert!(offset as usize <= cut, "cut at {cut}, told of {offset}");
+            assert!(offset as usize <= cut, "cut at {cut}, reported at {offset}");
             assert!(path.exists(), "what is left is kept");
         }
     }
@@ -91,7 +91,7 @@ fn the_acknowledged_tail_is_the_last_batch_that_is_noted() {
 }
 
 #[test]
-fn segments_that_are_missing_at_either_end_are_missed() {
+fn missing_segments_at_either_end_are_detected() {
     let scratch = Scratch::new();
     let (mut log, _, _) = open(scratch.path(), 200).unwrap();
     for i in 0..30 {
@@ -124,7 +124,7 @@ fn a_log_that_was_there_and_is_gone_is_missed() {
 }
 
 #[test]
-fn a_whole_batch_that_was_not_noted_counts_and_is_noted_when_it_is_replayed() {
+fn a_complete_batch_that_was_not_noted_counts_and_gets_noted() {
     let scratch = Scratch::new();
     let ends = written(scratch.path(), 2);
     let noted = fs::read(note(scratch.path())).unwrap();
@@ -140,7 +140,7 @@ fn a_whole_batch_that_was_not_noted_counts_and_is_noted_when_it_is_replayed() {
 }
 
 #[test]
-fn a_log_without_a_note_is_of_an_earlier_release_and_gets_one() {
+fn a_log_of_a_release_without_notes_gets_one() {
     let scratch = Scratch::new();
     written(scratch.path(), 2);
     fs::remove_file(note(scratch.path())).unwrap();
@@ -149,7 +149,7 @@ fn a_log_without_a_note_is_of_an_earlier_release_and_gets_one() {
 }
 
 #[test]
-fn whoever_accepts_a_loss_keeps_what_lies_before_it_and_loses_nothing_more_later() {
+fn an_accepted_loss_keeps_what_is_before_it_and_is_final() {
     let scratch = Scratch::new();
     let ends = written(scratch.path(), 4);
     let path = only_segment(scratch.path());
@@ -174,7 +174,7 @@ fn whoever_accepts_a_loss_keeps_what_lies_before_it_and_loses_nothing_more_later
 }
 
 #[test]
-fn whoever_accepts_a_loss_gives_up_the_segments_behind_it_too() {
+fn an_accepted_loss_gives_up_the_segments_after_it_too() {
     for lost in 0..4 {
         let scratch = Scratch::new();
         let (mut log, _, _) = open(scratch.path(), 200).unwrap();
@@ -212,7 +212,7 @@ fn without_its_beginning_a_log_is_of_no_use() {
     assert!(error.contains("also with --accept-loss") && error.contains("--rejoin"), "{error}");
 }
 
-/// A disk that remembers what it was asked for, and may refuse to sync.
+/// A disk that records its operations, and may refuse to sync.
 #[derive(Debug)]
 struct Remembering {
     disk: RealDisk,
@@ -256,7 +256,7 @@ impl Disk for Remembering {
 }
 
 #[test]
-fn the_end_is_noted_after_the_log_is_durable_and_the_beginning_before_it_is_given_up() {
+fn the_end_is_noted_after_a_write_and_the_beginning_before_a_trim() {
     let scratch = Scratch::new();
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
     let open = |fails| {
@@ -273,7 +273,7 @@ fn the_end_is_noted_after_the_log_is_durable_and_the_beginning_before_it_is_give
     write(&mut log).unwrap();
     asked.lock().unwrap().clear();
     write(&mut log).unwrap();
-    // The first is the new segment's header.
+    // The first write is the new segment's header.
     let expected = ["write log", "write log", "sync log", "write note"];
     assert_eq!(*asked.lock().unwrap(), expected);
     asked.lock().unwrap().clear();

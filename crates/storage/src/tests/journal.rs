@@ -1,4 +1,4 @@
-//! Stores whose journals lost what the log may rest on, and those of which a crash has torn what nothing rests on.
+//! Stores whose journals have lost batches that the log depends on, and stores whose last batch was torn by a crash.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::{Base, Batch, Durability, LogFiles, LogOptions, is_store_refused};
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// How fjall ends a batch in its journal.
+/// The bytes that end a batch in fjall's journal.
 const END: &[u8] = b"FJL\x03";
 /// How many batches are written after those that are settled.
 const BATCHES: u8 = 4;
@@ -24,11 +24,11 @@ fn ends(journal: &[u8]) -> Vec<usize> {
 /// A store, and the journal that it was written to.
 struct Written {
     scratch: Scratch,
-    /// What the journal has, up to the end of its last batch.
+    /// The contents of the journal, up to the end of its last batch.
     journal: Vec<u8>,
     /// Where the batches end in it.
     ends: Vec<usize>,
-    /// What the store held after each of the last batches, the state before them included.
+    /// The contents of the store before the last batches, and after each of them.
     states: Vec<Entries>,
     /// The number of the last batch.
     last: u64,
@@ -108,13 +108,13 @@ impl Written {
         self.ends.len() - usize::from(BATCHES)
     }
 
-    /// What the store held after its batch `number`, which is not before those in tables.
+    /// The contents of the store after batch `number`, which is not before those in tables.
     fn state(&self, number: u64) -> &Entries {
         &self.states[self.states.len() - 1 - (self.last - number) as usize]
     }
 }
 
-/// fjall's tests have an assertion about what a crash may tear, where its releases go on.
+/// fjall has a debug assertion about torn batches. Without it, as in release builds, fjall continues.
 fn is_asserted(found: &Result<Entries, String>) -> bool {
     cfg!(debug_assertions) && found.as_ref().is_err_and(|error| error.contains("assertion"))
 }
@@ -128,7 +128,7 @@ fn a_journal_that_is_cut_off_anywhere_has_what_is_noted_or_is_refused() {
             (0..=written.journal.len()).filter(|cut| cut.is_multiple_of(17) || is_at_end(*cut))
         {
             let whole = written.ends.iter().filter(|end| **end <= cut).count();
-            // The batches that are in tables are not lost. The journal has them all, and batch 0.
+            // Batches that are in tables are not lost. The journal has all batches, and batch 0.
             let has = whole.max(written.settled()) as u64 - 1;
             let mut cut_off = written.journal[..cut].to_vec();
             if cut % 2 == 0 {
@@ -148,7 +148,7 @@ fn a_journal_that_is_cut_off_anywhere_has_what_is_noted_or_is_refused() {
 }
 
 #[test]
-fn a_flipped_bit_in_the_journal_is_found_wherever_it_is() {
+fn any_flipped_bit_in_the_journal_is_found() {
     let written = Written::new(true);
     let [.., begin, end, last] = written.ends[..] else { panic!("several batches") };
     let is_looked_at =
@@ -169,7 +169,7 @@ fn a_sequence_number_that_is_wrong_is_found() {
     for begin in &written.ends[..written.ends.len() - 1] {
         for bit in 0..5 {
             let mut flipped = written.journal.clone();
-            // It follows the kind of the entry and the number of the batch's items.
+            // The sequence number follows the kind of the entry and the number of the batch's items.
             flipped[begin + 5] ^= 1 << bit;
             let found = written.read(&[&flipped], written.last);
             assert!(found.is_err() || found.as_ref() == Ok(written.state(written.last)));
@@ -181,7 +181,7 @@ fn a_sequence_number_that_is_wrong_is_found() {
 fn a_gap_before_a_later_journal_is_found_even_if_nothing_is_noted() {
     for settles in [false, true] {
         let written = Written::new(settles);
-        // What is in tables is not missed.
+        // Batches that are in tables can't be missing.
         let begin = written.ends[written.settled() - 1];
         // Another journal begins behind each batch but the last.
         for split in written.ends.iter().filter(|end| **end < written.journal.len()) {
@@ -199,7 +199,7 @@ fn a_gap_before_a_later_journal_is_found_even_if_nothing_is_noted() {
 }
 
 #[test]
-fn whoever_accepts_the_loss_goes_on_with_what_is_left_and_loses_nothing_more_later() {
+fn a_store_continues_after_an_accepted_loss_and_loses_nothing_more() {
     let written = Written::new(true);
     let cut = written.ends[written.settled()];
     let behind_gap = &written.journal[written.ends[written.settled() + 1]..];
@@ -246,7 +246,7 @@ fn a_store_of_a_release_without_marks_gets_one_before_it_is_written_to() {
     drop(base);
     let journal = fs::read(path.join("0.jnl")).unwrap();
     let [.., before, _, first, second] = ends(&journal)[..] else { panic!("several batches") };
-    // As if another journal had begun with the last batch, and all before it but what is old was lost.
+    // As if another journal had begun with the last batch, and all batches before it except old ones were lost.
     fs::write(path.join("0.jnl"), &journal[..before]).unwrap();
     fs::write(path.join("1.jnl"), &journal[first..second]).unwrap();
     let base = Base::open(&path, Durability::Buffered, 1 << 20).unwrap();
@@ -269,7 +269,7 @@ fn each_batch_of_a_large_flush_has_its_number() {
 }
 
 #[test]
-fn tests_are_told_whether_a_store_has_lost_what_is_noted() {
+fn a_store_that_has_lost_noted_batches_is_refused() {
     let scratch = Scratch::new();
     let (store, log) = (scratch.path().join("base"), scratch.path().join("log"));
     let mut base = Base::open(&store, Durability::Buffered, 0).unwrap();

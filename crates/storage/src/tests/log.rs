@@ -13,7 +13,7 @@ use crate::{Batch, Durability, LogFiles, LogOptions, Replayed, StorageError};
 
 pub(super) const IDENTITY: u64 = 7;
 
-/// A disk with room for so many more bytes of segments.
+/// A disk with room for this many more bytes of segments.
 #[derive(Debug)]
 struct Limited {
     disk: RealDisk,
@@ -124,7 +124,7 @@ pub(super) fn only_segment(path: &Path) -> PathBuf {
 }
 
 #[test]
-fn what_was_written_comes_back_in_order_and_the_log_goes_on() {
+fn records_come_back_in_order_and_the_log_continues() {
     let scratch = Scratch::new();
     let mut written = 0;
     for round in 0..10 {
@@ -140,7 +140,7 @@ fn what_was_written_comes_back_in_order_and_the_log_goes_on() {
 }
 
 #[test]
-fn a_tail_that_was_torn_anywhere_is_cut_off_and_the_log_goes_on() {
+fn a_tail_torn_anywhere_is_cut_off_and_the_log_continues() {
     let scratch = Scratch::new();
     let (mut log, _, _) = open(scratch.path(), 4096).unwrap();
     write(&mut log, 0, 3).unwrap();
@@ -159,7 +159,7 @@ fn a_tail_that_was_torn_anywhere_is_cut_off_and_the_log_goes_on() {
                 false => bytes[..=torn_at].copy_from_slice(&whole[..=torn_at]),
             }
             fs::write(&path, &bytes).unwrap();
-            // What is being written is not noted yet.
+            // A batch that is being written is not noted yet.
             fs::write(note(scratch.path()), &noted).unwrap();
             let (mut log, _, found) = open(scratch.path(), 4096).unwrap();
             assert_eq!(found, records(3), "torn at {torn_at}");
@@ -171,7 +171,7 @@ fn a_tail_that_was_torn_anywhere_is_cut_off_and_the_log_goes_on() {
 }
 
 #[test]
-fn a_flipped_bit_is_found_wherever_it_is_and_no_wrong_record_comes_back() {
+fn any_flipped_bit_is_found_and_no_wrong_record_comes_back() {
     let scratch = Scratch::new();
     let (mut log, _, _) = open(scratch.path(), 2048).unwrap();
     let mut ends = Vec::new();
@@ -222,7 +222,7 @@ fn a_segment_that_is_missing_or_cut_short_in_the_middle_is_corruption() {
 }
 
 #[test]
-fn a_full_disk_loses_nothing_and_the_same_batch_goes_through_once_there_is_room() {
+fn a_full_disk_loses_nothing_and_the_batch_can_be_retried() {
     for room in 0..6 {
         let scratch = Scratch::new();
         let room = Arc::new(AtomicU64::new(room * 200));
@@ -270,7 +270,7 @@ fn what_is_trimmed_is_gone_and_its_file_is_used_again() {
         }
     }
     let files = fs::read_dir(scratch.path()).unwrap().count() as u64;
-    // A spare segment and the note among them.
+    // This includes a spare segment and the note.
     assert!(files <= (written - trimmed) / 4 + 4, "{files} files");
 }
 

@@ -1,4 +1,4 @@
-//! Logs on disks that tear, flip bits and fill up; directories of others.
+//! Tests with disks that tear writes, flip bits and fill up, and with directories of other nodes.
 
 mod base;
 mod directory;
@@ -42,12 +42,12 @@ thread_local! {
     static SYNCED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The names in a folder are made durable, by this thread.
+/// Records that this thread has synced a folder.
 pub(crate) fn note_synced(folder: &Path) {
     SYNCED.with_borrow_mut(|synced| synced.push(folder.to_path_buf()));
 }
 
-/// The folders for which that was done since the last time, in order.
+/// The folders that this thread has synced since the last call, in order.
 fn take_synced() -> Vec<PathBuf> {
     SYNCED.take()
 }

@@ -1,4 +1,4 @@
-//! What is noted beside a log.
+//! The note beside a log.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::log::{IDENTITY, note, only_segment, open, records, write};
 use crate::LogFiles;
 
 #[test]
-fn one_damaged_slot_leaves_what_the_other_says_and_two_are_damage() {
+fn one_damaged_slot_does_no_harm_and_two_are_an_error() {
     let scratch = Scratch::new();
     let ends = written(scratch.path(), 3);
     let sound = fs::read(note(scratch.path())).unwrap();
@@ -18,10 +18,10 @@ fn one_damaged_slot_leaves_what_the_other_says_and_two_are_damage() {
         bytes[*at] ^= 4;
         fs::write(note(scratch.path()), &bytes).unwrap();
         assert_eq!(open(scratch.path(), SEGMENT).unwrap().2, records(6), "byte {at}");
-        // Its beginning is the same in both slots, whatever they say.
+        // Both slots begin with the same bytes.
         let is_mended = fs::read(note(scratch.path())).unwrap()[*at] == sound[*at];
         assert!(is_mended || at % 4096 >= 8, "byte {at}");
-        // It was mended with that.
+        // Opening the log has repaired the note.
         let segment = only_segment(scratch.path());
         let whole = fs::read(&segment).unwrap();
         let mut flipped = whole.clone();
@@ -37,7 +37,7 @@ fn one_damaged_slot_leaves_what_the_other_says_and_two_are_damage() {
 }
 
 #[test]
-fn the_slots_are_written_in_turn_so_that_the_one_that_stays_is_at_most_one_batch_older() {
+fn the_other_slot_is_at_most_one_batch_older() {
     for slot in [0, 4096] {
         let scratch = Scratch::new();
         let ends = written(scratch.path(), 3);
@@ -86,7 +86,7 @@ fn in_first_format(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn a_note_of_the_first_format_says_what_the_log_has_and_nothing_of_the_store() {
+fn a_note_of_the_first_format_has_no_batch_of_the_store() {
     let scratch = Scratch::new();
     let ends = written(scratch.path(), 3);
     open(scratch.path(), SEGMENT).unwrap().0.note_store(7).unwrap();

@@ -1,4 +1,4 @@
-//! Which ends of a run a directory survives.
+//! The ends of a run that a directory survives.
 
 use std::fs;
 
@@ -40,7 +40,7 @@ fn a_power_cut_under_buffered_counts_as_a_lost_disk() {
 }
 
 #[test]
-fn a_power_cut_takes_nothing_of_a_node_that_was_stopped_or_runs_under_sync() {
+fn a_power_cut_does_no_harm_after_a_stop_or_under_sync() {
     let scratch = Scratch::new();
     begin(&scratch, "monday", Buffered, Start::Usual).unwrap().end().unwrap();
     begin(&scratch, "tuesday", Sync, Start::Usual).unwrap();
@@ -52,7 +52,7 @@ fn a_power_cut_takes_nothing_of_a_node_that_was_stopped_or_runs_under_sync() {
 }
 
 #[test]
-fn a_node_that_goes_on_after_it_was_stopped_can_lose_something_again() {
+fn a_node_that_continues_after_a_stop_can_lose_data_again() {
     let scratch = Scratch::new();
     let run = begin(&scratch, "monday", Buffered, Start::Usual).unwrap();
     run.end().unwrap();
@@ -62,7 +62,7 @@ fn a_node_that_goes_on_after_it_was_stopped_can_lose_something_again() {
 }
 
 #[test]
-fn what_was_left_to_the_operating_system_is_on_the_disk_before_it_counts_as_synced() {
+fn buffered_data_is_synced_before_a_run_under_sync() {
     let scratch = Scratch::new();
     begin(&scratch, "monday", Buffered, Start::Usual).unwrap();
     begin(&scratch, "monday", Sync, Start::Usual).unwrap();
@@ -70,7 +70,7 @@ fn what_was_left_to_the_operating_system_is_on_the_disk_before_it_counts_as_sync
 }
 
 #[test]
-fn the_keyspaces_that_were_there_are_known_in_the_next_runs() {
+fn noted_keyspaces_are_known_in_later_runs() {
     let scratch = Scratch::new();
     let run = begin(&scratch, "monday", Sync, Start::Usual).unwrap();
     assert!(!run.knows("accounts"));

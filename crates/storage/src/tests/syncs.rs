@@ -1,4 +1,4 @@
-//! Names that are on the disk before anything rests on them.
+//! Names that are on the disk before anything depends on them.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use super::{Scratch, take_synced};
 use crate::{Base, DataDirectory, Durability, Identity, LogFiles, LogOptions, Start};
 
 #[test]
-fn all_folders_above_a_partition_have_durable_names_whoever_made_them() {
+fn all_folders_above_a_partition_have_durable_names() {
     let scratch = Scratch::new();
     let keyspace = scratch.path().join("accounts");
     let partition = keyspace.join("0");
@@ -22,7 +22,7 @@ fn all_folders_above_a_partition_have_durable_names_whoever_made_them() {
     for folder in [scratch.path(), &keyspace, &partition] {
         assert!(synced.iter().any(|synced| synced == folder), "{folder:?}: {synced:?}");
     }
-    // A process was killed before it had done that.
+    // As if a process was killed before it had synced the names.
     open();
     let synced = take_synced();
     let of_partition = synced.iter().filter(|synced| **synced == partition).count();
@@ -47,7 +47,7 @@ fn a_data_directory_has_a_durable_name() {
 }
 
 #[test]
-fn a_segment_that_is_given_up_is_gone_for_good_before_the_next_one_is() {
+fn a_segments_removal_is_durable_before_the_next_one_begins() {
     let scratch = Scratch::new();
     let (mut log, _, _) = open(scratch.path(), 200).unwrap();
     for i in 0..30 {
@@ -59,7 +59,7 @@ fn a_segment_that_is_given_up_is_gone_for_good_before_the_next_one_is() {
     let removed = before - segments(scratch.path()).len();
     assert!(removed > 2, "{removed}");
     assert_eq!(take_synced(), vec![scratch.path(); removed]);
-    // So is one that was never used.
+    // So is a segment that was never used.
     let unused = scratch.path().join(format!("{:020}.log", log.position()));
     drop(log);
     fs::write(&unused, [0; 200]).unwrap();

@@ -15,19 +15,18 @@ use crate::{OneShot, Report, WorkloadError};
 const TXN_KEYS: core::ops::RangeInclusive<usize> = 1..=10;
 /// The mean length of a value, in bytes, and its standard deviation.
 const BYTES: (f64, f64) = (1600.0, 119.0);
-/// No value's length is further from the mean, in standard deviations.
+/// The greatest distance of a length from the mean, in standard deviations.
 const FURTHEST: f64 = 6.0;
 /// How many columns a row has.
 const COLUMNS: u16 = 10;
 
-/// An advertising database: transactions read 1 to 10 rows, and a small share of them also writes all that it
+/// An advertising database. Transactions read 1 to 10 rows, and a small share of them also writes all rows that it
 /// reads.
 ///
-/// The paper says how many keys a read-write transaction has, and not which of them it reads. Here it reads
-/// each and writes it anew: so it conflicts with whoever reads or writes any of them, and the number of keys is
-/// that of keys touched. What is written does not depend on what was read, as the paper's transactions have one
-/// shot (Fig. 6): all that one asks for is known before it begins. A row's length is drawn anew whenever it is
-/// written.
+/// The paper says how many keys a read-write transaction has, but not which of them it reads. Here it reads and writes
+/// each of them, so it conflicts with every reader and writer of any of them. Values do not depend on reads, because
+/// the paper's transactions have one shot (Fig. 6): all requests of a transaction are known before it begins. A row's
+/// length is drawn again whenever it is written.
 #[derive(Debug)]
 pub struct F1 {
     name: &'static str,
@@ -36,20 +35,18 @@ pub struct F1 {
 }
 
 impl F1 {
-    /// `f1`: a million keys of a Zipf distribution with exponent 0.8, and 0.3 % of transactions write, if
-    /// nothing else is said.
+    /// `f1`: by default a million keys of a Zipf distribution with exponent 0.8, and 0.3 % of transactions write.
     ///
     /// # Errors
-    /// If a parameter is none that there can be.
+    /// If a parameter is not valid.
     pub fn new(parameters: &Parameters) -> Result<F1, WorkloadError> {
         F1::with("f1", 0.003, parameters)
     }
 
-    /// `f1-wf`: the same with 30 % of transactions that write, the most that the paper has, if nothing else is
-    /// said.
+    /// `f1-wf`: the same, but by default 30 % of transactions write, which is the greatest share in the paper.
     ///
     /// # Errors
-    /// If a parameter is none that there can be.
+    /// If a parameter is not valid.
     pub fn write_heavy(parameters: &Parameters) -> Result<F1, WorkloadError> {
         F1::with("f1-wf", 0.3, parameters)
     }
@@ -134,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_transactions_that_write_is_that_of_figure_5_or_the_one_asked_for() {
+    fn the_share_of_writers_is_that_of_figure_5_or_the_requested_one() {
         let usual = Parameters::default();
         assert!((0.002..0.004).contains(&share_that_writes(&F1::new(&usual).unwrap())));
         let heavy = share_that_writes(&F1::write_heavy(&usual).unwrap());
@@ -151,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_reads_1_to_10_different_keys_and_if_it_writes_then_all_of_them() {
+    fn a_transaction_reads_1_to_10_keys_and_writes_all_or_none() {
         let f1 = F1::write_heavy(&Parameters::default()).unwrap();
         let mut of_size = [0; 11];
         for plan in plans(&f1, 1, 10_000) {

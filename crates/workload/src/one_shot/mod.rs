@@ -1,5 +1,5 @@
-//! Transactions whose keys are all known before they begin, on rows of many columns: what a datacentre's
-//! front ends ask of their storage (003 §6.1, Figures 5 and 6).
+//! One-shot transactions on rows of many columns, as the front ends of a datacentre send them to their storage (003
+//! §6.1, Figures 5 and 6).
 //!
 //! [`F1`] and [`Tao`] have their keys from a [`Popularity`] and their values from a [`Table`].
 
@@ -25,7 +25,7 @@ const KEYS: u64 = 1_000_000;
 /// The kind of transactions that only read.
 const READ_ONLY: &str = "read-only";
 
-/// Reads of these keys, as they stand in a plan.
+/// Reads of these keys, as in a plan.
 fn reads(keys: &[u64]) -> impl Iterator<Item = MicroOperation> {
     keys.iter().map(|key| MicroOperation::Read { key: *key, result: ReadResult::Pending })
 }
@@ -36,8 +36,7 @@ fn write_share(asked_for: Option<f64>, usual: f64) -> Result<f64, WorkloadError>
     (0.0..=1.0).contains(&share).then_some(share).ok_or(WorkloadError::WriteShare(share))
 }
 
-/// The median latencies of transactions that only read, by which systems are compared (003 Fig. 7), and of
-/// the others.
+/// The median latencies of read-only transactions, by which systems are compared (003 Fig. 7), and of the others.
 fn figures(report: &Report) -> Vec<(&'static str, f64)> {
     let is_read = |kind: &KindReport| kind.kind == READ_ONLY;
     let figure = |kind: &KindReport| {

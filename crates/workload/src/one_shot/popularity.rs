@@ -1,4 +1,4 @@
-//! Which keys are popular.
+//! The popularity of keys.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use rand_pcg::Pcg64Mcg;
 use crate::WorkloadError;
 use crate::tpcc::permutation::Permutation;
 
-/// A Zipf distribution of keys. Popular ones lie anywhere in the key space, as in 003 §6.1, and so on any
-/// server: which is the how-manieth is decided by a permutation that is always the same for so many keys.
+/// A Zipf distribution of keys. Popular keys lie anywhere in the key space, as in 003 §6.1, and so on any server. A
+/// permutation maps ranks to keys. It is always the same for a given number of keys.
 #[derive(Debug)]
 pub(super) struct Popularity {
     keys: u32,
@@ -17,16 +17,17 @@ pub(super) struct Popularity {
     places: Permutation,
 }
 
-/// Which permutation it is.
+/// The seed of the permutation.
 const PLACES: u64 = 0x706f_7075_6c61_7200;
-/// So many times as many keys are drawn as are wanted, before those that are still missing are given up.
+/// How many keys are drawn for each key wanted, before the remaining ones are chosen without drawing.
 const MOST_DRAWS: usize = 16;
 
 impl Popularity {
-    /// So many keys, of which the `i`-th most popular is drawn in proportion to `i` to the power of `-theta`.
+    /// A distribution of `keys` keys. The `i`-th most popular one is drawn in proportion to `i` to the power of
+    /// `-theta`.
     ///
     /// # Errors
-    /// If there can't be so many, or the exponent is none.
+    /// If the number of keys or the exponent is not valid.
     pub(super) fn new(keys: u64, theta: f64) -> Result<Popularity, WorkloadError> {
         let number = u32::try_from(keys).ok().filter(|keys| *keys > 0);
         let number = number.ok_or_else(|| {
@@ -39,7 +40,7 @@ impl Popularity {
         Ok(Popularity { keys: number, ranks, places: Permutation::new(number) })
     }
 
-    /// How many keys there are: they are numbered from 0.
+    /// How many keys there are. They are numbered from 0.
     pub(super) fn keys(&self) -> u64 {
         self.keys.into()
     }
@@ -49,7 +50,7 @@ impl Popularity {
         self.places.apply(PLACES, rank).into()
     }
 
-    /// So many different keys, or all if there are fewer, in the order in which they were drawn.
+    /// Draws `count` different keys, or all if there are fewer, in the order in which they were drawn.
     pub(super) fn draw(&self, count: usize, random: &mut Pcg64Mcg) -> Vec<u64> {
         let count = count.min(self.keys as usize);
         let (mut drawn, mut ranks) = (BTreeSet::new(), Vec::with_capacity(count));
@@ -62,7 +63,7 @@ impl Popularity {
                 ranks.push(rank);
             }
         }
-        // Where a few keys have nearly all the weight, the next ones are as good as drawn.
+        // If a few keys have nearly all the weight, take the next ones in order of popularity.
         let missing = (0..self.keys).filter(|rank| !drawn.contains(rank)).take(count - ranks.len());
         ranks.extend(missing);
         ranks.into_iter().map(|rank| self.key(rank)).collect()
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_one_transaction_differ_and_there_are_as_many_as_asked_for_whatever_the_exponent() {
+    fn the_requested_number_of_different_keys_is_drawn() {
         let mut random = Pcg64Mcg::seed_from_u64(3);
         for (keys, theta, count, expected) in
             [(1_000_000, 0.8, 1000, 1000), (1000, 6.0, 1000, 1000), (3, 0.8, 10, 3), (1, 0.8, 1, 1)]

@@ -20,18 +20,18 @@ pub(super) struct Shape {
     pub(super) bytes: usize,
 }
 
-/// The shape of a row with this key and version, where the random numbers of the key alone come first and
-/// those of the version after it.
+/// The shape of the row with this key, from two random generators: the first depends only on the key, and the second
+/// also on the version.
 pub(super) type Shapes = fn(u64, [&mut Pcg64Mcg; 2]) -> Shape;
 
-/// What comes before the columns: the number that was written, and how many columns there are. They share the
-/// rest equally, so that the bounds of each need no room.
+/// The header before the columns: the number that was written, and the number of columns. Columns share the rest
+/// equally, so their bounds need not be stored.
 const HEADER_BYTES: usize = 8 + 2;
 
 /// The rows of a workload: one key for each, whose value has all of its columns.
 ///
-/// A value begins with the number that stands for it in a history. All else of it follows from that and from
-/// the key, so that a history knows of each value what it was, and nobody has to keep what was there first.
+/// A value begins with the number that stands for it in a history. The rest is computed from this number and the key.
+/// So a history need only have the number, and initial values need not be stored.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) popularity: Popularity,
@@ -42,10 +42,10 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Rows of these shapes under keys as `parameters` say, or else as is `usual`.
+    /// Rows of these shapes. `parameters` determine the keys, with `usual` as the default.
     ///
     /// # Errors
-    /// If there can be no such keys or rows.
+    /// If the keys or rows are not valid.
     pub(super) fn new(
         parameters: &Parameters,
         (usual_keys, usual_theta): (u64, f64),
@@ -60,7 +60,7 @@ impl Table {
         Ok(Table { popularity, key_bytes, value_bytes, shapes })
     }
 
-    /// The value of a row, once `number` was written to it.
+    /// The value of a row after `number` was written to it.
     pub(super) fn row(&self, key: u64, number: u64) -> Value {
         let mut of_key = Pcg64Mcg::seed_from_u64(key);
         let mut of_version = Pcg64Mcg::seed_from_u64(key.rotate_left(32) ^ number);
@@ -82,13 +82,13 @@ impl Table {
         (i < self.popularity.keys()).then(|| (self.key(i), self.row(i, 0)))
     }
 
-    /// What a key holds before a run.
+    /// The value of a key before a run.
     pub(super) fn initial_value(&self, key: &Key) -> Option<Value> {
         let number = number::of_key(key, self.key_bytes)?;
         Some(self.initial(number)?.1)
     }
 
-    /// All of a plan of reads and then of writes, none of which depends on what is read.
+    /// The one-shot transaction of a plan of reads followed by writes that do not depend on them.
     pub(super) fn one_shot(&self, plan: &Plan) -> OneShot {
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         for operation in plan.operations() {
@@ -103,8 +103,7 @@ impl Table {
         OneShot { reads, writes, fill }
     }
 
-    /// Runs a plan of reads and then of writes, none of which depends on what is read: all are known before
-    /// the transaction begins.
+    /// Runs a plan of reads followed by writes that do not depend on them.
     pub(super) fn run<'a>(&'a self, plan: &'a Plan, tx: Transaction, record: bool) -> Run<'a> {
         let plan = plan.operations();
         Box::pin(async move {
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_tells_what_was_written_and_the_same_makes_the_same() {
+    fn a_value_is_computed_from_the_number_that_it_begins_with() {
         let table = table(&Parameters::default()).unwrap();
         let value = table.row(5, 77);
         assert_eq!(number::number(&value), 77);
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn values_have_the_length_that_was_asked_for_and_one_that_is_too_short_is_refused() {
+    fn values_have_the_requested_length_and_short_ones_are_refused() {
         let of = |value_bytes| table(&Parameters { value_bytes, ..Parameters::default() });
         let lengths =
             |table: &Table| (0..50).map(|key| table.row(key, 3).len()).collect::<Vec<_>>();

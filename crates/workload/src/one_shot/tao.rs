@@ -10,16 +10,16 @@ use super::{KEYS, READ_ONLY, Shape, THETA, Table, figures, reads, write_share};
 use crate::workload::{Parameters, Plan, Run, Workload};
 use crate::{OneShot, Report, WorkloadError};
 
-/// The most keys that are read at once, and the most columns of a row.
+/// The greatest number of keys of a read, and of columns of a row.
 const MOST: u64 = 1000;
 /// The length of a value, in bytes, evenly distributed.
 const BYTES: core::ops::RangeInclusive<usize> = 1000..=4000;
-/// Two of so many keys are objects: 19 to 2 is 9.5 to 1.
+/// Two of this many keys are objects: 19 to 2 is 9.5 to 1.
 const OBJECTS_IN: u64 = 21;
 
 /// A social graph: transactions that read 1 to 1000 keys, and a few writes of one key each.
 ///
-/// What Figure 5 leaves open, and what it is here:
+/// What Figure 5 leaves open, and the choice made here:
 /// - **Keys read**: 1 to 1000, and the logarithm of their number is evenly distributed; the mean is 145 and the
 ///   median 32, as most of TAO's queries ask for little and a few for much.
 /// - **Associations to objects 9.5 : 1**: of every 21 keys, 19 are lists of associations and 2 are objects. As
@@ -35,10 +35,10 @@ pub struct Tao {
 }
 
 impl Tao {
-    /// A million keys of a Zipf distribution with exponent 0.8, and 0.2 % writes, if nothing else is said.
+    /// By default a million keys of a Zipf distribution with exponent 0.8, and 0.2 % writes.
     ///
     /// # Errors
-    /// If a parameter is none that there can be.
+    /// If a parameter is not valid.
     pub fn new(parameters: &Parameters) -> Result<Tao, WorkloadError> {
         let writes = write_share(parameters.writes, 0.002)?;
         Ok(Tao { writes, table: Table::new(parameters, (KEYS, THETA), shape)? })
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_transactions_write_one_key_and_the_others_read_1_to_1000_mostly_few() {
+    fn a_few_transactions_write_one_key_and_the_others_read_1_to_1000() {
         let tao = Tao::new(&Parameters::default()).unwrap();
         let (mut writes, mut sizes) = (0, Vec::new());
         for plan in plans(&tao, 1, 6000) {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_associations_are_to_objects_as_9_5_to_1_and_alone_have_many_columns() {
+    fn there_are_9_5_lists_per_object_and_only_lists_have_many_columns() {
         let tao = Tao::new(&Parameters::default()).unwrap();
         let (mut objects, mut lists) = (0, Vec::new());
         for key in 0..21_000 {

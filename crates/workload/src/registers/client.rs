@@ -15,20 +15,20 @@ use crate::{Measurement, Part};
 
 /// One client in a closed loop.
 pub struct RegisterClient {
-    /// Where its registers are.
+    /// The keyspace.
     pub registers: RegisterKeyspace,
-    /// What it does.
+    /// The workload.
     pub workload: Arc<dyn RegisterWorkload>,
-    /// Where its results go.
+    /// The measurement of its results.
     pub measurement: Arc<Measurement>,
-    /// Where its history goes, if one is kept.
+    /// The recorder of its history, if one is kept.
     pub recorder: Option<Arc<RegisterRecorder>>,
-    /// What the history's times are counted from, in nanoseconds before the driver's zero: so that
-    /// those of several processes can be compared.
+    /// The offset of the history's times from the driver's, in nanoseconds, so that the times of several processes can
+    /// be compared.
     pub epoch_ns: u64,
     /// Its number. In a history it has as many processes as its requests have operations.
     pub client: u64,
-    /// The seed of the run; each client draws its own numbers from it.
+    /// The seed of the run. Each client has a random generator of its own.
     pub seed: u64,
 }
 
@@ -39,7 +39,7 @@ impl RegisterClient {
         let (mut last, mut parts) = (None, Vec::new());
         for number in 1.. {
             let begun = self.registers.now();
-            // The window may be moved meanwhile.
+            // The window may be moved in the meantime.
             if begun >= self.measurement.window().stop {
                 return;
             }
@@ -59,7 +59,7 @@ impl RegisterClient {
         }
     }
 
-    /// Does one operation; also returns what the key holds after it, if that is known.
+    /// Does one operation. Also returns the value of the key after it, if that is known.
     async fn operate(
         &self,
         process: u64,
@@ -97,12 +97,12 @@ impl RegisterClient {
     }
 }
 
-/// An operation that has not ended; if its client dies, that is unknown.
+/// An operation that has not ended. If its client dies, its outcome is recorded as unknown.
 struct Open<'a> {
     client: &'a RegisterClient,
     process: u64,
     planned: Planned,
-    /// None if no history is kept, or the end is in it.
+    /// `None` if no history is kept, or the end is recorded.
     recorder: Option<&'a RegisterRecorder>,
 }
 
@@ -144,7 +144,7 @@ fn outcome(
     }
 }
 
-/// The number that a value stands for; the value if it stands for none.
+/// The number that a value stands for. The error is the value, if it stands for none.
 fn number(value: &Value) -> Result<i64, &Value> {
     let text = core::str::from_utf8(value.as_bytes()).ok();
     text.and_then(|text| text.parse().ok()).ok_or(value)

@@ -1,4 +1,4 @@
-//! Workloads of registers: what clients do to single keys.
+//! Workloads of registers: operations on single keys.
 
 mod client;
 mod ycsb;
@@ -14,17 +14,17 @@ pub use client::RegisterClient;
 pub(crate) use ycsb::Kind;
 pub use ycsb::{Shares, Ycsb};
 
-/// An operation on a numbered key that a client is going to do.
+/// A planned operation on a numbered key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Planned {
     /// The key.
     pub key: u64,
-    /// What is done to it.
+    /// The operation.
     pub operation: RegisterOperation,
 }
 
 impl Planned {
-    /// The kind of operation, by which results are broken down: `read`, `write` or `rmw`.
+    /// The kind of operation: `read`, `write` or `rmw`. Results are reported per kind.
     pub fn kind(&self) -> &'static str {
         match self.operation {
             RegisterOperation::Read => "read",
@@ -34,36 +34,36 @@ impl Planned {
     }
 }
 
-/// Whose turn it is.
+/// The turn of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Turn {
     /// The client.
     pub client: u64,
     /// The number of its request, from 1.
     pub number: u64,
-    /// What the key of the operation before held after it, as far as the client knows.
+    /// The value of the previous operation's key after it, as far as the client knows.
     pub last: RegisterValue,
 }
 
-/// A workload of registers: it plans requests, and says how numbers become keys and values.
+/// A workload of registers: it plans requests, and maps numbers to keys and values.
 pub trait RegisterWorkload: Send + Sync + 'static {
     /// Its name.
     fn name(&self) -> &'static str;
 
-    /// The next request of a client: operations that are under way at the same time, at least one and at
-    /// most [`RegisterWorkload::width`]. It ends with the last of them.
+    /// The next request of a client: operations that are in progress at the same time, at least one and at most
+    /// [`RegisterWorkload::width`]. It ends with the last of them.
     fn plan(&self, turn: Turn, random: &mut Pcg64Mcg) -> Vec<Planned>;
 
-    /// How many operations a request has at most. In a history each has a process of its own, as one
-    /// process has no two operations on a key under way at once.
+    /// The greatest number of operations of a request. In a history each has a process of its own, because a process
+    /// can't have two open operations on a key.
     fn width(&self) -> u64 {
         1
     }
 
-    /// Whether there are read-modify-writes among its operations, which not every protocol offers.
+    /// Whether its operations include read-modify-writes, which not every protocol offers.
     fn modifies(&self) -> bool;
 
-    /// All keys that so many clients may touch.
+    /// All keys that `clients` clients may use.
     fn keys(&self, clients: u64) -> Box<dyn Iterator<Item = u64> + Send>;
 
     /// The key with this number.

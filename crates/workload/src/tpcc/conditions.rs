@@ -1,9 +1,8 @@
 //! The consistency conditions of the specification (clause 3.3.2), checked on a database at rest.
 //!
-//! None of the twelve is vacuous here, but two are meant differently: condition 11 holds of the initial
-//! database alone as it is written, and is checked with the deliveries since then; and what
-//! conditions 2 and 3 say of NEW-ORDER is said of its rows that are not empty. To them come two of our
-//! own, for the rows that stand in for scans.
+//! All twelve are checked, two of them in another form. As written, condition 11 holds only for the initial database,
+//! so it is checked with the deliveries since then. Conditions 2 and 3 are checked for those rows of NEW-ORDER that are
+//! not empty. There are two additional conditions, for the rows that replace scans.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -19,11 +18,11 @@ use super::row::{
 };
 use crate::InspectionError;
 
-/// Rows read in one transaction: nothing else is running, so that many see what one would.
+/// Rows read in one transaction. Nothing else is running, so several transactions read the same state.
 const ROWS_AT_ONCE: usize = 1000;
-/// The most lines of an order.
+/// The greatest number of lines of an order.
 const LINES: u8 = 15;
-/// The most that is reported.
+/// The greatest number of broken conditions that are reported.
 const REPORTED: usize = 10;
 
 /// A condition that does not hold.
@@ -33,13 +32,13 @@ pub(super) struct Broken {
     what: String,
 }
 
-/// A condition, by its number in the specification, or one of our own.
+/// A condition: its number in the specification, or an additional one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Condition {
     Specified(u8),
-    /// A customer's latest order is that with the highest number.
+    /// A customer's latest order is the one with the highest number.
     LatestOrder,
-    /// A district's oldest order that is not delivered is that with the lowest number.
+    /// A district's oldest undelivered order is the one with the lowest number.
     OldestUndelivered,
 }
 
@@ -54,7 +53,7 @@ impl fmt::Display for Broken {
     }
 }
 
-/// Checks all conditions; says what was found to be in order.
+/// Checks all conditions. Returns what was found to be in order.
 pub(super) async fn inspect(
     tpcc: &Tpcc,
     keyspace: &TransactionKeyspace,
@@ -74,14 +73,14 @@ pub(super) async fn inspect(
     Err(InspectionError::Broken(lines.join("\n")))
 }
 
-/// What was looked at.
+/// The numbers of rows that were checked.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Examined {
     pub(super) orders: u64,
     pub(super) payments: u64,
 }
 
-/// All that does not hold.
+/// All conditions that do not hold.
 pub(super) async fn examine(
     tpcc: &Tpcc,
     keyspace: &TransactionKeyspace,
@@ -99,7 +98,7 @@ pub(super) async fn examine(
             inspector.district(warehouse, district).await?;
         }
     }
-    // Customers pay at other warehouses, too, so this has to wait until all have been seen.
+    // Customers also pay at other warehouses, so this must wait until all of them have been read.
     for warehouse in 1..=tpcc.warehouses {
         inspector.warehouse(warehouse).await?;
     }
@@ -111,9 +110,9 @@ struct Inspector<'a> {
     keyspace: &'a TransactionKeyspace,
     broken: Vec<Broken>,
     examined: Examined,
-    /// What was paid in each district, by HISTORY.
+    /// The payments of each district, by HISTORY.
     paid: BTreeMap<(u16, u8), i64>,
-    /// What was paid in each district, by its own row.
+    /// The payments of each district, by its own row.
     year_to_date: BTreeMap<(u16, u8), i64>,
 }
 
@@ -123,7 +122,7 @@ struct Account {
     balance: i64,
     paid: i64,
     deliveries: u32,
-    /// The sum of what HISTORY says was paid.
+    /// The sum of the payments in HISTORY.
     history: i64,
     /// The sum of the lines of orders that were delivered.
     delivered: i64,
@@ -158,7 +157,7 @@ impl Inspector<'_> {
         Ok(values)
     }
 
-    /// Conditions 1, 8 and 9, once all districts have been seen.
+    /// Conditions 1, 8 and 9, after all districts have been read.
     async fn warehouse(&mut self, w: u16) -> Result<(), InspectionError> {
         let row = RowKey::warehouse(w);
         let year_to_date = parse::<Warehouse>(row, &self.read(&[row]).await?[0])?.year_to_date;
@@ -189,7 +188,7 @@ impl Inspector<'_> {
         let oldest: OrderNumber = parse(oldest, &values[1])?;
         self.year_to_date.insert((w, d), year_to_date);
         let mut accounts = self.accounts(w, d).await?;
-        // The first one that is not there as well, which must not be.
+        // This includes the first order that must not exist.
         let orders = self.orders(w, d, next_order).await?;
         let outstanding = self.new_orders(w, d, next_order).await?;
         self.numbers(w, d, next_order, &orders, &outstanding, oldest);
@@ -365,7 +364,7 @@ impl Inspector<'_> {
     }
 }
 
-/// A row that has to be there and to be one.
+/// A row that must exist and be well-formed.
 fn parse<'v, R: Deserialize<'v>>(
     row: RowKey,
     value: &'v Option<Value>,

@@ -10,12 +10,12 @@ use super::row::{Customer, DELIVERED, Order, OrderLine, OrderNumber, decode, enc
 /// An order that is being delivered.
 struct Delivered {
     order: Order,
-    /// Where the customer's row is among those read, followed by the order's lines.
+    /// The index of the customer's row among those read. The order's lines follow it.
     place: usize,
 }
 
-/// Delivers the oldest order of each district that has one, all in one transaction; returns how many
-/// there were. Reads in three round trips: which they are, the orders, and their lines and customers.
+/// Delivers the oldest order of each district that has one, all in one transaction. Returns how many there were. Reads
+/// in three round trips: the numbers of the orders, the orders, and their lines and customers.
 pub(super) async fn run(tpcc: &Tpcc, tx: &Transaction, request: &Delivery) -> Result<usize, Abort> {
     let Delivery { warehouse: w, carrier, date } = *request;
     let districts = 1..=tpcc.scale.districts;
@@ -31,7 +31,7 @@ pub(super) async fn run(tpcc: &Tpcc, tx: &Transaction, request: &Delivery) -> Re
 
     let mut delivered = Vec::with_capacity(orders.len());
     let mut rows = Vec::new();
-    // Where there is no such order, all have been delivered.
+    // If there is no such order, all have been delivered.
     for ((district, number, row), value) in
         orders.into_iter().zip(&values).filter(|(_, value)| value.is_some())
     {
@@ -40,7 +40,8 @@ pub(super) async fn run(tpcc: &Tpcc, tx: &Transaction, request: &Delivery) -> Re
         rows.push(RowKey::customer(w, district, order.customer));
         let lines = (1..=order.lines).map(|line| RowKey::order_line(w, district, number, line));
         rows.extend(lines);
-        // The next delivery waits for these: they are shown at once, before the lines are read.
+        // The next delivery waits for these rows, so they are written before the lines are read, and can be seen at
+        // once.
         tx.put(RowKey::oldest_undelivered(w, district), encode(&(number + 1)));
         tx.put(RowKey::new_order(w, district, number), DELIVERED);
         tx.put(row, encode(&Order { carrier: Some(carrier), ..order }));

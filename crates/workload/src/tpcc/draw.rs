@@ -2,8 +2,8 @@
 
 use rand::{Rng, RngExt};
 
-/// The constants `C` of clause 2.1.6.1. That for last names differs between loading and running by 100,
-/// as clause 2.1.6.1 demands some such distance.
+/// The constants `C` of clause 2.1.6.1. For last names, the constants of loading and running differ by 100, because
+/// clause 2.1.6.1 demands such a difference.
 const C_LAST_LOAD: u32 = 123;
 const C_LAST_RUN: u32 = 223;
 const C_CUSTOMER: u32 = 259;
@@ -68,12 +68,12 @@ pub(super) fn text(random: &mut impl Rng, shortest: usize, longest: usize) -> St
     text
 }
 
-/// So many digits.
+/// A string of `count` digits.
 pub(super) fn digits(random: &mut impl Rng, count: usize) -> String {
     (0..count).map(|_| char::from(b'0' + random.random_range(0..10u8))).collect()
 }
 
-/// What describes an item or its stock; one in ten is an original.
+/// A description of an item or its stock. One in ten is an original.
 pub(super) fn description(random: &mut impl Rng) -> String {
     let mut data = text(random, 26, 50);
     if random.random_range(0..10) == 0 {
@@ -83,7 +83,7 @@ pub(super) fn description(random: &mut impl Rng) -> String {
     data
 }
 
-/// What describes originals.
+/// The text that marks originals.
 pub(super) const ORIGINAL: &str = "ORIGINAL";
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The initial database (clause 4.3.3): every row a function of its key.
 //!
-//! Two liberties are taken so that no row depends on others: how many lines an order has depends on its
-//! number alone, not on its district, and dates are all the same.
+//! So that no row depends on others, it differs from the specification in two points: the number of lines of an order
+//! depends only on its number, not on its district, and all dates are the same.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -16,7 +16,7 @@ use super::row::{
     encode,
 };
 
-/// When everything happened that has happened before a run.
+/// The date of everything before a run.
 const DATE: u64 = 0;
 /// What each customer has paid before a run, in cents.
 const PAID: i64 = 1_000;
@@ -26,7 +26,7 @@ const PAID: i64 = 1_000;
 pub(super) struct Initial {
     pub(super) warehouses: u16,
     pub(super) scale: Scale,
-    /// How many lines the orders before have, for each order of a district and for what follows.
+    /// The total number of lines of all earlier orders, for each order of a district and for the end.
     pub(super) lines_before: Vec<u32>,
     customers: Permutation,
 }
@@ -46,12 +46,12 @@ impl Initial {
         (self.lines_before[order as usize] - self.lines_before[order as usize - 1]) as u8
     }
 
-    /// The district as a number of its own.
+    /// A unique number of the district.
     fn name_of_district(row: RowKey) -> u64 {
         u64::from(row.warehouse_number()) << 4 | u64::from(row.district_number())
     }
 
-    /// Who ordered; each customer has, once.
+    /// The customer of an order. Each customer has one order.
     fn customer_of(&self, row: RowKey, order: u32) -> u32 {
         self.customers.apply(Self::name_of_district(row), order - 1) + 1
     }
@@ -74,7 +74,7 @@ impl Initial {
         text(&mut Pcg64Mcg::seed_from_u64(!row.0), 8, 16)
     }
 
-    /// The value of a row; `None` if it is not there to begin with.
+    /// The value of a row, or `None` if it does not exist at first.
     pub(super) fn value(&self, row: RowKey) -> Option<Value> {
         let Scale { items, customers, .. } = self.scale;
         let table = row.table()?;

@@ -1,8 +1,8 @@
-//! Where rows are.
+//! The keys of rows.
 
 use serried_model::Key;
 
-/// The tables of the specification (clause 1.3), and what stands in for scans of them.
+/// The tables of the specification (clause 1.3), and the rows that replace scans of them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Table {
     Warehouse = 1,
@@ -39,7 +39,7 @@ const TABLES: [Table; 12] = [
 
 /// The most lines that an order can have, plus one.
 const LINE_BITS: u32 = 4;
-/// So many bits hold the payments of one customer, below the customer.
+/// The number of bits for the payments of a customer, below the bits of the customer.
 const PAYMENT_BITS: u32 = 28;
 const NUMBER_BITS: u32 = 40;
 const DISTRICT_BITS: u32 = 4;
@@ -111,7 +111,7 @@ impl RowKey {
         RowKey::new(Table::OldestUndelivered, warehouse, district, 0)
     }
 
-    /// The row that a key stands for, if it stands for one. It need not be there.
+    /// The row with this key, if it is a key of a row. The row need not exist.
     pub(super) fn of(key: &Key) -> Option<RowKey> {
         let row = RowKey(u64::from_be_bytes(key.as_bytes().try_into().ok()?));
         row.table().is_some().then_some(row)
@@ -130,7 +130,7 @@ impl RowKey {
         (self.0 >> NUMBER_BITS) as u8 & 0xf
     }
 
-    /// What is below the district.
+    /// The number within the district.
     pub(super) fn number(self) -> u64 {
         self.0 & ((1 << NUMBER_BITS) - 1)
     }
@@ -152,7 +152,7 @@ impl From<RowKey> for Key {
     }
 }
 
-/// The row as people call it.
+/// The row in words.
 impl core::fmt::Display for RowKey {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let (warehouse, district) = (self.warehouse_number(), self.district_number());

@@ -4,16 +4,14 @@
 //! mix of 000 Table 3. Terminals do not wait between transactions, so the rate of new orders is
 //! not that of an audited run, whose terminals think and type.
 //!
-//! **Rows.** Each row of the specification's tables is one value, as in other implementations over
-//! key-value stores: New-Order reads the warehouse that every Payment writes, and both write their
-//! district. Where the specification scans, rows stand in for it, which are kept by the same
-//! transactions: the customers with one last name, a customer's latest order, and the
-//! oldest order of a district that has not been delivered. A customer's payments are numbered, so that
+//! **Rows.** Each row of the specification's tables is one value, as in other implementations over key-value stores:
+//! New-Order reads the warehouse that every Payment writes, and both write their district. Where the specification
+//! scans, additional rows replace the scan, which the same transactions maintain: the customers with one last name, a
+//! customer's latest order, and the oldest undelivered order of a district. A customer's payments are numbered, so that
 //! HISTORY has a key.
 //!
-//! **The initial database** is a function of the key. A row that is absent is taken to be what it was in
-//! the beginning, so that a database need not be loaded, and rows are never deleted: what Delivery
-//! removes from NEW-ORDER it leaves empty.
+//! **The initial database** is a function of the key. An absent row counts as unchanged, so the database need not be
+//! loaded. Rows are never deleted: Delivery makes rows of NEW-ORDER empty.
 //!
 //! **Reads** that do not depend on each other go out together: New-Order reads in one round trip.
 
@@ -52,7 +50,7 @@ pub use scale::Scale;
 
 use crate::{Inspection, Parameters, Plan, Report, Run, Workload, WorkloadError};
 
-/// How many warehouses there are if nothing else is said, as in the paper.
+/// The default number of warehouses, as in the paper.
 const WAREHOUSES: u64 = 100;
 
 /// TPC-C.
@@ -61,15 +59,15 @@ pub struct Tpcc {
     warehouses: u16,
     scale: Scale,
     initial: Initial,
-    /// Dates count requests: a clock would keep a simulation from being repeated.
+    /// Dates count requests, because with a clock a simulation could not be repeated.
     date: AtomicU64,
 }
 
 impl Tpcc {
-    /// 100 warehouses if nothing else is said, as in the paper.
+    /// By default 100 warehouses, as in the paper.
     ///
     /// # Errors
-    /// If there can't be so many warehouses, or none of that scale.
+    /// If the number of warehouses or the scale is not valid.
     pub fn new(parameters: &Parameters) -> Result<Tpcc, WorkloadError> {
         let number = parameters.warehouses.unwrap_or(WAREHOUSES);
         let warehouses = u16::try_from(number).ok().filter(|warehouses| *warehouses > 0);
@@ -80,7 +78,7 @@ impl Tpcc {
         Ok(Tpcc { warehouses, scale, initial, date: AtomicU64::new(1) })
     }
 
-    /// Reads rows together. Those that nobody has written are what they were in the beginning.
+    /// Reads rows together. Rows that were never written have their initial values.
     async fn read(&self, tx: &Transaction, rows: &[RowKey]) -> Result<Vec<Option<Value>>, Abort> {
         let mut values = tx.get_many(rows.iter().copied()).await?;
         for (row, value) in rows.iter().zip(&mut values) {
@@ -92,7 +90,7 @@ impl Tpcc {
     }
 
     async fn serve(&self, request: &Request, tx: &Transaction) -> Result<(), Abort> {
-        // What terminals would show is worked out, and not shown.
+        // The output of terminals is computed, but not shown.
         match request {
             Request::NewOrder(request) => drop(new_order::run(self, tx, request).await?),
             Request::Payment(request) => drop(payment::run(self, tx, request).await?),
@@ -131,7 +129,7 @@ impl Workload for Tpcc {
         })
     }
 
-    /// Rows are registers, and their values are told apart by a hash.
+    /// Rows are registers. A hash identifies their values.
     fn operations(&self, _: Vec<MicroOperation>, footprint: &Footprint) -> Vec<MicroOperation> {
         let key = |key: &Key| RowKey::of(key).map_or(0, |row| row.0);
         let hash = |value: &Option<Value>| {
@@ -168,7 +166,7 @@ impl Workload for Tpcc {
         let per_second = orders.map_or(0.0, |kind| kind.goodput_per_s);
         vec![
             ("new_orders_per_s", per_second),
-            // What an audited run would call tpmC; its terminals wait, ours do not.
+            // An audited run would call this tpmC, but its terminals wait and ours do not.
             ("new_orders_per_min", per_second * 60.0),
         ]
     }

@@ -12,18 +12,18 @@ use super::row::{
 };
 use crate::RolledBack;
 
-/// What the terminal shows.
+/// The output of the terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ordered {
     /// The order's number in its district.
     pub(super) order: u32,
-    /// What it comes to, discount and taxes included.
+    /// The total, including discount and taxes.
     pub(super) total: i64,
     /// How many of its lines are originals.
     pub(super) brands: usize,
 }
 
-/// Everything that it reads is known before it begins, so that it reads in one round trip.
+/// All its reads are known before it begins, so it reads in one round trip.
 pub(super) async fn run(
     tpcc: &Tpcc,
     tx: &Transaction,

@@ -8,19 +8,19 @@ use super::payment::{found_by, middle};
 use super::request::{By, OrderStatus};
 use super::row::{Customer, Order, OrderLine, OrderNumber, decode};
 
-/// What the terminal shows, of all that it reads.
+/// The output of the terminal: a part of what the transaction reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Status {
     /// The customer's balance.
     pub(super) balance: i64,
     /// The latest order.
     pub(super) order: u32,
-    /// What its lines come to.
+    /// The sum of its lines.
     pub(super) amount: i64,
 }
 
-/// Reads the customer and the number of the latest order, that order, and its lines, one after the other;
-/// before that, whom the last name belongs to.
+/// Reads the customer and the number of the latest order, then that order, and then its lines. If the customer is
+/// looked up by last name, that is read first.
 pub(super) async fn run(
     tpcc: &Tpcc,
     tx: &Transaction,

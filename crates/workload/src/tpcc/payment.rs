@@ -7,10 +7,10 @@ use super::key::RowKey;
 use super::request::{By, Payment};
 use super::row::{Customer, Customers, District, History, RowError, Warehouse, decode, encode};
 
-/// The most that is kept of what has happened with a customer of bad credit.
+/// The greatest length of the data of a customer with bad credit.
 const DATA_CHARACTERS: usize = 500;
 
-/// The row by which a customer is found: its own, or that of all with its last name.
+/// The row by which a customer is found: its own row, or the row of all customers with its last name.
 pub(super) fn found_by(customer: &super::request::Customer) -> RowKey {
     let super::request::Customer { warehouse, district, by } = *customer;
     match by {
@@ -19,7 +19,7 @@ pub(super) fn found_by(customer: &super::request::Customer) -> RowKey {
     }
 }
 
-/// The one in the middle of those with one last name (clause 2.5.2.2).
+/// The middle one of the customers with one last name (clause 2.5.2.2).
 pub(super) fn middle(row: RowKey, customers: &Customers) -> Result<u32, RowError> {
     let middle = customers.get(customers.len().saturating_sub(1) / 2);
     middle.copied().ok_or_else(|| RowError::Malformed(row.into()))
@@ -32,7 +32,7 @@ pub(super) async fn run(tpcc: &Tpcc, tx: &Transaction, request: &Payment) -> Res
     let (warehouse, district) = (RowKey::warehouse(w), RowKey::district(w, d));
     let found_by = found_by(&who);
     let values = tpcc.read(tx, &[warehouse, district, found_by]).await?;
-    // Where everybody writes comes first: what is written before the next read is shown at once.
+    // The most contended rows come first, because writes before the next read can be seen at once.
     let warehouse_row: Warehouse = decode(warehouse, &values[0])?;
     let district_row: District = decode(district, &values[1])?;
     let year_to_date = warehouse_row.year_to_date + amount;

@@ -2,8 +2,8 @@
 
 use super::draw::mix;
 
-/// A family of permutations of `0..size`, each with its inverse: a Feistel network over the next power of
-/// four, walked until it comes back into the range.
+/// A family of permutations of `0..size`, each with its inverse: a Feistel network over the next power of four, applied
+/// repeatedly until the result is in the range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permutation {
     size: u64,
@@ -19,12 +19,12 @@ impl Permutation {
         Permutation { size: size.into(), half_bits: bits.div_ceil(2) }
     }
 
-    /// Where the permutation called `name` takes `place`.
+    /// The image of `place` under the permutation number `name`.
     pub(crate) fn apply(&self, name: u64, place: u32) -> u32 {
         self.walk(place, |left, right, round| (right, left ^ self.scramble(name, round, right)))
     }
 
-    /// What the permutation called `name` takes to `place`.
+    /// The number whose image is `place` under the permutation number `name`.
     pub(crate) fn invert(&self, name: u64, place: u32) -> u32 {
         self.walk(place, |left, right, round| {
             (right ^ self.scramble(name, ROUNDS - 1 - round, left), left)

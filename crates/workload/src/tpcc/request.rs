@@ -1,4 +1,4 @@
-//! What terminals ask for (clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1 and 2.8.1).
+//! The requests of terminals (clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1 and 2.8.1).
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
@@ -27,7 +27,7 @@ pub struct NewOrder {
     pub(super) warehouse: u16,
     pub(super) district: u8,
     pub(super) customer: u32,
-    /// The last one may be of an item that there is not, for which the order is rolled back.
+    /// The last one may be of an item that does not exist. Then the order is rolled back.
     pub(super) lines: Vec<OrderedItem>,
     pub(super) date: u64,
 }
@@ -72,7 +72,7 @@ pub struct StockLevel {
     pub(super) threshold: i32,
 }
 
-/// A customer, and by what it is looked up.
+/// A customer, and how it is looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Customer {
     pub(super) warehouse: u16,
@@ -80,7 +80,7 @@ pub(super) struct Customer {
     pub(super) by: By,
 }
 
-/// By what a customer is looked up.
+/// How a customer is looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum By {
     Number(u32),

@@ -1,8 +1,8 @@
 //! What rows hold.
 //!
-//! A row is one value, as in other implementations over key-value stores: whoever changes a warehouse's
-//! payments meets whoever reads its tax. Rows are encoded by postcard. Text is borrowed from the value
-//! when a row is read, so that to change a number in a row is to copy it once.
+//! A row is one value, as in other implementations over key-value stores: a transaction that changes a warehouse's
+//! payments conflicts with one that reads its tax. Rows are encoded by postcard. Text is borrowed from the value when a
+//! row is read, so that to change a number in a row is to copy it once.
 //!
 //! Money is in cents, rates are in hundredths of a per cent.
 
@@ -12,7 +12,7 @@ use serried_model::{Key, Value};
 /// A row could not be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum RowError {
-    /// It has to be there, and is not.
+    /// It must exist, but does not.
     #[error("the row {row} is missing", row = name(.0))]
     Missing(Key),
     /// It is none of this table's rows.
@@ -30,7 +30,7 @@ pub(super) fn encode<R: Serialize>(row: &R) -> Value {
     Value::from(bytes.expect("a row is nothing that can't be encoded"))
 }
 
-/// A row from a value that has to be there.
+/// A row from a value that must exist.
 pub(super) fn decode<'v, R: Deserialize<'v>>(
     key: impl Into<Key>,
     value: &'v Option<Value>,

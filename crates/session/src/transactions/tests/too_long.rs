@@ -1,4 +1,4 @@
-//! What a program is told of a transaction that may not run for as long as it does.
+//! The errors of transactions that run for too long.
 
 use super::*;
 
