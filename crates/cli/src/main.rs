@@ -12,6 +12,7 @@ mod faults;
 mod judge;
 mod live;
 mod load;
+mod log_changes;
 mod operations;
 mod progress;
 mod reproduce;
