@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::Session;
+use super::words::{Quoted, Word};
 
 /// How long a transaction that is made by hand may take.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -45,63 +46,65 @@ impl Drop for Open {
 }
 
 impl Session {
-    /// Does what a line says outside of a transaction; `None` if it is no statement for a keyspace with
-    /// transactions.
+    /// Runs a statement outside of a transaction; `None` if it is none for a keyspace with transactions.
     pub(super) async fn transact(
         &mut self,
         keyspace: &TransactionKeyspace,
-        words: &[&str],
+        name: &str,
+        arguments: &[Word],
     ) -> anyhow::Result<Option<()>> {
-        match words {
-            ["begin"] => self.begin(keyspace),
-            ["get", keys @ ..] if !keys.is_empty() => {
-                let values = keyspace.get_many(keys.iter().copied()).await?;
+        match (name, arguments) {
+            ("begin", []) => self.begin(keyspace),
+            ("get", keys @ [_, ..]) => {
+                let keys: Vec<Key> = keys.iter().map(Key::from).collect();
+                let values = keyspace.get_many(&keys).await?;
                 for (key, value) in keys.iter().zip(values) {
                     self.show(key, &value);
                 }
             }
-            ["put", key, value @ ..] if !value.is_empty() => {
-                let committed = keyspace.put(*key, value.join(" ")).await?;
+            ("put", [key, value]) => {
+                let committed = keyspace.put(key, value).await?;
                 self.report("committed", &committed.version.to_string());
             }
-            ["delete", key] => {
-                let committed = keyspace.delete(*key).await?;
+            ("delete", [key]) => {
+                let committed = keyspace.delete(key).await?;
                 self.report("committed", &committed.version.to_string());
             }
-            ["outcome", txn] => {
-                let version: Version = txn.parse().map_err(anyhow::Error::msg)?;
+            ("outcome", [txn]) => {
+                let version: Version = txn.text().parse().map_err(anyhow::Error::msg)?;
                 let ending = match keyspace.outcome(version).await? {
                     Ending::Committed => "committed",
                     Ending::Aborted => "aborted",
                     Ending::Forgotten => "forgotten",
                 };
-                self.report(ending, txn);
+                self.report(ending, &version.to_string());
             }
-            ["commit" | "rollback"] => anyhow::bail!("there is no transaction: `begin` one"),
+            ("commit" | "rollback", []) => anyhow::bail!("there is no transaction: `begin` one"),
             _ => return Ok(None),
         }
         Ok(Some(()))
     }
 
-    /// Does what a line says within the open transaction; `None` if it is no statement for one.
-    pub(super) async fn go_on(&mut self, words: &[&str]) -> anyhow::Result<Option<()>> {
-        match words {
-            ["get", keys @ ..] if !keys.is_empty() => {
+    /// Runs a statement within the open transaction; `None` if it is none for one.
+    pub(super) async fn go_on(
+        &mut self,
+        name: &str,
+        arguments: &[Word],
+    ) -> anyhow::Result<Option<()>> {
+        match (name, arguments) {
+            ("get", keys @ [_, ..]) => {
                 for key in keys {
-                    self.add(Statement::Get(Key::from(*key))).await?;
+                    self.add(Statement::Get(key.into())).await?;
                 }
             }
-            ["put", key, value @ ..] if !value.is_empty() => {
-                let value = Value::from(value.join(" "));
-                self.add(Statement::Put(Key::from(*key), value)).await?;
-            }
-            ["delete", key] => self.add(Statement::Delete(Key::from(*key))).await?,
-            ["commit"] => self.add(Statement::Commit).await?,
-            ["rollback"] => {
+            ("put", [key, value]) => self.add(Statement::Put(key.into(), value.into())).await?,
+            ("delete", [key]) => self.add(Statement::Delete(key.into())).await?,
+            ("commit", []) => self.add(Statement::Commit).await?,
+            ("rollback", []) => {
                 self.open = None;
                 self.report("rolled back", "");
             }
-            ["begin" | "use", ..] => {
+            ("begin" | "use" | "outcome", _) => {
                 anyhow::bail!("a transaction is open: `commit` or `rollback` first")
             }
             _ => return Ok(None),
@@ -145,7 +148,7 @@ impl Session {
         let ended = tokio::select! {
             biased;
             Some((key, value)) = open.found.recv() => {
-                self.show(&key.to_string(), &value);
+                self.show(&key, &value);
                 self.open = Some(open);
                 return Ok(());
             }
@@ -173,7 +176,8 @@ impl Session {
 /// A value that the user was shown has changed, and what was typed since may depend on it.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "`{key}` has changed since it was read, from {} to {}: the transaction is over and nothing of it took effect; begin again",
+    "`{}` has changed since it was read, from {} to {}: the transaction is over and nothing of it took effect; begin again",
+    Quoted(.key.as_bytes()),
     shown(.was),
     shown(.is)
 )]
@@ -184,7 +188,7 @@ struct Changed {
 }
 
 fn shown(value: &Option<Value>) -> String {
-    value.as_ref().map_or("absent".to_string(), |value| format!("`{value}`"))
+    value.as_ref().map_or("absent".to_string(), |value| format!("`{}`", Quoted(value.as_bytes())))
 }
 
 /// The values that `get`s have found and that the user was shown, by the number of the statement.

@@ -181,7 +181,7 @@ fn http(address: &str, request: &str) -> String {
 }
 
 #[test]
-fn a_node_exposes_metrics_and_health_logs_json_and_stops_when_told() {
+fn a_node_exposes_metrics_and_health_logs_json_and_stops_on_a_signal() {
     let configuration =
         "node = 0\nlisten = \"127.0.0.1:0\"\npeers = [\"127.0.0.1:1\"]\ndurability = \"memory\"\n";
     let file = Temporary::new("operations.toml", configuration);
