@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use clap::Args;
 use serried::{
-    Database, Key, RegisterKeyspace, RegisterOptions, TransactOptions, TransactionKeyspace, Value,
+    Database, Key, RegisterError, RegisterKeyspace, RegisterOptions, TransactOptions,
+    TransactionError, TransactionKeyspace, Value,
 };
 use serried_model::FamilyName;
 use tokio::sync::mpsc;
@@ -235,7 +236,7 @@ impl Session {
                 Ok(true) => {}
                 Ok(false) => return Flow::Quit,
                 Err(error) => {
-                    self.report("error", &format!("{error:#}"));
+                    self.report("error", &format!("{error:#}{}", advice(&error, &words)));
                     flow = self.failed(within, interactive);
                 }
             }
@@ -334,6 +335,22 @@ impl Session {
     }
 }
 
+/// The statement to type after one that failed with an unknown outcome, if it did.
+fn advice(error: &anyhow::Error, words: &[Word]) -> String {
+    if let Some(TransactionError::Unknown { txn, .. }) = error.downcast_ref() {
+        return format!(": type `outcome {txn}`");
+    }
+    let Some(RegisterError::Unknown { token, .. }) = error.downcast_ref() else {
+        return String::new();
+    };
+    let statement = match words {
+        [again, _, statement @ ..] if again.is_bare("again") => statement,
+        statement => statement,
+    };
+    let statement: Vec<String> = statement.iter().map(Word::to_string).collect();
+    format!(": type `again {token} {}`", statement.join(" "))
+}
+
 /// A key or a value as an entry of a JSON object: as text if it is, and in hexadecimal digits otherwise.
 fn json_bytes(name: &str, bytes: &[u8]) -> (String, serde_json::Value) {
     match std::str::from_utf8(bytes) {
@@ -356,6 +373,22 @@ pub(crate) fn split(line: &str) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unknown_outcome_comes_with_the_statement_that_finds_out() {
+        let statement = |line| statements(line).unwrap().remove(0);
+        let deadline = Duration::from_secs(10);
+        let unknown =
+            RegisterError::Unknown { key: "k".into(), token: "7.1".parse().unwrap(), deadline };
+        let error = anyhow::Error::new(unknown);
+        let expected = ": type `again 7.1 cas k - \"a b\"`";
+        assert_eq!(advice(&error, &statement("cas k - 'a b'")), expected);
+        assert_eq!(advice(&error, &statement("again 7.1 cas k - 'a b'")), expected);
+        let unknown = TransactionError::Unknown { txn: "7.1".parse().unwrap(), deadline };
+        let error = anyhow::Error::new(unknown);
+        assert_eq!(advice(&error, &statement("put k 1")), ": type `outcome 7.1`");
+        assert_eq!(advice(&anyhow::anyhow!("no answer"), &statement("get k")), "");
+    }
 
     #[test]
     fn what_is_not_text_is_in_json_as_hexadecimal_digits() {

@@ -29,12 +29,16 @@ pub(super) enum Statement {
 /// The statements of a transaction so far; it grows while the transaction runs.
 type Script = Arc<Mutex<Vec<Statement>>>;
 
+/// The attempt that was last asked to commit, if one was.
+type Committing = Arc<Mutex<Option<Transaction>>>;
+
 /// A transaction that was begun and not ended.
 pub(super) struct Open {
     script: Script,
     grown: watch::Sender<usize>,
     /// What each `get` found, in the order of the statements.
     found: mpsc::UnboundedReceiver<(Key, Option<Value>)>,
+    committing: Committing,
     pub(super) task: JoinHandle<Result<Committed<()>, TransactionError>>,
 }
 
@@ -119,14 +123,21 @@ impl Session {
         let keyspace = keyspace
             .with_options(TransactOptions { deadline: PATIENCE, ..TransactOptions::default() });
         let (statements, seen) = (script.clone(), Seen::default());
+        let committing = Committing::default();
+        let last = committing.clone();
         let task = tokio::spawn(async move {
             let program = |tx: Transaction| {
                 let (statements, seen) = (statements.clone(), seen.clone());
-                follow(tx, statements, growth.clone(), seen, finds.clone())
+                let (growth, finds, last) = (growth.clone(), finds.clone(), last.clone());
+                async move {
+                    follow(&tx, statements, growth, seen, finds).await?;
+                    *last.lock().expect("nobody panics with it") = Some(tx);
+                    Ok(())
+                }
             };
             keyspace.transact(program).await
         });
-        self.open = Some(Open { script, grown, found, task });
+        self.open = Some(Open { script, grown, found, committing, task });
     }
 
     /// Adds a statement to the open transaction, and waits for what comes of it.
@@ -153,14 +164,10 @@ impl Session {
                 return Ok(());
             }
             ended = &mut open.task => ended?,
-            () = tokio::time::sleep(deadline) => anyhow::bail!(
-                "no answer within {deadline:?}: {}",
-                if commits {
-                    "whether the transaction has taken effect is not known"
-                } else {
-                    "the transaction is over and nothing of it took effect; begin again"
-                }
-            ),
+            () = tokio::time::sleep(deadline) => {
+                let committing = open.committing.lock().expect("nobody panics with it").take();
+                anyhow::bail!("no answer within {deadline:?}: {}", unanswered(committing.as_ref()));
+            }
         };
         match ended {
             Ok(committed) => self.report("committed", &committed.version.to_string()),
@@ -170,6 +177,16 @@ impl Session {
             },
         }
         Ok(())
+    }
+}
+
+/// What is known of a transaction that is given up, and may have been asked to commit.
+fn unanswered(committing: Option<&Transaction>) -> String {
+    let unknown = "it is not known whether the transaction takes effect";
+    match committing.map(Transaction::version) {
+        Some(Some(txn)) => format!("{unknown}: type `outcome {txn}`"),
+        Some(None) => unknown.to_string(),
+        None => "the transaction is over and nothing of it took effect; begin again".to_string(),
     }
 }
 
@@ -197,7 +214,7 @@ type Seen = Arc<Mutex<BTreeMap<usize, Option<Value>>>>;
 /// The program of an interactive transaction. It follows the script as it grows. If it is run again, it continues only if
 /// everything that the user was shown is unchanged.
 async fn follow(
-    tx: Transaction,
+    tx: &Transaction,
     script: Script,
     mut growth: watch::Receiver<usize>,
     seen: Seen,

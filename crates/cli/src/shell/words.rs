@@ -45,7 +45,10 @@ impl From<&Word> for Value {
 /// As it can be typed.
 impl fmt::Display for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Quoted(&self.bytes).fmt(f)
+        match self.is_quoted {
+            true => Quoted(&self.bytes).fmt(f),
+            false => f.write_str(&self.text()),
+        }
     }
 }
 

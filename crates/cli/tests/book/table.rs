@@ -21,6 +21,7 @@ pub(crate) enum How {
 
 const BUILD: &str = "builds the program; cargo has built the one that is tested";
 const SUITE: &str = "CI runs `cargo test --workspace`, of which this test is a part";
+const MDBOOK: &str = "mdBook is not part of CI; another test checks the summary and the links";
 const SEEDS: &str = "runs a test of CI with more seeds, for minutes to hours";
 
 /// All commands of README.md, CONTRIBUTING.md and docs/. Commands that depend on others are after them.
@@ -28,6 +29,7 @@ pub(crate) const TABLE: &[(&str, How)] = &[
     ("cargo build --release", How::Not(BUILD)),
     ("cargo install --path crates/cli", How::Not(BUILD)),
     ("cargo test --workspace", How::Not(SUITE)),
+    ("mdbook build docs", How::Not(MDBOOK)),
     ("SERRIED_SEEDS=2000 cargo test --release -p serried-protocols --test suite", How::Not(SEEDS)),
     (
         "SERRIED_SEEDS=2000 cargo test --release -p serried-protocols --test registers",

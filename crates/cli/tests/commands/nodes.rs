@@ -78,7 +78,12 @@ fn the_shell_gives_up_a_transaction_by_hand_that_nobody_answers() {
     let output = serried(&["shell", &url, "--deadline", "0.5", "-e", statements]);
     assert_eq!(code(&output), 1);
     let said = err(&output);
-    assert!(said.contains("within 500ms: whether the transaction has taken effect"), "{said}");
+    assert!(
+        said.contains(
+            "within 500ms: it is not known whether the transaction takes effect: type `outcome "
+        ),
+        "{said}"
+    );
 }
 
 #[test]
