@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::process::Stdio;
 
 use crate::pages::{Page, pages};
-use crate::process::{Directory, Running};
+use crate::process::{Directory, Running, wait_until, warnings};
 use crate::table::{How, TABLE};
 
 /// The addresses of nodes and of their metrics on the pages.
@@ -77,14 +77,14 @@ impl Cluster {
         let (out, err) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "`{command}`: {}\n{out}\n{err}", output.status);
-        assert!(!err.contains("WARN") && !err.contains("ERROR"), "`{command}`: {err}");
+        assert!(warnings(&err).is_empty(), "`{command}`: {err}");
         out.into_owned()
     }
 
     /// Waits until all nodes serve.
     fn wait_until_all_serve(&self) {
         let status = self.with_addresses("serried status serried://127.0.0.1:7400");
-        while !self.directory.run(&status, "").status.success() {}
+        wait_until("all nodes serve", || self.directory.run(&status, "").status.success());
     }
 }
 
@@ -135,12 +135,10 @@ fn commands_on_the_cluster_of_three_processes_work_as_printed() {
         }
     }
     for node in 0..3 {
-        let log = cluster.log(&format!("node-{node}.log"));
-        assert!(log.contains(" serves"), "node {node}: {log}");
-        // On a busy machine another node may take long to start.
-        let mut lines = log.lines().filter(|line| !line.contains("no connection to another node"));
-        let is_bad = |line: &str| line.contains("WARN") || line.contains("ERROR");
-        assert!(!lines.any(is_bad), "node {node}: {log}");
+        let name = format!("node-{node}.log");
+        wait_until("it logs that it serves", || cluster.log(&name).contains(" serves"));
+        let log = cluster.log(&name);
+        assert!(warnings(&log).is_empty(), "node {node}: {log}");
     }
 
     // A node whose disk is lost is replaced.

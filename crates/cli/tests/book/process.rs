@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long anything may take. A run that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -106,6 +106,24 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Waits until `holds` returns true.
+pub(crate) fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < LIMIT, "after {LIMIT:?} still not: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// The warnings and errors in a log. On a busy machine a node may be silent for so long that others lose their connection
+/// to it, or do not get one: such lines are left out.
+pub(crate) fn warnings(log: &str) -> Vec<&str> {
+    let is_bad = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
+    let slow = ["connection to another node", "does not serve"];
+    let is_slow = |line: &&str| slow.iter().any(|slow| line.contains(slow));
+    log.lines().filter(is_bad).filter(|line| !is_slow(line)).collect()
 }
 
 /// Sends a signal to a process that was started here.
