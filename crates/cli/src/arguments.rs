@@ -35,49 +35,50 @@ pub(crate) struct WorkloadArguments {
     /// The length of a key in bytes
     #[arg(long, default_value_t = 8)]
     pub(crate) key_bytes: usize,
-    /// The length of a value in bytes [default: 8; for f1 and f1-wf 1600 with a standard deviation of 119, for
+    /// The length of a value in bytes [default: 8; for f1 and f1-wf 1600 with a standard deviation of 119; for
     /// tao 1000 to 4000]
     #[arg(long)]
     pub(crate) value_bytes: Option<usize>,
     /// For f1, f1-wf and tao: the share of transactions that write [default: 0.003, 0.3 and 0.002]. For
-    /// registers: the share of operations that write; what neither reads nor writes modifies. Without --reads,
-    /// all others read [default: 0.495 for ycsb, 0.009 for tail-at-scale, 0.25 for register]
+    /// registers: the share of operations that write; operations that neither read nor write are
+    /// read-modify-writes. Without --reads, all others read [default: 0.495 for ycsb, 0.009 for tail-at-scale,
+    /// 0.25 for register]
     #[arg(long, value_name = "SHARE")]
     pub(crate) writes: Option<f64>,
     /// For retwis: increment the keys that are both read and written, instead of writing values that do
     /// not depend on what was read
     #[arg(long)]
     pub(crate) dependent: bool,
-    /// For tpcc: how many warehouses there are, from 1 to 65535; each is some 540,000 keys and 70 MB of data
+    /// For tpcc: how many warehouses there are, from 1 to 65535; each has about 540,000 keys and 70 MB of data
     /// [default: 100]
     #[arg(long)]
     pub(crate) warehouses: Option<u64>,
-    /// For tpcc: warehouses of some 400 keys, with the same transactions; for a quick check
+    /// For tpcc: warehouses of about 400 keys with the same transactions, for a quick check
     #[arg(long)]
     pub(crate) small: bool,
     #[command(flatten)]
     pub(crate) registers: RegisterArguments,
 }
 
-/// What workloads of registers can be told beside.
+/// Further options of workloads of registers.
 #[derive(Args, Clone, Default)]
 pub(crate) struct RegisterArguments {
     /// For registers: the share of operations that read. Without --writes, all others write
     /// [default: 0.495 for ycsb, 0.99 for tail-at-scale, 0.5 for register]
     #[arg(long, value_name = "SHARE")]
     pub(crate) reads: Option<f64>,
-    /// For ycsb and tail-at-scale: the share of operations on the one key that all clients have in common;
-    /// the others are on keys of the client's own [default: 0.02 for ycsb, 0.25 for tail-at-scale]
+    /// For ycsb and tail-at-scale: the share of operations on the one key that all clients use; the others are
+    /// on keys of the client's own [default: 0.02 for ycsb, 0.25 for tail-at-scale]
     #[arg(long, value_name = "SHARE")]
     pub(crate) conflicts: Option<f64>,
-    /// For tail-at-scale: how many operations a request has, all under way at once [default: 30]
+    /// For tail-at-scale: how many operations a request has, all in progress at once [default: 30]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) sub_requests: Option<u64>,
-    /// For register: have read-modify-writes add 1, instead of comparing and swapping
+    /// For register: read-modify-writes add 1, instead of comparing and swapping
     #[arg(long)]
     pub(crate) adds: bool,
-    /// For registers, and protocols with leaders: send what a quorum can answer to no more replicas than that,
-    /// and to the others only if one of those is slow
+    /// For registers, and for protocols with leaders: send requests to no more replicas than a quorum, and to the
+    /// others only if one of these is slow
     #[arg(long)]
     pub(crate) thrifty: bool,
 }
@@ -88,7 +89,7 @@ impl WorkloadArguments {
         Ok(serried_workload::family(&self.workload)?)
     }
 
-    /// What the protocols of clusters that are started for it are set to.
+    /// The settings of clusters that are started for it.
     pub(crate) fn settings(&self) -> Settings {
         Settings { thrifty: self.registers.thrifty, ..Settings::default() }
     }
@@ -146,31 +147,31 @@ impl WorkloadArguments {
 /// How transactions arrive if not one after the other.
 #[derive(Args, Clone, Default)]
 pub(crate) struct OpenLoopArguments {
-    /// Have so many transactions per second arrive at all clients together, as a Poisson process, whether or
-    /// not earlier ones have ended (an open loop). Latencies are then counted from the arrival
+    /// An open loop: this many transactions per second arrive at all clients together, as a Poisson process,
+    /// whether or not earlier ones have ended. Latencies are counted from the arrival
     #[arg(long, value_name = "PER SECOND")]
     pub(crate) rate: Option<f64>,
-    /// With --rate: how many transactions each client may have open. What arrives when there are as many is
-    /// dropped, so that an overloaded system is offered no more than it can take; the report tells how much
+    /// With --rate: how many transactions each client may have open. A transaction that arrives when there are
+    /// as many is dropped, so that an overloaded system can recover; the report says how many were dropped
     #[arg(long, value_name = "NUMBER", default_value_t = 32, requires = "rate",
           value_parser = RangedU64ValueParser::<usize>::new().range(1..=MOST_OPEN))]
     pub(crate) most_open: usize,
 }
 
-/// More transactions of one client than that are not open at the same time.
+/// The largest number of transactions that one client may have open.
 const MOST_OPEN: u64 = 1 << 16;
-/// More per second can't be planned.
+/// The largest number of transactions per second that can be scheduled.
 pub(crate) const MOST_PER_S: f64 = 1e7;
 
 /// How the load is made, and for how long.
 #[derive(Args, Clone)]
 pub(crate) struct LoadArguments {
     /// Protocols to compare, one run each, separated by commas [default: morty,mvtso for transactions; for
-    /// registers all that offer what the workload does]
+    /// registers all that offer the workload's operations]
     #[arg(long, value_delimiter = ',', value_parser = protocols())]
     pub(crate) protocol: Vec<String>,
-    /// How many clients there are, each doing one transaction or request after the other, unless there is a
-    /// --rate; several numbers for a run each
+    /// How many clients there are; without --rate each runs one transaction or request after the other. Several
+    /// numbers, separated by commas, are a run each
     #[arg(long, value_delimiter = ',', default_value = "16")]
     pub(crate) clients: Vec<usize>,
     #[command(flatten)]
@@ -187,7 +188,7 @@ pub(crate) struct LoadArguments {
     /// The seed of every random choice
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// The longest that a transaction may take, all attempts included, in seconds
+    /// The longest that a transaction may take with all its attempts, in seconds
     #[arg(long, default_value_t = 30.0)]
     pub(crate) deadline: f64,
     /// The longest wait before the first retry of an aborted transaction, in milliseconds; it doubles
@@ -197,12 +198,12 @@ pub(crate) struct LoadArguments {
     /// The longest wait between two attempts, in milliseconds
     #[arg(long, default_value_t = 2500.0)]
     pub(crate) backoff_most_ms: f64,
-    /// Record the history in this file, as JSON lines in Jepsen's form, and check it; with several
-    /// runs their protocol and clients are added to its name
+    /// Record the history in this file, as JSON lines in Jepsen's form, and check it; if there are several
+    /// runs, each one's protocol and number of clients are added to the name
     #[arg(long, value_name = "FILE")]
     pub(crate) history: Option<PathBuf>,
-    /// Check the history without writing it anywhere, and what the workload can check of the database
-    /// it leaves behind
+    /// Check the history, and what the workload can check of the database after the run, without writing the
+    /// history to a file
     #[arg(long)]
     pub(crate) check: bool,
     /// Print the results as JSON

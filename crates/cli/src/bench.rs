@@ -36,9 +36,9 @@ Examples:
 
 /// Measure a workload on a real cluster, over TCP.
 ///
-/// Without --connect it starts a cluster of its own on loopback for each run: its nodes are threads of
+/// Without --connect it starts a cluster of its own on loopback for each run. The nodes are threads of
 /// this process, or with --processes processes of their own. All clients run on one thread and share
-/// one connection to each node; with --geo they run at each of its sites.
+/// one connection to each node. With --geo there are clients at each of its sites.
 #[derive(Args, Clone)]
 #[command(after_help = table::help(EXAMPLES))]
 pub(crate) struct Bench {
@@ -52,19 +52,19 @@ pub(crate) struct Bench {
     /// How many nodes to start, each with a replica of every partition
     #[arg(long, alias = "nodes", default_value_t = 3)]
     pub(crate) replicas: usize,
-    /// How many partitions the keyspace has; nodes have a core for each, as far as the machine has them
+    /// How many partitions the keyspace has; nodes have a core for each, up to the number of the machine's
     #[arg(long, default_value_t = 1, value_parser = partitions(), conflicts_with = "connect")]
     pub(crate) partitions: u16,
     /// Emulate a geography [default: no delays]
     #[arg(long, conflicts_with = "connect", value_parser = geographies())]
     pub(crate) geo: Option<String>,
-    /// Run on the cluster at this address instead; --protocol is then what its keyspace has
+    /// Run on the cluster at this address; the protocol is then that of its keyspace
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) connect: Option<String>,
     /// The keyspace of that cluster
     #[arg(long, default_value = "default")]
     pub(crate) keyspace: String,
-    /// When a commit counts as durable in the clusters it starts: sync, buffered or memory
+    /// When a commit counts as durable in clusters that it starts: sync, buffered or memory
     #[arg(long, value_name = "HOW", default_value = "memory")]
     pub(crate) durability: Durability,
     /// Where their nodes keep their data [default: a temporary folder]

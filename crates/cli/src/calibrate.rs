@@ -20,11 +20,11 @@ Examples:
 
 /// Measure what computing costs on this machine, for simulations.
 ///
-/// It puts a cluster on loopback, three nodes and clients with connections of their own, under loads
-/// that read and write different numbers of keys, and fits to the CPU time of nodes and clients what
-/// each event, each message sent, each key and each system call takes; simulations, which know no system
-/// calls, have each event pay for those that it causes in a typical load. Two loads that are not fitted
-/// to show how good the fit is. Takes less than a minute; other work on the machine makes it worse.
+/// It starts three nodes on loopback, and clients with connections of their own that read and write
+/// different numbers of keys. It fits the costs of an event, a message, a key and a system call to the
+/// CPU time of nodes and clients. Simulations have no system calls: each event is charged the average
+/// that it causes in a typical load. Two loads that are left out of the fit show how good the fit is.
+/// It takes less than a minute. Other work on the machine makes the result worse.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Calibrate {
@@ -37,7 +37,7 @@ pub(crate) struct Calibrate {
     /// How many clients there are
     #[arg(long, default_value_t = 32)]
     clients: usize,
-    /// How long to measure each run, in seconds
+    /// How long to measure in each run, in seconds
     #[arg(long, default_value_t = 0.8)]
     seconds: f64,
     /// Print what was measured as JSON
@@ -76,7 +76,7 @@ impl Calibrate {
         Ok(Ended::Well)
     }
 
-    /// What stands above the costs in a file.
+    /// The comment above the costs in a file.
     fn comment(&self, calibration: &Calibration) -> String {
         let quality = |side: &Side| {
             format!(

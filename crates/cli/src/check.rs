@@ -1,8 +1,9 @@
-//! `serried check`: judges a history from a file.
+//! `serried check`: checks a history from a file.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read, stdin};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -13,27 +14,26 @@ use serried_history::{
 
 use crate::{Ended, judge};
 
-/// Check a recorded history against the guarantee that the database gave.
+/// Check a recorded history against a guarantee.
 ///
 /// The history is JSON lines in Jepsen's form, as `bench` and `sim` write them with --history, or as
 /// other tools do: of transactions, whose f is "txn", or of single-key operations on registers, whose
-/// f is "read", "write", "cas" or "add". A violation is explained by its smallest set of transactions
-/// or operations.
+/// f is "read", "write", "cas" or "add". A violation is explained by a smallest set of transactions or
+/// operations.
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Check {
     /// The history; `-` for standard input
     file: PathBuf,
-    /// What the history has to satisfy [default: serializable for transactions, linearizable for
-    /// registers]
+    /// The guarantee to check [default: serializable for transactions, linearizable for registers]
     #[arg(long, value_enum)]
     guarantee: Option<Guarantee>,
-    /// For registers: how many states to visit at most in search of an order, before the answer is
-    /// that it can't be told. Needed only where values repeat
+    /// For registers: how many states to visit at most in the search for an order. If they do not
+    /// suffice, it can't be decided. Matters only where values repeat
     #[arg(long, value_name = "NUMBER", default_value_t = Budget::default().states)]
     states: u64,
-    /// For transactions: writes with this version or an older one were made before the history begins:
-    /// reads of them are not reads of nothing
+    /// For transactions: writes with this version or an older one were made before the history begins,
+    /// so that the history may read what it has not written
     #[arg(long, value_name = "VERSION")]
     initial_before: Option<serried_model::Version>,
     /// Print the verdict as JSON
@@ -45,9 +45,9 @@ const HELP: &str = r#"Registers, one operation on one key a line (v is an intege
   {"type":"invoke","process":3,"time":1200,"f":"read","value":[5,null]}
   {"type":"ok","process":3,"time":1900,"f":"read","value":[5,7]}
 An "ok" of "cas" [key,[expected,new]] and of "add" [key,delta] has what was found as a third entry.
-"fail" certainly took no effect; after "info", or without an end, it may have at any later time. The
-order of the lines tells what ended before something else began. With "version":[ts,id,rmwc], ok
-lines can tell the order that the database claims.
+An operation with "fail" took no effect. One with "info", or without an end, may take effect at any
+later time. The order of the lines says which operations ended before others began. An "ok" may have
+"version":[ts,id,rmwc], the operation's place in the order that the database claims.
 
 Examples:
   serried sim list-append --clients 20 --history /tmp/lists.jsonl --protocol morty
@@ -60,11 +60,11 @@ Examples:
 enum Guarantee {
     /// Transactions could have run one after the other
     Serializable,
-    /// They could have, each after all that had ended before it began
+    /// They could have run so, each after all that had ended before it began
     StrictSerializable,
     /// Each key's operations took effect one by one, between their beginnings and ends
     Linearizable,
-    /// All operations took effect in one order that respects causality, and none missed a write on its
+    /// All operations took effect in one order that respects causality, and none missed a write to its
     /// key that had completed before it began
     RegularSequential,
 }
@@ -75,7 +75,7 @@ impl Check {
         let input: Box<dyn Read> = if self.file.as_os_str() == "-" {
             Box::new(stdin().lock())
         } else {
-            Box::new(File::open(&self.file).with_context(|| format!("can't read {name}"))?)
+            Box::new(File::open(&self.file).with_context(|| unreadable(&self.file))?)
         };
         let mut input = BufReader::new(input);
         let first = first_line(&mut input).with_context(|| format!("can't read {name}"))?;
@@ -116,7 +116,7 @@ impl Check {
         };
         let (ended, word, text) = match judged {
             (Ended::Well, ..) if !completed => {
-                let text = "it can't be told: nothing in the history has succeeded".to_string();
+                let text = "it can't be decided: nothing in the history has succeeded".to_string();
                 (Ended::Unknown, "unknown: nothing has succeeded".to_string(), text)
             }
             judged => judged,
@@ -137,7 +137,36 @@ impl Check {
     }
 }
 
-/// Whether anything was committed. A history of failures only shows nothing.
+/// The most files that an error names.
+const MOST_NAMED: usize = 4;
+
+/// An error about a file that can't be opened. If several runs have written histories, the error names their files.
+fn unreadable(file: &Path) -> String {
+    let folder = match file.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let part = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+    let (stem, extension) = (part(file.file_stem()), part(file.extension()));
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let of_runs = |name: &String| {
+        name.starts_with(&format!("{stem}-")) && name.ends_with(&format!(".{extension}"))
+    };
+    let mut names: Vec<String> = names.filter(of_runs).collect();
+    names.sort();
+    names.truncate(MOST_NAMED);
+    match names.is_empty() {
+        true => format!("can't read {}", file.display()),
+        false => format!(
+            "can't read {}, but several runs may have written {}",
+            file.display(),
+            names.join(", ")
+        ),
+    }
+}
+
+/// Whether anything was committed. A history of failures shows nothing.
 fn completed(history: &History) -> bool {
     history.events.iter().any(|event| event.kind == EventKind::Ok)
 }
@@ -147,7 +176,7 @@ fn completed_operations(history: &RegisterHistory) -> bool {
     history.events.iter().any(|event| event.kind == EventKind::Ok)
 }
 
-/// The first line that is not empty, with the empty ones before it: it tells what the history is of.
+/// The first line that is not empty, with the empty ones before it. It shows the history's family.
 fn first_line(input: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
     let mut lines = Vec::new();
     while lines.iter().all(u8::is_ascii_whitespace) && input.read_until(b'\n', &mut lines)? > 0 {}

@@ -28,7 +28,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) settings: Settings,
     pub(crate) geography: Option<&'a str>,
     pub(crate) durability: Durability,
-    /// Where nodes keep their data; a temporary folder if it is not said.
+    /// Where nodes keep their data. `None` is a temporary folder.
     pub(crate) data: Option<&'a Path>,
 }
 
@@ -56,7 +56,7 @@ impl Plan<'_> {
     }
 }
 
-/// What nodes keep, and where, if that is to be removed with them.
+/// The nodes' disks, and their folder if it is removed with them.
 struct Disks {
     nodes: Vec<Arc<dyn serried_node::Disks>>,
     _folder: Option<Folder>,
@@ -88,7 +88,7 @@ pub(crate) enum Cluster {
     Threads { cluster: LocalCluster, _folder: Option<Folder> },
     /// Nodes in processes of their own.
     Processes { nodes: Vec<Child>, addresses: Vec<String>, folder: Folder },
-    /// Somebody else's.
+    /// One that was not started here.
     Existing { address: String, keyspace: String },
 }
 
@@ -191,7 +191,7 @@ impl Cluster {
     }
 }
 
-/// An address on loopback that nobody listens on at the moment.
+/// An address on loopback that is free at the moment.
 fn free_address() -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").context("can't listen on loopback")?;
     Ok(listener.local_addr()?)

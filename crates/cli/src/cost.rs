@@ -8,10 +8,10 @@ use serried_node::process_cpu_time;
 
 use crate::table::Costs;
 
-/// The threads of nodes that run in this process are called like this.
+/// The name of the threads of nodes that run in this process.
 const NODE_THREAD: &str = "serried-node";
 
-/// What has been used up so far.
+/// The costs so far.
 #[derive(Clone, Default)]
 pub(crate) struct Spent {
     server_cpu: Duration,
@@ -21,7 +21,7 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// What has been used up by these clients of one cluster, and by its nodes.
+    /// The costs of these clients of one cluster, and of its nodes.
     pub(crate) async fn so_far(databases: &[Database]) -> Spent {
         let mut spent = Spent { client_cpu: process_cpu_time(), ..Spent::default() };
         let mut processes = BTreeMap::new();
@@ -51,7 +51,7 @@ impl Spent {
         self.flushes += statistics.flushes;
     }
 
-    /// What was used up since `earlier`, per transaction.
+    /// The costs since `earlier`, per transaction.
     pub(crate) fn since(&self, earlier: &Spent, transactions: u64) -> Costs {
         let transactions = transactions.max(1) as f64;
         let us = |now: Duration, then: Duration| {
@@ -69,7 +69,7 @@ impl Spent {
     }
 }
 
-/// The CPU time of the nodes' threads, of which the system says how many ticks of 10 ms they ran.
+/// The CPU time of the nodes' threads. The system counts it in ticks of 10 ms.
 fn node_threads_cpu_time() -> std::io::Result<Duration> {
     let mut ticks = 0;
     for thread in std::fs::read_dir("/proc/self/task")? {

@@ -9,11 +9,11 @@ use serried_reproduce::Costs;
 /// What computing costs in simulations.
 #[derive(Args, Clone)]
 pub(crate) struct CostArguments {
-    /// CPU costs as `serried calibrate` has written them [default: those of the machine that this was
-    /// developed on]
+    /// CPU costs that `serried calibrate` has written [default: those of the machine on which Serried was
+    /// developed]
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
-    /// Simulate a CPU that takes so many times as long
+    /// Simulate a CPU that takes this many times as long
     #[arg(long, default_value_t = 1.0)]
     cpu_factor: f64,
 }

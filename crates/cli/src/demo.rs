@@ -9,16 +9,17 @@ use crate::table;
 
 /// Watch a three-node cluster on this machine commit contended transactions.
 ///
-/// It starts three nodes that talk TCP on loopback, has 64 clients run Retwis on a million keys of a
-/// Zipf distribution, first under Morty, which re-executes transactions that missed a write, then under
-/// MVTSO, which aborts them; prints both side by side; and has the checker judge every transaction.
+/// It starts three nodes on loopback, and 64 clients run Retwis on a million keys of a Zipf
+/// distribution: first under Morty, which re-executes transactions that missed a write, then under
+/// MVTSO, which aborts them. It checks the history of all transactions, and prints both results side
+/// by side.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   serried demo
   serried demo --clients 16 --theta 1.1 --seconds 10")]
 pub(crate) struct Demo {
-    /// How many clients run transactions, each one after the other
+    /// How many clients there are, each of which runs one transaction after the other
     #[arg(long, default_value_t = 64)]
     clients: usize,
     /// The exponent of the Zipf distribution of keys; 0 is uniform

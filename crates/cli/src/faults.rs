@@ -15,10 +15,10 @@ const DISK: Disk = Disk {
 /// The options of a simulation that concern faults.
 #[derive(Args)]
 pub(crate) struct FaultArguments {
-    /// Which faults occur, at times that the seed chooses, in the first three quarters of the run
+    /// Which faults occur in the first three quarters of the run, separated by commas
     ///
-    /// Several are separated by commas. With `crashes`, `blackouts`, `absences` and `lost-disks` a write has to
-    /// be on a simulated disk before it is acknowledged, and a crash loses what was not.
+    /// The seed determines when they occur. With `crashes`, `blackouts`, `absences` or `lost-disks` a write has to be
+    /// on a simulated disk before it is acknowledged, and a crash loses what was not on disk.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "KINDS")]
     faults: Vec<FaultKind>,
 }
@@ -26,24 +26,22 @@ pub(crate) struct FaultArguments {
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FaultKind {
-    /// Links between nodes are cut or slow, in one direction or both.
+    /// Links between nodes are cut or slow, in one direction or both
     Partitions,
-    /// Nodes stop for a while and then go on.
+    /// Nodes stop for a while and then go on
     Pauses,
-    /// Replicas crash and come back, a minority at a time.
+    /// Replicas crash and come back, a minority at a time
     Crashes,
-    /// All replicas crash at once.
+    /// All replicas crash at once
     Blackouts,
-    /// A replica is down for most of the time.
+    /// A replica is down for most of the time
     Absences,
-    /// Replicas that crash lose their disks, or find them damaged, and are replaced. Also called `damage`: a replica notices
-    /// if something that it has acknowledged is damaged, and does not start. (A crash alone already cuts off a part of
-    /// what was not acknowledged.)
+    /// Replicas that crash lose their disks, or find acknowledged data damaged, and are replaced
     #[value(alias = "damage")]
     LostDisks,
-    /// Clocks jump by up to 3 seconds.
+    /// Clocks jump by up to 3 seconds
     ClockJumps,
-    /// All of these.
+    /// All of these
     All,
 }
 

@@ -36,8 +36,8 @@ pub(crate) fn judge_registers(history: &RegisterHistory, guarantee: Guarantee) -
     })
 }
 
-/// Judges a history of transactions, of which everything up to `loaded` was loaded before, by what their
-/// keyspace promises.
+/// Judges a history of transactions by what their keyspace promises. Everything up to `loaded` was written before it
+/// begins.
 pub(crate) fn judge_transactions(
     history: &History,
     guarantee: Guarantee,
@@ -99,7 +99,7 @@ fn describe(verdict: Verdict) -> Judged {
             (Ended::Violation, "violation".into(), text)
         }
         Verdict::Unknown { reason } => {
-            (Ended::Unknown, format!("unknown: {reason}"), format!("it can't be told: {reason}"))
+            (Ended::Unknown, format!("unknown: {reason}"), format!("it can't be decided: {reason}"))
         }
     }
 }
@@ -115,7 +115,7 @@ pub(crate) fn describe_registers(verdict: RegisterVerdict) -> Judged {
             (Ended::Violation, "violation".into(), text)
         }
         RegisterVerdict::Unknown { reason } => {
-            (Ended::Unknown, format!("unknown: {reason}"), format!("it can't be told: {reason}"))
+            (Ended::Unknown, format!("unknown: {reason}"), format!("it can't be decided: {reason}"))
         }
     }
 }

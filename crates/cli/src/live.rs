@@ -24,7 +24,7 @@ struct Seen<'a> {
     /// What is shown, in nanoseconds by the node's clock.
     from_ns: u64,
     until_ns: u64,
-    /// How many events were forgotten for want of room: if any, windows are missing.
+    /// How many events were dropped for lack of memory: if there are any, windows are missing.
     forgotten: u64,
     keys: Vec<KeyWindows>,
 }

@@ -14,13 +14,13 @@ use crate::table::Row;
 use crate::wing::Wing;
 use crate::{Ended, judge};
 
-/// What a workload has to say of a database at rest.
+/// The result of a workload's inspection of a database at rest.
 pub(crate) type Inspected = Result<Option<String>, InspectionError>;
 
 /// A client at work.
 pub(crate) type Client = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The clients of one run, and what they leave behind.
+/// The clients of one run, and their results.
 pub(crate) struct Load<W: Wing> {
     pub(crate) protocol: String,
     pub(crate) clients: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Load<W: Wing> {
 }
 
 impl<W: Wing> Load<W> {
-    /// A load of so many clients that begins at `now`; one of `several` runs, or the only one.
+    /// A load of this many clients that begins at `now`; one of `several` runs, or the only one.
     pub(crate) fn new(
         arguments: &LoadArguments,
         (protocol, several): (&str, bool),
@@ -79,8 +79,8 @@ impl<W: Wing> Load<W> {
         W::inspect(self, keyspace).await
     }
 
-    /// What the run came to, and the verdict on its history, where everything up to `loaded` was there
-    /// before, and on the database.
+    /// The results of the run, and the verdict on the database and on its history, before which everything up to
+    /// `loaded` was written.
     pub(crate) fn finish(
         self,
         loaded: Option<Version>,

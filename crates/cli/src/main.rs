@@ -1,4 +1,4 @@
-//! The binary `serried`: a node, a shell, and everything to see and measure what the protocols do.
+//! The binary `serried`: a node, a shell, and tools that measure, check and show what the protocols do.
 
 mod arguments;
 mod bench;
@@ -12,6 +12,7 @@ mod faults;
 mod judge;
 mod live;
 mod load;
+mod log_changes;
 mod operations;
 mod progress;
 mod reproduce;
@@ -28,6 +29,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use serried_model::Guarantee;
 use tracing_subscriber::EnvFilter;
 
 #[global_allocator]
@@ -37,54 +39,56 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 ///
 /// Where others abort, lock and back off, Serried re-executes: try `serried demo`.
 #[derive(Parser)]
-#[command(version, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(version, max_term_width = 100, after_help = after_help())]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 all is well; 1 something failed; 2 the command line was wrong; \
-3 a history broke its guarantee; 4 it can't be told whether it did.";
+Exit codes: 0 success; 1 something failed; 2 the command line was wrong; \
+3 a history violates its guarantee; 4 it can't be decided whether it does.";
 
+/// The protocols by what they guarantee, and the exit codes.
+fn after_help() -> String {
+    let line = |guarantee: Guarantee| {
+        let protocols = serried_protocols::list().iter();
+        let names = protocols.filter(|protocol| protocol.guarantee == guarantee);
+        let names: Vec<&str> = names.map(|protocol| protocol.name).collect();
+        format!("  {}, {}: {}\n", guarantee.family(), guarantee.name(), names.join(", "))
+    };
+    let lines: String = Guarantee::ALL.into_iter().map(line).collect();
+    format!("Protocols, with what they guarantee:\n{lines}\n{EXIT_CODES}")
+}
+
+/// Each command's own type has its help.
 #[derive(Subcommand)]
 enum Command {
-    /// Watch a three-node cluster on this machine commit contended transactions
     Demo(demo::Demo),
-    /// Run a node
     Serve(serve::Serve),
-    /// Talk to a running cluster
     Shell(shell::Shell),
-    /// Measure a workload on a real cluster, over TCP
     Bench(bench::Bench),
-    /// Measure a workload in simulated time, in any geography
     Sim(sim::Sim),
-    /// See what bounds the throughput of the hottest keys
     Windows(windows::Windows),
-    /// Run a paper's experiment in simulation, and put the paper's numbers beside ours
     Reproduce(reproduce::Reproduce),
-    /// Measure what computing costs on this machine, for simulations
     Calibrate(calibrate::Calibrate),
-    /// Check a recorded history against a guarantee
     Check(check::Check),
-    /// Show how each node of a cluster is doing
     Status(status::Status),
-    /// Kill nodes and clients at random, and check that nothing acknowledged is lost
     Torture(torture::Torture),
     /// The clients that `torture` starts and kills
     #[command(hide = true)]
     TortureClient(torture::TortureClient),
 }
 
-/// How a command ended, if nothing went wrong.
+/// How a command ended that did not fail.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ended {
     Well,
     /// A cluster has nodes that do not serve.
     Degraded,
-    /// A history broke its guarantee.
+    /// A history violates its guarantee.
     Violation,
-    /// A history does not tell whether it kept its guarantee.
+    /// It can't be decided whether a history violates its guarantee.
     Unknown,
 }
 
@@ -97,7 +101,7 @@ enum LogFormat {
     Json,
 }
 
-/// Logs to standard error what `usual` lets through, or what SERRIED_LOG says instead.
+/// Logs to standard error. `usual` filters the lines, unless SERRIED_LOG has another filter.
 fn start_log(usual: &str, format: LogFormat) {
     let filter = EnvFilter::try_from_env("SERRIED_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
     let colours = std::io::stderr().is_terminal();
@@ -109,7 +113,7 @@ fn start_log(usual: &str, format: LogFormat) {
     }
 }
 
-/// What went wrong, with its causes. Some errors name their cause themselves, which is not said twice.
+/// An error with its causes. A cause that the error names itself is not repeated.
 fn text(error: &anyhow::Error) -> String {
     let causes = error.chain().skip(1).map(ToString::to_string);
     causes.fold(error.to_string(), |text, cause| match text.contains(&cause) {
@@ -121,7 +125,7 @@ fn text(error: &anyhow::Error) -> String {
 fn main() -> ExitCode {
     let command = Arguments::parse().command;
     match &command {
-        // A node says what it does; everything else speaks for itself.
+        // A node's log is its output. The other commands print theirs.
         Command::Serve(serve) => start_log(&serve.log, serve.log_format),
         _ => start_log("warn", LogFormat::Human),
     }
@@ -165,9 +169,30 @@ mod tests {
         assert_eq!(text(&unnamed), "can't serve metrics: denied");
     }
 
+    /// The lines of the command's help that show how to call it.
+    fn examples(command: &clap::Command) -> Vec<String> {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let lines = help.lines().filter_map(|line| line.strip_prefix("  "));
+        lines.filter(|line| line.contains("serried ")).map(str::to_string).collect()
+    }
+
     #[test]
-    fn the_help_lists_what_there_is_to_run() {
-        let help = <Arguments as clap::CommandFactory>::command().render_help().to_string();
-        assert!(help.contains("\n  torture ") && help.contains("\n  status "), "{help}");
+    fn every_example_of_the_help_can_be_parsed() {
+        let program = <Arguments as clap::CommandFactory>::command();
+        for command in program.get_subcommands().filter(|command| !command.is_hide_set()) {
+            let examples = examples(command);
+            let calls =
+                |example: &String| example.contains(&format!("serried {}", command.get_name()));
+            assert!(examples.iter().any(calls), "`{}` has no example", command.get_name());
+            for example in examples {
+                for part in example.split(" && ").flat_map(|part| part.split(" | ")) {
+                    let words = shell::split(part).expect("it is well-formed");
+                    if words[0] == "serried" {
+                        let parsed = Arguments::try_parse_from(&words);
+                        assert!(parsed.is_ok(), "`{part}`: {}", parsed.err().unwrap());
+                    }
+                }
+            }
+        }
     }
 }

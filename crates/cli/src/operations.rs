@@ -14,10 +14,10 @@ use serried_node::{NodeObserver, NotServed};
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
 
-/// What Prometheus expects.
+/// The content type that Prometheus expects.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
-/// What a node shows before it runs.
+/// A node's metrics before it runs.
 const STARTS: &str = "# HELP serried_starting 1 while the node does not serve yet.\n# TYPE serried_starting gauge\n\
                       serried_starting 1\n";
 /// More connections than these wait until others have ended.
@@ -27,7 +27,7 @@ const LONGEST: std::time::Duration = std::time::Duration::from_secs(60);
 /// How long to wait after the operating system refused a connection.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// How far a node has come. It is shared with those who answer for it.
+/// Whether a node runs yet. The node and its operations endpoint share it.
 #[derive(Clone)]
 pub(crate) struct Progress(Arc<Mutex<Stage>>);
 
@@ -64,7 +64,7 @@ impl Progress {
         }
     }
 
-    /// Whether the node serves, and what is to be said of it.
+    /// Whether the node serves, with a text that says more.
     fn health(&self) -> Result<String, String> {
         match &*self.stage() {
             Stage::Starts(reason) => Err(reason.clone()),
@@ -76,6 +76,8 @@ impl Progress {
 /// Answers `GET /metrics` and `GET /healthz` for as long as it is polled. A panic in a connection's task panics here.
 pub(crate) async fn serve(listener: TcpListener, node: Progress) -> Infallible {
     let mut connections = JoinSet::new();
+    // Since a connection was accepted last.
+    let mut failures = 0u64;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept(), if connections.len() < MOST_CONNECTIONS => accepted,
@@ -87,9 +89,16 @@ pub(crate) async fn serve(listener: TcpListener, node: Progress) -> Infallible {
             }
         };
         let stream = match accepted {
-            Ok((stream, _)) => stream,
+            Ok((stream, _)) => {
+                failures = 0;
+                stream
+            }
             Err(error) => {
-                tracing::warn!(%error, "can't accept a connection for metrics");
+                failures += 1;
+                // Logs the first, second, fourth and so on.
+                if failures.is_power_of_two() {
+                    tracing::warn!(%error, failures, "can't accept a connection for metrics");
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -112,8 +121,8 @@ pub(crate) async fn serve(listener: TcpListener, node: Progress) -> Infallible {
     }
 }
 
-/// What a node that serves says, with a line for each keyspace that it refuses: too few nodes have that. The node is
-/// healthy all the same: to make it serve, other nodes have to be started again, which may wait for this one.
+/// The answer of a node that serves, with a line for each keyspace that is not served because too few nodes have it. The
+/// node is healthy all the same: to serve the keyspace, other nodes have to be started again, which may wait for this one.
 fn healthy(not_served: &[NotServed]) -> String {
     let lines = not_served.iter().map(|refused| format!("{}\n", refused.reason));
     iter::once("ok\n".to_string()).chain(lines).collect()
@@ -123,7 +132,7 @@ fn answer<B>(request: &Request<B>, node: &Progress) -> Response<Full<Bytes>> {
     let (status, kind, body) = match (request.method(), request.uri().path()) {
         (&Method::GET, "/metrics") => (StatusCode::OK, METRICS_TYPE, node.metrics()),
         (&Method::GET, "/healthz") => match node.health() {
-            Ok(told) => (StatusCode::OK, TEXT_TYPE, told),
+            Ok(text) => (StatusCode::OK, TEXT_TYPE, text),
             Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, TEXT_TYPE, format!("{reason}\n")),
         },
         (_, "/metrics" | "/healthz") => {

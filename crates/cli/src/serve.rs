@@ -15,36 +15,37 @@ use serried_storage::STORE_THREAD;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::log_changes::log_changes;
 use crate::operations::{self, Progress};
 use crate::{Ended, LogFormat};
 
 /// Run a node of a cluster until it is interrupted.
 ///
-/// Every node has a configuration of its own; they differ in `node` and `listen`. A node keeps what it
-/// holds in its data directory, and comes back with it however it was stopped.
+/// Every node has a configuration of its own. The configurations differ in `node` and `listen`. A node
+/// keeps its data in a directory, and starts with it again however it was stopped.
 #[derive(Args)]
 #[command(after_help = "\
-A configuration, of which all but node, listen and peers may be left out:
-  cluster = \"serried\"                 # clients of other clusters are turned away
+A configuration. Only node, listen and peers are required:
+  cluster = \"serried\"                 # clients of other clusters are refused
   node = 0                            # this node's number, from 0
   listen = \"127.0.0.1:7400\"
   peers = [\"127.0.0.1:7400\", \"127.0.0.1:7401\", \"127.0.0.1:7402\"]
-  cores = 2                           # threads for the partitions; default: what the machine has
-  durability = \"sync\"                # or buffered: survives the process; or memory: nothing does
-  pin = true                          # keep each on one processor; default: if there are enough
-  geography = \"reg\"                   # emulate one: lan, reg, con, glo, gryff-3, gryff-5
+  cores = 2                           # threads for the partitions; default: the machine's cores
+  durability = \"sync\"                 # or buffered: survives a crash of the process; or memory
+  pin = true                          # one processor for each thread; default: if there are enough
+  geography = \"reg\"                   # delays to emulate: lan, reg, con, glo, gryff-3, gryff-5
   [[keyspace]]
   name = \"accounts\"
   protocol = \"morty\"                  # `serried sim --help` lists all protocols
   partitions = 4                      # the key space is split by a hash of the key; default 1
-  id = \"accounts@0\"                   # only to use a keyspace again that was dropped last
+  id = \"accounts@0\"                   # only to take back the keyspace that was dropped last
   [keyspace.settings]
   truncation_lag_ms = 10000           # docs/operating/configuration.md has all settings
   [limits]
   key_bytes = 8192
   value_bytes = 1048576
   [transport]
-  heartbeat_ms = 1000                 # and the others
+  heartbeat_ms = 1000
 
 Examples:
   serried serve --config node-0.toml --data /var/lib/serried
@@ -52,35 +53,35 @@ Examples:
   serried serve --config node-0.toml --metrics 127.0.0.1:9400 --log-format json
 
 If a node's disk is lost, start the node on an empty directory with --rejoin, once. It waits until
-a majority of the nodes, without itself, has said which keyspaces the lost disk may have held: of
-three nodes both others have to run. Then it counts as failed until it has everything from the other
-nodes that the lost disk may have held; `serried status` then says `serves`.
+a majority of the nodes, without itself, has reported which keyspaces the lost disk may have held:
+of three nodes both others have to run. Then it counts as failed until it has got everything from
+the other nodes that the lost disk may have held. `serried status` then says `serves`.
 
-If the old process of a node that was replaced comes back, the other nodes tell it so, and it ends.
+If the old process of a node that was replaced comes back, the other nodes refuse it, and it ends.
 Leave it stopped.
 
 A node does not start if its data is damaged, or lacks something that the node had acknowledged. A
-node with durability `buffered` does not start either if its machine went down without the node
-having been stopped, since its last acknowledged data may be missing. In both cases start the node
-on an empty directory with --rejoin. With durability `sync` the node just starts after a power cut.
-Its log may end with a write that was cut off; damage to its very last batch looks the same. If you
-have reason to doubt the disk, use --rejoin.
+node with durability `buffered` does not start either if its machine went down before the node was
+stopped, because its last acknowledged data may be missing. In both cases start the node on an empty
+directory with --rejoin. With durability `sync` the node just starts after a power cut. Its log may
+end with an incomplete write; damage to its very last batch looks the same. If you have reason to
+doubt the disk, use --rejoin.
 
 If all nodes with durability `buffered` have lost power, no node has all data, so none can rejoin.
 Start all of them with --accept-loss, once. Each continues with what its disk has, up to the first
-damage, and says what it gave up. A log whose beginning is gone is of no use then, and neither is a
-store with damaged tables: such a node has to rejoin. The guarantees of the database do not hold
-across this: transactions that were acknowledged in about the last half minute may be missing,
-wholly or in part, and later transactions may contradict them. Check your data. Never use
---accept-loss while enough nodes have all their data for the others to rejoin.
+damage, and logs what it gave up. A node whose log lacks its beginning, or whose store has damaged
+tables, has to rejoin instead. The guarantees of the database do not hold across this: transactions
+that were acknowledged in about the last half minute may be missing, wholly or in part, and later
+transactions may contradict them. Check your data. Never use --accept-loss while enough nodes have
+all their data for the others to rejoin.
 
 To add, drop or reorder keyspaces, restart the nodes with new configurations, one after the other.
 A keyspace is served once a majority of the nodes has it. A node drops a keyspace that its
-configuration does not list any more; the data stays in the node's directory until you remove it.
+configuration no longer lists; the data stays in the node's directory until you remove it.
 Once a majority has dropped a keyspace, a new keyspace of that name starts empty.
 
-The node stops on SIGTERM, SIGINT and SIGHUP: it hands its leaderships to other nodes, accepts nothing
-more, writes what waits, and exits with 0.")]
+The node stops on SIGTERM, SIGINT and SIGHUP: it hands the partitions that it leads to other nodes,
+accepts nothing more, writes what is pending, and exits with 0.")]
 pub(crate) struct Serve {
     /// The node's configuration
     #[arg(long, value_name = "FILE")]
@@ -88,49 +89,49 @@ pub(crate) struct Serve {
     /// Where the node keeps its data [default: serried-data/node-NUMBER]
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<PathBuf>,
-    /// When a commit counts as durable, instead of what the configuration says: sync, buffered or memory
+    /// When a commit counts as durable: sync, buffered or memory [default: as configured]
     #[arg(long, value_name = "HOW")]
     durability: Option<serried_storage::Durability>,
-    /// Take the place of a node of this number whose disk was lost
+    /// Replace the node of this number, whose disk was lost
     #[arg(long)]
     rejoin: bool,
-    /// Start with what is left of this node's data, although what it had acknowledged may be missing
+    /// Start with what is left of this node's data, although acknowledged data may be missing
     #[arg(long, conflicts_with = "rejoin")]
     accept_loss: bool,
     /// Answer GET /metrics, for Prometheus, and GET /healthz at this address
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
-    /// What to log: error, warn, info, debug or trace, for single parts as in `info,serried_node=debug`
+    /// What to log: error, warn, info, debug or trace; for a part of the program as in `info,serried_node=debug`
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub(crate) log: String,
     /// How lines of the log are written
     #[arg(long, value_enum, default_value = "human")]
     pub(crate) log_format: LogFormat,
-    /// Print nothing where it serves and when it stops
+    /// Print neither where it serves nor that it stops
     #[arg(long)]
     quiet: bool,
 }
 
-/// How long to wait for room on the disk before it is looked for again.
+/// How long to wait for room on the disk before looking again.
 const ROOM_AGAIN: Duration = Duration::from_secs(1);
 
-/// Opens a node's data directory, as soon as there is room on its disk. Others' questions are answered meanwhile.
+/// Opens a node's data directory, as soon as there is room on its disk.
 async fn open_disks(
     path: &Path,
     configuration: &NodeConfiguration,
     start: Start,
     progress: &Progress,
 ) -> anyhow::Result<NodeDisks> {
-    let mut told = false;
+    let mut logged = false;
     loop {
         let (path, configuration) = (path.to_path_buf(), configuration.clone());
         let open = move || NodeDisks::open(path, &configuration, start);
         match tokio::task::spawn_blocking(open).await? {
             Err(error) if error.is_full() => {
                 progress.starts(format!("the node waits for room on the disk: {error}"));
-                if !told {
+                if !logged {
                     tracing::error!(%error, "waits for room on the disk");
-                    told = true;
+                    logged = true;
                 }
                 tokio::time::sleep(ROOM_AGAIN).await;
             }
@@ -142,21 +143,21 @@ async fn open_disks(
 /// How long to wait before a node that too few others have answered is started again.
 const OTHERS_AGAIN: Duration = Duration::from_secs(1);
 
-/// Starts a node on its disks, as soon as it can know what a lost disk may have held.
+/// Starts a node on its disks, as soon as enough other nodes have reported what a lost disk may have held.
 async fn start(
     configuration: NodeConfiguration,
     disks: Arc<dyn Disks>,
     progress: &Progress,
 ) -> Result<NodeHandle, StartError> {
-    let mut told = false;
+    let mut logged = false;
     loop {
         match Node::start_on(configuration.clone(), disks.clone()).await {
             Err(StartError::TooFew { answered, wanted }) => {
                 let reason = too_few(answered, wanted);
                 progress.starts(format!("the node waits for the other nodes: {reason}"));
-                if !told {
+                if !logged {
                     tracing::warn!(reason, "waits for the other nodes");
-                    told = true;
+                    logged = true;
                 }
                 tokio::time::sleep(OTHERS_AGAIN).await;
             }
@@ -165,7 +166,7 @@ async fn start(
     }
 }
 
-/// Why a node that replaces a lost disk waits, and what to do. It goes on by itself.
+/// Why a node that replaces a lost disk waits, and what to do.
 fn too_few(answered: usize, wanted: usize) -> String {
     format!(
         "{answered} of them answer, and {wanted} must say which keyspaces the lost disk may have held: start the others; \
@@ -173,8 +174,8 @@ fn too_few(answered: usize, wanted: usize) -> String {
     )
 }
 
-/// Makes a panic in the store's own thread end the process. Nobody joins that thread, and without it the store
-/// stops taking writes after a while.
+/// Makes a panic in the store's own thread end the process. Nothing joins that thread, and without it the store
+/// stops accepting writes after a while.
 fn end_with_the_store() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -254,6 +255,7 @@ impl Serve {
         tokio::select! {
             failed = node.stopped() => failed?,
             asked = ending.asked() => asked?,
+            never = log_changes(node.observer()) => match never {},
         }
         if !self.quiet {
             println!("node {number} stops");
@@ -262,7 +264,7 @@ impl Serve {
         Ok(Ended::Well)
     }
 
-    /// Starts the node; it, and where its data is.
+    /// Starts the node. Returns it, and where its data is.
     async fn start_node(
         &self,
         configuration: NodeConfiguration,
@@ -289,10 +291,10 @@ impl Serve {
     }
 }
 
-/// The signals on which a node stops in good order.
+/// The signals that stop a node in good order.
 struct Ending {
     terminate: Signal,
-    /// Of a terminal that has gone. `None` if the node was started so that it outlives its terminal, as by nohup.
+    /// Sent when the terminal closes. `None` if the node was started so that it outlives its terminal, as by nohup.
     hang_up: Option<Signal>,
 }
 
@@ -318,7 +320,7 @@ impl Ending {
     }
 }
 
-/// Whether whoever started this process has it ignore SIGHUP, where the operating system tells.
+/// Whether this process was started so that it ignores SIGHUP. False where the operating system does not say.
 fn ignores_hang_up() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -37,9 +37,9 @@ const INSPECTION: Duration = Duration::from_secs(100_000);
 
 /// Measure a workload in simulated time, in any geography.
 ///
-/// The protocols, sessions and workloads are those of a real cluster; the network, the clocks and the
-/// processors are simulated, in one thread, and one seed decides everything. Each client has a
-/// coordinator of its own; clients are spread evenly over where the replicas are.
+/// The protocols, sessions and workloads are those of a real cluster. The network, the clocks, the disks
+/// and the processors are simulated, in one thread, and one seed determines everything. Each client has
+/// a coordinator of its own. Clients are spread evenly over the replicas' sites.
 #[derive(Args)]
 #[command(after_help = table::help(EXAMPLES))]
 pub(crate) struct Sim {
@@ -47,13 +47,13 @@ pub(crate) struct Sim {
     pub(crate) workload: WorkloadArguments,
     #[command(flatten)]
     pub(crate) load: LoadArguments,
-    /// Where the sites are
+    /// The geography: how far the sites are from each other
     #[arg(long, default_value = "reg", value_parser = geographies())]
     pub(crate) geo: String,
     /// How many replicas there are
     #[arg(long, default_value_t = 3)]
     replicas: usize,
-    /// How many partitions the keyspace has, each with so many replicas
+    /// How many partitions the keyspace has, each with --replicas replicas
     #[arg(long, default_value_t = 1, value_parser = partitions())]
     partitions: u16,
     /// How many cores a replica has
@@ -61,10 +61,10 @@ pub(crate) struct Sim {
     cores: usize,
     #[command(flatten)]
     costs: CostArguments,
-    /// The most by which a clock is off, in milliseconds
+    /// By how much clocks are off at most, in milliseconds
     #[arg(long, default_value_t = 0.5)]
     skew_ms: f64,
-    /// By how much of a link's delay a message may be late
+    /// By which share of a link's delay a message may be late
     #[arg(long, default_value_t = 0.01)]
     jitter: f64,
     /// The share of messages that are lost
@@ -73,7 +73,7 @@ pub(crate) struct Sim {
     /// The share of messages that arrive twice
     #[arg(long, default_value_t = 0.0)]
     duplication: f64,
-    /// The share of messages that may be overtaken
+    /// The share of messages that later ones may overtake
     #[arg(long, default_value_t = 0.0)]
     reordering: f64,
     #[command(flatten)]
@@ -98,7 +98,7 @@ impl Sim {
         Ok(geography)
     }
 
-    /// What a run with so many clients that do this is determined by.
+    /// The configuration of a run with this many clients.
     pub(crate) fn configuration<W: Wing>(
         &self,
         geography: Geography,
@@ -226,7 +226,7 @@ impl<W: Wing> Visitor<W> for Run<'_> {
     }
 }
 
-/// Has the first client look at the database that all have left behind.
+/// Lets the workload inspect the database that the run has left, as the first client.
 fn inspect<W: Wing, P: Protocol<Family = W>>(
     cluster: &mut Cluster<P>,
     load: Load<W>,

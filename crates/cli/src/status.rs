@@ -8,8 +8,8 @@ use crate::Ended;
 
 /// Show how each node of a cluster is doing.
 ///
-/// It asks every node, and waits a second for the answers. The exit code is 0 if all nodes serve, 1
-/// otherwise. Keyspaces that are refused, as too few nodes have the same of that name, are named with the reason.
+/// It asks every node, and waits a second for the answers. The exit code is 0 if all nodes serve, and 1
+/// otherwise. A keyspace is not served if too few nodes agree about it; it is named with the reason.
 #[derive(Args)]
 #[command(after_help = "\
 Columns:
@@ -19,12 +19,12 @@ Columns:
   durable     when its records count as durable: sync, buffered or memory
   cores       how many threads serve its partitions
   partitions  how many it has, of all its keyspaces
-  lag, held   flushes of its logs that are under way or due; bytes of messages that wait for them
+  lag, held   flushes of its logs that are in progress or due; bytes of messages that wait for them
   log bytes   written to its logs since it started
-  connections those that it has with clients and other nodes, in both directions
+  connections its connections with clients and other nodes, in both directions
   RTT us      how long the question and its answer took, in microseconds
-  state       serves; or what it lacks: while a node is rejoining or catching up, or does not vote,
-              stopping another one may be one too many
+  state       serves, or why not; while a node is rejoining or catching up, or does not vote, do not
+              stop another one
 
 Examples:
   serried status serried://127.0.0.1:7400
@@ -95,7 +95,7 @@ fn partitions(count: u16) -> String {
     }
 }
 
-/// The keyspaces that are refused by name: those of which the client knows, and others of which nodes do.
+/// The keyspaces that are not served: those that the client knows of, and those that only nodes know of.
 fn not_served(mut known: Vec<NotServed>, replies: &[Option<NodeReply>]) -> Vec<NotServed> {
     for refused in replies.iter().flatten().flat_map(|reply| &reply.status.not_served) {
         if known.iter().all(|other| other.name != refused.name) {
@@ -105,7 +105,7 @@ fn not_served(mut known: Vec<NotServed>, replies: &[Option<NodeReply>]) -> Vec<N
     known
 }
 
-/// A node that waits at its start answers to `/healthz` alone.
+/// A node that waits at its start answers only `/healthz`.
 const DOES_NOT_ANSWER: &str =
     "does not answer: it is down, can't be reached, or is starting (see its log and /healthz)";
 

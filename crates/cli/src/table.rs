@@ -14,19 +14,19 @@ Columns, of the measured part of a run:
   re-exec.          re-executions per committed transaction, in its last attempt
   offered, done %, dropped %
                     with --rate: transactions that arrived per second, and the shares of them that were done,
-                    and that were dropped as their client had too many open; the others failed
-  late ms           with --rate: how long after it arrived one was begun on average, as the client itself was
-                    behind; it is part of the latencies
+                    and that were dropped because their client had too many open; the others failed
+  late ms           with --rate: the mean time between a transaction's arrival and its beginning, because the
+                    client itself was behind; it is part of the latencies
   p50 ... p99.9     latency from the first attempt to the commit, with --rate from the arrival
   CPU us/txn        CPU time of nodes and clients per committed transaction; then each alone
   msgs, flushes     messages sent, and writes to connections, per committed transaction
-  rolled back       tpcc alone, by transaction: given up as the workload has it; no failure
+  rolled back       tpcc only, by transaction: aborted by the program, as TPC-C specifies; no failure
   latency_us_p50    f1, f1-wf and tao: the median of transactions that only read, and of the others
-  new orders        tpcc alone: per second and minute. It is no audited tpmC: clients do not wait
-  window, bound     counter alone: the mean serialization window, and one over it
-  replica CPU %     simulations alone: how much of the replicas' cores was in use
-Of registers, req/s are requests per second, of one operation each but for tail-at-scale, and costs are
-per request; a second table has the latencies of reads, writes and read-modify-writes.
+  new orders        tpcc only: per second and minute. It is no audited tpmC: clients do not wait
+  window, bound     counter only: the mean serialization window, and 1 divided by it
+  replica CPU %     simulations only: the share of the replicas' cores that was in use
+For registers, req/s is requests per second. A request is one operation, except in tail-at-scale. Costs
+are per request. A second table has the latencies of reads, writes and read-modify-writes.
 
 ";
 
@@ -52,7 +52,7 @@ pub(crate) struct Row {
     pub(crate) costs: Option<Costs>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) simulation: Option<Simulation>,
-    /// What the history is, as `serializable`; `violation`, or why it can't be told.
+    /// The guarantee that the history keeps, such as `serializable`; `violation`; or why it can't be decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) verdict: Option<String>,
 }
@@ -116,7 +116,7 @@ pub(crate) fn print(rows: &[Row], json: bool) {
     }
     let costs = rows.iter().any(|row| row.costs.is_some());
     let simulated = rows.iter().any(|row| row.simulation.is_some());
-    // Of a single key, the windows say how fast it can be.
+    // The windows of a single key bound its throughput.
     let windows = rows.iter().any(|row| row.workload == "counter");
     let open_loop = rows.iter().any(|row| row.report.arrivals.is_some());
     let mut header = vec!["protocol", "clients"];

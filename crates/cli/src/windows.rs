@@ -24,30 +24,30 @@ use crate::sim::Sim;
 const EXAMPLES: &str = "\
 Examples:
   serried windows serried://127.0.0.1:7400 --keyspace accounts
-  serried windows serried://127.0.0.1:7400 --key alice --for 1s --svg alice.svg
+  serried windows serried://127.0.0.1:7400 --keyspace accounts --key alice --for 1s --svg alice.svg
   serried windows --sim counter --geo reg --clients 64
   serried windows --sim retwis --dependent --geo glo --protocol morty --svg windows.svg
   serried windows --sim tpcc --warehouses 4 --clients 32 --for 500ms --json";
 
 /// The most events that are kept: about a hundred bytes each.
 pub(crate) const MOST_EVENTS: usize = 1 << 20;
-/// So many of the longest round trips are recorded before and after the time that is shown, so that
+/// This many of the longest round trips are recorded before and after the time that is shown, so that
 /// windows at its edges are whole.
 pub(crate) const MARGIN_ROUND_TRIPS: u32 = 6;
 pub(crate) const LEAST_MARGIN: Duration = Duration::from_millis(250);
 
 /// See what bounds the throughput of the hottest keys.
 ///
-/// A transaction that reads a key and writes it again has a serialization window on the key, from the
-/// write that it has read to its own, and a validity window, from the commit of what it has read to its
-/// own. Windows of committed transactions never overlap, so that one over their mean length is the most
-/// that such a key can do per second. Shown are the keys that are written most, for a part of a second
-/// after --warm-up, in which they are found: their windows, the bound that follows, what they achieve, and
-/// which transactions held them.
+/// A transaction that reads a key and writes it again has two windows on the key: a serialization window,
+/// from the write that it has read to its own write, and a validity window, from the commit of what it has
+/// read to its own commit. Windows of committed transactions never overlap. So 1 divided by their mean
+/// length is the most such transactions that can commit per second. The command finds the keys that are
+/// written most during --warm-up. For a part of a second after that it shows their windows, the bound that
+/// follows, the throughput that they achieve, and which transactions held them.
 ///
-/// Of a running cluster it watches the nearest node, one clock, which costs the others nothing. With --sim
-/// it watches a simulation and takes the options of `serried sim`; a run for each protocol and number of
-/// clients.
+/// On a running cluster it watches the nearest node; the other nodes do nothing for it. With --sim it
+/// watches a simulation and takes the options of `serried sim`. It makes a run for each protocol and number
+/// of clients.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, mut_args = for_either)]
 pub(crate) struct Windows {
@@ -59,31 +59,31 @@ pub(crate) struct Windows {
     /// The keyspace of a running cluster
     #[arg(long, default_value = "default", conflicts_with = SIMULATED)]
     pub(crate) keyspace: String,
-    /// Show this key of a running cluster, and others that are named, rather than those written most
+    /// Show this key of a running cluster instead of those written most; may be given several times
     #[arg(long = "key", id = "key", value_name = "KEY", conflicts_with = SIMULATED)]
     pub(crate) keys: Vec<String>,
     /// How many keys to show
     #[arg(long, default_value_t = 3)]
     pub(crate) hottest: usize,
-    /// What is shown: so long, in ms or s
+    /// How long a time is shown, in ms or s
     #[arg(long = "for", id = "for", value_name = "TIME", default_value = "300ms", value_parser = time)]
     pub(crate) span: Duration,
-    /// How many transactions to list of each key
+    /// How many transactions to list for each key
     #[arg(long, default_value_t = 8)]
     list: usize,
-    /// Draw the windows as a timeline into this file; with several runs their protocol and clients are
-    /// added to its name
+    /// Draw the windows as a timeline into this file; if there are several runs, each one's protocol and
+    /// number of clients are added to the name
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
 }
 
 const SIMULATED: &str = "simulated";
-/// The options of a simulation that mean something for a running cluster as well, and all others that do.
+/// The options that have a meaning for a running cluster.
 const EITHER: [&str; 9] =
     [SIMULATED, "warm_up", "json", "keyspace", "key", "hottest", "for", "list", "svg"];
 
-/// What is watched is named by one argument: a workload to simulate, or a running cluster's address. An
-/// option that has no meaning for the latter is refused there.
+/// One argument names what to watch: a workload to simulate, or a running cluster's address. An option that
+/// has no meaning for a running cluster is refused with one.
 fn for_either(argument: Arg) -> Arg {
     match argument.get_id().as_str() {
         "workload" => argument
@@ -111,7 +111,7 @@ fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// What is shown, whatever was watched.
+/// What is shown of a cluster or of a simulation.
 pub(crate) struct Shown<'a> {
     pub(crate) keys: &'a [KeyWindows],
     pub(crate) shown: Range<Timestamp>,
@@ -127,12 +127,12 @@ struct Seen {
     workload: &'static str,
     clients: usize,
     seed: u64,
-    /// Who has observed it: replicas, or clients where replicas say nothing.
+    /// Who has observed it: replicas, or clients where replicas report nothing.
     observed_by: &'static str,
     /// What is shown, in nanoseconds of simulated time.
     from_ns: u64,
     until_ns: u64,
-    /// How many events were forgotten for want of room: if any, windows are missing.
+    /// How many events were dropped for lack of memory: if there are any, windows are missing.
     forgotten: u64,
     keys: Vec<KeyWindows>,
 }

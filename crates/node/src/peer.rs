@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serried_model::NodeId;
-use serried_wire::{End, Ended, LinkOptions, Met, Place, Redial, dial, legible};
+use serried_wire::{End, Ended, LinkOptions, Met, Place, Redial, Sparing, dial, legible};
+use tokio::time::Instant;
 
 use crate::server::Server;
 
@@ -21,6 +22,9 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
     let mut redial = Redial::new();
     let mut connected_before = false;
     let (mut last_reason, mut tries) = (String::new(), 0u64);
+    // A connection may be opened and lost again and again.
+    let sparing = Sparing::default();
+    let may_say = |cause| sparing.may_say(cause, Instant::now());
     loop {
         let link = endpoint.lock().links.open(LinkOptions {
             end: End::Core { member, core: 0 },
@@ -46,25 +50,39 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
                 }
                 server.learn(&met.welcome);
                 let differences = if core == 0 { server.differences(&met.welcome) } else { vec![] };
-                for difference in differences {
-                    tracing::warn!(%node, difference = legible(&difference), "a keyspace is not the same on two nodes, and they do not serve it together: give both the same (`serried status` says which node takes no part)");
+                if !differences.is_empty()
+                    && let Some(more) = may_say("keyspaces")
+                {
+                    for difference in differences {
+                        tracing::warn!(%node, difference = legible(&difference), more, "a keyspace is not the same on two nodes, and they do not serve it together: give both the same (`serried status` says which node takes no part)");
+                    }
                 }
                 let settings = if core == 0 { server.other_settings(&met.welcome) } else { vec![] };
-                for difference in settings {
-                    tracing::warn!(%node, difference, "a keyspace is not set to the same on two nodes: some promises rest on that, so give all nodes the same settings");
+                if !settings.is_empty()
+                    && let Some(more) = may_say("settings")
+                {
+                    for difference in settings {
+                        tracing::warn!(%node, difference, more, "a keyspace is not set to the same on two nodes: some promises rest on that, so give all nodes the same settings");
+                    }
                 }
-                if connected_before || tries > 0 {
-                    tracing::info!(%node, core, address, "connected to another node again");
+                if (connected_before || tries > 0)
+                    && let Some(more) = may_say("connected")
+                {
+                    tracing::info!(%node, core, address, more, "connected to another node again");
                 }
                 (connected_before, tries) = (true, 0);
                 let ended = met.connection.run(endpoint, node, link).await;
                 match ended {
                     _ if endpoint.is_closed() => {}
                     Ended::Closed => {
-                        tracing::info!(%node, core, address, "another node has closed the connection");
+                        if let Some(more) = may_say("closed") {
+                            tracing::info!(%node, core, address, more, "another node has closed the connection");
+                        }
                     }
                     ended => {
-                        tracing::warn!(%node, core, address, reason = %ended, "lost the connection to another node");
+                        if let Some(more) = may_say("lost") {
+                            tracing::warn!(%node, core, address, reason = %ended, more, "lost the connection to another node");
+                        }
                     }
                 }
                 None
@@ -83,9 +101,15 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
         if let Some(failed) = failed {
             let reason = failed.to_string();
             tries = if reason == last_reason { tries + 1 } else { 1 };
-            // Logs the first, second, fourth and so on of the same reason.
-            if tries.is_power_of_two() {
-                tracing::warn!(%node, core, address, reason, tries, "no connection to another node");
+            // Logs the first, second, fourth and so on of the same reason. The first ones are usual while a node restarts.
+            match tries {
+                1 | 2 | 4 => {
+                    tracing::info!(%node, core, address, reason, tries, "no connection to another node");
+                }
+                tries if tries.is_power_of_two() => {
+                    tracing::warn!(%node, core, address, reason, tries, "no connection to another node");
+                }
+                _ => {}
             }
             last_reason = reason;
         }

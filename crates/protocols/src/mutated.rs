@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 /// A suite that never fails proves little. For each protocol there are broken variants that its suite has to catch.
 /// Their mistakes are made in the protocol's own code, so that a variant differs from the protocol in one decision.
 /// None of this is in what ships: without the feature `mutations`, which only tests enable, this type is empty,
-/// [`is`](Mutated::is) is the constant `false`, and no value with a mistake can be made.
+/// `is` is the constant `false`, and no value with a mistake can be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mutated<M> {
     #[cfg(feature = "mutations")]

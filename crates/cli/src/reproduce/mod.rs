@@ -27,11 +27,11 @@ Examples:
 
 /// Run a paper's experiment in simulation, and put the paper's numbers beside ours.
 ///
-/// Figures of goodput add clients at each place of the figure, until a protocol's goodput rises no more. Figures
-/// of latencies have as many clients as the paper. In figures of systems under load, clients in open loops offer
-/// ever more until a system can't follow. The table goes to standard output. The folder of --output gets the same
-/// as JSON, all runs as CSV, and a page with charts. Runs that are found there with the same settings are not made
-/// again, so a figure that was interrupted goes on. After a change of the code, use another folder or --fresh.
+/// Figures of goodput add clients at each place of the figure until goodput levels off. Figures of latencies have
+/// as many clients as the paper. In figures of systems under load, clients in open loops double the offered load
+/// until a system can't follow. The table goes to standard output. The folder of --output gets the same as JSON,
+/// all runs as CSV, and a page with charts. Runs that are found there with the same settings are not repeated, so
+/// start a figure that was interrupted again. After a change of the code, use another folder or --fresh.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Reproduce {
@@ -41,13 +41,13 @@ pub(crate) struct Reproduce {
     /// Protocols to run, separated by commas [default: those of the paper that are in this build]
     #[arg(long, value_delimiter = ',', value_parser = protocols())]
     protocol: Option<Vec<String>>,
-    /// Where results go; the runs of a figure are kept in a folder of its name in it
+    /// The folder for the results; it has a folder for the runs of each figure
     #[arg(long, value_name = "DIR", default_value = "reproduced")]
     output: PathBuf,
-    /// Make a first impression: shorter runs, fewer client counts, fewer places
+    /// For a first impression: shorter runs, fewer client counts, fewer places
     #[arg(long)]
     quick: bool,
-    /// Make all runs again
+    /// Repeat all runs
     #[arg(long)]
     fresh: bool,
     /// The client counts, from few to many, separated by commas; only one for figures of latencies and of
@@ -55,7 +55,7 @@ pub(crate) struct Reproduce {
     #[arg(long, value_delimiter = ',')]
     clients: Option<Vec<usize>>,
     /// For figures of systems under load: how many transactions per second are offered, run by run, separated
-    /// by commas [default: twice as many in each, until a system can't follow]
+    /// by commas [default: double the load from run to run until a system can't follow]
     #[arg(long, value_name = "PER SECOND", value_delimiter = ',')]
     rate: Option<Vec<f64>>,
     /// How long to measure each run, in simulated seconds
@@ -64,12 +64,12 @@ pub(crate) struct Reproduce {
     /// How long to run before that, in simulated seconds
     #[arg(long)]
     warm_up: Option<f64>,
-    /// End warming up and measuring when so many transactions have been committed, or operations done;
-    /// bounds memory too
+    /// End warming up, and then measuring, after this many committed transactions or operations; this
+    /// bounds memory, too
     #[arg(long)]
     most_transactions: Option<u64>,
-    /// How many keys, or warehouses for TPC-C, instead of the paper's; of registers, how many each client has
-    /// of its own
+    /// How many keys there are, or warehouses for TPC-C, instead of the paper's number; for registers, how many
+    /// each client has of its own
     #[arg(long)]
     keys: Option<u64>,
     #[command(flatten)]
@@ -98,7 +98,7 @@ impl Reproduce {
         let engine = self.engine(figure)?;
         self.prepare(&engine.folder)?;
         let teller = Teller::new(self.json);
-        let findings = engine.run(&|note| teller.tell(note))?;
+        let findings = engine.run(&|note| teller.report(note))?;
         drop(teller);
         self.show(&findings)
     }

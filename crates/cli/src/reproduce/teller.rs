@@ -1,4 +1,4 @@
-//! Says how far a figure is.
+//! Reports the progress of a figure.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -7,8 +7,8 @@ use serried_reproduce::Note;
 
 use crate::progress::Progress;
 
-/// Says on standard error how far a figure is: a line for each run, and on a terminal how long the rest
-/// will take.
+/// Reports the progress of a figure on standard error: a line for each run, and on a terminal an estimate of the
+/// remaining time.
 pub(super) struct Teller {
     quiet: bool,
     progress: Progress,
@@ -20,13 +20,13 @@ impl Teller {
         Teller { quiet, progress: Progress::new(quiet), begun: Instant::now() }
     }
 
-    /// Tells of a run.
-    pub(super) fn tell(&self, note: Note<'_>) {
+    /// Reports a run.
+    pub(super) fn report(&self, note: Note<'_>) {
         if self.quiet {
             return;
         }
         let Note { done, total, .. } = note;
-        // Runs that come are about as long as those that were: a rough guess.
+        // The estimate takes all runs to be equally long.
         let passed = self.begun.elapsed().as_secs_f64();
         let left = passed / done.max(1) as f64 * total.saturating_sub(done) as f64;
         let left = Duration::from_secs(left as u64);

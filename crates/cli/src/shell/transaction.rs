@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::Session;
+use super::words::{Quoted, Word};
 
 /// How long a transaction that is made by hand may take.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -28,12 +29,16 @@ pub(super) enum Statement {
 /// The statements of a transaction so far; it grows while the transaction runs.
 type Script = Arc<Mutex<Vec<Statement>>>;
 
+/// The attempt that was last asked to commit, if one was.
+type Committing = Arc<Mutex<Option<Transaction>>>;
+
 /// A transaction that was begun and not ended.
 pub(super) struct Open {
     script: Script,
     grown: watch::Sender<usize>,
     /// What each `get` found, in the order of the statements.
     found: mpsc::UnboundedReceiver<(Key, Option<Value>)>,
+    committing: Committing,
     pub(super) task: JoinHandle<Result<Committed<()>, TransactionError>>,
 }
 
@@ -45,63 +50,65 @@ impl Drop for Open {
 }
 
 impl Session {
-    /// Does what a line says outside of a transaction; `None` if it is no statement for a keyspace with
-    /// transactions.
+    /// Runs a statement outside of a transaction; `None` if it is none for a keyspace with transactions.
     pub(super) async fn transact(
         &mut self,
         keyspace: &TransactionKeyspace,
-        words: &[&str],
+        name: &str,
+        arguments: &[Word],
     ) -> anyhow::Result<Option<()>> {
-        match words {
-            ["begin"] => self.begin(keyspace),
-            ["get", keys @ ..] if !keys.is_empty() => {
-                let values = keyspace.get_many(keys.iter().copied()).await?;
+        match (name, arguments) {
+            ("begin", []) => self.begin(keyspace),
+            ("get", keys @ [_, ..]) => {
+                let keys: Vec<Key> = keys.iter().map(Key::from).collect();
+                let values = keyspace.get_many(&keys).await?;
                 for (key, value) in keys.iter().zip(values) {
                     self.show(key, &value);
                 }
             }
-            ["put", key, value @ ..] if !value.is_empty() => {
-                let committed = keyspace.put(*key, value.join(" ")).await?;
+            ("put", [key, value]) => {
+                let committed = keyspace.put(key, value).await?;
                 self.report("committed", &committed.version.to_string());
             }
-            ["delete", key] => {
-                let committed = keyspace.delete(*key).await?;
+            ("delete", [key]) => {
+                let committed = keyspace.delete(key).await?;
                 self.report("committed", &committed.version.to_string());
             }
-            ["outcome", txn] => {
-                let version: Version = txn.parse().map_err(anyhow::Error::msg)?;
+            ("outcome", [txn]) => {
+                let version: Version = txn.text().parse().map_err(anyhow::Error::msg)?;
                 let ending = match keyspace.outcome(version).await? {
                     Ending::Committed => "committed",
                     Ending::Aborted => "aborted",
                     Ending::Forgotten => "forgotten",
                 };
-                self.report(ending, txn);
+                self.report(ending, &version.to_string());
             }
-            ["commit" | "rollback"] => anyhow::bail!("there is no transaction: `begin` one"),
+            ("commit" | "rollback", []) => anyhow::bail!("there is no transaction: `begin` one"),
             _ => return Ok(None),
         }
         Ok(Some(()))
     }
 
-    /// Does what a line says within the open transaction; `None` if it is no statement for one.
-    pub(super) async fn go_on(&mut self, words: &[&str]) -> anyhow::Result<Option<()>> {
-        match words {
-            ["get", keys @ ..] if !keys.is_empty() => {
+    /// Runs a statement within the open transaction; `None` if it is none for one.
+    pub(super) async fn go_on(
+        &mut self,
+        name: &str,
+        arguments: &[Word],
+    ) -> anyhow::Result<Option<()>> {
+        match (name, arguments) {
+            ("get", keys @ [_, ..]) => {
                 for key in keys {
-                    self.add(Statement::Get(Key::from(*key))).await?;
+                    self.add(Statement::Get(key.into())).await?;
                 }
             }
-            ["put", key, value @ ..] if !value.is_empty() => {
-                let value = Value::from(value.join(" "));
-                self.add(Statement::Put(Key::from(*key), value)).await?;
-            }
-            ["delete", key] => self.add(Statement::Delete(Key::from(*key))).await?,
-            ["commit"] => self.add(Statement::Commit).await?,
-            ["rollback"] => {
+            ("put", [key, value]) => self.add(Statement::Put(key.into(), value.into())).await?,
+            ("delete", [key]) => self.add(Statement::Delete(key.into())).await?,
+            ("commit", []) => self.add(Statement::Commit).await?,
+            ("rollback", []) => {
                 self.open = None;
                 self.report("rolled back", "");
             }
-            ["begin" | "use", ..] => {
+            ("begin" | "use" | "outcome", _) => {
                 anyhow::bail!("a transaction is open: `commit` or `rollback` first")
             }
             _ => return Ok(None),
@@ -116,14 +123,21 @@ impl Session {
         let keyspace = keyspace
             .with_options(TransactOptions { deadline: PATIENCE, ..TransactOptions::default() });
         let (statements, seen) = (script.clone(), Seen::default());
+        let committing = Committing::default();
+        let last = committing.clone();
         let task = tokio::spawn(async move {
             let program = |tx: Transaction| {
                 let (statements, seen) = (statements.clone(), seen.clone());
-                follow(tx, statements, growth.clone(), seen, finds.clone())
+                let (growth, finds, last) = (growth.clone(), finds.clone(), last.clone());
+                async move {
+                    follow(&tx, statements, growth, seen, finds).await?;
+                    *last.lock().expect("nobody panics with it") = Some(tx);
+                    Ok(())
+                }
             };
             keyspace.transact(program).await
         });
-        self.open = Some(Open { script, grown, found, task });
+        self.open = Some(Open { script, grown, found, committing, task });
     }
 
     /// Adds a statement to the open transaction, and waits for what comes of it.
@@ -145,19 +159,15 @@ impl Session {
         let ended = tokio::select! {
             biased;
             Some((key, value)) = open.found.recv() => {
-                self.show(&key.to_string(), &value);
+                self.show(&key, &value);
                 self.open = Some(open);
                 return Ok(());
             }
             ended = &mut open.task => ended?,
-            () = tokio::time::sleep(deadline) => anyhow::bail!(
-                "no answer within {deadline:?}: {}",
-                if commits {
-                    "whether the transaction has taken effect is not known"
-                } else {
-                    "the transaction is over and nothing of it took effect; begin again"
-                }
-            ),
+            () = tokio::time::sleep(deadline) => {
+                let committing = open.committing.lock().expect("nobody panics with it").take();
+                anyhow::bail!("no answer within {deadline:?}: {}", unanswered(committing.as_ref()));
+            }
         };
         match ended {
             Ok(committed) => self.report("committed", &committed.version.to_string()),
@@ -170,10 +180,21 @@ impl Session {
     }
 }
 
+/// What is known of a transaction that is given up, and may have been asked to commit.
+fn unanswered(committing: Option<&Transaction>) -> String {
+    let unknown = "it is not known whether the transaction takes effect";
+    match committing.map(Transaction::version) {
+        Some(Some(txn)) => format!("{unknown}: type `outcome {txn}`"),
+        Some(None) => unknown.to_string(),
+        None => "the transaction is over and nothing of it took effect; begin again".to_string(),
+    }
+}
+
 /// A value that the user was shown has changed, and what was typed since may depend on it.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "`{key}` has changed since it was read, from {} to {}: the transaction is over and nothing of it took effect; begin again",
+    "`{}` has changed since it was read, from {} to {}: the transaction is over and nothing of it took effect; begin again",
+    Quoted(.key.as_bytes()),
     shown(.was),
     shown(.is)
 )]
@@ -184,7 +205,7 @@ struct Changed {
 }
 
 fn shown(value: &Option<Value>) -> String {
-    value.as_ref().map_or("absent".to_string(), |value| format!("`{value}`"))
+    value.as_ref().map_or("absent".to_string(), |value| format!("`{}`", Quoted(value.as_bytes())))
 }
 
 /// The values that `get`s have found and that the user was shown, by the number of the statement.
@@ -193,7 +214,7 @@ type Seen = Arc<Mutex<BTreeMap<usize, Option<Value>>>>;
 /// The program of an interactive transaction. It follows the script as it grows. If it is run again, it continues only if
 /// everything that the user was shown is unchanged.
 async fn follow(
-    tx: Transaction,
+    tx: &Transaction,
     script: Script,
     mut growth: watch::Receiver<usize>,
     seen: Seen,

@@ -38,7 +38,7 @@ struct Followed {
     counted: u64,
 }
 
-/// What stands in all histories so far.
+/// What all histories contain so far.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Progress {
     begun: u64,
@@ -133,7 +133,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Has all finish their transactions, and waits until they have.
+    /// Waits until all have finished their transactions.
     pub(super) fn stop(&mut self, within: Duration) -> anyhow::Result<()> {
         let until = Instant::now() + within;
         // They stop at the end of their input.

@@ -32,8 +32,8 @@ pub(super) fn damage(data: &Path, random: &mut Pcg64Mcg) -> anyhow::Result<Optio
     Ok(None)
 }
 
-/// Damages the store beside a log. Returns `None` if the store does without what was damaged: it has that in tables, or
-/// nothing rests on it.
+/// Damages the store of a log. Returns `None` if the store does not need what was damaged: it has that in tables, or
+/// nothing depends on it.
 fn damage_store(log: &Path, random: &mut Pcg64Mcg) -> anyhow::Result<Option<String>> {
     let base = log.with_file_name("base");
     let journal = base.join("0.jnl");

@@ -1,9 +1,9 @@
 //! Links between nodes that can be cut.
 //!
-//! Each node finds the others at addresses of this process, which carries the bytes on. While a link is cut it carries
-//! nothing and ends nothing: as in a network, nobody is told. What was on its way arrives when the link is mended,
-//! unless an end has given up the connection by then. Clients that have learnt of a node from another one reach it over
-//! the link between the two.
+//! Nodes connect to each other through this process, which forwards the bytes. While a link is cut, it forwards nothing and
+//! closes no connection: as in a network, neither end notices. The bytes arrive when the link is mended, unless an end has
+//! closed the connection by then. A client that learnt of a node from another node connects to it over the link between
+//! the two.
 
 use std::io;
 use std::net::TcpListener;

@@ -14,11 +14,11 @@ use serried_workload::{ListAppend, Parameters, Plan, Run, Workload};
 const LISTS: u64 = 8;
 /// For how long, in milliseconds; then others take their place, so that they don't grow without bounds.
 const USED_FOR_MS: u64 = 500;
-/// Elements that one client can append: a part of each element tells whose it is.
+/// How many elements one client can append. A part of each element names the client.
 const ELEMENTS: u64 = 1 << 20;
 
-/// The transactions of [`ListAppend`], on lists that move, and that processes do not have to agree on any
-/// more than on elements: the time tells which lists are in use, and every client has elements of its own.
+/// The transactions of [`ListAppend`], for processes that do not talk to each other. The time determines which lists
+/// are in use, and every client has elements of its own.
 pub(super) struct SharedLists {
     lists: ListAppend,
     /// When the first lists came into use, in milliseconds since the Unix epoch.

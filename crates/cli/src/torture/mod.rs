@@ -1,4 +1,4 @@
-//! `serried torture`: real processes, killed at random, and a check of what is left.
+//! `serried torture`: kills real processes at random, and checks that nothing acknowledged is lost.
 
 mod client;
 mod clients;
@@ -28,7 +28,7 @@ pub(crate) use client::TortureClient;
 use clients::Clients;
 use nodes::{Done, Fate, Nodes};
 
-/// How often it is looked at what the processes do.
+/// How often the processes are looked at.
 const TICK: Duration = Duration::from_millis(20);
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 /// How long the cluster may take to heal once nothing is killed any more.
@@ -41,13 +41,13 @@ const LONG_CUTS: u32 = 4;
 
 /// Kill nodes and clients at random, and check that nothing acknowledged is lost.
 ///
-/// It starts a cluster of node processes on free ports of loopback, and client processes that write down what they do
-/// as they do it. It kills nodes, never more at a time than the cluster survives, and clients, all with SIGKILL, and
-/// starts them again. On request it also kills all nodes at once, deletes nodes' data, damages the ends of logs and
-/// stores, and cuts links between nodes. A node whose data was deleted or damaged counts as failed until it has rejoined. In the end it restarts everything,
-/// reads all data, and checks the history of all clients together. The history must be what the protocol promises.
-/// Every acknowledged append must be in the lists, and the bank's total must be unchanged. Registers are read in the
-/// end, and these reads are part of their history.
+/// It starts a cluster of node processes on free ports of loopback, and client processes that record what they do.
+/// It kills clients, and nodes, never more at a time than the cluster survives, with SIGKILL, and starts them again. On
+/// request it also kills all nodes at once, deletes nodes' data, damages the ends of logs and stores, and cuts links
+/// between nodes. A node whose data was deleted or damaged counts as failed until it has rejoined. At the end it
+/// restarts everything, reads all data, and checks the history of all clients together against what the protocol
+/// promises. Every acknowledged append must be in the lists, and the bank's total must be unchanged. The last reads of
+/// registers are part of their history.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -57,7 +57,8 @@ Examples:
   serried torture --seconds 600 --workload register --thrifty
   serried torture --seconds 600 --all-at-once --lose-disks --damage --cut-links")]
 pub(crate) struct Torture {
-    /// For how long to kill, in seconds, and up to two minutes longer until each kind of fault that was asked for has happened
+    /// How long to go on killing, in seconds, and up to two minutes longer until each kind of fault that was asked for has
+    /// happened
     #[arg(long, default_value_t = 60)]
     seconds: u64,
     /// How many nodes there are, an odd number from 3
@@ -72,11 +73,11 @@ pub(crate) struct Torture {
     /// What clients do
     #[arg(long, value_enum, default_value = "both")]
     workload: Choice,
-    /// The protocol [default: morty; for register the first that has read-modify-writes]
+    /// The protocol of the keyspaces [default: morty; for register the first that has read-modify-writes]
     #[arg(long, value_parser = protocols())]
     protocol: Option<String>,
-    /// For register: send what a quorum can answer to no more replicas than that, and to the others only
-    /// if one of those is slow
+    /// For register: send requests to no more replicas than a quorum, and to the others only if one of
+    /// these is slow
     #[arg(long)]
     thrifty: bool,
     /// How many client processes each workload has
@@ -91,18 +92,18 @@ pub(crate) struct Torture {
     /// Now and then, delete the data of a node that was killed; it comes back with --rejoin
     #[arg(long)]
     lose_disks: bool,
-    /// Now and then, flip a bit in the last acknowledged batch of a node that was killed, or at the end of the journal of
-    /// one of its stores, or cut it off; the node must notice that, and comes back with --rejoin on an empty directory
+    /// Now and then, damage the data of a node that was killed: flip a bit in the last acknowledged batch of a log, or at
+    /// the end of a store's journal, or cut it off. The node must notice that, and comes back with --rejoin
     #[arg(long)]
     damage: bool,
-    /// Now and then, cut a node off from one other or from all others, without a word, for up to four times the longest
-    /// time between two kills
+    /// Now and then, cut the links of a node to one other or to all others for up to four times the longest time between
+    /// two kills, without closing the connections
     #[arg(long)]
     cut_links: bool,
-    /// Where to keep data, logs and histories [default: a temporary directory, removed if all is well]
+    /// The directory for data, logs and histories [default: a temporary one, removed if nothing is wrong]
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<PathBuf>,
-    /// The seed of what is killed when, and of what clients do
+    /// The seed: determines what is killed when, and what clients do
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -111,7 +112,7 @@ pub(crate) struct Torture {
 enum Choice {
     Bank,
     ListAppend,
-    /// Both of these
+    /// bank and list-append
     Both,
     Register,
 }
@@ -125,7 +126,7 @@ enum Event {
     CutLinks,
 }
 
-/// A workload that can tell whether something was lost.
+/// A workload with a check of what was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Kind {
     Bank,
@@ -143,7 +144,7 @@ impl Kind {
         }
     }
 
-    /// What it needs of its keyspace.
+    /// The family of its keyspace.
     pub(super) fn family(self) -> FamilyName {
         match self {
             Kind::Bank | Kind::ListAppend => FamilyName::Transactions,
@@ -164,7 +165,7 @@ impl Choice {
 }
 
 impl Choice {
-    /// What clients do and acknowledge.
+    /// What is counted at the end.
     fn done(self) -> &'static str {
         match self {
             Choice::Register => "operations done",
@@ -207,6 +208,7 @@ impl Torture {
         for kind in self.workload.kinds() {
             let checked = kind.family().check_replicas(self.nodes);
             checked.map_err(|reason| anyhow::anyhow!("--nodes {}: {reason}", self.nodes))?;
+            self.protocol_of(*kind)?;
         }
         anyhow::ensure!(
             self.durability != Durability::Memory,

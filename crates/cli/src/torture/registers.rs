@@ -24,8 +24,8 @@ const REGISTERS: u64 = 8;
 /// not grow without bounds.
 const USED_FOR_MS: u64 = 500;
 
-/// The operations of [`RegisterMix`], on registers that processes do not have to agree on: the time tells
-/// which are in use.
+/// The operations of [`RegisterMix`], for processes that do not talk to each other: the time determines which registers
+/// are in use.
 pub(super) struct SharedRegisters {
     mix: RegisterMix,
     /// When the first registers came into use, in milliseconds since the Unix epoch.

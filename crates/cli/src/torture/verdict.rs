@@ -70,7 +70,7 @@ pub(super) async fn judge(
     })
 }
 
-/// Waits until all nodes answer and none has anything to complain about.
+/// Waits until all nodes serve.
 pub(super) async fn all_serve(addresses: &[String], within: Duration) -> anyhow::Result<()> {
     let until = Instant::now() + within;
     let database = connect(&format!("serried://{}", addresses.join(",")), within).await?;
@@ -124,7 +124,7 @@ pub(super) fn whole_lines(file: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Makes the reads of `plan` after everything up to `latest`, and says at which version.
+/// Makes the reads of `plan` after everything up to `latest`. Returns their version.
 async fn read(
     keyspace: &TransactionKeyspace,
     workload: &dyn Workload,
@@ -190,8 +190,8 @@ fn lost(history: &History, found: &[MicroOperation]) -> Option<String> {
             {
                 let version = event.version.map_or(String::new(), |version| version.to_string());
                 Some(format!(
-                    "LOST: process {} was told that {element} is in list {key}, by transaction \
-                     {version}, and it is not",
+                    "LOST: transaction {version} of process {} was acknowledged, and the \
+                     {element} that it appended is not in list {key}",
                     event.process
                 ))
             }

@@ -17,7 +17,7 @@ use crate::judge::{self, Judged};
 use crate::load::{Client, Inspected, Load};
 use crate::progress::Progress;
 
-/// How many deletions are under way at the same time when keys have to be absent.
+/// How many deletions are in progress at the same time when keys have to be absent.
 const DELETIONS: usize = 64;
 
 impl Wing for Registers {
@@ -130,7 +130,7 @@ pub(crate) fn offers_rmws(protocol: &str) -> bool {
     serried_protocols::visit(protocol, Offers).unwrap_or(false)
 }
 
-/// Deletes all keys that so many clients may touch.
+/// Deletes all keys that this many clients may touch.
 async fn clear(
     registers: &RegisterKeyspace,
     workload: &dyn RegisterWorkload,

@@ -54,16 +54,6 @@ fn what_cannot_arrive_or_be_written_is_refused_with_what_can() {
 }
 
 #[test]
-fn every_command_has_help_with_an_example() {
-    let commands = ["demo", "serve", "shell", "bench", "sim", "check", "status"];
-    for command in commands.into_iter().chain(["windows", "reproduce", "calibrate"]) {
-        let output = serried(&[command, "--help"]);
-        assert_eq!(code(&output), 0);
-        assert!(out(&output).contains(&format!("serried {command}")), "{}", out(&output));
-    }
-}
-
-#[test]
 fn a_configuration_with_a_mistake_is_refused_in_one_line_that_says_where() {
     let file = Temporary::new("node.toml", "node = 0\nlisten = \"127.0.0.1:0\"\npears = []\n");
     let output = serried(&["serve", "--config", file.path()]);

@@ -77,7 +77,12 @@ fn the_shell_gives_up_a_transaction_by_hand_that_nobody_answers() {
     let output = serried(&["shell", &url, "--deadline", "0.5", "-e", statements]);
     assert_eq!(code(&output), 1);
     let said = err(&output);
-    assert!(said.contains("within 500ms: whether the transaction has taken effect"), "{said}");
+    assert!(
+        said.contains(
+            "within 500ms: it is not known whether the transaction takes effect: type `outcome "
+        ),
+        "{said}"
+    );
 }
 
 #[test]
@@ -180,7 +185,7 @@ fn http(address: &str, request: &str) -> String {
 }
 
 #[test]
-fn a_node_exposes_metrics_and_health_logs_json_and_stops_when_told() {
+fn a_node_exposes_metrics_and_health_logs_json_and_stops_on_a_signal() {
     let configuration =
         "node = 0\nlisten = \"127.0.0.1:0\"\npeers = [\"127.0.0.1:1\"]\ndurability = \"memory\"\n";
     let file = Temporary::new("operations.toml", configuration);

@@ -134,7 +134,7 @@ cas k - 5
 add k 3
 add k 3 0 9
 append k 0
-get-and-set k text of it
+get-and-set k 'text of it'
 add k 1
 set-if-absent k other
 get-and-delete k
@@ -158,9 +158,9 @@ help
         "changed",
         "k = 80",
         "unchanged",
-        "k = text of it",
+        "k = \"text of it\"",
         "changed",
-        "k = text of it",
+        "k = \"text of it\"",
         "k is absent",
         "committed",
     ];

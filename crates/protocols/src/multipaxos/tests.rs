@@ -103,7 +103,7 @@ fn a_read_finds_what_was_put_into_the_log_before_it_and_nothing_later() {
 }
 
 #[test]
-fn an_update_that_is_in_the_log_twice_takes_effect_once_and_is_answered_the_same() {
+fn an_update_that_is_logged_twice_takes_effect_once() {
     let mut only = only();
     let add = request(1, 2, Access::Modify(Modification::add(1)));
     let twice = answers(&mut only, &[add.clone(), add.clone()]);
@@ -126,7 +126,7 @@ fn an_update_of_a_client_whose_clock_is_far_ahead_is_refused() {
 }
 
 #[test]
-fn a_replica_that_does_not_lead_passes_requests_on_but_those_that_were_passed_on_to_it() {
+fn a_follower_forwards_requests_once() {
     let mut follower = follower();
     let wanted = request(1, 1, Access::Read);
     let ask = |follower: &mut Net, message| tell(follower, CLIENT, 1, message);
@@ -198,8 +198,7 @@ fn reply(client: &mut Net, from: NodeId, request: u64) -> usize {
 }
 
 #[test]
-fn an_update_says_of_those_before_it_that_they_are_over_once_they_were_answered_and_not_if_given_up()
- {
+fn an_update_settles_answered_updates_before_it_but_not_abandoned_ones() {
     let mut client = client();
     let first = first_request(&mut client, 1, Access::Write(None));
     let second = first_request(&mut client, 2, Access::Write(None));
@@ -242,7 +241,7 @@ fn requests_that_wait_for_a_leader_are_bounded_in_number() {
 }
 
 #[test]
-fn the_log_is_kept_from_the_first_update_on_that_is_not_in_the_store() {
+fn the_log_is_kept_from_the_first_unstored_update() {
     let mut only = only();
     let first = only.nodes[0].log_position();
     answers(&mut only, &[request(1, 2, Access::Write(Some(Value::from("a"))))]);

@@ -183,7 +183,7 @@ fn a_former_leader_does_not_answer_with_its_successors_entry() {
 }
 
 #[test]
-fn an_update_that_one_of_two_known_clocks_would_refuse_gets_no_answer_until_the_third_is_known() {
+fn an_update_waits_for_the_third_clock_if_two_disagree() {
     let mut trio = Trio::start(NOW_US, set(&[2]), Some(1));
     assert_eq!(trio.ask(0, &add()), [], "it is not clear whose clock is wrong");
     trio.away = NodeSet::EMPTY;
