@@ -2,7 +2,7 @@
 
 use crate::segment::BATCH_HEADER;
 
-/// Records to be written to a [`crate::Log`]. A batch is reused, and keeps its memory.
+/// Records to be written to a [`crate::LogFiles`]. A batch is reused, and keeps its memory.
 #[derive(Debug)]
 pub struct Batch {
     /// Room for the header, then the records.

@@ -136,7 +136,7 @@ impl LogFiles {
     }
 
     /// The number of the last batch that the store beside the log in `directory` is known to have. It is 0 if it is not
-    /// noted or the note is damaged. [`Log::open`] reports a damaged note.
+    /// noted or the note is damaged. [`LogFiles::open`] reports a damaged note.
     pub fn noted_store(directory: &Path, identity: u64) -> u64 {
         Note::open(directory, identity).ok().flatten().map_or(0, |note| note.reach().store)
     }
