@@ -10,8 +10,8 @@
 //! commit. No two windows of committed transactions on a key overlap, so at most one over their mean length of these
 //! transactions can commit per second.
 //!
-//! A node sends [`Observed`](serried_actor::Observed) to its watchers. Times are compared without correction, so they must all be from one
-//! clock. In a real cluster, watch only one of its replicas. In a simulation, watch all.
+//! A node sends [`Observed`](serried_actor::Observed) to its watchers. Times are compared without correction, so they
+//! must all be from one clock. In a real cluster, watch only one of its replicas. In a simulation, watch all.
 
 mod analysis;
 mod collector;
