@@ -22,6 +22,7 @@ pub(crate) enum How {
 const BUILD: &str = "builds the program; cargo has built the one that is tested";
 const SUITE: &str = "CI runs `cargo test --workspace`, of which this test is a part";
 const MDBOOK: &str = "mdBook is not part of CI; another test checks the summary and the links";
+const CRITERION: &str = "measures for minutes; clippy builds it in CI";
 const SEEDS: &str = "runs a test of CI with more seeds, for minutes to hours";
 
 /// All commands of README.md, CONTRIBUTING.md and docs/. Commands that depend on others are after them.
@@ -47,6 +48,10 @@ pub(crate) const TABLE: &[(&str, How)] = &[
         "SNAPSHOTS=overwrite cargo test -p serried-cli --test snapshots",
         How::Not("rewrites the files that another test compares"),
     ),
+    ("cargo bench -p serried-parts --bench parts", How::Not(CRITERION)),
+    ("cargo bench -p serried-protocols --bench codec", How::Not(CRITERION)),
+    ("cargo bench -p serried-storage --bench log", How::Not(CRITERION)),
+    ("cargo bench -p serried-history --bench checkers", How::Not(CRITERION)),
     // The demo and benchmarks of clusters of their own.
     (
         "cargo run --release -- demo",
