@@ -55,7 +55,7 @@ fn start(nodes: usize) -> LocalCluster {
 
 /// A frame whose checksum fits, made by other means than those of `serried-wire`.
 fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![0x44, 0x5e, 4, kind];
+    let mut frame = vec![0x44, 0x5e, 5, kind];
     frame.extend((payload.len() as u32).to_le_bytes());
     let checksum = crc32fast::hash(&[&frame, payload].concat());
     frame.extend(checksum.to_le_bytes());
