@@ -1,0 +1,69 @@
+//! Procedure files: TOML whose strings are types and expressions.
+
+mod document;
+mod order;
+mod piece;
+mod procedure;
+mod table;
+mod types;
+
+use serried_procedures::ProcedureSet;
+use toml::de::DeTable;
+
+pub(crate) use document::Text;
+use document::{Name, Section};
+
+use crate::mistake::{Compiled, Misplaced, Mistake};
+
+/// How many bytes a file may have.
+const MAX_FILE: usize = 1 << 20;
+
+/// Compiles the tables and procedures of a file. The first mistake is returned with its place.
+pub fn compile(text: &str) -> Result<ProcedureSet, Mistake> {
+    compile_misplaced(text).map_err(|mistake| mistake.place(text))
+}
+
+fn compile_misplaced(text: &str) -> Compiled<ProcedureSet> {
+    if text.len() > MAX_FILE {
+        return Err(Misplaced { at: 0, message: format!("a procedure file has at most {MAX_FILE} bytes") });
+    }
+    let document = DeTable::parse(text).map_err(|error| Misplaced {
+        at: error.span().map_or(0, |span| span.start),
+        message: error.message().to_owned(),
+    })?;
+    let root = Section::root(&document);
+    root.allow(&["tables", "procedures"])?;
+    let mut set = ProcedureSet::default();
+    for (name, entry) in root.entries_of("tables")? {
+        check_name(&name)?;
+        set.tables.push(table::compile(&name, entry, text)?);
+    }
+    for (name, entry) in root.entries_of("procedures")? {
+        check_name(&name)?;
+        set.procedures.push(procedure::compile(&name, entry, &set.tables, text)?);
+    }
+    Ok(set)
+}
+
+/// Refuses what an expression could not name.
+fn check_name(name: &Name<'_>) -> Compiled<()> {
+    /// The words of the Common Expression Language that are no names.
+    const RESERVED: &[&str] = &[
+        "as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
+        "math", "namespace", "null", "package", "return", "true", "var", "void", "while",
+    ];
+    const MAX_LENGTH: usize = 64;
+    let text = name.text;
+    let wrong = |why: &str| Err(Misplaced::new(&name.span, format!("`{text}` can't be a name: {why}")));
+    let letters = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if !letters || text.is_empty() || text.as_bytes()[0].is_ascii_digit() {
+        return wrong("a name has letters, digits and `_`, and does not begin with a digit");
+    }
+    if text.len() > MAX_LENGTH {
+        return wrong(&format!("a name has at most {MAX_LENGTH} characters"));
+    }
+    if RESERVED.contains(&text) {
+        return wrong("expressions use this word otherwise");
+    }
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! Procedures of a file.
+
+use serried_procedures::{Field, Piece, Procedure, Returned, Table};
+
+use super::document::{Entry, Name};
+use super::{check_name, order, piece, types};
+use crate::compile::{self, Cost, Declared, DeclaredPiece, Scope};
+use crate::mistake::{Compiled, Misplaced, Span};
+
+/// How many pieces a procedure may have.
+const MAX_PIECES: usize = 64;
+
+/// How many occurrences of pieces a call may have.
+const MAX_OCCURRENCES: u64 = 10_000;
+
+/// A piece, with what the order of the procedure's pieces depends on.
+pub(super) struct CompiledPiece {
+    pub(super) piece: Piece,
+    /// Where and how it can fail first.
+    pub(super) fails: Option<(usize, String)>,
+    pub(super) occurrences: u32,
+}
+
+pub(super) fn compile(name: &Name<'_>, entry: Entry<'_>, tables: &[Table], source: &str) -> Compiled<Procedure> {
+    let section = entry.section(&format!("procedure `{}`", name.text))?;
+    section.allow(&["inputs", "pieces", "returns"])?;
+    let mut declared = Declared::default();
+    for (input, entry) in section.entries_of("inputs")? {
+        check_name(&input)?;
+        declared.inputs.push(Field { name: input.text.to_owned(), of: types::compile(entry, source)? });
+    }
+    let mut pieces = Vec::new();
+    for (name, entry) in section.require("pieces")?.section("`pieces`")?.entries() {
+        check_name(&name)?;
+        Scope::new(&declared).refuse_taken(name.text, &name.span)?;
+        let compiled = piece::compile(&name, entry, tables, &declared, source)?;
+        declared.pieces.push(DeclaredPiece { name: name.text.to_owned(), outputs: piece::outputs(&compiled) });
+        pieces.push(compiled);
+    }
+    if pieces.is_empty() || pieces.len() > MAX_PIECES {
+        return Err(Misplaced::new(section.span(), format!("a procedure has 1 to {MAX_PIECES} pieces")));
+    }
+    let occurrences: u64 = pieces.iter().map(|piece| u64::from(piece.occurrences)).sum();
+    if occurrences > MAX_OCCURRENCES {
+        let message = format!(
+            "a call may have {occurrences} occurrences of pieces, and the limit is {MAX_OCCURRENCES}; lower the `max` of the \
+             lists that `for_each` iterates"
+        );
+        return Err(Misplaced::new(&name.span, message));
+    }
+    let read_only = pieces.iter().all(|compiled| !compiled.piece.body.writes());
+    if !read_only {
+        order::order(&mut pieces)?;
+    }
+    order::find_needed(&mut pieces);
+    let mut returns = Vec::new();
+    for (name, entry) in section.entries_of("returns")? {
+        check_name(&name)?;
+        returns.push(returned(&name, entry, &declared, read_only, source)?);
+    }
+    let pieces = pieces.into_iter().map(|compiled| compiled.piece).collect();
+    Ok(Procedure { name: name.text.to_owned(), inputs: declared.inputs, pieces, merged: Vec::new(), returns })
+}
+
+fn returned(
+    name: &Name<'_>,
+    entry: Entry<'_>,
+    declared: &Declared,
+    read_only: bool,
+    source: &str,
+) -> Compiled<Returned> {
+    let text = entry.text("a result", source)?;
+    let mut scope = Scope::new(declared);
+    let compiled = compile::compile(&text, &mut scope)?;
+    limit(&text.span, compiled.cost)?;
+    if let Some(how) = compiled.cost.fails.filter(|_| !read_only) {
+        let message = format!("this can fail when the call has written: {how}");
+        return Err(Misplaced { at: text.start, message });
+    }
+    let (arguments, slots, mut settle) = scope.settle();
+    let mut code = compiled.code;
+    code.for_each_slot(&mut settle);
+    Ok(Returned { field: Field { name: name.text.to_owned(), of: compiled.of }, arguments, code, slots })
+}
+
+/// Refuses what takes too long or too much.
+pub(super) fn limit(at: &Span, Cost { steps, bytes, .. }: Cost) -> Compiled<()> {
+    const MAX_STEPS: u64 = 1_000_000;
+    const MAX_BYTES: u64 = 4 << 20;
+    let (what, found, most) = match (steps > MAX_STEPS, bytes > MAX_BYTES) {
+        (true, _) => ("steps", steps, MAX_STEPS),
+        (false, true) => ("bytes of memory", bytes, MAX_BYTES),
+        (false, false) => return Ok(()),
+    };
+    let message = format!(
+        "this takes up to {found} {what}, and the limit is {most}; lower the `max` of the lists and the lengths of the \
+         strings that it uses"
+    );
+    Err(Misplaced::new(at, message))
+}

@@ -1,0 +1,197 @@
+//! Bodies of pieces, and how they are executed.
+
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Code, Datum, Failure, Field, Slot, Table};
+
+/// What a piece does. The compiler has checked all of its types, that it uses no column that the piece did not declare,
+/// and that all of its rows are at one server.
+///
+/// The parts are evaluated in the order of the fields. A row's key may use the columns of the rows before it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Body {
+    /// The rows that it uses.
+    pub rows: Vec<RowAccess>,
+    /// Expressions that others use, and the slots that get them.
+    pub named: Vec<(Slot, Code)>,
+    /// What must hold; otherwise the call is refused.
+    pub checks: Vec<Check>,
+    /// Whether anything is written or deleted; if there is no such condition, it is.
+    pub writes_if: Option<Code>,
+    /// What is written. All expressions are evaluated before anything is written.
+    pub writes: Vec<WriteColumn>,
+    /// The rows that are deleted, by their places in `rows`.
+    pub deletes: Vec<u16>,
+    /// What the piece returns to the coordinator.
+    pub outputs: Vec<(Field, Code)>,
+    /// How many slots a frame has.
+    pub slots: u16,
+    /// Whether it can be refused or can fail.
+    pub can_fail: bool,
+}
+
+/// A row that a body uses.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RowAccess {
+    /// The place of its table in the set.
+    pub table: u16,
+    /// Its key.
+    pub key: Vec<Code>,
+    /// How many leading parts of the key use no column of another row. They are known before the body is executed. So a
+    /// server can tell with what the piece may conflict: with all rows whose keys begin so.
+    pub known: u16,
+    /// The columns that it reads, and the slots that get them.
+    pub reads: Vec<(u16, Slot)>,
+    /// The slot that gets whether the row exists, if the body asks.
+    pub exists: Option<Slot>,
+}
+
+/// A condition on which a piece insists.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Check {
+    /// The condition.
+    pub that: Code,
+    /// What the caller gets to read if it does not hold.
+    pub otherwise: String,
+}
+
+/// A column that a body writes. The row is created if it is absent.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct WriteColumn {
+    /// The row, by its place in [`Body::rows`].
+    pub row: u16,
+    /// The place of the column in the row's table.
+    pub column: u16,
+    /// What it is set to.
+    pub to: Code,
+}
+
+/// The columns of a row, in the order of its table.
+pub type StoredRow = Vec<Datum>;
+
+/// The rows of a server.
+pub trait RowStore {
+    /// The row of the table at this place in the set, with this key; `None` if it is absent. It sees what was written.
+    fn read(&mut self, table: u16, key: &[Datum]) -> Option<StoredRow>;
+
+    /// Writes a row.
+    fn write(&mut self, table: u16, key: &[Datum], row: StoredRow);
+
+    /// Deletes a row.
+    fn delete(&mut self, table: u16, key: &[Datum]);
+}
+
+/// Why a body did not execute. Nothing was written.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Refused {
+    /// A check does not hold. This is its message.
+    Check(String),
+    /// An expression failed. This says how.
+    Failure(String),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Check(otherwise) => f.write_str(otherwise),
+            Refused::Failure(failure) => write!(f, "a piece met {failure}"),
+        }
+    }
+}
+
+impl core::error::Error for Refused {}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Refused {
+        Refused::Failure(failure.to_string())
+    }
+}
+
+impl Body {
+    /// Whether it writes or deletes anything.
+    pub fn writes(&self) -> bool {
+        !self.writes.is_empty() || !self.deletes.is_empty()
+    }
+
+    /// Executes the body on the rows of a server and returns its outputs. `arguments` are what the coordinator passes.
+    ///
+    /// # Panics
+    /// If `arguments` are not those for which the body was compiled; a server checks the arguments of a request when it
+    /// arrives.
+    pub fn execute(
+        &self,
+        tables: &[Table],
+        arguments: &[Datum],
+        store: &mut dyn RowStore,
+    ) -> Result<Vec<Datum>, Refused> {
+        let mut frame = arguments.to_vec();
+        frame.resize(usize::from(self.slots), Datum::Bool(false));
+        let keys = self.read_rows(tables, &mut frame, store)?;
+        for (Slot(slot), code) in &self.named {
+            frame[usize::from(*slot)] = code.evaluate(&mut frame)?;
+        }
+        for check in &self.checks {
+            if !check.that.bool(&mut frame)? {
+                return Err(Refused::Check(check.otherwise.clone()));
+            }
+        }
+        let writes = self.writes_if.as_ref().map_or(Ok(true), |condition| condition.bool(&mut frame))?;
+        let written = evaluate_all(self.writes.iter().map(|write| &write.to), &mut frame)?;
+        let outputs = evaluate_all(self.outputs.iter().map(|(_, code)| code), &mut frame)?;
+        if writes {
+            self.write_rows(tables, &keys, written, store);
+        }
+        Ok(outputs)
+    }
+
+    /// Fills the slots of columns and returns the rows' keys.
+    fn read_rows(
+        &self,
+        tables: &[Table],
+        frame: &mut [Datum],
+        store: &mut dyn RowStore,
+    ) -> Result<Vec<Vec<Datum>>, Failure> {
+        let mut keys = Vec::with_capacity(self.rows.len());
+        for RowAccess { table, key, reads, exists, .. } in &self.rows {
+            let key = evaluate_all(key, frame)?;
+            if !reads.is_empty() || exists.is_some() {
+                let found = store.read(*table, &key);
+                if let Some(Slot(slot)) = exists {
+                    frame[usize::from(*slot)] = Datum::Bool(found.is_some());
+                }
+                let row = found.unwrap_or_else(|| tables[usize::from(*table)].defaults());
+                for (column, Slot(slot)) in reads {
+                    frame[usize::from(*slot)] = row[usize::from(*column)].clone();
+                }
+            }
+            keys.push(key);
+        }
+        Ok(keys)
+    }
+
+    /// Two accesses may be of the same row, so each write reads the row as the one before left it.
+    fn write_rows(&self, tables: &[Table], keys: &[Vec<Datum>], written: Vec<Datum>, store: &mut dyn RowStore) {
+        let mut written = self.writes.iter().zip(written).peekable();
+        while let Some((WriteColumn { row: at, column, .. }, datum)) = written.next() {
+            let (table, key) = (self.rows[usize::from(*at)].table, &keys[usize::from(*at)]);
+            let mut row = store.read(table, key).unwrap_or_else(|| tables[usize::from(table)].defaults());
+            row[usize::from(*column)] = datum;
+            while let Some((WriteColumn { column, .. }, datum)) = written.next_if(|(write, _)| write.row == *at) {
+                row[usize::from(*column)] = datum;
+            }
+            store.write(table, key, row);
+        }
+        for at in &self.deletes {
+            store.delete(self.rows[usize::from(*at)].table, &keys[usize::from(*at)]);
+        }
+    }
+}
+
+fn evaluate_all<'a>(
+    all: impl IntoIterator<Item = &'a Code>,
+    frame: &mut [Datum],
+) -> Result<Vec<Datum>, Failure> {
+    all.into_iter().map(|code| code.evaluate(frame)).collect()
+}

@@ -1,0 +1,241 @@
+//! Evaluation of compiled expressions.
+
+use core::cmp::Ordering;
+use core::fmt;
+
+use crate::{Arithmetic, Code, Comparison, Datum, Logic, Slot};
+
+/// An expression that could not be evaluated. The compiler accepts such an expression only where nothing has been
+/// written yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// A division by zero, or the remainder of one.
+    DivisionByZero,
+    /// A list has no element at this index.
+    NoElement {
+        /// The index.
+        index: i64,
+        /// How many elements the list has.
+        length: usize,
+    },
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::DivisionByZero => f.write_str("a division by zero"),
+            Failure::NoElement { index, length } => {
+                write!(f, "there is no element {index} in a list of {length} (they count from 0)")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Failure {}
+
+impl Code {
+    /// Evaluates the expression in a frame that has all of its slots.
+    ///
+    /// # Panics
+    /// If the expression was not compiled for this frame.
+    pub fn evaluate(&self, frame: &mut [Datum]) -> Result<Datum, Failure> {
+        Ok(match self {
+            Code::Constant(datum) => datum.clone(),
+            Code::Slot(Slot(at)) => frame[usize::from(*at)].clone(),
+            Code::Field(record, at) => fields(&record.evaluate(frame)?)[usize::from(*at)].clone(),
+            Code::Not(operand) => Datum::Bool(!operand.bool(frame)?),
+            Code::Logic(logic, left, right) => {
+                let left = left.bool(frame)?;
+                let decided = left == logic.deciding();
+                Datum::Bool(if decided { left } else { right.bool(frame)? })
+            }
+            Code::If(condition, then, otherwise) => {
+                let branch = if condition.bool(frame)? { then } else { otherwise };
+                branch.evaluate(frame)?
+            }
+            Code::Compare(comparison, left, right) => {
+                let ordering = match (&**left, &**right) {
+                    // The usual case, without a clone of either.
+                    (Code::Slot(Slot(left)), Code::Constant(right)) => frame[usize::from(*left)].cmp(right),
+                    (left, right) => left.evaluate(frame)?.cmp(&right.evaluate(frame)?),
+                };
+                Datum::Bool(comparison.holds(ordering))
+            }
+            Code::Arithmetic(operation, left, right) => {
+                Datum::Int(operation.apply(left.int(frame)?, right.int(frame)?)?)
+            }
+            Code::Concatenate(left, right) => concatenate(&left.evaluate(frame)?, &right.evaluate(frame)?),
+            Code::Size(operand) => Datum::Int(size(&operand.evaluate(frame)?) as i64),
+            Code::Sum(list) => {
+                let list = list.evaluate(frame)?;
+                Datum::Int(elements(&list).iter().fold(0, |sum: i64, datum| sum.saturating_add(int(datum))))
+            }
+            Code::Element(list, index) => {
+                let (list, index) = (list.evaluate(frame)?, index.int(frame)?);
+                let elements = elements(&list);
+                let found = usize::try_from(index).ok().and_then(|at| elements.get(at));
+                found.cloned().ok_or(Failure::NoElement { index, length: elements.len() })?
+            }
+            Code::In(operand, list) => {
+                let operand = operand.evaluate(frame)?;
+                Datum::Bool(elements(&list.evaluate(frame)?).contains(&operand))
+            }
+            Code::Left(operand, max) => left(operand.evaluate(frame)?, *max as usize),
+            Code::Range(from, to, max) => {
+                let (from, to) = (from.int(frame)?, to.int(frame)?);
+                Datum::list((from..to).take(*max as usize).map(Datum::Int))
+            }
+            Code::Decimal(operand) => Datum::from(operand.int(frame)?.to_string().as_str()),
+            Code::Distinct(list) => distinct(&list.evaluate(frame)?),
+            Code::Flatten(lists) => {
+                let lists = lists.evaluate(frame)?;
+                Datum::list(elements(&lists).iter().flat_map(|list| elements(list).iter().cloned()))
+            }
+            Code::List(all) => Datum::List(evaluate_all(all, frame)?.into()),
+            Code::Record(all) => Datum::Record(evaluate_all(all, frame)?.into()),
+            Code::Map { list, element, condition, body } => {
+                let list = list.evaluate(frame)?;
+                let mut yielded = Vec::with_capacity(elements(&list).len());
+                for datum in elements(&list) {
+                    frame[usize::from(element.0)] = datum.clone();
+                    if condition.as_ref().map_or(Ok(true), |condition| condition.bool(frame))? {
+                        yielded.push(body.evaluate(frame)?);
+                    }
+                }
+                Datum::List(yielded.into())
+            }
+            Code::Quantify { logic, list, element, condition } => {
+                let list = list.evaluate(frame)?;
+                for datum in elements(&list) {
+                    frame[usize::from(element.0)] = datum.clone();
+                    if condition.bool(frame)? == logic.deciding() {
+                        return Ok(Datum::Bool(logic.deciding()));
+                    }
+                }
+                Datum::Bool(!logic.deciding())
+            }
+        })
+    }
+
+    pub(crate) fn bool(&self, frame: &mut [Datum]) -> Result<bool, Failure> {
+        match self.evaluate(frame)? {
+            Datum::Bool(bool) => Ok(bool),
+            other => not_compiled("bool", &other),
+        }
+    }
+
+    fn int(&self, frame: &mut [Datum]) -> Result<i64, Failure> {
+        match self {
+            Code::Slot(Slot(at)) => Ok(int(&frame[usize::from(*at)])),
+            code => Ok(int(&code.evaluate(frame)?)),
+        }
+    }
+}
+
+impl Logic {
+    /// The operand that decides the result, whatever the others are.
+    fn deciding(self) -> bool {
+        matches!(self, Logic::Or)
+    }
+}
+
+impl Comparison {
+    fn holds(self, ordering: Ordering) -> bool {
+        match self {
+            Comparison::Equal => ordering.is_eq(),
+            Comparison::NotEqual => ordering.is_ne(),
+            Comparison::Less => ordering.is_lt(),
+            Comparison::LessOrEqual => ordering.is_le(),
+            Comparison::Greater => ordering.is_gt(),
+            Comparison::GreaterOrEqual => ordering.is_ge(),
+        }
+    }
+}
+
+impl Arithmetic {
+    fn apply(self, left: i64, right: i64) -> Result<i64, Failure> {
+        let divides = matches!(self, Arithmetic::Divide | Arithmetic::Remainder);
+        if divides && right == 0 {
+            return Err(Failure::DivisionByZero);
+        }
+        Ok(match self {
+            Arithmetic::Add => left.saturating_add(right),
+            Arithmetic::Subtract => left.saturating_sub(right),
+            Arithmetic::Multiply => left.saturating_mul(right),
+            Arithmetic::Divide => left.saturating_div(right),
+            Arithmetic::Remainder => left.wrapping_rem(right),
+            Arithmetic::Least => left.min(right),
+            Arithmetic::Greatest => left.max(right),
+        })
+    }
+}
+
+fn evaluate_all(all: &[Code], frame: &mut [Datum]) -> Result<Vec<Datum>, Failure> {
+    all.iter().map(|code| code.evaluate(frame)).collect()
+}
+
+fn int(datum: &Datum) -> i64 {
+    match datum {
+        Datum::Int(int) => *int,
+        other => not_compiled("int", other),
+    }
+}
+
+fn elements(datum: &Datum) -> &[Datum] {
+    match datum {
+        Datum::List(elements) => elements,
+        other => not_compiled("list", other),
+    }
+}
+
+fn fields(datum: &Datum) -> &[Datum] {
+    match datum {
+        Datum::Record(fields) => fields,
+        other => not_compiled("record", other),
+    }
+}
+
+fn size(datum: &Datum) -> usize {
+    match datum {
+        Datum::String(text) => text.chars().count(),
+        Datum::Bytes(bytes) => bytes.len(),
+        Datum::List(elements) => elements.len(),
+        other => not_compiled("list, string or bytes", other),
+    }
+}
+
+fn concatenate(left: &Datum, right: &Datum) -> Datum {
+    match (left, right) {
+        (Datum::String(left), Datum::String(right)) => Datum::String([&**left, &**right].concat().into()),
+        (Datum::Bytes(left), Datum::Bytes(right)) => {
+            Datum::Bytes([left.as_bytes(), right.as_bytes()].concat().into())
+        }
+        (left, right) => Datum::list(elements(left).iter().chain(elements(right)).cloned()),
+    }
+}
+
+fn left(datum: Datum, max: usize) -> Datum {
+    match datum {
+        Datum::String(text) if text.len() > max => Datum::from(&text[..text.floor_char_boundary(max)]),
+        Datum::Bytes(bytes) if bytes.len() > max => Datum::Bytes(bytes.as_bytes()[..max].into()),
+        short => short,
+    }
+}
+
+/// Finds repeated elements in a sorted copy of the references.
+fn distinct(list: &Datum) -> Datum {
+    let mut kept: Vec<Datum> = Vec::new();
+    let mut sorted: Vec<&Datum> = Vec::new();
+    for datum in elements(list) {
+        if let Err(at) = sorted.binary_search(&datum) {
+            sorted.insert(at, datum);
+            kept.push(datum.clone());
+        }
+    }
+    Datum::List(kept.into())
+}
+
+/// The compiler lets no expression meet a datum of another type, and columns are checked when a row is decoded.
+fn not_compiled<T>(wanted: &str, found: &Datum) -> T {
+    panic!("an expression was compiled for {wanted} and met {found}")
+}

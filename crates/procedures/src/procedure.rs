@@ -1,0 +1,113 @@
+//! Procedures and sets of procedures.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Body, Code, Field, Table};
+
+/// Tables, and procedures that use them. The offline checker accepts or refuses a set as a whole.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct ProcedureSet {
+    /// The tables, in the order of their declaration.
+    pub tables: Vec<Table>,
+    /// The procedures, in the order of their declaration.
+    pub procedures: Vec<Procedure>,
+}
+
+/// A transaction that is chopped into pieces.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Procedure {
+    /// The name, unique in its set.
+    pub name: String,
+    /// What a call passes.
+    pub inputs: Vec<Field>,
+    /// The pieces, in the order of their declaration.
+    pub pieces: Vec<Piece>,
+    /// Groups of pieces that are executed as one atomic piece, although they may be at several servers (002 §4.2). The
+    /// offline checker forms them.
+    pub merged: Vec<Vec<PieceId>>,
+    /// What a call returns. Evaluated when all pieces are executed.
+    pub returns: Vec<Returned>,
+}
+
+/// A result of a call.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Returned {
+    /// Its name and type.
+    pub field: Field,
+    /// What the expression uses.
+    pub arguments: Vec<Argument>,
+    /// The expression, in a frame of these arguments.
+    pub code: Code,
+    /// How many slots the frame has.
+    pub slots: u16,
+}
+
+/// The place of a piece in its procedure.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct PieceId(pub u16);
+
+/// A part of a procedure that one server executes atomically.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Piece {
+    /// The name, unique in its procedure.
+    pub name: String,
+    /// How often it occurs in a call.
+    pub multiplicity: Multiplicity,
+    /// What the coordinator passes to each occurrence: the first slots of the body's frame.
+    pub arguments: Vec<Argument>,
+    /// What it does.
+    pub body: Body,
+    /// The pieces that must have been executed before this one is started: their outputs are its arguments, or they can
+    /// fail and this one writes. In ascending order.
+    pub after: Vec<PieceId>,
+    /// Whether another piece needs its outputs, or it can fail. Servers execute such a piece when it is started, and defer
+    /// all others until the transaction commits.
+    pub needed: bool,
+    /// Whether servers execute it when it is started: it is needed, or immediacy has spread to it because it conflicts
+    /// with such a piece. This depends on the other procedures of the set, so the offline checker sets it.
+    pub immediate: bool,
+}
+
+/// How often a piece occurs in a call.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Multiplicity {
+    /// Exactly once.
+    Once,
+    /// Once for each place of these lists, which are iterated in parallel up to the end of the shortest.
+    ForEach {
+        /// What the lists are computed from.
+        arguments: Vec<Argument>,
+        /// The lists, in a frame of these arguments.
+        lists: Vec<Code>,
+        /// How many slots the frame has.
+        slots: u16,
+        /// The greatest number of occurrences.
+        max: u32,
+    },
+}
+
+/// Something that the coordinator of a call knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Argument {
+    /// An input, by its place.
+    Input(u16),
+    /// An output of a piece, by its place. Of a piece that occurs for each element, the list of the outputs of all its
+    /// occurrences.
+    Output(PieceId, u16),
+    /// The element of the list at this place in [`Multiplicity::ForEach`].
+    Element(u16),
+    /// How many elements come before this one.
+    Index,
+}
+
+impl Procedure {
+    /// Whether no piece writes.
+    pub fn is_read_only(&self) -> bool {
+        self.pieces.iter().all(|piece| !piece.body.writes())
+    }
+
+    /// The pieces with their ids.
+    pub fn pieces(&self) -> impl Iterator<Item = (PieceId, &Piece)> {
+        self.pieces.iter().enumerate().map(|(at, piece)| (PieceId(at as u16), piece))
+    }
+}
