@@ -41,7 +41,7 @@ use crate::{internal, peer};
 
 /// How long a node that is shut down waits for its connections to be flushed.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long to wait after the operating system refused a connection, for want of descriptors mostly.
+/// How long to wait after the operating system refused a connection, usually because there are no descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The round trip that replicas assume where nothing is known: that of loopback or a local network.
 const NEAR: Duration = Duration::from_millis(1);
@@ -577,8 +577,7 @@ impl Thread {
             let group = group.clone().with_partitions(keyspace.partitions);
             let disks = self.server.disks.as_ref();
             let disk = disks.map(|disks| disks.open(&keyspace.name, partition)).transpose();
-            let replica =
-                disk.and_then(|disk| (entry.make.0)(group, &keyspace.settings, role, disk));
+            let replica = disk.and_then(|disk| (entry.make.0)(group, keyspace, role, disk));
             let replica = replica.map_err(|reason| {
                 let keyspace = keyspace.name.clone();
                 StartError::Storage { keyspace, partition, reason }
