@@ -76,7 +76,7 @@ pub struct Watched {
     pub until_ns: u64,
     /// What happened to the keys, in the order of its clock.
     pub observed: Vec<Observed>,
-    /// How many observations it has forgotten for want of room: if any, windows are missing.
+    /// How many observations it has forgotten because there was no room. If there are any, windows are missing.
     pub forgotten: u64,
 }
 

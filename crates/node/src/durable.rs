@@ -126,7 +126,7 @@ pub trait PartitionLog: Send {
 /// Records of one log that are to be written. Batches of a log are written in the order in which they
 /// were taken.
 pub trait Batch: Send {
-    /// Writes them, and has the disk take them if `sync`.
+    /// Writes them, and syncs them to the disk if `sync`.
     ///
     /// # Errors
     /// What the operating system said. The batch can then be written again, as if it had not been.

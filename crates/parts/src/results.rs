@@ -165,8 +165,8 @@ impl<F: Clone> Results<F> {
     }
 }
 
-/// The requests that a replica has refused. It goes on refusing them, because their clients were told that they do not take
-/// effect. They are in the replica's log, so that it does so after a restart too.
+/// The requests that a replica has refused. It goes on refusing them, because it has answered that they do not take
+/// effect. They are in the replica's log, so that it refuses them after a restart too.
 #[derive(Debug, Default)]
 pub struct Refusals {
     /// By client: the latest refused request. Earlier requests that arrive after it are refused as well.

@@ -53,13 +53,13 @@ pub enum Kind {
     WatchReply = 10,
     /// Asks for the last answer.
     WatchEnd = 11,
-    /// Tells a client why the node can't write, or that it can again.
+    /// Says to a client why the node can't write, or that it can again.
     Obstacle = 12,
     /// Another answer to a hello: the node has as many connections as it may.
     Full = 13,
     /// Another answer to a hello: the data of the node that asks does not count, or not any more.
     Disowned = 14,
-    /// Tells a client which data the other nodes have, by their numbers.
+    /// Says to a client which data the other nodes have, by their numbers.
     Known = 15,
 }
 

@@ -46,6 +46,6 @@ pub struct Recorded {
     pub from_ns: u64,
     /// When it ends.
     pub until_ns: u64,
-    /// How many observations were not sent for want of room.
+    /// How many observations were not sent because there was no room.
     pub forgotten: u64,
 }
