@@ -1,8 +1,8 @@
 //! Standard output, whose reader may end first, as in `serried sim bank | head`.
 //!
-//! The macros [`println!`] and [`print!`] of this binary take the place of those of the standard library, which panic if
-//! nothing can be written. These end the command quietly: the main thread unwinds, so that the nodes and processes that the
-//! command has started are stopped.
+//! The macros [`println!`] and [`print!`] of this binary take the place of those of the standard library, which panic
+//! if nothing can be written. These end the command quietly: the main thread unwinds, so that the nodes and processes
+//! that the command has started are stopped.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write, stdout};

@@ -99,8 +99,8 @@ pub(crate) async fn run(address: Option<String>) -> Result<(), Box<dyn Error>> {
         ACCOUNTS.iter().for_each(|account| tx.put(*account, "100"));
         Ok(())
     };
-    // The deadline of this client passes at once, so it does not know how its transaction ended. It asks for the outcome
-    // with the ordinary deadline.
+    // The deadline of this client passes at once, so it does not know how its transaction ended. It asks for the
+    // outcome with the ordinary deadline.
     let hasty = TransactOptions { deadline: Duration::ZERO, ..*bank.options() };
     let opened = bank.with_options(hasty).transact(open).await;
     let opened = took_effect(&bank, opened).await?;

@@ -182,8 +182,8 @@ impl LocalCluster {
         self.nodes.iter_mut().filter_map(Option::take).for_each(NodeHandle::stop_at_once);
     }
 
-    /// Starts all nodes at the same time, because a node on a disk waits for the others to answer. Returns the error of the
-    /// first node that did not start.
+    /// Starts all nodes at the same time, because a node on a disk waits for the others to answer. Returns the error of
+    /// the first node that did not start.
     fn serve_all(&mut self, listeners: Vec<TcpListener>) -> Result<(), StartError> {
         let this = &*self;
         let started: Vec<_> = thread::scope(|scope| {

@@ -23,8 +23,8 @@ const MOST_KEYSPACES: usize = 512;
 /// How many times `clock_bound_ms` the `outcomes_ms` of a keyspace of registers must be at least: the clocks of two clients
 /// may differ by twice the bound, and an update may be tried again.
 const OUTCOMES_TO_CLOCK_BOUND: u64 = 4;
-/// The least `frame_bytes` between nodes. A replica's promise to a candidate must fit into one frame. If it were dropped for
-/// its length, no replica could lead.
+/// The least `frame_bytes` between nodes. A replica's promise to a candidate must fit into one frame. If it were
+/// dropped for its length, no replica could lead.
 const LEAST_FRAME_BYTES_OF_NODES: usize = 64 << 20;
 
 const _: () = assert!(

@@ -227,7 +227,7 @@ fn ended_early() -> StartError {
     StartError::System(io::Error::other("a node's thread has ended"))
 }
 
-/// What a core's thread does. However it ends, the others learn of it.
+/// What a core's thread does. If it panics, the other threads of the node end too.
 fn run(
     core: Thread,
     listener: Option<TcpListener>,
@@ -352,7 +352,7 @@ impl NodeHandle {
         self.stop_at_once();
     }
 
-    /// Flushes and closes every connection, and opens no new one. The node is to be stopped next.
+    /// Flushes and closes every connection, and opens no new one. The caller then stops the node.
     pub fn close(&self) {
         self.server.cores.close();
     }

@@ -10,11 +10,10 @@ use tokio::time::Instant;
 
 use crate::server::Server;
 
-/// Keeps a link from core `core` to node `member`, connected whenever something waits on it; that of core 0 always, so that
-/// the node knows which others it reaches. It leads to
-/// the core of the same number there, or its like, which passes on what is not for it: replicas of one
-/// partition mostly talk among themselves. What the node answers comes over the connection that it opens
-/// itself.
+/// Keeps a link from core `core` to node `member`. It is connected when something waits on it. The link of core 0 is
+/// always connected, so that the node knows which others it reaches. A link leads to the core of the same number,
+/// modulo the number of cores there, because replicas of one partition mostly talk among themselves. That core passes
+/// on what is not for it. The other node answers over a connection that it opens itself.
 pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
     let endpoint = server.cores.endpoint(core);
     let node = NodeId::replica(0, member);
@@ -22,7 +21,7 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
     let mut redial = Redial::new();
     let mut connected_before = false;
     let (mut last_reason, mut tries) = (String::new(), 0u64);
-    // A connection may be opened and lost again and again.
+    // A connection may be opened and lost many times.
     let sparing = Sparing::default();
     let may_say = |cause| sparing.may_say(cause, Instant::now());
     loop {

@@ -5,9 +5,10 @@
 //! hands it over.
 //!
 //! The server has components, each in a file of its own: the [cores](cores), the [keyspaces](keyspaces) of the nodes,
-//! [which of a node's data counts](replaced), and the [life](life) of the node. They do not know the server, and get the
-//! other components that they need as parameters. The [handshake](handshake) and the [status](status) concern nearly all
-//! components, so they are the server's own. A [thread](thread) of each core keeps its [connections](connections).
+//! [which of a node's data counts](replaced), and the [life](life) of the node. They do not know the server, and get
+//! the other components that they need as parameters. The [handshake](handshake) and the [status](status) concern
+//! nearly all components, so they are the server's own. A [thread](thread) of each core keeps its
+//! [connections](connections).
 
 mod connections;
 mod cores;

@@ -11,8 +11,9 @@
 //! later, and then its acknowledgement names the new incarnation.
 //!
 //! Incarnations of a member must rise, although clocks may be wrong. So a replaced replica asks the others which
-//! incarnation of it they know, and chooses a greater one. It also copies which incarnations of other members they know.
-//! Otherwise a member's incarnation would be forgotten when all replicas that knew it have been replaced one after the other.
+//! incarnation of it they know, and chooses a greater one. It also copies which incarnations of other members they
+//! know. Otherwise a member's incarnation would be forgotten when all replicas that knew it have been replaced one
+//! after the other.
 
 use serried_model::NodeId;
 

@@ -16,8 +16,8 @@ const _: () = assert!(
     "another replica is asked for the leader before a request is only repeated"
 );
 
-/// Which replicas of a partition one participant asks: all, or, if it is thrifty, only as many as have to answer
-/// (001 §4.5.1). These are the nearest ones that are not slow. If one of them does not answer in time, it asks the others.
+/// Which replicas of a partition one participant asks: all, or, if it is thrifty, only as many as have to answer (001
+/// §4.5.1). These are the nearest ones that are not slow. If one of them does not answer in time, it asks the others.
 #[derive(Debug)]
 pub struct Quorums {
     group: Group,

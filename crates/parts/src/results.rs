@@ -81,9 +81,9 @@ impl<F: Clone> Results<F> {
         }
     }
 
-    /// Notes the result of an update. What is older by `remembered_us` microseconds, by the tokens' times, may be forgotten.
-    /// Only updates up to those that are forgotten count as such: if a token's time was far ahead, others are executed all the
-    /// same.
+    /// Notes the result of an update. Results of tokens that are older by `remembered_us` microseconds may be
+    /// forgotten. Only updates up to the latest result that was forgotten count as forgotten. So a token whose time is
+    /// far ahead does not prevent other updates.
     pub fn remember(&mut self, token: Version, settled: Version, result: F, remembered_us: u64) {
         let (us, client) = (token.timestamp_us, token.coordinator);
         let at = self.of(client).unwrap_or_else(|at| {

@@ -83,8 +83,8 @@ impl Server {
         }
     }
 
-    /// Whether a connection is let in. Its sender is judged first: what is noted of a node's data must come from the one
-    /// process that passes for it.
+    /// Whether a connection is let in. Its sender is judged first: what is noted of a node's data must come from the
+    /// one process that passes for it.
     async fn judge(&self, hello: &Hello) -> Result<(Duration, Admitted), Refusal> {
         self.judge_sender(hello)?;
         // It must learn that its data does not count, although its successor is here, and passes for its node.

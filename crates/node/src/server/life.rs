@@ -66,8 +66,8 @@ impl Life {
         self.state.borrow().failed.clone()
     }
 
-    /// Another node says that this one's data does not count, or not any more. So its votes must not count, and it ends at
-    /// once.
+    /// Another node says that this one's data does not count, or not any more. So its votes must not count, and it ends
+    /// at once.
     pub(crate) fn disowned(&self, reason: String) {
         let node = self.node;
         self.state.send_modify(|state| {

@@ -5,26 +5,28 @@
 //! each node has a number, and newer data has the greater one ([`serried_model::Provenance`]).
 //!
 //! - **Only what is confirmed is noted.** The process that answers at a node's address, as this node's `peers` has it,
-//!   says which data the node has now. That is noted when this node dials it. If a connection brings a number that is not known, this
-//!   node asks at the address first, and takes no message before it has noted the answer. So a process does not
-//!   become the successor of a node by saying so.
+//!   says which data the node has now. That is noted when this node dials it. If a connection brings a number that is
+//!   not known, this node asks at the address first, and takes no message before it has noted the answer. So a process
+//!   does not become the successor of a node by saying so.
 //! - **Nothing is taken from older data.** A process that connects with it is turned away, and a connection to
 //!   one that answers with it is closed. When newer data is met, all connections with older data are cut.
-//! - **The old process ends.** The first node that it reaches and that knows of newer data says so ([`Kind::Disowned`]). A process that starts on older data, or without `--rejoin` on new data, does not start.
+//! - **The old process ends.** The first node that it reaches and that knows of newer data says so
+//!   ([`Kind::Disowned`]). A process that starts on older data, or without `--rejoin` on new data, does not start.
 //! - **Clients learn** which data this node knows, when they connect and when newer data is met ([`Kind::Known`]). They
 //!   cut connections with older data.
 //!
-//! This is why it suffices. A successor counts as failed until it has copied what f + 1 others have. It has a connection
-//! with each of these only after that node has noted the successor's data, has cut the connections with the old process and
-//! has written to its clients ([`Provenances::meet`]). Take an operation that is acknowledged with the vote of the old process
-//! and those of f others. One of these, X, is among those from which the successor copies, since f + (f + 1) > 2f. If X had
-//! voted when the successor copied, the successor has what was voted. If X votes later, the client reads of the successor
-//! before it reads the vote, and has no connection with the old process any more.
+//! This is why it suffices. A successor counts as failed until it has copied what f + 1 others have. It has a
+//! connection with each of these only after that node has noted the successor's data, has cut the connections with the
+//! old process and has written to its clients ([`Provenances::meet`]). Take an operation that is acknowledged with the
+//! vote of the old process and those of f others. One of these, X, is among those from which the successor copies,
+//! since f + (f + 1) > 2f. If X had voted when the successor copied, the successor has what was voted. If X votes
+//! later, the client reads of the successor before it reads the vote, and has no connection with the old process any
+//! more.
 //!
-//! One case is left: a client that had the vote of the old process before it learned of the new data, and gets that of X when the successor
-//! has copied everything. Under Morty and MVTSO no transaction lasts so long: copying takes longer than `truncation_lag_ms`.
-//! Registers do not count what names an old incarnation. Clients of shards and of MultiPaxos count no votes: their leader
-//! counts those of replicas, and the other nodes have cut the old process.
+//! One case is left: a client that had the vote of the old process before it learned of the new data, and gets that of
+//! X when the successor has copied everything. Under Morty and MVTSO no transaction lasts so long: copying takes longer
+//! than `truncation_lag_ms`. Registers do not count what names an old incarnation. Clients of shards and of MultiPaxos
+//! count no votes: their leader counts those of replicas, and the other nodes have cut the old process.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

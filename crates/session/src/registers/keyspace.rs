@@ -137,8 +137,8 @@ impl RegisterKeyspace {
         self.modify(key.into(), modification, None).await
     }
 
-    /// Tries a read-modify-write again that failed with [`RegisterError::Unknown`], with the token of that error. It then
-    /// takes effect exactly once. It must be the same modification of the same key. Any client may try it.
+    /// Tries a read-modify-write again that failed with [`RegisterError::Unknown`], with the token of that error. It
+    /// then takes effect exactly once. It must be the same modification of the same key. Any client may try it.
     ///
     /// ```
     /// # use serried_model::Modification;
