@@ -4,11 +4,10 @@
 //! partition, its log and its connections belong to one core. Core 0 accepts a connection, reads which core is wanted, and
 //! hands it over.
 //!
-//! The server has components, each in a file of its own: the [cores](cores), the [keyspaces](keyspaces) of the nodes,
-//! [which of a node's data counts](replaced), and the [life](life) of the node. They do not know the server, and get
-//! the other components that they need as parameters. The [handshake](handshake) and the [status](status) concern
-//! nearly all components, so they are the server's own. A [thread](thread) of each core keeps its
-//! [connections](connections).
+//! The server has components, each in a file of its own: the [cores], the [keyspaces] of the nodes, [which of a node's
+//! data counts](replaced), and the [life] of the node. They do not know the server, and get the other components that
+//! they need as parameters. The [handshake] and the [status] concern nearly all components, so they are the server's
+//! own. A [thread] of each core keeps its [connections].
 
 mod connections;
 mod cores;
