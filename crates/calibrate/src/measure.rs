@@ -123,16 +123,16 @@ fn loads() -> Result<Vec<Named>, WorkloadError> {
 }
 
 impl Calibrate {
-    /// Measures and fits. Calls `tell` to report progress.
+    /// Measures and fits. Calls `report` with lines about its progress.
     ///
     /// # Errors
     /// See [`Error`].
-    pub fn run(&self, tell: impl Fn(String)) -> Result<Calibration, Error> {
+    pub fn run(&self, report: impl Fn(String)) -> Result<Calibration, Error> {
         let loads = loads()?;
         let rounds = (0..self.rounds).flat_map(|_| loads.iter().enumerate());
         let mut samples: Vec<Option<Sample>> = loads.iter().map(|_| None).collect();
         for (step, (number, load)) in rounds.enumerate() {
-            tell(format!("{} of {}: {}", step + 1, loads.len() * self.rounds, load.name));
+            report(format!("{} of {}: {}", step + 1, loads.len() * self.rounds, load.name));
             let sample = self.sample(load)?;
             let best = &mut samples[number];
             match best {

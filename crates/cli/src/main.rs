@@ -1,5 +1,8 @@
 //! The binary `serried`: a node, a shell, and tools that measure, check and show what the protocols do.
 
+#[macro_use]
+mod output;
+
 mod arguments;
 mod bench;
 mod calibrate;
@@ -31,6 +34,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 use serried_model::Guarantee;
 use tracing_subscriber::EnvFilter;
+
+use output::Unwritten;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -78,6 +83,25 @@ enum Command {
     /// The clients that `torture` starts and kills
     #[command(hide = true)]
     TortureClient(torture::TortureClient),
+}
+
+impl Command {
+    fn run(self) -> anyhow::Result<Ended> {
+        match self {
+            Command::Demo(demo) => demo.run(),
+            Command::Serve(serve) => serve.run(),
+            Command::Shell(shell) => shell.run(),
+            Command::Bench(bench) => bench.run(),
+            Command::Sim(sim) => sim.run(),
+            Command::Windows(windows) => windows.run(),
+            Command::Reproduce(reproduce) => reproduce.run(),
+            Command::Calibrate(calibrate) => calibrate.run(),
+            Command::Check(check) => check.run(),
+            Command::Status(status) => status.run(),
+            Command::Torture(torture) => torture.run(),
+            Command::TortureClient(client) => client.run(),
+        }
+    }
 }
 
 /// How a command ended that did not fail.
@@ -129,19 +153,10 @@ fn main() -> ExitCode {
         Command::Serve(serve) => start_log(&serve.log, serve.log_format),
         _ => start_log("warn", LogFormat::Human),
     }
-    let ended = match command {
-        Command::Demo(demo) => demo.run(),
-        Command::Serve(serve) => serve.run(),
-        Command::Shell(shell) => shell.run(),
-        Command::Bench(bench) => bench.run(),
-        Command::Sim(sim) => sim.run(),
-        Command::Windows(windows) => windows.run(),
-        Command::Reproduce(reproduce) => reproduce.run(),
-        Command::Calibrate(calibrate) => calibrate.run(),
-        Command::Check(check) => check.run(),
-        Command::Status(status) => status.run(),
-        Command::Torture(torture) => torture.run(),
-        Command::TortureClient(client) => client.run(),
+    let ended = match output::run(|| command.run()) {
+        Ok(ended) => ended,
+        Err(Unwritten::NoReader) => return ExitCode::from(output::BROKEN_PIPE),
+        Err(failed) => Err(failed.into()),
     };
     match ended {
         Ok(Ended::Well) => ExitCode::SUCCESS,

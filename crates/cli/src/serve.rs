@@ -1,6 +1,6 @@
 //! `serried serve`: a node.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -258,7 +258,8 @@ impl Serve {
             never = log_changes(node.observer()) => match never {},
         }
         if !self.quiet {
-            println!("node {number} stops");
+            // Without a reader too, the node stops in order.
+            let _ = writeln!(io::stdout(), "node {number} stops");
         }
         node.shutdown().await;
         Ok(Ended::Well)

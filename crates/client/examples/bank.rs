@@ -3,7 +3,7 @@
 //! It shows
 //! - a transaction, which is a closure that may run more than once;
 //! - an error of the application, "not enough money", which comes back untouched;
-//! - what to do about [`TransactionError::Unknown`]: `outcome` tells how the transaction ended.
+//! - what to do about [`TransactionError::Unknown`]: `outcome` returns how the transaction ended.
 //!
 //! At the end no money may have been made or lost. Run it with a cluster in this process, or with one that you have:
 //!
@@ -99,8 +99,8 @@ pub(crate) async fn run(address: Option<String>) -> Result<(), Box<dyn Error>> {
         ACCOUNTS.iter().for_each(|account| tx.put(*account, "100"));
         Ok(())
     };
-    // The deadline of this client passes at once, so it does not know how its transaction ended. The outcome is asked for
-    // with the ordinary deadline.
+    // The deadline of this client passes at once, so it does not know how its transaction ended. It asks for the
+    // outcome with the ordinary deadline.
     let hasty = TransactOptions { deadline: Duration::ZERO, ..*bank.options() };
     let opened = bank.with_options(hasty).transact(open).await;
     let opened = took_effect(&bank, opened).await?;
@@ -125,7 +125,7 @@ pub(crate) async fn run(address: Option<String>) -> Result<(), Box<dyn Error>> {
             refused += 1;
         }
     }
-    println!("{refused} of {TRANSFERS} transfers were refused for want of money");
+    println!("{refused} of {TRANSFERS} transfers were refused because there was not enough money");
 
     let balances: Vec<u64> = bank
         .read_only(|snapshot| async move {

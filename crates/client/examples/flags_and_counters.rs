@@ -57,7 +57,7 @@ pub(crate) async fn run(address: Option<String>) -> Result<(), Box<dyn Error>> {
         let flags = flags.clone();
         workers.spawn(async move {
             let visits = flags.increment("example/visits", 1).await?;
-            // Whoever finds no leader becomes it.
+            // The first worker finds no leader, and becomes the leader.
             let me = Value::from(format!("worker-{worker}"));
             let leads = flags.compare_and_swap("example/leader", None, Some(me)).await?;
             // The sum stays as it is if it would be above the number of seats.

@@ -25,7 +25,7 @@ use crate::error::ConnectError;
 use crate::port::KeyspacePort;
 use crate::side::ClientSide;
 
-/// Once a majority has answered, the rest are waited for no longer than this.
+/// How long a client waits for the other nodes once a majority has answered.
 const GRACE: Duration = Duration::from_millis(300);
 /// How long a client that is closed waits for its connections to be flushed.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -38,10 +38,9 @@ pub struct ConnectOptions {
     /// Addresses of nodes, `host:port`, in any order. One that answers is enough if the nodes know
     /// each other's addresses.
     pub addresses: Vec<String>,
-    /// The cluster's name; nodes of another are refused. Default: whatever cluster answers.
+    /// The cluster's name. Nodes of other clusters are refused. Default: any cluster.
     pub cluster: Option<String>,
-    /// Where this client is. If the cluster emulates a geography, one of its sites; the first one if
-    /// none is named.
+    /// Where this client is: a site of the geography that the cluster emulates, if it does. Default: the first site.
     pub site: Option<String>,
     /// The most attempts of transactions, or operations on registers, that each keyspace may have open at a time; more
     /// have to wait. Default 16384.
@@ -94,7 +93,7 @@ impl Client {
     /// Connects, on the current tokio runtime.
     ///
     /// # Errors
-    /// If no node answers in time, or those that do disagree about what the cluster is.
+    /// If no node answers in time, or if the nodes that answer are of different clusters.
     pub async fn connect(options: ConnectOptions) -> Result<Arc<Client>, ConnectError> {
         Client::connect_with(options, Coordinators::default()).await
     }
@@ -233,14 +232,13 @@ impl Client {
         self.endpoint.lock().links.counters
     }
 
-    /// What the nodes have counted so far, by their numbers; `None` for those that do not answer
-    /// within a second.
+    /// What the nodes have counted so far, by their numbers. `None` if a node does not answer within a second.
     pub async fn node_statistics(&self) -> Vec<Option<NodeStatistics>> {
         let statuses = self.node_statuses().await.into_iter();
         statuses.map(|status| status.map(|status| status.statistics)).collect()
     }
 
-    /// How the nodes are doing, by their numbers; `None` for those that do not answer within a second.
+    /// How the nodes are doing, by their numbers. `None` if a node does not answer within a second.
     pub async fn node_statuses(&self) -> Vec<Option<NodeStatus>> {
         let replies = self.node_replies().await.into_iter();
         replies.map(|reply| reply.map(|reply| reply.status)).collect()
@@ -301,9 +299,8 @@ impl Drop for Dialing {
     }
 }
 
-/// The first acquaintance with a cluster: dials all addresses and those that they lead to, until every
-/// core at each has answered or is not worth waiting for. A replica that is known is no reason to stop:
-/// another address may turn out to belong to another cluster.
+/// Dials all addresses, and the addresses that the nodes name, until every core of each node has answered or the time
+/// for it is over. An address of a node that is known already is dialled too, because it may belong to another cluster.
 async fn meet(
     endpoint: Arc<Endpoint<ClientSide>>,
     options: &ConnectOptions,

@@ -10,8 +10,8 @@ use crate::client::{Client, ConnectOptions};
 use crate::error::ConnectError;
 use crate::url;
 
-/// A connection to a cluster: to every node of it, kept up in the background by tasks on the runtime
-/// on which it was made. Cheap to clone.
+/// A connection to all nodes of a cluster. Tasks on the runtime on which it was made keep it up in the background.
+/// Cheap to clone.
 ///
 /// When it, its clones and its keyspaces are dropped, its connections are closed.
 #[derive(Clone)]
@@ -24,18 +24,18 @@ pub struct Database {
 pub struct DatabaseStatistics {
     /// This client's own counters.
     pub client: Statistics,
-    /// The nodes', by their numbers; `None` for those that did not answer within a second.
+    /// The counters of the nodes, by their numbers. `None` if a node did not answer within a second.
     pub nodes: Vec<Option<NodeStatistics>>,
 }
 
 impl Database {
-    /// Connects to the cluster at `serried://host:port,host:port`; the scheme may be left out, the
-    /// order of the addresses does not matter, and one that answers is enough if the nodes know each
-    /// other's. `?site=name` says where this client is, `?cluster=name` which cluster it expects.
+    /// Connects to the cluster at `serried://host:port,host:port`. The scheme may be left out. The order of the
+    /// addresses does not matter, and one that answers is enough if the nodes know each other's addresses. `?site=name`
+    /// says where this client is, and `?cluster=name` which cluster it expects.
     ///
     /// # Errors
-    /// If the text is no such address, no node answers within 5 s, or those that do disagree about
-    /// what the cluster is.
+    /// If the text is no such address, if no node answers within 5 s, or if the nodes that answer are of different
+    /// clusters.
     pub async fn connect(address: &str) -> Result<Database, ConnectError> {
         Database::connect_with(url::parse(address)?).await
     }
@@ -77,13 +77,13 @@ impl Database {
     /// The keyspace called `name`, one of the family `F`.
     ///
     /// # Errors
-    /// If the cluster has none of that name, which the error answers with those that it has, if it is of another family,
-    /// or this client does not have its protocol.
+    /// If the cluster has no keyspace of that name (the error lists those that it has), if the keyspace is of another
+    /// family, or if this client does not have its protocol.
     pub async fn open<F: Session>(&self, name: &str) -> Result<F::Keyspace, ConnectError> {
         self.client.open::<F>(name)
     }
 
-    /// The cluster's keyspaces, as far as they can be used: those that no majority of the nodes lacks.
+    /// The keyspaces of the cluster that can be used. A keyspace that a majority of the nodes lacks is left out.
     pub fn keyspaces(&self) -> Vec<KeyspaceInfo> {
         self.client.keyspaces()
     }

@@ -51,8 +51,8 @@ pub(crate) fn emulated(place: Place, n: usize) -> Group {
     Group::nearest_first(replicas, place.geography.longest_round_trip(place.site).max(SHORTEST))
 }
 
-/// How equally near replicas are ordered: alike at all clients of one site, or of one process where
-/// sites have no names, so that they meet at the same replica; others meet elsewhere.
+/// Determines the order of equally near replicas. It is the same for all clients of a site, or of a process if sites
+/// have no names, so that they use the same replica. Clients of other sites or processes may use another one.
 pub(crate) fn spread(site: Option<&str>) -> u64 {
     static PROCESS: OnceLock<u64> = OnceLock::new();
     match site {

@@ -1,8 +1,8 @@
 //! Serried: a replicated, multi-version, transactional key-value database for contended data.
 //!
-//! A transaction is an ordinary closure that returns a future. Where it conflicts with others,
-//! Serried runs it again, partly or from the start, rather than make it wait; so it must have no side
-//! effects but through its [`Transaction`].
+//! A transaction is an ordinary closure that returns a future. If it conflicts with others, Serried runs it again,
+//! partly or from the start, instead of making it wait. So it must have no side effects except through its
+//! [`Transaction`].
 //!
 //! ```no_run
 //! use serried::{Abort, Database, Value};
@@ -32,7 +32,7 @@
 //!
 //! Programs that only read are run with [`TransactionKeyspace::read_only`], and their [`Snapshot`] has no way to write.
 //! Where all keys and writes are known before a transaction begins, [`TransactionKeyspace::one_shot`] does it all at once.
-//! A protocol that has a better way for these takes it; elsewhere they are transactions like all others.
+//! Some protocols have a shorter way for these. Under the others they are ordinary transactions.
 //!
 //! ```no_run
 //! use serried::{Key, TransactionError, TransactionKeyspace, Value, Write};
@@ -48,7 +48,7 @@
 //! ```
 //!
 //! A [`TransactionKeyspace`] is cheap to clone and works from many tasks at once. Errors say what to do: see
-//! [`TransactionError`], [`RegisterError`], and [`ConnectError`] for everything before them.
+//! [`TransactionError`], [`RegisterError`], and [`ConnectError`] for what can go wrong before a keyspace is open.
 
 mod client;
 mod coordinator;

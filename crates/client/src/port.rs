@@ -17,8 +17,7 @@ use crate::client::Client;
 use crate::desk::Desk;
 use crate::side::ClientSide;
 
-/// One keyspace of a connected client. A coordinator runs in the task that asks it for
-/// something.
+/// One keyspace of a connected client. A coordinator runs in the task that requests something of it.
 pub(crate) struct KeyspacePort<F: Family> {
     /// Kept alive, with its connections.
     client: Arc<Client>,

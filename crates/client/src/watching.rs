@@ -21,14 +21,13 @@ const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// What to watch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WatchOptions {
-    /// The keys, 64 at most; if there are none, those that transactions write most.
+    /// The keys, at most 64. If there are none, the keys that transactions write most often.
     pub keys: Vec<Key>,
-    /// How many keys to choose if none are named, from 1 to 64. Each of the node's cores chooses as many
-    /// of its own. Default 3.
+    /// How many keys each of the node's cores chooses if none are named, from 1 to 64. Default 3.
     pub hottest: u16,
-    /// How long writes are counted to choose them, two minutes at most. Default 1 s.
+    /// For how long writes are counted to choose the keys, at most two minutes. Default 1 s.
     pub count: Duration,
-    /// How long to record after that, two minutes at most. Default 1 s.
+    /// For how long to record after that, at most two minutes. Default 1 s.
     pub record: Duration,
 }
 
@@ -49,7 +48,7 @@ pub enum WatchError {
     /// No node answered.
     #[error("no node can be watched, as none answers: see `serried status`")]
     Unreachable,
-    /// The nearest node that answers does not do it.
+    /// The nearest node that answers refuses.
     #[error("{node} can't be watched: {reason}")]
     Refused {
         /// The node.
@@ -70,13 +69,13 @@ pub enum WatchError {
 pub struct Watched {
     /// The node.
     pub node: NodeId,
-    /// From when on all of its cores recorded, in nanoseconds by its clock.
+    /// When all of its cores had begun to record, in nanoseconds by its clock.
     pub from_ns: u64,
-    /// Until when they did.
+    /// When the first of them ended.
     pub until_ns: u64,
     /// What happened to the keys, in the order of its clock.
     pub observed: Vec<Observed>,
-    /// How many observations it has forgotten for want of room: if any, windows are missing.
+    /// How many observations it has forgotten because there was no room. If there are any, windows are missing.
     pub forgotten: u64,
 }
 

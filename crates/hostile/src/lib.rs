@@ -1,9 +1,9 @@
 //! What reads bytes that nobody vouches for: connections, logs, configurations and histories. Each function here
 //! takes any bytes and must come back, whatever they are; it says whether any of them could be understood.
 //!
-//! They are the targets of `fuzz/`, which libFuzzer runs for as long as one likes (`fuzz/run frames`). The tests
-//! here feed them with damaged examples, so that some of that is run with everything else; `SERRIED_CASES=1000000`
-//! tries more, and `SERRIED_FIRST_SEED=3` others.
+//! They are the targets of `fuzz/`, which libFuzzer runs until it is interrupted (`fuzz/run frames`). The tests here
+//! feed them with damaged examples, so that `cargo test` covers some of this. `SERRIED_CASES=1000000` tries more
+//! examples, and `SERRIED_FIRST_SEED=3` others.
 
 use serried_history::{Budget, History, RegisterHistory, check_linearizable, check_serializable};
 use serried_node::{NodeConfiguration, Replicas};

@@ -1,7 +1,9 @@
 //! A whole cluster in one process, for demonstrations, benchmarks and tests.
 
+use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::thread::{self, ScopedJoinHandle};
 
 use serried::{Client, ConnectError, ConnectOptions, Database};
 use serried_node::{
@@ -81,9 +83,7 @@ impl LocalCluster {
         let configurations = (0..n).map(configuration).collect();
         let nodes = (0..n).map(|_| None).collect();
         let mut cluster = LocalCluster { protocols, configurations, nodes, disks: options.disks };
-        for (node, listener) in listeners.into_iter().enumerate() {
-            cluster.serve(node, listener)?;
-        }
+        cluster.serve_all(listeners)?;
         Ok(cluster)
     }
 
@@ -167,7 +167,8 @@ impl LocalCluster {
             return Ok(());
         }
         let listener = Node::bind(&self.configurations[node].listen)?;
-        self.serve(node, listener)
+        self.nodes[node] = Some(self.serve(node, listener)?);
+        Ok(())
     }
 
     /// Stops all nodes.
@@ -181,15 +182,40 @@ impl LocalCluster {
         self.nodes.iter_mut().filter_map(Option::take).for_each(NodeHandle::stop_at_once);
     }
 
-    fn serve(&mut self, node: usize, listener: TcpListener) -> Result<(), StartError> {
+    /// Starts all nodes at the same time, because a node on a disk waits for the others to answer. Returns the error of
+    /// the first node that did not start.
+    fn serve_all(&mut self, listeners: Vec<TcpListener>) -> Result<(), StartError> {
+        let this = &*self;
+        let started: Vec<_> = thread::scope(|scope| {
+            let start = |(node, listener)| {
+                let body = move || this.serve(node, listener);
+                thread::Builder::new().spawn_scoped(scope, body)
+            };
+            let threads: Vec<_> = listeners.into_iter().enumerate().map(start).collect();
+            let wait = |thread: io::Result<ScopedJoinHandle<'_, _>>| {
+                let ended = thread.map_err(StartError::System)?.join();
+                ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(wait).collect()
+        });
+        let mut all_started = Ok(());
+        for (node, started) in started.into_iter().enumerate() {
+            match started {
+                Ok(handle) => self.nodes[node] = Some(handle),
+                Err(error) => all_started = all_started.and(Err(error)),
+            }
+        }
+        all_started
+    }
+
+    /// Starts a node.
+    fn serve(&self, node: usize, listener: TcpListener) -> Result<NodeHandle, StartError> {
         let configuration = self.configurations[node].clone();
         let disks = match configuration.durability {
             Durability::Memory => None,
             _ => self.disks.get(node).cloned(),
         };
-        let replicas = &self.protocols.replicas;
-        self.nodes[node] = Some(Node::serve(listener, configuration, replicas, disks)?);
-        Ok(())
+        Node::serve(listener, configuration, &self.protocols.replicas, disks)
     }
 }
 

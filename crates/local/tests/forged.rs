@@ -1,5 +1,5 @@
 //! Nothing that a connection brings ends a node or a client: frames of every kind, with contents that are damaged
-//! behind checksums that fit. Whatever panics in this process fails the tests.
+//! behind checksums that fit. Any panic in this process fails the tests.
 
 #[allow(dead_code, reason = "it is shared with the loopback tests")]
 #[path = "loopback/toy.rs"]
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Has panics noted from now on, on whatever thread.
+/// Notes the panics of all threads from now on.
 fn note_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

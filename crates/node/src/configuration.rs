@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serried_actor::{NodeSet, Settings};
 use serried_model::{Durability, FamilyName, Geography, Limits, NodeId};
 use serried_protocols::Entry;
+use serried_protocols::frameworks::replicated_log::SHOWN_BYTES;
 use serried_storage::DataDirectory;
 use serried_wire::{KeyspaceInfo, Place, Shards, TransportOptions};
 use toml::Spanned;
@@ -22,9 +23,14 @@ const MOST_KEYSPACES: usize = 512;
 /// How many times `clock_bound_ms` the `outcomes_ms` of a keyspace of registers must be at least: the clocks of two clients
 /// may differ by twice the bound, and an update may be tried again.
 const OUTCOMES_TO_CLOCK_BOUND: u64 = 4;
-/// The least `frame_bytes` between nodes. What a replica shows a candidate fits into one frame: up to 16 MiB of open
-/// entries, and 32 MiB of others. If that were dropped for its length, no replica could lead.
+/// The least `frame_bytes` between nodes. A replica's promise to a candidate must fit into one frame. If it were
+/// dropped for its length, no replica could lead.
 const LEAST_FRAME_BYTES_OF_NODES: usize = 64 << 20;
+
+const _: () = assert!(
+    LEAST_FRAME_BYTES_OF_NODES >= 2 * SHOWN_BYTES,
+    "a promise fits into a frame, even if the sizes of its entries are estimated too low"
+);
 
 /// The configuration of a node.
 ///
@@ -417,7 +423,7 @@ impl NodeConfiguration {
                 return Err(wrong(format!(
                     "keyspace `{name}`: `outcomes_ms` is {outcomes_ms}: choose {least} at least, \
                      {OUTCOMES_TO_CLOCK_BOUND} times `clock_bound_ms`; else a client whose clock is behind within \
-                     the bound is not told what its updates have done"
+                     the bound can't learn what its updates have done"
                 )));
             }
             let (partitions, most) = (keyspace.partitions, NodeId::PARTITIONS);

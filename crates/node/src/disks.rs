@@ -204,8 +204,8 @@ struct Shared {
     log: serried_storage::LogFiles,
     /// A batch that was written, to be filled again.
     spare: Option<serried_storage::Batch>,
-    /// What the disk said when it failed. It does not report again what it may have lost then, so nothing is
-    /// written from then on.
+    /// The error of the disk, if it has failed. The disk does not report again what it may have lost then, so nothing
+    /// more is written.
     failed: Option<String>,
 }
 
@@ -240,7 +240,7 @@ impl PartitionLog for LogOnDisk {
         let position = log.position();
         self.batch.restart_at(position);
         let mut shared = Shared { log, spare: None, failed: None };
-        // What was replayed may rest on a batch of the store that was not noted.
+        // The log may depend on a batch of the store that was not noted.
         shared.log.note_store(self.flush.last()).map_err(|error| error.to_string())?;
         self.shared = Some(Arc::new(Mutex::new(shared)));
         Ok(position)
@@ -302,8 +302,8 @@ impl Batch for PartitionBatch {
     }
 }
 
-/// What was put into the store goes first: what is in the log may rest on it. Before anything does, it is noted that the
-/// store has it.
+/// What was put into the store is written first, because records of the log may depend on it. Before these are written,
+/// it is noted that the store has it.
 fn write(
     shared: &mut Shared,
     flush: &Flush,

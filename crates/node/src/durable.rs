@@ -9,7 +9,7 @@ use serried_storage::{KeyspaceIdentity, KeyspaceRecord};
 
 /// Where a node keeps its partitions.
 pub trait Disks: Send + Sync + 'static {
-    /// Opens what a partition has, which is empty if it never was.
+    /// Opens the log and the store of a partition. They are empty if it never had any.
     ///
     /// # Errors
     /// If it can't be read or is damaged, with the file, the offset and what to do.
@@ -102,31 +102,31 @@ pub struct Opened {
 /// Takes a record with its position, or says what is wrong with it.
 pub type Replay<'a> = dyn FnMut(u64, &[u8]) -> Result<(), String> + 'a;
 
-/// A partition's log. It is used by one thread, which never waits for it; what is to be written leaves
-/// it as a [`Batch`].
+/// A partition's log. One thread uses it, and never waits for the disk: what has to be written is taken as a [`Batch`]
+/// and written elsewhere.
 pub trait PartitionLog: Send {
-    /// Shows the records from where the log was trimmed, in order, with the position of each; the
-    /// position of the next record to be appended.
+    /// Passes each record that was not trimmed to `each`, in order and with its position.
+    /// Returns the position of the next record to be appended.
     ///
     /// # Errors
     /// If the log is damaged, with the file, the offset and what to do, or what `each` returns.
     fn replay(&mut self, each: &mut Replay<'_>) -> Result<u64, String>;
 
-    /// Appends a record, in memory; `encode` adds it to the end of what it is given.
+    /// Appends a record in memory. `encode` adds it to the end of the vector that it gets.
     fn append(&mut self, encode: &mut dyn FnMut(&mut Vec<u8>));
 
-    /// Gives up the records before `position`, in one of the next batches, once that and everything
-    /// that was put into the store by now is durable.
+    /// Removes the records before `position`, in one of the next batches, when that batch and everything that was put
+    /// into the store by now is durable.
     fn trim(&mut self, position: u64);
 
-    /// What was appended and is to be trimmed since the last time, if anything.
+    /// The records that were appended since the last call, and the position to trim to. `None` if there is nothing to
+    /// write.
     fn take_batch(&mut self) -> Option<Box<dyn Batch>>;
 }
 
-/// Records of one log that are to be written. Batches of a log are written in the order in which they
-/// were taken.
+/// Records of one log that have to be written. Batches of a log are written in the order in which they were taken.
 pub trait Batch: Send {
-    /// Writes them, and has the disk take them if `sync`.
+    /// Writes them, and syncs them to the disk if `sync`.
     ///
     /// # Errors
     /// What the operating system said. The batch can then be written again, as if it had not been.

@@ -5,9 +5,9 @@ use serried_actor::Standing;
 /// No flush has this number.
 const NEVER: u64 = u64::MAX;
 
-/// How far a replica takes part. A replica that replaces a lost disk notes in its log that it takes part fully. Before that
-/// note is durable it does not count as taking part: after a crash it would begin to rejoin anew. If an operator
-/// had given up another disk meanwhile, because this one seemed to take part, too many would be lost.
+/// How far a replica takes part. A replica that replaces a lost disk notes in its log that it takes part fully. Before
+/// that note is durable it does not count as taking part, because after a crash it would have to rejoin again. If an
+/// operator gave up another disk meanwhile, because this replica seemed to take part, too many disks would be lost.
 #[derive(Debug)]
 pub(crate) struct DurableStanding {
     /// How far it took part when it last did not fully.

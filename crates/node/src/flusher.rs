@@ -17,19 +17,18 @@ use crate::side::NodeSide;
 
 /// How long to wait before what could not be written is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// How often the flusher lets everything else that is ready run first, so that what that appends is
-/// flushed with the rest.
+/// How many times the flusher yields to other tasks that are ready, so that what they append is flushed with the rest.
 const PATIENCE: u8 = 1;
 
-/// What a core notes about its logs. Flushes are numbered from 1; what is appended now is durable with
-/// the flush `next`.
+/// What a core notes about its logs. Flushes are numbered from 1. What is appended now is durable with the flush
+/// `next`.
 pub(crate) struct Flushing {
     next: u64,
     dirty: bool,
     flusher: Option<Waker>,
     /// When the current flush began, if one is under way.
     began: Option<Instant>,
-    /// Why nothing can be written, while that is so.
+    /// Why nothing can be written, if that is so.
     pub(crate) obstacle: Option<String>,
     pub(crate) latency: Latency,
 }

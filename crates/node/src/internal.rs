@@ -10,11 +10,10 @@ use tokio::sync::mpsc::{Receiver, Sender};
 
 use crate::side::NodeSide;
 
-/// How many buffers may wait at a core; those that are not taken in stay with the senders, whose links
-/// have bounds.
+/// How many buffers may wait at a core. Further buffers stay at the senders, whose links have bounds.
 pub(crate) const INBOX_BUFFERS: usize = 64;
 
-/// Takes what waits on the link from this core to the `core`-th of its node there, until it is closed.
+/// Carries what waits on the link from this core to the `core`-th of its node, until the link is closed.
 pub(crate) async fn carry(
     endpoint: Arc<Endpoint<NodeSide>>,
     core: usize,
@@ -44,7 +43,7 @@ pub(crate) async fn carry(
     }
 }
 
-/// Hands a core what the others send it.
+/// Hands a core what the other cores send to it.
 pub(crate) async fn take_in(endpoint: Arc<Endpoint<NodeSide>>, mut inbox: Receiver<OutBuffer>) {
     while let Some(buffer) = inbox.recv().await {
         let moment = endpoint.clock.moment();

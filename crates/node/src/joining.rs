@@ -3,7 +3,7 @@
 //! A node whose data replaces lost data asks more. First it asks which data the others have known it by, so that its new
 //! data has a greater number. Then it asks until so many have said which keyspaces there are that one of them knows each
 //! keyspace of which data may have been lost. Before that it is not settled in any generation, and does not start.
-//! `storage/directory.rs` argues for all of this.
+//! `storage/directory.rs` explains why.
 
 use std::collections::{BTreeMap, HashSet};
 use std::thread;
@@ -145,7 +145,7 @@ impl Joining<'_> {
         StartError::Storage { keyspace, partition: 0, reason }
     }
 
-    /// The last generation of each name that data of this node may have been lost of. It serves no earlier one.
+    /// The last generation of each name of which this node may have lost data. It serves no earlier one.
     fn lost(&self, disks: &dyn Disks, others: &BTreeMap<String, u32>) -> BTreeMap<String, u32> {
         match disks.provenance() {
             Some(Provenance { rejoined: true, .. }) => {

@@ -1,10 +1,11 @@
 //! Which process counts as each of the other nodes, while it has connections here.
 //!
 //! Two processes of one node must not both take part, so the second one is turned away for as long as the first one
-//! answers. A process whose machine has died leaves connections that are never closed. Therefore a newcomer is not turned away
-//! before the present process was sent a ping over all of its connections. If no byte comes on any of these within one
-//! heartbeat, and it opens no other, the connections are cut and the newcomer takes its place. Whether a newcomer has
-//! the data that counts is judged apart from that, and before (`server/replaced.rs`): what was replaced is to know it.
+//! answers. A process whose machine has died leaves connections that are never closed. Therefore a newcomer is not
+//! turned away before the present process was sent a ping over all of its connections. If no byte comes on any of these
+//! within one heartbeat, and it opens no other, the connections are cut and the newcomer takes its place. Whether a
+//! newcomer has the data that counts is judged separately, and earlier (`server/replaced.rs`), so that a replaced
+//! process learns of it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -86,8 +87,8 @@ impl Neighbours {
         !self.remove(node, incarnation, &present)
     }
 
-    /// Removes the process whose connections these were, which did not answer. Whether none other than this one is there
-    /// now.
+    /// Removes the process that had these connections and did not answer. Returns whether no other process than this
+    /// one is there now.
     fn remove(&self, node: NodeId, incarnation: u64, silent: &[Connected]) -> bool {
         let mut neighbours = self.lock();
         let Some(present) = neighbours.get(&node) else { return true };
@@ -192,7 +193,7 @@ mod tests {
             Present::new(&self.neighbours, NODE, incarnation, (&self.endpoint, link))
         }
 
-        /// Whether the node is taken, if `meanwhile` happens while the present process is waited for.
+        /// Whether the node is taken, if `meanwhile` happens while the present process has time to answer.
         async fn is_taken(&self, incarnation: u64, meanwhile: impl FnOnce()) -> bool {
             let asked = self.neighbours.is_taken(NODE, incarnation, Duration::ZERO);
             tokio::join!(asked, async { meanwhile() }).0

@@ -208,7 +208,8 @@ impl Node {
         drop(started);
         for _ in 0..count {
             // A thread that panics drops its end of the channel without sending anything.
-            let panicked = || handle.server.failure().map_or_else(ended_early, StartError::Failed);
+            let panicked =
+                || handle.server.life.failure().map_or_else(ended_early, StartError::Failed);
             starts.recv().unwrap_or_else(|_| Err(panicked()))?;
         }
         let node = handle.server.id();
@@ -226,7 +227,7 @@ fn ended_early() -> StartError {
     StartError::System(io::Error::other("a node's thread has ended"))
 }
 
-/// What a core's thread does. However it ends, the others learn of it.
+/// What a core's thread does. If it panics, the other threads of the node end too.
 fn run(
     core: Thread,
     listener: Option<TcpListener>,
@@ -248,7 +249,7 @@ fn run(
         }
     };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
-        server.fail(panic.as_ref());
+        server.life.fail(panic.as_ref());
     }
     drop(running);
 }
@@ -320,7 +321,7 @@ impl NodeHandle {
     /// # Errors
     /// If it was not stopped: what has ended it.
     pub async fn stopped(&self) -> Result<(), NodeFailed> {
-        let mut state = self.server.watch();
+        let mut state = self.server.life.watch();
         // The sender lives as long as the server.
         let ended = state.wait_for(|state| state.running == 0 || state.failed.is_some()).await;
         ended.ok().and_then(|state| state.failed.clone()).map_or(Ok(()), Err)
@@ -329,13 +330,13 @@ impl NodeHandle {
     /// Stops the node. It hands over what it leads, which takes a second at most. Then it accepts nothing more, flushes its
     /// logs, writes what waits, and closes its connections.
     pub async fn shutdown(mut self) {
-        self.server.prepare_to_stop();
+        self.server.cores.prepare_to_stop();
         let until = Instant::now() + HAND_OVER_AT_MOST;
-        while !self.server.may_stop() && Instant::now() < until {
+        while !self.server.cores.may_stop() && Instant::now() < until {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
-        self.server.close();
-        let mut state = self.server.watch();
+        self.server.cores.close();
+        let mut state = self.server.life.watch();
         let _ = state.wait_for(|state| state.running == 0 || state.failed.is_some()).await;
         self.join();
         self.server.close_disks();
@@ -343,22 +344,22 @@ impl NodeHandle {
 
     /// As [`NodeHandle::shutdown`], but blocks the thread.
     pub fn stop(self) {
-        self.server.prepare_to_stop();
+        self.server.cores.prepare_to_stop();
         let until = Instant::now() + HAND_OVER_AT_MOST;
-        while !self.server.may_stop() && Instant::now() < until {
+        while !self.server.cores.may_stop() && Instant::now() < until {
             thread::sleep(LOOK_AGAIN);
         }
         self.stop_at_once();
     }
 
-    /// Flushes and closes every connection, and opens no new one. The node is to be stopped next.
+    /// Flushes and closes every connection, and opens no new one. The caller then stops the node.
     pub fn close(&self) {
-        self.server.close();
+        self.server.cores.close();
     }
 
     /// As [`NodeHandle::stop`], without handing over what it leads.
     pub fn stop_at_once(mut self) {
-        self.server.close();
+        self.server.cores.close();
         self.join();
         self.server.close_disks();
     }
@@ -373,7 +374,7 @@ impl NodeHandle {
 
 impl Drop for NodeHandle {
     fn drop(&mut self) {
-        self.server.kill();
+        self.server.life.kill();
         self.join();
     }
 }

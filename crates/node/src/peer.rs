@@ -10,19 +10,18 @@ use tokio::time::Instant;
 
 use crate::server::Server;
 
-/// Keeps a link from core `core` to node `member`, connected whenever something waits on it; that of core 0 always, so that
-/// the node knows which others it reaches. It leads to
-/// the core of the same number there, or its like, which passes on what is not for it: replicas of one
-/// partition mostly talk among themselves. What the node answers comes over the connection that it opens
-/// itself.
+/// Keeps a link from core `core` to node `member`. It is connected when something waits on it. The link of core 0 is
+/// always connected, so that the node knows which others it reaches. A link leads to the core of the same number,
+/// modulo the number of cores there, because replicas of one partition mostly talk among themselves. That core passes
+/// on what is not for it. The other node answers over a connection that it opens itself.
 pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
-    let endpoint = server.endpoint(core);
+    let endpoint = server.cores.endpoint(core);
     let node = NodeId::replica(0, member);
     let address = &server.configuration.peers[member];
     let mut redial = Redial::new();
     let mut connected_before = false;
     let (mut last_reason, mut tries) = (String::new(), 0u64);
-    // A connection may be opened and lost again and again.
+    // A connection may be opened and lost many times.
     let sparing = Sparing::default();
     let may_say = |cause| sparing.may_say(cause, Instant::now());
     loop {
@@ -48,8 +47,9 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
                     locked.links.counters.reconnects += u64::from(connected_before);
                     locked.links.adjust(link, delay, met.welcome.frame_bytes);
                 }
-                server.learn(&met.welcome);
-                let differences = if core == 0 { server.differences(&met.welcome) } else { vec![] };
+                server.keyspaces.learn(&met.welcome);
+                let differences =
+                    if core == 0 { server.keyspaces.differences(&met.welcome) } else { vec![] };
                 if !differences.is_empty()
                     && let Some(more) = may_say("keyspaces")
                 {
@@ -57,7 +57,8 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
                         tracing::warn!(%node, difference = legible(&difference), more, "a keyspace is not the same on two nodes, and they do not serve it together: give both the same (`serried status` says which node takes no part)");
                     }
                 }
-                let settings = if core == 0 { server.other_settings(&met.welcome) } else { vec![] };
+                let settings =
+                    if core == 0 { server.keyspaces.other_settings(&met.welcome) } else { vec![] };
                 if !settings.is_empty()
                     && let Some(more) = may_say("settings")
                 {
@@ -90,7 +91,7 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
             Err(ended) => {
                 endpoint.lock().links.remove(link);
                 if let Ended::Disowned(reason) = ended {
-                    return server.disowned(reason);
+                    return server.life.disowned(reason);
                 }
                 Some(ended)
             }
@@ -122,7 +123,7 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
 }
 
 async fn open(server: &Server, core: usize, member: usize) -> Result<(Met, Duration), Ended> {
-    let endpoint = server.endpoint(core);
+    let endpoint = server.cores.endpoint(core);
     let timeout = endpoint.transport.handshake_timeout();
     let address = &server.configuration.peers[member];
     let hello = server.hello(core);
@@ -135,7 +136,7 @@ async fn open(server: &Server, core: usize, member: usize) -> Result<(Met, Durat
         let found = met.welcome.node;
         return Err(Ended::Rejected(format!("{found} answers there: correct `peers`")));
     }
-    server.meet(&met.welcome).map_err(Ended::Rejected)?;
+    server.provenances.meet(&met.welcome, &server.cores).map_err(Ended::Rejected)?;
     let delay = match server.place {
         None => Duration::ZERO,
         Some(place) => {

@@ -1,7 +1,7 @@
 //! Threads on processors of their own.
 
-/// Keeps the calling thread on the `core`-th of the processors that this process may use. Not being
-/// able to is no reason to stop: the system then places the thread.
+/// Keeps the calling thread on the `core`-th of the processors that this process may use. If that fails, the system
+/// places the thread.
 #[cfg(target_os = "linux")]
 pub(crate) fn pin_to(core: usize) {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -17,8 +17,8 @@ pub(crate) fn resident_memory() -> Option<u64> {
     Some(kib << 10)
 }
 
-/// Fields 14 and 15 of `/proc/<process>/stat`, in ticks, of which Linux reports 100 a second to
-/// programs whatever it uses itself. The second field is in parentheses and may hold anything.
+/// Fields 14 and 15 of `/proc/<process>/stat`, in ticks. Linux reports 100 ticks a second to
+/// programs, whatever its own clock rate is. The second field is in parentheses and may hold anything.
 fn cpu_time(statistics: &str) -> Option<Duration> {
     let (_, rest) = statistics.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);

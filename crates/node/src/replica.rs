@@ -1,13 +1,14 @@
 //! Replicas at a node, with their types erased, and what the node keeps for each.
 
 use serried_actor::{
-    Actor, Durable, Group, Malformed, MemoryStore, Protocol, Recover, Settings, Standing, Store,
-    Timestamp, Wire,
+    Actor, Durable, Group, Malformed, MemoryStore, Protocol, Recover, Standing, Store, Timestamp,
+    Wire,
 };
 use serried_model::NodeId;
 use serried_protocols::{Catalogue, Erase};
 use serried_wire::{Driven, ErasedActor, Host, Moment, Outbox, Role};
 
+use crate::configuration::KeyspaceConfiguration;
 use crate::durable::{Batch, Opened, PartitionLog};
 use crate::durable_position::DurablePosition;
 use crate::durable_standing::DurableStanding;
@@ -45,7 +46,12 @@ pub(crate) trait ErasedReplica: ErasedActor<NodeSide> {
 pub type Replicas = Catalogue<MakeReplica>;
 
 /// Makes a replica, with the state that its disk has if it has one, or says what is wrong with the disk.
-type Make = fn(Group, &Settings, Role, Option<Opened>) -> Result<Box<dyn ErasedReplica>, String>;
+type Make = fn(
+    Group,
+    &KeyspaceConfiguration,
+    Role,
+    Option<Opened>,
+) -> Result<Box<dyn ErasedReplica>, String>;
 
 /// Makes the replicas of one protocol.
 #[derive(Clone, Copy, Debug)]
@@ -53,9 +59,9 @@ pub struct MakeReplica(pub(crate) Make);
 
 impl Erase for MakeReplica {
     fn of<P: Protocol>() -> Self {
-        MakeReplica(|group, settings, role, disk| {
-            let mut actor = P::replica(role.id, group, settings);
-            let mut kept = Kept::new(&role);
+        MakeReplica(|group, keyspace, role, disk| {
+            let mut actor = P::replica(role.id, group, &keyspace.settings);
+            let mut kept = Kept::new(role.id, &keyspace.name);
             let mut rejoins = false;
             if let Some(opened) = disk {
                 let is_new = opened.rejoins;
@@ -71,7 +77,8 @@ impl Erase for MakeReplica {
 /// What a node keeps for a replica.
 struct Kept {
     id: NodeId,
-    keyspace: u64,
+    /// The name of its keyspace.
+    keyspace: String,
     store: Box<dyn Store>,
     /// None where a record is durable as soon as it is appended.
     log: Option<Box<dyn PartitionLog>>,
@@ -92,10 +99,10 @@ struct Kept {
 }
 
 impl Kept {
-    fn new(role: &Role) -> Kept {
+    fn new(id: NodeId, keyspace: &str) -> Kept {
         Kept {
-            id: role.id,
-            keyspace: role.keyspace,
+            id,
+            keyspace: keyspace.to_string(),
             store: Box::new(MemoryStore::default()),
             log: None,
             log_position: 0,
@@ -181,8 +188,7 @@ impl<A: Recover> Host<A> for Kept {
             self.full_at = now;
         }
         if is_full && core::mem::take(&mut self.was_behind) {
-            let keyspace = format_args!("{:016x}", self.keyspace).to_string();
-            tracing::info!(replica = %self.id, keyspace, "takes part fully again");
+            tracing::info!(replica = %self.id, keyspace = self.keyspace, "takes part fully again");
         }
         self.was_behind |= standing != Standing::Full;
     }

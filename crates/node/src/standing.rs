@@ -10,8 +10,8 @@ use crate::side::NodeSide;
 /// The gauge of a replica that says below which time, in microseconds, it votes on nothing. Where there is none, the
 /// protocol has no such time.
 const STOPPED_BELOW: &str = "stopped_below_us";
-/// A time that is no further ahead than this is not reported. Truncations lie in the past, by more than clocks may differ.
-/// If `truncation_lag_ms` is set to less than that, one may be ahead for a moment.
+/// A time that is no further ahead than this is not reported. Truncations usually lie in the past, because
+/// `truncation_lag_ms` is more than clocks may differ. If it is set to less, a truncation may be ahead for a moment.
 const SHORT_US: u64 = 1_000_000;
 
 /// The partitions of a core that do not take part fully.

@@ -1,9 +1,9 @@
 //! Recording what happens at a core, for a client that watches it.
 //!
-//! Several clients that watch at once, each with its own keys, would make a node hold and send as much as they ask for. So
-//! a core serves one at a time, and while there is none its replicas' observations are not even made. What a watch takes
-//! is bounded: 512 counters of keys, a chunk of 32 KiB, and 4 MiB on the link before it forgets what it observes. It sends
-//! at most 2^18 observations, and ends by itself after at most four minutes.
+//! If several clients could watch at once, each with its own keys, there would be no bound on what a node holds and
+//! sends. So a core serves one at a time. While there is none, its replicas do not even make observations. What a watch
+//! takes is bounded: 512 counters of keys, a chunk of 32 KiB, and 4 MiB on the link before it forgets what it observes.
+//! It sends at most 2^18 observations, and ends by itself after at most four minutes.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,11 +20,11 @@ const COUNTED_KEYS: usize = 512;
 const MOST_KEYS: usize = 64;
 /// The longest that keys are counted, and the longest that they are recorded.
 const MOST_TIME: Duration = Duration::from_secs(120);
-/// The most that goes into one frame, in bytes; receivers accept at least twice as much.
+/// The longest frame, in bytes. Receivers accept at least twice as much.
 const CHUNK_BYTES: usize = 32 << 10;
-/// What is observed while more bytes than this wait for the watcher is forgotten.
+/// While more bytes than this wait for the watcher, observations are forgotten.
 const MOST_WAITING_BYTES: usize = 4 << 20;
-/// The most observations that are sent in a watch; later ones are forgotten.
+/// The most observations that are sent in a watch. Later ones are forgotten.
 const MOST_SENT: usize = 1 << 18;
 
 /// A core's watch, if there is one.
@@ -232,8 +232,7 @@ fn concerns(what: &Observation, keys: &BTreeSet<Key>) -> bool {
     }
 }
 
-/// The most bytes that an observation, with its time and place, takes in a frame: no number has more
-/// than ten.
+/// The most bytes that an observation, with its time and place, takes in a frame. No number takes more than ten.
 fn most_bytes(what: &Observation) -> usize {
     const FIXED: usize = 80;
     let key_bytes = |key: &Key| key.as_bytes().len() + 10;

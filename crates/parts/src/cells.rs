@@ -47,14 +47,14 @@ struct Cell<S> {
 #[derive(Debug)]
 pub struct Cells<S> {
     resident: Pool<Key, Cell<S>>,
-    /// How many there are to be in memory.
+    /// About how many keys stay in memory.
     at_most: usize,
     /// The keys that are not stored, in the order of the first record that each needs at most.
     unstored: VecDeque<(u64, Key)>,
 }
 
 impl<S: Default + Serialize + DeserializeOwned> Cells<S> {
-    /// None yet. About `resident` are to be in memory.
+    /// No keys yet. About `resident` keys stay in memory.
     pub fn new(resident: usize) -> Self {
         Cells { resident: Pool::default(), at_most: resident, unstored: VecDeque::new() }
     }

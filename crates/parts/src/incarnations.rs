@@ -10,9 +10,10 @@
 //! acknowledged either before it showed what it had, and then the new incarnation was shown that. Or it has acknowledged
 //! later, and then its acknowledgement names the new incarnation.
 //!
-//! Incarnations of a member must rise, although clocks may be wrong. So a replaced replica is told which incarnation of it
-//! the others know, and begins anew above that. It also takes over which incarnations of the others they know. Else, when
-//! those who knew a member's incarnation have been replaced one after the other, nobody could tell the member's next one.
+//! Incarnations of a member must rise, although clocks may be wrong. So a replaced replica asks the others which
+//! incarnation of it they know, and chooses a greater one. It also copies which incarnations of other members they
+//! know. Otherwise a member's incarnation would be forgotten when all replicas that knew it have been replaced one
+//! after the other.
 
 use serried_model::NodeId;
 
@@ -21,7 +22,7 @@ const RECORDS_BEHIND: u64 = 1024;
 
 /// The latest incarnation of each member of a replica's group that the replica knows. An incarnation is named by when it
 /// began, in microseconds since the Unix epoch, or 0 for a member that has not lost its disk. They are in the replica's
-/// log. The replica must not tell others of an incarnation before its record is durable.
+/// log. The replica must not name an incarnation to others before its record is durable.
 #[derive(Debug)]
 pub struct Incarnations {
     of: Vec<u64>,

@@ -16,8 +16,8 @@ const _: () = assert!(
     "another replica is asked for the leader before a request is only repeated"
 );
 
-/// Whom one participant asks: all replicas of a partition, or, if it is thrifty, no more than have to answer (001 §4.5.1).
-/// These are the nearest that do not let it wait. The others are asked if one of them does not answer in time.
+/// Which replicas of a partition one participant asks: all, or, if it is thrifty, only as many as have to answer (001
+/// §4.5.1). These are the nearest ones that are not slow. If one of them does not answer in time, it asks the others.
 #[derive(Debug)]
 pub struct Quorums {
     group: Group,
@@ -119,7 +119,7 @@ impl Quorums {
         named.get(from.member()).copied().unwrap_or(0) >= self.incarnation(from)
     }
 
-    /// The latest incarnation of a replica that was heard of.
+    /// The latest incarnation of a replica that is known.
     fn incarnation(&self, node: NodeId) -> u64 {
         self.replaced.get(&node).map_or(0, |(incarnation, _)| *incarnation)
     }

@@ -81,9 +81,9 @@ impl<F: Clone> Results<F> {
         }
     }
 
-    /// Notes the result of an update. What is older by `remembered_us` microseconds, by the tokens' times, may be forgotten.
-    /// Only updates up to those that are forgotten count as such: if a token's time was far ahead, others are executed all the
-    /// same.
+    /// Notes the result of an update. Results of tokens that are older by `remembered_us` microseconds may be
+    /// forgotten. Only updates up to the latest result that was forgotten count as forgotten. So a token whose time is
+    /// far ahead does not prevent other updates.
     pub fn remember(&mut self, token: Version, settled: Version, result: F, remembered_us: u64) {
         let (us, client) = (token.timestamp_us, token.coordinator);
         let at = self.of(client).unwrap_or_else(|at| {
@@ -165,8 +165,8 @@ impl<F: Clone> Results<F> {
     }
 }
 
-/// The requests that a replica has refused. It goes on refusing them, because their clients were told that they do not take
-/// effect. They are in the replica's log, so that it does so after a restart too.
+/// The requests that a replica has refused. It goes on refusing them, because it has answered that they do not take
+/// effect. They are in the replica's log, so that it refuses them after a restart too.
 #[derive(Debug, Default)]
 pub struct Refusals {
     /// By client: the latest refused request. Earlier requests that arrive after it are refused as well.

@@ -41,7 +41,7 @@
 //! made at the same time to replace the same one, they differ by their clocks, or by the random number that is added
 //! where the clocks do not count. If a node that knows a greater number could not be asked, it refuses the new
 //! directory, and says what to do. For which nodes note a number, and what happens to older data, see
-//! `runtime/server/replaced.rs`.
+//! `node/server/replaced.rs`.
 
 mod identity;
 mod peers;

@@ -49,7 +49,7 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// What is the same for all connections that end for the same cause.
+    /// The kind of cause, in words.
     pub fn cause(&self) -> &'static str {
         match self {
             Ended::Closed => "closed",
@@ -77,7 +77,7 @@ pub struct Connection {
     read: OwnedReadHalf,
     write: OwnedWriteHalf,
     reader: FrameReader,
-    /// What came while something else was waited for.
+    /// Frames that came while another one was expected.
     early: Vec<(Kind, Vec<u8>)>,
 }
 
@@ -93,7 +93,7 @@ impl Connection {
         Ok(Connection { read, write, reader, early: Vec::new() })
     }
 
-    /// As above, for the side that receives a node's keyspaces, which are longer.
+    /// The same for the side that receives a [`Welcome`](crate::Welcome), which is longer.
     pub(crate) fn of_dialer(stream: TcpStream) -> io::Result<Connection> {
         let mut connection = Connection::new(stream)?;
         connection.reader.limit = WELCOME_BYTES;
@@ -161,8 +161,8 @@ impl Connection {
         }
     }
 
-    /// Carries messages both ways over `link`, those that arrive being `from`'s, until either
-    /// direction ends or the connection is given up. The link ends with it.
+    /// Carries messages in both directions over `link` until one direction ends or the connection is given up. Messages
+    /// that arrive are from `from`. The link ends with the connection.
     pub async fn run<S: Side>(
         self,
         endpoint: &Arc<Endpoint<S>>,

@@ -94,8 +94,7 @@ pub struct Core<S: Side> {
     pub shards: Shards,
     /// What only a node's or only a client's endpoint has.
     pub side: S,
-    /// By shard at a node, which has those of one core; by keyspace at a client, which has those that it
-    /// uses.
+    /// At a node by shard, only those of one core. At a client by keyspace, only those that it uses.
     actors: Vec<Option<Box<S::Actor>>>,
     /// When each actor's next timer is due, [`NEVER`] if none is.
     timers: Vec<Timestamp>,
@@ -185,7 +184,7 @@ impl<S: Side> Endpoint<S> {
         core.settle(moment);
     }
 
-    /// Sends heartbeats and gives up connections that have none, for as long as it is polled.
+    /// Sends heartbeats, and gives up connections on which none arrive, for as long as it is polled.
     pub async fn keep_beating(&self) {
         let mut beats = tokio::time::interval(self.transport.heartbeat());
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -195,7 +194,8 @@ impl<S: Side> Endpoint<S> {
         }
     }
 
-    /// Fires timers when they are due, and lets the side do what is, for as long as it is polled.
+    /// Fires timers when they are due, and calls [`Side::advance`] when the side has something to do, for as long as it
+    /// is polled.
     pub async fn keep_time(&self) {
         let sleep = tokio::time::sleep(std::time::Duration::ZERO);
         let mut sleep = std::pin::pin!(sleep);
@@ -354,8 +354,7 @@ impl<S: Side> Core<S> {
         }
     }
 
-    /// Takes what another core of this node, or this one, has sent: each message begins with its
-    /// sender.
+    /// Takes what a core of this node has sent, maybe this one. Each message begins with its sender.
     pub fn on_internal(&mut self, buffer: &OutBuffer, moment: Moment) {
         for payload in buffer.payloads() {
             for (route, message) in Messages::new(payload) {
@@ -375,8 +374,8 @@ impl<S: Side> Core<S> {
         self.settle(moment);
     }
 
-    /// After actors have been at work: fires what is due, and makes sure that the timer task wakes up
-    /// in time for the rest.
+    /// Called after events: fires the timers that are due, and makes sure that the timer task wakes up in time for the
+    /// others.
     pub fn settle(&mut self, moment: Moment) {
         let Some(mut due) = self.next_due() else { return };
         if due <= moment.now {

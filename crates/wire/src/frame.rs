@@ -6,8 +6,7 @@
 //! ```
 //!
 //! Numbers are little-endian. The checksum (CRC-32) covers the first eight bytes and the payload. A
-//! frame that is not as it should be ends its connection: after damage, nothing says where the next
-//! frame begins.
+//! frame that is malformed ends its connection, because nobody knows where the next frame begins.
 
 use core::fmt;
 use std::io;
@@ -21,8 +20,8 @@ pub(crate) const MAGIC: u16 = 0x5e44;
 pub(crate) const VERSION: u8 = 5;
 /// How long a frame's header is, in bytes.
 pub(crate) const HEADER_BYTES: usize = 12;
-/// The size of a reader's buffer while frames are small. Larger than what a read usually finds, so
-/// that it comes back short and no second system call is needed to learn that nothing is left.
+/// The size of a reader's buffer while frames are small. It is larger than what a read usually returns, so that a short
+/// read shows that nothing is left, without a second system call.
 const BUFFER_BYTES: usize = 128 << 10;
 /// Below this much free space the rest of the buffer is moved to its front.
 const LEAST_FREE_BYTES: usize = 32 << 10;
@@ -53,13 +52,13 @@ pub enum Kind {
     WatchReply = 10,
     /// Asks for the last answer.
     WatchEnd = 11,
-    /// Tells a client why the node can't write, or that it can again.
+    /// Says to a client why the node can't write, or that it can again.
     Obstacle = 12,
     /// Another answer to a hello: the node has as many connections as it may.
     Full = 13,
     /// Another answer to a hello: the data of the node that asks does not count, or not any more.
     Disowned = 14,
-    /// Tells a client which data the other nodes have, by their numbers.
+    /// Says to a client which data the other nodes have, by their numbers.
     Known = 15,
 }
 
@@ -194,7 +193,7 @@ impl FrameReader {
     /// The next frame that has arrived whole.
     pub(crate) fn next_frame(&mut self) -> Result<Option<Frame<'_>>, BadFrame> {
         let bytes = &self.buffer[self.start..self.end];
-        // Every byte is judged as soon as it is there: a stranger need not send a whole header.
+        // Every byte is checked as soon as it is there, because a stranger may never send a whole header.
         if bytes.len() >= 2 {
             let magic = u16::from_le_bytes([bytes[0], bytes[1]]);
             if magic != MAGIC {

@@ -16,10 +16,11 @@ use crate::sparing::legible;
 /// One-way delays below this are not emulated: a loopback connection takes about as long by itself,
 /// and timers are no finer.
 const LEAST_DELAY: Duration = Duration::from_micros(250);
-/// How many round trips are measured beside the handshake's own; the shortest counts.
+/// How many round trips are measured besides that of the handshake. The shortest one counts.
 const PINGS: usize = 4;
 
-/// The longest [`Welcome`]: a node has so many keyspaces at most, and knows so many that were dropped or lost.
+/// The longest [`Welcome`], in bytes. The number of keyspaces that a node has, and knows as dropped or lost, is
+/// bounded.
 pub(crate) const WELCOME_BYTES: usize = 768 << 10;
 
 /// What the side that opens a connection says.
@@ -29,7 +30,7 @@ pub struct Hello {
     pub node: NodeId,
     /// Distinguishes the processes that run as one node, one after the other or by mistake; 0 for a client.
     pub incarnation: u64,
-    /// Which of the node's cores it wants, round and round if there are fewer.
+    /// Which of the node's cores it wants, modulo the number of cores.
     pub core: u16,
     /// The cluster that it expects, if it expects a certain one.
     pub cluster: Option<String>,
@@ -55,7 +56,7 @@ pub struct Welcome {
     pub cluster: String,
     /// The addresses of all nodes, by number.
     pub peers: Vec<String>,
-    /// How many cores it has; the one that serves a shard is the remainder of its division by that.
+    /// How many cores it has. A shard is served by the core whose number is the shard's, modulo the number of cores.
     pub cores: u16,
     /// Where the node is, if that has a name.
     pub site: Option<String>,
@@ -83,10 +84,10 @@ pub struct Welcome {
 }
 
 impl Welcome {
-    /// Checks that a cluster can be like that. What answers may be damaged, or no node.
+    /// Checks that there can be such a cluster. The answer may be damaged, or come from another program.
     ///
     /// # Errors
-    /// What can't be.
+    /// What is impossible.
     pub fn check(&self) -> Result<(), String> {
         let nodes = self.peers.len();
         if nodes.is_multiple_of(2) || nodes > NodeSet::CAPACITY {

@@ -6,9 +6,9 @@ use crate::frame::{HEADER_BYTES, Kind, finish_frame};
 /// partition (2 bytes each) and its length (4 bytes). Clients have no partition: what they send and receive
 /// has their replica's in both places.
 pub(crate) const PREFIX_BYTES: usize = 16;
-/// Where a batch is this long, the next message begins another, so that its receiver can start.
+/// When a batch is this long, the next message begins another one, so that the receiver can start with the first.
 const BATCH_BYTES: usize = 256 << 10;
-/// A buffer that has grown beyond this gives half of it back whenever it was sent with less than a quarter in use.
+/// A buffer that has grown beyond this shrinks by half each time less than a quarter of it was used.
 const KEPT_BYTES: usize = 1 << 20;
 
 /// Frames under construction, one after the other in one piece of memory. Nothing is allocated for a
@@ -136,7 +136,7 @@ impl OutBuffer {
     }
 }
 
-/// A batch's messages and for whom they are; `None` after the last, or where the batch is malformed.
+/// The messages of a batch, with their receivers. It ends after the last one, or where the batch is malformed.
 pub(crate) struct Messages<'a> {
     rest: &'a [u8],
 }

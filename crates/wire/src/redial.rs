@@ -8,8 +8,8 @@ use serried_actor::Random;
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// A randomised exponential wait, from 50 ms up to 2 s, so that the clients of a node that comes back
-/// do not all come back at once.
+/// A randomised exponential wait, from 50 ms up to 2 s, so that not all clients of a node that comes back connect at
+/// the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct Redial(Duration);
 
@@ -25,8 +25,8 @@ impl Redial {
         Redial(SHORTEST)
     }
 
-    /// The wait before the next try: between half of what it has grown to and all of it, but no less
-    /// than 50 ms.
+    /// The wait before the next try: between half of a bound and the whole, and at least 50 ms. The bound doubles with
+    /// each try.
     pub fn wait(&mut self, random: &mut Random) -> Duration {
         let most = self.0;
         self.0 = (2 * most).min(LONGEST);

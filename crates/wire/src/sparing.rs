@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So many lines of one cause are logged in so long a time; the rest are counted.
+/// How many lines of one cause are logged in how long a time. The others are counted.
 const LINES: u32 = 5;
 const WINDOW: Duration = Duration::from_secs(10);
 /// How much of a text that comes from outside is logged, in characters.

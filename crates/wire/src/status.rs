@@ -70,7 +70,7 @@ pub struct Behind {
     pub rejoining: u16,
     /// How many keys all of these have taken over so far.
     pub keys: u64,
-    /// For how long the first of them has not taken part fully.
+    /// The longest time for which one of them has not taken part fully.
     pub lasting: Duration,
 }
 
@@ -104,7 +104,7 @@ impl Behind {
 pub struct NotVoting {
     /// How many there are.
     pub partitions: u16,
-    /// How long the last of them goes on like that.
+    /// The time until all of them vote.
     pub remaining: Duration,
 }
 

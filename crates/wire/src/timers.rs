@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use serried_actor::Timestamp;
 
-/// Entries of the queue that stand for nothing any more are swept out once there are this many more
-/// than live ones.
+/// Stale entries are removed from the queue when there are this many more of them than live ones.
 const MOST_STALE: usize = 1024;
 
-/// Named timers, each set at most once. Most timers guard against a lost message and are unset long
-/// before they are due, so unsetting only forgets them; their place in the queue is left to go stale.
+/// Named timers, each set at most once. Most timers guard against a lost message, and are unset long before they are
+/// due. So unsetting a timer only forgets it, and leaves its entry in the queue stale.
 #[derive(Debug)]
 pub(crate) struct Timers<T> {
     due: BTreeMap<T, Timestamp>,

@@ -16,13 +16,13 @@ use serried_model::Key;
 pub struct WatchRequest {
     /// The number of the keyspace.
     pub keyspace: u64,
-    /// The keys; if there are none, those that are written most.
+    /// The keys. If there are none, the keys that are written most often.
     pub keys: Vec<Key>,
     /// How many keys are chosen if none are named.
     pub hottest: u16,
     /// How long writes are counted to choose them.
     pub count: Duration,
-    /// How long is recorded then.
+    /// How long to record after that.
     pub record: Duration,
 }
 
@@ -39,13 +39,13 @@ pub enum WatchReply {
     Ended(Recorded),
 }
 
-/// From when until when there is a record, in nanoseconds by the node's clock.
+/// The interval of which there is a record, in nanoseconds by the node's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Recorded {
     /// When it begins.
     pub from_ns: u64,
     /// When it ends.
     pub until_ns: u64,
-    /// How many observations were not sent for want of room.
+    /// How many observations were not sent because there was no room.
     pub forgotten: u64,
 }

@@ -19,8 +19,8 @@ const PIECE_BYTES: usize = 256 << 10;
 
 /// Writes what waits on `link`, everything at once, again and again until the link ends.
 ///
-/// Two buffers take turns: one is filled while the other is written. Headers and checksums are made
-/// here, outside of the endpoint's lock.
+/// There are two buffers: one is filled while the other is written. Headers and checksums are made here, outside of the
+/// endpoint's lock.
 pub(crate) async fn write_loop<S: Side>(
     endpoint: Arc<Endpoint<S>>,
     link: LinkId,

@@ -4,7 +4,7 @@ mod registers;
 mod transaction;
 mod words;
 
-use std::io::{BufRead, ErrorKind, IsTerminal, Write, stdin, stdout};
+use std::io::{BufRead, ErrorKind, IsTerminal, stdin};
 use std::time::Duration;
 
 use clap::Args;
@@ -15,8 +15,7 @@ use serried::{
 use serried_model::FamilyName;
 use tokio::sync::mpsc;
 
-use crate::Ended;
-use crate::wing;
+use crate::{Ended, output, wing};
 use transaction::Open;
 use words::{Quoted, Word, statements};
 
@@ -99,7 +98,7 @@ impl Shell {
         loop {
             if interactive {
                 print!("{}> ", if session.open.is_some() { "serried*" } else { "serried" });
-                stdout().flush()?;
+                output::flush();
             }
             let Some(line) = lines.recv().await else { break };
             let line = match line {

@@ -4,6 +4,7 @@ mod arguments;
 mod histories;
 mod measuring;
 mod nodes;
+mod output;
 mod registers;
 mod windows;
 

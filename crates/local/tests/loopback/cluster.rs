@@ -11,7 +11,7 @@ use crate::toy::{BATCH, POISON};
 use crate::{connect, protocols, start};
 
 #[tokio::test]
-async fn a_coordinator_learns_when_all_operations_of_a_batch_are_handed_over() {
+async fn operations_requested_together_end_in_one_batch() {
     let cluster = start(3, None);
     let keyspace = connect(&cluster).await.keyspace("first").unwrap();
     let together = keyspace.get_many((0..3).map(|i| format!("{BATCH}{i}"))).await.unwrap();

@@ -47,7 +47,7 @@ impl Disk {
         result
     }
 
-    /// Has writes take until [`Disk::release`].
+    /// Holds writes up until [`Disk::release`].
     pub(crate) fn hold(&self) {
         self.change(|state| state.held = true);
     }
@@ -65,7 +65,7 @@ impl Disk {
         self.change(|state| state.full = full);
     }
 
-    /// How many writes were refused for want of space.
+    /// How many writes were refused because the disk was full.
     pub(crate) fn refused(&self) -> usize {
         self.change(|state| state.refused)
     }

@@ -6,7 +6,7 @@ use serried::{Client, ConnectOptions};
 use serried_actor::Settings;
 use serried_local::{LocalCluster, LocalOptions};
 use serried_model::Value;
-use serried_node::{Disks, Durability, KeyspaceConfiguration, NodeStatus};
+use serried_node::{Disks, Durability, KeyspaceConfiguration, NodeStatus, StartError};
 use serried_session::{Ending, TransactionError};
 
 use crate::disk::Disk;
@@ -15,12 +15,16 @@ use crate::{connect, keyspaces, protocols};
 
 fn start(n: usize, durability: Durability) -> (LocalCluster, Vec<Arc<Disk>>) {
     let disks: Vec<Arc<Disk>> = (0..n).map(|_| Arc::default()).collect();
+    (start_on(&disks, durability).unwrap(), disks)
+}
+
+fn start_on(disks: &[Arc<Disk>], durability: Durability) -> Result<LocalCluster, StartError> {
     let options = LocalOptions {
         durability,
         disks: disks.iter().map(|disk| disk.clone() as Arc<dyn Disks>).collect(),
         ..LocalOptions::default()
     };
-    (LocalCluster::start_with(n, &keyspaces(), options, protocols()).unwrap(), disks)
+    LocalCluster::start_with(disks.len(), &keyspaces(), options, protocols())
 }
 
 /// Disks that take nothing in until this is dropped, which a failed test does too.
@@ -37,6 +41,15 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.0.iter().for_each(|disk| disk.release());
     }
+}
+
+#[test]
+fn if_one_node_does_not_start_the_others_are_stopped_and_its_error_is_returned() {
+    let disks: Vec<Arc<Disk>> = (0..3).map(|_| Arc::default()).collect();
+    disks[1].damage();
+    let error = start_on(&disks, Durability::Sync).err().unwrap().to_string();
+    assert!(error.contains("log.0 is damaged"), "{error}");
+    assert_eq!([0, 1, 2].map(|node| disks[node].closed()), [1, 0, 1]);
 }
 
 #[tokio::test]

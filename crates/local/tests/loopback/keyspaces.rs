@@ -43,7 +43,7 @@ impl Rolling {
         }
     }
 
-    /// Has a node stop and start with other keyspaces.
+    /// Stops a node, if it runs, and starts it with other keyspaces.
     async fn restart(
         &mut self,
         node: usize,
@@ -320,7 +320,8 @@ async fn a_disk_that_is_replaced_while_too_few_run_is_not_settled_in_an_earlier_
     assert_eq!(get(&client, "a", "key").await, Some(Value::from("value")));
 }
 
-/// Has a directory be one that an earlier release has settled while too few nodes said what its lost disk had held.
+/// Makes a directory like one of an earlier release, which settled it while too few nodes said what its lost disk had
+/// held.
 fn forget_what_was_lost(directory: &Path) {
     let file = directory.join("identity.toml");
     let mut contents: toml::Table = std::fs::read_to_string(&file).unwrap().parse().unwrap();
@@ -328,8 +329,9 @@ fn forget_what_was_lost(directory: &Path) {
     std::fs::write(&file, contents.to_string()).unwrap();
 }
 
-/// TransactionKeyspace `k` is on nodes 0, 2 and 4 of five, which have acknowledged a write there. Node 0's disk was replaced while too
-/// few ran to tell it of `k`. Then node 2's is, while node 4 is away, and node 0 is among those that tell it what there is.
+/// Keyspace `k` is on nodes 0, 2 and 4 of five, which have acknowledged a write there. Node 0's disk was replaced while
+/// too few nodes ran that know `k`. Then node 2's disk is replaced while node 4 is away, and node 0 is among those that
+/// answer it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_had_too_few_answers_does_not_count_when_the_next_one_asks() {
     let (without, with) = ([named("a")], [named("a"), named("k")]);

@@ -147,7 +147,7 @@ async fn held_alone(kept: &mut Kept, keyspace: &TransactionKeyspace, node: usize
     panic!("n{node} does not get what it lacks")
 }
 
-/// A client that counts up in a key of its own, whatever becomes of the nodes.
+/// A client that counts up in a key of its own while nodes fail.
 struct Counting {
     acknowledged: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,

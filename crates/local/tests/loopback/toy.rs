@@ -1,6 +1,6 @@
 //! A protocol just large enough to use everything that nodes and clients offer: a replica takes writes,
 //! passes them on to all replicas of the partitions that they are for, itself perhaps included, and
-//! answers once a majority of each has them on disk. Whatever is lost is sent again. It isolates nothing.
+//! answers once a majority of each has them on disk. What is lost is sent again. It isolates nothing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(crate) const AHEAD: &str = "ahead";
 /// A replica that has this key says that it catches up.
 pub(crate) const BEHIND: &str = "behind";
 
-/// Keys that begin with this read as how many of them were asked for in one batch.
+/// A read of a key that begins with this returns how many such keys were requested in the same batch.
 pub(crate) const BATCH: &str = "batch";
 
 pub(crate) struct Toy;
@@ -158,7 +158,7 @@ impl Coordinate<Transactions> for Coordinator {
         self.send(txn.0, cx);
     }
 
-    /// Answers the reads of batches: how many were asked for together.
+    /// Answers the reads of a batch with their number.
     fn on_batch_end(&mut self, cx: &mut Context<'_, Self>) {
         let value = Some(Value::from(self.batch.len().to_string()));
         for (txn, key) in self.batch.drain(..) {

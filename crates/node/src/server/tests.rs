@@ -1,8 +1,14 @@
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serried_wire::{Cut, LinkId, dial};
+use serried_model::Provenance;
+use serried_wire::{Cut, End, Kind, LinkId, LinkOptions, dial};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::connections::greet;
 
 use super::*;
+use crate::admission::Sort;
 use crate::durable::Opened;
 
 /// The directory of a node that meets newer data of another one when it has judged a connection of that one.
@@ -97,19 +103,19 @@ async fn a_node_whose_data_was_replaced_since_it_was_judged_has_no_connection() 
     // The node may be gone by now.
     let _ = met.connection.send(Kind::Ping, &[]).await;
     assert!(met.connection.receive_only(Kind::Pong).await.is_err());
-    assert_eq!(server.endpoint(0).lock().links.connections(), 0);
+    assert_eq!(server.cores.endpoint(0).lock().links.connections(), 0);
 }
 
 #[test]
 fn a_node_that_is_turned_away_for_good_or_panics_ends_at_once_with_its_first_reason() {
     let turned_away = server(1, None);
-    turned_away.disowned("it was replaced".to_string());
-    turned_away.fail(&"what comes of it");
+    turned_away.life.disowned("it was replaced".to_string());
+    turned_away.life.fail(&"what comes of it");
     let panicked = server(1, None);
-    panicked.fail(&"a cause");
-    panicked.disowned("it was replaced".to_string());
+    panicked.life.fail(&"a cause");
+    panicked.life.disowned("it was replaced".to_string());
     for (server, why) in [(turned_away, "it was replaced"), (panicked, "a cause")] {
-        let state = server.watch().borrow().clone();
+        let state = server.life.watch().borrow().clone();
         assert!(state.killed);
         let failed = state.failed.unwrap().to_string();
         assert!(failed.contains(why), "{failed}");
@@ -175,7 +181,7 @@ impl Disks for Noting {
 }
 
 fn open(server: &Server, end: End) -> LinkId {
-    server.endpoint(0).lock().links.open(LinkOptions {
+    server.cores.endpoint(0).lock().links.open(LinkOptions {
         end,
         route: false,
         internal: false,
@@ -186,16 +192,17 @@ fn open(server: &Server, end: End) -> LinkId {
 }
 
 #[test]
-fn where_newer_data_of_a_node_is_met_its_connections_are_cut_and_clients_are_told() {
+fn where_newer_data_of_a_node_is_met_its_connections_are_cut_and_clients_learn_of_it() {
     let server = server(3, Some(Arc::new(Noting::default())));
     let meet = |incarnation| {
         let provenance = Some(Provenance { incarnation, rejoined: true });
-        server.meet(&Welcome { provenance, ..Welcome::example() }).unwrap();
+        let welcome = Welcome { provenance, ..Welcome::example() };
+        server.provenances.meet(&welcome, &server.cores).unwrap();
     };
     let [replaced, other] = [1, 2].map(|member| open(&server, End::Core { member, core: 0 }));
     open(&server, End::Client(hello_of_a_client().node));
-    let given_up = |link| server.endpoint(0).lock().links.given_up(link);
-    let informed = || server.endpoint(0).lock().links.waiting_bytes().1 > 0;
+    let given_up = |link| server.cores.endpoint(0).lock().links.given_up(link);
+    let informed = || server.cores.endpoint(0).lock().links.waiting_bytes().1 > 0;
     meet(5);
     meet(5);
     assert_eq!((given_up(replaced), informed()), (None, false), "it is the same as before");

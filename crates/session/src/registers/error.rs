@@ -25,7 +25,8 @@ pub enum RegisterError {
         reason: String,
     },
     /// Too few replicas answered while the register was being updated. The update may have taken effect, or may still take
-    /// effect. If it is tried again with its token ([`crate::RegisterKeyspace::access`]), it takes effect exactly once.
+    /// effect. If it is tried again with its token ([`crate::RegisterKeyspace::retry_rmw`],
+    /// [`crate::RegisterKeyspace::access`]), it takes effect exactly once.
     #[error(
         "the update {token} of `{key}` may or may not have taken effect: its outcome was not known within {deadline:?}; try it again with its token"
     )]

@@ -134,10 +134,47 @@ impl RegisterKeyspace {
         key: impl Into<Key>,
         modification: Modification,
     ) -> Result<Modified, RegisterError> {
-        let (key, limits) = (key.into(), self.limits);
+        self.modify(key.into(), modification, None).await
+    }
+
+    /// Tries a read-modify-write again that failed with [`RegisterError::Unknown`], with the token of that error. It
+    /// then takes effect exactly once. It must be the same modification of the same key. Any client may try it.
+    ///
+    /// ```
+    /// # use serried_model::Modification;
+    /// # use serried_session::{Modified, RegisterError, RegisterKeyspace};
+    /// async fn take_a_seat(seats: &RegisterKeyspace) -> Result<Modified, RegisterError> {
+    ///     let take_one = Modification::add(-1);
+    ///     match seats.rmw("seats", take_one.clone()).await {
+    ///         Err(RegisterError::Unknown { token, .. }) => {
+    ///             seats.retry_rmw("seats", take_one, token).await
+    ///         }
+    ///         known => known,
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`RegisterError::Forgotten`] if it is too late to try again. Otherwise as [`RegisterKeyspace::rmw`].
+    pub async fn retry_rmw(
+        &self,
+        key: impl Into<Key>,
+        modification: Modification,
+        token: Token,
+    ) -> Result<Modified, RegisterError> {
+        self.modify(key.into(), modification, Some(token)).await
+    }
+
+    async fn modify(
+        &self,
+        key: Key,
+        modification: Modification,
+        token: Option<Token>,
+    ) -> Result<Modified, RegisterError> {
+        let limits = self.limits;
         let modification = modification.within(limits.value_bytes);
         let modify = Access::Modify(modification.clone());
-        let found = self.access(key.clone(), modify, None).await?.found;
+        let found = self.access(key.clone(), modify, token).await?.found;
         if let Modification::AppendWithin { suffix, .. } = &modification {
             let bytes = found.as_ref().map_or(0, Value::len) + suffix.len();
             limits.check_value_bytes(&key, bytes)?;

@@ -70,6 +70,30 @@ fn an_rmw_on_the_wrong_type_names_the_key_and_both_types() {
 }
 
 #[test]
+fn an_rmw_that_is_tried_again_has_the_token_and_the_type_of_the_first_try() {
+    let token = Token { id: version(9), carstamp: None };
+    for (found, ended) in [("7", Some("8")), ("one", None)] {
+        let (script, registers) = Script::new();
+        let mut again = Box::pin(registers.retry_rmw("x", Modification::add(1), token));
+        assert!(poll(&mut again).is_pending());
+        let operations = script.take_operations();
+        let [Operation::Access { access, token: sent, .. }] = &operations[..] else {
+            panic!("{operations:?}")
+        };
+        assert!(matches!(access, Access::Modify(Modification::Add { delta: 1, .. })));
+        assert_eq!(*sent, Some(token));
+        let found = Accessed { found: Some(Value::from(found)), carstamp: Carstamp::INITIAL };
+        script.tell(0, Output::Outcome(Outcome::Done(found)));
+        let Poll::Ready(result) = poll(&mut again) else { panic!("it is over") };
+        match (result, ended) {
+            (Ok(modified), Some(ended)) => assert_eq!(modified.value, Some(Value::from(ended))),
+            (Err(error), None) => assert!(matches!(error, RegisterError::WrongType { .. })),
+            (result, _) => panic!("{result:?}"),
+        }
+    }
+}
+
+#[test]
 fn an_rmw_that_is_not_offered_is_refused_before_sending() {
     let (script, registers) = Script::offering(Offers { rmws: false });
     let mut add = Box::pin(registers.rmw("x", Modification::add(1)));

@@ -8,7 +8,8 @@ use serried_model::Unfit;
 /// What a transaction's program returns to give up: the application's own error, or an error of the session that `?`
 /// passed on.
 ///
-/// Every error type converts into it, so a program can use `?` on all results.
+/// Every error type converts into it, so a program can use `?` on all results. Therefore it is no error type itself: a
+/// conversion from each of these would contradict the conversion from itself.
 pub struct Abort(pub(crate) Reason);
 
 pub(crate) enum Reason {

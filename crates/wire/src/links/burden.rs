@@ -11,7 +11,7 @@ use super::{Cut, End, Link, LinkId, Links};
 
 /// What is kept for clients.
 pub(super) struct Burden {
-    /// In bytes, as of when each link was last weighed.
+    /// In bytes, as they were last measured for each link.
     total: usize,
     most: usize,
 }

@@ -11,8 +11,9 @@ use super::host::Host;
 use super::members::Members;
 use super::message::{Accepted, Ballot, Entry, Message, Timer};
 
-/// The most that a promise shows, in bytes; a candidate that lacks more takes over the state instead.
-pub(super) const SHOWN_BYTES: usize = 8 * OPEN_BYTES;
+/// The most that a promise shows, in bytes, by the sizes that [`super::Entry::size`] estimates. A candidate that lacks
+/// more takes over the state instead.
+pub const SHOWN_BYTES: usize = 8 * OPEN_BYTES;
 /// After how long a promise is asked for again, round trips not counted.
 const PREPARE_AGAIN: Duration = Duration::from_millis(50);
 

@@ -119,6 +119,7 @@ mod tests;
 mod undurable;
 mod write_back;
 
+pub use candidate::SHOWN_BYTES;
 pub use clocks::{Clocks, Span, Time};
 pub use host::{Chosen, Host, StateMachine};
 pub use log::ReplicatedLog;

@@ -1,10 +1,40 @@
-//! In what the keyspaces of two nodes differ.
+//! Which keyspaces the nodes have, and in what those of two nodes differ.
 
-use serried_wire::{KeyspaceInfo, Welcome};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::Server;
+use serried_wire::{KeyspaceInfo, Tables, Welcome};
 
-impl Server {
+/// The keyspaces of this node, and of the others as each said last.
+pub(crate) struct Keyspaces {
+    own: Vec<KeyspaceInfo>,
+    /// How many nodes there are.
+    nodes: usize,
+    tables: Mutex<Tables>,
+}
+
+impl Keyspaces {
+    /// Those of node `member` of so many.
+    pub(super) fn new(member: usize, nodes: usize, own: Vec<KeyspaceInfo>) -> Keyspaces {
+        let mut tables = Tables::default();
+        tables.put(member, nodes, own.clone());
+        Keyspaces { own, nodes, tables: Mutex::new(tables) }
+    }
+
+    /// Those of this node, in the order of its configuration.
+    pub(super) fn own(&self) -> &[KeyspaceInfo] {
+        &self.own
+    }
+
+    /// Those of all nodes.
+    pub(super) fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another node has said which keyspaces it has.
+    pub(crate) fn learn(&self, other: &Welcome) {
+        self.tables().put(other.node.member(), self.nodes, other.keyspaces.clone());
+    }
+
     /// The keyspaces that another node has in another generation or configuration. The two nodes ignore each other's
     /// messages for these.
     pub(crate) fn differences(&self, other: &Welcome) -> Vec<String> {
@@ -13,14 +43,14 @@ impl Server {
             let (has, own_has) = (other.description(), own.description());
             (other.number != own.number).then(|| format!("it has {has}, and this node {own_has}"))
         };
-        self.welcome.keyspaces.iter().filter_map(|own| differs(&own)).collect()
+        self.own.iter().filter_map(|own| differs(&own)).collect()
     }
 
     /// The settings in which a keyspace that the two nodes serve together differs, with both values.
     pub(crate) fn other_settings(&self, other: &Welcome) -> Vec<String> {
         let other = |own: &KeyspaceInfo| other.keyspaces.iter().find(|k| k.number == own.number);
         let differences = |own: &KeyspaceInfo| other(own).map(|other| settings(own, other));
-        self.welcome.keyspaces.iter().filter_map(differences).flatten().collect()
+        self.own.iter().filter_map(differences).flatten().collect()
     }
 }
 
