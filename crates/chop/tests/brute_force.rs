@@ -8,8 +8,8 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serried_chop::{check, check_and_merge};
 use serried_procedures::{
-    Body, Code, Column, Datum, Field, Multiplicity, Piece, PieceId, Procedure, ProcedureSet, RowAccess, Slot, Table, Type,
-    WriteColumn,
+    Body, Code, Column, Datum, Field, Multiplicity, Piece, PieceId, Procedure, ProcedureSet,
+    RowAccess, Slot, Table, Type, WriteColumn,
 };
 
 /// How many pieces the instances of an interleaving have together. More take too long.
@@ -34,12 +34,18 @@ fn piece(at: usize, rng: &mut Pcg64Mcg) -> Piece {
         exists: None,
     };
     let write = WriteColumn { row: 0, column: 0, to: Code::Constant(Datum::Int(1)) };
-    let lists = Multiplicity::ForEach { arguments: Vec::new(), lists: Vec::new(), slots: 0, max: 2 };
+    let lists =
+        Multiplicity::ForEach { arguments: Vec::new(), lists: Vec::new(), slots: 0, max: 2 };
     Piece {
         name: format!("p{at}"),
         multiplicity: if rng.random_bool(0.2) { lists } else { Multiplicity::Once },
         arguments: Vec::new(),
-        body: Body { rows: vec![row], writes: writes.then_some(write).into_iter().collect(), slots: 1, ..Body::default() },
+        body: Body {
+            rows: vec![row],
+            writes: writes.then_some(write).into_iter().collect(),
+            slots: 1,
+            ..Body::default()
+        },
         after: (0..at as u16).filter(|_| rng.random_bool(0.3)).map(PieceId).collect(),
         needed: rng.random_bool(0.4),
         immediate: false,
@@ -133,12 +139,14 @@ fn extend(pieces: &[Started], order: &mut Vec<usize>) -> bool {
     for next in 0..pieces.len() {
         let Started { instance, unit, after, .. } = &pieces[next];
         let pending = |other: usize| !order.contains(&other) && pieces[other].instance == *instance;
-        let waits = (0..pieces.len()).any(|other| pending(other) && after.contains(&pieces[other].unit));
+        let waits =
+            (0..pieces.len()).any(|other| pending(other) && after.contains(&pieces[other].unit));
         if order.contains(&next) || waits {
             continue;
         }
-        let together: Vec<usize> =
-            (0..pieces.len()).filter(|other| pending(*other) && pieces[*other].unit == *unit).collect();
+        let together: Vec<usize> = (0..pieces.len())
+            .filter(|other| pending(*other) && pieces[*other].unit == *unit)
+            .collect();
         if together[0] != next {
             continue;
         }
@@ -177,13 +185,17 @@ fn is_cyclic(pieces: &[Started], order: &[usize]) -> bool {
 /// Whether some two or three concurrent calls have an interleaving without a serial order.
 fn is_unserializable(set: &ProcedureSet) -> bool {
     let procedures = set.procedures.len();
-    let calls = |count: usize| (0..procedures.pow(count as u32)).map(move |code| {
-        (0..count).map(|at| code / procedures.pow(at as u32) % procedures).collect::<Vec<_>>()
-    });
+    let calls = |count: usize| {
+        (0..procedures.pow(count as u32)).map(move |code| {
+            (0..count).map(|at| code / procedures.pow(at as u32) % procedures).collect::<Vec<_>>()
+        })
+    };
     calls(2).chain(calls(3)).filter(|calls| calls.is_sorted()).any(|calls| {
-        let writing = calls.iter().enumerate().filter(|(_, call)| !set.procedures[**call].is_read_only());
-        let mut pieces: Vec<Started> =
-            writing.flat_map(|(instance, call)| started(&set.procedures[*call], instance)).collect();
+        let writing =
+            calls.iter().enumerate().filter(|(_, call)| !set.procedures[**call].is_read_only());
+        let mut pieces: Vec<Started> = writing
+            .flat_map(|(instance, call)| started(&set.procedures[*call], instance))
+            .collect();
         pieces.len() <= MAX_STARTED && has_cycle(&mut pieces)
     })
 }
@@ -209,6 +221,11 @@ fn no_accepted_set_has_an_interleaving_without_a_serial_order() {
             }
         }
     }
-    println!("{accepted} accepted, {refused} refused, {needlessly} of them without a counterexample of this size");
-    assert!(accepted > 300 && refused > 300, "the sets are no test: {accepted} accepted, {refused} refused");
+    println!(
+        "{accepted} accepted, {refused} refused, {needlessly} of them without a counterexample of this size"
+    );
+    assert!(
+        accepted > 300 && refused > 300,
+        "the sets are no test: {accepted} accepted, {refused} refused"
+    );
 }

@@ -54,10 +54,15 @@ fn with_needed_stock() -> String {
 fn the_simplified_new_order_can_be_reordered() {
     let mut set = compiled(NEW_ORDER);
     check(&mut set).unwrap();
-    let immediate: Vec<bool> = set.procedures[0].pieces.iter().map(|piece| piece.immediate).collect();
+    let immediate: Vec<bool> =
+        set.procedures[0].pieces.iter().map(|piece| piece.immediate).collect();
     assert_eq!(immediate, [true, false, false]);
     let graph = Graph::new(&set);
-    assert_eq!(graph.vertices().len(), 10, "a repeated piece stands twice in each of two instances");
+    assert_eq!(
+        graph.vertices().len(),
+        10,
+        "a repeated piece stands twice in each of two instances"
+    );
     // Five vertices are joined by ten S-edges in each instance; C-edges join the instances: 1, 2 by 2, and 2 by 2.
     let svg = draw(&graph);
     assert_eq!(svg.matches("<line").count(), 20 + 9);
@@ -85,7 +90,12 @@ fn two_immediate_conflicts_are_refused_by_name_and_can_be_merged() {
     let names: Vec<Vec<&str>> = set.procedures[0]
         .merged
         .iter()
-        .map(|group| group.iter().map(|piece| set.procedures[0].pieces[usize::from(piece.0)].name.as_str()).collect())
+        .map(|group| {
+            group
+                .iter()
+                .map(|piece| set.procedures[0].pieces[usize::from(piece.0)].name.as_str())
+                .collect()
+        })
         .collect();
     assert_eq!(names, [["number", "reduce"]]);
 }

@@ -19,6 +19,9 @@ fn tpcc_needs_no_merged_pieces() {
         immediate.map(move |piece| format!("{}.{}", procedure.name, piece.name))
     });
     let immediate: Vec<String> = immediate.collect();
-    assert_eq!(immediate, ["new_order.number", "new_order.item", "new_order.info", "payment.name", "payment.find"]);
+    assert_eq!(
+        immediate,
+        ["new_order.number", "new_order.item", "new_order.info", "payment.name", "payment.find"]
+    );
     std::fs::write("/tmp/s34/tpcc.svg", draw(&Graph::new(&set))).unwrap();
 }

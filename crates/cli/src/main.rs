@@ -7,6 +7,7 @@ mod arguments;
 mod bench;
 mod calibrate;
 mod check;
+mod chop;
 mod cluster;
 mod cost;
 mod costs;
@@ -52,7 +53,7 @@ struct Arguments {
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 success; 1 something failed; 2 the command line was wrong; \
-3 a history violates its guarantee; 4 it can't be decided whether it does.";
+3 a history violates its guarantee, or procedures are refused; 4 it can't be decided whether it does.";
 
 /// The protocols by what they guarantee, and the exit codes.
 fn after_help() -> String {
@@ -78,6 +79,7 @@ enum Command {
     Reproduce(reproduce::Reproduce),
     Calibrate(calibrate::Calibrate),
     Check(check::Check),
+    Chop(chop::Chop),
     Status(status::Status),
     Torture(torture::Torture),
     /// The clients that `torture` starts and kills
@@ -97,6 +99,7 @@ impl Command {
             Command::Reproduce(reproduce) => reproduce.run(),
             Command::Calibrate(calibrate) => calibrate.run(),
             Command::Check(check) => check.run(),
+            Command::Chop(chop) => chop.run(),
             Command::Status(status) => status.run(),
             Command::Torture(torture) => torture.run(),
             Command::TortureClient(client) => client.run(),
@@ -110,7 +113,7 @@ enum Ended {
     Well,
     /// A cluster has nodes that do not serve.
     Degraded,
-    /// A history violates its guarantee.
+    /// A history violates its guarantee, or procedures could not be reordered.
     Violation,
     /// It can't be decided whether a history violates its guarantee.
     Unknown,

@@ -137,7 +137,8 @@ impl Body {
                 return Err(Refused::Check(check.otherwise.clone()));
             }
         }
-        let writes = self.writes_if.as_ref().map_or(Ok(true), |condition| condition.bool(&mut frame))?;
+        let writes =
+            self.writes_if.as_ref().map_or(Ok(true), |condition| condition.bool(&mut frame))?;
         let written = evaluate_all(self.writes.iter().map(|write| &write.to), &mut frame)?;
         let outputs = evaluate_all(self.outputs.iter().map(|(_, code)| code), &mut frame)?;
         if writes {
@@ -172,13 +173,22 @@ impl Body {
     }
 
     /// Two accesses may be of the same row, so each write reads the row as the one before left it.
-    fn write_rows(&self, tables: &[Table], keys: &[Vec<Datum>], written: Vec<Datum>, store: &mut dyn RowStore) {
+    fn write_rows(
+        &self,
+        tables: &[Table],
+        keys: &[Vec<Datum>],
+        written: Vec<Datum>,
+        store: &mut dyn RowStore,
+    ) {
         let mut written = self.writes.iter().zip(written).peekable();
         while let Some((WriteColumn { row: at, column, .. }, datum)) = written.next() {
             let (table, key) = (self.rows[usize::from(*at)].table, &keys[usize::from(*at)]);
-            let mut row = store.read(table, key).unwrap_or_else(|| tables[usize::from(table)].defaults());
+            let mut row =
+                store.read(table, key).unwrap_or_else(|| tables[usize::from(table)].defaults());
             row[usize::from(*column)] = datum;
-            while let Some((WriteColumn { column, .. }, datum)) = written.next_if(|(write, _)| write.row == *at) {
+            while let Some((WriteColumn { column, .. }, datum)) =
+                written.next_if(|(write, _)| write.row == *at)
+            {
                 row[usize::from(*column)] = datum;
             }
             store.write(table, key, row);

@@ -108,7 +108,9 @@ impl Code {
                 then.for_each_slot(change);
                 otherwise.for_each_slot(change);
             }
-            Code::List(all) | Code::Record(all) => all.iter_mut().for_each(|code| code.for_each_slot(change)),
+            Code::List(all) | Code::Record(all) => {
+                all.iter_mut().for_each(|code| code.for_each_slot(change))
+            }
             Code::Map { list, element, condition, body } => {
                 list.for_each_slot(change);
                 change(element);

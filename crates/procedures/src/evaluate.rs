@@ -56,7 +56,9 @@ impl Code {
             Code::Compare(comparison, left, right) => {
                 let ordering = match (&**left, &**right) {
                     // The usual case, without a clone of either.
-                    (Code::Slot(Slot(left)), Code::Constant(right)) => frame[usize::from(*left)].cmp(right),
+                    (Code::Slot(Slot(left)), Code::Constant(right)) => {
+                        frame[usize::from(*left)].cmp(right)
+                    }
                     (left, right) => left.evaluate(frame)?.cmp(&right.evaluate(frame)?),
                 };
                 Datum::Bool(comparison.holds(ordering))
@@ -64,11 +66,17 @@ impl Code {
             Code::Arithmetic(operation, left, right) => {
                 Datum::Int(operation.apply(left.int(frame)?, right.int(frame)?)?)
             }
-            Code::Concatenate(left, right) => concatenate(&left.evaluate(frame)?, &right.evaluate(frame)?),
+            Code::Concatenate(left, right) => {
+                concatenate(&left.evaluate(frame)?, &right.evaluate(frame)?)
+            }
             Code::Size(operand) => Datum::Int(size(&operand.evaluate(frame)?) as i64),
             Code::Sum(list) => {
                 let list = list.evaluate(frame)?;
-                Datum::Int(elements(&list).iter().fold(0, |sum: i64, datum| sum.saturating_add(int(datum))))
+                Datum::Int(
+                    elements(&list)
+                        .iter()
+                        .fold(0, |sum: i64, datum| sum.saturating_add(int(datum))),
+                )
             }
             Code::Element(list, index) => {
                 let (list, index) = (list.evaluate(frame)?, index.int(frame)?);
@@ -206,7 +214,9 @@ fn size(datum: &Datum) -> usize {
 
 fn concatenate(left: &Datum, right: &Datum) -> Datum {
     match (left, right) {
-        (Datum::String(left), Datum::String(right)) => Datum::String([&**left, &**right].concat().into()),
+        (Datum::String(left), Datum::String(right)) => {
+            Datum::String([&**left, &**right].concat().into())
+        }
         (Datum::Bytes(left), Datum::Bytes(right)) => {
             Datum::Bytes([left.as_bytes(), right.as_bytes()].concat().into())
         }
@@ -216,7 +226,9 @@ fn concatenate(left: &Datum, right: &Datum) -> Datum {
 
 fn left(datum: Datum, max: usize) -> Datum {
     match datum {
-        Datum::String(text) if text.len() > max => Datum::from(&text[..text.floor_char_boundary(max)]),
+        Datum::String(text) if text.len() > max => {
+            Datum::from(&text[..text.floor_char_boundary(max)])
+        }
         Datum::Bytes(bytes) if bytes.len() > max => Datum::Bytes(bytes.as_bytes()[..max].into()),
         short => short,
     }

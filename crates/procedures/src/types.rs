@@ -55,7 +55,10 @@ impl Type {
             }
             (Type::Record(fields), Type::Record(others)) => {
                 fields.len() == others.len()
-                    && fields.iter().zip(others).all(|(field, other)| field.name == other.name && field.of.holds(&other.of))
+                    && fields
+                        .iter()
+                        .zip(others)
+                        .all(|(field, other)| field.name == other.name && field.of.holds(&other.of))
             }
             _ => false,
         }
@@ -66,12 +69,15 @@ impl Type {
         match (self, other) {
             (Type::Bool, Type::Bool) => Some(Type::Bool),
             (Type::Int, Type::Int) => Some(Type::Int),
-            (Type::String { max }, Type::String { max: other }) => Some(Type::String { max: *max.max(other) }),
-            (Type::Bytes { max }, Type::Bytes { max: other }) => Some(Type::Bytes { max: *max.max(other) }),
-            // The literal `[]` has no element whose type it could say.
-            (list @ Type::List { .. }, Type::List { max: 0, .. }) | (Type::List { max: 0, .. }, list @ Type::List { .. }) => {
-                Some(list.clone())
+            (Type::String { max }, Type::String { max: other }) => {
+                Some(Type::String { max: *max.max(other) })
             }
+            (Type::Bytes { max }, Type::Bytes { max: other }) => {
+                Some(Type::Bytes { max: *max.max(other) })
+            }
+            // The literal `[]` has no element whose type it could say.
+            (list @ Type::List { .. }, Type::List { max: 0, .. })
+            | (Type::List { max: 0, .. }, list @ Type::List { .. }) => Some(list.clone()),
             (Type::List { element, max }, Type::List { element: other, max: length }) => {
                 Some(Type::List { element: Box::new(element.join(other)?), max: *max.max(length) })
             }
@@ -93,7 +99,9 @@ impl Type {
         match self {
             Type::Bool | Type::Int => DATUM,
             Type::String { max } | Type::Bytes { max } => DATUM + u64::from(*max),
-            Type::List { element, max } => element.max_bytes().saturating_mul(u64::from(*max)).saturating_add(DATUM),
+            Type::List { element, max } => {
+                element.max_bytes().saturating_mul(u64::from(*max)).saturating_add(DATUM)
+            }
             Type::Record(fields) => {
                 fields.iter().fold(DATUM, |bytes, field| bytes.saturating_add(field.of.max_bytes()))
             }
@@ -117,8 +125,12 @@ impl Type {
     pub fn check(&self, datum: &Datum) -> Result<(), Mismatch> {
         match (self, datum) {
             (Type::Bool, Datum::Bool(_)) | (Type::Int, Datum::Int(_)) => Ok(()),
-            (Type::String { max }, Datum::String(text)) => self.check_length(text.len(), *max, "bytes"),
-            (Type::Bytes { max }, Datum::Bytes(bytes)) => self.check_length(bytes.len(), *max, "bytes"),
+            (Type::String { max }, Datum::String(text)) => {
+                self.check_length(text.len(), *max, "bytes")
+            }
+            (Type::Bytes { max }, Datum::Bytes(bytes)) => {
+                self.check_length(bytes.len(), *max, "bytes")
+            }
             (Type::List { element, max }, Datum::List(elements)) => {
                 self.check_length(elements.len(), *max, "elements")?;
                 elements.iter().enumerate().try_for_each(|(at, datum)| {
@@ -127,7 +139,10 @@ impl Type {
             }
             (Type::Record(fields), Datum::Record(data)) if fields.len() == data.len() => {
                 fields.iter().zip(data.iter()).try_for_each(|(field, datum)| {
-                    field.of.check(datum).map_err(|mismatch| mismatch.within(&format!(".{}", field.name)))
+                    field
+                        .of
+                        .check(datum)
+                        .map_err(|mismatch| mismatch.within(&format!(".{}", field.name)))
                 })
             }
             _ => Err(self.mismatch(datum.kind().to_owned())),
@@ -135,7 +150,11 @@ impl Type {
     }
 
     fn check_length(&self, length: usize, max: u32, unit: &str) -> Result<(), Mismatch> {
-        if length <= max as usize { Ok(()) } else { Err(self.mismatch(format!("one of {length} {unit}"))) }
+        if length <= max as usize {
+            Ok(())
+        } else {
+            Err(self.mismatch(format!("one of {length} {unit}")))
+        }
     }
 
     fn mismatch(&self, found: String) -> Mismatch {
@@ -217,7 +236,10 @@ mod tests {
         assert!(!list(line(8), 3).holds(&list(line(9), 2)));
         assert!(!list(line(9), 1).holds(&list(line(8), 2)));
         assert!(!Type::Int.holds(&Type::Bool));
-        assert!(list(Type::Int, 2).holds(&list(Type::Bool, 0)), "an empty list has no element of a wrong type");
+        assert!(
+            list(Type::Int, 2).holds(&list(Type::Bool, 0)),
+            "an empty list has no element of a wrong type"
+        );
     }
 
     #[test]
@@ -237,8 +259,12 @@ mod tests {
         ]);
         let mismatch = list(line(3), 5).check(&lines).unwrap_err();
         assert_eq!(mismatch.to_string(), "at `[1].note`: wanted string(3), found one of 8 bytes");
-        assert_eq!(Type::Int.check(&Datum::Bool(true)).unwrap_err().to_string(), "wanted int, found bool");
-        let one = list(Type::Int, 1).check(&Datum::list([Datum::Int(1), Datum::Int(2)])).unwrap_err();
+        assert_eq!(
+            Type::Int.check(&Datum::Bool(true)).unwrap_err().to_string(),
+            "wanted int, found bool"
+        );
+        let one =
+            list(Type::Int, 1).check(&Datum::list([Datum::Int(1), Datum::Int(2)])).unwrap_err();
         assert_eq!(one.to_string(), "wanted list of at most 1 int, found one of 2 elements");
     }
 

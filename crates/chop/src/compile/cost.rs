@@ -29,7 +29,11 @@ impl Cost {
 
     pub(crate) fn times(self, times: u32) -> Cost {
         let times = u64::from(times);
-        Cost { fails: self.fails, steps: self.steps.saturating_mul(times), bytes: self.bytes.saturating_mul(times) }
+        Cost {
+            fails: self.fails,
+            steps: self.steps.saturating_mul(times),
+            bytes: self.bytes.saturating_mul(times),
+        }
     }
 
     pub(crate) fn and_steps(self, steps: u64) -> Cost {
@@ -72,8 +76,17 @@ impl Typed {
     }
 
     /// An operation on this expression and another.
-    pub(crate) fn with(self, other: Typed, of: Type, operation: impl FnOnce(Box<Code>, Box<Code>) -> Code) -> Typed {
-        Typed::new(operation(Box::new(self.code), Box::new(other.code)), of, self.cost.and(other.cost))
+    pub(crate) fn with(
+        self,
+        other: Typed,
+        of: Type,
+        operation: impl FnOnce(Box<Code>, Box<Code>) -> Code,
+    ) -> Typed {
+        Typed::new(
+            operation(Box::new(self.code), Box::new(other.code)),
+            of,
+            self.cost.and(other.cost),
+        )
     }
 
     /// The same with the allocation of its result.

@@ -4,7 +4,10 @@
 //! floating-point numbers, time and regular expressions. Arithmetic saturates where CEL fails, since a body must not
 //! fail once something is written.
 
-use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, SelectExpr, SourceInfo, operators};
+use cel::common::ast::{
+    CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, SelectExpr, SourceInfo,
+    operators,
+};
 use serried_procedures::{Arithmetic, Code, Comparison, Datum, Field, Logic, Slot, Type};
 
 use super::cost::{BYTES_A_STEP, Cost, Typed};
@@ -21,10 +24,14 @@ const MAX_TEXT: usize = 16 << 10;
 /// Compiles the expression in `text` of the file `source`.
 pub(crate) fn compile(text: &Text<'_>, scope: &mut Scope<'_>) -> Compiled<Typed> {
     if text.text.len() > MAX_TEXT {
-        return Err(Misplaced::new(&text.span, format!("an expression has at most {MAX_TEXT} bytes")));
+        return Err(Misplaced::new(
+            &text.span,
+            format!("an expression has at most {MAX_TEXT} bytes"),
+        ));
     }
     // Without macros, so that `list.map(x, y)` is parsed as the call that it is written as.
-    let parser = cel::Env::default().with_optional_support(false).parser().max_recursion_depth(MAX_DEPTH);
+    let parser =
+        cel::Env::default().with_optional_support(false).parser().max_recursion_depth(MAX_DEPTH);
     let parsed = parser.parse_with_source_info(text.text);
     let (parsed, info) = parsed.map_err(|errors| unparsable(text, &errors))?;
     Compiler { text, info: &info, scope }.compile(&parsed)
@@ -36,7 +43,10 @@ fn unparsable(text: &Text<'_>, errors: &cel::ParseErrors) -> Misplaced {
     };
     let (line, column) = (first.pos.0.max(1) as usize, first.pos.1.max(1) as usize);
     let before: usize = text.text.split_inclusive('\n').take(line - 1).map(str::len).sum();
-    let within = text.text[before..].char_indices().nth(column - 1).map_or(text.text.len(), |(at, _)| before + at);
+    let within = text.text[before..]
+        .char_indices()
+        .nth(column - 1)
+        .map_or(text.text.len(), |(at, _)| before + at);
     // The parser lists every token that it would take.
     let message = first.msg.split(" expecting ").next().unwrap_or_default();
     Misplaced { at: text.start + within, message: format!("this is not an expression: {message}") }
@@ -60,7 +70,9 @@ impl Compiler<'_, '_> {
         match &at.expr {
             Expr::Literal(literal) => self.literal(at, literal),
             Expr::Ident(name) => match self.scope.meaning(name, None) {
-                Ok(Meaning::Datum(code, of) | Meaning::Member(code, of)) => Ok(Typed::known(code, of)),
+                Ok(Meaning::Datum(code, of) | Meaning::Member(code, of)) => {
+                    Ok(Typed::known(code, of))
+                }
                 Err(message) => Err(self.wrong(at, message)),
             },
             Expr::Select(select) => self.select(at, select),
@@ -77,18 +89,28 @@ impl Compiler<'_, '_> {
         let (datum, of) = match literal {
             LiteralValue::Boolean(bool) => (Datum::Bool(**bool), Type::Bool),
             LiteralValue::Int(int) => (Datum::Int(**int), Type::Int),
-            LiteralValue::String(text) => (Datum::from(text.inner()), Type::String { max: text.inner().len() as u32 }),
-            LiteralValue::Bytes(bytes) => {
-                (Datum::Bytes(bytes.inner().into()), Type::Bytes { max: bytes.inner().len() as u32 })
+            LiteralValue::String(text) => {
+                (Datum::from(text.inner()), Type::String { max: text.inner().len() as u32 })
             }
+            LiteralValue::Bytes(bytes) => (
+                Datum::Bytes(bytes.inner().into()),
+                Type::Bytes { max: bytes.inner().len() as u32 },
+            ),
             LiteralValue::Double(_) | LiteralValue::UInt(_) | LiteralValue::Null => {
-                return Err(self.wrong(at, "procedures have data of the types bool, int, string, bytes, lists and records"));
+                return Err(self.wrong(
+                    at,
+                    "procedures have data of the types bool, int, string, bytes, lists and records",
+                ));
             }
         };
         Ok(Typed::known(Code::Constant(datum), of))
     }
 
-    fn select(&mut self, at: &IdedExpr, SelectExpr { operand, field, .. }: &SelectExpr) -> Compiled<Typed> {
+    fn select(
+        &mut self,
+        at: &IdedExpr,
+        SelectExpr { operand, field, .. }: &SelectExpr,
+    ) -> Compiled<Typed> {
         if let Expr::Ident(first) = &operand.expr {
             return match self.scope.meaning(first, Some(field)) {
                 Ok(Meaning::Member(code, of)) => Ok(Typed::known(code, of)),
@@ -102,7 +124,10 @@ impl Compiler<'_, '_> {
 
     fn field(&self, at: &IdedExpr, record: Typed, name: &str) -> Compiled<Typed> {
         let Type::Record(fields) = &record.of else {
-            return Err(self.wrong(at, format!("`.{name}` needs a record before it, and this is {}", record.of)));
+            return Err(self.wrong(
+                at,
+                format!("`.{name}` needs a record before it, and this is {}", record.of),
+            ));
         };
         let Some(place) = fields.iter().position(|field| field.name == name) else {
             return Err(self.wrong(at, format!("there is no field `{name}` in {}", record.of)));
@@ -112,13 +137,19 @@ impl Compiler<'_, '_> {
     }
 
     fn list(&mut self, at: &IdedExpr, list: &ListExpr) -> Compiled<Typed> {
-        let elements = list.elements.iter().map(|element| self.compile(element)).collect::<Compiled<Vec<_>>>()?;
+        let elements = list
+            .elements
+            .iter()
+            .map(|element| self.compile(element))
+            .collect::<Compiled<Vec<_>>>()?;
         let mut of: Option<Type> = None;
         for element in &elements {
             let joined = of.as_ref().map_or(Some(element.of.clone()), |of| of.join(&element.of));
-            of = Some(joined.ok_or_else(|| self.wrong(at, "the elements of a list have one type"))?);
+            of =
+                Some(joined.ok_or_else(|| self.wrong(at, "the elements of a list have one type"))?);
         }
-        let of = Type::List { element: Box::new(of.unwrap_or(Type::Bool)), max: elements.len() as u32 };
+        let of =
+            Type::List { element: Box::new(of.unwrap_or(Type::Bool)), max: elements.len() as u32 };
         Ok(gather(elements, of, Code::List))
     }
 
@@ -131,7 +162,9 @@ impl Compiler<'_, '_> {
                 return Err(self.wrong(at, "a record is written as {\"name\": value}"));
             };
             let Expr::Literal(LiteralValue::String(name)) = &entry.key.expr else {
-                return Err(self.wrong(&entry.key, "the name of a record's field is a literal string"));
+                return Err(
+                    self.wrong(&entry.key, "the name of a record's field is a literal string")
+                );
             };
             let value = self.compile(&entry.value)?;
             fields.push(Field { name: name.inner().to_owned(), of: value.of.clone() });
@@ -144,16 +177,28 @@ impl Compiler<'_, '_> {
         let name = call.func_name.as_str();
         match (&call.target, name, call.args.as_slice()) {
             (Some(list), "map", [element, body]) => self.map(list, element, None, Some(body)),
-            (Some(list), "map", [element, condition, body]) => self.map(list, element, Some(condition), Some(body)),
-            (Some(list), "filter", [element, condition]) => self.map(list, element, Some(condition), None),
-            (Some(list), "all", [element, condition]) => self.quantify(Logic::And, list, element, condition),
-            (Some(list), "exists", [element, condition]) => self.quantify(Logic::Or, list, element, condition),
+            (Some(list), "map", [element, condition, body]) => {
+                self.map(list, element, Some(condition), Some(body))
+            }
+            (Some(list), "filter", [element, condition]) => {
+                self.map(list, element, Some(condition), None)
+            }
+            (Some(list), "all", [element, condition]) => {
+                self.quantify(Logic::And, list, element, condition)
+            }
+            (Some(list), "exists", [element, condition]) => {
+                self.quantify(Logic::Or, list, element, condition)
+            }
             (None, "exists", [row]) => self.exists(row),
-            (Some(target), "least" | "greatest", [left, right]) if matches!(&target.expr, Expr::Ident(math) if math == "math") => {
-                let operation = if name == "least" { Arithmetic::Least } else { Arithmetic::Greatest };
+            (Some(target), "least" | "greatest", [left, right]) if matches!(&target.expr, Expr::Ident(math) if math == "math") =>
+            {
+                let operation =
+                    if name == "least" { Arithmetic::Least } else { Arithmetic::Greatest };
                 self.arithmetic(operation, left, right)
             }
-            (Some(target), "size" | "distinct" | "flatten" | "sum", []) => self.unary(at, name, target),
+            (Some(target), "size" | "distinct" | "flatten" | "sum", []) => {
+                self.unary(at, name, target)
+            }
             (None, "size" | "sum", [operand]) => self.unary(at, name, operand),
             (None, "string", [operand]) => {
                 let operand = self.compile_as(operand, &Type::Int)?;
@@ -162,7 +207,9 @@ impl Compiler<'_, '_> {
             }
             (None, "left", [text, length]) => self.left(text, length),
             (None, "range", [from, to, most]) => self.range(from, to, most),
-            (None, operators::CONDITIONAL, [condition, then, otherwise]) => self.conditional(at, condition, then, otherwise),
+            (None, operators::CONDITIONAL, [condition, then, otherwise]) => {
+                self.conditional(at, condition, then, otherwise)
+            }
             (None, operators::LOGICAL_NOT, [operand]) => {
                 let operand = self.compile_as(operand, &Type::Bool)?;
                 Ok(operand.then(Type::Bool, Code::Not))
@@ -170,14 +217,17 @@ impl Compiler<'_, '_> {
             (None, operators::NEGATE, [operand]) => {
                 let operand = self.compile_as(operand, &Type::Int)?;
                 let zero = Typed::known(Code::Constant(Datum::Int(0)), Type::Int);
-                Ok(zero.with(operand, Type::Int, |zero, operand| Code::Arithmetic(Arithmetic::Subtract, zero, operand)))
+                Ok(zero.with(operand, Type::Int, |zero, operand| {
+                    Code::Arithmetic(Arithmetic::Subtract, zero, operand)
+                }))
             }
             (None, operators::ADD, [left, right]) => self.add(at, left, right),
             (None, operators::INDEX, [list, index]) => self.element(list, index),
             (None, operators::IN, [operand, list]) => self.contains(at, operand, list),
             (None, operator, [left, right]) => match binary(operator) {
                 Some(Binary::Logic(logic)) => {
-                    let (left, right) = (self.compile_as(left, &Type::Bool)?, self.compile_as(right, &Type::Bool)?);
+                    let (left, right) =
+                        (self.compile_as(left, &Type::Bool)?, self.compile_as(right, &Type::Bool)?);
                     Ok(left.with(right, Type::Bool, |left, right| Code::Logic(logic, left, right)))
                 }
                 Some(Binary::Comparison(comparison)) => self.compare(at, comparison, left, right),
@@ -192,7 +242,10 @@ impl Compiler<'_, '_> {
         const FUNCTIONS: &str = "size(x), sum(list), list.map(x, y), list.map(x, condition, y), list.filter(x, condition), \
             list.all(x, condition), list.exists(x, condition), list.distinct(), lists.flatten(), exists(row), \
             left(text, bytes), range(from, to, most), string(int), math.least(a, b) and math.greatest(a, b)";
-        self.wrong(at, format!("there is no function `{name}` with these operands; there are {FUNCTIONS}"))
+        self.wrong(
+            at,
+            format!("there is no function `{name}` with these operands; there are {FUNCTIONS}"),
+        )
     }
 
     /// Compiles an operand that has to have the shape of `wanted`. Sizes do not matter.
@@ -200,7 +253,8 @@ impl Compiler<'_, '_> {
         let compiled = self.compile(operand)?;
         match compiled.of.join(wanted) {
             Some(_) => Ok(compiled),
-            None => Err(self.wrong(operand, format!("this is {}, and {wanted} is needed here", compiled.of))),
+            None => Err(self
+                .wrong(operand, format!("this is {}, and {wanted} is needed here", compiled.of))),
         }
     }
 
@@ -213,14 +267,27 @@ impl Compiler<'_, '_> {
         }
     }
 
-    fn conditional(&mut self, at: &IdedExpr, condition: &IdedExpr, then: &IdedExpr, otherwise: &IdedExpr) -> Compiled<Typed> {
+    fn conditional(
+        &mut self,
+        at: &IdedExpr,
+        condition: &IdedExpr,
+        then: &IdedExpr,
+        otherwise: &IdedExpr,
+    ) -> Compiled<Typed> {
         let condition = self.compile_as(condition, &Type::Bool)?;
         let (then, otherwise) = (self.compile(then)?, self.compile(otherwise)?);
         let of = then.of.join(&otherwise.of).ok_or_else(|| {
-            self.wrong(at, format!("one branch is {} and the other {}; they need one type", then.of, otherwise.of))
+            self.wrong(
+                at,
+                format!(
+                    "one branch is {} and the other {}; they need one type",
+                    then.of, otherwise.of
+                ),
+            )
         })?;
         let cost = condition.cost.and(then.cost).and(otherwise.cost);
-        let code = Code::If(Box::new(condition.code), Box::new(then.code), Box::new(otherwise.code));
+        let code =
+            Code::If(Box::new(condition.code), Box::new(then.code), Box::new(otherwise.code));
         Ok(Typed::new(code, of, cost))
     }
 
@@ -228,10 +295,16 @@ impl Compiler<'_, '_> {
         let (left, right) = (self.compile(left)?, self.compile(right)?);
         let of = match (&left.of, &right.of) {
             (Type::Int, Type::Int) => {
-                return Ok(left.with(right, Type::Int, |left, right| Code::Arithmetic(Arithmetic::Add, left, right)));
+                return Ok(left.with(right, Type::Int, |left, right| {
+                    Code::Arithmetic(Arithmetic::Add, left, right)
+                }));
             }
-            (Type::String { max }, Type::String { max: other }) => Type::String { max: max.saturating_add(*other) },
-            (Type::Bytes { max }, Type::Bytes { max: other }) => Type::Bytes { max: max.saturating_add(*other) },
+            (Type::String { max }, Type::String { max: other }) => {
+                Type::String { max: max.saturating_add(*other) }
+            }
+            (Type::Bytes { max }, Type::Bytes { max: other }) => {
+                Type::Bytes { max: max.saturating_add(*other) }
+            }
             (Type::List { max, .. }, Type::List { max: other, .. }) => {
                 let joined = left.of.join(&right.of);
                 let Some(Type::List { element, .. }) = joined else {
@@ -239,28 +312,47 @@ impl Compiler<'_, '_> {
                 };
                 Type::List { element, max: max.saturating_add(*other) }
             }
-            (left, right) => return Err(self.wrong(at, format!("{left} and {right} can't be added"))),
+            (left, right) => {
+                return Err(self.wrong(at, format!("{left} and {right} can't be added")));
+            }
         };
         Ok(left.with(right, of, Code::Concatenate).allocating())
     }
 
-    fn arithmetic(&mut self, operation: Arithmetic, left: &IdedExpr, right: &IdedExpr) -> Compiled<Typed> {
+    fn arithmetic(
+        &mut self,
+        operation: Arithmetic,
+        left: &IdedExpr,
+        right: &IdedExpr,
+    ) -> Compiled<Typed> {
         let left = self.compile_as(left, &Type::Int)?;
         let right = self.compile_as(right, &Type::Int)?;
         let divides = matches!(operation, Arithmetic::Divide | Arithmetic::Remainder);
         let known = matches!(right.code, Code::Constant(Datum::Int(divisor)) if divisor != 0);
-        let whole = left.with(right, Type::Int, |left, right| Code::Arithmetic(operation, left, right));
+        let whole =
+            left.with(right, Type::Int, |left, right| Code::Arithmetic(operation, left, right));
         let may_fail = divides && !known;
-        Ok(if may_fail { whole.failing("it divides by what may be zero; a literal other than 0 can't be") } else { whole })
+        Ok(if may_fail {
+            whole.failing("it divides by what may be zero; a literal other than 0 can't be")
+        } else {
+            whole
+        })
     }
 
-    fn compare(&mut self, at: &IdedExpr, comparison: Comparison, left: &IdedExpr, right: &IdedExpr) -> Compiled<Typed> {
+    fn compare(
+        &mut self,
+        at: &IdedExpr,
+        comparison: Comparison,
+        left: &IdedExpr,
+        right: &IdedExpr,
+    ) -> Compiled<Typed> {
         let (left, right) = (self.compile(left)?, self.compile(right)?);
         if left.of.join(&right.of).is_none() {
             return Err(self.wrong(at, format!("{} and {} can't be compared", left.of, right.of)));
         }
         let compared = left.of.max_bytes().min(right.of.max_bytes());
-        let whole = left.with(right, Type::Bool, |left, right| Code::Compare(comparison, left, right));
+        let whole =
+            left.with(right, Type::Bool, |left, right| Code::Compare(comparison, left, right));
         Ok(whole.taking(compared / BYTES_A_STEP))
     }
 
@@ -289,7 +381,9 @@ impl Compiler<'_, '_> {
                 let of = Type::List { element, max: max.saturating_mul(inner) };
                 Ok(list.then(of, Code::Flatten).allocating())
             }
-            (_, element) => Err(self.wrong(at, format!("`{name}` can't be applied to a list of {element}"))),
+            (_, element) => {
+                Err(self.wrong(at, format!("`{name}` can't be applied to a list of {element}")))
+            }
         }
     }
 
@@ -303,7 +397,9 @@ impl Compiler<'_, '_> {
         match self.scope.scoped_row(at).exists {
             Some(slot) => Ok(Typed::known(Code::Slot(slot), Type::Bool)),
             None => {
-                let advice = format!("whether `{name}` exists is used and not declared; add `{name}` to the piece's `reads`");
+                let advice = format!(
+                    "whether `{name}` exists is used and not declared; add `{name}` to the piece's `reads`"
+                );
                 Err(self.wrong(row, advice))
             }
         }
@@ -315,7 +411,9 @@ impl Compiler<'_, '_> {
         let of = match compiled.of {
             Type::String { max } => Type::String { max: max.min(length) },
             Type::Bytes { max } => Type::Bytes { max: max.min(length) },
-            of => return Err(self.wrong(text, format!("this is {of}, and a string is needed here"))),
+            of => {
+                return Err(self.wrong(text, format!("this is {of}, and a string is needed here")));
+            }
         };
         Ok(compiled.then(of, |text| Code::Left(text, length)).allocating())
     }
@@ -332,7 +430,9 @@ impl Compiler<'_, '_> {
             Expr::Literal(LiteralValue::Int(int)) => u32::try_from(**int).ok(),
             _ => None,
         };
-        literal.ok_or_else(|| self.wrong(at, "this bounds the result, so it is a literal number from 0 to 4294967295"))
+        literal.ok_or_else(|| {
+            self.wrong(at, "this bounds the result, so it is a literal number from 0 to 4294967295")
+        })
     }
 
     fn element(&mut self, list: &IdedExpr, index: &IdedExpr) -> Compiled<Typed> {
@@ -378,16 +478,20 @@ impl Compiler<'_, '_> {
         body: Option<&IdedExpr>,
     ) -> Compiled<Typed> {
         let (list, element_type, max) = self.compile_list(list)?;
-        let (element, (condition, body)) = self.with_element(name, element_type.clone(), |compiler| {
-            let condition = condition.map(|condition| compiler.compile_as(condition, &Type::Bool)).transpose()?;
-            Ok((condition, body.map(|body| compiler.compile(body)).transpose()?))
-        })?;
+        let (element, (condition, body)) =
+            self.with_element(name, element_type.clone(), |compiler| {
+                let condition = condition
+                    .map(|condition| compiler.compile_as(condition, &Type::Bool))
+                    .transpose()?;
+                Ok((condition, body.map(|body| compiler.compile(body)).transpose()?))
+            })?;
         let body = body.unwrap_or_else(|| Typed::known(Code::Slot(element), element_type));
         let each = condition.as_ref().map_or(Cost::NONE, |condition| condition.cost).and(body.cost);
         let cost = list.cost.and(each.times(max));
         let of = Type::List { element: Box::new(body.of), max };
         let condition = condition.map(|condition| Box::new(condition.code));
-        let code = Code::Map { list: Box::new(list.code), element, condition, body: Box::new(body.code) };
+        let code =
+            Code::Map { list: Box::new(list.code), element, condition, body: Box::new(body.code) };
         Ok(Typed::new(code, of, cost).allocating())
     }
 
@@ -399,11 +503,16 @@ impl Compiler<'_, '_> {
         condition: &IdedExpr,
     ) -> Compiled<Typed> {
         let (list, element_type, max) = self.compile_list(list)?;
-        let (element, condition) =
-            self.with_element(name, element_type, |compiler| compiler.compile_as(condition, &Type::Bool))?;
+        let (element, condition) = self.with_element(name, element_type, |compiler| {
+            compiler.compile_as(condition, &Type::Bool)
+        })?;
         let cost = list.cost.and(condition.cost.times(max));
-        let code =
-            Code::Quantify { logic, list: Box::new(list.code), element, condition: Box::new(condition.code) };
+        let code = Code::Quantify {
+            logic,
+            list: Box::new(list.code),
+            element,
+            condition: Box::new(condition.code),
+        };
         Ok(Typed::new(code, Type::Bool, cost))
     }
 }

@@ -51,7 +51,14 @@ pub(crate) enum Meaning {
 
 impl<'a> Scope<'a> {
     pub(crate) fn new(declared: &'a Declared) -> Scope<'a> {
-        Scope { declared, elements: Vec::new(), rows: Vec::new(), named: Vec::new(), arguments: Vec::new(), behind: 0 }
+        Scope {
+            declared,
+            elements: Vec::new(),
+            rows: Vec::new(),
+            named: Vec::new(),
+            arguments: Vec::new(),
+            behind: 0,
+        }
     }
 
     /// Refuses a name that already means something here.
@@ -125,7 +132,9 @@ impl<'a> Scope<'a> {
             return Ok(self.argument(Argument::Index, Type::Int));
         }
         if let Some(at) = self.declared.inputs.iter().position(|input| input.name == first) {
-            return Ok(self.argument(Argument::Input(at as u16), self.declared.inputs[at].of.clone()));
+            return Ok(
+                self.argument(Argument::Input(at as u16), self.declared.inputs[at].of.clone())
+            );
         }
         if let Some(at) = self.declared.pieces.iter().position(|piece| piece.name == first) {
             return self.output(at, second);
@@ -136,15 +145,27 @@ impl<'a> Scope<'a> {
     fn column(&self, at: usize, column: Option<&str>) -> Result<Meaning, String> {
         let ScopedRow { name, table, reads, .. } = &self.rows[at];
         let Some(column) = column else {
-            return Err(format!("`{name}` is a row; say which column, such as `{name}.{}`", table.columns[0].name));
+            return Err(format!(
+                "`{name}` is a row; say which column, such as `{name}.{}`",
+                table.columns[0].name
+            ));
         };
         let Some(place) = table.column(column) else {
-            let columns: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
-            return Err(format!("table `{}` has no column `{column}`; it has `{}`", table.name, columns.join("`, `")));
+            let columns: Vec<&str> =
+                table.columns.iter().map(|column| column.name.as_str()).collect();
+            return Err(format!(
+                "table `{}` has no column `{column}`; it has `{}`",
+                table.name,
+                columns.join("`, `")
+            ));
         };
         match reads.iter().find(|(read, _)| usize::from(*read) == place) {
-            Some((_, slot)) => Ok(Meaning::Member(Code::Slot(*slot), table.columns[place].of.clone())),
-            None => Err(format!("`{name}.{column}` is used and not declared; add it to the piece's `reads`")),
+            Some((_, slot)) => {
+                Ok(Meaning::Member(Code::Slot(*slot), table.columns[place].of.clone()))
+            }
+            None => Err(format!(
+                "`{name}.{column}` is used and not declared; add it to the piece's `reads`"
+            )),
         }
     }
 
@@ -153,7 +174,11 @@ impl<'a> Scope<'a> {
         let found = output.and_then(|output| outputs.iter().position(|field| field.name == output));
         let Some(place) = found else {
             let outputs: Vec<&str> = outputs.iter().map(|field| field.name.as_str()).collect();
-            let has = if outputs.is_empty() { "it has none".to_owned() } else { format!("it has `{}`", outputs.join("`, `")) };
+            let has = if outputs.is_empty() {
+                "it has none".to_owned()
+            } else {
+                format!("it has `{}`", outputs.join("`, `"))
+            };
             return Err(match output {
                 Some(output) => format!("piece `{name}` has no output `{output}`; {has}"),
                 None => format!("`{name}` is a piece; say which of its outputs: {has}"),
@@ -182,8 +207,18 @@ impl<'a> Scope<'a> {
         let elements = self.elements.iter().map(|element| &element.name);
         let rows = self.rows.iter().map(|row| &row.name);
         let named = self.named.iter().map(|(name, ..)| name);
-        let known: Vec<&str> = elements.chain(rows).chain(named).chain(inputs).chain(pieces).map(String::as_str).collect();
-        if known.is_empty() { "there are no names".to_owned() } else { format!("these are: `{}`", known.join("`, `")) }
+        let known: Vec<&str> = elements
+            .chain(rows)
+            .chain(named)
+            .chain(inputs)
+            .chain(pieces)
+            .map(String::as_str)
+            .collect();
+        if known.is_empty() {
+            "there are no names".to_owned()
+        } else {
+            format!("these are: `{}`", known.join("`, `"))
+        }
     }
 
     /// Ends the scope: what the coordinator has to pass, how many slots a frame has, and the function that moves a slot

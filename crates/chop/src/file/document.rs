@@ -35,7 +35,11 @@ pub(crate) struct Text<'t> {
 
 impl<'t> Section<'t> {
     pub(super) fn root(document: &'t Spanned<DeTable<'t>>) -> Section<'t> {
-        Section { entries: document.get_ref(), span: document.span(), what: "a procedure file".to_owned() }
+        Section {
+            entries: document.get_ref(),
+            span: document.span(),
+            what: "a procedure file".to_owned(),
+        }
     }
 
     pub(super) fn span(&self) -> &Span {
@@ -56,11 +60,15 @@ impl<'t> Section<'t> {
     }
 
     pub(super) fn get(&self, key: &str) -> Option<Entry<'t>> {
-        self.entries.iter().find(|(name, _)| name.get_ref() == key).map(|(_, value)| Entry { value })
+        self.entries
+            .iter()
+            .find(|(name, _)| name.get_ref() == key)
+            .map(|(_, value)| Entry { value })
     }
 
     pub(super) fn require(&self, key: &str) -> Compiled<Entry<'t>> {
-        self.get(key).ok_or_else(|| Misplaced::new(&self.span, format!("{} needs `{key}`", self.what)))
+        self.get(key)
+            .ok_or_else(|| Misplaced::new(&self.span, format!("{} needs `{key}`", self.what)))
     }
 
     /// The entries in the order of the file.
@@ -95,7 +103,9 @@ impl<'t> Entry<'t> {
 
     pub(super) fn section(self, what: &str) -> Compiled<Section<'t>> {
         match self.value() {
-            DeValue::Table(entries) => Ok(Section { entries, span: self.span(), what: what.to_owned() }),
+            DeValue::Table(entries) => {
+                Ok(Section { entries, span: self.span(), what: what.to_owned() })
+            }
             _ => Err(self.wanted(what, "a table")),
         }
     }
@@ -117,10 +127,14 @@ impl<'t> Entry<'t> {
     /// A whole number from `least` to `most`.
     pub(super) fn number(self, what: &str, least: u32, most: u32) -> Compiled<u32> {
         let number = match self.value() {
-            DeValue::Integer(integer) => i64::from_str_radix(integer.as_str(), integer.radix()).ok(),
+            DeValue::Integer(integer) => {
+                i64::from_str_radix(integer.as_str(), integer.radix()).ok()
+            }
             _ => None,
         };
-        let within = number.and_then(|number| u32::try_from(number).ok()).filter(|number| (least..=most).contains(number));
+        let within = number
+            .and_then(|number| u32::try_from(number).ok())
+            .filter(|number| (least..=most).contains(number));
         within.ok_or_else(|| self.wanted(what, &format!("a whole number from {least} to {most}")))
     }
 

@@ -25,7 +25,10 @@ pub fn compile(text: &str) -> Result<ProcedureSet, Mistake> {
 
 fn compile_misplaced(text: &str) -> Compiled<ProcedureSet> {
     if text.len() > MAX_FILE {
-        return Err(Misplaced { at: 0, message: format!("a procedure file has at most {MAX_FILE} bytes") });
+        return Err(Misplaced {
+            at: 0,
+            message: format!("a procedure file has at most {MAX_FILE} bytes"),
+        });
     }
     let document = DeTable::parse(text).map_err(|error| Misplaced {
         at: error.span().map_or(0, |span| span.start),
@@ -49,12 +52,33 @@ fn compile_misplaced(text: &str) -> Compiled<ProcedureSet> {
 fn check_name(name: &Name<'_>) -> Compiled<()> {
     /// The words of the Common Expression Language that are no names.
     const RESERVED: &[&str] = &[
-        "as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
-        "math", "namespace", "null", "package", "return", "true", "var", "void", "while",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "false",
+        "for",
+        "function",
+        "if",
+        "import",
+        "in",
+        "let",
+        "loop",
+        "math",
+        "namespace",
+        "null",
+        "package",
+        "return",
+        "true",
+        "var",
+        "void",
+        "while",
     ];
     const MAX_LENGTH: usize = 64;
     let text = name.text;
-    let wrong = |why: &str| Err(Misplaced::new(&name.span, format!("`{text}` can't be a name: {why}")));
+    let wrong =
+        |why: &str| Err(Misplaced::new(&name.span, format!("`{text}` can't be a name: {why}")));
     let letters = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if !letters || text.is_empty() || text.as_bytes()[0].is_ascii_digit() {
         return wrong("a name has letters, digits and `_`, and does not begin with a digit");

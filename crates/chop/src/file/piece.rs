@@ -22,7 +22,17 @@ pub(super) fn compile(
     source: &str,
 ) -> Compiled<CompiledPiece> {
     let section = entry.section(&format!("piece `{}`", name.text))?;
-    section.allow(&["for_each", "rows", "reads", "let", "checks", "writes_if", "writes", "deletes", "outputs"])?;
+    section.allow(&[
+        "for_each",
+        "rows",
+        "reads",
+        "let",
+        "checks",
+        "writes_if",
+        "writes",
+        "deletes",
+        "outputs",
+    ])?;
     let (multiplicity, elements, fails) = multiplicity(&section, declared, source)?;
     let occurrences = match multiplicity {
         Multiplicity::Once => 1,
@@ -169,7 +179,8 @@ impl<'c, 't> PieceCompiler<'c, 't> {
 
     /// What the piece declares to read of each row: columns, and whether it exists.
     fn reads(&self, rows: &[(Name<'t>, Entry<'t>)]) -> Compiled<Vec<DeclaredReads<'t>>> {
-        let mut reads: Vec<DeclaredReads<'t>> = rows.iter().map(|_| DeclaredReads::default()).collect();
+        let mut reads: Vec<DeclaredReads<'t>> =
+            rows.iter().map(|_| DeclaredReads::default()).collect();
         for entry in self.section.elements_of("reads")? {
             let text = entry.text("what is read", self.source)?;
             let (row, column) = match text.text.split_once('.') {
@@ -178,7 +189,8 @@ impl<'c, 't> PieceCompiler<'c, 't> {
             };
             let Some(at) = rows.iter().position(|(name, _)| name.text == row) else {
                 let rows: Vec<&str> = rows.iter().map(|(name, _)| name.text).collect();
-                let message = format!("the piece has no row `{row}`; it has `{}`", rows.join("`, `"));
+                let message =
+                    format!("the piece has no row `{row}`; it has `{}`", rows.join("`, `"));
                 return Err(Misplaced { at: text.start, message });
             };
             match column {
@@ -195,14 +207,18 @@ impl<'c, 't> PieceCompiler<'c, 't> {
                 let section = entry.section(&format!("row `{}`", name.text))?;
                 section.allow(&["table", "key"])?;
                 let table = section.require("table")?.text("a table's name", self.source)?;
-                (Name { text: table.text, span: table.span }, section.require("key")?.elements("key")?)
+                (
+                    Name { text: table.text, span: table.span },
+                    section.require("key")?.elements("key")?,
+                )
             }
             _ => (Name { text: name.text, span: name.span.clone() }, entry.elements(name.text)?),
         };
         let tables = self.tables;
         let Some(place) = tables.iter().position(|known| known.name == table.text) else {
             let known: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
-            let message = format!("there is no table `{}`; there are `{}`", table.text, known.join("`, `"));
+            let message =
+                format!("there is no table `{}`; there are `{}`", table.text, known.join("`, `"));
             return Err(Misplaced::new(&table.span, message));
         };
         let table = &tables[place];
@@ -235,7 +251,8 @@ impl<'c, 't> PieceCompiler<'c, 't> {
         parts: Vec<Entry<'_>>,
     ) -> Compiled<(Vec<Code>, u16)> {
         if parts.len() != table.key.len() {
-            let wanted: Vec<String> = table.key.iter().map(|part| format!("{}: {}", part.name, part.of)).collect();
+            let wanted: Vec<String> =
+                table.key.iter().map(|part| format!("{}: {}", part.name, part.of)).collect();
             let message = format!("the key of table `{}` is [{}]", table.name, wanted.join(", "));
             return Err(Misplaced::new(&entry.span(), message));
         }
@@ -244,7 +261,10 @@ impl<'c, 't> PieceCompiler<'c, 't> {
             let text = entry.text("a part of a key", self.source)?;
             let compiled = self.compile(&text)?;
             if !part.of.holds(&compiled.of) {
-                let message = format!("`{}` of table `{}` is {}, and this is {}", part.name, table.name, part.of, compiled.of);
+                let message = format!(
+                    "`{}` of table `{}` is {}, and this is {}",
+                    part.name, table.name, part.of, compiled.of
+                );
                 return Err(Misplaced { at: text.start, message });
             }
             let mut code = compiled.code;
@@ -267,7 +287,9 @@ impl<'c, 't> PieceCompiler<'c, 't> {
     fn depends_on_rows(&self, code: &mut Code) -> bool {
         let mut depends = false;
         code.for_each_slot(&mut |slot| {
-            let read = |row: &RowAccess| row.exists == Some(*slot) || row.reads.iter().any(|(_, read)| read == slot);
+            let read = |row: &RowAccess| {
+                row.exists == Some(*slot) || row.reads.iter().any(|(_, read)| read == slot)
+            };
             depends |= self.body.rows.iter().any(read);
         });
         depends
@@ -275,14 +297,21 @@ impl<'c, 't> PieceCompiler<'c, 't> {
 
     /// All rows of a piece are at one server: the expressions that decide where they are, are the same.
     fn refuse_elsewhere(&self, name: &Name<'_>, table: &Table, key: &[Code]) -> Compiled<()> {
-        let (Some(first), Some(row)) = (self.body.rows.first(), self.rows.first()) else { return Ok(()) };
+        let (Some(first), Some(row)) = (self.body.rows.first(), self.rows.first()) else {
+            return Ok(());
+        };
         let first_table = &self.tables[usize::from(first.table)];
         if first.key[..first_table.placed_by] == key[..table.placed_by] {
             return Ok(());
         }
         let message = format!(
             "row `{}` of table `{}` may be at another server than row `{}` of table `{}`: the leading {} and {} parts of their              keys decide, and they differ; make it two pieces",
-            name.text, table.name, row.name, first_table.name, table.placed_by, first_table.placed_by
+            name.text,
+            table.name,
+            row.name,
+            first_table.name,
+            table.placed_by,
+            first_table.placed_by
         );
         Err(Misplaced::new(&name.span, message))
     }
@@ -306,7 +335,8 @@ impl<'c, 't> PieceCompiler<'c, 't> {
             let text = check.require("that")?.text("`that`", self.source)?;
             let that = self.compile_bool(&text, "a check")?;
             self.fails.get_or_insert_with(|| (text.start, "it has a check".to_owned()));
-            let otherwise = check.require("otherwise")?.text("`otherwise`", self.source)?.text.to_owned();
+            let otherwise =
+                check.require("otherwise")?.text("`otherwise`", self.source)?.text.to_owned();
             self.body.checks.push(Check { that, otherwise });
         }
         Ok(())
@@ -323,7 +353,10 @@ impl<'c, 't> PieceCompiler<'c, 't> {
     fn compile_bool(&mut self, text: &Text<'_>, what: &str) -> Compiled<Code> {
         let compiled = self.compile(text)?;
         if compiled.of != Type::Bool {
-            return Err(Misplaced { at: text.start, message: format!("{what} is bool, and this is {}", compiled.of) });
+            return Err(Misplaced {
+                at: text.start,
+                message: format!("{what} is bool, and this is {}", compiled.of),
+            });
         }
         Ok(compiled.code)
     }
@@ -333,7 +366,9 @@ impl<'c, 't> PieceCompiler<'c, 't> {
             let at = self.use_row(&name)?;
             let place = self.body.rows[usize::from(at)].table;
             let table = &self.tables[usize::from(place)];
-            for (column, entry) in entry.section(&format!("what is written to row `{}`", name.text))?.entries() {
+            for (column, entry) in
+                entry.section(&format!("what is written to row `{}`", name.text))?.entries()
+            {
                 let Some(place) = table.column(column.text) else {
                     let message = format!("table `{}` has no column `{}`", table.name, column.text);
                     return Err(Misplaced::new(&column.span, message));
@@ -347,11 +382,19 @@ impl<'c, 't> PieceCompiler<'c, 't> {
                         column.text,
                         table.name,
                         compiled.of,
-                        if of.join(&compiled.of).is_some() { "; `left(text, bytes)` shortens a string" } else { "" }
+                        if of.join(&compiled.of).is_some() {
+                            "; `left(text, bytes)` shortens a string"
+                        } else {
+                            ""
+                        }
                     );
                     return Err(Misplaced { at: text.start, message });
                 }
-                self.body.writes.push(WriteColumn { row: at, column: place as u16, to: compiled.code });
+                self.body.writes.push(WriteColumn {
+                    row: at,
+                    column: place as u16,
+                    to: compiled.code,
+                });
             }
         }
         Ok(())
@@ -371,7 +414,9 @@ impl<'c, 't> PieceCompiler<'c, 't> {
             check_name(&name)?;
             let text = entry.text("an output", self.source)?;
             let compiled = self.compile(&text)?;
-            self.body.outputs.push((Field { name: name.text.to_owned(), of: compiled.of }, compiled.code));
+            self.body
+                .outputs
+                .push((Field { name: name.text.to_owned(), of: compiled.of }, compiled.code));
         }
         Ok(())
     }
@@ -381,7 +426,8 @@ impl<'c, 't> PieceCompiler<'c, 't> {
         let found = self.rows.iter().position(|row| row.name == name.text);
         let Some(at) = found else {
             let rows: Vec<&str> = self.rows.iter().map(|row| row.name).collect();
-            let message = format!("the piece has no row `{}`; it has `{}`", name.text, rows.join("`, `"));
+            let message =
+                format!("the piece has no row `{}`; it has `{}`", name.text, rows.join("`, `"));
             return Err(Misplaced::new(&name.span, message));
         };
         self.rows[at].used = true;
@@ -391,7 +437,10 @@ impl<'c, 't> PieceCompiler<'c, 't> {
     fn refuse_unused_rows(&self) -> Compiled<()> {
         match self.rows.iter().find(|row| !row.used) {
             Some(row) => {
-                let message = format!("row `{}` is neither read nor written; `reads` names columns", row.name);
+                let message = format!(
+                    "row `{}` is neither read nor written; `reads` names columns",
+                    row.name
+                );
                 Err(Misplaced::new(&row.span, message))
             }
             None => Ok(()),

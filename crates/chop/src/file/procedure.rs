@@ -21,24 +21,36 @@ pub(super) struct CompiledPiece {
     pub(super) occurrences: u32,
 }
 
-pub(super) fn compile(name: &Name<'_>, entry: Entry<'_>, tables: &[Table], source: &str) -> Compiled<Procedure> {
+pub(super) fn compile(
+    name: &Name<'_>,
+    entry: Entry<'_>,
+    tables: &[Table],
+    source: &str,
+) -> Compiled<Procedure> {
     let section = entry.section(&format!("procedure `{}`", name.text))?;
     section.allow(&["inputs", "pieces", "returns"])?;
     let mut declared = Declared::default();
     for (input, entry) in section.entries_of("inputs")? {
         check_name(&input)?;
-        declared.inputs.push(Field { name: input.text.to_owned(), of: types::compile(entry, source)? });
+        declared
+            .inputs
+            .push(Field { name: input.text.to_owned(), of: types::compile(entry, source)? });
     }
     let mut pieces = Vec::new();
     for (name, entry) in section.require("pieces")?.section("`pieces`")?.entries() {
         check_name(&name)?;
         Scope::new(&declared).refuse_taken(name.text, &name.span)?;
         let compiled = piece::compile(&name, entry, tables, &declared, source)?;
-        declared.pieces.push(DeclaredPiece { name: name.text.to_owned(), outputs: piece::outputs(&compiled) });
+        declared
+            .pieces
+            .push(DeclaredPiece { name: name.text.to_owned(), outputs: piece::outputs(&compiled) });
         pieces.push(compiled);
     }
     if pieces.is_empty() || pieces.len() > MAX_PIECES {
-        return Err(Misplaced::new(section.span(), format!("a procedure has 1 to {MAX_PIECES} pieces")));
+        return Err(Misplaced::new(
+            section.span(),
+            format!("a procedure has 1 to {MAX_PIECES} pieces"),
+        ));
     }
     let occurrences: u64 = pieces.iter().map(|piece| u64::from(piece.occurrences)).sum();
     if occurrences > MAX_OCCURRENCES {
@@ -59,7 +71,13 @@ pub(super) fn compile(name: &Name<'_>, entry: Entry<'_>, tables: &[Table], sourc
         returns.push(returned(&name, entry, &declared, read_only, source)?);
     }
     let pieces = pieces.into_iter().map(|compiled| compiled.piece).collect();
-    Ok(Procedure { name: name.text.to_owned(), inputs: declared.inputs, pieces, merged: Vec::new(), returns })
+    Ok(Procedure {
+        name: name.text.to_owned(),
+        inputs: declared.inputs,
+        pieces,
+        merged: Vec::new(),
+        returns,
+    })
 }
 
 fn returned(
@@ -80,7 +98,12 @@ fn returned(
     let (arguments, slots, mut settle) = scope.settle();
     let mut code = compiled.code;
     code.for_each_slot(&mut settle);
-    Ok(Returned { field: Field { name: name.text.to_owned(), of: compiled.of }, arguments, code, slots })
+    Ok(Returned {
+        field: Field { name: name.text.to_owned(), of: compiled.of },
+        arguments,
+        code,
+        slots,
+    })
 }
 
 /// Refuses what takes too long or too much.

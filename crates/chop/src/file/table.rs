@@ -21,7 +21,10 @@ pub(super) fn compile(name: &Name<'_>, entry: Entry<'_>, source: &str) -> Compil
         check_name(&part)?;
         let of = types::compile(entry, source)?;
         if matches!(of, Type::List { .. } | Type::Record(_)) {
-            return Err(Misplaced::new(&entry.span(), "a part of a key is an int, a bool, a string or bytes"));
+            return Err(Misplaced::new(
+                &entry.span(),
+                "a part of a key is an int, a bool, a string or bytes",
+            ));
         }
         key.push(Field { name: part.text.to_owned(), of });
     }
@@ -29,16 +32,23 @@ pub(super) fn compile(name: &Name<'_>, entry: Entry<'_>, source: &str) -> Compil
         return Err(Misplaced::new(section.span(), format!("a key has 1 to {MAX_KEY} parts")));
     }
     let most = key.len() as u32;
-    let placed_by = section.get("placed_by").map(|entry| entry.number("`placed_by`", 1, most)).transpose()?;
+    let placed_by =
+        section.get("placed_by").map(|entry| entry.number("`placed_by`", 1, most)).transpose()?;
     let columns = section.entries_of("columns")?;
     if columns.is_empty() || columns.len() > MAX_COLUMNS {
-        return Err(Misplaced::new(section.span(), format!("a table has 1 to {MAX_COLUMNS} columns")));
+        return Err(Misplaced::new(
+            section.span(),
+            format!("a table has 1 to {MAX_COLUMNS} columns"),
+        ));
     }
     Ok(Table {
         name: name.text.to_owned(),
         key,
         placed_by: placed_by.unwrap_or(most) as usize,
-        columns: columns.into_iter().map(|(name, entry)| column(&name, entry, source)).collect::<Compiled<_>>()?,
+        columns: columns
+            .into_iter()
+            .map(|(name, entry)| column(&name, entry, source))
+            .collect::<Compiled<_>>()?,
     })
 }
 
@@ -46,14 +56,16 @@ pub(super) fn compile(name: &Name<'_>, entry: Entry<'_>, source: &str) -> Compil
 fn column(name: &Name<'_>, entry: Entry<'_>, source: &str) -> Compiled<Column> {
     check_name(name)?;
     let with_default = match entry.value() {
-        DeValue::Table(_) => Some(entry.section(&format!("column `{}`", name.text))?).filter(|section| section.get("type").is_some()),
+        DeValue::Table(_) => Some(entry.section(&format!("column `{}`", name.text))?)
+            .filter(|section| section.get("type").is_some()),
         _ => None,
     };
     let (of, default) = match with_default {
         Some(section) => {
             section.allow(&["type", "default"])?;
             let of = types::compile(section.require("type")?, source)?;
-            let default = section.get("default").map(|entry| types::datum(entry, &of, source)).transpose()?;
+            let default =
+                section.get("default").map(|entry| types::datum(entry, &of, source)).transpose()?;
             (of, default)
         }
         None => (types::compile(entry, source)?, None),

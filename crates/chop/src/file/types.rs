@@ -26,7 +26,10 @@ pub(super) fn compile(entry: Entry<'_>, source: &str) -> Compiled<Type> {
 
 fn compile_nested(entry: Entry<'_>, source: &str, depth: u32) -> Compiled<Type> {
     if depth > MAX_DEPTH {
-        return Err(Misplaced::new(&entry.span(), format!("lists and records nest at most {MAX_DEPTH} deep")));
+        return Err(Misplaced::new(
+            &entry.span(),
+            format!("lists and records nest at most {MAX_DEPTH} deep"),
+        ));
     }
     match entry.value() {
         DeValue::Table(_) => {
@@ -41,7 +44,10 @@ fn compile_nested(entry: Entry<'_>, source: &str, depth: u32) -> Compiled<Type> 
             };
             section.allow(&["list", "max"])?;
             let element = Box::new(compile_nested(element, source, depth + 1)?);
-            let max = section.get("max").map(|max| max.number("the greatest length", 1, MAX_LENGTH)).transpose()?;
+            let max = section
+                .get("max")
+                .map(|max| max.number("the greatest length", 1, MAX_LENGTH))
+                .transpose()?;
             Ok(Type::List { element, max: max.unwrap_or(USUAL_ELEMENTS) })
         }
         _ => {
@@ -60,7 +66,9 @@ fn compile_nested(entry: Entry<'_>, source: &str, depth: u32) -> Compiled<Type> 
 
 fn scalar(text: &str) -> Option<Type> {
     let (name, length) = match text.strip_suffix(')').and_then(|text| text.split_once('(')) {
-        Some((name, length)) => (name, Some(length.trim().parse().ok().filter(|length| *length <= MAX_LENGTH)?)),
+        Some((name, length)) => {
+            (name, Some(length.trim().parse().ok().filter(|length| *length <= MAX_LENGTH)?))
+        }
         None => (text, None),
     };
     let max = length.unwrap_or(USUAL_LENGTH);
@@ -86,7 +94,12 @@ pub(super) fn datum(entry: Entry<'_>, of: &Type, source: &str) -> Compiled<Datum
         (DeValue::String(text), Type::Bytes { .. }) => Datum::Bytes(text.as_bytes().into()),
         (DeValue::Array(_), Type::List { element, .. }) => {
             let elements = entry.elements("a list")?;
-            Datum::list(elements.into_iter().map(|entry| datum(entry, element, source)).collect::<Compiled<Vec<_>>>()?)
+            Datum::list(
+                elements
+                    .into_iter()
+                    .map(|entry| datum(entry, element, source))
+                    .collect::<Compiled<Vec<_>>>()?,
+            )
         }
         (DeValue::Table(_), Type::Record(fields)) => {
             let section = entry.section("a record")?;

@@ -56,8 +56,15 @@ impl Access {
     /// What this piece uses and `other` writes, creates or deletes.
     fn overwritten_by(&self, other: &Access) -> BTreeSet<(u16, Option<u16>)> {
         let used = self.reads.union(&self.writes);
-        let columns = used.clone().filter(|column| other.writes.contains(column)).map(|(table, column)| (*table, Some(*column)));
-        let deleted = used.map(|(table, _)| table).chain(&self.asks).chain(&self.creates).chain(&self.deletes);
+        let columns = used
+            .clone()
+            .filter(|column| other.writes.contains(column))
+            .map(|(table, column)| (*table, Some(*column)));
+        let deleted = used
+            .map(|(table, _)| table)
+            .chain(&self.asks)
+            .chain(&self.creates)
+            .chain(&self.deletes);
         let deleted = deleted.filter(|table| other.deletes.contains(table));
         let created = self.asks.intersection(&other.creates);
         columns.chain(deleted.chain(created).map(|table| (*table, None))).collect()
@@ -66,7 +73,8 @@ impl Access {
 
 impl Accesses {
     pub(crate) fn of(set: &ProcedureSet) -> Accesses {
-        let writing = set.procedures.iter().enumerate().filter(|(_, procedure)| !procedure.is_read_only());
+        let writing =
+            set.procedures.iter().enumerate().filter(|(_, procedure)| !procedure.is_read_only());
         let all = writing.flat_map(|(at, procedure)| {
             procedure.pieces().map(move |(id, piece)| ((at, id), Access::of(piece)))
         });
@@ -76,7 +84,9 @@ impl Accesses {
     /// The pieces that conflict with a piece in another instance; it may be one of them.
     pub(crate) fn conflicting(&self, place: Place) -> impl Iterator<Item = Place> {
         let access = self.get(place);
-        let conflicts = move |other: &&(Place, Access)| access.is_some_and(|access| !access.conflicts(&other.1).is_empty());
+        let conflicts = move |other: &&(Place, Access)| {
+            access.is_some_and(|access| !access.conflicts(&other.1).is_empty())
+        };
         self.all.iter().filter(conflicts).map(|(place, _)| *place)
     }
 

@@ -46,14 +46,20 @@ impl fmt::Display for Cycle {
         writeln!(f, "these pieces may interleave in a way that no serial order explains:")?;
         for Step { name, conflicts } in &self.steps {
             match conflicts {
-                Some(conflicts) => writeln!(f, "  {name} conflicts on {} with", conflicts.join(", "))?,
+                Some(conflicts) => {
+                    writeln!(f, "  {name} conflicts on {} with", conflicts.join(", "))?
+                }
                 None => writeln!(f, "  {name}, a sibling of")?,
             }
         }
         let first = self.steps.first().map_or("", |step| step.name.as_str());
         write!(f, "  {first}")?;
         for Merge { name, names, .. } in &self.merges {
-            write!(f, "\nmerge the pieces `{}` of `{name}` into one atomic piece", names.join("`, `"))?;
+            write!(
+                f,
+                "\nmerge the pieces `{}` of `{name}` into one atomic piece",
+                names.join("`, `")
+            )?;
         }
         Ok(())
     }
@@ -77,7 +83,8 @@ fn search(graph: &Graph<'_>, from: usize) -> Option<Vec<usize>> {
     let mut open = VecDeque::from([from]);
     while let Some(at) = open.pop_front() {
         let conflicting = graph.conflicting(at).iter().copied();
-        let unreorderable = conflicting.filter(|to| graph.is_immediate(at) && graph.is_immediate(*to));
+        let unreorderable =
+            conflicting.filter(|to| graph.is_immediate(at) && graph.is_immediate(*to));
         let siblings = graph.siblings(at).filter(|_| !graph.are_siblings(at, from));
         for to in unreorderable.chain(siblings) {
             if to == from || reached_from[to].is_some() {
@@ -95,7 +102,8 @@ fn search(graph: &Graph<'_>, from: usize) -> Option<Vec<usize>> {
 
 fn path(reached_from: &[Option<usize>], from: usize, to: usize) -> Vec<usize> {
     let mut path = vec![to];
-    while let Some(before) = path.last().filter(|at| **at != from).and_then(|at| reached_from[*at]) {
+    while let Some(before) = path.last().filter(|at| **at != from).and_then(|at| reached_from[*at])
+    {
         path.push(before);
     }
     path.reverse();
@@ -105,12 +113,18 @@ fn path(reached_from: &[Option<usize>], from: usize, to: usize) -> Vec<usize> {
 fn describe(graph: &Graph<'_>, path: &[usize]) -> Cycle {
     let step = |(at, vertex): (usize, &usize)| {
         let next = path.get(at + 1).filter(|next| !graph.are_siblings(*vertex, **next));
-        Step { name: graph.name(*vertex), conflicts: next.map(|next| graph.conflicts(*vertex, *next)) }
+        Step {
+            name: graph.name(*vertex),
+            conflicts: next.map(|next| graph.conflicts(*vertex, *next)),
+        }
     };
     let steps = path.iter().enumerate().map(step).collect();
     let mut merges: Vec<Merge> = Vec::new();
     for (at, one) in path.iter().enumerate() {
-        let siblings = path.iter().enumerate().filter(|(other, vertex)| *other != at && graph.are_siblings(*one, **vertex));
+        let siblings = path
+            .iter()
+            .enumerate()
+            .filter(|(other, vertex)| *other != at && graph.are_siblings(*one, **vertex));
         if siblings.count() == 0 {
             continue;
         }

@@ -25,11 +25,16 @@ pub fn draw(graph: &Graph<'_>) -> String {
     line(r#"<rect width="100%" height="100%" fill="white"/>"#.to_owned());
     for at in 0..graph.vertices().len() {
         let (x, y) = layout.places[at];
-        let edges = graph.siblings(at).map(|to| (to, "")).chain(graph.conflicting(at).iter().map(|to| (*to, r#" stroke-dasharray="2 4""#)));
+        let edges = graph
+            .siblings(at)
+            .map(|to| (to, ""))
+            .chain(graph.conflicting(at).iter().map(|to| (*to, r#" stroke-dasharray="2 4""#)));
         for (to, dots) in edges.filter(|(to, _)| *to > at) {
             let (to_x, to_y) = layout.places[to];
             let shade = if dots.is_empty() { "#bbb" } else { "#333" };
-            line(format!(r#"<line x1="{x:.1}" y1="{y:.1}" x2="{to_x:.1}" y2="{to_y:.1}" stroke="{shade}"{dots}/>"#));
+            line(format!(
+                r#"<line x1="{x:.1}" y1="{y:.1}" x2="{to_x:.1}" y2="{to_y:.1}" stroke="{shade}"{dots}/>"#
+            ));
         }
     }
     for (at, vertex) in graph.vertices().iter().enumerate() {
@@ -37,21 +42,33 @@ pub fn draw(graph: &Graph<'_>) -> String {
         let fill = if graph.is_immediate(at) { "#999" } else { "white" };
         let name = graph.name(at);
         let piece = name.split_once('.').map_or(name.as_str(), |(_, piece)| piece);
-        line(format!(r#"<circle cx="{x:.1}" cy="{y:.1}" r="{VERTEX}" fill="{fill}" stroke="black"><title>{name}</title></circle>"#));
-        line(format!(r#"<text x="{x:.1}" y="{:.1}" text-anchor="middle">{piece}</text>"#, y + VERTEX + 13.0));
+        line(format!(
+            r#"<circle cx="{x:.1}" cy="{y:.1}" r="{VERTEX}" fill="{fill}" stroke="black"><title>{name}</title></circle>"#
+        ));
+        line(format!(
+            r#"<text x="{x:.1}" y="{:.1}" text-anchor="middle">{piece}</text>"#,
+            y + VERTEX + 13.0
+        ));
         let first = at == 0 || !graph.are_siblings(at, at - 1);
         if first {
             let (x, y) = layout.centres[layout.instances[at]];
             let procedure = &graph.set.procedures[vertex.procedure].name;
             let title = format!("{procedure}, instance {}", vertex.instance + 1);
-            line(format!(r#"<text x="{x:.1}" y="{y:.1}" text-anchor="middle" font-weight="bold">{title}</text>"#));
+            line(format!(
+                r#"<text x="{x:.1}" y="{y:.1}" text-anchor="middle" font-weight="bold">{title}</text>"#
+            ));
         }
     }
-    let mut legend = String::from("grey: immediate; white: deferrable; solid: S-edge; dotted: C-edge");
+    let mut legend =
+        String::from("grey: immediate; white: deferrable; solid: S-edge; dotted: C-edge");
     if graph.vertices().is_empty() {
         let _ = write!(legend, "; no procedure writes");
     }
-    line(format!(r#"<text x="{:.1}" y="{:.1}" text-anchor="middle" fill="gray">{legend}</text>"#, width / 2.0, height - 16.0));
+    line(format!(
+        r#"<text x="{:.1}" y="{:.1}" text-anchor="middle" fill="gray">{legend}</text>"#,
+        width / 2.0,
+        height - 16.0
+    ));
     line("</svg>".to_owned());
     svg
 }

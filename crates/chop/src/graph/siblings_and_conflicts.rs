@@ -37,16 +37,24 @@ impl<'s> Graph<'s> {
     /// The graph of a set whose immediate pieces are marked.
     pub fn new(set: &'s ProcedureSet) -> Graph<'s> {
         let mut vertices = Vec::new();
-        for (procedure, declared) in set.procedures.iter().enumerate().filter(|(_, procedure)| !procedure.is_read_only()) {
+        for (procedure, declared) in
+            set.procedures.iter().enumerate().filter(|(_, procedure)| !procedure.is_read_only())
+        {
             for instance in 0..2 {
                 for pieces in &declared.merged {
-                    vertices.push(Vertex { procedure, instance, pieces: pieces.clone(), occurrence: 0 });
+                    vertices.push(Vertex {
+                        procedure,
+                        instance,
+                        pieces: pieces.clone(),
+                        occurrence: 0,
+                    });
                 }
                 for (id, piece) in declared.pieces() {
                     if declared.merged.iter().any(|pieces| pieces.contains(&id)) {
                         continue;
                     }
-                    let twice = matches!(piece.multiplicity, Multiplicity::ForEach { max, .. } if max > 1);
+                    let twice =
+                        matches!(piece.multiplicity, Multiplicity::ForEach { max, .. } if max > 1);
                     for occurrence in 0..=usize::from(twice) {
                         vertices.push(Vertex { procedure, instance, pieces: vec![id], occurrence });
                     }
@@ -56,7 +64,9 @@ impl<'s> Graph<'s> {
         let accesses = Accesses::of(set);
         let conflicts = vertices.iter().map(|vertex| {
             let others = vertices.iter().enumerate();
-            let conflicting = others.filter(|(_, other)| !vertex.is_sibling(other) && conflict(&accesses, vertex, other));
+            let conflicting = others.filter(|(_, other)| {
+                !vertex.is_sibling(other) && conflict(&accesses, vertex, other)
+            });
             conflicting.map(|(at, _)| at).collect()
         });
         Graph { set, conflicts: conflicts.collect(), vertices, accesses }
@@ -85,14 +95,19 @@ impl<'s> Graph<'s> {
     /// Whether the pieces of a vertex are executed when they are started.
     pub fn is_immediate(&self, at: usize) -> bool {
         let Vertex { procedure, pieces, .. } = &self.vertices[at];
-        pieces.iter().all(|PieceId(id)| self.set.procedures[*procedure].pieces[usize::from(*id)].immediate)
+        pieces
+            .iter()
+            .all(|PieceId(id)| self.set.procedures[*procedure].pieces[usize::from(*id)].immediate)
     }
 
     /// The name of a vertex: its procedure and its pieces, with a mark for the second instance and the second occurrence.
     pub fn name(&self, at: usize) -> String {
         let Vertex { procedure, instance, pieces, occurrence } = &self.vertices[at];
         let declared = &self.set.procedures[*procedure];
-        let pieces: Vec<&str> = pieces.iter().map(|PieceId(id)| declared.pieces[usize::from(*id)].name.as_str()).collect();
+        let pieces: Vec<&str> = pieces
+            .iter()
+            .map(|PieceId(id)| declared.pieces[usize::from(*id)].name.as_str())
+            .collect();
         let again = if *occurrence == 0 { "" } else { " (again)" };
         format!("{}#{}.{}{again}", declared.name, instance + 1, pieces.join("+"))
     }
@@ -104,13 +119,17 @@ impl<'s> Graph<'s> {
         let mut conflicts = std::collections::BTreeSet::new();
         for piece in &one.pieces {
             for with in &other.pieces {
-                conflicts.extend(self.accesses.conflicts((one.procedure, *piece), (other.procedure, *with)));
+                conflicts.extend(
+                    self.accesses.conflicts((one.procedure, *piece), (other.procedure, *with)),
+                );
             }
         }
         let name = |(table, column): &(u16, Option<u16>)| {
             let table = &self.set.tables[usize::from(*table)];
             match column {
-                Some(column) => format!("{}.{}", table.name, table.columns[usize::from(*column)].name),
+                Some(column) => {
+                    format!("{}.{}", table.name, table.columns[usize::from(*column)].name)
+                }
                 None => format!("rows of {}", table.name),
             }
         };
