@@ -158,8 +158,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_family_has_protocols_and_no_two_protocols_have_the_same_name() {
+    fn all_families_have_protocols_and_no_two_protocols_have_the_same_name() {
         assert!(FamilyName::ALL.into_iter().all(|family| of(family).count() > 0));
+        assert!(list().iter().all(|protocol| FamilyName::ALL.contains(&protocol.family)));
         let mut names: Vec<_> = list().iter().map(|protocol| protocol.name).collect();
         names.sort();
         assert!(names.is_sorted_by(|one, other| one != other), "{names:?}");

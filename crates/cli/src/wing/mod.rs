@@ -216,3 +216,28 @@ pub(crate) fn fits<W: Wing>(workload: &W::Workload, protocol: &str) -> anyhow::R
     );
     W::check_offers(workload, protocol)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_protocol_promises_can_be_checked() {
+        for info in serried_protocols::list() {
+            let promised = info.guarantee;
+            let can_be_checked = checked(info.family).any(|(checked, _)| checked == promised);
+            assert!(can_be_checked || promised == Guarantee::Nothing, "{}", info.name);
+        }
+    }
+
+    #[test]
+    fn the_first_line_of_a_history_or_the_guarantee_shows_its_family() {
+        let of = |function: &str, wanted| {
+            of_history(format!(r#"{{"f":"{function}"}}"#).as_bytes(), wanted)
+        };
+        assert_eq!(of("txn", Some(Guarantee::Linearizable)), FamilyName::Transactions);
+        assert_eq!(of("cas", Some(Guarantee::Serializable)), FamilyName::Registers);
+        assert_eq!(of("other", Some(Guarantee::Linearizable)), FamilyName::Registers);
+        assert_eq!(of("other", None), USUAL);
+    }
+}
