@@ -11,11 +11,8 @@ use clap::builder::{
 use serried_actor::Settings;
 use serried_model::{FamilyName, Geography, NodeId};
 use serried_protocols::ProtocolInfo;
-use serried_session::{Backoff, RegisterOptions, TransactOptions};
-use serried_workload::tpcc::Scale;
-use serried_workload::{Parameters, RegisterParameters, RegisterWorkload, Workload};
 
-use crate::wing::{self, Wing};
+use crate::wing::{self, FamilyArguments, Wing};
 
 /// Which workload, and how large.
 #[derive(Args, Clone)]
@@ -45,38 +42,8 @@ pub(crate) struct WorkloadArguments {
     /// 0.25 for register]
     #[arg(long, value_name = "SHARE")]
     pub(crate) writes: Option<f64>,
-    /// For retwis: increment the keys that are both read and written, instead of writing values that do
-    /// not depend on what was read
-    #[arg(long)]
-    pub(crate) dependent: bool,
-    /// For tpcc: how many warehouses there are, from 1 to 65535; each has about 540,000 keys and 70 MB of data
-    /// [default: 100]
-    #[arg(long)]
-    pub(crate) warehouses: Option<u64>,
-    /// For tpcc: warehouses of about 400 keys with the same transactions, for a quick check
-    #[arg(long)]
-    pub(crate) small: bool,
     #[command(flatten)]
-    pub(crate) registers: RegisterArguments,
-}
-
-/// Further options of workloads of registers.
-#[derive(Args, Clone, Default)]
-pub(crate) struct RegisterArguments {
-    /// For registers: the share of operations that read. Without --writes, all others write
-    /// [default: 0.495 for ycsb, 0.99 for tail-at-scale, 0.5 for register]
-    #[arg(long, value_name = "SHARE")]
-    pub(crate) reads: Option<f64>,
-    /// For ycsb and tail-at-scale: the share of operations on the one key that all clients use; the others are
-    /// on keys of the client's own [default: 0.02 for ycsb, 0.25 for tail-at-scale]
-    #[arg(long, value_name = "SHARE")]
-    pub(crate) conflicts: Option<f64>,
-    /// For tail-at-scale: how many operations a request has, all in progress at once [default: 30]
-    #[arg(long, value_name = "NUMBER")]
-    pub(crate) sub_requests: Option<u64>,
-    /// For register: read-modify-writes add 1, instead of comparing and swapping
-    #[arg(long)]
-    pub(crate) adds: bool,
+    pub(crate) of_family: FamilyArguments,
     /// For registers, and for protocols with leaders: send requests to no more replicas than a quorum, and to the
     /// others only if one of these is slow
     #[arg(long)]
@@ -91,25 +58,13 @@ impl WorkloadArguments {
 
     /// The settings of clusters that are started for it.
     pub(crate) fn settings(&self) -> Settings {
-        Settings { thrifty: self.registers.thrifty, ..Settings::default() }
+        Settings { thrifty: self.thrifty, ..Settings::default() }
     }
 
-    /// The workload, one of registers.
-    pub(crate) fn of_registers(&self) -> anyhow::Result<Arc<dyn RegisterWorkload>> {
+    /// The workload, which is of the family `W`.
+    pub(crate) fn workload<W: Wing>(&self) -> anyhow::Result<Arc<W::Workload>> {
         self.check()?;
-        let RegisterArguments { reads, conflicts, sub_requests, adds, .. } = self.registers;
-        let parameters = RegisterParameters {
-            reads,
-            writes: self.writes,
-            conflicts,
-            theta: self.theta,
-            keys: self.keys,
-            key_bytes: Some(self.key_bytes),
-            value_bytes: self.value_bytes,
-            sub_requests,
-            adds,
-        };
-        Ok(serried_workload::named_registers(&self.workload, &parameters)?)
+        W::workload(self)
     }
 
     fn check(&self) -> anyhow::Result<()> {
@@ -124,23 +79,6 @@ impl WorkloadArguments {
             "keys and values have at least 8 bytes"
         );
         Ok(())
-    }
-
-    /// The workload, one of transactions.
-    pub(crate) fn transactions(&self) -> anyhow::Result<Arc<dyn Workload>> {
-        self.check()?;
-        let keys = self.keys.or((self.workload == "retwis").then_some(1_000_000));
-        let parameters = Parameters {
-            keys,
-            theta: self.theta,
-            key_bytes: self.key_bytes,
-            value_bytes: self.value_bytes,
-            writes: self.writes,
-            dependent: self.dependent,
-            warehouses: self.warehouses,
-            scale: if self.small { Scale::SMALL } else { Scale::FULL },
-        };
-        Ok(serried_workload::named(&self.workload, &parameters)?)
     }
 }
 
@@ -245,19 +183,8 @@ impl LoadArguments {
         Ok(())
     }
 
-    pub(crate) fn options(&self) -> TransactOptions {
-        TransactOptions {
-            deadline: Duration::from_secs_f64(self.deadline),
-            attempts: u32::MAX,
-            backoff: Backoff {
-                first: Duration::from_secs_f64(self.backoff_first_ms / 1e3),
-                most: Duration::from_secs_f64(self.backoff_most_ms / 1e3),
-            },
-        }
-    }
-
-    pub(crate) fn register_options(&self) -> RegisterOptions {
-        RegisterOptions { deadline: Duration::from_secs_f64(self.deadline) }
+    pub(crate) fn deadline(&self) -> Duration {
+        Duration::from_secs_f64(self.deadline)
     }
 
     pub(crate) fn records(&self) -> bool {

@@ -88,7 +88,7 @@ impl Bench {
     }
 
     fn measure_as<W: Wing>(&self) -> anyhow::Result<(Vec<Row>, Ended)> {
-        let workload = W::workload(&self.workload)?;
+        let workload = self.workload.workload::<W>()?;
         self.load.validate()?;
         W::check_load(&workload, &self.load)?;
         let geography = self.geo.as_deref().map(Geography::named).transpose()?;
@@ -153,7 +153,7 @@ impl Bench {
         for database in &databases {
             keyspaces.push(database.open::<W>(cluster.keyspace()).await?);
         }
-        let workload = W::workload(&self.workload)?;
+        let workload = self.workload.workload::<W>()?;
         let preparation = Preparation {
             arguments: &self.load,
             loads: !self.no_load,
@@ -161,7 +161,8 @@ impl Bench {
             clients,
             progress: &progress,
         };
-        let loaded = W::prepare(&keyspaces[0], &workload, preparation).await?;
+        let keyspace = W::with_options(&keyspaces[0], W::options(&self.load));
+        let loaded = W::prepare(&keyspace, &workload, preparation).await?;
         let driver = W::driver(&keyspaces[0]);
         let load = Load::<W>::new(&self.load, run, clients, workload, driver.now());
         let client = |i| tokio::spawn(load.client(i, &keyspaces[i % keyspaces.len()]));

@@ -6,67 +6,76 @@ use std::io::{BufRead, BufReader, Cursor, Read, stdin};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde_json::json;
-use serried_history::{
-    Budget, EventKind, History, RegisterHistory, check_linearizable, check_regular_sequential,
-};
+use serried_model::{FamilyName, Guarantee};
 
-use crate::{Ended, judge};
+use crate::Ended;
+use crate::judge::Judged;
+use crate::wing::{self, CheckArguments, Wing, with_wing};
 
 /// Check a recorded history against a guarantee.
-///
-/// The history is JSON lines in Jepsen's form, as `bench` and `sim` write them with --history, or as
-/// other tools do: of transactions, whose f is "txn", or of single-key operations on registers, whose
-/// f is "read", "write", "cas" or "add". A violation is explained by a smallest set of transactions or
-/// operations.
 #[derive(Args)]
-#[command(after_help = HELP)]
+#[command(long_about = about(), after_help = help())]
 pub(crate) struct Check {
     /// The history; `-` for standard input
     file: PathBuf,
-    /// The guarantee to check [default: serializable for transactions, linearizable for registers]
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = guarantees(), help = guarantee_help())]
     guarantee: Option<Guarantee>,
-    /// For registers: how many states to visit at most in the search for an order. If they do not
-    /// suffice, it can't be decided. Matters only where values repeat
-    #[arg(long, value_name = "NUMBER", default_value_t = Budget::default().states)]
-    states: u64,
-    /// For transactions: writes with this version or an older one were made before the history begins,
-    /// so that the history may read what it has not written
-    #[arg(long, value_name = "VERSION")]
-    initial_before: Option<serried_model::Version>,
+    #[command(flatten)]
+    of_family: CheckArguments,
     /// Print the verdict as JSON
     #[arg(long)]
     json: bool,
 }
 
-const HELP: &str = r#"Registers, one operation on one key a line (v is an integer, or null for an absent key):
-  {"type":"invoke","process":3,"time":1200,"f":"read","value":[5,null]}
-  {"type":"ok","process":3,"time":1900,"f":"read","value":[5,7]}
-An "ok" of "cas" [key,[expected,new]] and of "add" [key,delta] has what was found as a third entry.
-An operation with "fail" took no effect. One with "info", or without an end, may take effect at any
-later time. The order of the lines says which operations ended before others began. An "ok" may have
-"version":[ts,id,rmwc], the operation's place in the order that the database claims.
-
+const EXAMPLES: &str = "\
 Examples:
   serried sim list-append --clients 20 --history /tmp/lists.jsonl --protocol morty
   serried check /tmp/lists.jsonl
   serried check --guarantee strict-serializable /tmp/lists.jsonl
-  serried check --guarantee regular-sequential /tmp/registers.jsonl"#;
+  serried check --guarantee regular-sequential /tmp/registers.jsonl";
 
-/// A guarantee that can be checked.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Guarantee {
-    /// Transactions could have run one after the other
-    Serializable,
-    /// They could have run so, each after all that had ended before it began
-    StrictSerializable,
-    /// Each key's operations took effect one by one, between their beginnings and ends
-    Linearizable,
-    /// All operations took effect in one order that respects causality, and none missed a write to its
-    /// key that had completed before it began
-    RegularSequential,
+/// What the command does, and which histories it reads.
+fn about() -> String {
+    let recorded = FamilyName::ALL.map(|family| with_wing!(family, W => W::RECORDED));
+    format!(
+        "Check a recorded history against a guarantee.\n\n\
+         The history is JSON lines in Jepsen's form, as `bench` and `sim` write them with --history, or as other \
+         tools do: of {}. A violation is explained by a smallest set of transactions or operations.",
+        recorded.join(", or of ")
+    )
+}
+
+/// The formats of histories, and examples.
+fn help() -> String {
+    let formats = FamilyName::ALL.map(|family| with_wing!(family, W => W::FORMAT));
+    let formats = formats.into_iter().filter(|format| !format.is_empty());
+    formats.chain([EXAMPLES]).collect::<Vec<_>>().join("\n\n")
+}
+
+/// What `--guarantee` is for, and what it is without.
+fn guarantee_help() -> String {
+    let usual = FamilyName::ALL.into_iter().filter_map(|family| {
+        let (guarantee, _) = wing::checked(family).next()?;
+        Some(format!("{guarantee} for {family}"))
+    });
+    format!("The guarantee to check [default: {}]", usual.collect::<Vec<_>>().join(", "))
+}
+
+/// The names of the guarantees that can be checked.
+fn guarantees() -> impl TypedValueParser<Value = Guarantee> {
+    let mut checked: Vec<(Guarantee, &'static str)> = Vec::new();
+    for (guarantee, what) in FamilyName::ALL.into_iter().flat_map(wing::checked) {
+        if checked.iter().all(|(known, _)| *known != guarantee) {
+            checked.push((guarantee, what));
+        }
+    }
+    let values = checked.into_iter();
+    let values = values.map(|(guarantee, what)| PossibleValue::new(guarantee.name()).help(what));
+    PossibleValuesParser::new(values)
+        .map(|name| Guarantee::named(&name).expect("these are guarantees' names"))
 }
 
 impl Check {
@@ -79,48 +88,10 @@ impl Check {
         };
         let mut input = BufReader::new(input);
         let first = first_line(&mut input).with_context(|| format!("can't read {name}"))?;
-        let registers = RegisterHistory::recognises(&first);
-        let input = Cursor::new(first).chain(input);
-        let context = || format!("can't read {name}");
-        let (judged, completed) = match (registers, self.guarantee) {
-            (false, None | Some(Guarantee::Serializable)) => {
-                let history = History::read_json_lines(input).with_context(context)?;
-                let guarantee = serried_model::Guarantee::Serializable;
-                let judged = judge::judge_transactions(&history, guarantee, self.initial_before);
-                (judged, completed(&history))
-            }
-            (false, Some(Guarantee::StrictSerializable)) => {
-                let history = History::read_json_lines(input).with_context(context)?;
-                let guarantee = serried_model::Guarantee::StrictSerializable;
-                let judged = judge::judge_transactions(&history, guarantee, self.initial_before);
-                (judged, completed(&history))
-            }
-            (true, None | Some(Guarantee::Linearizable)) => {
-                let history = RegisterHistory::read_json_lines(input).with_context(context)?;
-                let verdict = check_linearizable(&history, &self.budget());
-                (judge::describe_registers(verdict), completed_operations(&history))
-            }
-            (true, Some(Guarantee::RegularSequential)) => {
-                let history = RegisterHistory::read_json_lines(input).with_context(context)?;
-                let verdict = check_regular_sequential(&history, &self.budget());
-                (judge::describe_registers(verdict), completed_operations(&history))
-            }
-            (true, Some(Guarantee::Serializable | Guarantee::StrictSerializable)) => anyhow::bail!(
-                "{name} is a history of registers: check it with --guarantee linearizable or \
-                 regular-sequential"
-            ),
-            (false, Some(_)) => anyhow::bail!(
-                "{name} is no history of registers: check it with --guarantee serializable or \
-                 strict-serializable"
-            ),
-        };
-        let (ended, word, text) = match judged {
-            (Ended::Well, ..) if !completed => {
-                let text = "it can't be decided: nothing in the history has succeeded".to_string();
-                (Ended::Unknown, "unknown: nothing has succeeded".to_string(), text)
-            }
-            judged => judged,
-        };
+        let family = wing::of_history(&first, self.guarantee);
+        let mut input = Cursor::new(first).chain(input);
+        let judged = with_wing!(family, W => self.judge::<W>(&mut input));
+        let (ended, word, text) = judged?;
         if self.json {
             println!(
                 "{}",
@@ -132,8 +103,30 @@ impl Check {
         Ok(ended)
     }
 
-    fn budget(&self) -> Budget {
-        Budget { states: self.states, ..Budget::default() }
+    /// Judges a history of the family `W`.
+    fn judge<W: Wing>(&self, input: &mut dyn BufRead) -> anyhow::Result<Judged> {
+        let name = self.file.display();
+        let mut checked = W::CHECKED.iter().map(|(guarantee, _)| *guarantee);
+        let guarantee = match self.guarantee {
+            None => checked.next(),
+            Some(wanted) => checked.find(|guarantee| *guarantee == wanted),
+        };
+        let guarantee = guarantee.with_context(|| {
+            let names: Vec<_> = W::CHECKED.iter().map(|(guarantee, _)| guarantee.name()).collect();
+            format!(
+                "{name} is a history of {}: check it with --guarantee {}",
+                W::NAME,
+                names.join(" or ")
+            )
+        })?;
+        let judged = W::judge_file(input, guarantee, &self.of_family);
+        Ok(match judged.with_context(|| format!("can't read {name}"))? {
+            ((Ended::Well, ..), false) => {
+                let text = "it can't be decided: nothing in the history has succeeded".to_string();
+                (Ended::Unknown, "unknown: nothing has succeeded".to_string(), text)
+            }
+            (judged, _) => judged,
+        })
     }
 }
 
@@ -164,16 +157,6 @@ fn unreadable(file: &Path) -> String {
             names.join(", ")
         ),
     }
-}
-
-/// Whether anything was committed. A history of failures shows nothing.
-fn completed(history: &History) -> bool {
-    history.events.iter().any(|event| event.kind == EventKind::Ok)
-}
-
-/// Whether any operation on registers has succeeded.
-fn completed_operations(history: &RegisterHistory) -> bool {
-    history.events.iter().any(|event| event.kind == EventKind::Ok)
 }
 
 /// The first line that is not empty, with the empty ones before it. It shows the history's family.

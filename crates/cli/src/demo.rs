@@ -3,9 +3,10 @@
 use clap::Args;
 
 use crate::Ended;
-use crate::arguments::{LoadArguments, OpenLoopArguments, RegisterArguments, WorkloadArguments};
+use crate::arguments::{LoadArguments, OpenLoopArguments, WorkloadArguments};
 use crate::bench::Bench;
 use crate::table;
+use crate::wing::FamilyArguments;
 
 /// Watch a three-node cluster on this machine commit contended transactions.
 ///
@@ -46,10 +47,8 @@ impl Demo {
                 key_bytes: 8,
                 value_bytes: None,
                 writes: None,
-                dependent: false,
-                warehouses: None,
-                small: false,
-                registers: RegisterArguments::default(),
+                of_family: FamilyArguments::default(),
+                thrifty: false,
             },
             load: LoadArguments {
                 protocol: serried_protocols::COMPARED.map(str::to_string).into(),

@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use serried_actor::Timestamp;
 use serried_model::Version;
-use serried_session::{RegisterOptions, TransactOptions};
 use serried_workload::{InspectionError, Measurement, Window, Witness};
 
 use crate::arguments::{LoadArguments, OpenLoopArguments};
 use crate::table::Row;
-use crate::wing::Wing;
+use crate::wing::{Wing, promises_nothing};
 use crate::{Ended, judge};
 
 /// The result of a workload's inspection of a database at rest.
@@ -29,9 +28,8 @@ pub(crate) struct Load<W: Wing> {
     /// Records what clients do, if that is to be checked or written.
     pub(crate) recorder: Option<Arc<W::Recorder>>,
     pub(crate) open_loop: OpenLoopArguments,
-    pub(crate) options: TransactOptions,
-    pub(crate) register_options: RegisterOptions,
     pub(crate) seed: u64,
+    options: W::Options,
     history_file: Option<PathBuf>,
 }
 
@@ -55,9 +53,8 @@ impl<W: Wing> Load<W> {
             workload,
             recorder: arguments.records().then(Arc::default),
             open_loop: arguments.open_loop.clone(),
-            options: arguments.options(),
-            register_options: arguments.register_options(),
             seed: arguments.seed,
+            options: W::options(arguments),
             history_file: arguments.history_file(protocol, clients, several),
         }
     }
@@ -70,13 +67,16 @@ impl<W: Wing> Load<W> {
 
     /// The `i`-th client, at `keyspace`.
     pub(crate) fn client(&self, i: usize, keyspace: &W::Keyspace) -> Client {
-        W::client(self, i, keyspace)
+        W::client(self, i, W::with_options(keyspace, self.options))
     }
 
     /// When all clients are done: what the workload finds out about the database that they leave
     /// behind, if anything is to be checked.
     pub(crate) async fn inspect(&self, keyspace: &W::Keyspace) -> Inspected {
-        W::inspect(self, keyspace).await
+        if self.recorder.is_none() || promises_nothing(&self.protocol) {
+            return Ok(None);
+        }
+        W::inspect(self, &W::with_options(keyspace, self.options)).await
     }
 
     /// The results of the run, and the verdict on the database and on its history, before which everything up to
@@ -99,7 +99,7 @@ impl<W: Wing> Load<W> {
         let mut row = Row {
             protocol: self.protocol,
             workload: W::name(&self.workload).to_string(),
-            family: W::NAME,
+            columns: W::COLUMNS,
             clients: self.clients,
             report,
             figures,

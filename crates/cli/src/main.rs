@@ -33,7 +33,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use serried_model::Guarantee;
+use serried_model::{FamilyName, Guarantee};
 use tracing_subscriber::EnvFilter;
 
 use output::Unwritten;
@@ -57,13 +57,16 @@ Exit codes: 0 success; 1 something failed; 2 the command line was wrong; \
 
 /// The protocols by what they guarantee, and the exit codes.
 fn after_help() -> String {
-    let line = |guarantee: Guarantee| {
-        let protocols = serried_protocols::list().iter();
+    let line = |guarantee: Guarantee, family: FamilyName| {
+        let protocols = serried_protocols::of(family);
         let names = protocols.filter(|protocol| protocol.guarantee == guarantee);
         let names: Vec<&str> = names.map(|protocol| protocol.name).collect();
-        format!("  {}, {}: {}\n", guarantee.family(), guarantee.name(), names.join(", "))
+        let line = || format!("  {family}, {guarantee}: {}\n", names.join(", "));
+        (!names.is_empty()).then(line)
     };
-    let lines: String = Guarantee::ALL.into_iter().map(line).collect();
+    let of_all =
+        |guarantee| FamilyName::ALL.into_iter().filter_map(move |family| line(guarantee, family));
+    let lines: String = Guarantee::ALL.into_iter().flat_map(of_all).collect();
     format!("Protocols, with what they guarantee:\n{lines}\n{EXIT_CODES}")
 }
 

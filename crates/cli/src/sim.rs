@@ -83,7 +83,7 @@ pub(crate) struct Sim {
 impl Sim {
     /// Checks what can be wrong before anything is started; returns the geography.
     pub(crate) fn validate<W: Wing>(&self) -> anyhow::Result<Geography> {
-        let workload = W::workload(&self.workload)?;
+        let workload = self.workload.workload::<W>()?;
         self.load.validate()?;
         W::check_load(&workload, &self.load)?;
         let geography = Geography::named(&self.geo)?;
@@ -137,7 +137,7 @@ impl Sim {
         let geography = self.validate::<W>()?;
         let mut rows = Vec::new();
         let mut ended = Ended::Well;
-        let protocols = self.load.protocols::<W>(&*W::workload(&self.workload)?)?;
+        let protocols = self.load.protocols::<W>(&*self.workload.workload::<W>()?)?;
         let several = protocols.len() * self.load.clients.len() > 1;
         for protocol in &protocols {
             for clients in &self.load.clients {
@@ -171,7 +171,7 @@ impl<W: Wing> Visitor<W> for Run<'_> {
     fn visit<P: Protocol<Family = W>>(self) -> Self::Output {
         let Run { sim, geography, protocol, several, clients } = self;
         let seed = sim.load.seed;
-        let workload = W::workload(&sim.workload)?;
+        let workload = sim.workload.workload::<W>()?;
         let configuration = sim.configuration::<W>(geography, clients, &workload)?;
         let load = Load::<W>::new(&sim.load, (protocol, several), clients, workload, Timestamp(0));
         let lasts = load.measurement.window().stop.since(Timestamp(0));

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serried_model::FamilyName;
 use serried_workload::{ArrivalReport, Report};
 
 /// What the columns mean, for the help of the commands that print them.
@@ -35,13 +34,22 @@ pub(crate) fn help(examples: &str) -> String {
     format!("{COLUMNS}{examples}")
 }
 
+/// Which columns there are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Columns {
+    /// For transactions: how many commit, in how many attempts.
+    Transactions,
+    /// For requests of single operations: how many succeed, and then the operations by their kinds.
+    Operations,
+}
+
 /// One run.
 #[derive(Clone, Serialize)]
 pub(crate) struct Row {
     pub(crate) protocol: String,
     pub(crate) workload: String,
     #[serde(skip)]
-    pub(crate) family: FamilyName,
+    pub(crate) columns: Columns,
     pub(crate) clients: usize,
     #[serde(flatten)]
     pub(crate) report: Report,
@@ -110,8 +118,8 @@ pub(crate) fn print(rows: &[Row], json: bool) {
         }
         return;
     }
-    if rows.iter().all(|row| row.family == FamilyName::Registers) {
-        print_registers(rows);
+    if rows.iter().all(|row| row.columns == Columns::Operations) {
+        print_operations(rows);
         return;
     }
     let costs = rows.iter().any(|row| row.costs.is_some());
@@ -177,8 +185,8 @@ fn arrivals(arrivals: Option<&ArrivalReport>) -> [String; 4] {
     [format!("{offered_per_s:.0}"), percent(done), percent(dropped), late]
 }
 
-/// Prints runs on registers: requests, and then operations by their kinds.
-fn print_registers(rows: &[Row]) {
+/// Prints requests, and then operations by their kinds.
+fn print_operations(rows: &[Row]) {
     let mut header =
         vec!["protocol", "clients", "req/s", "failed", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms"];
     if rows.iter().any(|row| row.costs.is_some()) {

@@ -152,7 +152,8 @@ impl Windows {
         }
         let geography = self.sim.validate::<Transactions>()?;
         let load = &self.sim.load;
-        let protocols = load.protocols::<Transactions>(&*self.sim.workload.transactions()?)?;
+        let protocols =
+            load.protocols::<Transactions>(&*self.sim.workload.workload::<Transactions>()?)?;
         let several = protocols.len() * load.clients.len() > 1;
         for protocol in &protocols {
             for clients in &load.clients {
@@ -265,7 +266,7 @@ impl Visitor<Transactions> for Run<'_> {
     fn visit<P: Protocol<Family = Transactions>>(self) -> Self::Output {
         let Run { windows, geography, protocol, clients } = self;
         let (sim, arguments) = (&windows.sim, &windows.sim.load);
-        let workload = sim.workload.transactions()?;
+        let workload = sim.workload.workload::<Transactions>()?;
         let name = workload.name();
         let configuration = sim.configuration::<Transactions>(geography, clients, &workload)?;
         let mut cluster = Cluster::<P>::new(configuration);

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
 use serried_actor::{Group, Random};
-use serried_model::{NodeId, Registers, Transactions};
+use serried_model::{FamilyName, NodeId, Registers, Transactions};
+use serried_protocols::Entry;
 use serried_session::{RegisterKeyspace, Session, TransactionKeyspace};
 use serried_wire::{
     Endpoint, Hello, KeyspaceInfo, Kind, NodeStatistics, NodeStatus, NotServed, Role, Statistics,
@@ -17,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::coordinator::{AnyDesk, Coordinators};
+use crate::coordinator::{AnyDesk, Coordinators, MakeCoordinator};
 use crate::desk::Desk;
 use crate::dialer::{Dialers, Report, View};
 use crate::distance;
@@ -165,6 +166,14 @@ impl Client {
         self.dialers.0.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The family of the keyspace called `name`, which is that of its protocol.
+    ///
+    /// # Errors
+    /// If there is no such keyspace, or this client does not have its protocol.
+    pub fn family(&self, name: &str) -> Result<FamilyName, ConnectError> {
+        Ok(self.protocol_of(&self.find(name)?)?.family)
+    }
+
     /// The keyspace called `name`, one that runs transactions.
     ///
     /// # Errors
@@ -187,11 +196,8 @@ impl Client {
     /// If there is none, it is of another family, or this client does not have its protocol.
     pub fn open<F: Session>(self: &Arc<Self>, name: &str) -> Result<F::Keyspace, ConnectError> {
         let found = self.find(name)?;
-        let KeyspaceInfo { number, protocol, guarantee, partitions, settings, .. } = found;
-        let entry = self
-            .coordinators
-            .find(&protocol)
-            .map_err(|reason| ConnectError::UnknownProtocol { name: name.to_string(), reason })?;
+        let entry = *self.protocol_of(&found)?;
+        let KeyspaceInfo { number, guarantee, partitions, settings, .. } = found;
         if entry.family != F::NAME {
             let (name, found, wanted) = (name.to_string(), entry.family, F::NAME);
             return Err(ConnectError::WrongFamily { name, guarantee, found, wanted });
@@ -225,6 +231,16 @@ impl Client {
         let tables = self.tables();
         let resolved = tables.resolve(name).cloned();
         resolved.map_err(|unresolved| ConnectError::unresolved(name, unresolved))
+    }
+
+    /// This client's part of the protocol that a keyspace runs.
+    fn protocol_of(
+        &self,
+        keyspace: &KeyspaceInfo,
+    ) -> Result<&Entry<MakeCoordinator>, ConnectError> {
+        self.coordinators
+            .find(&keyspace.protocol)
+            .map_err(|reason| ConnectError::UnknownProtocol { name: keyspace.name.clone(), reason })
     }
 
     /// What this client has counted so far.

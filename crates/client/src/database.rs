@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serried_model::{Registers, Transactions};
+use serried_model::{FamilyName, Registers, Transactions};
 use serried_session::{RegisterKeyspace, Session, TransactionKeyspace};
 use serried_wire::{KeyspaceInfo, NodeStatistics, Statistics};
 
@@ -81,6 +81,14 @@ impl Database {
     /// family, or if this client does not have its protocol.
     pub async fn open<F: Session>(&self, name: &str) -> Result<F::Keyspace, ConnectError> {
         self.client.open::<F>(name)
+    }
+
+    /// The family of the keyspace called `name`, for programs that work with keyspaces of any.
+    ///
+    /// # Errors
+    /// If the cluster has no keyspace of that name, or this client does not have its protocol.
+    pub fn family(&self, name: &str) -> Result<FamilyName, ConnectError> {
+        self.client.family(name)
     }
 
     /// The keyspaces of the cluster that can be used. A keyspace that a majority of the nodes lacks is left out.

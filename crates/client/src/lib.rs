@@ -69,8 +69,8 @@ pub use database::{Database, DatabaseStatistics};
 pub use error::ConnectError;
 pub use serried_actor::{Observation, Observed, Timestamp};
 pub use serried_model::{
-    Access, Accessed, Carstamp, Durability, Key, Limits, Modification, NodeId, Registers, Token,
-    TooLarge, Transactions, Unfit, Value, ValueType, Version, Write, WrongType,
+    Access, Accessed, Carstamp, Durability, FamilyName, Key, Limits, Modification, NodeId,
+    Registers, Token, TooLarge, Transactions, Unfit, Value, ValueType, Version, Write, WrongType,
 };
 pub use serried_session::{
     Abort, Backoff, Committed, Ending, Footprint, Get, GetMany, Modified, Next, RegisterError,

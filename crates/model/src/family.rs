@@ -50,13 +50,37 @@ pub enum FamilyName {
     Registers,
 }
 
+/// What is to be known of a family where types are erased.
+struct Description {
+    /// What a keyspace of the family contains.
+    contains: &'static str,
+    most_replicas: usize,
+    /// Why there can't be more replicas.
+    limited_because: &'static str,
+}
+
 impl FamilyName {
+    /// All of them.
+    pub const ALL: [FamilyName; 2] = [FamilyName::Transactions, FamilyName::Registers];
+
+    fn description(self) -> Description {
+        match self {
+            FamilyName::Transactions => Description {
+                contains: "transactions",
+                most_replicas: 63,
+                limited_because: "node sets hold no more",
+            },
+            FamilyName::Registers => Description {
+                contains: "registers",
+                most_replicas: 7,
+                limited_because: "every replica takes part in every update of a register, and the quorums of its protocols are made for 3, 5 and 7",
+            },
+        }
+    }
+
     /// The most replicas that a keyspace of the family can have.
     pub fn most_replicas(self) -> usize {
-        match self {
-            FamilyName::Transactions => 63,
-            FamilyName::Registers => 7,
-        }
+        self.description().most_replicas
     }
 
     /// Checks whether a keyspace of the family can have this number of replicas.
@@ -64,21 +88,15 @@ impl FamilyName {
     /// # Errors
     /// If it can't. The error says why, and what to choose.
     pub fn check_replicas(self, replicas: usize) -> Result<(), String> {
-        let most = self.most_replicas();
+        let Description { most_replicas: most, limited_because, .. } = self.description();
         if replicas.is_multiple_of(2) {
             return Err(format!(
                 "{replicas} replicas survive no more failures than one less: choose an odd number up to {most}"
             ));
         }
         if replicas > most {
-            let reason = match self {
-                FamilyName::Transactions => "node sets hold no more",
-                FamilyName::Registers => {
-                    "every replica takes part in every update of a register, and the quorums of its protocols are made for 3, 5 and 7"
-                }
-            };
             return Err(format!(
-                "{replicas} replicas are too many ({reason}): choose an odd number up to {most}"
+                "{replicas} replicas are too many ({limited_because}): choose an odd number up to {most}"
             ));
         }
         Ok(())
@@ -88,10 +106,7 @@ impl FamilyName {
 /// What a keyspace of the family contains.
 impl fmt::Display for FamilyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            FamilyName::Transactions => "transactions",
-            FamilyName::Registers => "registers",
-        })
+        f.write_str(self.description().contains)
     }
 }
 

@@ -2,9 +2,8 @@
 
 use core::fmt;
 
-use crate::FamilyName;
-
-/// A consistency guarantee. It determines the family of a keyspace, and the checker that judges a history.
+/// A consistency guarantee. It determines the checker that judges a history. Protocols of several families can promise
+/// the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Guarantee {
     /// Serializable, in an order that respects real time.
@@ -16,7 +15,7 @@ pub enum Guarantee {
     /// Equivalent to a serial order that respects causality. In this order a read comes after every write of its key
     /// that was complete when the read began (001 §4.6.1).
     RegularSequential,
-    /// No guarantee: a transaction may see any part of other transactions.
+    /// No guarantee: an operation may see any part of what others do.
     Nothing,
 }
 
@@ -43,16 +42,6 @@ impl Guarantee {
             Guarantee::Linearizable => "linearizable",
             Guarantee::RegularSequential => "regular-sequential",
             Guarantee::Nothing => "none",
-        }
-    }
-
-    /// The family of the protocols that promise it.
-    pub fn family(self) -> FamilyName {
-        match self {
-            Guarantee::StrictSerializable | Guarantee::Serializable | Guarantee::Nothing => {
-                FamilyName::Transactions
-            }
-            Guarantee::Linearizable | Guarantee::RegularSequential => FamilyName::Registers,
         }
     }
 }

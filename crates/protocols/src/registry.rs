@@ -36,6 +36,7 @@ pub struct ProtocolInfo {
     pub family: FamilyName,
 }
 
+/// Lists the protocols of each family.
 macro_rules! registry {
     ($($family:ident: [$($protocol:ty),* $(,)?])*) => {
         const PROTOCOLS: &[ProtocolInfo] = &[$($(ProtocolInfo {
@@ -54,6 +55,22 @@ macro_rules! registry {
                 Err(UnknownProtocol { name: name.to_string(), family: Some($family::NAME) })
             }
         })*
+
+        /// Does what `visitor` does with the protocol called `name`, whatever its family.
+        ///
+        /// # Errors
+        /// If there is none; the error lists those that there are.
+        pub fn visit_any<T, V>(name: &str, visitor: V) -> Result<T, UnknownProtocol>
+        where
+            $(V: Visitor<$family, Output = T>,)*
+        {
+            let Some(info) = info(name) else {
+                return Err(UnknownProtocol { name: name.to_string(), family: None });
+            };
+            match info.family {
+                $(FamilyName::$family => visit::<$family, V>(name, visitor),)*
+            }
+        }
     };
 }
 
@@ -88,23 +105,6 @@ pub fn visit<F: Registered, V: Visitor<F>>(
     visitor: V,
 ) -> Result<V::Output, UnknownProtocol> {
     F::visit(name, visitor)
-}
-
-/// Does what `visitor` does with the protocol called `name`, whatever its family.
-///
-/// # Errors
-/// If there is none; the error lists those that there are.
-pub fn visit_any<T, V>(name: &str, visitor: V) -> Result<T, UnknownProtocol>
-where
-    V: Visitor<Transactions, Output = T> + Visitor<Registers, Output = T>,
-{
-    let Some(info) = info(name) else {
-        return Err(UnknownProtocol { name: name.to_string(), family: None });
-    };
-    match info.family {
-        FamilyName::Transactions => visit::<Transactions, V>(name, visitor),
-        FamilyName::Registers => visit::<Registers, V>(name, visitor),
-    }
 }
 
 /// What the registry knows of the protocol called `name`.
@@ -158,9 +158,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guarantee_belongs_to_the_family_of_its_protocols() {
-        for info in list().iter().filter(|info| info.guarantee != Guarantee::Nothing) {
-            assert_eq!(info.guarantee.family(), info.family, "{}", info.name);
-        }
+    fn all_families_have_protocols_and_no_two_protocols_have_the_same_name() {
+        assert!(FamilyName::ALL.into_iter().all(|family| of(family).count() > 0));
+        assert!(list().iter().all(|protocol| FamilyName::ALL.contains(&protocol.family)));
+        let mut names: Vec<_> = list().iter().map(|protocol| protocol.name).collect();
+        names.sort();
+        assert!(names.is_sorted_by(|one, other| one != other), "{names:?}");
     }
 }

@@ -12,7 +12,7 @@ use serried_reproduce::{Effort, Engine, Figure, Findings, Search};
 use crate::Ended;
 use crate::arguments::{MOST_PER_S, protocols};
 use crate::costs::CostArguments;
-use crate::wing;
+use crate::wing::registers::offers_rmws;
 use teller::Teller;
 
 const EXAMPLES: &str = "\
@@ -117,7 +117,7 @@ impl Reproduce {
             );
         }
         let mut modifying = self.protocol.iter().flatten().filter(|_| figure.modifies());
-        if let Some(unable) = modifying.find(|protocol| !wing::offers_rmws(protocol)) {
+        if let Some(unable) = modifying.find(|protocol| !offers_rmws(protocol)) {
             anyhow::bail!("`{unable}` has no read-modify-writes, and `{}` does some", figure.name);
         }
         Ok(())

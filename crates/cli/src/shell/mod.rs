@@ -1,34 +1,21 @@
 //! `serried shell`: statements by hand.
 
-mod registers;
-mod transaction;
+mod printer;
 mod words;
 
 use std::io::{BufRead, ErrorKind, IsTerminal, stdin};
+use std::pin::Pin;
 use std::time::Duration;
 
 use clap::Args;
-use serried::{
-    Database, Key, RegisterError, RegisterKeyspace, RegisterOptions, TransactOptions,
-    TransactionError, TransactionKeyspace, Value,
-};
-use serried_model::FamilyName;
+use serried::Database;
 use tokio::sync::mpsc;
 
-use crate::{Ended, output, wing};
-use transaction::Open;
-use words::{Quoted, Word, statements};
+use crate::wing::{Wing, with_wing};
+use crate::{Ended, output};
 
-const HELP: &str = "\
-get KEY...          read keys
-put KEY VALUE       write a key
-delete KEY          delete a key
-begin               begin a transaction of several statements
-commit, rollback    end it
-outcome TXN         how the transaction of this version ended; if it has not, it is ended
-use KEYSPACE        go to another keyspace
-keyspaces           list them
-help, quit";
+pub(crate) use printer::Printer;
+pub(crate) use words::{Quoted, Word, statements};
 
 const QUOTES: &str = "\
 Quote a key or a value with spaces, semicolons, quotes or backslashes, as in a Unix shell:
@@ -86,18 +73,19 @@ impl Shell {
 
     async fn talk(self) -> anyhow::Result<Ended> {
         let database = Database::connect(&self.address).await?;
-        let keyspace = Keyspace::open(&database, &self.keyspace, self.deadline).await?;
+        let deadline = Duration::from_secs_f64(self.deadline);
+        let keyspace = open(&database, &self.keyspace, deadline).await?;
         let interactive = self.execute.is_none() && stdin().is_terminal();
         let mut lines = match &self.execute {
             Some(statements) => given(statements),
             None => typed(),
         };
-        let Shell { deadline, json, .. } = self;
-        let mut session = Session { database, keyspace, deadline, open: None, json };
+        let printer = Printer { json: self.json };
+        let mut session = Session { database, keyspace, deadline, printer };
         let mut failed = false;
         loop {
             if interactive {
-                print!("{}> ", if session.open.is_some() { "serried*" } else { "serried" });
+                print!("{}> ", if session.keyspace.is_open() { "serried*" } else { "serried" });
                 output::flush();
             }
             let Some(line) = lines.recv().await else { break };
@@ -105,7 +93,7 @@ impl Shell {
                 Ok(line) => line,
                 Err(unreadable) => {
                     failed = true;
-                    session.report("error", &unreadable);
+                    printer.report("error", &unreadable);
                     break;
                 }
             };
@@ -119,11 +107,10 @@ impl Shell {
                 }
             }
         }
-        if let Some(mut open) = session.open.take() {
-            session.report("error", "the transaction was not committed, and is rolled back");
+        if session.keyspace.is_open() {
+            printer.report("error", "the transaction was not committed, and is rolled back");
             failed = true;
-            open.task.abort();
-            let _ = (&mut open.task).await; // It is rolled back as it is dropped.
+            session.keyspace.roll_back().await;
         }
         // What was rolled back has to reach the nodes, or others would wait for it.
         session.database.close().await;
@@ -182,39 +169,54 @@ enum Flow {
     Stop,
 }
 
-/// A keyspace of either family.
-#[derive(Clone)]
-enum Keyspace {
-    Transactions(TransactionKeyspace),
-    Registers(RegisterKeyspace),
+/// What can be typed for the keyspace in use, which depends on its family.
+pub(crate) trait Statements {
+    /// The statements, one a line.
+    fn help(&self) -> &'static str;
+
+    /// Runs a statement; `None` if there is none called `name` with such arguments.
+    fn run<'a>(&'a mut self, name: &'a str, arguments: &'a [Word], printer: Printer)
+    -> Running<'a>;
+
+    /// The statement to type after `words`, which failed with `error`, if that left an unknown outcome.
+    fn advice(&self, error: &anyhow::Error, words: &[Word]) -> Option<String>;
+
+    /// Whether a transaction of several statements is open.
+    fn is_open(&self) -> bool {
+        false
+    }
+
+    /// Whether a statement is a part of the transaction that is open. If it fails, later statements must not be run,
+    /// because they were meant to take effect together with it, or not at all.
+    fn is_part(&self, _words: &[Word]) -> bool {
+        false
+    }
+
+    /// Rolls back the transaction that is open.
+    fn roll_back(&mut self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
-impl Keyspace {
-    /// The keyspace called `name`, with a deadline in seconds for all that is done to it.
-    async fn open(database: &Database, name: &str, deadline: f64) -> anyhow::Result<Keyspace> {
-        let keyspaces = database.keyspaces();
-        let known = keyspaces.iter().find(|info| info.name == name);
-        let deadline = Duration::from_secs_f64(deadline);
-        Ok(match known.and_then(wing::of_keyspace) {
-            Some(FamilyName::Registers) => {
-                let options = RegisterOptions { deadline };
-                Keyspace::Registers(database.registers(name).await?.with_options(options))
-            }
-            Some(FamilyName::Transactions) | None => {
-                let options = TransactOptions { deadline, ..TransactOptions::default() };
-                Keyspace::Transactions(database.keyspace(name).await?.with_options(options))
-            }
-        })
-    }
+/// A statement that is run; `None` if there is no such statement.
+pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Option<()>>> + 'a>>;
+
+/// Opens the keyspace called `name`.
+async fn open(
+    database: &Database,
+    name: &str,
+    deadline: Duration,
+) -> anyhow::Result<Box<dyn Statements>> {
+    with_wing!(database.family(name)?, W => {
+        Ok(W::statements(database.open::<W>(name).await?, deadline))
+    })
 }
 
 struct Session {
     database: Database,
-    keyspace: Keyspace,
-    /// In seconds.
-    deadline: f64,
-    open: Option<Open>,
-    json: bool,
+    keyspace: Box<dyn Statements>,
+    deadline: Duration,
+    printer: Printer,
 }
 
 impl Session {
@@ -223,20 +225,21 @@ impl Session {
         let statements = match statements(line) {
             Ok(statements) => statements,
             Err(malformed) => {
-                self.report("error", &malformed.to_string());
-                return self.failed(self.open.is_some(), interactive);
+                self.printer.report("error", &malformed.to_string());
+                return failed(self.keyspace.is_open(), interactive);
             }
         };
         let mut flow = Flow::Continue;
         for words in statements {
-            let within =
-                self.open.is_some() && !matches!(&*words, [commit] if commit.is_bare("commit"));
+            let within = self.keyspace.is_part(&words);
             match self.obey(&words).await {
                 Ok(true) => {}
                 Ok(false) => return Flow::Quit,
                 Err(error) => {
-                    self.report("error", &format!("{error:#}{}", advice(&error, &words)));
-                    flow = self.failed(within, interactive);
+                    let advice = self.keyspace.advice(&error, &words);
+                    let advice = advice.map_or(String::new(), |next| format!(": type `{next}`"));
+                    self.printer.report("error", &format!("{error:#}{advice}"));
+                    flow = failed(within, interactive);
                 }
             }
             if let Flow::Stop = flow {
@@ -246,59 +249,34 @@ impl Session {
         flow
     }
 
-    /// How to go on after a failure, if that was `within` a transaction. What follows was meant to take effect together
-    /// with what has failed, or not at all.
-    fn failed(&self, within: bool, interactive: bool) -> Flow {
-        match within && !interactive {
-            true => Flow::Stop,
-            false => Flow::ContinueFailed,
-        }
-    }
-
     /// Runs a statement, which has a word at least; false at the end.
     async fn obey(&mut self, words: &[Word]) -> anyhow::Result<bool> {
         let name = words[0].text();
         let arguments = &words[1..];
-        match (&*name, arguments, self.open.is_some()) {
-            ("quit" | "exit", [], _) => return Ok(false),
-            ("help" | "?", [], _) => println!("{}\n\n{QUOTES}", self.help()),
-            ("keyspaces", [], _) => {
+        match (&*name, arguments) {
+            ("quit" | "exit", []) => return Ok(false),
+            ("help" | "?", []) => println!("{}\n\n{QUOTES}", self.keyspace.help()),
+            ("keyspaces", []) => {
                 for info in self.database.keyspaces() {
                     let name = Quoted(info.name.as_bytes());
                     println!("{name} ({}, {})", info.protocol, info.guarantee);
                 }
             }
-            ("use", [name], false) => {
-                let name = name.text();
-                self.keyspace = Keyspace::open(&self.database, &name, self.deadline).await?;
+            ("use", [name]) if !self.keyspace.is_open() => {
+                self.keyspace = open(&self.database, &name.text(), self.deadline).await?;
             }
-            (_, _, open) => {
-                let known = match (self.keyspace.clone(), open) {
-                    (_, true) => self.go_on(&name, arguments).await?,
-                    (Keyspace::Transactions(keyspace), false) => {
-                        self.transact(&keyspace, &name, arguments).await?
-                    }
-                    (Keyspace::Registers(registers), false) => {
-                        self.operate(&registers, &name, arguments).await?
-                    }
-                };
+            _ => {
+                let known = self.keyspace.run(&name, arguments, self.printer).await?;
                 known.ok_or_else(|| self.misunderstood(&name))?;
             }
         }
         Ok(true)
     }
 
-    fn help(&self) -> &'static str {
-        match self.keyspace {
-            Keyspace::Transactions(_) => HELP,
-            Keyspace::Registers(_) => registers::HELP,
-        }
-    }
-
     /// Why a statement that begins with `name` is none of those that there are.
     fn misunderstood(&self, name: &str) -> anyhow::Error {
         let usage = |line: &'static str| line.split("  ").next().unwrap_or(line);
-        let mut usages = self.help().lines().map(usage);
+        let mut usages = self.keyspace.help().lines().map(usage);
         match usages.find(|usage| usage.split(' ').next() == Some(name)) {
             Some(usage) => anyhow::anyhow!(
                 "`{name}` is written as `{usage}`: quote a key or a value with spaces"
@@ -306,58 +284,13 @@ impl Session {
             None => anyhow::anyhow!("`{name}` can't be understood: try `help`"),
         }
     }
-
-    fn show(&self, key: &Key, value: &Option<Value>) {
-        if self.json {
-            let key = json_bytes("key", key.as_bytes());
-            let value = match value {
-                Some(value) => json_bytes("value", value.as_bytes()),
-                None => ("value".to_string(), serde_json::Value::Null),
-            };
-            println!("{}", serde_json::Value::Object([key, value].into_iter().collect()));
-            return;
-        }
-        let key = Quoted(key.as_bytes());
-        match value {
-            Some(value) => println!("{key} = {}", Quoted(value.as_bytes())),
-            None => println!("{key} is absent"),
-        }
-    }
-
-    fn report(&self, what: &str, detail: &str) {
-        match (self.json, what) {
-            (true, _) => println!("{}", serde_json::json!({ "result": what, "detail": detail })),
-            (false, "error") => eprintln!("error: {detail}"),
-            (false, _) if detail.is_empty() => println!("{what}"),
-            (false, _) => println!("{what} {detail}"),
-        }
-    }
 }
 
-/// The statement to type after one that failed with an unknown outcome, if it did.
-fn advice(error: &anyhow::Error, words: &[Word]) -> String {
-    if let Some(TransactionError::Unknown { txn, .. }) = error.downcast_ref() {
-        return format!(": type `outcome {txn}`");
-    }
-    let Some(RegisterError::Unknown { token, .. }) = error.downcast_ref() else {
-        return String::new();
-    };
-    let statement = match words {
-        [again, _, statement @ ..] if again.is_bare("again") => statement,
-        statement => statement,
-    };
-    let statement: Vec<String> = statement.iter().map(Word::to_string).collect();
-    format!(": type `again {token} {}`", statement.join(" "))
-}
-
-/// A key or a value as an entry of a JSON object: as text if it is, and in hexadecimal digits otherwise.
-fn json_bytes(name: &str, bytes: &[u8]) -> (String, serde_json::Value) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => (name.to_string(), text.into()),
-        Err(_) => {
-            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            (format!("{name}_hex"), hex.into())
-        }
+/// How to go on after a failure, if that was `within` a transaction.
+fn failed(within: bool, interactive: bool) -> Flow {
+    match within && !interactive {
+        true => Flow::Stop,
+        false => Flow::ContinueFailed,
     }
 }
 
@@ -367,31 +300,4 @@ pub(crate) fn split(line: &str) -> Option<Vec<String>> {
     let statements = statements(line).ok()?;
     let [words] = &*statements else { return None };
     Some(words.iter().map(Word::text).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unknown_outcome_comes_with_the_statement_that_finds_out() {
-        let statement = |line| statements(line).unwrap().remove(0);
-        let deadline = Duration::from_secs(10);
-        let unknown =
-            RegisterError::Unknown { key: "k".into(), token: "7.1".parse().unwrap(), deadline };
-        let error = anyhow::Error::new(unknown);
-        let expected = ": type `again 7.1 cas k - \"a b\"`";
-        assert_eq!(advice(&error, &statement("cas k - 'a b'")), expected);
-        assert_eq!(advice(&error, &statement("again 7.1 cas k - 'a b'")), expected);
-        let unknown = TransactionError::Unknown { txn: "7.1".parse().unwrap(), deadline };
-        let error = anyhow::Error::new(unknown);
-        assert_eq!(advice(&error, &statement("put k 1")), ": type `outcome 7.1`");
-        assert_eq!(advice(&anyhow::anyhow!("no answer"), &statement("get k")), "");
-    }
-
-    #[test]
-    fn what_is_not_text_is_in_json_as_hexadecimal_digits() {
-        assert_eq!(json_bytes("key", b"a\n"), ("key".to_string(), "a\n".into()));
-        assert_eq!(json_bytes("value", b"\xff\x00"), ("value_hex".to_string(), "ff00".into()));
-    }
 }

@@ -12,7 +12,7 @@ use serried::{Key, Value};
 
 /// A word without its quotes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Word {
+pub(crate) struct Word {
     bytes: Vec<u8>,
     /// Whether a part of it was quoted or escaped.
     is_quoted: bool,
@@ -20,12 +20,12 @@ pub(super) struct Word {
 
 impl Word {
     /// The word as text. Bytes that are not UTF-8 are replaced.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 
     /// Whether it is `name`, as a name and not as a quoted key or value.
-    pub(super) fn is_bare(&self, name: &str) -> bool {
+    pub(crate) fn is_bare(&self, name: &str) -> bool {
         !self.is_quoted && self.bytes == name.as_bytes()
     }
 }
@@ -55,14 +55,14 @@ impl fmt::Display for Word {
 /// Why a line can't be split into words.
 #[derive(Debug, thiserror::Error)]
 #[error("column {column}: {problem}")]
-pub(super) struct Malformed {
+pub(crate) struct Malformed {
     /// Counts characters, from 1.
     column: usize,
     problem: String,
 }
 
 /// The statements of a text, each with its words. There are no statements without words.
-pub(super) fn statements(text: &str) -> Result<Vec<Vec<Word>>, Malformed> {
+pub(crate) fn statements(text: &str) -> Result<Vec<Vec<Word>>, Malformed> {
     let mut reader = Reader { characters: text.chars().peekable(), column: 0 };
     let (mut statements, mut words) = (Vec::new(), Vec::new());
     while let Some(next) = reader.peek() {
@@ -167,7 +167,7 @@ fn push(character: char, bytes: &mut Vec<u8>) {
 }
 
 /// A key or a value as it can be typed: as it is if that is one word, and between double quotes otherwise.
-pub(super) struct Quoted<'a>(pub(super) &'a [u8]);
+pub(crate) struct Quoted<'a>(pub(crate) &'a [u8]);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

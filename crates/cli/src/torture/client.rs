@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::Args;
 use serried::{ConnectError, Database, RegisterOptions, TransactOptions};
 use serried_history::{Recorder, RegisterRecorder};
-use serried_model::{FamilyName, Registers, Transactions};
+use serried_model::{Registers, Transactions};
 use serried_session::{Driver, Session};
 use serried_workload::{
     Bank, ClosedLoop, Measurement, Parameters, RegisterClient, Window, Workload,
@@ -67,9 +67,9 @@ impl TortureClient {
             let _ = stop.send(());
         });
         let database = connect(&self.connect, CONNECT_WITHIN).await?;
-        let (clients, driver, measurement) = match self.workload.family() {
-            FamilyName::Transactions => self.transactions(&database, file).await?,
-            FamilyName::Registers => self.registers(&database, file).await?,
+        let (clients, driver, measurement) = match self.workload {
+            Kind::Bank | Kind::ListAppend => self.transactions(&database, file).await?,
+            Kind::Register => self.registers(&database, file).await?,
         };
         let clients: Vec<_> = clients.into_iter().map(tokio::spawn).collect();
         let _ = stopped.await;

@@ -23,7 +23,7 @@ use serried_node::Durability;
 
 use crate::Ended;
 use crate::arguments::{partitions, protocols};
-use crate::wing::{offers_rmws, promises_nothing};
+use crate::wing::{Wing, promises_nothing, with_wing};
 pub(crate) use client::TortureClient;
 use clients::Clients;
 use nodes::{Done, Fate, Nodes};
@@ -191,12 +191,10 @@ impl Torture {
             );
             return Ok(protocol);
         }
-        if family == FamilyName::Transactions {
-            return Ok(serried_protocols::DEFAULT);
-        }
-        let mut all = serried_protocols::of(FamilyName::Registers).map(|protocol| protocol.name);
-        let usual = all.find(|protocol| offers_rmws(protocol));
-        usual.context("no protocol of registers has read-modify-writes: choose a --protocol")
+        let usual = with_wing!(family, W => W::usual_protocol());
+        usual.with_context(|| {
+            format!("no protocol of {family} has all operations: choose a --protocol")
+        })
     }
 
     pub(crate) fn run(self) -> anyhow::Result<Ended> {

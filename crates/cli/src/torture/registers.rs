@@ -8,15 +8,15 @@ use anyhow::Context;
 use rand_pcg::Pcg64Mcg;
 use serried::{Database, RegisterKeyspace};
 use serried_history::{
-    EventKind, RegisterEvent, RegisterHistory, RegisterOperation, RegisterValue,
+    Budget, EventKind, RegisterEvent, RegisterHistory, RegisterOperation, RegisterValue,
 };
 use serried_model::{Guarantee, Key, Value};
 use serried_workload::{Planned, RegisterMix, RegisterWorkload, Turn};
 
 use super::timeline::merged;
 use super::{Kind, TICK, verdict};
-use crate::wing::offers_rmws;
-use crate::{Ended, judge};
+use crate::Ended;
+use crate::wing::registers::{judge_registers, offers_rmws};
 
 /// How many registers are in use at a time.
 const REGISTERS: u64 = 8;
@@ -102,7 +102,8 @@ pub(super) async fn judge(
         event.index = index as u64;
     }
     let guarantee = verdict::promised(database, Kind::Register).unwrap_or(Guarantee::Linearizable);
-    let (ended, _, text) = judge::judge_registers(&RegisterHistory { events }, guarantee);
+    let history = RegisterHistory { events };
+    let (ended, _, text) = judge_registers(&history, guarantee, &Budget::default());
     Ok((ended, text))
 }
 

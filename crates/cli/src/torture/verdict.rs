@@ -13,7 +13,8 @@ use serried_workload::{Plan, Workload};
 use super::client::{connect, workload};
 use super::timeline::merged;
 use super::{Kind, TICK, registers};
-use crate::{Ended, judge};
+use crate::Ended;
+use crate::wing::transactions::judge_transactions;
 use serried_protocols::info;
 
 /// How many keys are read at once in the end.
@@ -64,7 +65,7 @@ pub(super) async fn judge(
         }
         _ => {
             let guarantee = promised(&database, kind).unwrap_or(Guarantee::Serializable);
-            let (ended, _, text) = judge::judge_transactions(&history, guarantee, None);
+            let (ended, _, text) = judge_transactions(&history, guarantee, None);
             (ended, text)
         }
     })

@@ -24,10 +24,15 @@ pub struct RegisterKeyspace {
 
 impl Session for Registers {
     type Keyspace = RegisterKeyspace;
+    type Options = RegisterOptions;
     type Error = RegisterError;
 
     fn keyspace(port: Arc<dyn Port<Self>>, limits: Limits, offers: Offers) -> RegisterKeyspace {
         RegisterKeyspace { port, limits, offers, options: RegisterOptions::default() }
+    }
+
+    fn with_options(keyspace: &RegisterKeyspace, options: RegisterOptions) -> RegisterKeyspace {
+        keyspace.with_options(options)
     }
 
     fn driver(keyspace: &RegisterKeyspace) -> Arc<dyn Driver> {

@@ -33,10 +33,18 @@ pub struct TransactionKeyspace {
 
 impl Session for Transactions {
     type Keyspace = TransactionKeyspace;
+    type Options = TransactOptions;
     type Error = TransactionError;
 
     fn keyspace(port: Arc<dyn Port<Self>>, limits: Limits, offers: Offers) -> TransactionKeyspace {
         TransactionKeyspace { port, limits, offers, options: TransactOptions::default() }
+    }
+
+    fn with_options(
+        keyspace: &TransactionKeyspace,
+        options: TransactOptions,
+    ) -> TransactionKeyspace {
+        keyspace.with_options(options)
     }
 
     fn driver(keyspace: &TransactionKeyspace) -> Arc<dyn Driver> {

@@ -1,6 +1,7 @@
 //! Transactions of several statements, by hand.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,15 +12,25 @@ use serried::{
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::Session;
-use super::words::{Quoted, Word};
+use crate::shell::{Printer, Quoted, Running, Statements, Word};
+
+const HELP: &str = "\
+get KEY...          read keys
+put KEY VALUE       write a key
+delete KEY          delete a key
+begin               begin a transaction of several statements
+commit, rollback    end it
+outcome TXN         how the transaction of this version ended; if it has not, it is ended
+use KEYSPACE        go to another keyspace
+keyspaces           list them
+help, quit";
 
 /// How long a transaction that is made by hand may take.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A statement of a transaction.
 #[derive(Clone)]
-pub(super) enum Statement {
+enum Statement {
     Get(Key),
     Put(Key, Value),
     Delete(Key),
@@ -33,13 +44,13 @@ type Script = Arc<Mutex<Vec<Statement>>>;
 type Committing = Arc<Mutex<Option<Transaction>>>;
 
 /// A transaction that was begun and not ended.
-pub(super) struct Open {
+struct Open {
     script: Script,
     grown: watch::Sender<usize>,
     /// What each `get` found, in the order of the statements.
     found: mpsc::UnboundedReceiver<(Key, Option<Value>)>,
     committing: Committing,
-    pub(super) task: JoinHandle<Result<Committed<()>, TransactionError>>,
+    task: JoinHandle<Result<Committed<()>, TransactionError>>,
 }
 
 /// Left open, it is rolled back.
@@ -49,30 +60,89 @@ impl Drop for Open {
     }
 }
 
-impl Session {
+/// The statements for a keyspace of transactions.
+pub(super) struct TransactionStatements {
+    keyspace: TransactionKeyspace,
+    open: Option<Open>,
+}
+
+impl Statements for TransactionStatements {
+    fn help(&self) -> &'static str {
+        HELP
+    }
+
+    fn run<'a>(
+        &'a mut self,
+        name: &'a str,
+        arguments: &'a [Word],
+        printer: Printer,
+    ) -> Running<'a> {
+        match self.is_open() {
+            true => Box::pin(self.go_on(name, arguments, printer)),
+            false => Box::pin(self.transact(name, arguments, printer)),
+        }
+    }
+
+    fn advice(&self, error: &anyhow::Error, _: &[Word]) -> Option<String> {
+        advice(error)
+    }
+
+    fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// All but the commit are.
+    fn is_part(&self, words: &[Word]) -> bool {
+        self.is_open() && !matches!(words, [commit] if commit.is_bare("commit"))
+    }
+
+    fn roll_back(&mut self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
+        Box::pin(async {
+            if let Some(mut open) = self.open.take() {
+                open.task.abort();
+                let _ = (&mut open.task).await; // It is rolled back as it is dropped.
+            }
+        })
+    }
+}
+
+/// The outcome of a transaction can be asked for.
+fn advice(error: &anyhow::Error) -> Option<String> {
+    match error.downcast_ref() {
+        Some(TransactionError::Unknown { txn, .. }) => Some(format!("outcome {txn}")),
+        _ => None,
+    }
+}
+
+impl TransactionStatements {
+    pub(super) fn new(keyspace: TransactionKeyspace) -> TransactionStatements {
+        TransactionStatements { keyspace, open: None }
+    }
+
     /// Runs a statement outside of a transaction; `None` if it is none for a keyspace with transactions.
-    pub(super) async fn transact(
+    async fn transact(
         &mut self,
-        keyspace: &TransactionKeyspace,
         name: &str,
         arguments: &[Word],
+        printer: Printer,
     ) -> anyhow::Result<Option<()>> {
+        let keyspace = &self.keyspace;
         match (name, arguments) {
-            ("begin", []) => self.begin(keyspace),
+            ("begin", []) => self.begin(),
             ("get", keys @ [_, ..]) => {
                 let keys: Vec<Key> = keys.iter().map(Key::from).collect();
                 let values = keyspace.get_many(&keys).await?;
                 for (key, value) in keys.iter().zip(values) {
-                    self.show(key, &value);
+                    printer.show(key, &value);
                 }
             }
             ("put", [key, value]) => {
                 let committed = keyspace.put(key, value).await?;
-                self.report("committed", &committed.version.to_string());
+                printer.report("committed", &committed.version.to_string());
             }
             ("delete", [key]) => {
                 let committed = keyspace.delete(key).await?;
-                self.report("committed", &committed.version.to_string());
+                printer.report("committed", &committed.version.to_string());
             }
             ("outcome", [txn]) => {
                 let version: Version = txn.text().parse().map_err(anyhow::Error::msg)?;
@@ -81,7 +151,7 @@ impl Session {
                     Ending::Aborted => "aborted",
                     Ending::Forgotten => "forgotten",
                 };
-                self.report(ending, &version.to_string());
+                printer.report(ending, &version.to_string());
             }
             ("commit" | "rollback", []) => anyhow::bail!("there is no transaction: `begin` one"),
             _ => return Ok(None),
@@ -90,23 +160,26 @@ impl Session {
     }
 
     /// Runs a statement within the open transaction; `None` if it is none for one.
-    pub(super) async fn go_on(
+    async fn go_on(
         &mut self,
         name: &str,
         arguments: &[Word],
+        printer: Printer,
     ) -> anyhow::Result<Option<()>> {
         match (name, arguments) {
             ("get", keys @ [_, ..]) => {
                 for key in keys {
-                    self.add(Statement::Get(key.into())).await?;
+                    self.add(Statement::Get(key.into()), printer).await?;
                 }
             }
-            ("put", [key, value]) => self.add(Statement::Put(key.into(), value.into())).await?,
-            ("delete", [key]) => self.add(Statement::Delete(key.into())).await?,
-            ("commit", []) => self.add(Statement::Commit).await?,
+            ("put", [key, value]) => {
+                self.add(Statement::Put(key.into(), value.into()), printer).await?;
+            }
+            ("delete", [key]) => self.add(Statement::Delete(key.into()), printer).await?,
+            ("commit", []) => self.add(Statement::Commit, printer).await?,
             ("rollback", []) => {
                 self.open = None;
-                self.report("rolled back", "");
+                printer.report("rolled back", "");
             }
             ("begin" | "use" | "outcome", _) => {
                 anyhow::bail!("a transaction is open: `commit` or `rollback` first")
@@ -116,12 +189,12 @@ impl Session {
         Ok(Some(()))
     }
 
-    fn begin(&mut self, keyspace: &TransactionKeyspace) {
+    fn begin(&mut self) {
         let script = Script::default();
         let (grown, growth) = watch::channel(0);
         let (finds, found) = mpsc::unbounded_channel();
-        let keyspace = keyspace
-            .with_options(TransactOptions { deadline: PATIENCE, ..TransactOptions::default() });
+        let options = TransactOptions { deadline: PATIENCE, ..TransactOptions::default() };
+        let keyspace = self.keyspace.with_options(options);
         let (statements, seen) = (script.clone(), Seen::default());
         let committing = Committing::default();
         let last = committing.clone();
@@ -141,7 +214,7 @@ impl Session {
     }
 
     /// Adds a statement to the open transaction, and waits for what comes of it.
-    async fn add(&mut self, statement: Statement) -> anyhow::Result<()> {
+    async fn add(&mut self, statement: Statement, printer: Printer) -> anyhow::Result<()> {
         let mut open = self.open.take().expect("only called while one is open");
         let reads = matches!(statement, Statement::Get(_));
         let commits = matches!(statement, Statement::Commit);
@@ -155,11 +228,11 @@ impl Session {
             self.open = Some(open);
             return Ok(());
         }
-        let deadline = Duration::from_secs_f64(self.deadline);
+        let deadline = self.keyspace.options().deadline;
         let ended = tokio::select! {
             biased;
             Some((key, value)) = open.found.recv() => {
-                self.show(&key, &value);
+                printer.show(&key, &value);
                 self.open = Some(open);
                 return Ok(());
             }
@@ -170,7 +243,7 @@ impl Session {
             }
         };
         match ended {
-            Ok(committed) => self.report("committed", &committed.version.to_string()),
+            Ok(committed) => printer.report("committed", &committed.version.to_string()),
             Err(error) => match error.application::<Changed>() {
                 Some(changed) => anyhow::bail!("{changed}"),
                 None => return Err(error.into()),
@@ -242,4 +315,17 @@ async fn follow(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_outcome_comes_with_the_statement_that_asks_for_it() {
+        let deadline = Duration::from_secs(10);
+        let unknown = TransactionError::Unknown { txn: "7.1".parse().unwrap(), deadline };
+        assert_eq!(advice(&anyhow::Error::new(unknown)), Some("outcome 7.1".to_string()));
+        assert_eq!(advice(&anyhow::anyhow!("no answer")), None);
+    }
 }

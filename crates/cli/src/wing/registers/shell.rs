@@ -1,12 +1,11 @@
 //! Statements for keyspaces of registers.
 
 use anyhow::Context;
-use serried::{Access, Key, Modification, Modified, RegisterKeyspace, Token, Value};
+use serried::{Access, Key, Modification, Modified, RegisterError, RegisterKeyspace, Token, Value};
 
-use super::Session;
-use super::words::{Quoted, Word};
+use crate::shell::{Printer, Quoted, Running, Statements, Word};
 
-pub(super) const HELP: &str = "\
+const HELP: &str = "\
 get KEY...                    read keys, each by itself
 put KEY VALUE                 write a key; also: set
 delete KEY                    delete a key
@@ -60,30 +59,66 @@ fn update(name: &str, arguments: &[Word]) -> anyhow::Result<Option<Access>> {
     })
 }
 
-impl Session {
+/// The statements for a keyspace of registers.
+pub(super) struct RegisterStatements {
+    pub(super) registers: RegisterKeyspace,
+}
+
+impl Statements for RegisterStatements {
+    fn help(&self) -> &'static str {
+        HELP
+    }
+
+    fn run<'a>(
+        &'a mut self,
+        name: &'a str,
+        arguments: &'a [Word],
+        printer: Printer,
+    ) -> Running<'a> {
+        Box::pin(self.operate(name, arguments, printer))
+    }
+
+    fn advice(&self, error: &anyhow::Error, words: &[Word]) -> Option<String> {
+        advice(error, words)
+    }
+}
+
+/// An update with an unknown outcome can be tried again with its token.
+fn advice(error: &anyhow::Error, words: &[Word]) -> Option<String> {
+    let Some(RegisterError::Unknown { token, .. }) = error.downcast_ref() else { return None };
+    let statement = match words {
+        [again, _, statement @ ..] if again.is_bare("again") => statement,
+        statement => statement,
+    };
+    let statement: Vec<String> = statement.iter().map(Word::to_string).collect();
+    Some(format!("again {token} {}", statement.join(" ")))
+}
+
+impl RegisterStatements {
     /// Runs a statement; `None` if it is none for registers.
-    pub(super) async fn operate(
-        &mut self,
-        registers: &RegisterKeyspace,
+    async fn operate(
+        &self,
         name: &str,
         arguments: &[Word],
+        printer: Printer,
     ) -> anyhow::Result<Option<()>> {
+        let registers = &self.registers;
         if let ("again", [token, name, arguments @ ..]) = (name, arguments) {
-            return self.try_again(registers, token, name, arguments).await;
+            return self.try_again(token, name, arguments, printer).await;
         }
         if let (Some(modification), [key, ..]) = (modification(name, arguments)?, arguments) {
             let key = Key::from(key);
             let Modified { found, value, applied } = registers.rmw(&key, modification).await?;
             match (name, applied) {
                 (_, false) => {
-                    self.report("unchanged", "its condition does not hold; there is:");
-                    self.show(&key, &found);
+                    printer.report("unchanged", "its condition does not hold; there is:");
+                    printer.show(&key, &found);
                 }
                 ("get-and-set" | "get-and-delete", true) => {
-                    self.report("changed", "and there was:");
-                    self.show(&key, &found);
+                    printer.report("changed", "and there was:");
+                    printer.show(&key, &found);
                 }
-                (_, true) => self.show(&key, &value),
+                (_, true) => printer.show(&key, &value),
             }
             return Ok(Some(()));
         }
@@ -91,16 +126,16 @@ impl Session {
             ("get", keys @ [_, ..]) => {
                 for key in keys.iter().map(Key::from) {
                     let value = registers.read(&key).await?;
-                    self.show(&key, &value);
+                    printer.show(&key, &value);
                 }
             }
             ("put" | "set", [key, value]) => {
                 registers.write(key, value).await?;
-                self.report("written", &key.to_string());
+                printer.report("written", &key.to_string());
             }
             ("delete", [key]) => {
                 registers.delete(key).await?;
-                self.report("deleted", &key.to_string());
+                printer.report("deleted", &key.to_string());
             }
             ("begin" | "commit" | "rollback", _) => anyhow::bail!(
                 "this keyspace has registers and no transactions: `use` another, or try `help`"
@@ -112,25 +147,25 @@ impl Session {
 
     /// Tries an update again, with the token of an earlier try.
     async fn try_again(
-        &mut self,
-        registers: &RegisterKeyspace,
+        &self,
         token: &Word,
         name: &Word,
         arguments: &[Word],
+        printer: Printer,
     ) -> anyhow::Result<Option<()>> {
         let token: Token = token.text().parse().map_err(anyhow::Error::msg)?;
         let (Some(update), [key, ..]) = (update(&name.text(), arguments)?, arguments) else {
             anyhow::bail!("`again` is for an update: again TOKEN put KEY VALUE, for example");
         };
         let key = Key::from(key);
-        let accessed = registers.access(key.clone(), update.clone(), Some(token)).await?;
+        let accessed = self.registers.access(key.clone(), update.clone(), Some(token)).await?;
         match update {
             Access::Modify(_) => {
-                self.report("done", "and before that there was:");
-                self.show(&key, &accessed.found);
+                printer.report("done", "and before that there was:");
+                printer.show(&key, &accessed.found);
             }
             Access::Write(_) | Access::Read => {
-                self.report("done", &Quoted(key.as_bytes()).to_string());
+                printer.report("done", &Quoted(key.as_bytes()).to_string());
             }
         }
         Ok(Some(()))
@@ -139,8 +174,23 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::shell::words::statements;
+    use crate::shell::statements;
+
+    #[test]
+    fn an_unknown_outcome_comes_with_the_statement_that_tries_again() {
+        let statement = |line| statements(line).unwrap().remove(0);
+        let deadline = Duration::from_secs(10);
+        let unknown =
+            RegisterError::Unknown { key: "k".into(), token: "7.1".parse().unwrap(), deadline };
+        let error = anyhow::Error::new(unknown);
+        let expected = Some("again 7.1 cas k - \"a b\"".to_string());
+        assert_eq!(advice(&error, &statement("cas k - 'a b'")), expected);
+        assert_eq!(advice(&error, &statement("again 7.1 cas k - 'a b'")), expected);
+        assert_eq!(advice(&anyhow::anyhow!("no answer"), &statement("get k")), None);
+    }
 
     #[test]
     fn a_statement_describes_a_modification_and_a_bare_dash_is_an_absent_value() {

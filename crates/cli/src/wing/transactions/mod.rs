@@ -1,0 +1,239 @@
+//! Transactions on the command line.
+
+mod shell;
+
+use std::cell::Cell;
+use std::io::BufRead;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use serried::{Backoff, TransactOptions, TransactionKeyspace, Version};
+use serried_history::{
+    EventKind, History, Options, ReadError, Recorder, Verdict, check_serializable_with,
+    check_strict_serializable_with,
+};
+use serried_model::{Guarantee, Transactions};
+use serried_protocols::{COMPARED, DEFAULT};
+use serried_sim::Initial;
+use serried_workload::tpcc::Scale;
+use serried_workload::{ClosedLoop, OpenLoop, Parameters, Report, Workload, inspect, preload};
+
+use super::{CheckArguments, Preparation, Wing};
+use crate::Ended;
+use crate::arguments::{LoadArguments, OpenLoopArguments, WorkloadArguments};
+use crate::judge::{self, Judged};
+use crate::load::{Client, Inspected, Load};
+use crate::shell::Statements;
+use crate::table::Columns;
+use shell::TransactionStatements;
+
+/// How many transactions load keys at the same time.
+const LOADERS: u64 = 4;
+
+/// Options of workloads of transactions.
+#[derive(Args, Clone, Default)]
+pub(crate) struct TransactionArguments {
+    /// For retwis: increment the keys that are both read and written, instead of writing values that do
+    /// not depend on what was read
+    #[arg(long)]
+    dependent: bool,
+    /// For tpcc: how many warehouses there are, from 1 to 65535; each has about 540,000 keys and 70 MB of data
+    /// [default: 100]
+    #[arg(long)]
+    warehouses: Option<u64>,
+    /// For tpcc: warehouses of about 400 keys with the same transactions, for a quick check
+    #[arg(long)]
+    small: bool,
+}
+
+impl Wing for Transactions {
+    type Workload = dyn Workload;
+    type Recorder = Recorder;
+
+    const COLUMNS: Columns = Columns::Transactions;
+    const CHECKED: &'static [(Guarantee, &'static str)] = &[
+        (Guarantee::Serializable, "Transactions could have run one after the other"),
+        (
+            Guarantee::StrictSerializable,
+            "They could have run so, each after all that had ended before it began",
+        ),
+    ];
+    const RECORDED: &'static str = r#"transactions, whose f is "txn""#;
+
+    fn workload(arguments: &WorkloadArguments) -> anyhow::Result<Arc<dyn Workload>> {
+        let TransactionArguments { dependent, warehouses, small } =
+            arguments.of_family.transactions;
+        let parameters = Parameters {
+            keys: arguments.keys.or((arguments.workload == "retwis").then_some(1_000_000)),
+            theta: arguments.theta,
+            key_bytes: arguments.key_bytes,
+            value_bytes: arguments.value_bytes,
+            writes: arguments.writes,
+            dependent,
+            warehouses,
+            scale: if small { Scale::SMALL } else { Scale::FULL },
+        };
+        Ok(serried_workload::named(&arguments.workload, &parameters)?)
+    }
+
+    fn name(workload: &dyn Workload) -> &'static str {
+        workload.name()
+    }
+
+    fn usual_protocol() -> Option<&'static str> {
+        Some(DEFAULT)
+    }
+
+    fn usual_protocols(_: &dyn Workload) -> Vec<String> {
+        COMPARED.map(str::to_string).into()
+    }
+
+    /// Transactions can also arrive in an open loop.
+    fn check_load(_: &dyn Workload, _: &LoadArguments) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn initial(workload: &Arc<dyn Workload>) -> Option<Initial> {
+        let workload = workload.clone();
+        Some(Initial::new(move |key| workload.initial_value(key)))
+    }
+
+    fn options(arguments: &LoadArguments) -> TransactOptions {
+        let milliseconds = |ms: f64| Duration::from_secs_f64(ms / 1e3);
+        TransactOptions {
+            deadline: arguments.deadline(),
+            attempts: u32::MAX,
+            backoff: Backoff {
+                first: milliseconds(arguments.backoff_first_ms),
+                most: milliseconds(arguments.backoff_most_ms),
+            },
+        }
+    }
+
+    /// Loads the workload's keys.
+    async fn prepare(
+        keyspace: &TransactionKeyspace,
+        workload: &dyn Workload,
+        preparation: Preparation<'_>,
+    ) -> anyhow::Result<Option<Version>> {
+        let marker = keyspace.put("\u{0}serried-bench", "").await?;
+        let mut latest = marker.version;
+        if preparation.loads {
+            let loaded = Cell::new(0);
+            let tell = |count| {
+                loaded.set(loaded.get() + count);
+                preparation.progress.say(format!("{} keys loaded", loaded.get()));
+            };
+            let load = |loader| preload(keyspace, workload, loader, LOADERS, tell);
+            let (a, b, c, d) = tokio::try_join!(load(0), load(1), load(2), load(3))?;
+            latest = [latest, a, b, c, d].into_iter().max().unwrap_or(latest);
+        }
+        Ok(Some(latest))
+    }
+
+    fn client(load: &Load<Transactions>, i: usize, keyspace: TransactionKeyspace) -> Client {
+        let (client, seed, measurement) = (i as u64, load.seed, load.measurement.clone());
+        let (workload, recorder) = (load.workload.clone(), load.recorder.clone());
+        let OpenLoopArguments { rate, most_open } = load.open_loop;
+        let Some(rate) = rate else {
+            let client = ClosedLoop { keyspace, workload, measurement, recorder, client, seed };
+            return Box::pin(client.run());
+        };
+        let client = OpenLoop {
+            keyspace,
+            workload,
+            measurement,
+            recorder,
+            client,
+            seed,
+            // Poisson processes add up to one.
+            rate_per_s: rate / load.clients as f64,
+            most_open,
+        };
+        Box::pin(client.run())
+    }
+
+    async fn inspect(load: &Load<Transactions>, keyspace: &TransactionKeyspace) -> Inspected {
+        inspect(&*load.workload, keyspace, load.measurement.latest()).await
+    }
+
+    fn figures(workload: &dyn Workload, report: &Report) -> Vec<(&'static str, f64)> {
+        workload.figures(report)
+    }
+
+    fn judge(
+        workload: &dyn Workload,
+        recorder: Recorder,
+        promised: Option<Guarantee>,
+        loaded: Option<Version>,
+        file: Option<&Path>,
+    ) -> anyhow::Result<Judged> {
+        let history = recorder.into_history();
+        if let Some(file) = file {
+            judge::write(file, |out| history.write_json_lines(out))?;
+        }
+        let guarantee = promised.unwrap_or(Guarantee::Serializable);
+        if guarantee != Guarantee::Nothing
+            && let Err(wrong) = workload.check(&history)
+        {
+            return Ok((Ended::Violation, "violation".into(), wrong));
+        }
+        Ok(judge_transactions(&history, guarantee, loaded))
+    }
+
+    fn recognises(line: &[u8]) -> bool {
+        let event = serde_json::from_slice::<serde_json::Value>(line).ok();
+        event.is_some_and(|event| event.get("f").is_some_and(|f| f == "txn"))
+    }
+
+    fn judge_file(
+        input: &mut dyn BufRead,
+        guarantee: Guarantee,
+        arguments: &CheckArguments,
+    ) -> Result<(Judged, bool), ReadError> {
+        let history = History::read_json_lines(input)?;
+        let has_succeeded = history.events.iter().any(|event| event.kind == EventKind::Ok);
+        let judged = judge_transactions(&history, guarantee, arguments.initial_before);
+        Ok((judged, has_succeeded))
+    }
+
+    fn statements(keyspace: TransactionKeyspace, deadline: Duration) -> Box<dyn Statements> {
+        let options = TransactOptions { deadline, ..TransactOptions::default() };
+        Box::new(TransactionStatements::new(keyspace.with_options(options)))
+    }
+}
+
+/// Judges a history by what the keyspace promises. Everything up to `loaded` was written before it begins.
+pub(crate) fn judge_transactions(
+    history: &History,
+    guarantee: Guarantee,
+    loaded: Option<Version>,
+) -> Judged {
+    let options = Options { initial_before: loaded, ..Options::default() };
+    let verdict = match guarantee {
+        Guarantee::Nothing => return judge::unchecked(),
+        Guarantee::StrictSerializable => check_strict_serializable_with(history, &options),
+        _ => check_serializable_with(history, &options),
+    };
+    match verdict {
+        Verdict::Holds(summary) => {
+            let text = format!(
+                "{}: {} committed transactions on {} keys ({} failed, {} unknown), {} edges and no cycle",
+                summary.guarantee,
+                summary.committed,
+                summary.keys,
+                summary.failed,
+                summary.unknown,
+                summary.edges
+            );
+            (Ended::Well, summary.guarantee.name().into(), text)
+        }
+        Verdict::Violation(violation) => {
+            let text = format!("NOT {}\n{violation}", violation.guarantee());
+            (Ended::Violation, "violation".into(), text)
+        }
+        Verdict::Unknown { reason } => judge::undecided(reason),
+    }
+}
