@@ -47,8 +47,12 @@ fn unparsable(text: &Text<'_>, errors: &cel::ParseErrors) -> Misplaced {
         .char_indices()
         .nth(column - 1)
         .map_or(text.text.len(), |(at, _)| before + at);
-    // The parser lists every token that it would take.
-    let message = first.msg.split(" expecting ").next().unwrap_or_default();
+    let message = if first.msg.contains("Recursion limit") {
+        format!("it nests more than {MAX_DEPTH} deep")
+    } else {
+        // The parser lists every token that it would take.
+        first.msg.split(" expecting ").next().unwrap_or_default().to_owned()
+    };
     Misplaced { at: text.start + within, message: format!("this is not an expression: {message}") }
 }
 
@@ -60,7 +64,11 @@ struct Compiler<'c, 'a> {
 
 impl Compiler<'_, '_> {
     fn wrong(&self, at: &IdedExpr, message: impl Into<String>) -> Misplaced {
-        // The parser counts characters.
+        // A selection is where its first name is; the parser has the place of its dot. It counts characters.
+        let mut at = at;
+        while let Expr::Select(select) = &at.expr {
+            at = &select.operand;
+        }
         let start = self.info.offset_for(at.id).map_or(0, |(start, _)| start as usize);
         let within = self.text.text.char_indices().nth(start).map_or(0, |(at, _)| at);
         Misplaced { at: self.text.start + within, message: message.into() }
