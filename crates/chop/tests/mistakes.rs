@@ -90,8 +90,8 @@ fn types_are_checked() {
     refused(
         "target.balance + amount\"",
         "target.balance + 'a'\"",
-        "20:26",
-        "int and string(1) can't be added",
+        "20:41",
+        "int and string(1) can\'t be added",
     );
 }
 
