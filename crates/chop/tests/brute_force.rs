@@ -64,52 +64,65 @@ fn random_set(rng: &mut Pcg64Mcg) -> ProcedureSet {
     ProcedureSet { tables: vec![table(0), table(1)], procedures }
 }
 
+/// What is executed at once: an occurrence of a piece, or a merged piece with all occurrences of its pieces.
+#[derive(Clone, Copy, PartialEq)]
+enum Unit {
+    Occurrence(PieceId, usize),
+    Merged(usize),
+}
+
+impl Unit {
+    fn of(procedure: &Procedure, id: PieceId, occurrence: usize) -> Unit {
+        let merged = procedure.merged.iter().position(|merged| merged.contains(&id));
+        merged.map_or(Unit::Occurrence(id, occurrence), Unit::Merged)
+    }
+
+    fn contains(self, procedure: &Procedure, id: PieceId) -> bool {
+        match self {
+            Unit::Occurrence(piece, _) => piece == id,
+            Unit::Merged(merged) => procedure.merged[merged].contains(&id),
+        }
+    }
+}
+
 /// An occurrence of an immediate piece in a running instance.
-#[derive(Clone)]
 struct Started {
     instance: usize,
-    /// Pieces with the same number are executed as one.
-    unit: usize,
+    unit: Unit,
     table: u16,
     writes: bool,
     row: usize,
-    /// The units that come before it.
-    after: Vec<usize>,
+    /// The pieces that come before those of its unit.
+    after: Vec<Unit>,
 }
 
-/// The immediate pieces of an instance, each as often as it occurs. Those of a merged piece are one unit.
+/// The immediate pieces of an instance, each as often as it occurs.
 fn started(procedure: &Procedure, instance: usize) -> Vec<Started> {
-    let unit = |id: PieceId| {
-        let merged = procedure.merged.iter().position(|merged| merged.contains(&id));
-        merged.map_or(usize::from(id.0), |merged| 100 + merged)
+    let occurrences =
+        procedure.pieces().filter(|(_, piece)| piece.immediate).flat_map(|(id, piece)| {
+            let count = if piece.multiplicity == Multiplicity::Once { 1 } else { 2 };
+            (0..count).map(move |occurrence| (Unit::of(procedure, id, occurrence), piece))
+        });
+    let occurrences: Vec<(Unit, &Piece)> = occurrences.collect();
+    let after = |unit: Unit| {
+        let own = procedure.pieces().filter(|(id, _)| unit.contains(procedure, *id));
+        let before: Vec<PieceId> = own.flat_map(|(_, piece)| before(procedure, piece)).collect();
+        let units = occurrences.iter().map(|(unit, _)| *unit);
+        units
+            .filter(|other| {
+                *other != unit && before.iter().any(|id| other.contains(procedure, *id))
+            })
+            .collect()
     };
-    let mut started = Vec::new();
-    for (id, piece) in procedure.pieces().filter(|(_, piece)| piece.immediate) {
-        let merged = unit(id) >= 100;
-        let occurrences = if piece.multiplicity == Multiplicity::Once { 1 } else { 2 };
-        for occurrence in 0..occurrences {
-            started.push(Started {
-                instance,
-                unit: if merged { unit(id) } else { unit(id) * 2 + occurrence + 1000 },
-                table: piece.body.rows[0].table,
-                writes: piece.body.writes(),
-                row: 0,
-                after: Vec::new(),
-            });
-        }
-    }
-    for (at, (id, piece)) in procedure.pieces().filter(|(_, piece)| piece.immediate).enumerate() {
-        let _ = (at, id);
-        let before: Vec<usize> = before(procedure, piece)
-            .into_iter()
-            .flat_map(|id| [unit(id), unit(id) * 2 + 1000, unit(id) * 2 + 1001])
-            .collect();
-        let own = [unit(id), unit(id) * 2 + 1000, unit(id) * 2 + 1001];
-        for one in started.iter_mut().filter(|one| own.contains(&one.unit)) {
-            one.after.extend(before.iter().filter(|unit| **unit != one.unit));
-        }
-    }
-    started
+    let started = occurrences.iter().map(|(unit, piece)| Started {
+        instance,
+        unit: *unit,
+        table: piece.body.rows[0].table,
+        writes: piece.body.writes(),
+        row: 0,
+        after: after(*unit),
+    });
+    started.collect()
 }
 
 /// All pieces that are started before this one.
