@@ -149,6 +149,7 @@ fn extend(pieces: &[Started], order: &mut Vec<usize>) -> bool {
     if order.len() == pieces.len() {
         return is_cyclic(pieces, order);
     }
+    let mut stuck = true;
     for next in 0..pieces.len() {
         let Started { instance, unit, after, .. } = &pieces[next];
         let pending = |other: usize| !order.contains(&other) && pieces[other].instance == *instance;
@@ -163,6 +164,7 @@ fn extend(pieces: &[Started], order: &mut Vec<usize>) -> bool {
         if together[0] != next {
             continue;
         }
+        stuck = false;
         let length = order.len();
         order.extend(&together);
         let cyclic = extend(pieces, order);
@@ -171,6 +173,7 @@ fn extend(pieces: &[Started], order: &mut Vec<usize>) -> bool {
             return true;
         }
     }
+    assert!(!stuck, "the units wait for each other: a merged piece is not executed as a whole");
     false
 }
 
