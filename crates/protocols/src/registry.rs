@@ -34,6 +34,8 @@ pub struct ProtocolInfo {
     pub guarantee: Guarantee,
     /// Its family.
     pub family: FamilyName,
+    /// Whether each of its partitions has a leader.
+    pub has_leaders: bool,
 }
 
 macro_rules! registry {
@@ -43,6 +45,7 @@ macro_rules! registry {
             summary: <$protocol>::SUMMARY,
             guarantee: <$protocol>::GUARANTEE,
             family: $family::NAME,
+            has_leaders: <$protocol>::HAS_LEADERS,
         }),*),*];
 
         $(impl Registered for $family {

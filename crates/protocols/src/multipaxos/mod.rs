@@ -68,6 +68,8 @@ impl Protocol for Multipaxos {
     const GUARANTEE: Guarantee = Guarantee::Linearizable;
     type Family = Registers;
     const OFFERS: Offers = Offers { rmws: true };
+    const HAS_LEADERS: bool = true;
+    const FORGETS_BY_CLIENT_CLOCKS: bool = true;
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;
