@@ -152,6 +152,7 @@ impl<C: Control> Protocol for Sharded<C> {
     const GUARANTEE: Guarantee = C::GUARANTEE;
     type Family = Transactions;
     const OFFERS: Offers = OFFERS;
+    const HAS_LEADERS: bool = true;
     type Message = Message;
     type Coordinator = Coordinator<C>;
     type Replica = Replica<C>;
