@@ -65,8 +65,22 @@ impl Outcomes {
         let first = Version::at(forget_us);
         self.refined = self.refined.split_off(&first);
         let decided = self.decided.split_off(&first);
+        let old = core::mem::replace(&mut self.decided, decided).into_iter();
+        let (forgotten, kept): (Vec<_>, Vec<_>) =
+            old.partition(|(txn, decision)| can_forget(*txn, *decision, forget_us));
+        self.decided.extend(kept);
         let prepared = self.prepared.split_off(&first);
-        let decided = core::mem::replace(&mut self.decided, decided).into_keys();
-        decided.chain(core::mem::replace(&mut self.prepared, prepared))
+        let prepared = core::mem::replace(&mut self.prepared, prepared);
+        forgotten.into_iter().map(|(txn, _)| txn).chain(prepared)
     }
+}
+
+/// Whether nobody asks any more how a transaction ended: it began before `forget_us`, and has not committed under a later
+/// version, by which it could be asked for.
+pub(super) fn can_forget(txn: Version, decision: Decision, forget_us: u64) -> bool {
+    let last = match decision {
+        Decision::Commit(at) => txn.max(at.version()),
+        Decision::Abort => txn,
+    };
+    last.timestamp_us < forget_us
 }

@@ -8,7 +8,7 @@ use serried_model::{Key, NodeId, Version};
 use serried_parts::{Cells, decode_cell, decode_cell_of_another};
 
 use super::message::{AdmissionWindow, Decision, Entry, Item, Led, Part};
-use super::outcomes::Outcomes;
+use super::outcomes::{Outcomes, can_forget};
 use super::row::{Cell, LastLead, Row, TxnRow, TxnState};
 use crate::frameworks::replicated_log::Ballot;
 
@@ -271,11 +271,11 @@ impl Table {
     }
 
     fn know(&mut self, txn: Version, state: &TxnState) {
-        if txn.timestamp_us < self.window.forget_us {
-            return;
-        }
+        let forget_us = self.window.forget_us;
         match state {
+            TxnState::Decided(decision) if can_forget(txn, *decision, forget_us) => {}
             TxnState::Decided(decision) => self.outcomes.decide(txn, *decision),
+            TxnState::Prepared { .. } if txn.timestamp_us < forget_us => {}
             TxnState::Prepared { .. } => self.outcomes.prepare(txn),
         }
     }

@@ -53,6 +53,15 @@ impl Inquiries {
         self.0.insert(txn, inquiry);
     }
 
+    /// Forgets an inquiry. Returns whether there was one.
+    pub(super) fn forget<C: Control>(&mut self, txn: TxnId, cx: &mut Cx<'_, C>) -> bool {
+        let known = self.0.remove(&txn).is_some();
+        if known {
+            cx.cancel_timer(Timer::Repeat(txn));
+        }
+        known
+    }
+
     /// Asks again, and other replicas. Returns false if there is no such inquiry.
     pub(super) fn repeat<C: Control>(
         &mut self,
@@ -72,15 +81,18 @@ impl Inquiries {
     /// A shard knows how a transaction ended.
     pub(super) fn on_decided<C: Control>(
         &mut self,
+        (shard, shards): (u16, u16),
         version: Version,
         decision: Decision,
         cx: &mut Cx<'_, C>,
     ) {
-        let ending = match decision {
-            Decision::Commit(_) => Ending::Committed,
-            Decision::Abort => Ending::Aborted,
-        };
-        self.end(|inquiry| inquiry.version == version, ending, cx);
+        match decision {
+            Decision::Commit(_) => {
+                self.end(|inquiry| inquiry.version == version, Ending::Committed, cx);
+            }
+            // The shard may have no part in it, and may only have been asked before.
+            Decision::Abort => self.on_refused(shard, shards, version, &Refusal::CONFLICT, cx),
+        }
     }
 
     /// A shard has no part in a transaction, or will never commit it. There are `shards` shards.

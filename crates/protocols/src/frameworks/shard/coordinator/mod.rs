@@ -388,6 +388,7 @@ impl<C: Control> Coordinate<Transactions> for Coordinator<C> {
             Operation::Put(_) => {}
             Operation::Commit { writes, .. } => self.prepare(txn, writes, cx),
             Operation::OneShot { reads, writes } => self.one_shot(txn, reads, writes, cx),
+            Operation::Rollback if self.inquiries.forget(txn, cx) => {}
             Operation::Rollback => self.rollback(txn, cx),
             Operation::Inquire { version } => {
                 self.inquiries.begin(txn, version, &self.leaders, cx);

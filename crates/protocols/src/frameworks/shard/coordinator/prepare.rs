@@ -232,6 +232,9 @@ impl<C: Control> Coordinator<C> {
         let shards = self.leaders.group.partitions();
         self.inquiries.on_refused(shard, shards, version, &reason, cx);
         let Some(&txn) = self.by_version.get(&version) else { return };
+        if !self.txns[&txn].concerns(shard) {
+            return; // It has answered an inquiry, and has no part in the transaction.
+        }
         let limit_ms = self.settings.truncation_lag_ms;
         let has_run = cx.now().since(self.txns[&txn].began);
         let outcome = match reason {
@@ -274,10 +277,14 @@ impl<C: Control> Coordinator<C> {
         decision: Decision,
         cx: &mut Cx<'_, C>,
     ) {
-        self.inquiries.on_decided(version, decision, cx);
+        let (shard, shards) = (from.partition(), self.leaders.group.partitions());
+        self.inquiries.on_decided((shard, shards), version, decision, cx);
         self.endings.on_ended(from, &[version]);
         let Some(&txn) = self.by_version.get(&version) else { return };
         let open = &self.txns[&txn];
+        if !open.concerns(shard) {
+            return; // As above.
+        }
         match decision {
             // This transaction has sent no last shots, so nobody can have found its parts.
             Decision::Commit(_) if !open.is_preparing() => {}

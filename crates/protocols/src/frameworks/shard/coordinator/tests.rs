@@ -187,3 +187,17 @@ fn no_message_ends_a_client() {
     forge_for::<Versions>();
     forge_for::<Locking<true>>();
 }
+
+#[test]
+fn an_inquiry_that_is_given_up_asks_no_more() {
+    let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
+    let mut net = client::<Queues<false>>(&group);
+    let version = Version { timestamp_us: NOW_US, coordinator: client_id(7) };
+    net.operate(0, 1, Operation::Inquire { version });
+    net.pass(Duration::from_secs(5));
+    // The session's deadline has passed.
+    net.operate(0, 1, Operation::Rollback);
+    net.delivered.clear();
+    net.pass(Duration::from_secs(600));
+    assert_eq!(net.delivered.len(), 0, "it still asks, and turns away from leaders that it knows");
+}

@@ -77,6 +77,11 @@ impl Txn {
         }
     }
 
+    /// Whether it has sent something to a shard.
+    pub(super) fn concerns(&self, shard: u16) -> bool {
+        self.snapshot.is_some() || self.shards.contains_key(&shard)
+    }
+
     /// Whether its program can't do anything any more that changes how it ends.
     pub(super) fn is_preparing(&self) -> bool {
         matches!(self.phase, Phase::Preparing | Phase::Moving(..))

@@ -78,7 +78,7 @@ impl<C: Control> Leader<C> {
         let may = open.find(|(first, open)| {
             let at = Stamp { us: version.timestamp_us, txn: **first };
             first.coordinator == version.coordinator
-                && open.is_ready()
+                && open.standing != Standing::Executing
                 && open.validity.holds_at(at)
         });
         may.map(|(first, _)| *first)

@@ -3,6 +3,7 @@
 mod ahead;
 mod forged;
 mod forgetting;
+mod inquired;
 mod trio;
 
 use core::time::Duration;
