@@ -1,4 +1,4 @@
-//! A client's part, to which operations are handed one by one.
+//! Tests of the coordinator. The tests pass operations to it one by one.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use crate::two_phase_locking::Locking;
 
 type Net<C> = testing::Net<Replica<C>, Coordinator<C>>;
 
-/// A client of such a group.
+/// A network with one client of the group.
 fn client<C: Control>(group: &Group) -> Net<C> {
     let client = |_| Coordinator::new(group.clone(), &Settings::default());
     let mut net = Net::new(0, 0, |_| unreachable!("there are no replicas")).with_clients(1, client);
@@ -29,7 +29,8 @@ fn client<C: Control>(group: &Group) -> Net<C> {
     net
 }
 
-/// Runs `act` at a client so many microseconds after now, and returns what its sessions are told.
+/// Runs `act` at a client whose clock shows `after_us` microseconds after now. Returns the outputs
+/// for its sessions.
 fn act<C: Control>(
     client: &mut Net<C>,
     after_us: u64,
@@ -41,7 +42,8 @@ fn act<C: Control>(
     client.outputs.drain(..).map(|(_, output)| output).collect()
 }
 
-/// The version that a transaction is given for what it does so many microseconds after now.
+/// The version of a transaction that begins when the client's clock shows `after_us` microseconds
+/// after now.
 fn version_of<C: Control>(
     coordinator: &mut Net<C>,
     (txn, after_us): (u64, u64),
@@ -57,7 +59,7 @@ fn version_of<C: Control>(
         Output::Began(version) if *of == TxnId(txn) => Some(*version),
         _ => None,
     };
-    told.iter().find_map(began).expect("it has begun")
+    told.iter().find_map(began).expect("the transaction has begun")
 }
 
 #[test]
@@ -83,7 +85,7 @@ fn no_part_moves_to_the_beginning_of_a_refined_transaction() {
     let one_shot = |reads, writes| {
         vec![Operation::Begin { only_reads: false }, Operation::OneShot { reads, writes }]
     };
-    // The client's clock is ahead, for now.
+    // The client's clock is ahead for a while.
     let read =
         version_of(&mut coordinator, (1, 30_000_000), one_shot(vec![Key::from("x")], vec![]));
     let writer = Version { timestamp_us: NOW_US, coordinator: NodeId(80_000) };
@@ -109,7 +111,7 @@ fn no_part_moves_to_the_beginning_of_a_refined_transaction() {
 }
 
 #[test]
-fn what_one_shard_says_of_the_time_keeps_a_client_from_no_other() {
+fn a_late_window_of_one_shard_does_not_close_others() {
     let group = Group::new(1, Duration::from_millis(1)).with_partitions(2);
     let key = |shard| {
         let mut keys = (0_u64..).map(|key| Key::from(key.to_be_bytes()));
@@ -143,7 +145,7 @@ fn forge_for<C: Control>() {
         let mut forger = Forger(Pcg64Mcg::new(seed));
         let (mut open, mut asked) = (0, BTreeSet::new());
         for step in 0..600 {
-            // Its first versions are those that messages are about.
+            // Messages refer to its first versions.
             let told = act(&mut coordinator, step / 100, |coordinator, cx| {
                 let keys = [Key::from("x"), Key::from("y")];
                 match forger.below(6) {
