@@ -105,7 +105,8 @@ impl<C: Control> Bench<C> {
 
     /// Prepares a transaction, and treats its part as chosen.
     pub(crate) fn prepare(&mut self, us: u64) -> Validity {
-        let (validity, items) = self.control.part(txn(us)).expect("the transaction was not refused");
+        let (validity, items) =
+            self.control.part(txn(us)).expect("the transaction was not refused");
         let part = Part { txn: txn(us), participants: Arc::new([0]), validity, items };
         self.choose(&Entry::Prepare(Arc::new(part)));
         validity

@@ -307,7 +307,8 @@ impl Actor for Coordinator {
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         if !sound::to_client(from, &message, self.quorums.group()) {
-            return cx.reject(|| format!("{from} has sent a message that no replica sends to a client"));
+            return cx
+                .reject(|| format!("{from} has sent a message that no replica sends to a client"));
         }
         match message {
             // Late: the sender has lost its disk since, and may not have what it reports.

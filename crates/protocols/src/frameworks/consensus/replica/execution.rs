@@ -218,8 +218,7 @@ impl Replica {
         if theirs.status == Status::Committed && !active.space.is_executed(id) {
             let agreed = (theirs.command, theirs.attributes);
             if self.keys.contradict(key, id, &agreed) {
-                let what =
-                    format_args!("a second, different agreement on {id:?} of `{key}`");
+                let what = format_args!("a second, different agreement on {id:?} of `{key}`");
                 return self.reject(from, what, cx);
             }
             return self.commit(key, id, agreed, NodeSet::EMPTY, cx);

@@ -287,8 +287,7 @@ impl Replica {
                 let again = self.active(key, cx.store()).space.is_executed(id);
                 let agreed = (command, attributes);
                 if self.keys.contradict(key, id, &agreed) {
-                    let what =
-                        format_args!("a second, different agreement on {id:?} of `{key}`");
+                    let what = format_args!("a second, different agreement on {id:?} of `{key}`");
                     return self.reject(node, what, cx);
                 }
                 self.commit(key, id, agreed, NodeSet::EMPTY, cx);

@@ -357,7 +357,9 @@ impl<C: Control> Actor for Coordinator<C> {
             Message::Reply(reply) if sound::to_client(from, &reply, &self.leaders.group) => {
                 self.on_reply(from, reply, cx);
             }
-            _ => cx.reject(|| format!("{from} has sent a message that no replica sends to a client")),
+            _ => {
+                cx.reject(|| format!("{from} has sent a message that no replica sends to a client"))
+            }
         }
     }
 

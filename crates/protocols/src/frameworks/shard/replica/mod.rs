@@ -182,7 +182,9 @@ impl<C: Control> Actor for Replica<C> {
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_, C>) {
         cx.charge(1);
         if !self.shard.is_sound(from, &message) {
-            return cx.reject(|| format!("{from} has sent a message that no correct node sends to a replica"));
+            return cx.reject(|| {
+                format!("{from} has sent a message that no correct node sends to a replica")
+            });
         }
         match message {
             Message::Request(request) => self.on_request(from, request, cx),
