@@ -3,6 +3,7 @@
 mod forged;
 mod leaders;
 mod lost;
+mod missing;
 mod runs;
 
 use core::time::Duration;

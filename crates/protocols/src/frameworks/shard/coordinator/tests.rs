@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use rand_pcg::Pcg64Mcg;
 use serried_actor::{Actor, Context, Coordinate, Group, Settings};
-use serried_model::transactions::{Operation, Outcome, Output};
+use serried_model::transactions::{Ending, Operation, Outcome, Output};
 use serried_model::{Key, NodeId, TxnId, Version, Write};
 
 use super::super::control::Control;
 use super::super::forger::{Forger, NOW_US};
-use super::super::message::{Executed, Found, Message, Refusal, Reply};
+use super::super::message::{Decision, Executed, Found, Message, Refusal, Reply};
 use super::super::replica::Replica;
 use super::super::stamp::{Stamp, Validity};
 use super::{Coordinator, Timer};
@@ -202,4 +202,72 @@ fn an_inquiry_that_is_given_up_asks_no_more() {
     net.delivered.clear();
     net.pass(Duration::from_secs(600));
     assert_eq!(net.delivered.len(), 0, "it still asks, and turns away from leaders that it knows");
+}
+
+/// It may have committed at the shard that has forgotten it, and left nothing at the others.
+#[test]
+fn an_outcome_that_one_shard_has_forgotten_is_not_said_to_be_an_abort() {
+    for forgets in [0, 1] {
+        let group = Group::new(1, Duration::from_millis(1)).with_partitions(2);
+        let mut coordinator = client::<Queues<false>>(&group);
+        let version = Version { timestamp_us: NOW_US, coordinator: client_id(9) };
+        act(&mut coordinator, 0, |coordinator, cx| {
+            coordinator.on_operation(TxnId(1), Operation::Inquire { version }, cx);
+        });
+        let from_us = NOW_US + 9;
+        let told: Vec<_> = (0..2)
+            .flat_map(|shard| {
+                let reason = match shard == forgets {
+                    true => Refusal::Forgotten { from_us },
+                    false => Refusal::Late { from_us },
+                };
+                let refused = Message::Reply(Reply::Refused { txn: version, reason });
+                act(&mut coordinator, 1, |coordinator, cx| {
+                    coordinator.on_message(NodeId::replica(shard, 0), refused, cx);
+                })
+            })
+            .collect();
+        assert_eq!(told, [(TxnId(1), Output::Ending(Ending::Forgotten))], "shard {forgets}");
+    }
+}
+
+/// Others have ended it, and nobody can say any more what it has read.
+#[test]
+fn a_commit_whose_reads_are_not_known_has_an_unknown_outcome() {
+    let group = Group::new(1, Duration::from_millis(1));
+    let mut coordinator = client::<Queues<false>>(&group);
+    let key = Key::from("x");
+    let writes = vec![Write { key: key.clone(), value: None }];
+    let one_shot = Operation::OneShot { reads: vec![key], writes };
+    let operations = vec![Operation::Begin { only_reads: false }, one_shot];
+    let txn = version_of(&mut coordinator, (1, 0), operations);
+    let decision = Decision::Commit(Stamp::assigned(txn));
+    let told = act(&mut coordinator, 1, |coordinator, cx| {
+        let decided = Message::Reply(Reply::Decided { txn, decision });
+        coordinator.on_message(NodeId::replica(0, 0), decided, cx);
+    });
+    assert!(told.contains(&(TxnId(1), Output::Outcome(Outcome::Unknown))), "{told:?}");
+}
+
+/// It may have been ready at the other shards, and they may have committed it.
+#[test]
+fn a_transaction_that_is_forgotten_while_it_is_committed_has_an_unknown_outcome() {
+    for commits in [false, true] {
+        let group = Group::new(1, Duration::from_millis(1));
+        let mut coordinator = client::<Queues<false>>(&group);
+        let key = Key::from("x");
+        let operation = match commits {
+            true => Operation::OneShot { reads: vec![], writes: vec![Write { key, value: None }] },
+            false => Operation::Get { key },
+        };
+        let operations = vec![Operation::Begin { only_reads: false }, operation];
+        let txn = version_of(&mut coordinator, (1, 0), operations);
+        let told = act(&mut coordinator, 1, |coordinator, cx| {
+            let reason = Refusal::Forgotten { from_us: NOW_US + 9 };
+            let refused = Message::Reply(Reply::Refused { txn, reason });
+            coordinator.on_message(NodeId::replica(0, 0), refused, cx);
+        });
+        let unknown = told.contains(&(TxnId(1), Output::Outcome(Outcome::Unknown)));
+        assert_eq!(unknown, commits, "{told:?}");
+    }
 }

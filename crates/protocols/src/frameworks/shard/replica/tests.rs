@@ -4,6 +4,7 @@ mod ahead;
 mod forged;
 mod forgetting;
 mod inquired;
+mod missing;
 mod trio;
 
 use core::time::Duration;
