@@ -102,6 +102,15 @@ pub trait Protocol: 'static {
     type Family: Family;
     /// Which optional operations it offers.
     const OFFERS: <Self::Family as Family>::Offers;
+    /// Whether each partition has a leader. Then the gauge `leads` of a replica is 1 if it leads, and 0 otherwise.
+    const HAS_LEADERS: bool = false;
+    /// Whether replicas forget the results of updates by the clocks of clients. Then each update has a token with the time of
+    /// its client's clock, and its result is forgotten when another update has a token that is later by more than
+    /// [`Settings::outcomes_ms`]. Tokens as early as that are not executed any more, because they may have been executed.
+    ///
+    /// For such a protocol `outcomes_ms` has to exceed the differences that are allowed between the clocks of clients.
+    /// Otherwise a new update of a client whose clock is behind looks like an old one. So nodes check the configuration.
+    const FORGETS_BY_CLIENT_CLOCKS: bool = false;
     /// The messages that its actors exchange.
     type Message: Wire;
     /// The client side.

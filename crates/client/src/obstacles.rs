@@ -77,6 +77,10 @@ mod tests {
         obstacles.set(second, node(1), Some("the disk is full".to_string()));
         let said = obstacles.of_majority(3).unwrap();
         assert_eq!(said, format!("{}, {} can't write: the disk is full", node(0), node(1)));
+        let third = link(2);
+        obstacles.set(third, node(2), Some("the disk is full".to_string()));
+        assert!(obstacles.of_majority(3).is_some(), "nobody can");
+        obstacles.lost(third);
         obstacles.set(second, node(1), None);
         assert_eq!(obstacles.of_majority(3), None);
         obstacles.lost(first);

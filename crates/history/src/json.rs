@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use serde::ser::{Serialize, SerializeMap, SerializeTuple, Serializer};
 use serde_json::{Map, Value};
-use serried_model::Version;
+use serried_model::{FamilyName, Version};
 
 use crate::{Event, EventKind, History, MicroOperation, ReadError, ReadResult};
 
@@ -122,7 +122,7 @@ impl Line {
         if let Some(function) = fields.get("f")
             && function.as_str() != Some("txn")
         {
-            return Err(ReadError::UnknownFunction { line: self.line, found: shown(function) });
+            return Err(self.unknown_function(function, FamilyName::Transactions, "\"txn\""));
         }
         let operations = self.operations(fields, kind)?;
         let read_versions = self.read_versions(fields)?;
@@ -263,6 +263,15 @@ impl Line {
                 .ok_or_else(|| self.wrong(field, shown(found), "an integer that is not negative"))
         };
         fields.get(field).map(number).transpose()
+    }
+
+    pub(crate) fn unknown_function(
+        self,
+        found: &Value,
+        family: FamilyName,
+        expected: &'static str,
+    ) -> ReadError {
+        ReadError::UnknownFunction { line: self.line, found: shown(found), family, expected }
     }
 
     pub(crate) fn wrong(

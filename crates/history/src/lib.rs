@@ -34,6 +34,7 @@ mod checker;
 mod cycle;
 mod digraph;
 mod event;
+mod hostile;
 mod json;
 mod log;
 mod read_error;
@@ -46,6 +47,7 @@ pub use checker::{
     check_strict_serializable, check_strict_serializable_with,
 };
 pub use event::{Event, EventKind, History, MicroOperation, ReadResult};
+pub use hostile::{example_histories, read_hostile_history};
 pub use read_error::ReadError;
 pub use recorder::Recorder;
 pub use register::{

@@ -1,5 +1,7 @@
 //! Why a file is not a history.
 
+use serried_model::FamilyName;
+
 /// A problem in a file of JSON lines: its line (counted from 1), and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -46,13 +48,17 @@ pub enum ReadError {
         /// The type found.
         found: String,
     },
-    /// The event is not about a transaction.
-    #[error("line {line}: unknown f {found}; keep only events of transactions, whose f is \"txn\"")]
+    /// The event is not of the history's family.
+    #[error("line {line}: unknown f {found}; keep only events of {family}, whose f is {expected}")]
     UnknownFunction {
         /// The line.
         line: u64,
         /// The `f` found.
         found: String,
+        /// The family.
+        family: FamilyName,
+        /// What `f` can be.
+        expected: &'static str,
     },
     /// An entry of `value` is not a micro-operation.
     #[error(
@@ -67,9 +73,9 @@ pub enum ReadError {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// The `value` does not fit the register operation that `f` names.
+    /// The `value` does not fit the operation that `f` names.
     #[error("line {line}: {found} is no value of \"{function}\": {problem}; use {expected}")]
-    RegisterOperation {
+    Operation {
         /// The line.
         line: u64,
         /// The `f`.
@@ -81,18 +87,7 @@ pub enum ReadError {
         /// What it should be.
         expected: &'static str,
     },
-    /// The event is not about a register.
-    #[error(
-        "line {line}: unknown f {found}; keep only events of registers, whose f is \"read\", \
-         \"write\", \"cas\" or \"add\""
-    )]
-    UnknownRegisterFunction {
-        /// The line.
-        line: u64,
-        /// The `f` found.
-        found: String,
-    },
-    /// An operation on a register ends that has not begun.
+    /// An operation on a key ends that has not begun.
     #[error(
         "line {line}: process {process} ends an operation on key {key} that it has not begun; \
          restore its invoke, or remove the line"
@@ -186,8 +181,7 @@ impl ReadError {
             | ReadError::UnknownType { line, .. }
             | ReadError::UnknownFunction { line, .. }
             | ReadError::MicroOperation { line, .. }
-            | ReadError::RegisterOperation { line, .. }
-            | ReadError::UnknownRegisterFunction { line, .. }
+            | ReadError::Operation { line, .. }
             | ReadError::KeyWithoutInvoke { line, .. }
             | ReadError::KeyStillOpen { line, .. }
             | ReadError::OtherOperation { line, .. }

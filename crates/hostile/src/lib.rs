@@ -1,14 +1,13 @@
-//! What reads bytes that nobody vouches for: connections, logs, configurations and histories. Each function here
-//! takes any bytes and must come back, whatever they are; it says whether any of them could be understood.
+//! Readers of untrusted bytes: connections, logs, configurations and histories. Each function here takes any bytes and must
+//! return. It returns whether some of the bytes were valid.
 //!
 //! They are the targets of `fuzz/`, which libFuzzer runs until it is interrupted (`fuzz/run frames`). The tests here
 //! feed them with damaged examples, so that `cargo test` covers some of this. `SERRIED_CASES=1000000` tries more
 //! examples, and `SERRIED_FIRST_SEED=3` others.
 
-use serried_history::{Budget, History, RegisterHistory, check_linearizable, check_serializable};
 use serried_node::{NodeConfiguration, Replicas};
 
-/// What a connection brings: frames, and what lies in those of the handshake and in batches.
+/// The bytes of a connection: frames, and the payloads of those of the handshake and of batches.
 pub fn frames(bytes: &[u8]) -> bool {
     serried_wire::read_hostile_frames(bytes)
 }
@@ -34,18 +33,9 @@ pub fn configuration(bytes: &[u8]) -> bool {
     }
 }
 
-/// A history of transactions or of registers, which is checked if it can be read.
+/// A history of any family. It is checked if it can be read.
 pub fn history(bytes: &[u8]) -> bool {
-    let budget = Budget { states: 1000, ..Budget::default() };
-    let registers = RegisterHistory::read_json_lines(bytes);
-    if let Ok(history) = &registers {
-        check_linearizable(history, &budget);
-    }
-    let transactions = History::read_json_lines(bytes);
-    if let Ok(history) = &transactions {
-        check_serializable(history);
-    }
-    registers.is_ok() || transactions.is_ok()
+    serried_history::read_hostile_history(bytes)
 }
 
 #[cfg(test)]
@@ -54,7 +44,7 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_pcg::Pcg64Mcg;
 
-    /// What a number in a text is likely not to be provided for.
+    /// Numbers for texts. Readers often fail on such numbers.
     const NUMBERS: [&str; 9] = [
         "0",
         "-1",
@@ -67,13 +57,13 @@ mod tests {
         "null",
     ];
 
-    /// A number that the environment may say.
+    /// The number in an environment variable, or the usual one.
     fn number(name: &str, usual: u64) -> u64 {
         let asked = std::env::var(name).ok();
         asked.map_or(usual, |number| number.parse().expect(name))
     }
 
-    /// Feeds `target` with what becomes of `examples` when they are damaged; most are to be refused, but not all.
+    /// Passes damaged `examples` to `target`. It must refuse most, but not all.
     fn feed(target: fn(&[u8]) -> bool, examples: &[Vec<u8>], usual: u64) {
         let mut random = Pcg64Mcg::seed_from_u64(number("SERRIED_FIRST_SEED", 7));
         for example in examples {
@@ -108,7 +98,7 @@ mod tests {
         }
     }
 
-    /// Puts another number into a text, or a line of it elsewhere, if it is one.
+    /// Replaces a number of a text, or moves, repeats or removes one of its lines.
     fn damage_text(bytes: &mut Vec<u8>, random: &mut Pcg64Mcg) {
         let from = random.random_range(0..=bytes.len());
         let other = NUMBERS[random.random_range(0..NUMBERS.len())].bytes();
@@ -142,7 +132,7 @@ mod tests {
         std::fs::create_dir_all(&place).unwrap();
         let example = serried_storage::example_segment(&place).unwrap();
         std::fs::remove_dir_all(&place).unwrap();
-        // What lies behind the last batch is room.
+        // The bytes after the last batch are unused.
         let used = example.iter().rposition(|byte| *byte != 0).unwrap() + 1;
         feed(log_segment, &[example[..used].to_vec(), example], 50_000);
     }
@@ -158,18 +148,6 @@ mod tests {
 
     #[test]
     fn a_history_may_say_anything() {
-        let registers = r#"{"type":"invoke","process":3,"time":1200,"f":"write","value":[5,7]}
-{"type":"invoke","process":4,"time":1300,"f":"cas","value":[5,[7,8]]}
-{"type":"ok","process":3,"time":1900,"f":"write","value":[5,7]}
-{"type":"ok","process":4,"time":2000,"f":"cas","value":[5,[7,8],7]}
-{"type":"invoke","process":3,"time":2100,"f":"read","value":[5,null]}
-{"type":"ok","process":3,"time":2900,"f":"read","value":[5,8]}
-"#;
-        let transactions = r#"{"type":"invoke","process":0,"time":1,"f":"txn","value":[["append",1,2],["r",1,null]]}
-{"type":"ok","process":0,"time":2,"f":"txn","value":[["append",1,2],["r",1,[2]]]}
-{"type":"invoke","process":1,"time":3,"f":"txn","value":[["r",1,null],["w",3,4]]}
-{"type":"ok","process":1,"time":4,"f":"txn","value":[["r",1,[2]],["w",3,4]]}
-"#;
-        feed(history, &[registers, transactions].map(|text| text.as_bytes().to_vec()), 50_000);
+        feed(history, &serried_history::example_histories(), 50_000);
     }
 }

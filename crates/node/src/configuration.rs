@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serried_actor::{NodeSet, Settings};
-use serried_model::{Durability, FamilyName, Geography, Limits, NodeId};
+use serried_model::{Durability, Geography, Limits, NodeId};
 use serried_protocols::Entry;
 use serried_protocols::frameworks::replicated_log::SHOWN_BYTES;
 use serried_storage::DataDirectory;
@@ -20,8 +20,8 @@ use crate::replica::{MakeReplica, Replicas};
 const MOST_NAME_BYTES: usize = 128;
 /// How many keyspaces there may be. A node describes all of them in one frame of the handshake.
 const MOST_KEYSPACES: usize = 512;
-/// How many times `clock_bound_ms` the `outcomes_ms` of a keyspace of registers must be at least: the clocks of two clients
-/// may differ by twice the bound, and an update may be tried again.
+/// How many times `clock_bound_ms` the `outcomes_ms` must be at least, if the protocol forgets results by the clocks of
+/// clients: the clocks of two clients may differ by twice the bound, and an update may be tried again.
 const OUTCOMES_TO_CLOCK_BOUND: u64 = 4;
 /// The least `frame_bytes` between nodes. A replica's promise to a candidate must fit into one frame. If it were
 /// dropped for its length, no replica could lead.
@@ -419,7 +419,7 @@ impl NodeConfiguration {
             }
             let Settings { outcomes_ms, clock_bound_ms, .. } = keyspace.settings;
             let least = OUTCOMES_TO_CLOCK_BOUND.saturating_mul(clock_bound_ms);
-            if entry.family == FamilyName::Registers && outcomes_ms < least {
+            if entry.forgets_by_client_clocks && outcomes_ms < least {
                 return Err(wrong(format!(
                     "keyspace `{name}`: `outcomes_ms` is {outcomes_ms}: choose {least} at least, \
                      {OUTCOMES_TO_CLOCK_BOUND} times `clock_bound_ms`; else a client whose clock is behind within \
@@ -584,17 +584,21 @@ key_bytes = 100
     }
 
     #[test]
-    fn registers_remember_the_results_of_updates_for_longer_than_clocks_differ() {
+    fn results_that_are_forgotten_by_clients_clocks_are_kept_for_longer_than_these_differ() {
         let text = |protocol, outcomes_ms| {
             format!(
                 "node = 0\nlisten = 'a:1'\npeers = ['a:1']\n[[keyspace]]\nname = 'flags'\nprotocol = '{protocol}'\n\
                  settings = {{ outcomes_ms = {outcomes_ms}, clock_bound_ms = 500 }}"
             )
         };
-        let error = parse(&text("gryff", 1999)).unwrap_err();
-        let what = "node.toml:4: keyspace `flags`: `outcomes_ms` is 1999: choose 2000 at least, 4 times `clock_bound_ms`";
-        assert!(error.starts_with(what), "{error}");
-        assert!(parse(&text("gryff", 2000)).is_ok() && parse(&text("morty", 1)).is_ok());
+        const WHAT: &str = "node.toml:4: keyspace `flags`: `outcomes_ms` is 1999: choose 2000 at least, 4 times `clock_bound_ms`";
+        for protocol in ["epaxos", "gryff", "gryff-rsc", "multipaxos"] {
+            let error = parse(&text(protocol, 1999)).unwrap_err();
+            assert!(error.starts_with(WHAT), "{protocol}: {error}");
+            assert!(parse(&text(protocol, 2000)).is_ok(), "{protocol}");
+        }
+        // `abd` keeps no results, and `morty` does not forget outcomes by the clock of a client.
+        assert!(parse(&text("abd", 1)).is_ok() && parse(&text("morty", 1)).is_ok());
     }
 
     #[test]

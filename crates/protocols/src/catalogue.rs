@@ -26,6 +26,8 @@ pub struct Entry<E> {
     pub guarantee: Guarantee,
     /// Its family.
     pub family: FamilyName,
+    /// Whether its replicas forget results by the clocks of clients ([`Protocol::FORGETS_BY_CLIENT_CLOCKS`]).
+    pub forgets_by_client_clocks: bool,
     /// What is made of it.
     pub make: E,
 }
@@ -82,6 +84,7 @@ impl<E: Erase> Entry<E> {
             name: P::NAME,
             guarantee: P::GUARANTEE,
             family: P::Family::NAME,
+            forgets_by_client_clocks: P::FORGETS_BY_CLIENT_CLOCKS,
             make: E::of::<P>(),
         }
     }

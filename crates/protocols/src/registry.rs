@@ -34,6 +34,8 @@ pub struct ProtocolInfo {
     pub guarantee: Guarantee,
     /// Its family.
     pub family: FamilyName,
+    /// Whether each of its partitions has a leader.
+    pub has_leaders: bool,
 }
 
 /// Lists the protocols of each family.
@@ -44,6 +46,7 @@ macro_rules! registry {
             summary: <$protocol>::SUMMARY,
             guarantee: <$protocol>::GUARANTEE,
             family: $family::NAME,
+            has_leaders: <$protocol>::HAS_LEADERS,
         }),*),*];
 
         $(impl Registered for $family {

@@ -3,17 +3,21 @@
 //! `SERRIED_SEEDS=200 cargo test --release -p serried-protocols --test leaders -- --nocapture` goes through more seeds
 //! than usual, and prints what it has found.
 
+#[allow(dead_code, reason = "each test exercises keyspaces in some of the ways")]
+#[path = "support/exercise.rs"]
+mod exercise;
 mod support;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use exercise::{Exercise, Way};
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use serried_actor::{Protocol, Timestamp};
-use serried_model::{FamilyName, Geography, Registers, Transactions};
-use serried_protocols::{Visitor, promising, visit_any};
-use serried_session::{RegisterKeyspace, Session, TransactionKeyspace};
+use serried_model::{Family, Geography, Guarantee};
+use serried_protocols::{Visitor, list, visit_any};
+use serried_session::{Alarm, Session};
 use serried_sim::{Clocks, Cluster, Configuration, Disk};
 use support::{seeds, trace};
 
@@ -41,55 +45,16 @@ type Spans = Arc<Mutex<Vec<(Timestamp, Timestamp)>>>;
 
 const ENDS: Timestamp = Timestamp(6_000_000_000);
 
-/// A family whose clients do single operations.
-trait Working: Session {
-    /// Does single operations until the end.
-    fn work(
-        keyspace: Self::Keyspace,
-        client: usize,
-        spans: Spans,
-    ) -> impl Future<Output = ()> + Send + 'static;
-}
-
-impl Working for Transactions {
-    async fn work(keyspace: TransactionKeyspace, client: usize, spans: Spans) {
-        transact(keyspace, client, spans).await;
-    }
-}
-
-impl Working for Registers {
-    async fn work(keyspace: RegisterKeyspace, client: usize, spans: Spans) {
-        write(keyspace, client, spans).await;
-    }
-}
-
-/// Runs single transactions until the end.
-async fn transact(keyspace: TransactionKeyspace, client: usize, spans: Spans) {
-    while keyspace.now() < ENDS {
-        let began = keyspace.now();
-        let key = format!("key-{client}");
-        let written = keyspace.transact(|tx| {
-            let key = key.clone();
-            async move {
-                tx.get(key.clone()).await?;
-                tx.put(key, "new");
-                Ok(())
-            }
-        });
-        written.await.unwrap_or_else(|error| panic!("at {began}: {error}"));
-        spans.lock().unwrap().push((began, keyspace.now()));
-        keyspace.sleep_until(keyspace.now() + Duration::from_millis(3)).await;
-    }
-}
-
-/// Writes a register until the end.
-async fn write(registers: RegisterKeyspace, client: usize, spans: Spans) {
-    while registers.now() < ENDS {
-        let began = registers.now();
-        let written = registers.write(format!("key-{client}"), "new").await;
-        written.unwrap_or_else(|error| panic!("at {began}: {error}"));
-        spans.lock().unwrap().push((began, registers.now()));
-        registers.sleep_until(registers.now() + Duration::from_millis(3)).await;
+/// Reads and writes until the end.
+async fn work<F: Exercise>(keyspace: F::Keyspace, client: usize, spans: Spans) {
+    let driver = F::driver(&keyspace);
+    let (key, other) = (format!("key-{client}"), format!("other-{client}"));
+    while driver.now() < ENDS {
+        let began = driver.now();
+        let done = F::act(&keyspace, Way::ReadAndWrite, [&key, &other]).await;
+        done.unwrap_or_else(|error| panic!("at {began}: {error}"));
+        spans.lock().unwrap().push((began, driver.now()));
+        Alarm::at(driver.clone(), driver.now() + Duration::from_millis(3)).wait().await;
     }
 }
 
@@ -109,7 +74,7 @@ struct Loss {
     cleanly: bool,
 }
 
-impl<F: Working> Visitor<F> for Loss {
+impl<F: Exercise> Visitor<F> for Loss {
     /// The longest that an operation took which was under way then, or came next.
     type Output = Duration;
 
@@ -118,7 +83,7 @@ impl<F: Working> Visitor<F> for Loss {
         trace(&mut cluster);
         let spans: Vec<Spans> = (0..CLIENTS).map(|_| Spans::default()).collect();
         for (client, spans) in spans.iter().enumerate() {
-            cluster.spawn(client, F::work(cluster.keyspace(client), client, spans.clone()));
+            cluster.spawn(client, work::<F>(cluster.keyspace(client), client, spans.clone()));
         }
         let mut random = Pcg64Mcg::new(u128::from(self.seed));
         let ends = Timestamp(random.random_range(2_000_000_000..3_000_000_000));
@@ -147,13 +112,13 @@ impl<F: Working> Visitor<F> for Loss {
     }
 }
 
-/// Those with leaders.
+/// The protocols with leaders that promise something, or the one of them that was asked for.
 fn protocols() -> impl Iterator<Item = &'static str> {
     let wanted = std::env::var("SERRIED_PROTOCOL").ok();
-    let transactions = promising(FamilyName::Transactions).map(|protocol| protocol.name);
-    let on_shards = transactions.filter(|name| !["morty", "mvtso"].contains(name));
-    on_shards
-        .chain(["multipaxos"])
+    list()
+        .iter()
+        .filter(|protocol| protocol.has_leaders && protocol.guarantee != Guarantee::Nothing)
+        .map(|protocol| protocol.name)
         .filter(move |name| wanted.as_deref().is_none_or(|wanted| wanted == *name))
 }
 
@@ -199,6 +164,27 @@ impl<F: Session> Visitor<F> for Spread {
         assert_ne!(leaders(&cluster)[1], Some(1), "it has not been back for long");
         cluster.run_until(after(9000));
         assert_eq!(leaders(&cluster), [Some(0), Some(1), Some(2)], "{}", P::NAME);
+    }
+}
+
+/// Whether a partition of a cluster without failures has a leader.
+struct Led;
+
+impl<F: Family> Visitor<F> for Led {
+    type Output = bool;
+
+    fn visit<P: Protocol<Family = F>>(self) -> bool {
+        let mut cluster = Cluster::<P>::new(configuration(1, 1));
+        cluster.run_until(Timestamp(500_000_000));
+        leader(&cluster, 0).is_some()
+    }
+}
+
+#[test]
+fn a_protocol_says_whether_its_partitions_have_leaders() {
+    for protocol in list() {
+        let has_leaders = visit_any(protocol.name, Led).unwrap();
+        assert_eq!(protocol.has_leaders, has_leaders, "{}", protocol.name);
     }
 }
 

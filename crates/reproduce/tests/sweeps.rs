@@ -51,12 +51,9 @@ impl Drop for Folder {
 fn tiny_effort(figure: &Figure) -> Effort {
     let mut effort = figure.effort(true);
     match &mut effort.search {
-        Search::Clients { counts, .. } => {
-            *counts = match figure.family() {
-                FamilyName::Transactions => vec![3, 6],
-                FamilyName::Registers => vec![5],
-            };
-        }
+        // A search that ends when more clients don't help needs several counts.
+        Search::Clients { counts, patience: Some(_) } => *counts = vec![3, 6],
+        Search::Clients { counts, patience: None } => *counts = vec![5],
         Search::Rates { clients, rates_per_s, closer } => {
             (*clients, *rates_per_s, *closer) = (4, vec![500.0, 1000.0], 1);
         }

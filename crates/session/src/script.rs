@@ -16,6 +16,8 @@ pub(crate) struct Script<F: Family> {
     alarms: Mutex<Alarms>,
     asked: Mutex<Vec<F::Operation>>,
     now: AtomicU64,
+    /// Why nothing can be written, if nothing can.
+    pub(crate) obstacle: Mutex<Option<String>>,
 }
 
 impl<F: Session> Script<F> {
@@ -26,6 +28,7 @@ impl<F: Session> Script<F> {
             alarms: Mutex::default(),
             asked: Mutex::default(),
             now: AtomicU64::new(0),
+            obstacle: Mutex::default(),
         });
         let limits = Limits { value_bytes: 8, ..Limits::default() };
         (script.clone(), F::keyspace(script, limits, offers))
@@ -63,6 +66,10 @@ impl<F: Family> Port<F> for Script<F> {
 }
 
 impl<F: Family> Driver for Script<F> {
+    fn obstacle(&self) -> Option<String> {
+        self.obstacle.lock().unwrap().clone()
+    }
+
     fn now(&self) -> Timestamp {
         Timestamp(self.now.load(Ordering::Relaxed))
     }

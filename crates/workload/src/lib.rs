@@ -31,7 +31,7 @@ pub use counter::Counter;
 pub use inspection::{Inspection, InspectionError, inspect};
 pub use list_append::ListAppend;
 pub use measurement::{
-    Arrival, ArrivalReport, KindReport, Measurement, Part, Report, Window, Witness,
+    Arrival, ArrivalReport, Failure, KindReport, Measurement, Part, Report, Window, Witness,
 };
 pub use one_shot::{F1, Tao};
 pub use open_loop::OpenLoop;

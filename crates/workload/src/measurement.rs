@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use serried_actor::Timestamp;
 use serried_model::{ReadValue, Version};
-use serried_session::{Committed, Footprint, RegisterError, TransactionError};
+use serried_session::{Committed, Footprint, TransactionError};
 
 use crate::RolledBack;
 
@@ -42,15 +42,21 @@ impl Window {
 /// Receives committed transactions: the time, the kind, the version, and what they read and wrote.
 pub type Witness = Box<dyn Fn(Timestamp, &'static str, Version, &Footprint) + Send + Sync>;
 
-/// An operation of a request to registers, and how it ended.
+/// An error of an operation. Each family has its own.
+pub trait Failure: core::fmt::Display {
+    /// Whether the outcome is unknown: the operation may have taken effect all the same.
+    fn is_unknown(&self) -> bool;
+}
+
+/// An operation of a request, and how it ended.
 #[derive(Debug)]
-pub struct Part {
+pub struct Part<E> {
     /// Its kind.
     pub kind: &'static str,
     /// When it ended.
     pub ended: Timestamp,
     /// Whether it took effect.
-    pub result: Result<(), RegisterError>,
+    pub result: Result<(), E>,
 }
 
 /// How a transaction that arrived in an open loop ended.
@@ -292,9 +298,9 @@ impl Measurement {
         } += 1;
     }
 
-    /// Enters a request to registers. It ends with the last of its operations, and has failed if one of them has. Its
+    /// Enters a request of single operations. It ends with the last of them, and has failed if one of them has. The
     /// operations are counted by their kinds.
-    pub fn enter_request(&self, begun: Timestamp, parts: &[Part]) {
+    pub fn enter_request<E: Failure>(&self, begun: Timestamp, parts: &[Part<E>]) {
         let ended = parts.iter().map(|part| part.ended).max().unwrap_or(begun);
         let error = parts.iter().find_map(|part| part.result.as_ref().err());
         let counts = &mut *self.lock();
@@ -320,11 +326,8 @@ impl Measurement {
             }
             Some(_) => {
                 counts.failed += 1;
-                let is_unknown = |error: &RegisterError| {
-                    matches!(error, RegisterError::Unknown { .. } | RegisterError::Forgotten { .. })
-                };
                 let mut errors = parts.iter().filter_map(|part| part.result.as_ref().err());
-                counts.unknown += u64::from(errors.any(is_unknown));
+                counts.unknown += u64::from(errors.any(E::is_unknown));
             }
         }
     }
@@ -512,6 +515,19 @@ pub struct Report {
 mod tests {
     use super::*;
 
+    /// An error that says whether the outcome is unknown.
+    #[derive(Debug, thiserror::Error)]
+    #[error("failed")]
+    struct Failed {
+        is_unknown: bool,
+    }
+
+    impl Failure for Failed {
+        fn is_unknown(&self) -> bool {
+            self.is_unknown
+        }
+    }
+
     fn window() -> Window {
         Window::new(Timestamp(0), Duration::ZERO, Duration::from_secs(2), Duration::ZERO)
     }
@@ -550,8 +566,8 @@ mod tests {
         let request =
             [part("read", 14, Ok(())), part("write", 19, Ok(())), part("read", 12, Ok(()))];
         measurement.enter_request(at(10), &request);
-        let unavailable = RegisterError::Unavailable { key: "it".into(), deadline: Duration::ZERO };
-        let request = [part("read", 30, Err(unavailable)), part("read", 21, Ok(()))];
+        let failed = Failed { is_unknown: false };
+        let request = [part("read", 30, Err(failed)), part("read", 21, Ok(()))];
         measurement.enter_request(at(20), &request);
         let report = measurement.report();
         assert_eq!((report.committed, report.failed, report.unknown), (1, 1, 0));
@@ -564,6 +580,19 @@ mod tests {
         assert!((1000..1002).contains(&reads[0]) && (4000..4005).contains(&reads[1]));
         assert_eq!(measurement.quantiles_us("rmw", &[0.5]), None);
         assert_eq!(measurement.committed_so_far(), 1);
+    }
+
+    #[test]
+    fn a_request_has_an_unknown_outcome_if_one_of_its_operations_has() {
+        let measurement = Measurement::new(window());
+        let part = |is_unknown| {
+            let result = Err(Failed { is_unknown });
+            Part { kind: "write", ended: Timestamp(1_000_000), result }
+        };
+        measurement.enter_request(Timestamp(0), &[part(false), part(true), part(true)]);
+        measurement.enter_request(Timestamp(0), &[part(false)]);
+        let report = measurement.report();
+        assert_eq!((report.failed, report.unknown), (2, 1));
     }
 
     #[test]

@@ -293,7 +293,7 @@ fn info(name: &str) -> Result<&'static WorkloadInfo, WorkloadError> {
 pub fn named(name: &str, parameters: &Parameters) -> Result<Arc<dyn Workload>, WorkloadError> {
     match info(name)?.make {
         Make::Transactions(make) => make(parameters),
-        Make::Registers(_) => Err(WorkloadError::Registers(name.into())),
+        _ => Err(other_family(name, FamilyName::Transactions)),
     }
 }
 
@@ -307,8 +307,13 @@ pub fn named_registers(
 ) -> Result<Arc<dyn RegisterWorkload>, WorkloadError> {
     match info(name)?.make {
         Make::Registers(make) => make(parameters),
-        Make::Transactions(_) => Err(WorkloadError::Transactions(name.into())),
+        _ => Err(other_family(name, FamilyName::Registers)),
     }
+}
+
+fn other_family(name: &str, wanted: FamilyName) -> WorkloadError {
+    let names = names(|family| family == wanted);
+    WorkloadError::OtherFamily { name: name.into(), wanted, names }
 }
 
 /// Why there is no such workload.
@@ -317,12 +322,16 @@ pub enum WorkloadError {
     /// No workload has this name.
     #[error("there is no workload `{0}`; choose one of {names}", names = names(|_| true))]
     Unknown(String),
-    /// It is a workload of registers, but one of transactions is needed.
-    #[error("`{0}` is a workload of registers; choose one of transactions: {names}", names = names(|family| family == FamilyName::Transactions))]
-    Registers(String),
-    /// It is a workload of transactions, but one of registers is needed.
-    #[error("`{0}` is a workload of transactions; choose one of registers: {names}", names = names(|family| family == FamilyName::Registers))]
-    Transactions(String),
+    /// It is a workload of another family than the one that is needed.
+    #[error("`{name}` is no workload of {wanted}; choose one of {names}")]
+    OtherFamily {
+        /// Its name.
+        name: String,
+        /// The family that is needed.
+        wanted: FamilyName,
+        /// The workloads of that family.
+        names: String,
+    },
     /// The shares of reads and writes are not valid.
     #[error(
         "{reads} reads and {writes} writes are no shares: each is from 0 to 1, and so is their sum"
@@ -355,7 +364,7 @@ pub enum WorkloadError {
     Scale(String),
 }
 
-fn names(of: fn(FamilyName) -> bool) -> String {
+fn names(of: impl Fn(FamilyName) -> bool) -> String {
     let workloads = WORKLOADS.iter().filter(|workload| of(workload.family()));
     workloads.map(|workload| workload.name).collect::<Vec<_>>().join(", ")
 }
@@ -363,6 +372,19 @@ fn names(of: fn(FamilyName) -> bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_workload_of_another_family_is_refused_with_those_of_the_right_one() {
+        let error = named("ycsb", &Parameters::default()).err().unwrap().to_string();
+        let what = "`ycsb` is no workload of transactions; choose one of retwis, tpcc,";
+        assert!(error.starts_with(what), "{error}");
+        let error = named_registers("bank", &RegisterParameters::default()).err().unwrap();
+        assert!(
+            error
+                .to_string()
+                .starts_with("`bank` is no workload of registers; choose one of ycsb,")
+        );
+    }
 
     #[test]
     fn the_initial_value_of_a_key_is_the_one_that_is_loaded() {

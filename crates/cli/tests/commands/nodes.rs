@@ -85,6 +85,34 @@ fn the_shell_gives_up_a_transaction_by_hand_that_nobody_answers() {
     );
 }
 
+/// It was not asked to commit.
+#[test]
+fn a_transaction_by_hand_whose_read_nobody_answers_has_no_effect() {
+    let keyspaces = [KeyspaceConfiguration::new("default", "ncc")];
+    let mut cluster = LocalCluster::start(3, &keyspaces, LocalOptions::default()).unwrap();
+    let url = cluster.url();
+    // The first leads, and the last can't lead alone.
+    for node in [0, 1] {
+        cluster.kill_node(node);
+    }
+    let output = serried(&["shell", &url, "--deadline", "0.5", "-e", "begin; put b 1; get a"]);
+    assert_eq!(code(&output), 1);
+    let said = err(&output);
+    assert!(
+        said.contains("within 500ms: the transaction is over and nothing of it took effect"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_shell_stays_in_a_keyspace_while_a_transaction_is_open() {
+    let keyspaces = ["default", "other"].map(|name| KeyspaceConfiguration::new(name, "morty"));
+    let cluster = LocalCluster::start(3, &keyspaces, LocalOptions::default()).unwrap();
+    let output = serried(&["shell", &cluster.url(), "-e", "begin; put a 1; use other; commit"]);
+    assert_eq!(code(&output), 1);
+    assert!(err(&output).contains("`commit` or `rollback` first"), "{}", err(&output));
+}
+
 #[test]
 fn the_shell_names_a_line_that_is_not_text_and_does_nothing_after_it() {
     let keyspaces = [KeyspaceConfiguration::new("default", "morty")];

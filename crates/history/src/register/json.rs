@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
-use serried_model::{Carstamp, NodeId};
+use serried_model::{Carstamp, FamilyName, NodeId};
 
 use super::event::{RegisterEvent, RegisterHistory, RegisterOperation, RegisterValue};
 use crate::json::{Envelope, Line, for_each_line, shown};
@@ -101,12 +101,12 @@ impl Line {
             Some("cas") => ("cas", "[key, [expected, new]], with what was found third in an ok"),
             Some("add") => ("add", "[key, delta], with what was found third in an ok"),
             _ => {
-                let found = shown(function);
-                return Err(ReadError::UnknownRegisterFunction { line: self.line, found });
+                let expected = "\"read\", \"write\", \"cas\" or \"add\"";
+                return Err(self.unknown_function(function, FamilyName::Registers, expected));
             }
         };
         let value = fields.get("value").unwrap_or(&nothing);
-        let wrong = |problem| ReadError::RegisterOperation {
+        let wrong = |problem| ReadError::Operation {
             line: self.line,
             function,
             found: shown(value),

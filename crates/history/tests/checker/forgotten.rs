@@ -170,3 +170,18 @@ fn a_delete_that_one_key_reveals_holds_for_other_keys_too() {
         .ok_at(30, [absent(1), absent(2)], &[0, 0]);
     assert!(forgetting(script.clone()).holds(), "{}", forgetting(script));
 }
+
+#[test]
+fn a_reader_without_a_version_finds_nothing_only_before_the_first_write_if_nothing_was_deleted() {
+    let script = Script::default().ok_at(10, [write(1, 5), write(2, 5)], &[]).ok_at(
+        20,
+        [absent(1), found(2, 5)],
+        &[0, 10],
+    );
+    let mut history = script.history();
+    for event in history.events.iter_mut().filter(|event| event.version == Some(version(20))) {
+        event.version = None;
+    }
+    let violation = violation(check_serializable_with(&history, &FORGETTING));
+    assert_eq!(violation.kind, ViolationKind::SingleAntiDependency);
+}

@@ -34,7 +34,7 @@ fn a_history_of_transactions_is_not_one_of_registers() {
     let line = br#"{"type":"invoke","process":0,"f":"txn","value":[]}"#;
     assert!(!RegisterHistory::recognises(line));
     let error = RegisterHistory::read_json_lines(&line[..]).unwrap_err();
-    assert!(matches!(error, ReadError::UnknownRegisterFunction { line: 1, .. }), "{error}");
+    assert!(matches!(error, ReadError::UnknownFunction { line: 1, .. }), "{error}");
 }
 
 fn error(lines: &[&str]) -> String {

@@ -22,6 +22,7 @@ impl Protocol for Epaxos {
     const GUARANTEE: Guarantee = Guarantee::Linearizable;
     type Family = Registers;
     const OFFERS: Offers = Offers { rmws: true };
+    const FORGETS_BY_CLIENT_CLOCKS: bool = true;
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

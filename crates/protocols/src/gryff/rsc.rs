@@ -111,6 +111,7 @@ impl Protocol for GryffRsc {
     const GUARANTEE: Guarantee = Guarantee::RegularSequential;
     type Family = Registers;
     const OFFERS: Offers = Offers { rmws: true };
+    const FORGETS_BY_CLIENT_CLOCKS: bool = true;
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

@@ -102,14 +102,14 @@ impl Coordinate<Registers> for Coordinator {
                     cx.output((txn, Output::Began(token)));
                     settled = self.tokens.begin(token, cx.id(), cx.clock());
                 }
-                let request = Request { number: txn.0, key, token, settled, access };
+                let request = Request { number: txn.0, key, token, settled, operation: access };
                 self.operations.insert(txn, Running { request, repeated: 0 });
                 self.send(txn, cx);
             }
             Operation::GiveUp => {
                 let Some(running) = self.operations.remove(&txn) else { return };
                 cx.cancel_timer(Repeat(txn));
-                let outcome = match running.request.access {
+                let outcome = match running.request.operation {
                     Access::Read => Outcome::NoEffect,
                     _ => Outcome::Unknown,
                 };

@@ -11,6 +11,7 @@ use serried_model::{Access, Key, Modification, NodeId, TxnId, Value, Version};
 use super::{Answer, Coordinator, Message, Replica, Request};
 use crate::Mutated;
 use crate::frameworks::replicated_log::{self, Ballot};
+use crate::frameworks::replicated_objects::Timer;
 use crate::testing;
 
 const CLIENT: NodeId = NodeId(NodeId::FIRST_COORDINATOR);
@@ -62,7 +63,7 @@ fn tell(net: &mut Net, from: NodeId, member: usize, message: Message) -> Vec<(No
 
 fn request(number: u64, us: u64, access: Access) -> Request {
     let (token, settled) = (Version::at(us), Version::at(0));
-    Request { number, key: Key::from("x"), token, settled, access }
+    Request { number, key: Key::from("x"), token, settled, operation: access }
 }
 
 /// What the only replica of a group answers to requests that come in one turn.
@@ -71,7 +72,7 @@ fn answers(only: &mut Net, requests: &[Request]) -> Vec<(u64, Answer)> {
         for request in requests {
             replica.on_message(CLIENT, Message::Request(request.clone()), cx);
         }
-        replica.on_timer(super::replica::Timer::Log(replicated_log::Timer::Flush), cx);
+        replica.on_timer(Timer::Log(replicated_log::Timer::Flush), cx);
     });
     let answers = sent(only).into_iter().filter_map(|(_, message)| match message {
         Message::Reply { request, answer } => Some((request, answer)),
@@ -246,7 +247,7 @@ fn the_log_is_kept_from_the_first_unstored_update() {
     let first = only.nodes[0].log_position();
     answers(&mut only, &[request(1, 2, Access::Write(Some(Value::from("a"))))]);
     for _ in 0..20 {
-        only.fire(0, super::replica::Timer::Store);
+        only.fire(0, Timer::Store);
     }
     assert_eq!(only.nodes[0].trimmed, Some(first));
 }

@@ -335,6 +335,8 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
                     let link = self.chain(&item.key, desk).of(stamp)?;
                     link.read_at = link.read_at.max(until);
                     link.readers.push(*txn);
+                    // Its part may begin where it writes, beyond the moments at which this holds.
+                    let until = validity.until.map_or(stamp, |until| until.max(stamp));
                     Some(Read { stamp, until })
                 });
                 let access = Access {

@@ -281,3 +281,21 @@ fn a_new_leader_writes_later_than_a_moved_read() {
     assert_eq!(leader.end(50, Some(stamp(200))), [settled(60)]);
     assert_eq!(leader.prepare(60), Validity::at(stamp(200).next_of(txn(60))));
 }
+
+#[test]
+fn another_leader_does_not_move_a_read_past_the_version_that_has_overwritten_it() {
+    for fails_over in [false, true] {
+        let mut leader = leader();
+        leader.commit(100, &[], &["y"]);
+        // What is read of `x` holds until 20. What is written to `y` takes effect after 100.
+        leader.execute(&last(20, &["x"], &["y"]));
+        let at = stamp(100).next_of(txn(20));
+        assert_eq!(leader.prepare(20), Validity { from: at, until: Some(stamp(20)) });
+        leader.execute(&last(30, &[], &["x"]));
+        assert_eq!(leader.prepare(30), Validity::at(stamp(30)));
+        if fails_over {
+            leader.fail_over();
+        }
+        assert_eq!(leader.reposition(20, at), None, "after a fail-over: {fails_over}");
+    }
+}

@@ -6,6 +6,9 @@
 //! single seed again, and `SERRIED_PROTOCOL=abd` one protocol. With `--nocapture`, how many of the messages could be
 //! decoded, and which these were.
 
+#[allow(dead_code, reason = "each test exercises keyspaces in some of the ways")]
+#[path = "../support/exercise.rs"]
+mod exercise;
 mod mutator;
 mod scene;
 #[allow(dead_code, reason = "it is shared with suites that trace")]
@@ -23,8 +26,9 @@ use serried_model::NodeId;
 use serried_protocols::{Visitor, visit_any};
 use serried_sim::{Cluster, Fate, Fault, FaultId};
 
+use exercise::Exercise;
 use mutator::{Way, forge};
-use scene::{Receivers, Using, working};
+use scene::{Receivers, working};
 use support::seeds;
 
 /// How many messages are forged with each seed.
@@ -75,7 +79,7 @@ struct Forge {
     receivers: Receivers,
 }
 
-impl<F: Using> Visitor<F> for Forge {
+impl<F: Exercise> Visitor<F> for Forge {
     type Output = Result<Tally, String>;
 
     fn visit<P: Protocol<Family = F>>(self) -> Self::Output {

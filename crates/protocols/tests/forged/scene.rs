@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus as Random;
 use serried_actor::{Protocol, Settings, Timestamp, Wire};
-use serried_model::{Modification, NodeId, Registers, Transactions};
-use serried_session::{RegisterKeyspace, Session, TransactionKeyspace};
+use serried_model::NodeId;
 use serried_sim::{Cluster, Configuration, Disk, Fate, Fault, Scheduled};
+
+use crate::exercise::Exercise;
 
 /// How many messages are kept of those that begin alike and have as many pieces.
 const KEPT: usize = 24;
@@ -47,26 +48,8 @@ impl Heard {
     }
 }
 
-/// A family whose clients read, write, modify and delete.
-pub(crate) trait Using: Session {
-    /// The `i`-th use of a keyspace.
-    fn make_use(keyspace: &Self::Keyspace, i: u64) -> impl Future<Output = ()> + Send;
-}
-
-impl Using for Transactions {
-    async fn make_use(keyspace: &TransactionKeyspace, i: u64) {
-        use_transactions(keyspace, i).await;
-    }
-}
-
-impl Using for Registers {
-    async fn make_use(keyspace: &RegisterKeyspace, i: u64) {
-        use_registers(keyspace, i).await;
-    }
-}
-
 /// A cluster whose clients read, write, modify and delete, and what the receivers have been told.
-pub(crate) fn working<F: Using, P: Protocol<Family = F>>(
+pub(crate) fn working<F: Exercise, P: Protocol<Family = F>>(
     seed: u64,
     receivers: Receivers,
 ) -> (Cluster<P>, Heard) {
@@ -94,7 +77,7 @@ pub(crate) fn working<F: Using, P: Protocol<Family = F>>(
         cluster.spawn(client, async move {
             for i in 0..rounds {
                 // Whatever comes of it: much of it conflicts.
-                F::make_use(&keyspace, i).await;
+                F::act_in_many_ways(&keyspace, i).await;
             }
         });
     }
@@ -127,31 +110,4 @@ fn listen<P: Protocol>(cluster: &mut Cluster<P>, clients: bool) -> Arc<Mutex<Sor
         Fate::Pass
     }));
     heard
-}
-
-async fn use_registers(registers: &RegisterKeyspace, i: u64) {
-    let (key, other) = (format!("key-{}", i % 7), format!("key-{}", (i + 3) % 7));
-    drop(registers.write(key.as_str(), i.to_string()).await);
-    drop(registers.read(other.as_str()).await);
-    drop(registers.rmw(key.as_str(), Modification::add(1)).await);
-    if i.is_multiple_of(5) {
-        drop(registers.delete(other.as_str()).await);
-    }
-}
-
-async fn use_transactions(keyspace: &TransactionKeyspace, i: u64) {
-    let (key, other) = (format!("key-{}", i % 7), format!("key-{}", (i + 3) % 7));
-    let program = |tx: serried_session::Transaction| {
-        let (key, other) = (key.clone(), other.clone());
-        async move {
-            tx.get(other.as_str()).await?;
-            match i % 5 {
-                0 => tx.delete(key.as_str()),
-                _ => tx.put(key.as_str(), i.to_string()),
-            }
-            Ok(())
-        }
-    };
-    drop(keyspace.transact(program).await);
-    drop(keyspace.get(key.as_str()).await);
 }

@@ -73,9 +73,8 @@ fn protocols() -> impl Iterator<Item = &'static ProtocolInfo> {
 
 fn every_protocol(workload: &'static str, faults: Faults, seeds: u64) {
     for protocol in protocols() {
-        // Those on shards differ in their concurrency control alone: together they have as many as another.
-        let on_shards = !["morty", "mvtso"].contains(&protocol.name);
-        let seeds = if on_shards { seeds.div_ceil(4) } else { seeds };
+        // Those with leaders are the shards with different concurrency controls. Together they have as many as another.
+        let seeds = if protocol.has_leaders { seeds.div_ceil(4) } else { seeds };
         visit(protocol.name, Suite { workload, faults, seeds }).unwrap();
     }
 }

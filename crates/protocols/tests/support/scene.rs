@@ -1,8 +1,8 @@
 //! What scenes under simulated faults have in common.
 
 use serried_actor::{Settings, Timestamp};
-use serried_model::{Geography, Transactions, Value};
-use serried_protocols::{Visitor, visit};
+use serried_model::{FamilyName, Geography, Transactions, Value};
+use serried_protocols::{Visitor, promising, visit};
 use serried_sim::{Configuration, Disk, Fault, Scheduled};
 
 /// When a scene has to be over, in simulated time.
@@ -44,7 +44,7 @@ pub(crate) fn number(value: Option<Value>) -> u64 {
 /// Runs `scene` for the protocols whose partitions have no leaders: their replicas keep versions, tell a clock that is off
 /// from the others, and can keep the past.
 pub(crate) fn each_without_leaders<S: Visitor<Transactions, Output = ()> + Copy>(scene: S) {
-    for protocol in ["morty", "mvtso"] {
-        visit(protocol, scene).unwrap();
+    for protocol in promising(FamilyName::Transactions).filter(|protocol| !protocol.has_leaders) {
+        visit(protocol.name, scene).unwrap();
     }
 }

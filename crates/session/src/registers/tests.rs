@@ -121,3 +121,40 @@ fn an_update_that_could_not_be_retried_is_still_unknown() {
     assert!(matches!(error, RegisterError::Unknown { token: same, .. } if same == token));
     drop(others);
 }
+
+#[test]
+fn an_update_that_can_not_be_tried_again_because_nothing_can_be_written_is_still_unknown() {
+    let (script, registers) = Script::new();
+    *script.obstacle.lock().unwrap() = Some("disks are full".to_string());
+    let token = Token { id: version(9), carstamp: None };
+    for tried in [None, Some(token)] {
+        let mut update = Box::pin(registers.access(Key::from("x"), Access::Write(None), tried));
+        let Poll::Ready(Err(error)) = poll(&mut update) else { panic!("it is refused at once") };
+        match error {
+            RegisterError::Unknown { token: same, .. } => assert_eq!(Some(same), tried),
+            RegisterError::ReadOnly { .. } => assert_eq!(tried, None),
+            error => panic!("{error}"),
+        }
+    }
+    assert_eq!(script.take_operations(), []);
+    assert!(poll(&mut Box::pin(registers.read("x"))).is_pending(), "reads go on");
+}
+
+/// A write without a place may have been handed to a replica.
+#[test]
+fn an_update_whose_outcome_is_unknown_is_so_whether_it_has_a_place_or_not() {
+    let id = version(9);
+    for access in [Access::Write(None), Access::Modify(Modification::add(1))] {
+        let (script, registers) = Script::new();
+        let mut update = Box::pin(registers.access(Key::from("x"), access, None));
+        assert!(poll(&mut update).is_pending());
+        script.tell(0, Output::Began(id));
+        script.tell(0, Output::Outcome(Outcome::Unknown));
+        let Poll::Ready(Err(error)) = poll(&mut update) else { panic!("it is over") };
+        let token = Token { id, carstamp: None };
+        assert!(
+            matches!(error, RegisterError::Unknown { token: same, .. } if same == token),
+            "{error}"
+        );
+    }
+}

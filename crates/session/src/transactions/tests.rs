@@ -574,3 +574,14 @@ fn a_past_that_is_not_offered_is_refused_before_sending() {
     assert!(matches!(error, TransactionError::NoPast { .. }), "{error}");
     assert_eq!(script.take_operations(), []);
 }
+
+/// It may have committed.
+#[test]
+fn an_outcome_that_nobody_says_is_not_known() {
+    let (script, keyspace) = Script::new();
+    let mut asked = Box::pin(keyspace.outcome(version(7)));
+    assert!(poll(&mut asked).is_pending());
+    script.advance(Duration::from_secs(11));
+    let Poll::Ready(Err(error)) = poll(&mut asked) else { panic!("its deadline has passed") };
+    assert!(matches!(error, TransactionError::Unavailable { .. }), "{error}");
+}

@@ -120,6 +120,18 @@ mod tests {
     }
 
     #[test]
+    fn what_was_kept_for_a_client_that_has_gone_counts_no_more() {
+        let mut links = Links::new();
+        links.set_most_for_clients(1000);
+        for i in 0..10 {
+            let (id, mut cuts) = client(&mut links, i);
+            links.heard(id, 900);
+            assert!(cuts.try_recv().is_err(), "client {i} is alone");
+            links.remove(id);
+        }
+    }
+
+    #[test]
     fn a_client_that_reads_nothing_is_cut_and_one_that_waits_for_a_disk_is_not() {
         let mut links = Links::new();
         let (id, mut cuts) = client(&mut links, 0);

@@ -11,7 +11,7 @@ use serried_session::{RegisterError, RegisterKeyspace};
 
 use super::{Planned, RegisterWorkload, Turn};
 use crate::closed_loop::generator;
-use crate::{Measurement, Part};
+use crate::{Failure, Measurement, Part};
 
 /// One client in a closed loop.
 pub struct RegisterClient {
@@ -65,7 +65,7 @@ impl RegisterClient {
         process: u64,
         begun: Timestamp,
         planned: Planned,
-    ) -> (Part, Option<RegisterValue>) {
+    ) -> (Part<RegisterError>, Option<RegisterValue>) {
         let Planned { key, operation } = planned;
         let mut open = Open { client: self, process, planned, recorder: self.recorder.as_deref() };
         if let Some(recorder) = open.recorder {
@@ -94,6 +94,12 @@ impl RegisterClient {
                 Access::Modify(Modification::CompareAndSwap { expected, new })
             }
         }
+    }
+}
+
+impl Failure for RegisterError {
+    fn is_unknown(&self) -> bool {
+        matches!(self, RegisterError::Unknown { .. } | RegisterError::Forgotten { .. })
     }
 }
 
@@ -137,9 +143,7 @@ fn outcome(
                 )),
             }
         }
-        Err(error @ (RegisterError::Unknown { .. } | RegisterError::Forgotten { .. })) => {
-            RegisterOutcome::Unknown(error.to_string())
-        }
+        Err(error) if error.is_unknown() => RegisterOutcome::Unknown(error.to_string()),
         Err(error) => RegisterOutcome::Failed(error.to_string()),
     }
 }

@@ -1,48 +1,49 @@
-//! Which instances of a key have been executed.
+//! The executed instances of a key.
 
 use std::collections::BTreeSet;
 
 use super::instance::{Dependencies, InstanceId};
 
-/// The instances of a key that have been executed. In each row these are all up to a number, and perhaps some beyond: an
-/// instance in which nothing is done waits for no other.
+/// The executed instances of a key. In each row these are all up to some number, and perhaps some
+/// beyond: an instance without a command waits for no other.
 #[derive(Debug)]
 pub(super) struct Executed {
-    /// All up to here have been executed.
+    /// In each row, all instances up to here have been executed.
     up_to: Dependencies,
-    /// Those beyond.
+    /// Executed instances beyond `up_to`.
     ahead: BTreeSet<InstanceId>,
 }
 
 impl Executed {
-    /// All of `up_to`.
+    /// All instances up to `up_to`.
     pub(super) fn new(up_to: Dependencies) -> Executed {
         Executed { up_to, ahead: BTreeSet::new() }
     }
 
-    /// Up to where all have been executed.
+    /// The point in each row up to which all instances have been executed.
     pub(super) fn up_to(&self) -> &Dependencies {
         &self.up_to
     }
 
-    /// Whether some have been executed beyond others that have not.
+    /// Whether an instance has been executed beyond one that has not.
     pub(super) fn have_gaps(&self) -> bool {
         !self.ahead.is_empty()
     }
 
-    /// Whether an instance is among them.
+    /// Whether an instance has been executed.
     pub(super) fn cover(&self, id: InstanceId) -> bool {
         self.up_to.cover(id) || self.ahead.contains(&id)
     }
 
-    /// The number of the last one of a row.
+    /// The number of the last executed instance of a row.
     pub(super) fn last(&self, row: InstanceId) -> u64 {
         let of = |number| InstanceId { number, ..row };
         let ahead = self.ahead.range(of(0)..=of(u64::MAX)).next_back();
         self.up_to.row(row).max(ahead.map_or(0, |id| id.number))
     }
 
-    /// The last one of each row, even if it is beyond others that have not been executed.
+    /// The last executed instance of each row, even if it is beyond others that have not been
+    /// executed.
     pub(super) fn last_of_all(&self) -> Dependencies {
         let mut last = self.up_to.clone();
         for id in &self.ahead {
@@ -52,7 +53,7 @@ impl Executed {
         last
     }
 
-    /// An instance was executed.
+    /// Records that an instance was executed.
     pub(super) fn add(&mut self, id: InstanceId) {
         self.ahead.insert(id);
         let mut next = InstanceId { number: self.up_to.row(id) + 1, ..id };
@@ -62,13 +63,14 @@ impl Executed {
         }
     }
 
-    /// All up to here have been executed elsewhere, and their effects were taken over.
+    /// Records that all instances up to here have been executed elsewhere, and their effects were
+    /// copied.
     pub(super) fn add_all(&mut self, up_to: &Dependencies) {
         self.up_to.add(up_to);
         let covered = &self.up_to;
         self.ahead.retain(|id| !covered.cover(*id));
         for id in self.ahead.clone() {
-            // An earlier one of its row may have closed the gap before it.
+            // An earlier iteration may have moved it from `ahead` into `up_to`.
             if self.ahead.contains(&id) {
                 self.add(id);
             }

@@ -1,4 +1,4 @@
-//! Instances: the places in the order in which commands are agreed on (001 §4.3.1, "EPaxos"; Fig. 4.5).
+//! Instances: the slots in which commands are agreed on (001 §4.3.1, "EPaxos"; Fig. 4.5).
 
 use serde::{Deserialize, Serialize};
 use serried_actor::NodeSet;
@@ -11,11 +11,12 @@ use smallvec::SmallVec;
 pub enum Kind {
     /// It may change the value.
     Update,
-    /// It does not.
+    /// It does not change the value.
     Read,
 }
 
-/// An instance of one key. Each replica numbers the instances that it coordinates from 1, and reads apart from updates.
+/// An instance of one key. Each replica numbers the instances that it coordinates from 1,
+/// separately for reads and updates.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct InstanceId {
     /// The kind of its command.
@@ -27,13 +28,13 @@ pub struct InstanceId {
 }
 
 impl InstanceId {
-    /// Whether another has the same coordinator and kind.
+    /// Whether another instance has the same coordinator and kind.
     pub fn is_in_row_of(&self, other: InstanceId) -> bool {
         self.kind == other.kind && self.member == other.member
     }
 }
 
-/// A ballot. Ballots are ordered, and the least is that of an instance's own coordinator.
+/// A ballot. Ballots are ordered. The lowest one belongs to the instance's own coordinator.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
@@ -44,31 +45,31 @@ pub struct Ballot {
     pub member: u8,
 }
 
-/// What a client requests.
+/// A command that a client requests.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Command {
-    /// Identifies it if it comes again.
+    /// Identifies the command if it arrives again.
     pub token: Version,
-    /// Its client does not try tokens below this one again.
+    /// Its client does not retry commands with tokens below this one.
     pub settled: Version,
     /// The operation.
     pub access: Access,
-    /// Values that its client has read and that few replicas may hold (001 §4.6.2). A replica that learns of the command holds
-    /// them before it does anything else.
+    /// Values that its client has read and that less than a majority may hold (001 §4.6.2). A
+    /// replica that receives the command first stores these values.
     pub brings: Vec<(Key, Stamped)>,
 }
 
 impl Command {
-    /// What it interferes with.
+    /// The kind, which determines the commands that it interferes with.
     pub fn kind(&self) -> Kind {
         if self.access == Access::Read { Kind::Read } else { Kind::Update }
     }
 }
 
-/// For each coordinator, the number up to which its instances come first, or 0 if none does.
+/// For each coordinator, the number up to which its instances precede, or 0 if none does.
 pub type Numbers = SmallVec<[u64; 5]>;
 
-/// The interfering instances that a command has to come after, or in a cycle with.
+/// The interfering instances that precede a command, or are in a cycle with it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Dependencies {
     /// Updates, by their coordinators.
@@ -78,13 +79,13 @@ pub struct Dependencies {
 }
 
 impl Dependencies {
-    /// On nothing, of `members` coordinators.
+    /// No dependencies, in a group of `members` coordinators.
     pub fn none(members: usize) -> Dependencies {
         let none = SmallVec::from_elem(0, members);
         Dependencies { updates: none.clone(), reads: none }
     }
 
-    /// The row of an instance.
+    /// The dependency on an instance's row.
     pub fn row(&self, id: InstanceId) -> u64 {
         let row = match id.kind {
             Kind::Update => &self.updates,
@@ -93,7 +94,7 @@ impl Dependencies {
         row.get(usize::from(id.member)).copied().unwrap_or(0)
     }
 
-    /// The same, to change.
+    /// Mutable access to the dependency on an instance's row.
     pub fn row_mut(&mut self, id: InstanceId) -> &mut u64 {
         let row = match id.kind {
             Kind::Update => &mut self.updates,
@@ -102,7 +103,7 @@ impl Dependencies {
         &mut row[usize::from(id.member)]
     }
 
-    /// Whether an instance is among them.
+    /// Whether they contain an instance.
     pub fn cover(&self, id: InstanceId) -> bool {
         id.number <= self.row(id)
     }
@@ -114,14 +115,14 @@ impl Dependencies {
         pairs.for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
     }
 
-    /// Whether none is beyond `done`.
+    /// Whether all of them are within `done`.
     pub fn are_within(&self, done: &Dependencies) -> bool {
         let within =
             |rows: &Numbers, done: &Numbers| rows.iter().zip(done).all(|(row, d)| row <= d);
         within(&self.updates, &done.updates) && within(&self.reads, &done.reads)
     }
 
-    /// The instances beyond `done`: for each row the last one, and the number of the first.
+    /// The instances beyond `done`: for each row, the last one and the number of the first.
     pub fn ranges(&self, done: &Dependencies) -> Vec<(InstanceId, u64)> {
         let rows =
             [(Kind::Update, &self.updates, &done.updates), (Kind::Read, &self.reads, &done.reads)];
@@ -135,17 +136,18 @@ impl Dependencies {
     }
 }
 
-/// What replicas agree on for an instance, besides its command.
+/// The attributes of an instance on which replicas agree, besides its command.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attributes {
-    /// Its place among commands that depend on each other.
+    /// Its sequence number, which orders commands that depend on each other.
     pub sequence: u64,
-    /// The instances that come first.
+    /// The instances that precede it.
     pub dependencies: Dependencies,
-    /// Gryff's base update (001 §4.3.3): the command is executed on this, or on the result of the command before it if that is
-    /// later. None in EPaxos.
+    /// Gryff's base update (001 §4.3.3). The command is executed on it, or on the result of the
+    /// preceding command if that is later. `None` in EPaxos.
     pub base: Option<Stamped>,
-    /// Whether it is a write that nobody has executed before, in this place or in another. It is executed in any case.
+    /// Whether it is a write that no replica has executed before, in this instance or in another. A
+    /// fresh write is executed in any case.
     pub fresh: bool,
 }
 
@@ -156,7 +158,7 @@ impl Attributes {
         Attributes { sequence: 0, dependencies, base: None, fresh: false }
     }
 
-    /// Takes in what another replica makes of the same command.
+    /// Adds the attributes that another replica assigns to the same command.
     pub fn add(&mut self, other: &Attributes) {
         self.sequence = self.sequence.max(other.sequence);
         self.dependencies.add(&other.dependencies);
@@ -165,35 +167,37 @@ impl Attributes {
     }
 }
 
-/// How far an instance has come at a replica.
+/// The state of an instance at a replica.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Status {
-    /// It is known that there is such an instance.
+    /// The replica knows that the instance exists.
     Known,
-    /// It has the attributes that this replica gives it.
+    /// It has the attributes that this replica assigns to it.
     PreAccepted,
-    /// It has the attributes that a majority is asked to agree on.
+    /// It has the attributes on which a majority is asked to agree.
     Accepted,
-    /// Its attributes are agreed on.
+    /// Its command and attributes are agreed on.
     Committed,
 }
 
-/// What a replica knows of an instance. The ballot that it has promised and the ballot in which it has accepted may differ.
+/// A replica's knowledge of an instance. The promised ballot may differ from the ballot in which
+/// the attributes were accepted.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Instance {
-    /// Its command. None if it is not known, or if nothing is done.
+    /// Its command. `None` if it is unknown, or if the instance is a no-op.
     pub command: Option<Command>,
     /// Its attributes.
     pub attributes: Attributes,
-    /// How far it has come.
+    /// Its state.
     pub status: Status,
     /// The replica takes part in no ballot below this one.
     pub promised: Ballot,
     /// The ballot of its attributes, if it has accepted them.
     pub accepted: Ballot,
-    /// The fast quorum: it can be committed in one round trip if these replicas agree. Its coordinator is one of them.
+    /// The fast quorum: the instance can be committed in one round trip if these replicas agree. It
+    /// includes the coordinator.
     pub quorum: NodeSet,
-    /// The instances that came first as far as its coordinator knew when it began.
+    /// The instances that preceded it, as far as its coordinator knew when it began.
     pub initial: Dependencies,
     /// The position of its last record in this replica's log, or `u64::MAX` if there is none.
     #[serde(skip)]
@@ -201,7 +205,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// An instance of which nothing is known.
+    /// An unknown instance.
     pub fn unknown(members: usize) -> Instance {
         Instance {
             command: None,
@@ -216,7 +220,7 @@ impl Instance {
     }
 }
 
-/// An instance as earlier releases wrote it to their logs. Its command is not fresh.
+/// An instance in the format of earlier releases' logs. Its command is not fresh.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct InstanceBefore {
     command: Option<Command>,
@@ -252,7 +256,7 @@ mod tests {
         let Attributes { sequence, dependencies, base, .. } = instance.attributes.clone();
         let Instance { command, status, promised, accepted, quorum, initial, .. } =
             instance.clone();
-        // As the fields lay in the log.
+        // The fields in the order of the log.
         let before =
             (command, (sequence, dependencies, base), status, promised, accepted, quorum, initial);
         let bytes = postcard::to_allocvec(&before).unwrap();

@@ -1,4 +1,4 @@
-//! What participants exchange and what replicas keep.
+//! The messages between participants, and the records that replicas keep.
 
 use serde::{Deserialize, Serialize};
 use serried_actor::NodeSet;
@@ -13,80 +13,82 @@ use super::instance::{Attributes, Ballot, Command, Instance, InstanceBefore, Ins
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Message {
-    /// A client requests an operation.
+    /// A client's request for an operation.
     Request {
-        /// Names the operation at the client.
+        /// Identifies the operation at the client.
         request: u64,
         /// The key.
         key: Key,
         /// The operation.
         command: Command,
     },
-    /// The answer: it is done, or will not be.
+    /// The answer: the operation was executed, or will not be.
     Reply {
         /// The operation.
         request: u64,
         /// Its outcome.
         answer: Answer,
     },
-    /// What does the receiver hold for a key? Before it answers, it holds what the sender holds and what the read's client
-    /// brings.
+    /// A question for the value that the receiver holds. Before it answers, it stores the sender's
+    /// value and the values that the read's client brings.
     Read1 {
         /// The read.
         operation: OperationId,
         /// The key.
         key: Key,
-        /// What the sender holds.
+        /// The sender's value.
         held: Stamped,
-        /// What the client brings.
+        /// The values that the client brings.
         brings: Vec<(Key, Stamped)>,
     },
     /// The answer to [`Message::Read1`].
     Read1Reply {
         /// The read.
         operation: OperationId,
-        /// What it holds.
+        /// The sender's value.
         held: Stamped,
         /// The incarnations that the sender knows ([`serried_parts::Incarnations::named`]).
         incarnations: Vec<u64>,
     },
-    /// What carstamp does the receiver hold for a key? The first phase of a write.
+    /// A question for the carstamp of the value that the receiver holds: the first phase of a
+    /// write.
     Write1 {
-        /// Names the operation at its client.
+        /// Identifies the operation at its client.
         request: u64,
         /// The key.
         key: Key,
-        /// What the client brings.
+        /// The values that the client brings.
         brings: Vec<(Key, Stamped)>,
     },
     /// The answer to [`Message::Write1`].
     Write1Reply {
         /// The operation.
         request: u64,
-        /// The carstamp of what it holds.
+        /// The carstamp of the sender's value.
         carstamp: Carstamp,
         /// The incarnations that the sender knows ([`serried_parts::Incarnations::named`]).
         incarnations: Vec<u64>,
     },
-    /// Hold this, unless you hold something later: the second phase of both, Read2 and Write2.
+    /// A request to hold this value, unless the receiver holds a later one: the second phase of a
+    /// read (Read2) and of a write (Write2).
     Apply {
-        /// What for.
+        /// The operation.
         operation: OperationId,
         /// The key.
         key: Key,
-        /// What it is to hold.
+        /// The value.
         stamped: Stamped,
     },
-    /// The sender holds it, durably, or something later.
+    /// The sender durably holds this value or a later one.
     Applied {
-        /// What for.
+        /// The operation.
         operation: OperationId,
-        /// The carstamp of the value. An operation that is begun again may have another value held than before.
+        /// The carstamp of the value. A restarted operation may store another value than before.
         carstamp: Carstamp,
         /// The incarnations that the sender knows ([`serried_parts::Incarnations::named`]).
         incarnations: Vec<u64>,
     },
-    /// About an instance of a key.
+    /// A message about an instance of a key.
     Instance {
         /// The key.
         key: Key,
@@ -94,35 +96,36 @@ pub enum Message {
         id: InstanceId,
         /// The sender's incarnation.
         incarnation: u64,
-        /// What the message says.
+        /// The content.
         body: Box<Body>,
     },
-    /// The receiver has asked about an instance that the sender has executed and forgotten. This is the key's state.
+    /// The key's state, because the receiver has asked about an instance that the sender has
+    /// executed and forgotten.
     TakeOver {
         /// The key.
         key: Key,
         /// Its state.
         state: Box<State>,
     },
-    /// The sender has lost its disk: show what you have after a key.
+    /// A request for the next keys. The sender has lost its disk.
     Scan {
-        /// After this, or from the beginning.
+        /// The key after which they begin, or `None` for the beginning.
         after: Option<Key>,
         /// The sender's incarnation.
         incarnation: u64,
     },
     /// The answer to [`Message::Scan`].
     Scanned {
-        /// What was asked for.
+        /// The key of the request.
         after: Option<Key>,
         /// The next keys, in their order.
         entries: Vec<Shown>,
-        /// Whether there are more.
+        /// Whether more keys follow.
         more: bool,
         /// The incarnations that the sender knows ([`serried_parts::Incarnations::named`]).
         incarnations: Vec<u64>,
     },
-    /// The sender has lost its disk itself, so it can show nothing.
+    /// The answer of a sender that has lost its own disk, so it can report nothing.
     AlsoLost {
         /// The latest incarnation of the receiver that the sender knows.
         incarnation: u64,
@@ -131,14 +134,14 @@ pub enum Message {
     Time(Time),
 }
 
-/// What a replica answers a client.
+/// A replica's answer to a client.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Answer {
     /// It has taken effect.
     Done(Found),
-    /// It has read this value, which few replicas may hold (001 §4.6.2).
+    /// It has read this value, which less than a majority may hold (001 §4.6.2).
     Unsettled(Found),
-    /// Whether it has taken effect is not known any more.
+    /// It is no longer known whether it has taken effect.
     Forgotten,
     /// The client's clock is off.
     ClockSkew {
@@ -147,7 +150,7 @@ pub enum Answer {
     },
 }
 
-/// What a command has found, and the place of the update that it found or made.
+/// The result of a command: a value, with the carstamp of the update that it found or made.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Found(pub Stamped);
 
@@ -157,7 +160,7 @@ impl From<Found> for Accessed {
     }
 }
 
-/// Names a client's operation at its coordinator.
+/// Identifies a client's operation at its coordinator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct OperationId {
     /// The client.
@@ -166,49 +169,50 @@ pub struct OperationId {
     pub request: u64,
 }
 
-/// About an instance.
+/// The content of a message about an instance.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Body {
-    /// Its coordinator begins it.
+    /// A request of its coordinator to assign attributes to it.
     PreAccept {
         /// Its command.
         command: Command,
-        /// The attributes that its coordinator gives it.
+        /// The attributes that its coordinator assigns.
         attributes: Attributes,
         /// The fast quorum.
         quorum: NodeSet,
     },
     /// The answer to [`Body::PreAccept`].
     PreAccepted {
-        /// The attributes that the sender gives it.
+        /// The attributes that the sender assigns.
         attributes: Attributes,
     },
-    /// Agree on this.
+    /// A request to agree on a command and its attributes.
     Accept {
         /// The ballot.
         ballot: Ballot,
-        /// Its command, or none if nothing is to be done.
+        /// Its command, or `None` for a no-op.
         command: Option<Command>,
         /// Its attributes.
         attributes: Attributes,
     },
-    /// Agreed.
+    /// The answer to [`Body::Accept`].
     Accepted {
         /// The ballot.
         ballot: Ballot,
     },
-    /// This was agreed on.
+    /// This command was agreed on, with these attributes.
     Commit {
-        /// Its command, or none if nothing is done.
+        /// Its command, or `None` for a no-op.
         command: Option<Command>,
         /// Its attributes.
         attributes: Attributes,
     },
     /// The sender has executed it.
     Executed,
-    /// What others depend on has not reached the sender: has it been agreed on?
+    /// A question whether it has been agreed on. Others depend on it, and it has not reached the
+    /// sender.
     Inquire,
-    /// Take part in nothing below a ballot, and say what you know.
+    /// A request to take part in no lower ballot, and to report what is known of it.
     Prepare {
         /// The ballot.
         ballot: Ballot,
@@ -217,15 +221,15 @@ pub enum Body {
     Prepared {
         /// The ballot.
         ballot: Ballot,
-        /// What was known.
+        /// The sender's knowledge of it.
         instance: Instance,
     },
     /// The receiver's ballot is too low.
     Refused {
-        /// What was promised.
+        /// The promised ballot.
         promised: Ballot,
     },
-    /// Could these be its attributes, or does an instance contradict that?
+    /// A question whether an instance contradicts these attributes.
     Validate {
         /// The ballot.
         ballot: Ballot,
@@ -238,23 +242,23 @@ pub enum Body {
     Validated {
         /// The ballot.
         ballot: Ballot,
-        /// The instances that would come neither before nor after it.
+        /// The instances that would neither precede nor follow it.
         conflicts: Vec<Conflict>,
     },
 }
 
-/// An instance that comes neither before another, nor after it.
+/// An instance that neither precedes nor follows another one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Conflict {
     /// The instance that contradicts the other.
     pub id: InstanceId,
-    /// It is committed, so this will not change.
+    /// Whether it is committed, so that this is final.
     pub committed: bool,
-    /// Its coordinator did not know of the other instance when it began.
+    /// Whether its coordinator did not know the other instance when it began.
     pub began_without: bool,
 }
 
-/// All that a replica knows of a key.
+/// A replica's state of a key.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Shown {
     /// The key.
@@ -265,41 +269,41 @@ pub struct Shown {
     pub instances: Vec<(InstanceId, Instance)>,
 }
 
-/// What a replica makes durable.
+/// A durable record of a replica.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Record {
     /// The replica holds a value.
     Applied {
         /// The key.
         key: Key,
-        /// What it holds.
+        /// The value.
         stamped: Stamped,
     },
-    /// What is known of an instance from here on, as earlier releases wrote it.
+    /// The knowledge of an instance from here on, in the format of earlier releases.
     InstanceBefore {
         /// The key.
         key: Key,
         /// The instance.
         id: InstanceId,
-        /// What is known of it.
+        /// The instance's data.
         instance: Box<InstanceBefore>,
     },
-    /// The latest incarnation of each member that it has heard of.
+    /// The latest known incarnation of each member.
     Incarnations(Vec<u64>),
-    /// The replica takes the place of one that was lost, and does not know what that one had promised.
+    /// The replica replaces one that was lost, and does not know its predecessor's promises.
     Lost,
     /// The replica takes part again.
     Whole,
-    /// The replica has refused requests because of their clients' clocks, and goes on refusing them: for each client, all
-    /// requests up to a number.
+    /// The replica has refused requests because of their clients' clocks, and refuses them
+    /// permanently: for each client, all requests up to a number.
     Refused(Vec<(NodeId, u64)>),
-    /// What is known of an instance from here on.
+    /// The knowledge of an instance from here on.
     Instance {
         /// The key.
         key: Key,
         /// The instance.
         id: InstanceId,
-        /// What is known of it.
+        /// The instance's data.
         instance: Box<Instance>,
     },
 }

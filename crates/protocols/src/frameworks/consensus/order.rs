@@ -9,16 +9,17 @@ use super::rows::Rows;
 /// The committed instances of a key that are not executed.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    /// The instances that no search has looked at since they were committed, or since what they waited for was.
+    /// The instances that no search has visited since they were committed, or since the instance
+    /// that they waited for was.
     unexamined: Vec<InstanceId>,
-    /// The instances that wait for one that is not committed, with that one.
+    /// The instances that wait for one that is not committed, each with that one.
     blocked: BTreeMap<InstanceId, InstanceId>,
-    /// The same the other way round.
+    /// The reverse of `blocked`.
     blocks: BTreeMap<InstanceId, Vec<InstanceId>>,
 }
 
 impl Order {
-    /// An instance was committed.
+    /// Adds a committed instance.
     pub(super) fn add(&mut self, id: InstanceId) {
         self.unexamined.push(id);
         for waiting in self.blocks.remove(&id).unwrap_or_default() {
@@ -27,9 +28,9 @@ impl Order {
         }
     }
 
-    /// What can be executed now, in order: instances that are committed and whose dependencies are, component after
-    /// component of those that depend on each other, and in each component by sequence numbers. Also returns the instances
-    /// that others have just begun to wait for.
+    /// The instances that can be executed now, in order: those that are committed with all of their
+    /// dependencies, one strongly connected component after the other, and by sequence number
+    /// within each. Also returns the instances that others have just begun to wait for.
     pub(super) fn executable(
         &mut self,
         instances: &Rows,
@@ -66,7 +67,8 @@ impl Order {
         (order, missing)
     }
 
-    /// These were executed elsewhere, and their effects were taken over: what waited for one of them can go on.
+    /// Records that these instances were executed elsewhere, and their effects were copied.
+    /// Instances that waited for one of them can continue.
     pub(super) fn skip(&mut self, executed: &Dependencies) {
         let mut unblocked = Vec::new();
         self.blocks.retain(|id, waiting| {
@@ -84,26 +86,28 @@ impl Order {
     }
 }
 
-/// Tarjan's search for strongly connected components, without recursion. It ends at the first instance that is not
-/// committed: all open instances lead to that one.
+/// Tarjan's search for strongly connected components, without recursion. It ends at the first
+/// instance that is not committed, because all open instances lead to that one.
 struct Search<'a> {
     instances: &'a Rows,
     executed: &'a Executed,
-    /// The instances that were found to wait before, with what they wait for.
+    /// The instances that earlier searches found to be blocked, with the instances that they wait
+    /// for.
     blocked: &'a BTreeMap<InstanceId, InstanceId>,
-    /// The instances that were found to be executable before.
+    /// The instances that earlier searches found to be executable.
     done: &'a mut BTreeSet<InstanceId>,
-    /// When each was found, and the first that it leads to.
+    /// For each instance, its position in the search and the lowest position that it leads to.
     found: BTreeMap<InstanceId, (usize, usize)>,
     /// The instances that are in no component yet.
     open: Vec<InstanceId>,
 }
 
-/// The instances that one leads to: for each row the last that is left, and the number of the first.
+/// The remaining edges of an instance: for each row, the last instance and the number of the first.
 type Edges = Vec<(InstanceId, u64)>;
 
 impl Search<'_> {
-    /// Adds what can be executed from `start` on to `order`. Returns the instance that stands in the way, if one does.
+    /// Adds the instances that can be executed from `start` on to `order`. Returns the instance
+    /// that blocks them, if there is one.
     fn run(&mut self, start: InstanceId, order: &mut Vec<InstanceId>) -> Option<InstanceId> {
         let mut path = vec![(start, self.enter(start))];
         while let Some((id, edges)) = path.last_mut() {
@@ -117,7 +121,7 @@ impl Search<'_> {
                 continue;
             }
             if let Some((number, _)) = self.found.get(&other).copied() {
-                // It is open, or it would be done.
+                // The instance is open. Otherwise it would be done.
                 let low = &mut self.found.get_mut(&id).expect("it was entered").1;
                 *low = (*low).min(number);
             } else if let Some(blocker) = self.blocked.get(&other) {
@@ -132,7 +136,7 @@ impl Search<'_> {
         None
     }
 
-    /// Begins with an instance. Returns what it leads to.
+    /// Enters an instance, and returns its edges.
     fn enter(&mut self, id: InstanceId) -> Edges {
         let number = self.found.len();
         self.found.insert(id, (number, number));
@@ -144,7 +148,7 @@ impl Search<'_> {
         }
     }
 
-    /// Everything that an instance leads to was seen.
+    /// Leaves an instance after all of its edges were followed.
     fn leave(&mut self, id: InstanceId, parent: Option<InstanceId>, order: &mut Vec<InstanceId>) {
         let (number, low) = self.found[&id];
         if let Some(parent) = parent {
@@ -165,7 +169,7 @@ impl Search<'_> {
     }
 }
 
-/// The next instance that one leads to.
+/// The next instance that an edge leads to.
 fn next(edges: &mut Edges) -> Option<InstanceId> {
     loop {
         let (id, first) = edges.last_mut()?;

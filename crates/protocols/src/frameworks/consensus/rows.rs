@@ -1,11 +1,12 @@
-//! Instances by their numbers.
+//! Instances, by their numbers.
 
 use std::collections::VecDeque;
 
 use super::instance::{Dependencies, Instance, InstanceId, Kind};
 
-/// The instances of a key that are not forgotten: a row for each coordinator and kind. An instance takes the same memory
-/// even if its number is far from the others, because the number may be forged, or this replica was away for long.
+/// The instances of a key that are not forgotten: a row for each coordinator and kind. An instance
+/// takes the same memory even if its number is far from the others: the number may be forged, or
+/// this replica may have been away for long.
 #[derive(Debug)]
 pub(super) struct Rows {
     members: usize,
@@ -13,16 +14,16 @@ pub(super) struct Rows {
     len: usize,
 }
 
-/// Instances with their numbers, in ascending order.
+/// Instances with their numbers, ascending.
 #[derive(Clone, Debug, Default)]
 struct Row(VecDeque<(u64, Box<Instance>)>);
 
 impl Row {
-    /// Where an instance is, or would be.
+    /// The index of an instance, or the index where it would be inserted.
     fn find(&self, number: u64) -> Result<usize, usize> {
         let Some((first, _)) = self.0.front() else { return Err(0) };
         let Some(at) = number.checked_sub(*first) else { return Err(0) };
-        // It is here if there are no gaps. There almost never are.
+        // The index if there are no gaps, which is the usual case.
         let at = usize::try_from(at).unwrap_or(usize::MAX);
         match self.0.get(at) {
             Some((found, _)) if *found == number => Ok(at),
@@ -32,7 +33,7 @@ impl Row {
 }
 
 impl Rows {
-    /// No instances, in a group of so many members.
+    /// Creates empty rows, in a group of `members`.
     pub(super) fn new(members: usize) -> Rows {
         Rows { members, rows: vec![Row::default(); 2 * members], len: 0 }
     }
@@ -42,13 +43,13 @@ impl Rows {
         kind + usize::from(id.member)
     }
 
-    /// What is known of an instance.
+    /// A known instance.
     pub(super) fn get(&self, id: InstanceId) -> Option<&Instance> {
         let row = &self.rows[self.of(id)];
         Some(&row.0[row.find(id.number).ok()?].1)
     }
 
-    /// The same, to change. If there was none, there is one now of which nothing is known.
+    /// Mutable access to an instance. Inserts an unknown one if there is none.
     pub(super) fn get_mut(&mut self, id: InstanceId) -> &mut Instance {
         let (members, at) = (self.members, self.of(id));
         let row = &mut self.rows[at];
@@ -60,12 +61,12 @@ impl Rows {
         &mut row.0[at].1
     }
 
-    /// Whether there is none.
+    /// Whether there are no instances.
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// All, in their order.
+    /// All instances, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (InstanceId, &Instance)> {
         let members = self.members;
         self.rows.iter().enumerate().flat_map(move |(at, row)| {
@@ -77,7 +78,7 @@ impl Rows {
         })
     }
 
-    /// Removes the instances that are covered: in each row, up to the first that is to be kept.
+    /// Removes covered instances: in each row, up to the first that `keep` retains.
     pub(super) fn remove(&mut self, covered: &Dependencies, keep: impl Fn(InstanceId) -> bool) {
         for at in 0..self.rows.len() {
             let kind = if at < self.members { Kind::Update } else { Kind::Read };

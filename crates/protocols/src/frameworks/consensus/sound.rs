@@ -1,10 +1,10 @@
-//! Checks messages when they arrive. A message that no correct sender can have sent is damaged or forged, and is dropped. No
-//! message ends a node.
+//! Validation of messages on arrival. A message that no correct sender can have sent is damaged or
+//! forged, and is dropped. No message stops a node.
 //!
-//! The checks are those that the code behind relies on: members exist, rows have one number for each member, sums do not
-//! overflow, and the variant has such commands. Every correct message passes. How far a number is ahead of the known ones
-//! is not checked. A replica that was away for long is sent such numbers, and an instance takes the same memory
-//! whatever its number is.
+//! The checks are those on which the handlers rely: members exist, rows have one number for each
+//! member, sums do not overflow, and the variant has such commands. Every correct message passes.
+//! There is no limit to how far a number may be ahead of the known ones. A replica that was away
+//! for long receives such numbers, and an instance takes the same memory whatever its number is.
 
 use serried_actor::{Group, NodeSet};
 use serried_model::{Access, Key, NodeId};
@@ -16,8 +16,8 @@ use super::instance::{
 use super::message::{Answer, Body, Found, Message, Shown};
 use super::state::State;
 
-/// Greater than any time in microseconds since the Unix epoch, and than any count. Sums of smaller numbers do not
-/// overflow.
+/// A bound above any time in microseconds since the Unix epoch, and above any count. Sums of
+/// smaller numbers do not overflow.
 const NEVER: u64 = 1 << 62;
 
 const _: () = assert!(NEVER <= u64::MAX / 4 + 1, "sums of three smaller numbers do not overflow");
@@ -62,7 +62,7 @@ impl Sound<'_> {
                     && self.body(from, id, body)
             }
             Message::TakeOver { key, state } => is_member && is_key(key) && self.state(state),
-            // A reader of the state need not be a member; its incarnation is not noted.
+            // A reader of the state need not be a member. Its incarnation is not recorded.
             Message::Scan { incarnation, .. } => {
                 (is_member || from.is_coordinator()) && *incarnation < NEVER
             }
@@ -73,7 +73,7 @@ impl Sound<'_> {
                     && entries.iter().all(|shown| self.shown(shown))
             }
             Message::Time(_) => is_member,
-            // These are for clients.
+            // These are messages for clients.
             Message::Reply { .. } | Message::Write1Reply { .. } => false,
         }
     }
@@ -116,7 +116,7 @@ impl Sound<'_> {
 
     /// Whether a client can have requested a command.
     fn request(&self, command: &Command) -> bool {
-        // Its writes go to registers, where there are any.
+        // If there are registers, writes go to them.
         let is_meant = !(self.registers && matches!(command.access, Access::Write(_)));
         is_meant && is_young(command)
     }
@@ -127,7 +127,7 @@ impl Sound<'_> {
         is_agreed_on && command.kind() == id.kind && is_young(command)
     }
 
-    /// Whether something can be agreed on: where there are registers, a command has a base.
+    /// Whether an agreement can be valid: if there are registers, a command has a base.
     fn agreed(&self, id: &InstanceId, command: Option<&Command>, attributes: &Attributes) -> bool {
         let is_command = command.is_none_or(|command| {
             self.command(id, command) && attributes.base.is_some() == self.registers
@@ -168,7 +168,7 @@ impl Sound<'_> {
     fn instance(&self, id: &InstanceId, instance: &Instance) -> bool {
         let Instance { command, attributes, promised, accepted, quorum, initial, .. } = instance;
         let is_agreed = match instance.status {
-            // Its attributes are not known.
+            // Its attributes are unknown.
             Status::Known => {
                 command.as_ref().is_none_or(|command| self.command(id, command))
                     && self.attributes(attributes)
@@ -190,7 +190,7 @@ impl Sound<'_> {
             true => state.executed.reads.is_empty() && state.last_done().is_empty(),
             false => self.dependencies(&state.executed),
         };
-        // In a row in which nothing was done yet the last is 0.
+        // In a row without an executed command, the last number is 0.
         let is_row =
             |id: &InstanceId| usize::from(id.member) < self.group.size() && id.number < NEVER;
         is_of_group

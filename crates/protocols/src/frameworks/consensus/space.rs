@@ -1,8 +1,10 @@
-//! One key's instances at one replica: which instances interfere, what comes next, and what can be forgotten.
+//! One key's instances at one replica: which instances interfere, which one is next, and which can
+//! be forgotten.
 //!
-//! Commands are about single keys, so each key has instances of its own, and a command on one key never waits for a
-//! command on another. Each coordinator numbers the instances of a key. Two numbers for each coordinator say exactly what a
-//! command comes after: the last update and the last read of that coordinator that come before.
+//! Commands are about single keys, so each key has instances of its own, and a command on one key
+//! never waits for a command on another. Each coordinator numbers the instances of a key. Two
+//! numbers for each coordinator exactly describe the instances that precede a command: the last
+//! preceding update and the last preceding read of that coordinator.
 
 use serried_parts::Stamped;
 
@@ -12,7 +14,7 @@ use super::message::Conflict;
 use super::order::Order;
 use super::rows::Rows;
 
-/// A key's instances.
+/// The instances of a key.
 #[derive(Debug)]
 pub(super) struct Space {
     members: usize,
@@ -20,15 +22,16 @@ pub(super) struct Space {
     executed: Executed,
     /// The committed instances that are not executed.
     order: Order,
-    /// The last instances of which the commands are known.
+    /// The last instances with known commands.
     known: Dependencies,
-    /// The greatest sequence numbers of updates and of all.
+    /// The greatest sequence numbers of updates and of all instances.
     update_sequence: u64,
     sequence: u64,
 }
 
 impl Space {
-    /// No instances, in a group of so many members. Those of `executed` have been executed.
+    /// Creates the space of a key without instances, in a group of `members`. Those of `executed`
+    /// have been executed.
     pub(super) fn new(members: usize, executed: Dependencies) -> Space {
         Space {
             members,
@@ -41,37 +44,38 @@ impl Space {
         }
     }
 
-    /// What is known of an instance.
+    /// A known instance.
     pub(super) fn get(&self, id: InstanceId) -> Option<&Instance> {
         self.instances.get(id)
     }
 
-    /// The same, to change. Every change has to be followed by [`Space::learn`].
+    /// Mutable access to an instance. The caller must call [`Space::learn`] after every change.
     pub(super) fn get_mut(&mut self, id: InstanceId) -> &mut Instance {
         self.instances.get_mut(id)
     }
 
-    /// Whether an instance was executed here. It may be forgotten.
+    /// Whether an instance was executed here. It may have been forgotten since.
     pub(super) fn is_executed(&self, id: InstanceId) -> bool {
         self.executed.cover(id)
     }
 
-    /// The number of the last of a row that has been executed.
+    /// The number of the last executed instance of a row.
     pub(super) fn last_executed(&self, row: InstanceId) -> u64 {
         self.executed.last(row)
     }
 
-    /// The last of each row that has been executed, even if it is beyond others that have not.
+    /// The last executed instance of each row, even if it is beyond others that have not been
+    /// executed.
     pub(super) fn last_executed_of_all(&self) -> Dependencies {
         self.executed.last_of_all()
     }
 
-    /// Up to where all have been executed.
+    /// The point in each row up to which all instances have been executed.
     pub(super) fn executed(&self) -> &Dependencies {
         self.executed.up_to()
     }
 
-    /// Whether all that is known was executed, without gaps, and forgotten.
+    /// Whether all known instances were executed, without gaps, and forgotten.
     pub(super) fn is_empty(&self) -> bool {
         self.instances.is_empty() && !self.executed.have_gaps()
     }
@@ -81,8 +85,8 @@ impl Space {
         self.instances.iter()
     }
 
-    /// The next of `member`'s instances for a command of a kind, and what this replica makes of it. `is_new` says that this
-    /// replica knows the command from nowhere else.
+    /// The next of `member`'s instances for a command of a kind, with the attributes that this
+    /// replica assigns. `is_new` is whether this replica knows the command from no other instance.
     pub(super) fn next(
         &self,
         kind: Kind,
@@ -121,7 +125,8 @@ impl Space {
         Attributes { sequence, dependencies, base, fresh: true }
     }
 
-    /// What this replica makes of an instance for which its coordinator has `theirs`. `is_new` is as in [`Space::next`].
+    /// The attributes that this replica assigns to an instance for which its coordinator has
+    /// assigned `theirs`. `is_new` is as in [`Space::next`].
     pub(super) fn merge(
         &self,
         id: InstanceId,
@@ -136,18 +141,18 @@ impl Space {
         (others.updates[usize::from(id.member)], others.reads[usize::from(id.member)]) = (0, 0);
         attributes.fresh = is_new && self.has_heard_of_all(&others);
         attributes.add(theirs);
-        // The coordinator uses its own sequence number for what it hears of next.
+        // The coordinator uses its own sequence number for the next commands that it receives.
         attributes.fresh &= attributes.sequence == theirs.sequence;
         attributes
     }
 
-    /// The instances that are neither committed nor executed, in their order.
+    /// The instances that are neither committed nor executed, in order.
     pub(super) fn open(&self) -> Vec<InstanceId> {
         let open = self.iter().filter(|(_, instance)| instance.status < Status::Committed);
         open.map(|(id, _)| id).filter(|id| !self.is_executed(*id)).collect()
     }
 
-    /// An instance has changed: instances that come later take that into account.
+    /// Takes a changed instance into account for later instances.
     pub(super) fn learn(&mut self, id: InstanceId) {
         let Some(instance) = self.instances.get(id) else { return };
         if instance.command.is_none() && instance.status < Status::Committed {
@@ -164,14 +169,14 @@ impl Space {
         self.hear_of(id);
     }
 
-    /// There is such an instance: later ones come after it.
+    /// Takes an instance into account that is known to exist: later ones follow it.
     pub(super) fn hear_of(&mut self, id: InstanceId) {
         let row = self.known.row_mut(id);
         *row = (*row).max(id.number);
     }
 
-    /// If the instance is one of `member`'s, or depends on some, then `member`'s next instances come after those, and have
-    /// later numbers.
+    /// If the instance is one of `member`'s, or depends on some of them, `member`'s next instances
+    /// follow those and have greater numbers.
     pub(super) fn hear_of_those_of(&mut self, member: u8, id: InstanceId) {
         if id.member == member {
             self.hear_of(id);
@@ -183,13 +188,14 @@ impl Space {
         }
     }
 
-    /// Others have executed these: later instances come after them.
+    /// Records that other replicas have executed these instances: later instances follow them.
     pub(super) fn hear_of_all(&mut self, executed: &Dependencies) {
         self.known.add(executed);
     }
 
-    /// The instances that interfere with one, but neither come before it nor after it, if it has these attributes. It was not
-    /// executed here. Of the instances that were executed here, those up to `done` did something.
+    /// The instances that interfere with `id`, but neither precede nor follow it if it has these
+    /// attributes. It was not executed here. Of the instances that were executed here, those up to
+    /// `done` had a command.
     pub(super) fn conflicts(
         &self,
         id: InstanceId,
@@ -210,7 +216,8 @@ impl Space {
             .map(|(other, instance)| Conflict {
                 id: other,
                 committed: instance.status == Status::Committed,
-                // Another's recovery that has made an instance known says nothing about its coordinator.
+                // If another replica's recovery has made an instance known, its coordinator's
+                // knowledge is unknown.
                 began_without: instance.status > Status::Known && !instance.initial.cover(id),
             })
             .collect();
@@ -221,18 +228,19 @@ impl Space {
         conflicts
     }
 
-    /// What can be executed now, in order, and the instances that others have just begun to wait for
-    /// ([`Order::executable`]).
+    /// The instances that can be executed now, in order, and the instances that others have just
+    /// begun to wait for ([`Order::executable`]).
     pub(super) fn executable(&mut self) -> (Vec<InstanceId>, Vec<InstanceId>) {
         self.order.executable(&self.instances, &self.executed)
     }
 
-    /// An instance was executed.
+    /// Records that an instance was executed.
     pub(super) fn set_executed(&mut self, id: InstanceId) {
         self.executed.add(id);
     }
 
-    /// All up to here have been executed elsewhere, and their effects were taken over. They are forgotten.
+    /// Records that all instances up to here have been executed elsewhere and their effects were
+    /// copied, and forgets them.
     pub(super) fn skip_to(&mut self, executed: &Dependencies) {
         self.known.add(executed);
         self.executed.add_all(executed);
@@ -240,7 +248,7 @@ impl Space {
         self.forget(|_| false);
     }
 
-    /// Forgets what was executed, except for what is to be kept.
+    /// Forgets executed instances, except those that `keep` retains.
     pub(super) fn forget(&mut self, keep: impl Fn(InstanceId) -> bool) {
         self.instances.remove(self.executed.up_to(), keep);
     }
@@ -255,13 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_fresh_if_all_that_it_comes_after_was_heard_of() {
+    fn a_write_is_fresh_if_all_preceding_commands_are_known() {
         let empty = || Space::new(3, Dependencies::none(3));
         let (id, theirs) = empty().next(Kind::Update, 0, None, true);
         assert!(theirs.fresh && empty().merge(id, &theirs, None, true).fresh);
         assert!(!empty().next(Kind::Update, 0, None, false).1.fresh);
         assert!(!empty().merge(id, &theirs, None, false).fresh);
-        // A replica knows of another coordinator's first command only because there is a second.
+        // A replica knows that another coordinator's first command exists only because there is a
+        // second.
         let mut space = empty();
         space.hear_of(update(2, 2));
         space.get_mut(update(2, 2)).status = Status::Committed;
@@ -275,7 +284,7 @@ mod tests {
         space.hear_of(update(0, 4));
         assert!(space.merge(update(0, 5), &theirs, None, true).fresh);
         assert!(!space.merge(update(1, 1), &theirs, None, true).fresh);
-        // A write stays not fresh.
+        // A write that is not fresh remains so.
         let known = Attributes { fresh: false, ..theirs };
         assert!(!empty().merge(id, &known, None, true).fresh);
     }

@@ -1,4 +1,4 @@
-//! Execution: what commands do to a key.
+//! Execution: the effects of commands on a key.
 
 use serde::{Deserialize, Serialize};
 use serried_model::{Access, Carstamp, Change, NodeId, Value, Version};
@@ -7,17 +7,17 @@ use serried_parts::{Recalled, Results, Stamped};
 use super::instance::{Command, Dependencies, InstanceId};
 use super::message::{Answer, Found};
 
-/// What a replica knows of a key, without its instances. Everything is the same at all replicas that have executed the same
-/// instances, but for `held` and for reads in `last_done`.
+/// A replica's state of a key, without its instances. It is the same at all replicas that have
+/// executed the same instances, except for `held` and for reads in `last_done`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct State {
-    /// What the key holds.
+    /// The value that the key holds.
     pub held: Stamped,
-    /// If there are registers: the result of the last read-modify-write that was executed (001 §4.3.3).
+    /// If there are registers, the result of the last executed read-modify-write (001 §4.3.3).
     pub previous: Stamped,
-    /// Which instances have been executed.
+    /// The executed instances.
     pub executed: Dependencies,
-    /// For rows in which some executed instances did nothing: the last instance that did something.
+    /// For rows with executed no-ops, the last instance with a command.
     last_done: Vec<InstanceId>,
     /// The results of updates.
     results: Results<Found>,
@@ -30,31 +30,33 @@ impl State {
         State { held, ..State::default() }
     }
 
-    /// The instances that were executed, up to the last of each row in which something was done.
+    /// The executed instances, up to the last one with a command in each row.
     pub(super) fn done(&self) -> Dependencies {
         let mut done = self.executed.clone();
         self.last_done.iter().for_each(|id| *done.row_mut(*id) = id.number);
         done
     }
 
-    /// For rows in which some executed instances did nothing: the last instance that did something.
+    /// For rows with executed no-ops, the last instance with a command.
     pub(super) fn last_done(&self) -> &[InstanceId] {
         &self.last_done
     }
 
-    /// The results of older updates are forgotten, in microseconds since the Unix epoch.
+    /// The time before which results of updates are forgotten, in microseconds since the Unix
+    /// epoch.
     pub(super) fn forgotten_before_us(&self) -> u64 {
         self.results.forgotten_before_us()
     }
 
-    /// Notes that an instance did something.
+    /// Records that an instance with a command was executed.
     pub(super) fn has_done_something(&mut self, id: InstanceId) {
         if let Some(last) = self.last_done.iter_mut().find(|last| last.is_in_row_of(id)) {
             last.number = last.number.max(id.number);
         }
     }
 
-    /// Notes that an instance did nothing. `last` is the last instance of its row that was executed before.
+    /// Records that a no-op was executed. `last` is the last instance of its row that was executed
+    /// before.
     pub(super) fn has_done_nothing(&mut self, id: InstanceId, last: u64) {
         if !self.last_done.iter().any(|last| last.is_in_row_of(id)) {
             self.last_done.push(InstanceId { number: last, ..id });
@@ -62,8 +64,8 @@ impl State {
         }
     }
 
-    /// Notes that all rows have been executed up to `executed`. `last` returns the last instance of a row that was executed
-    /// at all.
+    /// Records that all rows have been executed up to `executed`. `last` returns the last executed
+    /// instance of a row.
     pub(super) fn are_executed(
         &mut self,
         executed: &Dependencies,
@@ -73,15 +75,16 @@ impl State {
         self.last_done.retain(|done| done.number < last(*done));
     }
 
-    /// Whether all updates that were done here are among `executed`.
+    /// Whether all updates that were executed here are among `executed`.
     pub(super) fn has_done_no_update_beyond(&self, executed: &Dependencies) -> bool {
         self.done().updates.iter().zip(&executed.updates).all(|(done, executed)| done <= executed)
     }
 
-    /// Takes in which instances another replica has executed, if that one has done no update which is not known here.
-    /// `last` is the last instance of each row that was executed at all: an instance that did nothing may have been executed
-    /// ahead of an earlier one, and must not count as done when that one is executed. A read that was done ahead counts as
-    /// not done then. That can only hide that it came before an update which was not acknowledged when it was read.
+    /// Adds the instances that another replica has executed, if that one has executed no update
+    /// that is unknown here. `last` is the last executed instance of each row: a no-op may have
+    /// been executed before an earlier instance, and must not count as done when that one is
+    /// executed. A read that was executed early counts as not done then. That can only hide that it
+    /// preceded an update which was not acknowledged at that time.
     pub(super) fn join(&mut self, other: &State, executed: Dependencies, last: &Dependencies) {
         let mut done = self.done();
         if !other.executed.updates.is_empty() {
@@ -93,14 +96,17 @@ impl State {
         self.executed = executed;
     }
 
-    /// Executes a command. An update that was executed before is not executed again. Without a `base`, the command is executed
-    /// on what the key holds. With a base, the key may hold what no command has written. Then the command is executed on its
-    /// base or on the result of the command before it, whichever is later ([`Stamped::modify`]).
+    /// Executes a command. An update that was executed before is not executed again. Without a
+    /// `base`, the command is executed on the value that the key holds. With a base, the key may
+    /// hold a value that no command has written. Then the command is executed on its base or on the
+    /// result of the preceding command, whichever is later ([`Stamped::modify`]).
     ///
-    /// A `fresh` write is executed although its result may be forgotten: nobody has executed it before.
+    /// A `fresh` write is executed although its result may be forgotten: no replica has executed it
+    /// before.
     ///
-    /// Results are remembered until their clients do not try them again, or for `remembered_us` by the tokens' times. All
-    /// replicas execute updates in the same order, so they remember the same.
+    /// Results are remembered until their clients no longer retry the commands, or for
+    /// `remembered_us` by the tokens' times. All replicas execute updates in the same order, so
+    /// they remember the same results.
     pub(super) fn execute(
         &mut self,
         command: &Command,
@@ -124,7 +130,7 @@ impl State {
         Answer::Done(found)
     }
 
-    /// Executes an update if all updates are commands. Then their order is that of the commands.
+    /// Executes an update if all updates are commands. Then the updates have the commands' order.
     fn replace(&mut self, access: &Access) -> Found {
         let (found, change) = match access {
             Access::Read => (None, Change::None),
@@ -144,15 +150,16 @@ impl State {
 
     fn modify(&mut self, access: &Access, base: &Stamped) -> Found {
         let Access::Modify(modification) = access else {
-            unreachable!("nothing else is a command where there are registers")
+            unreachable!("only read-modify-writes are commands if there are registers")
         };
         let found = self.previous.modify(base, modification);
-        // If it changes nothing, it has read what it was executed on, so that must not get lost.
+        // If it changes nothing, it has read the value that it was executed on. That value must not
+        // get lost.
         self.held.hold(&self.previous);
         Found(found)
     }
 
-    /// What is known of an update without executing it.
+    /// The known outcome of an update, without executing it.
     pub(super) fn recall(&self, token: Version) -> Recalled<Found> {
         self.results.recall(token)
     }
@@ -189,7 +196,7 @@ mod tests {
         let mut execute = |us, client| state.execute(&add(us, client, 0), (None, false), 50);
         assert_eq!(execute(100, 1), done(None, nth(1)));
         assert_eq!(execute(90, 1), done(Some("1"), nth(2)));
-        assert_eq!(execute(100, 1), done(None, nth(1)), "it gets what it found then");
+        assert_eq!(execute(100, 1), done(None, nth(1)), "it gets its first result");
         assert_eq!(execute(90, 2), done(Some("2"), nth(3)));
         execute(145, 1);
         assert_eq!(execute(90, 1), Answer::Forgotten);
@@ -207,7 +214,7 @@ mod tests {
         assert_eq!(execute(2, &base), done(Some("11"), stamped("", 3, 2).carstamp));
         let base = stamped("50", 4, 0);
         assert_eq!(execute(3, &base), done(Some("50"), stamped("", 4, 1).carstamp));
-        // What was written meanwhile and is no base stays.
+        // A concurrent write that is not the base stays.
         assert!(state.held.hold(&stamped("90", 5, 0)));
         assert_eq!(
             state.execute(&add(4, 1, 0), (Some(&base), false), 1000),
@@ -218,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_changes_nothing_has_its_replica_hold_what_it_has_read() {
+    fn an_unchanging_read_modify_write_makes_its_replica_hold_the_value() {
         let mut state = State::default();
         let swap = Modification::CompareAndSwap { expected: None, new: None };
         let command = Command { access: Access::Modify(swap), ..add(1, 1, 0) };

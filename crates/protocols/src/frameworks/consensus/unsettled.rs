@@ -1,13 +1,14 @@
 //! Values that a client has read and that a majority may not hold yet (001 §4.6.2).
 //!
-//! The client gives each such value to a majority in the background. [`gryff`](crate::gryff) says why operations on other
-//! keys wait for that.
+//! The client sends each such value to a majority in the background. [`gryff`](crate::gryff)
+//! explains why operations on other keys wait for this.
 //!
 //! # Bounds
-//! There are at most two values for each key: the one that is being given to a majority, and the latest one that was read
-//! since. The number of keys is at most the number of operations that the client has had under way at once. While there
-//! is a value, operations that begin on other keys wait and read nothing. So all keys here were read by operations that
-//! were under way when the oldest value was read.
+//! There are at most two values for each key: the one that is being sent to a majority, and the
+//! latest one that was read since. The number of keys is at most the number of operations that the
+//! client has had under way at once. While there is a value, operations that begin on other keys
+//! wait and read nothing. So all keys here were read by operations that were under way when the
+//! oldest value was read.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ use serried_parts::{Asked, Quorums, Stamped};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Moment(u64);
 
-/// The values that one client has read and of which it does not know that a majority holds them.
+/// The values that one client has read, and that less than a majority may hold.
 #[derive(Debug, Default)]
 pub(super) struct Unsettled {
     values: BTreeMap<Key, Unheld>,
@@ -30,21 +31,22 @@ pub(super) struct Unsettled {
 #[derive(Debug)]
 struct Unheld {
     settling: Settling,
-    /// A later value that was read since, if there is one.
+    /// A later value that was read since, if any.
     next: Option<Entered>,
 }
 
-/// A value, and when it was entered. If it has replaced earlier values, this is when the first of them was entered.
+/// A value, and when it was entered. If it has replaced earlier values, this is when the first of
+/// them was entered.
 #[derive(Debug)]
 struct Entered {
     stamped: Stamped,
     since: Moment,
 }
 
-/// A value that is being given to a majority.
+/// A value that is being sent to a majority.
 #[derive(Debug)]
 pub(super) struct Settling {
-    /// Names the request.
+    /// Identifies the request.
     pub(super) request: u64,
     pub(super) asked: Asked,
     entered: Entered,
@@ -57,23 +59,23 @@ impl Settling {
     }
 }
 
-/// What to do after a majority holds some values.
+/// The consequences of values being held by a majority.
 #[derive(PartialEq, Eq, Debug, Default)]
 pub(super) struct Settled {
-    /// Requests that need no more answers.
+    /// Requests that need no further answers.
     pub(super) over: Vec<u64>,
-    /// Requests to be sent now.
+    /// Requests to send now.
     pub(super) begun: Vec<u64>,
 }
 
 impl Unsettled {
-    /// Now.
+    /// The current moment.
     pub(super) fn now(&self) -> Moment {
         self.now
     }
 
-    /// Enters a value that the client has read and that a majority may not hold. Returns the request to send, unless the
-    /// value has to wait for an earlier one of its key.
+    /// Enters a value that the client has read and that less than a majority may hold. Returns the
+    /// request to send, unless the value has to wait for an earlier one of its key.
     pub(super) fn enter(&mut self, key: Key, stamped: Stamped, quorums: &Quorums) -> Option<u64> {
         let since = self.now;
         self.now.0 += 1;
@@ -93,7 +95,7 @@ impl Unsettled {
         None
     }
 
-    /// Whether there is a value of another key that was entered before `before`.
+    /// Whether a value of another key was entered before `before`.
     pub(super) fn has_other(&self, key: &Key, before: Moment) -> bool {
         let is_other = |(other, unheld): (&Key, &Unheld)| {
             other != key && unheld.settling.entered.since < before
@@ -112,7 +114,7 @@ impl Unsettled {
         self.values.keys().filter_map(|key| Some((key, self.of(key)?)))
     }
 
-    /// Notes that a majority holds these values.
+    /// Records that a majority holds these values.
     pub(super) fn are_held(&mut self, held: &[(Key, Stamped)], quorums: &Quorums) -> Settled {
         let mut settled = Settled::default();
         for (key, stamped) in held {
@@ -133,16 +135,17 @@ impl Unsettled {
         settled
     }
 
-    /// The key and the value that a request is about, if the request is not over.
+    /// The key and the value of a request, if the request is open.
     pub(super) fn settling(&mut self, request: u64) -> Option<(&Key, &mut Settling)> {
         let mut all = self.values.iter_mut().map(|(key, unheld)| (key, &mut unheld.settling));
         all.find(|(_, settling)| settling.request == request)
     }
 }
 
-/// A new request that gives a value to a majority of its key's replicas.
+/// A new request that sends a value to a majority of its key's replicas.
 fn settling(requests: &mut u64, key: &Key, entered: Entered, quorums: &Quorums) -> Settling {
-    // Requests count down from the greatest number, so no operation has the same number.
+    // These requests count down from the greatest number, so they share no number with an
+    // operation.
     *requests += 1;
     let request = u64::MAX - *requests;
     let asked = quorums.ask(quorums.group().partition_of(key), serried_actor::NodeSet::EMPTY);
@@ -197,7 +200,8 @@ mod tests {
         assert_eq!((settled.over, settled.begun.len()), (vec![first], 1));
         let second = settled.begun[0];
         assert_eq!(unsettled.settling(second).map(|(_, s)| s.stamped().clone()), Some(stamped(9)));
-        // 6 was entered before. An operation that began after that has waited for 9 since.
+        // 6 was entered before `after`. An operation that began at `after` waits for 9, which has
+        // replaced it.
         assert!(unsettled.has_other(&key("y"), after));
         assert_eq!(unsettled.are_held(&[(key("x"), stamped(9))], &quorums).over, [second]);
         assert_eq!(unsettled.all().count(), 0);
@@ -210,7 +214,7 @@ mod tests {
         unsettled.enter(key("x"), stamped(6), &quorums);
         let after = unsettled.now();
         unsettled.enter(key("x"), stamped(9), &quorums);
-        // 5 is held. 6, which was read before that operation began, is held once 9 is.
+        // 5 is held. 6, which was read before that operation began, is covered once 9 is held.
         assert_eq!(unsettled.are_held(&[(key("x"), stamped(5))], &quorums).begun.len(), 1);
         assert!(unsettled.has_other(&key("y"), after));
         unsettled.are_held(&[(key("x"), stamped(9))], &quorums);

@@ -1,4 +1,5 @@
-//! What a replica has promised and accepted: its part in every ballot, whoever leads (phases 1b and 2b).
+//! The ballot that a replica has promised and the entries that it has accepted. Every replica is an
+//! acceptor in every ballot, whoever leads (phases 1b and 2b).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +13,14 @@ use super::message::{Ballot, Entries, Entry, Message, Record};
 use super::slots::{KEPT_BYTES, Slots};
 use super::undurable::Undurable;
 
-/// How many entries a leader may have that are not chosen, and a follower accepts beyond what it has applied.
+/// How many entries of a leader may be open, that is not chosen. A follower accepts as many beyond
+/// those that it has applied.
 pub(super) const OPEN_ENTRIES: u64 = 8192;
-/// How many bytes of them.
+/// How many bytes such entries may have in total.
 pub(super) const OPEN_BYTES: usize = 4 << 20;
-/// How far beyond what it has applied a follower accepts entries: those of two leaders in turn.
+/// How far beyond its applied entries a follower accepts others: enough for two leaders in turn.
 pub(super) const ACCEPTED_AHEAD: u64 = 2 * OPEN_ENTRIES;
-/// How many bytes a follower accepts that it has not applied.
+/// How many bytes a follower accepts and has not applied.
 const ACCEPTED_BYTES: usize = 4 * OPEN_BYTES;
 
 const _: () = assert!(
@@ -30,30 +32,31 @@ const _: () = assert!(
     "a replica can show a candidate all that it keeps, whatever it has accepted"
 );
 
-/// The ballot that was promised, and the entries that were accepted.
+/// The promised ballot, and the accepted entries.
 #[derive(Debug)]
 pub(super) struct Acceptor<E> {
     promised: Ballot,
-    /// The highest ballot that this replica has heard of.
+    /// The highest ballot that this replica knows.
     pub(super) seen: Ballot,
     slots: Slots<E>,
-    /// All slots below have entries that were proposed in the promised ballot, or that are chosen.
+    /// All slots below this one have entries that were proposed in the promised ballot, or that are
+    /// chosen.
     matched: u64,
-    /// All slots below are chosen.
+    /// All slots below this one are chosen.
     chosen: u64,
     undurable: Undurable,
-    /// The number of the last beat that was received in the promised ballot.
+    /// The number of the last beat received in the promised ballot.
     beat: u64,
     /// Identifies this run, from a start to the next.
     incarnation: u64,
-    /// What was found in the durable log, by slot.
+    /// The entries from the durable log, by slot, until the run begins.
     replayed: BTreeMap<u64, (Ballot, Option<E>)>,
     /// The position of the last mark in the durable log.
     marked: u64,
 }
 
 impl<E: Entry> Acceptor<E> {
-    /// An acceptor that has accepted nothing. It keeps at most `kept` applied entries.
+    /// Creates an acceptor that has accepted nothing. It keeps at most `kept` applied entries.
     pub(super) fn new(kept: usize) -> Acceptor<E> {
         Acceptor {
             promised: Ballot::NONE,
@@ -89,7 +92,7 @@ impl<E: Entry> Acceptor<E> {
         self.incarnation
     }
 
-    /// Takes back a record.
+    /// Replays a record of the durable log.
     pub(super) fn replay(&mut self, record: Record<E>) {
         match record {
             Record::Accepted { ballot, first, entries } => {
@@ -108,7 +111,7 @@ impl<E: Entry> Acceptor<E> {
         }
     }
 
-    /// Begins a run, after everything in the durable log was replayed.
+    /// Begins a run, after the durable log was replayed.
     pub(super) fn start<H: Host<Entry = E>>(
         &mut self,
         machine: &mut impl StateMachine<H>,
@@ -118,14 +121,14 @@ impl<E: Entry> Acceptor<E> {
         self.seen = self.promised;
         let mut chosen = core::mem::take(&mut self.replayed);
         let open = chosen.split_off(&self.chosen);
-        // The state machine knows which of these its store already contains.
+        // The state machine knows which of these entries its store already contains.
         for (slot, (_, entry)) in chosen {
             let position = cx.log_position();
             machine.apply(Chosen { slot, position, entry: entry.as_ref(), led_in: None }, cx);
         }
         machine.store_all(cx.store());
         self.slots.skip_to(self.chosen);
-        // The positions of their records are not known; they are written once more.
+        // The positions of their records are unknown, so they are written again.
         for (slot, (ballot, entry)) in open {
             self.slots.accept(slot, ballot, cx.log_position(), entry.clone());
             let entries = Arc::new([entry]);
@@ -135,8 +138,8 @@ impl<E: Entry> Acceptor<E> {
         self.extend_matched();
     }
 
-    /// Promises a higher ballot. A mark has to follow: what it reports as applied counts as accepted in the ballot, after a
-    /// restart as well.
+    /// Promises a higher ballot. The caller must append a mark: entries that it reports as applied
+    /// count as accepted in this ballot, also after a restart.
     pub(super) fn promise(&mut self, ballot: Ballot) {
         self.promised = ballot;
         self.seen = self.seen.max(ballot);
@@ -144,14 +147,16 @@ impl<E: Entry> Acceptor<E> {
         self.beat = 0;
     }
 
-    /// Appends what was promised and applied to the durable log, and whether the replica has lost its disk.
+    /// Appends the promised ballot, the applied slot, and whether the replica has lost its disk to
+    /// the durable log.
     pub(super) fn mark<H: Host<Entry = E>>(&mut self, lost: bool, cx: &mut Context<'_, H>) {
         self.marked = cx.log_position();
         let (promised, applied) = (self.promised, self.slots.applied());
         cx.append(H::record(Record::Mark { promised, applied, lost }));
     }
 
-    /// Accepts the leader's own entries in its own ballot, which is the promised one. From `first` on there are no others.
+    /// Accepts the leader's own entries in its ballot, which is the promised one. There are no
+    /// others from `first` on.
     pub(super) fn accept_own<H: Host<Entry = E>>(
         &mut self,
         first: u64,
@@ -164,7 +169,7 @@ impl<E: Entry> Acceptor<E> {
         self.matched = first + entries.len() as u64;
     }
 
-    /// Accepts entries, except those that it has and those that are too far ahead.
+    /// Accepts entries, except those that it already has and those that are too far ahead.
     pub(super) fn accept<H: Host<Entry = E>>(
         &mut self,
         ballot: Ballot,
@@ -210,25 +215,25 @@ impl<E: Entry> Acceptor<E> {
         }
     }
 
-    /// A beat of the leader has arrived.
+    /// Records a beat of the leader.
     pub(super) fn on_beat(&mut self, number: u64) {
         self.beat = self.beat.max(number);
     }
 
-    /// All slots below `chosen` are chosen. Returns whether that is news.
+    /// Records that all slots below `chosen` are chosen. Returns whether this is new.
     pub(super) fn learn(&mut self, chosen: u64) -> bool {
         let is_news = chosen > self.chosen;
         self.chosen = self.chosen.max(chosen);
         is_news
     }
 
-    /// Reports to the leader of the promised ballot which of its entries this replica has.
+    /// Reports to the leader of the promised ballot which of its entries this replica has accepted.
     pub(super) fn report<H: Host<Entry = E>>(&self, leader: NodeId, cx: &mut Context<'_, H>) {
         let Acceptor { promised: ballot, incarnation, beat, matched, .. } = *self;
         cx.send(leader, H::message(Message::Accepted { ballot, incarnation, beat, matched }));
     }
 
-    /// Continues from a state that contains everything that was chosen below `at`.
+    /// Continues from a transferred state, which contains everything that was chosen below `at`.
     pub(super) fn skip_to<H: Host<Entry = E>>(&mut self, at: u64, cx: &mut Context<'_, H>) {
         self.slots.skip_to(at);
         self.learn(at);
@@ -236,11 +241,13 @@ impl<E: Entry> Acceptor<E> {
         self.extend_matched();
     }
 
-    /// Hands to the state machine what is known to be chosen, as far as it is durable here, and forgets entries that need not
-    /// be kept. `held` is what another replica needs, and how many bytes of it are kept at most.
+    /// Applies the entries that are known to be chosen and are durable here. Forgets applied
+    /// entries that need not be kept. `held` is the first slot that another replica needs, and the
+    /// limit in bytes for it.
     ///
-    /// If entries were applied earlier, the machine's store could be ahead of this log: a crash may keep what was put there
-    /// and lose the entries. A replica that is alone would use their slots again.
+    /// If entries were applied before they are durable here, the machine's store could be ahead of
+    /// this log: a crash may preserve the store's writes and lose the entries. A replica that is
+    /// alone would then use their slots again.
     pub(super) fn apply<H: Host<Entry = E>>(
         &mut self,
         led_in: Option<Ballot>,
@@ -265,7 +272,7 @@ impl<E: Entry> Acceptor<E> {
         self.slots.forget(held);
     }
 
-    /// Trims the durable log, after more has come into the machine's store.
+    /// Trims the durable log, after more state has been written to the machine's store.
     pub(super) fn trim<H: Host<Entry = E>>(
         &mut self,
         lost: bool,
@@ -274,7 +281,7 @@ impl<E: Entry> Acceptor<E> {
     ) {
         let position = cx.log_position();
         if position <= self.marked + 1 {
-            return; // There is nothing but the last mark.
+            return; // The log contains only the last mark.
         }
         let needed = machine.needs_log_from().into_iter().chain(self.slots.needs_log_from());
         let keep = needed.fold(position, u64::min);

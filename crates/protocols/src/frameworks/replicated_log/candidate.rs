@@ -1,4 +1,5 @@
-//! A replica that wants to lead: it asks for promises, and collects what was accepted in lower ballots (phase 1).
+//! A candidate: it asks for promises, and collects entries that were accepted in lower ballots
+//! (phase 1).
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -11,37 +12,40 @@ use super::host::Host;
 use super::members::Members;
 use super::message::{Accepted, Ballot, Entry, Message, Timer};
 
-/// The most that a promise shows, in bytes, by the sizes that [`super::Entry::size`] estimates. A candidate that lacks
-/// more takes over the state instead.
+/// The size limit of the entries in a promise, in bytes, by the sizes that [`super::Entry::size`] estimates. A candidate
+/// that lacks more copies the state instead.
 pub const SHOWN_BYTES: usize = 8 * OPEN_BYTES;
-/// After how long a promise is asked for again, round trips not counted.
+/// How long a candidate waits before it repeats its request for promises, plus round trips.
 const PREPARE_AGAIN: Duration = Duration::from_millis(50);
 
-/// What a candidate has been promised.
+/// The promises that a candidate has received.
 #[derive(Debug)]
 pub(super) struct Candidate<E> {
     promises: NodeSet,
-    /// The ballot of the leader that has handed over, or [`Ballot::NONE`].
+    /// The ballot of the leader that handed over, or [`Ballot::NONE`].
     after: Ballot,
-    /// By member, where what was chosen is known to those that have promised.
+    /// By member, the slot below which it has applied all entries. Known for members that have
+    /// promised.
     applied: Vec<Option<u64>>,
-    /// By slot, what was accepted in the highest ballot.
+    /// By slot, the entry that was accepted in the highest ballot.
     found: BTreeMap<u64, (Ballot, Option<E>)>,
 }
 
-/// What a candidate that has been promised its ballot leads from.
+/// The starting point of a new leader: a candidate with a majority of promises.
 pub(super) struct Mandate<E> {
-    /// What it has to propose again, from the slot on below which it has applied everything. Entries are empty where nothing
-    /// was accepted.
+    /// The entries to propose again, from the first slot that it has not applied. Entries are empty
+    /// where no replica had accepted any.
     pub(super) entries: Vec<Option<E>>,
-    /// All slots below are chosen.
+    /// All slots below this one are chosen.
     pub(super) chosen: u64,
-    /// By member, where what was chosen is known to those that have promised.
+    /// By member, the slot below which it has applied all entries. Known for members that have
+    /// promised.
     pub(super) applied: Vec<Option<u64>>,
 }
 
 impl<E: Entry> Candidate<E> {
-    /// A candidate in the ballot that `acceptor` has promised, after the leader of the ballot `after` has handed over.
+    /// Creates a candidate in the ballot that `acceptor` has promised. `after` is the ballot of the
+    /// leader that has handed over.
     pub(super) fn new(after: Ballot, acceptor: &Acceptor<E>, members: &Members) -> Candidate<E> {
         let mut applied = vec![None; members.group.size()];
         applied[members.own()] = Some(acceptor.slots().applied());
@@ -60,7 +64,7 @@ impl<E: Entry> Candidate<E> {
         }
     }
 
-    /// Asks the replicas that have not promised yet.
+    /// Asks the replicas that have not promised.
     pub(super) fn ask<H: Host<Entry = E>>(
         &self,
         acceptor: &Acceptor<E>,
@@ -74,7 +78,7 @@ impl<E: Entry> Candidate<E> {
         cx.set_timer(H::timer(Timer::Elect), again);
     }
 
-    /// Takes in a promise. Returns false if it is repeated.
+    /// Records a promise. Returns false if it is a repetition.
     pub(super) fn on_promise(
         &mut self,
         from: NodeId,
@@ -94,7 +98,8 @@ impl<E: Entry> Candidate<E> {
         self.promises.len() >= members.group.majority()
     }
 
-    /// What to lead from, once a majority has promised. This replica has applied everything below `first`.
+    /// The starting point for leading, after a majority has promised. This replica has applied
+    /// everything below `first`.
     pub(super) fn mandate(&mut self, first: u64) -> Mandate<E> {
         let applied = core::mem::take(&mut self.applied);
         let mut found = self.found.split_off(&first);

@@ -1,5 +1,5 @@
-//! The question whether there is a leader (a *pre-vote*). A replica asks it before it takes a ballot, so that a replica that
-//! was cut off or paused does not disturb a leader.
+//! A pre-vote: the question whether another replica has a leader. A replica asks it before it takes
+//! a ballot. So a replica that was cut off or paused does not disturb a leader.
 
 use core::time::Duration;
 
@@ -10,20 +10,20 @@ use super::host::Host;
 use super::members::Members;
 use super::message::{Message, Timer};
 
-/// After how long the others are asked again, round trips not counted.
+/// How long a replica waits before it asks the others again, plus round trips.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
-/// A question to the others whether they have a leader.
+/// A question to the other replicas whether they have a leader.
 #[derive(Debug)]
 pub(super) struct Canvass {
     /// Distinguishes this question from earlier ones.
     nonce: u64,
-    /// Those that have no leader and would promise a ballot.
+    /// The replicas that have no leader and would promise a ballot.
     willing: NodeSet,
 }
 
 impl Canvass {
-    /// Asks the others whether they would promise this replica a ballot. This replica would.
+    /// Asks the others whether they would promise this replica a ballot. This replica itself would.
     pub(super) fn begin<H: Host>(members: &Members, cx: &mut Context<'_, H>) -> Canvass {
         let nonce = cx.draw();
         // The question promises nothing, so it need not wait for a flush.
@@ -36,9 +36,9 @@ impl Canvass {
         Canvass { nonce, willing: [members.id].into_iter().collect() }
     }
 
-    /// `from` would promise a ballot.
+    /// Records that `from` would promise a ballot.
     pub(super) fn on_willing(&mut self, from: NodeId, nonce: u64) {
-        // An answer to an earlier question does not count: `from` may have heard of a leader since.
+        // An answer to an earlier question does not count: `from` may have found a leader since.
         if self.nonce == nonce {
             self.willing.insert(from);
         }

@@ -1,4 +1,6 @@
-//! The time by the clocks of a majority of a partition's replicas. A single wrong clock does not matter.
+//! The time by the clocks of a majority of a partition's replicas. A single wrong clock must not
+//! decide which transactions are admitted. Trusting the leader's clock alone would let it. So the
+//! replicas exchange the readings of their clocks, and the median counts.
 
 use core::time::Duration;
 
@@ -6,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use serried_actor::{Actor, Context, Timestamp};
 use serried_model::NodeId;
 
-/// How often the other replicas are asked what their clocks say.
+/// How often the other replicas are asked for the readings of their clocks.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
-/// After so long, and two round trips, replicas that have not answered are asked again.
+/// After this time plus two round trips, replicas that have not answered are asked again.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 const _: () = assert!(
@@ -16,54 +18,55 @@ const _: () = assert!(
     "replicas that have not answered are asked again sooner than the others"
 );
 
-/// A question about a replica's clock, or the answer.
+/// A request for the reading of a replica's clock, or the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Time {
-    /// What does the receiver's clock say?
+    /// A request for the reading of the receiver's clock.
     Ask {
         /// Identifies the question.
         number: u64,
     },
     /// The answer.
     Tell {
-        /// The question.
+        /// Identifies the request.
         number: u64,
-        /// What the sender's clock says, in microseconds since the Unix epoch.
+        /// The reading of the sender's clock, in microseconds since the Unix epoch.
         us: u64,
     },
 }
 
-/// What this replica knows of the clocks of its partition's replicas.
+/// The known readings of the clocks of the partition's replicas.
 ///
 /// Readings are carried forward by this replica's monotonic clock. So a reading is still good after minutes, and a jump of
 /// this replica's own wall clock changes only its own reading.
 #[derive(Debug)]
 pub struct Clocks {
     own: usize,
-    /// The number of the last question, and when it was asked.
+    /// The number of the last request, and when it was sent.
     asked: Option<(u64, Timestamp)>,
-    /// How many questions before the last one were not answered, in a row.
+    /// How many requests in a row before the last one got no answer.
     unanswered: u32,
-    /// By member: what its clock said, in microseconds since the Unix epoch, and when it was heard.
+    /// By member, the reading of its clock in microseconds since the Unix epoch, and when it
+    /// arrived.
     readings: Vec<Option<(u64, Timestamp)>>,
 }
 
-/// The time, in microseconds since the Unix epoch. If all clocks are known, its two ends are the same.
+/// The time, in microseconds since the Unix epoch. If all clocks are known, both ends are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// A majority of the clocks say this or a later time.
+    /// A majority of the clocks show this time or a later one.
     pub earliest_us: u64,
-    /// A majority of the clocks say this or an earlier time.
+    /// A majority of the clocks show this time or an earlier one.
     pub latest_us: u64,
 }
 
 impl Clocks {
-    /// For a group of `members` replicas, of which this one is `own`. No clock but its own is known.
+    /// For a group of `members` replicas, of which this one is `own`. Only its own clock is known.
     pub fn new(members: usize, own: usize) -> Clocks {
         Clocks { own, asked: None, unanswered: 0, readings: vec![None; members] }
     }
 
-    /// The question for the others, if it is time to ask them.
+    /// The request for the others, if it is time to ask them.
     pub fn question<A: Actor>(
         &mut self,
         round_trip: Duration,
@@ -77,8 +80,8 @@ impl Clocks {
         Some(Time::Ask { number })
     }
 
-    /// Takes in what another replica says. Returns the answer if it was a question. The answer promises nothing, so it need
-    /// not wait for anything to be durable.
+    /// Handles a message about clocks. Returns the answer if the message is a request. The answer
+    /// promises nothing, so it need not wait until anything is durable.
     pub fn on_time<A: Actor>(
         &mut self,
         from: NodeId,
@@ -94,9 +97,10 @@ impl Clocks {
         }
     }
 
-    /// Whether to ask the others what their clocks say: their answers are old, or are too few and should have come. Only the
-    /// answer to the last question is taken in. So the others are not asked again before they can have answered, and less
-    /// and less often if nobody answers. A round trip takes about `round_trip`.
+    /// Whether to ask the others again: their readings are old, or too few have arrived in time.
+    /// Only the answer to the last request counts. So a request is not repeated before the others
+    /// can have answered it, and it is repeated less and less often if none answers. A round trip
+    /// takes about `round_trip`.
     fn are_due(&self, own_us: u64, now: Timestamp, round_trip: Duration) -> bool {
         let Some((_, asked_at)) = self.asked else { return self.readings.len() > 1 };
         let wait = match self.time(own_us, now) {
@@ -106,32 +110,32 @@ impl Clocks {
         now.since(asked_at) >= wait
     }
 
-    /// Notes that the others are asked for their clocks.
+    /// Records a request to the others.
     fn ask(&mut self, number: u64, now: Timestamp) {
         self.unanswered = if self.asked.is_some() { self.unanswered.saturating_add(1) } else { 0 };
         self.asked = Some((number, now));
     }
 
-    /// Takes in a member's answer `us`, unless it is to an earlier question.
+    /// Records a member's reading `us`, unless it answers an earlier request.
     fn hear(&mut self, member: usize, number: u64, us: u64, now: Timestamp) {
         let Some((_, asked_at)) = self.asked.filter(|(asked, _)| *asked == number) else { return };
         if member == self.own {
             return;
         }
         let Some(reading) = self.readings.get_mut(member) else { return };
-        // The clock was read about half-way between question and answer.
+        // The clock was read about half-way between request and answer.
         let since_us = now.since(asked_at).as_micros() as u64 / 2;
         *reading = Some((us.saturating_add(since_us), now));
         self.unanswered = 0;
     }
 
-    /// The time, if the clocks of a majority are known. This replica's own clock says `own_us`.
+    /// The time, if the clocks of a majority are known. This replica's own clock shows `own_us`.
     pub fn time(&self, own_us: u64, now: Timestamp) -> Option<Span> {
         self.time_by(own_us, now, |_| true)
     }
 
-    /// Like [`Clocks::time`], but only by clocks that were heard lately. Older readings do not show whether a clock was set
-    /// right since.
+    /// Like [`Clocks::time`], but uses only recent readings. Older ones do not show whether a clock
+    /// was corrected since.
     pub fn recent_time(&self, own_us: u64, now: Timestamp) -> Option<Span> {
         self.time_by(own_us, now, |heard| now.since(heard) < 2 * ASKED_EVERY)
     }
@@ -175,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn one_clock_that_is_off_moves_the_time_neither_forward_nor_back() {
+    fn one_wrong_clock_does_not_move_the_time() {
         for off in [5, 900_000] {
             assert_eq!(span(3, off, &[9_000, 9_000]), Some((10_000, 10_000)));
             assert_eq!(span(3, 10_000, &[off, 9_000]), Some((10_000, 10_000)));
@@ -185,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn two_clocks_of_three_that_disagree_say_between_what_the_time_is() {
+    fn two_of_three_clocks_bound_the_time() {
         assert_eq!(span(3, 900_000, &[9_000]), Some((10_000, 900_000)));
         assert_eq!(span(3, 5, &[9_000]), Some((5, 10_000)));
         assert_eq!(span(3, 5, &[]), None);
@@ -205,7 +209,7 @@ mod tests {
         assert_eq!([250, 499, 500].map(|ms| due(&clocks, ms)), [false, false, true]);
         clocks.hear(1, 8, 9_000, HEARD);
         assert_eq!([250, 999, 1000].map(|ms| due(&clocks, ms)), [false, false, true]);
-        assert!(!Clocks::new(1, 0).are_due(5, HEARD, round_trip), "there is nobody to ask");
+        assert!(!Clocks::new(1, 0).are_due(5, HEARD, round_trip), "there is no other replica");
     }
 
     #[test]

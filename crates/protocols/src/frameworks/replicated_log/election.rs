@@ -1,8 +1,8 @@
-//! Elections: what changes who leads.
+//! Elections: how the leader changes.
 //!
-//! These handlers are methods of the log, because an election changes its role and asks all of its components: the failure
-//! detector whether there is a leader, the acceptor for the ballot and the entries, and whether this replica lacks too much
-//! to lead.
+//! These handlers are methods of the log, because an election changes its role and needs all of its
+//! components: the failure detector reports whether there is a leader, the acceptor has the ballot
+//! and the entries, and a replica that lacks too many entries can't lead.
 
 use serried_actor::Context;
 use serried_model::NodeId;
@@ -15,7 +15,7 @@ use super::log::{ReplicatedLog, Role};
 use super::message::{Accepted, Ballot, Entry, Message, Timer};
 
 impl<E: Entry> ReplicatedLog<E> {
-    /// Looks for a leader, if there seems to be none.
+    /// Begins to look for a leader, if there seems to be none.
     pub(super) fn look_for_leader<H: Host<Entry = E>>(
         &mut self,
         machine: &mut impl StateMachine<H>,
@@ -36,7 +36,7 @@ impl<E: Entry> ReplicatedLog<E> {
         }
     }
 
-    /// Another replica asks whether this one has a leader.
+    /// Answers another replica's question whether this one has a leader.
     pub(super) fn on_canvass<H: Host<Entry = E>>(
         &mut self,
         from: NodeId,
@@ -90,7 +90,7 @@ impl<E: Entry> ReplicatedLog<E> {
     ) {
         self.acceptor.seen = self.acceptor.seen.max(ballot);
         if self.lost.is_some() {
-            return; // Its predecessor may have accepted what it does not know of.
+            return; // Its predecessor may have accepted entries that it does not know.
         }
         let promised = self.acceptor.promised();
         if ballot < promised {
@@ -175,8 +175,8 @@ impl<E: Entry> ReplicatedLog<E> {
         }
     }
 
-    /// Leads, if a majority has promised. Proposes again what was accepted in the highest ballot of each slot, and an empty
-    /// entry where nothing was accepted.
+    /// Becomes the leader, if a majority has promised. Proposes again, in each slot, the entry that
+    /// was accepted in the highest ballot, and an empty entry where none was accepted.
     fn lead_if_promised<H: Host<Entry = E>>(
         &mut self,
         machine: &mut impl StateMachine<H>,
@@ -207,7 +207,7 @@ impl<E: Entry> ReplicatedLog<E> {
         self.choose(machine, cx);
     }
 
-    /// A replica that was to promise keeps less of the log than this candidate lacks.
+    /// A replica that was asked for a promise keeps less of the log than this candidate lacks.
     pub(super) fn on_behind<H: Host<Entry = E>>(
         &mut self,
         from: NodeId,
@@ -222,8 +222,8 @@ impl<E: Entry> ReplicatedLog<E> {
         }
     }
 
-    /// Another replica has promised a higher ballot. A leader takes a still higher one. A candidate first sees whether the
-    /// ballot's candidate leads.
+    /// Another replica has promised a higher ballot. A leader takes a still higher one. A candidate
+    /// first waits to see whether that ballot's candidate leads.
     pub(super) fn on_refused<H: Host<Entry = E>>(
         &mut self,
         promised: Ballot,

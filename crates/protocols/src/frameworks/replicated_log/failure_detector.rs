@@ -1,4 +1,4 @@
-//! When a follower gives its leader up.
+//! Failure detection: when a follower gives up its leader.
 
 use core::time::Duration;
 
@@ -8,13 +8,14 @@ use super::host::Host;
 use super::members::Members;
 use super::message::Timer;
 
-/// How much longer each member waits than the one before it, before it asks the others.
+/// How much longer each member waits than the one before it, before it asks the others for a
+/// leader.
 const APART: Duration = Duration::from_millis(5);
 
 /// Suspects a leader that is silent.
 #[derive(Debug)]
 pub(super) struct FailureDetector {
-    /// When this replica last heard of a leader, or promised a ballot.
+    /// When this replica last received a message of a leader, or promised a ballot.
     pub(super) heard: Timestamp,
 }
 
@@ -23,13 +24,14 @@ impl FailureDetector {
         FailureDetector { heard: Timestamp(0) }
     }
 
-    /// Something has happened after which a leader gets the full time again.
+    /// Restarts the time-out for the leader.
     pub(super) fn reset(&mut self, now: Timestamp) {
         self.heard = now;
     }
 
-    /// Whether this replica has heard of a leader lately. It doubts a leader one beat before it looks for another one, so
-    /// that the first replica that looks finds the others willing.
+    /// Whether this replica has recently received a message of a leader. It doubts a leader one
+    /// beat before it looks for another one. So the first replica that looks finds the others
+    /// willing.
     pub(super) fn hears_leader(&self, now: Timestamp, members: &Members) -> bool {
         now.since(self.heard) < members.patience() - members.beat()
     }
@@ -39,7 +41,8 @@ impl FailureDetector {
         now.since(self.heard) >= members.patience()
     }
 
-    /// Sets the timer for giving the leader up. The preferred member's is the shortest, then those of its successors.
+    /// Sets the timer for giving up the leader. It is shortest at the preferred member, and longer
+    /// at each of its successors.
     pub(super) fn wait<H: Host>(&self, members: &Members, cx: &mut Context<'_, H>) {
         let since = cx.now().since(self.heard);
         let left = members.patience().saturating_sub(since);

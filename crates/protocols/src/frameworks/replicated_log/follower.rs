@@ -1,23 +1,23 @@
-//! The leader's knowledge of one follower.
+//! A follower, as its leader knows it.
 
 use serried_actor::Timestamp;
 
-/// What a leader knows of one follower.
+/// A leader's knowledge of one follower.
 #[derive(Clone, Debug)]
 pub(super) struct Follower {
-    /// It has all slots below this.
+    /// It has accepted all slots below this one.
     pub(super) matched: u64,
-    /// It was sent all slots below this.
+    /// All slots below this one were sent to it.
     pub(super) sent: u64,
-    /// `matched` when the leader last looked after it.
+    /// `matched` when the leader last checked it.
     pub(super) matched_before: u64,
-    /// It has not answered in time since its last answer.
+    /// Whether it has not answered in time.
     pub(super) slow: bool,
     /// When it last answered.
     pub(super) heard: Timestamp,
-    /// Since when it has kept up without a restart.
+    /// The time since which it has kept up without a restart.
     pub(super) well_since: Timestamp,
-    /// The follower's run that this concerns, once one has answered.
+    /// The follower's run, once one has answered.
     run: Option<Run>,
 }
 
@@ -25,23 +25,23 @@ pub(super) struct Follower {
 #[derive(Clone, Copy, Debug)]
 struct Run {
     incarnation: u64,
-    /// How many beats the leader had sent when it last heard of this run.
+    /// How many beats the leader had sent when it last received an answer from this run.
     beat: u64,
 }
 
-/// What a follower reports in `Accepted`.
+/// The progress that a follower reports in `Accepted`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reached {
     /// Identifies its run.
     pub(super) incarnation: u64,
-    /// The number of the last beat that this run has received, or 0.
+    /// The number of the last beat that this run received, or 0.
     pub(super) beat: u64,
     /// The first slot that it lacks.
     pub(super) matched: u64,
 }
 
 impl Follower {
-    /// A follower that has applied all slots below `applied`, or of which nothing is known.
+    /// A follower that has applied all slots below `applied`, if that is known.
     pub(super) fn new(applied: Option<u64>, now: Timestamp) -> Follower {
         Follower {
             matched: applied.unwrap_or(0),
@@ -54,11 +54,12 @@ impl Follower {
         }
     }
 
-    /// Takes in an answer that arrives after `beat` beats were sent. Returns false if the answer is ignored, because it may be
-    /// from an earlier run.
+    /// Handles an answer that arrives after `beat` beats were sent. Returns false if the answer is
+    /// ignored, because it may be from an earlier run.
     ///
-    /// A run is later than the known one if it has received a beat that was sent after the leader last heard of the known
-    /// one. What the known run had then does not count any more, because the follower may have lost the end of its log.
+    /// A run is later than the known one if it has received a beat that was sent after the leader's
+    /// last answer from the known run. The progress of the known run no longer counts then, because
+    /// the follower may have lost the end of its log.
     pub(super) fn answered(&mut self, reached: Reached, beat: u64, now: Timestamp) -> bool {
         let Reached { incarnation, matched, .. } = reached;
         match self.run {

@@ -1,13 +1,14 @@
-//! What a log needs of the actor that it belongs to, and of the state machine that its entries go to.
+//! The interfaces between a log, the actor that owns it, and the state machine that applies its
+//! entries.
 
 use serried_actor::{Actor, Context, Store};
 use serried_model::Key;
 
 use super::message::{Ballot, Entry, Message, Record, Timer};
 
-/// An actor that has a log.
+/// An actor that owns a log.
 pub trait Host: Actor {
-    /// What the log holds.
+    /// The entries of the log.
     type Entry: Entry;
 
     /// Wraps a message of the log.
@@ -20,13 +21,13 @@ pub trait Host: Actor {
     fn timer(timer: Timer) -> Self::Timer;
 }
 
-/// The state machine that a log's entries are applied to.
+/// The state machine to which a log's entries are applied.
 pub trait StateMachine<H: Host> {
-    /// Applies a chosen entry. All entries before it are applied.
+    /// Applies a chosen entry. All entries before it have been applied.
     fn apply(&mut self, chosen: Chosen<'_, H::Entry>, cx: &mut Context<'_, H>);
 
-    /// Removes entries that were found too late. This replica is about to lead, and to propose `inherited` again, from slot
-    /// `first` on. It has applied everything below.
+    /// Removes entries that were found too late. This replica is about to lead, and to propose
+    /// `inherited` again, from slot `first` on. It has applied all entries below that slot.
     ///
     /// The state machine may remove an entry if it was first proposed in a lower ballot than an entry that comes earlier,
     /// in `inherited` or among those that were applied; it may remove nothing else. The leader that proposed the earlier
@@ -34,27 +35,28 @@ pub trait StateMachine<H: Host> {
     /// leader that finds both removes it.
     fn revise(&self, _first: u64, _inherited: &mut [Option<H::Entry>]) {}
 
-    /// Puts everything that was applied into the store.
+    /// Writes everything that was applied to the store.
     fn store_all(&mut self, store: &mut dyn Store);
 
-    /// The position in the durable log of the first record that is needed to replay what is not in the
-    /// store; none if all is there.
+    /// The position in the durable log of the first record that is needed to replay state which is
+    /// not in the store. Returns `None` if the store has all of it.
     fn needs_log_from(&self) -> Option<u64>;
 
-    /// Takes over a key's state from another replica's store, unless the machine's own is as of a later slot. The state must
-    /// be in the store afterwards. Returns false if `state` is not a valid state.
+    /// Takes over a key's state from another replica's store, unless the machine's own state is
+    /// later. The state must be in the store afterwards. Returns false if `state` is not valid.
     fn take_over(&mut self, key: &Key, state: &[u8], store: &mut dyn Store) -> bool;
 }
 
-/// An entry that was chosen.
+/// A chosen entry.
 #[derive(Debug)]
 pub struct Chosen<'a, E> {
     /// Its slot.
     pub slot: u64,
-    /// The effects of the entry can be replayed as long as the durable log is kept from this position.
+    /// The entry's effects can be replayed as long as the durable log is kept from this position
+    /// on.
     pub position: u64,
     /// The entry. An empty entry has no effect.
     pub entry: Option<&'a E>,
-    /// The ballot in which this replica has proposed it, if it leads.
+    /// The ballot in which this replica proposed it, if it leads.
     pub led_in: Option<Ballot>,
 }

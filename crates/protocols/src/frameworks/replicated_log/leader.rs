@@ -1,4 +1,4 @@
-//! A leader: it proposes entries, and brings its followers up to date (phase 2a).
+//! A leader: it proposes entries and keeps its followers up to date (phase 2a).
 
 use core::time::Duration;
 
@@ -13,11 +13,11 @@ use super::members::Members;
 use super::message::{Entries, Entry, Message, Timer};
 use super::slots::size;
 
-/// How much a follower that lacks entries is sent at once, in bytes.
+/// How many bytes are sent at once to a follower that lacks entries.
 const SENT_AT_ONCE: usize = 256 << 10;
-/// How many entries a follower that a thrifty leader spares may lack before it is sent more.
+/// How many entries a follower may lack that a thrifty leader spares, before it gets more.
 pub(super) const SPARED_ENTRIES: u64 = 1024;
-/// After how long a follower is sent something again, round trips not counted.
+/// How long the leader waits before it repeats a message to a follower, plus round trips.
 const REPEAT_AFTER: Duration = Duration::from_millis(20);
 
 const _: () = assert!(
@@ -25,28 +25,28 @@ const _: () = assert!(
     "a spared follower is sent entries before the leader runs out of room"
 );
 
-/// What a leader has in memory.
+/// The state of a leader, in memory.
 #[derive(Debug)]
 pub(super) struct Leader<E> {
-    /// Everything that can have been chosen in lower ballots is below.
+    /// Every entry that may have been chosen in a lower ballot is below this slot.
     base: u64,
-    /// What is to be proposed next, and its bytes.
+    /// The entries to propose next, and their size.
     queue: Vec<Option<E>>,
     queued_bytes: usize,
-    /// By member, itself included.
+    /// By member, including itself.
     followers: Vec<Follower>,
     /// How many beats it has sent.
     beats: u64,
     last_beat: Option<Timestamp>,
-    /// Something may be unanswered, so the leader looks after its followers often.
+    /// Whether anything may be unanswered, so that the leader checks its followers often.
     busy: bool,
-    /// Set while it hands over and proposes nothing.
+    /// The hand-over under way. The leader proposes nothing meanwhile.
     hand_over: Option<HandOver>,
 }
 
 impl<E: Entry> Leader<E> {
-    /// A leader whose own entries begin at slot `base`. By member, `applied` says below which slot a member knows what was
-    /// chosen, if that is known.
+    /// Creates a leader whose own entries begin at slot `base`. For each member, `applied` is the
+    /// slot below which it has applied all entries, if that is known.
     pub(super) fn new(base: u64, applied: &[Option<u64>], now: Timestamp) -> Leader<E> {
         let followers = applied.iter().map(|applied| Follower::new(*applied, now)).collect();
         let (queue, queued_bytes) = (Vec::new(), 0);
@@ -54,12 +54,13 @@ impl<E: Entry> Leader<E> {
         Leader { base, queue, queued_bytes, followers, beats, last_beat, busy, hand_over }
     }
 
-    /// Whether something waits to be proposed.
+    /// Whether any entry waits to be proposed.
     pub(super) fn has_queued(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Queues an entry, and returns the slot in which it will be proposed. None if the leader hands over, or has no room.
+    /// Queues an entry, and returns the slot in which it will be proposed. Returns `None` if the
+    /// leader hands over or has no room.
     pub(super) fn propose<H: Host<Entry = E>>(
         &mut self,
         entry: Option<E>,
@@ -77,7 +78,7 @@ impl<E: Entry> Leader<E> {
         if slot >= slots.applied() + OPEN_ENTRIES || (open > 0 && open + bytes > OPEN_BYTES) {
             return None;
         }
-        // Other entries of the same turn go with it.
+        // Other entries of the same turn go into the same message.
         if self.queue.is_empty() && !members.is_alone() {
             cx.set_timer(H::timer(Timer::Flush), Duration::ZERO);
         }
@@ -86,8 +87,8 @@ impl<E: Entry> Leader<E> {
         Some(slot)
     }
 
-    /// The slot of an entry that will be proposed after this: of the last queued one, or of an empty one. None if there
-    /// is no room.
+    /// A slot that is proposed from now on: that of the last queued entry, or of an empty one.
+    /// Returns `None` if there is no room.
     pub(super) fn confirm<H: Host<Entry = E>>(
         &mut self,
         acceptor: &Acceptor<E>,
@@ -100,7 +101,7 @@ impl<E: Entry> Leader<E> {
         }
     }
 
-    /// Proposes what is queued. Returns false if nothing is.
+    /// Proposes the queued entries. Returns false if there are none.
     pub(super) fn flush<H: Host<Entry = E>>(
         &mut self,
         acceptor: &mut Acceptor<E>,
@@ -126,7 +127,7 @@ impl<E: Entry> Leader<E> {
         true
     }
 
-    /// The followers that are sent entries from a slot on as they come.
+    /// The followers that get new entries from slot `first` on as they are proposed.
     fn current(&self, first: u64, members: &Members) -> NodeSet {
         let is_current = |node: &NodeId| self.followers[node.member()].sent == first;
         let others = members.others_by_distance();
@@ -140,12 +141,14 @@ impl<E: Entry> Leader<E> {
         others.filter(is_current).collect()
     }
 
-    /// A follower has reported what it has. Returns false if the report is ignored, because it may be from an earlier run.
+    /// Handles a follower's report of what it has accepted. Returns false if the report is ignored,
+    /// because it may be from an earlier run.
     pub(super) fn on_accepted(&mut self, from: usize, reached: Reached, now: Timestamp) -> bool {
         self.followers[from].answered(reached, self.beats, now)
     }
 
-    /// The first slot that a quorum has not accepted. This replica itself has accepted everything below `matched`.
+    /// The first slot that no quorum has accepted. This replica itself has accepted everything
+    /// below `matched`.
     pub(super) fn chosen(&mut self, matched: u64, members: &Members) -> u64 {
         self.followers[members.own()].matched = matched;
         let mut matched: smallvec::SmallVec<[u64; 8]> =
@@ -154,7 +157,8 @@ impl<E: Entry> Leader<E> {
         matched[members.quorum - 1]
     }
 
-    /// Sends a follower that has answered the next entries, unless it is spared and lacks only a few.
+    /// Sends the next entries to a follower that has answered, unless it is spared and lacks only a
+    /// few.
     pub(super) fn feed_after_answer<H: Host<Entry = E>>(
         &mut self,
         member: usize,
@@ -162,14 +166,14 @@ impl<E: Entry> Leader<E> {
         members: &Members,
         cx: &mut Context<'_, H>,
     ) {
-        // The followers that a thrifty leader spares get theirs with the beats.
+        // Followers that a thrifty leader spares get their entries with the beats.
         let lags = self.followers[member].sent + SPARED_ENTRIES < acceptor.slots().end();
         if !members.thrifty || lags {
             self.feed(member, acceptor, members, cx);
         }
     }
 
-    /// Sends a follower the next of the entries that it was not sent.
+    /// Sends a follower the next entries that were not sent to it.
     pub(super) fn feed<H: Host<Entry = E>>(
         &mut self,
         member: usize,
@@ -193,8 +197,9 @@ impl<E: Entry> Leader<E> {
         }
     }
 
-    /// Sends again what followers should have accepted by now, and beats. Returns false, and does nothing, if it has not heard
-    /// of a majority for long: another leader may be needed that hears more.
+    /// Repeats entries that followers should have accepted by now, and sends beats. Returns false,
+    /// and does nothing, if this leader has not received answers from a majority for long: another
+    /// leader may reach more replicas.
     pub(super) fn look_after_followers<H: Host<Entry = E>>(
         &mut self,
         acceptor: &Acceptor<E>,
@@ -222,7 +227,7 @@ impl<E: Entry> Leader<E> {
             let moved = core::mem::replace(&mut follower.matched_before, follower.matched);
             if waits && moved == follower.matched {
                 follower.sent = follower.matched;
-                // A follower that does not answer is sent no more than beats.
+                // A follower that does not answer only gets beats.
                 if !core::mem::replace(&mut follower.slow, true) {
                     again.push(member);
                 }
@@ -251,7 +256,8 @@ impl<E: Entry> Leader<E> {
         true
     }
 
-    /// Something waits to be chosen while a follower is slow: those that were spared are needed as well.
+    /// Sends entries to spared followers. They are needed when a follower is slow while entries
+    /// wait to be chosen.
     fn feed_spared<H: Host<Entry = E>>(
         &mut self,
         acceptor: &Acceptor<E>,
@@ -280,8 +286,8 @@ impl<E: Entry> Leader<E> {
         cx.send(members.node(member), H::message(beat));
     }
 
-    /// Begins to hand over if there is a reason, continues to, and gives up if it takes too long. The reason is that the node
-    /// stops, or that another member is preferred.
+    /// Begins a hand-over if there is a reason, continues one, or gives it up if it takes too long.
+    /// A reason is that the node stops, or that another member is preferred.
     pub(super) fn look_after_hand_over<H: Host<Entry = E>>(
         &mut self,
         stops: bool,
@@ -311,7 +317,7 @@ impl<E: Entry> Leader<E> {
         self.continue_hand_over(acceptor, members, cx);
     }
 
-    /// Asks the successor to lead, if there is one, once it has everything that this leader has proposed.
+    /// Asks the successor to lead once it has accepted everything that this leader has proposed.
     pub(super) fn continue_hand_over<H: Host<Entry = E>>(
         &mut self,
         acceptor: &Acceptor<E>,
@@ -320,7 +326,7 @@ impl<E: Entry> Leader<E> {
     ) {
         let Some(to) = self.hand_over.as_ref().map(HandOver::to) else { return };
         if self.has_queued() {
-            return; // What is queued is proposed first.
+            return; // Queued entries are proposed first.
         }
         if self.followers[to].matched < acceptor.slots().end() {
             return self.feed(to, acceptor, members, cx);
@@ -330,7 +336,7 @@ impl<E: Entry> Leader<E> {
     }
 }
 
-/// How long a follower may take before it is sent something again.
+/// How long a follower may take to answer before a message is repeated.
 fn repeat_after(members: &Members) -> Duration {
     2 * members.group.round_trip() + REPEAT_AFTER
 }

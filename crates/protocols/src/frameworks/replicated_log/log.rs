@@ -1,9 +1,11 @@
-//! One replica's part of a replicated log.
+//! One replica's side of a replicated log.
 //!
-//! [`ReplicatedLog`] hands messages and timers to its components: the [`Acceptor`], the [`FailureDetector`], its [`Role`], and
-//! [`Lost`], [`Restore`] and [`Hold`] for replicas that lack entries. The components do not know each other, except that all
-//! of them may look at the acceptor. What concerns several of them is decided by the log: here, who follows whom and what is
-//! chosen; in `election.rs` how the role changes; and in `recovery.rs` how replicas get entries that they lack.
+//! [`ReplicatedLog`] passes messages and timers to its components: the [`Acceptor`], the
+//! [`FailureDetector`], its [`Role`], and [`Lost`], [`Restore`] and [`Hold`] for replicas that lack
+//! entries. The components do not know each other, except that all of them may read the acceptor.
+//! The log makes the decisions that concern several of them: which leader it follows and which
+//! entries are chosen in this file, changes of its role in `election.rs`, and the recovery of
+//! lacking entries in `recovery.rs`.
 
 use std::collections::BTreeMap;
 
@@ -23,30 +25,31 @@ use super::message::{Ballot, Entries, Entry, Message, Record, Timer};
 use super::restore::{Hold, Page, Restore};
 use super::sound;
 
-/// One replica's part of a replicated log.
+/// One replica's side of a replicated log.
 #[derive(Debug)]
 pub struct ReplicatedLog<E> {
     pub(super) members: Members,
     pub(super) acceptor: Acceptor<E>,
     pub(super) detector: FailureDetector,
     pub(super) role: Role<E>,
-    /// Set while it does not know what its predecessor had promised and accepted.
+    /// Set after the loss of its disk, while it does not know what its predecessor promised and
+    /// accepted.
     pub(super) lost: Option<Lost>,
-    /// Set while it takes over a state.
+    /// Set while it copies another replica's state.
     pub(super) restore: Option<Restore>,
     pub(super) hold: Hold,
-    /// By member, the last loss of a disk that it has reported.
+    /// By member, the last loss of a disk that it reported.
     pub(super) losses: BTreeMap<usize, u64>,
-    /// The node is about to stop.
+    /// Whether the node is about to stop.
     pub(super) stops: bool,
 }
 
-/// What a replica does in elections and between them.
+/// The role of a replica.
 #[derive(Debug)]
 pub(super) enum Role<E> {
     /// Follows the leader of the promised ballot, if there is one.
     Follower,
-    /// Has not heard of a leader for long, and asks the others whether they have.
+    /// Has not received a message of a leader for long, and asks the others whether they have one.
     Canvasser(Canvass),
     /// Has asked for promises.
     Candidate(Candidate<E>),
@@ -55,7 +58,7 @@ pub(super) enum Role<E> {
 }
 
 impl<E: Entry> ReplicatedLog<E> {
-    /// An empty log of the replica that is called `id`.
+    /// Creates the empty log of replica `id`.
     pub fn new(id: NodeId, group: Group, settings: &Settings) -> ReplicatedLog<E> {
         ReplicatedLog {
             members: Members::new(id, group, settings),
@@ -70,8 +73,8 @@ impl<E: Entry> ReplicatedLog<E> {
         }
     }
 
-    /// The same log, except that it takes an entry for chosen that so many have accepted. This is wrong unless `quorum` is a
-    /// majority. It is meant for tests that show that it would be noticed.
+    /// Changes how many replicas must accept an entry before it counts as chosen. Only a majority
+    /// is correct. Tests use other quorums to show that the mistake is found.
     #[must_use]
     pub fn with_quorum(mut self, quorum: usize) -> ReplicatedLog<E> {
         self.members.quorum = quorum;
@@ -83,7 +86,7 @@ impl<E: Entry> ReplicatedLog<E> {
         matches!(self.role, Role::Leader(_)).then_some(self.acceptor.promised())
     }
 
-    /// The leader that this replica knows, if it has heard of it lately.
+    /// The leader that this replica knows, if it has recently received a message of it.
     pub fn leader(&self, now: Timestamp) -> Option<NodeId> {
         let promised = self.acceptor.promised();
         let member = usize::from(promised.member);
@@ -102,7 +105,7 @@ impl<E: Entry> ReplicatedLog<E> {
         self.acceptor.slots().len()
     }
 
-    /// What was chosen below this slot has been applied.
+    /// All chosen entries below this slot have been applied.
     pub fn applied(&self) -> u64 {
         self.acceptor.slots().applied()
     }
@@ -112,7 +115,7 @@ impl<E: Entry> ReplicatedLog<E> {
         self.members.is_alone()
     }
 
-    /// How far it takes part.
+    /// How far it takes part in the group.
     pub fn standing(&self) -> Standing {
         let keys = self.restore.as_ref().map_or(0, Restore::keys);
         match (&self.lost, &self.restore) {
@@ -122,7 +125,7 @@ impl<E: Entry> ReplicatedLog<E> {
         }
     }
 
-    /// Whether it can't take full part at present: it has lost its disk, or takes over a state.
+    /// Whether it can't take full part at present: it has lost its disk, or is copying a state.
     pub fn is_behind(&self) -> bool {
         self.lost.is_some() || self.restore.is_some()
     }
@@ -135,7 +138,7 @@ impl<E: Entry> ReplicatedLog<E> {
         self.detector.wait(&self.members, cx);
     }
 
-    /// Takes back a record.
+    /// Replays a record of the durable log.
     pub fn replay(&mut self, record: Record<E>) {
         if let Record::Mark { lost, .. } = record {
             self.lost = lost.then(Lost::default);
@@ -143,7 +146,7 @@ impl<E: Entry> ReplicatedLog<E> {
         self.acceptor.replay(record);
     }
 
-    /// The node takes the place of one whose disk was lost; [`ReplicatedLog::on_start`] follows.
+    /// Begins in the place of a node whose disk was lost. [`ReplicatedLog::on_start`] follows.
     pub fn rejoin<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) {
         // If there are no others, nobody knows more.
         if !self.is_alone() {
@@ -152,7 +155,7 @@ impl<E: Entry> ReplicatedLog<E> {
         }
     }
 
-    /// The node has started, maybe again.
+    /// Handles the start or restart of the node.
     pub fn on_start<H: Host<Entry = E>>(
         &mut self,
         machine: &mut impl StateMachine<H>,
@@ -169,7 +172,7 @@ impl<E: Entry> ReplicatedLog<E> {
         }
     }
 
-    /// A message of the log has arrived.
+    /// Handles a message of the log.
     pub fn on_message<H: Host<Entry = E>>(
         &mut self,
         from: NodeId,
@@ -178,7 +181,7 @@ impl<E: Entry> ReplicatedLog<E> {
         cx: &mut Context<'_, H>,
     ) {
         if !sound::is_sound(from, &message, &self.members) {
-            return cx.reject(|| format!("{from} has sent a replica what no replica sends"));
+            return cx.reject(|| format!("{from} has sent a message that no replica sends"));
         }
         if !sound::is_of_use(&message, &self.acceptor) {
             return;
@@ -216,7 +219,7 @@ impl<E: Entry> ReplicatedLog<E> {
         }
     }
 
-    /// What was appended is durable. The host calls it from its own `on_durable`.
+    /// Handles that appended records are durable. The host calls it from its own `on_durable`.
     pub fn on_durable<H: Host<Entry = E>>(
         &mut self,
         machine: &mut impl StateMachine<H>,
@@ -225,7 +228,7 @@ impl<E: Entry> ReplicatedLog<E> {
         self.apply(machine, cx);
     }
 
-    /// A timer of the log is due.
+    /// Handles a timer of the log that is due.
     pub fn on_timer<H: Host<Entry = E>>(
         &mut self,
         timer: Timer,
@@ -243,7 +246,7 @@ impl<E: Entry> ReplicatedLog<E> {
         }
     }
 
-    /// Trims the durable log, after more has come into the machine's store.
+    /// Trims the durable log, after more state has been written to the machine's store.
     pub fn trim<H: Host<Entry = E>>(
         &mut self,
         machine: &impl StateMachine<H>,
@@ -256,14 +259,15 @@ impl<E: Entry> ReplicatedLog<E> {
         self.acceptor.mark(self.lost.is_some(), cx);
     }
 
-    /// Promises a higher ballot, durably. This replica is not its leader or candidate unless the caller makes it so.
+    /// Promises a higher ballot, durably. The caller decides whether this replica becomes its
+    /// candidate.
     pub(super) fn promise<H: Host<Entry = E>>(&mut self, ballot: Ballot, cx: &mut Context<'_, H>) {
         self.acceptor.promise(ballot);
         self.role = Role::Follower;
         self.mark(cx);
     }
 
-    /// Applies what is known to be chosen.
+    /// Applies the entries that are known to be chosen.
     pub(super) fn apply<H: Host<Entry = E>>(
         &mut self,
         machine: &mut impl StateMachine<H>,
@@ -274,10 +278,10 @@ impl<E: Entry> ReplicatedLog<E> {
     }
 }
 
-/// What a leader does.
+/// The leader's side.
 impl<E: Entry> ReplicatedLog<E> {
-    /// Proposes an entry, or an empty one, in the slot that is returned. None unless this replica leads, does not hand over,
-    /// and has room.
+    /// Proposes an entry, or an empty one, and returns its slot. Returns `None` if this replica
+    /// does not lead, hands over, or has no room.
     pub fn propose<H: Host<Entry = E>>(
         &mut self,
         entry: Option<E>,
@@ -287,20 +291,21 @@ impl<E: Entry> ReplicatedLog<E> {
         leader.propose(entry, &self.acceptor, &self.members, cx)
     }
 
-    /// A slot that can't be chosen unless this replica leads from now until then: that of an entry which waits
-    /// to be proposed, or of an empty one. None unless it leads and has room.
+    /// A slot that can't be chosen unless this replica leads from now until then: that of an entry
+    /// that waits to be proposed, or of an empty one. Returns `None` if this replica does not lead
+    /// or has no room.
     pub fn confirm<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) -> Option<u64> {
         let Role::Leader(leader) = &mut self.role else { return None };
         leader.confirm(&self.acceptor, &self.members, cx)
     }
 
-    /// Whether something waits to be proposed.
+    /// Whether any entry waits to be proposed.
     pub fn has_queued(&self) -> bool {
         matches!(&self.role, Role::Leader(leader) if leader.has_queued())
     }
 
-    /// Chooses and applies what was proposed, if this replica is alone: then it waits for nobody. The host calls it whenever
-    /// it has proposed something. Does nothing in a group of several.
+    /// Chooses and applies proposed entries, if this replica is the only one. The host calls it
+    /// after each proposal. Does nothing in a group of several.
     pub fn choose_alone<H: Host<Entry = E>>(
         &mut self,
         machine: &mut impl StateMachine<H>,
@@ -322,7 +327,7 @@ impl<E: Entry> ReplicatedLog<E> {
         }
     }
 
-    /// Takes for chosen what a quorum has accepted.
+    /// Treats entries that a quorum has accepted as chosen.
     pub(super) fn choose<H: Host<Entry = E>>(
         &mut self,
         machine: &mut impl StateMachine<H>,
@@ -348,7 +353,7 @@ impl<E: Entry> ReplicatedLog<E> {
             return;
         }
         if !leader.on_accepted(from.member(), reached, cx.now()) {
-            return; // The follower's present run will answer.
+            return; // The follower's current run will answer.
         }
         self.choose(machine, cx);
         let Role::Leader(leader) = &mut self.role else { return };
@@ -356,7 +361,8 @@ impl<E: Entry> ReplicatedLog<E> {
         leader.continue_hand_over(&self.acceptor, &self.members, cx);
     }
 
-    /// Sends followers what they lack, and beats. Steps down if this leader has not heard of a majority for long.
+    /// Sends followers the entries that they lack, and beats. Steps down if this leader has not
+    /// received answers from a majority for long.
     pub(super) fn look_after_followers<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) {
         let Role::Leader(leader) = &mut self.role else { return };
         if !leader.look_after_followers(&self.acceptor, &self.members, cx) {
@@ -371,7 +377,8 @@ impl<E: Entry> ReplicatedLog<E> {
         leader.look_after_hand_over(self.stops, &self.acceptor, &self.members, cx);
     }
 
-    /// The node is about to stop. From now on this replica does not begin to lead, and hands over if it leads.
+    /// Prepares for the end of the node. From now on this replica does not become a leader, and
+    /// hands over if it leads.
     pub fn stop<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) {
         self.stops = true;
         match &self.role {
@@ -381,15 +388,15 @@ impl<E: Entry> ReplicatedLog<E> {
         }
     }
 
-    /// Whether this replica may stop now: it does not lead, or it is the only one.
+    /// Whether the node may stop now: this replica does not lead, or is the only one.
     pub fn may_stop(&self) -> bool {
         self.is_alone() || self.leads().is_none()
     }
 }
 
-/// What a follower does.
+/// The follower's side.
 impl<E: Entry> ReplicatedLog<E> {
-    /// A message of a leader has arrived. Returns whether this replica follows it.
+    /// Handles a leader's claim to a ballot. Returns whether this replica follows it.
     fn follow<H: Host<Entry = E>>(
         &mut self,
         from: NodeId,

@@ -1,4 +1,4 @@
-//! Taking the place of a replica whose disk was lost. [`super`] says why this is right.
+//! Replacement of a replica whose disk was lost. [`super`] explains why this is safe.
 
 use core::time::Duration;
 
@@ -9,14 +9,14 @@ use super::host::Host;
 use super::members::Members;
 use super::message::{Ballot, Message, Timer};
 
-/// After how long the others are asked again, round trips not counted.
+/// How long a replica waits before it asks the others again, plus round trips.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
 
-/// How far a replica that has lost its disk has got.
+/// The progress of a replica that has lost its disk.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
     nonce: u64,
-    /// Those that have reported what they have promised.
+    /// The replicas that have reported their promises.
     heard: NodeSet,
     /// The highest ballot that they have promised.
     floor: Ballot,
@@ -25,12 +25,13 @@ pub(super) struct Lost {
 }
 
 impl Lost {
-    /// Whether it does not know yet which ballots are above all that its predecessor can have promised.
+    /// Whether it does not know yet which ballots are above all that its predecessor may have
+    /// promised.
     pub(super) fn is_asking(&self) -> bool {
         !self.has_floor
     }
 
-    /// Asks the replicas that have not reported what they have promised.
+    /// Asks the replicas that have not reported for the ballots that they have promised.
     pub(super) fn ask<H: Host>(
         &mut self,
         incarnation: u64,
@@ -46,7 +47,8 @@ impl Lost {
         cx.set_timer(H::timer(Timer::Restore), ASK_AGAIN + 2 * members.group.round_trip());
     }
 
-    /// Another replica reports what it has promised. If it is the last one, returns the first ballot above the floor.
+    /// Handles another replica's report of its promise. If it is the last one, returns the first
+    /// ballot above the floor.
     pub(super) fn on_standing(
         &mut self,
         from: NodeId,

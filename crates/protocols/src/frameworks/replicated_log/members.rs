@@ -1,4 +1,4 @@
-//! The group that keeps a log, as one of its members sees it.
+//! The group that keeps a log, as one of its members knows it.
 
 use core::time::Duration;
 
@@ -8,9 +8,9 @@ use serried_model::NodeId;
 use super::host::Host;
 use super::message::{Entry, Message};
 
-/// How many beats a leader sends in the time after which a silent leader is given up.
+/// How many beats a leader sends within the time-out for a silent leader.
 const BEATS_IN_PATIENCE: u32 = 4;
-/// The shortest time after which a leader is given up, round trips not counted.
+/// The shortest time-out for a silent leader, without round trips.
 const LEAST_PATIENCE: Duration = Duration::from_millis(1);
 
 const _: () = assert!(
@@ -18,7 +18,7 @@ const _: () = assert!(
     "a leader is doubted one beat before it is given up, and not for one lost beat"
 );
 
-/// The members of the group, and the settings that all parts of a log go by.
+/// The members of the group, and the settings for all components of a log.
 #[derive(Debug)]
 pub(super) struct Members {
     /// This replica.
@@ -26,7 +26,8 @@ pub(super) struct Members {
     pub(super) group: Group,
     /// Whether the leader sends entries only to as many followers as it needs.
     pub(super) thrifty: bool,
-    /// How many must have accepted an entry: a majority, except in a test that shows that fewer are noticed.
+    /// How many replicas must accept an entry before it is chosen: a majority, except in tests of
+    /// smaller quorums.
     pub(super) quorum: usize,
     election_timeout: Duration,
 }
@@ -42,7 +43,8 @@ impl Members {
         self.id.member()
     }
 
-    /// The number of the member that leads if all members are well. Partitions have different ones, in turn.
+    /// The number of the member that leads if all members are well. It differs between partitions,
+    /// in turn.
     pub(super) fn preferred(&self) -> usize {
         usize::from(self.id.partition()) % self.group.size()
     }
@@ -67,7 +69,7 @@ impl Members {
         nearest.filter(|node| *node != self.id)
     }
 
-    /// The time after which a silent leader is given up.
+    /// The time-out for a silent leader.
     pub(super) fn patience(&self) -> Duration {
         self.election_timeout.max(LEAST_PATIENCE) + 2 * self.group.round_trip()
     }

@@ -1,4 +1,4 @@
-//! What replicas of a log exchange and make durable.
+//! The messages between replicas of a log, and their durable records.
 
 use core::fmt;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serried_model::{Key, NodeId, Value};
 
-/// What a log holds.
+/// A log entry.
 pub trait Entry: Serialize + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static {
-    /// About how many bytes it takes up.
+    /// Its approximate size in bytes.
     fn size(&self) -> usize;
 }
 
-/// A leader's term. Of two ballots the higher one wins. Each member has ballots of its own.
+/// A leader's term. The higher of two ballots wins. Each member has its own ballots.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
 pub struct Ballot {
-    /// Rises with each term.
+    /// Increases with each term.
     pub round: u64,
     /// The leader.
     pub member: u8,
@@ -32,7 +32,7 @@ const _: () = assert!(
 impl Ballot {
     /// Below the ballot of any leader.
     pub const NONE: Ballot = Ballot { round: 0, member: 0 };
-    /// Above the ballot of any leader. What was accepted in it is chosen.
+    /// Above the ballot of any leader. Entries that were accepted in it are chosen.
     pub const CHOSEN: Ballot = Ballot { round: u64::MAX, member: u8::MAX };
 
     /// The first ballot of `member` that is above this one.
@@ -42,10 +42,11 @@ impl Ballot {
     }
 }
 
-/// Consecutive entries, shared by all that need them at a replica. An entry that is `None` has no effect.
+/// Consecutive entries, shared by all components of a replica. An entry that is `None` has no
+/// effect.
 pub type Entries<E> = Arc<[Option<E>]>;
 
-/// What was accepted in a slot.
+/// The accepted entry of a slot.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Accepted<E> {
     /// The slot.
@@ -64,9 +65,9 @@ pub enum Message<E> {
     Accept {
         /// The leader's ballot.
         ballot: Ballot,
-        /// The slot of the first of them.
+        /// The slot of the first entry.
         first: u64,
-        /// All slots below are chosen.
+        /// All slots below this one are chosen.
         chosen: u64,
         /// The entries.
         entries: Entries<E>,
@@ -77,40 +78,41 @@ pub enum Message<E> {
         ballot: Ballot,
         /// The number of this beat in the ballot, from 1.
         number: u64,
-        /// All slots below are chosen.
+        /// All slots below this one are chosen.
         chosen: u64,
-        /// Everything that can have been chosen in a lower ballot is in a slot below.
+        /// Every entry that may have been chosen in a lower ballot is in a slot below this one.
         base: u64,
-        /// The receiver needs entries that are not kept any more, and has to take over the state.
+        /// Whether the receiver needs entries that are no longer kept, and has to copy the state.
         behind: bool,
     },
-    /// The sender has accepted this leader's entries in all slots below `matched`, or knows what was chosen there (phase 2b).
+    /// The sender has accepted this leader's entries in all slots below `matched`, or knows the
+    /// chosen ones (phase 2b).
     Accepted {
         /// The leader's ballot.
         ballot: Ballot,
         /// Identifies the sender's run, from one start to the next.
         incarnation: u64,
-        /// The number of the leader's last beat that this run has received, or 0.
+        /// The number of the leader's last beat that this run received, or 0.
         beat: u64,
-        /// The first slot of which this is not true.
+        /// The first slot that is not covered.
         matched: u64,
     },
-    /// Accept nothing in lower ballots, and show what you have accepted (phase 1a).
+    /// A request to accept nothing in lower ballots, and to report accepted entries (phase 1a).
     Prepare {
         /// The candidate's ballot.
         ballot: Ballot,
-        /// It knows what was chosen below.
+        /// The slot below which it knows all chosen entries.
         from: u64,
-        /// The ballot of the leader that has handed over to the candidate, or [`Ballot::NONE`].
+        /// The ballot of the leader that handed over to the candidate, or [`Ballot::NONE`].
         after: Ballot,
     },
-    /// Promised (phase 1b).
+    /// A promise (phase 1b).
     Promise {
         /// The candidate's ballot.
         ballot: Ballot,
-        /// The sender knows what was chosen below.
+        /// The slot below which the sender knows all chosen entries.
         applied: u64,
-        /// What it has accepted from where the candidate asked.
+        /// The entries that it has accepted, from the slot on that the candidate named.
         accepted: Vec<Accepted<E>>,
     },
     /// The sender does not keep all entries that the candidate lacks.
@@ -120,11 +122,11 @@ pub enum Message<E> {
     },
     /// The receiver's ballot is too low.
     Refused {
-        /// What was promised.
+        /// The promised ballot.
         promised: Ballot,
     },
-    /// The sender has lost its disk. Do not rely on anything that it has accepted or promised, and report what you have
-    /// promised.
+    /// The sender has lost its disk. The receiver must not rely on anything that the sender has
+    /// accepted or promised, and reports its own promise.
     Rejoin {
         /// Identifies this loss.
         nonce: u64,
@@ -133,12 +135,12 @@ pub enum Message<E> {
     Standing {
         /// The nonce of the question.
         nonce: u64,
-        /// What was promised.
+        /// The promised ballot.
         promised: Ballot,
     },
-    /// Show the next part of the state.
+    /// A request for the next part of the state.
     Scan {
-        /// The key after which it begins, or none for the beginning.
+        /// The key after which it begins, or `None` for the beginning.
         after: Option<Key>,
     },
     /// The answer to `Scan`.
@@ -151,63 +153,65 @@ pub enum Message<E> {
         at: u64,
         /// The next keys in ascending order, with their values in the store.
         entries: Vec<(Key, Value)>,
-        /// Whether there are more.
+        /// Whether more entries follow.
         more: bool,
     },
-    /// The sender has not heard of a leader for long. It asks whether the receiver would promise it a ballot.
+    /// The sender has not received a message of a leader for long. It asks whether the receiver
+    /// would promise it a ballot.
     Canvass {
         /// Identifies the question.
         nonce: u64,
     },
-    /// The answer to `Canvass`: the sender has not heard of a leader either, and would promise a ballot.
+    /// The answer to `Canvass`: the sender has no leader either, and would promise a ballot.
     Willing {
         /// The nonce of the question.
         nonce: u64,
     },
-    /// The leader asks the receiver to lead in its place, and proposes nothing meanwhile.
+    /// A request to the receiver to lead in the sender's place. The sender proposes nothing
+    /// meanwhile.
     HandOver {
         /// The sender's ballot.
         ballot: Ballot,
     },
 }
 
-/// What a replica makes durable.
+/// A durable record of a replica.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(bound(serialize = "E: Serialize", deserialize = "E: DeserializeOwned"))]
 pub enum Record<E> {
-    /// It has promised this ballot, and accepted entries in it.
+    /// It has promised this ballot and accepted entries in it.
     Accepted {
         /// The ballot.
         ballot: Ballot,
-        /// The slot of the first of them.
+        /// The slot of the first entry.
         first: u64,
         /// The entries.
         entries: Entries<E>,
     },
-    /// What was promised and applied. Everything that was accepted below `applied` is chosen. If its record was trimmed, its
-    /// effect is in the store.
+    /// The promised ballot and the applied slot. Every entry that was accepted below `applied` is
+    /// chosen. If its record was trimmed, its effect is in the store.
     Mark {
         /// The promised ballot.
         promised: Ballot,
-        /// Everything that was chosen below this slot has been applied.
+        /// All chosen entries below this slot have been applied.
         applied: u64,
-        /// Whether it does not know what its predecessor had promised and accepted.
+        /// Whether it does not know what its predecessor promised and accepted.
         lost: bool,
     },
-    /// It has taken over a state that contains everything that was chosen below this slot. What it had accepted there does not
-    /// matter any more.
+    /// It has copied a state that contains everything that was chosen below this slot. Entries that
+    /// it had accepted there do not matter any more.
     TakenOver(u64),
 }
 
 /// The timers of a replica of a log.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Timer {
-    /// Propose what is queued.
+    /// Propose the queued entries.
     Flush,
-    /// Look after followers.
+    /// Check the followers.
     Lead,
     /// Check whether there is a leader, or ask again for promises.
     Elect,
-    /// Ask again for what a replica lacks.
+    /// Repeat requests for entries or state that a replica lacks.
     Restore,
 }

@@ -1,4 +1,5 @@
-//! A replicated log: multi-decree Paxos with a stable leader, sans I/O, on the seam of the drivers.
+//! A replicated log: multi-decree Paxos with a stable leader. It is sans I/O: drivers do its input
+//! and output.
 //!
 //! ```text
 //! leader                                     followers
@@ -30,16 +31,19 @@
 //! # Invariants
 //! - *One value per slot.* A leader proposes one entry for each slot in its ballot. If a majority has reported entries that
 //!   were accepted in lower ballots, it proposes the one of the highest.
-//! - *What counts is durable.* A promise or an acceptance is appended before the message that reports it leaves.
-//! - *What is applied is durable here.* An entry that was chosen is applied when its record is durable at this replica, too.
-//!   What the machine puts into the store can outlive a crash that the log's last records do not. It would be ahead of the
-//!   log then, and a replica that is alone would use the slots again.
+//! - *Promises are durable.* A promise or an acceptance is appended before the message that reports
+//!   it leaves.
+//! - *Applied entries are durable here.* A replica applies a chosen entry after its own record of
+//!   the entry is durable. The machine's writes to the store can survive a crash that the log's
+//!   last records do not. The store would then be ahead of the log, and a replica that is alone
+//!   would use the slots again.
 //! - *Matched is a prefix.* `Accepted` covers all slots below `matched`, not single ones. So lost, repeated and reordered
 //!   messages do no harm, and a later message makes up for all earlier ones.
-//! - *Matched belongs to one run.* `Accepted` names the run of the follower, from its start to its end, and the last beat
-//!   that this run has received. If a run has received a beat that was sent after the leader last heard of another run,
-//!   it is the later one of the two. Then the leader goes by what the later run has, even if that is less, and ignores
-//!   the earlier run. So a follower that has lost the end of its log is sent it again.
+//! - *Matched belongs to one run.* `Accepted` names the run of the follower, from its start to its
+//!   end, and the last beat that this run has received. If a run has received a beat that was sent
+//!   after another run's last answer, it is the later one of the two. Then the leader relies on the
+//!   later run's progress, even if that is less, and ignores the earlier run. So the leader sends a
+//!   follower the end of its log again if the follower has lost it.
 //! - *`base` bounds lower ballots.* Everything that a lower ballot can have chosen lies below `base`, the end of what the
 //!   leader found when it was elected.
 //! - *An entry that is found late is not chosen early.* An entry that a few replicas have accepted may be found only by a leader
@@ -54,39 +58,44 @@
 //!   predecessor has helped to choose.
 //!
 //! # Timing
-//! No promise depends on time. The following decides when who leads, but never what is chosen.
+//! No promise depends on time. The following rules decide which replica leads when, but never which
+//! entries are chosen.
 //!
-//! *Beats.* A follower gives a leader up after [`serried_actor::Settings::election_timeout_ms`] and two round trips without a
-//! message. A leader sends four beats in that time.
+//! *Beats.* A follower gives up a leader after [`serried_actor::Settings::election_timeout_ms`] and
+//! two round trips without a message. A leader sends four beats in that time.
 //!
-//! *Elections.* A follower without a leader asks the others whether they have one, and becomes a candidate if a majority has
-//! none (a *pre-vote*). So a replica that was cut off or paused does not take a ballot, and the leader continues in its
-//! own. A replica that has a leader ignores candidates, unless it has missed three beats of the leader. A leader that has
-//! not heard of a majority for twice the time-out steps down.
+//! *Elections.* A follower without a leader asks the others whether they have one, and becomes a
+//! candidate if a majority has none (a *pre-vote*). So a replica that was cut off or paused does
+//! not take a ballot, and the leader continues in its own. A replica that has a leader ignores
+//! candidates, unless it has missed three beats of the leader. A leader steps down if it has
+//! received no answers from a majority for twice the time-out.
 //!
-//! *Repetition.* The leader sends followers again what they have not accepted. With `thrifty` set, it sends entries only to
-//! the nearest `f` followers while none of them is slow; the others get them with the beats.
+//! *Repetition.* The leader repeats entries that followers have not accepted. With `thrifty` set,
+//! it sends entries only to the nearest `f` followers while none of them is slow; the others get
+//! them with the beats.
 //!
 //! *Preferred leaders.* Member `p mod n` is preferred as leader of partition `p`, so that leaders are spread over the nodes. In
 //! a new group it becomes a candidate at once. Later it is the first to look for a leader. If another member leads, that
 //! one hands over when the preferred member has kept up, in one run, for 25 time-outs.
 //!
-//! *Handing over.* The leader stops proposing and sends its successor everything that it has proposed. Then the successor
-//! becomes a candidate in a ballot of its own, as any other would. Its `Prepare` names the ballot of the leader that hands
-//! over, so replicas that hear of this leader do not ignore it. The leader leads until it promises the higher ballot. If
-//! that does not come in time, it proposes again in its own ballot. A replica whose node is about to stop hands over, if
+//! *Handing over.* The leader stops proposing and sends its successor everything that it has
+//! proposed. Then the successor becomes a candidate in a ballot of its own, as any other would. Its
+//! `Prepare` names the ballot of the leader that hands over, so replicas that follow this leader do
+//! not ignore it. The leader leads until it promises the higher ballot. If that does not come in
+//! time, it proposes again in its own ballot. A replica whose node is about to stop hands over, if
 //! necessary to several others in turn, and takes no more ballots.
 //!
 //! # Messages that are dropped
-//! Messages that no replica can have sent are dropped (`sound.rs`): those in another member's ballot, slots or ballots that
-//! are out of reach, and promises that do not show what they must. A replica that lies within these bounds is not
-//! guarded against.
+//! Messages that no replica can have sent are dropped (`sound.rs`): those in another member's
+//! ballot, slots or ballots that are out of reach, and promises that do not show what they must.
+//! There is no protection from a replica that sends false messages within these bounds.
 //!
 //! # Bounds
-//! A leader has at most 8192 entries and 4 MiB that are not chosen (`OPEN_ENTRIES`, `OPEN_BYTES`), but at least one entry. A
-//! replica keeps at most 32,768 applied entries and 4 MiB of them, and no more than it has keys in memory
-//! (`KEPT_ENTRIES`, `KEPT_BYTES`), whichever other replicas are down. Only while another replica copies its state, it keeps
-//! more, up to 64 MiB (`HELD_BYTES`). The durable log is trimmed as the machine's state gets into the store.
+//! A leader has at most 8192 entries and 4 MiB that are not chosen (`OPEN_ENTRIES`, `OPEN_BYTES`),
+//! but at least one entry. A replica keeps at most 32,768 applied entries and 4 MiB of them, and no
+//! more than it has keys in memory (`KEPT_ENTRIES`, `KEPT_BYTES`), whichever other replicas are
+//! down. It keeps more only while another replica copies its state, up to 64 MiB (`HELD_BYTES`).
+//! The durable log is trimmed as the machine's state gets into the store.
 //!
 //! # Why not a library
 //! `omnipaxos` 0.2.4 needs links that are FIFO and lose messages only at their end. An `AcceptSync` does not say which

@@ -1,7 +1,7 @@
-//! What a replica does that lacks entries, and what others do for it.
+//! Recovery of entries that a replica lacks, on both sides.
 //!
-//! These handlers are methods of the log, because a replica that lacks entries takes no part in elections, and because a state
-//! that it has taken over comes in place of entries that its acceptor lacks.
+//! These handlers are methods of the log: a replica that lacks entries takes no part in elections,
+//! and a copied state replaces entries that its acceptor lacks.
 
 use serried_actor::Context;
 use serried_model::{Key, NodeId};
@@ -18,7 +18,8 @@ impl<E: Entry> ReplicatedLog<E> {
         }
     }
 
-    /// Another replica has lost its disk: this one abandons its ballot, if the other may have promised or accepted in it.
+    /// Handles that another replica has lost its disk. This one abandons its ballot if the other
+    /// may have promised or accepted in it.
     pub(super) fn on_rejoin<H: Host<Entry = E>>(
         &mut self,
         from: NodeId,
@@ -47,7 +48,7 @@ impl<E: Entry> ReplicatedLog<E> {
         }
     }
 
-    /// Begins to take over the state of another replica.
+    /// Begins to copy the state of another replica.
     pub(super) fn restore_from<H: Host<Entry = E>>(
         &mut self,
         source: NodeId,
@@ -59,7 +60,7 @@ impl<E: Entry> ReplicatedLog<E> {
     pub(super) fn ask_again_for_state<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) {
         self.ask_for_standing(cx);
         match &mut self.restore {
-            // The leader says so if the state is still needed.
+            // The leader reports again if the state is still needed.
             Some(restore) if restore.is_given_up() => self.restore = None,
             Some(restore) => restore.ask(&self.members, cx),
             None => {}

@@ -1,4 +1,5 @@
-//! Taking over another replica's state, key by key, if that replica does not keep all entries that this one lacks.
+//! Copying another replica's state, key by key, if that replica does not keep all entries that this
+//! one lacks.
 
 use core::time::Duration;
 
@@ -10,15 +11,15 @@ use super::members::Members;
 use super::message::{Message, Timer};
 use super::slots::KEPT_BYTES;
 
-/// How many bytes a reply to a scan holds, about.
+/// The approximate size of a reply to a scan, in bytes.
 const SCANNED_AT_ONCE: usize = 256 << 10;
-/// How long to wait for the reply to a scan, round trips not counted.
+/// How long to wait for the reply to a scan, plus round trips.
 const SCAN_AGAIN: Duration = Duration::from_millis(300);
-/// How often a scan is asked for before its source is given up.
+/// How often a scan is repeated before its source is given up.
 const ASKED_AT_MOST: u32 = 4;
-/// For how long entries are kept for a replica that scans, after its last request.
+/// How long entries are kept for a replica that scans, after its last request.
 const HELD: Duration = Duration::from_secs(10);
-/// How many bytes of them are kept.
+/// How many bytes of entries are kept for it.
 const HELD_BYTES: usize = 64 << 20;
 
 const _: () = assert!(
@@ -30,46 +31,47 @@ const _: () = assert!(
     "more entries are kept while a replica copies the state, not fewer"
 );
 
-/// How far a replica has got in taking over the state of another.
+/// The progress of a replica that copies another one's state.
 #[derive(Debug)]
 pub(super) struct Restore {
     source: NodeId,
-    /// The source's run, and the slot up to which its state is, once the first page is there.
+    /// The source's run and the slot of its state, once the first page has arrived.
     begun: Option<(u64, u64)>,
-    /// The last key that was taken over.
+    /// The last key that was copied.
     after: Option<Key>,
     asked: u32,
-    /// How many keys it has been shown.
+    /// How many keys the pages contained.
     keys: u64,
 }
 
 /// A page of another replica's state.
 pub(super) struct Page {
-    /// After which key it begins.
+    /// The key after which it begins.
     pub(super) after: Option<Key>,
     /// Identifies the source's run.
     pub(super) incarnation: u64,
     /// The state contains everything that was chosen below this slot.
     pub(super) at: u64,
     pub(super) entries: Vec<(Key, Value)>,
-    /// Whether there are more.
+    /// Whether more pages follow.
     pub(super) more: bool,
 }
 
-/// What is to be done after a page.
+/// The result of a page.
 pub(super) enum Progress {
-    /// Nothing: the page is repeated or damaged.
+    /// The page is repeated or damaged. Nothing is to be done.
     None,
-    /// The source has restarted, and may lack what it has shown before. It has to be asked for everything again.
+    /// The source has restarted, and may lack state that it reported before. The copy has to begin
+    /// again.
     Restarted,
-    /// The next page is to be asked for.
+    /// The next page is to be requested.
     More,
     /// The state is complete. It contains everything that was chosen below this slot.
     Complete(u64),
 }
 
 impl Restore {
-    /// Begins to take over the state of `source`.
+    /// Begins to copy the state of `source`.
     pub(super) fn begin<H: Host>(
         source: NodeId,
         members: &Members,
@@ -80,17 +82,17 @@ impl Restore {
         restore
     }
 
-    /// How many keys were shown.
+    /// How many keys the pages contained.
     pub(super) fn keys(&self) -> u64 {
         self.keys
     }
 
-    /// Whether the source is given up, because it was asked often enough.
+    /// Whether to give up the source, because it was asked often enough.
     pub(super) fn is_given_up(&self) -> bool {
         self.asked >= ASKED_AT_MOST
     }
 
-    /// Asks for the next page.
+    /// Requests the next page.
     pub(super) fn ask<H: Host>(&mut self, members: &Members, cx: &mut Context<'_, H>) {
         self.asked += 1;
         let after = self.after.clone();
@@ -98,7 +100,7 @@ impl Restore {
         cx.set_timer(H::timer(Timer::Restore), SCAN_AGAIN + 2 * members.group.round_trip());
     }
 
-    /// Takes over a page.
+    /// Copies a page.
     pub(super) fn on_page<H: Host>(
         &mut self,
         from: NodeId,
@@ -116,7 +118,7 @@ impl Restore {
         }
         self.keys += entries.len() as u64;
         cx.charge(entries.len());
-        // An empty state was removed.
+        // An empty state stands for a removed one.
         for (key, state) in entries.iter().filter(|(_, state)| !state.is_empty()) {
             if key.as_bytes().is_empty() {
                 return Progress::None; // No key is empty.
@@ -136,7 +138,8 @@ impl Restore {
     }
 }
 
-/// Shows a replica that takes over the state the next page. This replica has applied everything below `applied`.
+/// Sends the next page to a replica that copies the state. This replica has applied everything
+/// below `applied`.
 pub(super) fn show<H: Host>(
     to: NodeId,
     after: Option<Key>,
@@ -158,18 +161,19 @@ pub(super) fn show<H: Host>(
     cx.send(to, H::message(page));
 }
 
-/// Keeps entries for a replica that takes over the state, and will need them from where the state begins.
+/// Keeps entries for a replica that copies the state and will need the entries after it.
 #[derive(Debug, Default)]
 pub(super) struct Hold(Option<(u64, Timestamp)>);
 
 impl Hold {
-    /// From which slot on entries are kept, and how many bytes at most.
+    /// The first slot of the kept entries, and the limit of their size in bytes.
     pub(super) fn held(&self, now: Timestamp) -> Option<(u64, usize)> {
         let (at, asked) = self.0?;
         (now.since(asked) < HELD).then_some((at, HELD_BYTES))
     }
 
-    /// A replica has asked for a page. If it is the first for long, entries are kept from slot `applied` on.
+    /// Handles the request for a page. If it is the first for long, entries are kept from slot
+    /// `applied` on.
     pub(super) fn extend(&mut self, applied: u64, now: Timestamp) {
         let at = self.held(now).map_or(applied, |(at, _)| at);
         self.0 = Some((at, now));

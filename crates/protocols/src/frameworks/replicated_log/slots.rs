@@ -7,7 +7,7 @@ use super::message::{Accepted, Ballot, Entry};
 
 /// How many applied entries are kept for replicas that lack them.
 const KEPT_ENTRIES: usize = 32 << 10;
-/// How many bytes of them.
+/// The limit of their size in bytes.
 pub(super) const KEPT_BYTES: usize = 4 << 20;
 
 const _: () = assert!(
@@ -15,7 +15,7 @@ const _: () = assert!(
     "a follower that lacks what a leader has just applied need not copy the state"
 );
 
-/// What was accepted in a slot.
+/// The accepted entry of a slot.
 #[derive(Clone, Debug)]
 pub(super) struct Slot<E> {
     pub(super) ballot: Ballot,
@@ -30,27 +30,27 @@ impl<E: Entry> Slot<E> {
     }
 }
 
-/// About how many bytes an entry takes up.
+/// The approximate size of an entry in bytes.
 pub(super) fn size<E: Entry>(entry: Option<&E>) -> usize {
     entry.map_or(0, Entry::size) + size_of::<Slot<E>>()
 }
 
-/// The slots of a log from the first that is kept.
+/// The slots of a log from the first kept one on.
 #[derive(Debug)]
 pub(super) struct Slots<E> {
     first: u64,
     slots: VecDeque<Option<Slot<E>>>,
-    /// All slots below have been applied.
+    /// All slots below this one have been applied.
     applied: u64,
-    /// The size of the applied entries that are kept.
+    /// The size of the kept entries that were applied.
     applied_bytes: usize,
-    /// The size of the others.
+    /// The size of the other entries.
     open_bytes: usize,
     kept_entries: usize,
 }
 
 impl<E: Entry> Slots<E> {
-    /// No slots. At most `at_most` applied entries are kept.
+    /// Creates an empty log. It keeps at most `at_most` applied entries.
     pub(super) fn new(at_most: usize) -> Slots<E> {
         Slots {
             first: 0,
@@ -77,7 +77,7 @@ impl<E: Entry> Slots<E> {
         self.first + self.slots.len() as u64
     }
 
-    /// How many bytes the entries take up that were not applied.
+    /// The size of the entries that were not applied, in bytes.
     pub(super) fn open_bytes(&self) -> usize {
         self.open_bytes
     }
@@ -91,7 +91,7 @@ impl<E: Entry> Slots<E> {
         self.slots.get(index as usize)?.as_ref()
     }
 
-    /// Accepts an entry in a slot that was not applied, with the record that comes at `position`.
+    /// Accepts an entry in a slot that was not applied. Its record is written at `position`.
     pub(super) fn accept(&mut self, slot: u64, ballot: Ballot, position: u64, entry: Option<E>) {
         assert!(slot >= self.applied, "slot {slot} was applied");
         let index = (slot - self.first) as usize;
@@ -117,8 +117,8 @@ impl<E: Entry> Slots<E> {
         slot
     }
 
-    /// The entries from a slot on. Those that were applied are shown as chosen. None if some of them are not kept, or if they
-    /// are more than `at_most` bytes.
+    /// The entries from a slot on. Applied entries are reported as chosen. Returns `None` if some
+    /// of them are not kept, or if their size exceeds `at_most` bytes.
     pub(super) fn show(&self, from: u64, at_most: usize) -> Option<Vec<Accepted<E>>> {
         if from < self.first {
             return None;
@@ -133,7 +133,7 @@ impl<E: Entry> Slots<E> {
         (bytes <= at_most).then_some(shown)
     }
 
-    /// Consecutive entries from a slot on, up to so many bytes, but at least one if there is one.
+    /// Consecutive entries from a slot on, up to `bytes` bytes, but at least one if there is one.
     pub(super) fn read(&self, from: u64, bytes: usize) -> Vec<Option<E>> {
         let (mut entries, mut read) = (Vec::new(), 0);
         let mut slot = from;
@@ -145,8 +145,8 @@ impl<E: Entry> Slots<E> {
         entries
     }
 
-    /// Forgets applied entries that need not be kept. If `held` is a slot and a number of bytes, the entries from that slot on
-    /// are kept up to that size.
+    /// Forgets applied entries that need not be kept. If `held` is a slot and a number of bytes,
+    /// entries from that slot on are kept up to that size.
     pub(super) fn forget(&mut self, held: Option<(u64, usize)>) {
         while self.first < self.applied {
             let kept = (self.applied - self.first) as usize;
@@ -170,7 +170,7 @@ impl<E: Entry> Slots<E> {
         self.first += 1;
     }
 
-    /// Continues from a state that contains everything that was chosen below `at`.
+    /// Continues from a copied state, which contains everything that was chosen below `at`.
     pub(super) fn skip_to(&mut self, at: u64) {
         while self.first < at && !self.slots.is_empty() {
             self.forget_first();
@@ -184,7 +184,8 @@ impl<E: Entry> Slots<E> {
         (self.applied..self.end()).filter_map(|slot| Some((slot, self.get(slot)?)))
     }
 
-    /// The position of the durable log from which on it has the records of entries that were not applied, if there are any.
+    /// The first position of the durable log with a record of an entry that was not applied, if
+    /// there is one.
     pub(super) fn needs_log_from(&self) -> Option<u64> {
         self.open().next().map(|(_, slot)| slot.position)
     }

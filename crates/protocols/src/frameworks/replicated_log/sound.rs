@@ -1,5 +1,5 @@
-//! Checks messages when they arrive. A message that no replica can have sent is damaged or forged, and is dropped. It must
-//! neither end the node nor make it use unbounded memory.
+//! Validation of messages on arrival. A message that no replica can have sent is damaged or forged,
+//! and is dropped. It must neither stop the node nor make it use unbounded memory.
 
 use serried_model::NodeId;
 
@@ -7,7 +7,7 @@ use super::acceptor::{ACCEPTED_AHEAD, Acceptor};
 use super::members::Members;
 use super::message::{Accepted, Ballot, Entry, Message};
 
-/// More than the slots of any log, and than the rounds of ballots.
+/// A bound above the slots of any log and the rounds of any ballot.
 const NEVER: u64 = 1 << 48;
 
 const _: () = assert!(
@@ -24,8 +24,8 @@ pub(super) fn is_sound<E: Entry>(from: NodeId, message: &Message<E>, members: &M
     from != members.id && is_member && can_be_sent(from, message, members)
 }
 
-/// Whether a message fits what this replica has asked for. If it does not, it is late or forged, and of no use: this replica
-/// has lost slots or has asked again since.
+/// Whether a message matches an open request of this replica. If it does not, it is late or forged:
+/// this replica has lost slots or has asked again since.
 pub(super) fn is_of_use<E: Entry>(message: &Message<E>, acceptor: &Acceptor<E>) -> bool {
     let slots = acceptor.slots();
     match message {
@@ -64,8 +64,9 @@ fn can_be_sent<E: Entry>(from: NodeId, message: &Message<E>, members: &Members) 
     }
 }
 
-/// Whether a replica that has applied all slots below `applied` can show this from slot `first` on. The slots must ascend and
-/// include everything that it has applied. They must not lie further ahead than a replica accepts.
+/// Whether a replica that has applied all slots below `applied` can report these entries from slot
+/// `first` on. The slots must ascend and include all entries that it has applied. They must not lie
+/// further ahead than a replica accepts.
 fn can_be_shown<E>(first: u64, applied: u64, accepted: &[Accepted<E>]) -> bool {
     let rises = accepted.windows(2).all(|pair| pair[0].slot < pair[1].slot);
     let begins = accepted.first().is_none_or(|accepted| accepted.slot >= first);

@@ -5,12 +5,14 @@ use std::collections::VecDeque;
 /// Slots whose entries are in records that are not known to be durable.
 #[derive(Debug, Default)]
 pub(super) struct Undurable {
-    /// Where the durable log has to reach, in ascending order, and the first slot of the entries that are durable then.
+    /// Positions that the durable log has to reach, ascending, each with the first slot of the
+    /// entries that are durable then.
     records: VecDeque<(u64, u64)>,
 }
 
 impl Undurable {
-    /// The entries from a slot on are in a record before `position` of the durable log.
+    /// Records that the entries from a slot on are in a record before `position` of the durable
+    /// log.
     pub(super) fn note(&mut self, first: u64, position: u64) {
         self.records.push_back((position, first));
     }

@@ -1,6 +1,7 @@
-//! Writing what was applied to the store, in the background.
+//! Writing applied state to the store, in the background.
 //!
-//! A key that is written often goes to the store once in a while, not with every change. Until then its changes can be
+//! Writing a key after every change would repeat the writes of keys that change often. So a key is
+//! written some time after a change, together with later ones. Until then its changes can be
 //! replayed from the durable log, which is kept for them.
 
 use core::time::Duration;
@@ -13,11 +14,11 @@ use serried_parts::Cells;
 
 /// How often some keys are written to the store.
 const EVERY: Duration = Duration::from_millis(20);
-/// How many keys are written at a time; more if there are very many.
+/// How many keys are written at a time, unless there are very many.
 const WRITTEN_AT_ONCE: usize = 512;
-/// For how many times of [`EVERY`] a key stays out of the store after a change.
+/// How many periods of [`EVERY`] pass before a changed key is written.
 const WRITTEN_AFTER: usize = 50;
-/// How many times of [`EVERY`] lie between marks in the log.
+/// How many periods of [`EVERY`] pass between two marks in the log.
 const TRIM_EVERY: usize = 10;
 
 const _: () = assert!(
@@ -25,12 +26,12 @@ const _: () = assert!(
     "the log is trimmed at least as often as a key that changes is written"
 );
 
-/// When keys are written to the store, and the durable log is trimmed.
+/// The schedule for writing keys to the store and trimming the durable log.
 #[derive(Debug, Default)]
 pub struct WriteBack {
-    /// The end of the durable log at each of the last times that keys were written.
+    /// The end of the durable log at each of the last writes.
     positions: VecDeque<u64>,
-    /// How often keys were written since the log was trimmed.
+    /// How often keys were written since the log was last trimmed.
     untrimmed: usize,
 }
 
@@ -48,7 +49,7 @@ impl WriteBack {
     {
         self.positions.push_back(cx.log_position());
         if self.positions.len() > WRITTEN_AFTER {
-            let before = self.positions.pop_front().expect("there are many");
+            let before = self.positions.pop_front().expect("there are enough positions");
             if !cx.store().is_behind() {
                 let mut left = WRITTEN_AT_ONCE.max(cells.unstored() / WRITTEN_AFTER);
                 while left > 0 && cells.needs_log_from().is_some_and(|first| first < before) {

@@ -1,4 +1,4 @@
-//! What an open transaction has done to the keys of a shard, for controls that need to know no more.
+//! The reads and writes of an open transaction at a shard, for controls that need no other state.
 
 use serried_model::{Key, Value};
 use smallvec::SmallVec;
@@ -7,32 +7,32 @@ use super::control::Desk;
 use super::message::{Found, Item, Part, Written};
 use super::stamp::Stamp;
 
-/// What a transaction has done to the keys of a shard, each once.
+/// The accesses of a transaction at a shard. Each key occurs once.
 #[derive(Debug, Default)]
 pub struct Accesses(SmallVec<[Access; 4]>);
 
-/// What it has done to a key.
+/// A transaction's access to one key.
 #[derive(Debug)]
 pub struct Access {
     /// The key.
     pub key: Key,
-    /// What it has read.
+    /// The read, if there was one.
     pub read: Option<Read>,
-    /// What it writes: a value, or none if it deletes the key.
+    /// The write, if there is one: a value, or `None` if it deletes the key.
     pub write: Option<Option<Value>>,
 }
 
-/// What it has read under a key.
+/// A read of one key.
 #[derive(Debug)]
 pub struct Read {
     /// The stamp of the version.
     pub stamp: Stamp,
-    /// The version. Unknown if a former leader has read it.
+    /// The version that was read, or `None` if a former leader read it.
     pub found: Option<Found>,
 }
 
 impl Accesses {
-    /// The accesses of a transaction that was ready to commit under a former leader.
+    /// The accesses of a transaction that was prepared under a former leader.
     pub fn inherited(part: &Part) -> Accesses {
         let access = |item: &Item| Access {
             key: item.key.clone(),
@@ -42,17 +42,17 @@ impl Accesses {
         Accesses(part.items.iter().map(access).collect())
     }
 
-    /// In the order in which the transaction has come to the keys.
+    /// Iterates over the accesses in the order in which the transaction first accessed the keys.
     pub fn iter(&self) -> core::slice::Iter<'_, Access> {
         self.0.iter()
     }
 
-    /// What the transaction has done to a key.
+    /// The transaction's access to a key.
     pub fn of(&self, key: &Key) -> Option<&Access> {
         self.0.iter().find(|access| access.key == *key)
     }
 
-    /// What the transaction has done to a key, to be changed. It is empty if that is nothing yet.
+    /// Mutable access to the entry of a key. Inserts an empty entry if there is none.
     pub fn of_mut(&mut self, key: &Key) -> &mut Access {
         let place = self.0.iter().position(|access| access.key == *key);
         let place = place.unwrap_or_else(|| {
@@ -62,12 +62,13 @@ impl Accesses {
         &mut self.0[place]
     }
 
-    /// What the transaction has read of a key.
+    /// The transaction's read of a key.
     pub fn read_of(&self, key: &Key) -> Option<&Read> {
         self.of(key)?.read.as_ref()
     }
 
-    /// What it has found under keys that it has read, as far as that is known or can still be read.
+    /// The results of its reads of `keys`. Returns `None` if one of them is unknown and can't be
+    /// read again.
     pub fn found(&self, keys: &[Key], desk: &mut Desk<'_>) -> Option<Vec<Found>> {
         let found = keys.iter().map(|key| {
             let Read { stamp, found } = self.read_of(key)?;
@@ -79,7 +80,7 @@ impl Accesses {
         found.collect()
     }
 
-    /// The items of a part whose writes take effect at this moment.
+    /// The items of a part whose writes take effect at `at`.
     pub fn items(&self, at: Stamp) -> Vec<Item> {
         let item = |access: &Access| Item {
             key: access.key.clone(),
@@ -91,7 +92,7 @@ impl Accesses {
 }
 
 impl Read {
-    /// A read of the newest committed version.
+    /// Reads the newest committed version.
     pub fn newest(key: &Key, desk: &mut Desk<'_>) -> Read {
         let stamp = desk.row(key).newest().stamp;
         Read { stamp, found: Some(desk.newest(key)) }

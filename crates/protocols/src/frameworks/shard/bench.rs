@@ -1,5 +1,5 @@
-//! A concurrency control by itself, for tests of its rules: what its leader would put into the log is chosen at
-//! once, unless the test says when.
+//! A test bench for one concurrency control. Entries that a leader would propose are chosen
+//! immediately, unless the test chooses them itself.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::table::Table;
 use crate::Mutated;
 use crate::frameworks::replicated_log::Ballot;
 
-/// The control, and the table that it is lent.
+/// The control, and the table that it reads.
 pub(crate) struct Bench<C> {
     pub(crate) control: C,
     table: Table,
@@ -21,17 +21,17 @@ pub(crate) struct Bench<C> {
     slot: u64,
 }
 
-/// The transaction that begins then.
+/// The transaction that begins at `us`.
 pub(crate) fn txn(us: u64) -> Version {
     Version { timestamp_us: us, coordinator: NodeId(70_000) }
 }
 
-/// Its pre-assigned timestamp.
+/// The pre-assigned timestamp of the transaction that begins at `us`.
 pub(crate) fn stamp(us: u64) -> Stamp {
     Stamp::assigned(txn(us))
 }
 
-/// Its shot of this number, which writes the time at which it began.
+/// Shot `number` of the transaction that begins at `us`. Its writes store that time.
 pub(crate) fn shot(us: u64, number: u16, reads: &[&str], writes: &[&str]) -> Shot {
     let value = Some(Value::from(us.to_string().as_str()));
     let write = |key: &&str| Write { key: Key::from(*key), value: value.clone() };
@@ -44,12 +44,12 @@ pub(crate) fn shot(us: u64, number: u16, reads: &[&str], writes: &[&str]) -> Sho
     }
 }
 
-/// Its last shot.
+/// The last shot of the transaction that begins at `us`.
 pub(crate) fn last(us: u64, reads: &[&str], writes: &[&str]) -> Shot {
     Shot { participants: Some(Arc::new([0])), ..shot(us, 9, reads, writes) }
 }
 
-/// What comes of a last shot that is executed, and waits for nothing.
+/// The events after the last shot of a transaction that waits for no other.
 pub(crate) fn ready(us: u64) -> Vec<Event> {
     vec![Event::Executed(txn(us)), Event::Settled(txn(us))]
 }
@@ -64,7 +64,7 @@ impl<C: Control> Bench<C> {
         }
     }
 
-    /// Lets the control do something.
+    /// Runs `act` on the control, and returns the events that it reports.
     fn with<T>(&mut self, act: impl FnOnce(&mut C, &mut Desk<'_>) -> T) -> (T, Vec<Event>) {
         let mut events = Vec::new();
         let mut desk = Desk::new(&mut self.table, &self.store, &mut events);
@@ -75,7 +75,8 @@ impl<C: Control> Bench<C> {
         self.with(|control, desk| control.execute(shot, desk)).1
     }
 
-    /// When those began who have written what a transaction has found; zero for nobody.
+    /// For each version that a transaction read, when its writer began. Zero is the initial
+    /// version.
     pub(crate) fn found(&mut self, us: u64, keys: &[&str]) -> Option<Vec<u64>> {
         let keys: Vec<Key> = keys.iter().map(|key| Key::from(*key)).collect();
         let found = self.with(|control, desk| control.found(txn(us), &keys, desk)).0?;
@@ -86,7 +87,7 @@ impl<C: Control> Bench<C> {
         Some(found.iter().map(time).collect())
     }
 
-    /// What there is of a key for a transaction that began then and has no parts.
+    /// The result of a read of `key` by a transaction without parts that begins at `us`.
     pub(crate) fn glance(&mut self, us: u64, key: &str) -> Glance {
         self.glance_as_of(AsOf::Time(txn(us)), key)
     }
@@ -102,15 +103,16 @@ impl<C: Control> Bench<C> {
         self.slot += 1;
     }
 
-    /// A transaction's part is chosen.
+    /// Prepares a transaction, and treats its part as chosen.
     pub(crate) fn prepare(&mut self, us: u64) -> Validity {
-        let (validity, items) = self.control.part(txn(us)).expect("it was not refused");
+        let (validity, items) =
+            self.control.part(txn(us)).expect("the transaction was not refused");
         let part = Part { txn: txn(us), participants: Arc::new([0]), validity, items };
         self.choose(&Entry::Prepare(Arc::new(part)));
         validity
     }
 
-    /// The end of a transaction is chosen whose part was.
+    /// Ends a prepared transaction, and treats its end as chosen.
     pub(crate) fn end(&mut self, us: u64, committed: Option<Stamp>) -> Vec<Event> {
         let keys = self.table.part(txn(us), &self.store).items.into_iter().map(|item| item.key);
         let decision = committed.map_or(Decision::Abort, Decision::Commit);
@@ -119,18 +121,18 @@ impl<C: Control> Bench<C> {
         self.with(|control, desk| control.decided(txn(us), committed, desk)).1
     }
 
-    /// What comes of having a transaction's part hold at another moment; none if that can't be done.
+    /// Moves a transaction's part to `to`. Returns `None` if that is impossible.
     pub(crate) fn reposition(&mut self, us: u64, to: Stamp) -> Option<Vec<Event>> {
         let (can, events) = self.with(|control, desk| control.reposition(txn(us), to, desk));
         can.then_some(events)
     }
 
-    /// A transaction is over that has no part.
+    /// Discards a transaction that has no part.
     pub(crate) fn discard(&mut self, us: u64) -> Vec<Event> {
         self.with(|control, desk| control.discard(txn(us), desk)).1
     }
 
-    /// All of a transaction that is ready at once, and commits at the first moment at which it can.
+    /// Executes, prepares and commits a transaction at the earliest possible moment.
     pub(crate) fn commit(&mut self, us: u64, reads: &[&str], writes: &[&str]) -> Stamp {
         assert_eq!(self.execute(&last(us, reads, writes)), ready(us));
         let Validity { from, .. } = self.prepare(us);
@@ -138,12 +140,12 @@ impl<C: Control> Bench<C> {
         from
     }
 
-    /// Transactions that began earlier are taken no more.
+    /// Stops admitting unknown transactions that begin before `from_us`.
     pub(crate) fn close(&mut self, from_us: u64) {
         self.choose(&Entry::Window(AdmissionWindow { from_us, to_us: u64::MAX, forget_us: 0 }));
     }
 
-    /// Another leads, and has what was chosen.
+    /// Replaces the leader. The new one has all chosen entries.
     pub(crate) fn fail_over(&mut self) -> Vec<Event> {
         self.control = C::new(Mutated::NONE);
         let prepared: Vec<Version> = self.table.prepared().iter().copied().collect();

@@ -1,4 +1,5 @@
-//! The concurrency control of a shard's leader, in which the protocols differ.
+//! The interface of a shard leader's concurrency control. Protocols differ in their
+//! implementations.
 
 use core::fmt::Debug;
 
@@ -12,112 +13,118 @@ use super::stamp::{Stamp, Validity};
 use super::table::Table;
 use crate::Mutated;
 
-/// How many rounds preparing takes.
+/// How many rounds of messages preparing takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rounds {
-    /// The last shot is executed and prepared at once.
+    /// One: the last shot is executed and prepared together.
     Combined,
-    /// Reads have a round of their own; writes are prepared at once.
+    /// Two: one for reads, and one in which writes are executed and prepared.
     ReadsFirst,
-    /// Reads and writes have a round of their own, in which they may wait; then all is prepared.
+    /// Two: one in which reads and writes are executed and may wait, and one that prepares.
     ExecuteFirst,
 }
 
-/// Which read-only transactions have no parts: they commit without further messages.
+/// Which read-only transactions run without parts. These commit without further messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Snapshots {
-    /// None. They are like others.
+    /// None. Read-only transactions run like all others.
     Never,
-    /// Those that find what their clients knew to be committed when they began (003 §5.5), if the control checks that.
+    /// Those whose reads return what their clients knew to be committed at their beginning (003
+    /// §5.5). The control checks this.
     OfKnown,
-    /// All. They read at the moments of their timestamps, and are refused like others if they are late.
+    /// All. They read as of their timestamps. If they are late, they are refused like other
+    /// transactions.
     AtTimestamps,
 }
 
-/// What a read-only transaction without parts finds under a key.
+/// The result of a read by a read-only transaction without parts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Glance {
     /// This version.
     Found(Found),
-    /// Nothing, until this transaction is over.
+    /// The read waits until this transaction ends.
     Waits(Version),
-    /// Nothing that it may read. It has to become like others, or to begin anew if that may help. If it has a timestamp, the
-    /// version that it would read is not kept any more.
+    /// The read is impossible. The transaction has to run with parts, or to restart if that may
+    /// help. If it has a timestamp, the version that it would read is no longer kept.
     Refused {
-        /// Whether beginning anew may help.
+        /// Whether a restart may help.
         anew: bool,
     },
 }
 
-/// The concurrency control of one shard. It lives at the shard's leader, in memory, and begins anew with each leader. What
-/// must survive is in the parts that it makes.
+/// The concurrency control of one shard. It lives in memory at the shard's leader, and each new
+/// leader creates another one. State that must survive a leader is in the parts that the control
+/// makes.
 ///
-/// The leader hands it shots, and the ends of transactions. It reports their results on the [`Desk`], at once or later. The
-/// leader does the rest: the log, the answers, and recovery.
+/// The leader passes it shots and the ends of transactions. The control reports results on the
+/// [`Desk`], immediately or later. The leader maintains the log, sends the replies, and recovers
+/// from failures.
 pub trait Control: Debug + Send + Sized + 'static {
-    /// The system's name.
+    /// The protocol's name.
     const NAME: &'static str;
-    /// One line on what it does.
+    /// A one-line summary.
     const SUMMARY: &'static str;
-    /// What it promises.
+    /// The consistency that it guarantees.
     const GUARANTEE: Guarantee;
-    /// How it prepares.
+    /// How many rounds preparing takes.
     const ROUNDS: Rounds;
-    /// Which read-only transactions have no parts.
+    /// Which read-only transactions run without parts.
     const SNAPSHOTS: Snapshots = Snapshots::Never;
-    /// Whether versions that were overwritten can be read.
+    /// Whether it reads versions that were overwritten.
     const MULTI_VERSION: bool = false;
 
-    /// The control of a new leader. `mutation` is the only mistake that it makes.
+    /// Creates the control of a new leader. `mutation` is the only deliberate mistake in it.
     fn new(mutation: Mutated<Mutation>) -> Self;
 
-    /// A shot has come that has not come before.
+    /// Executes a shot. The leader passes each shot once.
     fn execute(&mut self, shot: &Shot, desk: &mut Desk<'_>);
 
-    /// What a transaction has found under keys that it has read, in their order. It can't change any more. None if it is not
-    /// known, because the transaction has read under a former leader.
+    /// The results of a transaction's reads of `keys`, in their order. They can't change any more.
+    /// Returns `None` if they are unknown, because the transaction read under a former leader.
     fn found(&mut self, txn: Version, keys: &[Key], desk: &mut Desk<'_>) -> Option<Vec<Found>>;
 
-    /// The part of a transaction whose last shot was executed; none if it was refused since.
+    /// The part of a transaction whose last shot was executed. Returns `None` if the transaction
+    /// has been refused since.
     fn part(&mut self, txn: Version) -> Option<(Validity, Vec<Item>)>;
 
-    /// A transaction is over that was not ready to commit.
+    /// Discards a transaction that ended before it was prepared.
     fn discard(&mut self, txn: Version, desk: &mut Desk<'_>);
 
-    /// A transaction is over that was ready to commit, and the rows show it.
+    /// Ends a transaction that was prepared. The rows already contain its end.
     fn decided(&mut self, txn: Version, committed: Option<Stamp>, desk: &mut Desk<'_>);
 
-    /// Former leaders had made these transactions ready to commit, and they are not over. All come at once, before
-    /// any shot.
+    /// Takes over the transactions that former leaders have prepared and that have not ended. The
+    /// leader passes all of them in one call, before any shot.
     fn inherit(&mut self, parts: &[Part], desk: &mut Desk<'_>);
 
-    /// Moves a part that was released to another moment (003 §5.4). Returns false if that can't be done.
+    /// Moves a released part to another moment (003 §5.4). Returns false if that is impossible.
     fn reposition(&mut self, _txn: Version, _to: Stamp, _desk: &mut Desk<'_>) -> bool {
         false
     }
 
-    /// Reads a key for a transaction that has no parts. If any of its keys waits, it is asked for all of them again
-    /// once that may be over, but what it would overlook then has to be kept off from now on. A timestamp is
-    /// before the end of the [`AdmissionWindow`](super::AdmissionWindow).
+    /// Reads a key for a transaction without parts. If any of its keys has to wait, the leader
+    /// repeats the reads of all its keys after the conflicting transaction has ended. Meanwhile the
+    /// control must prevent writes that the transaction would overlook. A timestamp lies before the
+    /// end of the [`AdmissionWindow`](super::AdmissionWindow).
     fn glance(&mut self, _key: &Key, _as_of: AsOf, _desk: &mut Desk<'_>) -> Glance {
         Glance::Refused { anew: false }
     }
 }
 
-/// What a control reports.
+/// A result that a control reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A transaction's last shot was executed, so that it has a part; or its part is another now.
+    /// A transaction's last shot was executed, so it has a part; or its part has changed.
     Executed(Version),
-    /// A shot that is not the last can be answered, because nothing that it rests on can change any more.
+    /// A shot that is not the last can be answered: nothing that it depends on can change.
     Released(Version, u16),
-    /// Nothing that a transaction's part rests on can change any more.
+    /// A transaction's part is final: nothing that it depends on can change any more.
     Settled(Version),
-    /// The transaction was refused, and discarded.
+    /// The transaction was refused, and the control has discarded it.
     Refused(Version, Refusal),
 }
 
-/// What a control works with: it reads rows, and reports results.
+/// The control's access to rows, and the place where it reports results.
 pub struct Desk<'a> {
     table: &'a mut Table,
     store: &'a dyn Store,
@@ -133,38 +140,39 @@ impl<'a> Desk<'a> {
         Desk { table, store, events }
     }
 
-    /// The row of a key: what is committed there, and chosen.
+    /// The row of a key, with its committed versions and chosen parts.
     pub fn row(&mut self, key: &Key) -> &Row {
         self.table.row(key, self.store)
     }
 
-    /// The newest committed version of a key, as an answer to a read.
+    /// The newest committed version of a key, as the result of a read.
     pub fn newest(&mut self, key: &Key) -> Found {
         let newest = self.row(key).newest();
         Found { version: newest.stamp.version(), value: newest.value.clone() }
     }
 
-    /// See [`Event::Executed`].
+    /// Reports [`Event::Executed`].
     pub fn executed(&mut self, txn: Version) {
         self.events.push(Event::Executed(txn));
     }
 
-    /// See [`Event::Released`].
+    /// Reports [`Event::Released`].
     pub fn released(&mut self, txn: Version, number: u16) {
         self.events.push(Event::Released(txn, number));
     }
 
-    /// See [`Event::Settled`].
+    /// Reports [`Event::Settled`].
     pub fn settled(&mut self, txn: Version) {
         self.events.push(Event::Settled(txn));
     }
 
-    /// See [`Event::Refused`]: it conflicts over these keys with others.
+    /// Reports [`Event::Refused`] because of conflicts with other transactions over `keys`.
     pub fn refused(&mut self, txn: Version, keys: Vec<Key>) {
         self.refused_until(txn, keys, 0);
     }
 
-    /// Like [`Desk::refused`]. A transaction that begins later than this, in microseconds, does not meet the same conflicts.
+    /// Like [`Desk::refused`]. A transaction that begins after `after_us`, in microseconds, does
+    /// not meet the same conflicts.
     pub fn refused_until(&mut self, txn: Version, keys: Vec<Key>, after_us: u64) {
         self.events.push(Event::Refused(txn, Refusal::Conflict { keys, after_us }));
     }

@@ -1,4 +1,4 @@
-//! Messages that nobody would send, for tests.
+//! Forged messages for tests, which no correct node sends.
 
 use std::sync::Arc;
 
@@ -12,10 +12,11 @@ use super::message::{
 use super::stamp::{Stamp, Validity};
 use crate::frameworks::replicated_log::Time;
 
-/// What clocks say, about, in microseconds.
+/// The approximate time that clocks show, in microseconds.
 pub(super) const NOW_US: u64 = 10_000_000;
 
-/// Draws messages from few transactions and keys, so that they meet, with numbers that are likely to be wrong.
+/// Draws messages about few transactions and keys, so that they conflict, with numbers that are
+/// likely to be invalid.
 pub(super) struct Forger(pub(super) Pcg64Mcg);
 
 impl Forger {

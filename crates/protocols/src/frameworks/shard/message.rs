@@ -1,4 +1,4 @@
-//! What participants exchange and what replicas keep.
+//! The messages between participants, and the records that replicas keep.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::frameworks::replicated_log::{self, Ballot, Time};
 pub enum Message {
     /// A request of a client or of another shard to this shard's leader.
     Request(Request),
-    /// A request that another replica of the shard passes on, because it does not lead.
+    /// A request that a replica forwards because it does not lead the shard.
     Forward {
         /// The sender of the request.
         from: NodeId,
         /// The request.
         request: Request,
     },
-    /// An answer. The sender leads.
+    /// A reply of a replica that leads.
     Reply(Reply),
-    /// About the log.
+    /// A message of the replicated log.
     Log(replicated_log::Message<Led>),
-    /// Between the replicas of a shard, about their clocks.
+    /// A message about clocks, between the replicas of a shard.
     Time(Time),
 }
 
@@ -40,35 +40,37 @@ pub enum Request {
         /// The moment.
         to: Stamp,
     },
-    /// The transaction is over.
+    /// The transaction has ended.
     End {
         /// The transaction.
         txn: Version,
         /// How it ended.
         decision: Decision,
     },
-    /// Read for a read-only transaction that has no parts.
+    /// Read for a read-only transaction without parts.
     Snapshot {
-        /// Names the request at the client.
+        /// Identifies the request at the client.
         number: u64,
-        /// Which versions it may have.
+        /// Which versions it may read.
         as_of: AsOf,
         /// The keys.
         keys: Vec<Key>,
     },
-    /// These transactions are not over.
+    /// These transactions are still open.
     Alive(Vec<Version>),
-    /// Report how the transaction stands with this shard. If it is not prepared there it is refused from now on.
+    /// Report the state of the transaction at this shard. If it is not prepared there, refuse it
+    /// permanently.
     Inspect {
         /// The transaction.
         txn: Version,
     },
-    /// Find out how the transaction ends, and end it: the receiver's shard is its backup coordinator.
+    /// Find out how the transaction ends, and end it. The receiver's shard is its backup
+    /// coordinator.
     Resolve {
         /// The transaction.
         txn: Version,
     },
-    /// Below this time, every transaction is over as far as the sender's shard is concerned.
+    /// At the sender's shard, every transaction that began before this time has ended.
     Over {
         /// In microseconds since the Unix epoch.
         below_us: u64,
@@ -89,19 +91,19 @@ pub enum AsOf {
 pub struct Shot {
     /// The transaction.
     pub txn: Version,
-    /// Tells the shot from others of the transaction at this shard.
+    /// Distinguishes the shot from others of the transaction at this shard.
     pub number: u16,
-    /// The keys to be read, as they were before the shot's writes.
+    /// The keys to read, before the shot's writes.
     pub reads: Vec<Key>,
     /// The writes.
     pub writes: Vec<Write>,
-    /// Set with the transaction's last shot at this shard: all shards that have a part in it, the backup
-    /// coordinator first.
+    /// Set in the transaction's last shot at this shard: all shards that have a part of it, the
+    /// backup coordinator first.
     pub participants: Option<Arc<[u16]>>,
 }
 
 impl Shot {
-    /// How many keys it is about.
+    /// How many keys it accesses.
     pub fn keys(&self) -> usize {
         self.reads.len() + self.writes.len()
     }
@@ -119,7 +121,7 @@ pub enum Reply {
         /// Why.
         reason: Refusal,
     },
-    /// The transaction's part holds at the moment that was asked for.
+    /// The transaction's part holds at the requested moment.
     Moved {
         /// The transaction.
         txn: Version,
@@ -131,9 +133,9 @@ pub enum Reply {
         /// How it ended.
         decision: Decision,
     },
-    /// It is known here how these transactions ended.
+    /// The outcomes of these transactions are known at the shard.
     Ended(Vec<Version>),
-    /// A shard's part in a transaction is durable, and holds then.
+    /// A shard's part of a transaction is durable, with this validity.
     Prepared {
         /// The transaction.
         txn: Version,
@@ -142,34 +144,36 @@ pub enum Reply {
     },
     /// The answer to a read-only transaction without parts.
     Snapshot {
-        /// Names the request.
+        /// Identifies the request.
         number: u64,
         /// The slot below which the client now knows what was committed.
         known: u64,
-        /// What was found, in the order of the keys.
+        /// The results, in the order of the keys.
         found: Result<Vec<Found>, Unseen>,
     },
-    /// The sender does not lead any more. Another replica of its shard does, or will.
+    /// The sender no longer leads. Another replica of its shard leads, or will lead.
     Follow {
         /// The other replica.
         leader: NodeId,
     },
 }
 
-/// A shot was executed, and nothing that it rests on can change any more.
+/// The result of a shot. Nothing that it depends on can change any more.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Executed {
     /// The transaction.
     pub txn: Version,
     /// The shot.
     pub number: u16,
-    /// What its reads have found, in their order.
+    /// The results of its reads, in their order.
     pub found: Vec<Found>,
-    /// With the last shot: when the shard's part in the transaction holds. It is durable.
+    /// In the answer to the last shot, when the shard's part of the transaction holds. The part is
+    /// durable.
     pub validity: Option<Validity>,
-    /// With the last shot, the slot below which the client now knows what was committed. Zero with others.
+    /// In the answer to the last shot, the slot below which the client now knows what was
+    /// committed. Zero in others.
     pub known: u64,
-    /// The leader's clock when the shot came, in microseconds since the Unix epoch (003 §5.3).
+    /// The leader's clock when the shot arrived, in microseconds since the Unix epoch (003 §5.3).
     pub clock_us: u64,
 }
 
@@ -178,16 +182,16 @@ pub struct Executed {
 pub struct Found {
     /// The version of the write.
     pub version: Version,
-    /// Its value, or none where the key is absent.
+    /// Its value, or `None` if the key is absent.
     pub value: Option<Value>,
 }
 
 /// Why a read-only transaction that has neither parts nor a timestamp is refused.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Unseen {
-    /// A key of which it can't have anything.
+    /// The key that it can't read.
     pub key: Key,
-    /// Whether that may be another matter if it begins anew.
+    /// Whether a restart may help.
     pub anew: bool,
 }
 
@@ -198,18 +202,18 @@ pub enum Refusal {
     Conflict {
         /// The keys, as far as they are known.
         keys: Vec<Key>,
-        /// A transaction that begins later than this, in microseconds, does not meet these conflicts. Zero if its time does
-        /// not matter.
+        /// A transaction that begins after this time, in microseconds, does not meet these
+        /// conflicts. Zero if its time does not matter.
         after_us: u64,
     },
     /// It began before the shard's leader led, or too long ago.
     Late {
-        /// Transactions that begin from then on are taken, in microseconds.
+        /// The time from which transactions are admitted, in microseconds.
         from_us: u64,
     },
     /// It is so old that the shard may have forgotten how it ended.
     Forgotten {
-        /// Transactions that begin from then on are taken, in microseconds.
+        /// The time from which transactions are admitted, in microseconds.
         from_us: u64,
     },
     /// Its client's clock is off.
@@ -217,7 +221,7 @@ pub enum Refusal {
         /// By how much it is ahead, in microseconds.
         ahead_us: i64,
     },
-    /// It has run for longer than a transaction may, and was not ready to commit.
+    /// It has run for longer than a transaction may, and was not prepared.
     TooLong {
         /// How long one may run, in milliseconds.
         limit_ms: u64,
@@ -238,46 +242,46 @@ pub enum Decision {
     Abort,
 }
 
-/// A shard's part in a transaction that is ready to commit, as its log holds it.
+/// A shard's part of a prepared transaction, as the log contains it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Part {
     /// The transaction.
     pub txn: Version,
-    /// All shards that have a part in it, the backup coordinator first.
+    /// All shards that have a part of it, the backup coordinator first.
     pub participants: Arc<[u16]>,
     /// When it holds.
     pub validity: Validity,
-    /// What it did to each key.
+    /// Its accesses, one per key.
     pub items: Vec<Item>,
 }
 
-/// What a transaction did to a key.
+/// A transaction's access to one key.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Item {
     /// The key.
     pub key: Key,
     /// The stamp of the version that it read, if it read one.
     pub read: Option<Stamp>,
-    /// What it wrote, if it did.
+    /// What it wrote, if it wrote.
     pub write: Option<Written>,
 }
 
-/// What a transaction wrote.
+/// A transaction's write of one key.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Written {
-    /// The value, or none if it deleted the key.
+    /// The value, or `None` if it deleted the key.
     pub value: Option<Value>,
-    /// When it takes effect, unless the decision says otherwise.
+    /// The moment at which it takes effect, unless the decision sets another one.
     pub at: Stamp,
 }
 
-/// An entry of a shard's log. What it does to a key is in the entry, or lies with that key. So a state that was taken over
-/// key by key can be continued with any entry.
+/// An entry of a shard's log. Its changes to a key are in the entry or are stored with that key. So
+/// after a state transfer key by key, a replica can continue with any entry.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Entry {
-    /// The shard is ready to commit a transaction, or its part is another now.
+    /// The shard prepares a transaction, or changes its part.
     Prepare(Arc<Part>),
-    /// A transaction is over.
+    /// A transaction has ended.
     Decide {
         /// The transaction.
         txn: Version,
@@ -286,26 +290,27 @@ pub enum Entry {
         /// The keys of its part.
         keys: Arc<[Key]>,
     },
-    /// Which transactions are taken.
+    /// Which transactions are admitted.
     Window(AdmissionWindow),
-    /// Another replica leads. It refuses what former leaders have taken and have not put into the log.
+    /// A new leader begins. It refuses transactions that former leaders have admitted but have not
+    /// put into the log.
     Lead,
 }
 
-/// Which transactions a shard takes that it does not know, by the times at which they began, in microseconds
+/// Which unknown transactions a shard admits, by the times at which they began, in microseconds
 /// since the Unix epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct AdmissionWindow {
-    /// Transactions that began before this are not taken.
+    /// Transactions that began before this time are not admitted.
     pub from_us: u64,
-    /// Transactions that began then or later are not taken.
+    /// Transactions that began at this time or later are not admitted.
     pub to_us: u64,
-    /// The outcomes of transactions that began before this may be forgotten.
+    /// The outcomes of transactions that began before this time may be forgotten.
     pub forget_us: u64,
 }
 
 impl AdmissionWindow {
-    /// The window that takes only what both take: the latest of each time.
+    /// The window that admits what both windows admit: the latest of each time.
     #[must_use]
     pub fn and(self, other: AdmissionWindow) -> AdmissionWindow {
         AdmissionWindow {
@@ -316,10 +321,11 @@ impl AdmissionWindow {
     }
 }
 
-/// An entry, and in which ballot it was proposed for the first time.
+/// An entry, and the ballot in which it was first proposed.
 ///
-/// What was accepted by few before another leader began can come into the log after that leader's [`Entry::Lead`]: a
-/// third leader may be the first to find it. By then it was refused, so it counts no more (see
+/// An entry that only a minority accepted before another leader began can enter the log after that
+/// leader's [`Entry::Lead`], because a third leader may be the first to find it. By then the
+/// transaction was refused, so the entry has no effect (see
 /// [`replicated_log::StateMachine::revise`]).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Led {
@@ -345,5 +351,5 @@ impl replicated_log::Entry for Led {
     }
 }
 
-/// What a replica makes durable.
+/// A record that a replica makes durable.
 pub type Record = replicated_log::Record<Led>;

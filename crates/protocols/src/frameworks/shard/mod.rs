@@ -1,8 +1,10 @@
-//! Shards: what the protocols of the datacentre have in common (003 §2.3, §5.6, §6.1).
+//! Shards: the common framework of the protocols for one datacentre (003 §2.3, §5.6, §6.1).
 //!
-//! A shard is a partition with a leader and a replicated log. The leader's concurrency [`Control`] decides what happens to
-//! requests until they can be answered. That is where the protocols differ. This module has everything else: the
-//! client's part, the log, the rows, when outcomes are forgotten, and what happens when a client or a leader fails.
+//! A shard is a partition with a leader and a replicated log. Several protocols use the same shards
+//! and differ only in when a request can be answered. Copies of everything else in each protocol
+//! would drift apart. So a protocol supplies the leader's concurrency [`Control`]. This module
+//! supplies the coordinator, the log, the rows, the retention of outcomes, and the recovery from
+//! failures of clients and leaders.
 //!
 //! ```text
 //! client                     leader of each shard                    followers
@@ -19,52 +21,60 @@
 //! If a transaction's program is known as a whole, its reads and writes are one shot, which is the last.
 //!
 //! # Invariants
-//! - *Parts decide.* A transaction commits if every participant has a part of it in its log and all parts hold at one moment,
-//!   or can be moved to one ([`verdict`]). All that know the parts come to the same result: the client, or, if the client is
-//!   silent, the leader of the first participant, its backup coordinator. So a commit is certain before any `Decide` is in
-//!   a log, and the client tells its program at once (*asynchronous commit*).
-//! - *A refusal is permanent.* A transaction can be refused at a shard where it has no part yet. The leader remembers the
-//!   refusal for as long as it leads, and this need not be durable. Each transaction has a pre-assigned time. A leader
-//!   takes only transactions whose times lie in the *window* that is in the log ([`AdmissionWindow`]). A later leader refuses every
-//!   transaction that has no part and whose time lies before the end of its predecessors' windows ([`Entry::Lead`]). A
-//!   transaction whose time lies after the window is refused by an entry in the log, and the client is told once that
-//!   entry is chosen, because the shot may come again, here or at another leader, when the window has reached it. So a
-//!   client whose transaction was refused can begin anew. No late or repeated message brings the old transaction back,
-//!   and neither does an entry of an earlier leader that only a third leader finds ([`Led`]).
-//! - *No single clock matters.* A leader goes by the clocks of a majority of its shard's replicas. Its window ends no later
-//!   than these clocks and the bound allow, whatever its own clock says. So the next leader can take transactions at once. A
-//!   transaction is refused because of its time only if a majority of the clocks agrees. If the known clocks disagree,
-//!   nothing is answered. When a shard tells a client from which time on it takes transactions, this moves the client's
-//!   transactions at other shards by half the bound at most.
-//! - *Clocks that were ahead close no shard.* If a majority of the clocks was ahead and is set right, the next leader's
-//!   window begins far in the future. Clients are told so and begin there, which is not held against them: the end of such
-//!   a window is bounded by its beginning and the bound, not by the clocks. Taking a transaction does not move the
-//!   beginning. A new leader moves it, and so does one that closes the window for old refusals, each by the bound at most.
-//!   Other shards still refuse transactions so far ahead, so until the clocks have reached the window, a transaction that
-//!   also goes to other shards is refused because of its time. A client that does not know of the window yet, and whose
-//!   first transaction there is a single shot, learns of it from the answer that the shard may have forgotten this
-//!   transaction. Its outcome is then unknown to the client.
-//! - *A single replica says nothing early.* It takes for chosen what it has proposed, so its answers wait until that is
-//!   durable.
+//! - *Parts decide.* A transaction commits if every participant has a part of it in its log and all
+//!   parts hold at one moment, or can be moved to one ([`verdict`]). Every node that knows the
+//!   parts comes to the same result: the client, or, if the client is silent, the leader of the
+//!   first participant, its backup coordinator. So a commit is certain before any `Decide` is in a
+//!   log, and the client reports it to its program at once (*asynchronous commit*).
+//! - *A refusal is permanent.* A transaction can be refused at a shard where it has no part yet.
+//!   The leader remembers the refusal for as long as it leads, and this need not be durable. Each
+//!   transaction has a pre-assigned time. A leader admits only transactions whose times lie in the
+//!   *window* that is in the log ([`AdmissionWindow`]). A later leader refuses every transaction
+//!   that has no part and whose time lies before the end of its predecessors' windows
+//!   ([`Entry::Lead`]). A transaction whose time lies after the window is refused by an entry in
+//!   the log, and the client is notified after that entry is chosen, because the shot may arrive
+//!   again, here or at another leader, when the window has reached it. So a client whose
+//!   transaction was refused can start another one. No late or repeated message brings the old
+//!   transaction back, and neither does an entry of an earlier leader that only a third leader
+//!   finds ([`Led`]).
+//! - *No single clock matters.* A leader goes by the clocks of a majority of its shard's replicas.
+//!   Its window ends no later than these clocks and the bound allow, whatever its own clock says.
+//!   So the next leader can admit transactions at once. A transaction is refused because of its
+//!   time only if a majority of the clocks agrees. If the known clocks disagree, the leader sends
+//!   no answer. A shard reports to clients the time from which it admits transactions. This moves a
+//!   client's transactions at other shards by half the bound at most.
+//! - *Clocks that were ahead close no shard.* If a majority of the clocks was ahead and is set
+//!   right, the next leader's window begins far in the future. The leader reports this to clients,
+//!   and their transactions begin there. They are not refused for clock skew: the end of such a
+//!   window is limited by its beginning and the bound, not by the clocks. Admitting a transaction
+//!   does not move the beginning. A new leader moves it, and so does one that closes the window for
+//!   old refusals, each by the bound at most. Other shards still refuse transactions so far ahead,
+//!   so until the clocks have reached the window, a transaction that also goes to other shards is
+//!   refused because of its time. A client that does not know of the window yet, and whose first
+//!   transaction there is a single shot, learns of it from the answer that the shard may have
+//!   forgotten this transaction. Its outcome is then unknown to the client.
+//! - *A single replica answers nothing early.* It treats its proposals as chosen, so its answers
+//!   wait until these are durable.
 //! - *Earlier shots may be lost with the leader.* Then the transaction is refused. Only the last shot makes durable what all
 //!   shots have done at the shard. That is one entry instead of one per shot, and earlier shots wait for no follower (003
 //!   §5.6 leaves this open).
-//! - *A transaction that only reads may have no part*, if the control supports that ([`Snapshots`]). Nothing of it is in the
-//!   log, and no message follows its answers. Such an answer is given once the leader is sure that it was still the leader.
-//!   If the answer is as of a timestamp, this lies before the end of the window. What the control remembers of it is lost
-//!   with the leader.
-//! - *A new leader serves* once it has applied everything that former leaders can have had chosen, and its control has been
-//!   given the parts of all transactions that are not over.
-//! - *Rows are self-contained.* What is prepared lies with each key. So a state that was copied key by key can be continued
-//!   with the entries that follow.
+//! - *A transaction that only reads may have no part*, if the control supports that
+//!   ([`Snapshots`]). The log contains nothing of it, and no message follows its answers. The
+//!   leader answers after it has confirmed that it still led. If the answer is as of a timestamp,
+//!   this lies before the end of the window. The control's state for it is lost with the leader.
+//! - *A new leader serves* after it has applied every entry that may have been chosen under former
+//!   leaders, and has passed its control the parts of all undecided transactions.
+//! - *Rows are self-contained.* Prepared accesses are stored with each key. So after a copy key by
+//!   key, a replica can continue with the entries that follow.
 //!
 //! # Bounds
 //! - *A transaction that was moved commits under another version than it began with*. Its program learns that version before
 //!   its shards do, and another client may ask them for the outcome by it. Then a shard that has a part of the transaction
 //!   refuses nothing: the transaction may commit under that version, as far as the shard knows. The shard finds out how the
 //!   transaction ends, and the client asks again.
-//! - The outcome of a transaction is remembered for at least [`serried_actor::Settings::outcomes_ms`], and until no shard can
-//!   have an undecided part of it. Leaders tell each other below which time everything is over at their shards.
+//! - The outcome of a transaction is remembered for at least
+//!   [`serried_actor::Settings::outcomes_ms`], and until no shard can have an undecided part of it.
+//!   Leaders report to each other the time below which all transactions of their shards have ended.
 //! - Transactions that run for longer than `truncation_lag_ms` may be refused.
 //! - A leader has at most 65,536 open transactions (`OPEN_AT_MOST`). 4096 requests may wait for the log, and as many read-only
 //!   ones for transactions (`PENDING_AT_MOST`). It handles no request while something waits to be proposed.
@@ -113,36 +123,36 @@ use serried_actor::{Group, Protocol, Settings};
 use serried_model::transactions::Offers;
 use serried_model::{Guarantee, NodeId, Transactions};
 
-/// A deliberate mistake, for tests that show that it is noticed.
+/// A deliberate mistake. Tests show that checkers find it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mutation {
-    /// A part that is not chosen yet is reported as ready.
+    /// A part is reported as ready before it is chosen.
     AnswersBeforeDurable,
-    /// A transaction's end lets others go on before it is chosen, and the rows show it.
+    /// Other transactions proceed before a transaction's end is chosen and in the rows.
     ReleasesBeforeDurable,
-    /// A read-only transaction without parts is answered whatever has been written since its client last knew, and
-    /// keeps no write off.
+    /// A read-only transaction without parts is answered even if its keys were written since its
+    /// client's last reply, and prevents no write.
     SnapshotsUnchecked,
-    /// Responses leave when their requests are executed (003 §5.2).
+    /// Responses are sent as soon as their requests are executed (003 §5.2).
     NoResponseTimingControl,
-    /// No request is refused for its timestamp, whatever it waits for (003 §5.2).
+    /// No request is refused for its timestamp, even if it waits (003 §5.2).
     NoEarlyAbort,
-    /// A smart retry does not look at later versions (003 Algorithm 5.4, line 86).
+    /// A smart retry ignores later versions (003 Algorithm 5.4, line 86).
     MovesUnchecked,
-    /// A write does not look at when the version before it was read.
+    /// A write ignores when the version before it was read.
     ReadsUnmarked,
-    /// A read is answered before what it has found is committed.
+    /// A read is answered before the version that it found is committed.
     ReadsAnsweredAtOnce,
     /// Reads take no locks (003 §2.3).
     ReadsUnlocked,
-    /// An older transaction wounds others that are ready to commit (002 §5.1).
+    /// An older transaction wounds others that are prepared (002 §5.1).
     WoundsPrepared,
 }
 
-/// What all controls offer.
+/// The optional operations that all controls support.
 pub const OFFERS: Offers = Offers { one_shots: true, past: false };
 
-/// The protocol whose shards are controlled by `C`.
+/// The protocol whose shards use the control `C`.
 #[derive(Debug)]
 pub struct Sharded<C>(PhantomData<C>);
 
@@ -152,6 +162,7 @@ impl<C: Control> Protocol for Sharded<C> {
     const GUARANTEE: Guarantee = C::GUARANTEE;
     type Family = Transactions;
     const OFFERS: Offers = OFFERS;
+    const HAS_LEADERS: bool = true;
     type Message = Message;
     type Coordinator = Coordinator<C>;
     type Replica = Replica<C>;

@@ -1,4 +1,5 @@
-//! What a replica keeps for each key and each transaction: it is the same at all that have applied the same.
+//! The state of each key and each transaction at a replica. It is the same at all replicas that
+//! have applied the same entries.
 
 use std::sync::Arc;
 
@@ -18,9 +19,10 @@ pub(super) enum Cell {
     Nothing,
     /// A key's row.
     Row(Row),
-    /// What is known of a transaction.
+    /// The state of a transaction.
     Txn(TxnRow),
-    /// Which transactions are taken, the slot after that of the entry that has set this, and the last leader.
+    /// Which transactions are admitted, the slot after that of the entry that set this, and the
+    /// last leader.
     Window(u64, AdmissionWindow, LastLead),
 }
 
@@ -33,33 +35,33 @@ pub(super) struct LastLead {
     pub(super) ballot: Ballot,
 }
 
-/// A key.
+/// The state of a key.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Row {
-    /// The slot after that of the last entry that is in it.
+    /// The slot after that of the last entry that the row contains.
     applied: u64,
-    /// What it holds.
+    /// The newest committed version.
     newest: Installed,
-    /// What it held, the newest first, as long as a transaction may read it.
+    /// Overwritten versions, the newest first, for as long as a transaction may read them.
     older: SmallVec<[Installed; 1]>,
-    /// What transactions that are ready to commit have done.
+    /// The accesses of prepared transactions.
     pending: SmallVec<[Pending; 1]>,
 }
 
 /// A committed version of a key.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Installed {
-    /// The value, or none where the key is absent.
+    /// The value, or `None` if the key is absent.
     pub value: Option<Value>,
     /// When it was written.
     pub stamp: Stamp,
-    /// When a committed transaction has last read it; when it was written, if none has.
+    /// When a committed transaction last read it. When it was written, if none has read it.
     pub read_at: Stamp,
-    /// The slot after the one with which it was committed; zero for what was there before.
+    /// The slot after the one that committed it. Zero for the initial version.
     pub since: u64,
 }
 
-/// What a transaction that is ready to commit has done to a key.
+/// The access of a prepared transaction to a key.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Pending {
     txn: Version,
@@ -67,53 +69,53 @@ struct Pending {
     write: Option<Written>,
 }
 
-/// A transaction.
+/// The state of a transaction.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct TxnRow {
-    /// The slot after that of the last entry that is in it.
+    /// The slot after that of the last entry that the row contains.
     pub(super) applied: u64,
     pub(super) state: TxnState,
 }
 
-/// How a transaction stands.
+/// How far a transaction has got.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum TxnState {
-    /// Ready to commit. What it did lies with the keys.
+    /// It is prepared. Its accesses are stored with the keys.
     Prepared { participants: Arc<[u16]>, validity: Validity, keys: Vec<Key> },
-    /// Over.
+    /// It has ended.
     Decided(Decision),
 }
 
 impl Row {
-    /// A row that holds a value before the first transaction.
+    /// A row whose initial version has this value.
     pub(super) fn holding(value: Value) -> Row {
         let newest = Installed { value: Some(value), ..Installed::default() };
         Row { newest, ..Row::default() }
     }
 
-    /// What it holds.
+    /// The newest committed version.
     pub fn newest(&self) -> &Installed {
         &self.newest
     }
 
-    /// What it held, the newest first.
+    /// The committed versions, the newest first.
     pub fn versions(&self) -> impl Iterator<Item = &Installed> {
         core::iter::once(&self.newest).chain(&self.older)
     }
 
-    /// Whether it is as of a slot that is not before the other's.
+    /// Whether it contains all entries that the other row contains.
     pub(super) fn is_as_late_as(&self, other: &Row) -> bool {
         self.applied >= other.applied
     }
 
-    /// What `txn` has done to the key, as far as it is ready to commit.
+    /// The access of `txn` to the key, if `txn` is prepared.
     pub(super) fn item(&self, key: &Key, txn: Version) -> Option<Item> {
         let pending = self.pending.iter().find(|pending| pending.txn == txn)?;
         let Pending { read, write, .. } = pending.clone();
         Some(Item { key: key.clone(), read, write })
     }
 
-    /// A transaction is ready to commit, or its part is another now.
+    /// Records that a transaction is prepared, or that its part has changed.
     pub(super) fn prepare(&mut self, slot: u64, txn: Version, item: &Item) {
         if slot < self.applied {
             return; // The row was taken over, and contains this.
@@ -124,7 +126,8 @@ impl Row {
         self.pending.push(Pending { txn, read, write });
     }
 
-    /// A transaction is over. Overwritten versions are kept that can be read as of `kept_us` or later, if it is set.
+    /// Ends a transaction. If `kept_us` is set, overwritten versions are kept for reads as of
+    /// `kept_us` or later.
     pub(super) fn decide(
         &mut self,
         slot: u64,
@@ -165,7 +168,7 @@ impl Row {
         };
         let place = self.older.partition_point(|older| older.stamp > new.stamp);
         self.older.insert(place, new);
-        // Of the versions before `kept_us`, the newest is read as of then.
+        // A read as of `kept_us` returns the newest version before it.
         let wanted = core::iter::once(&self.newest).chain(&self.older);
         let kept = wanted.take_while(|version| version.stamp.us >= kept_us).count();
         self.older.truncate(kept);
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_stamp_is_what_a_row_holds_whoever_is_decided_last() {
+    fn a_row_holds_the_latest_stamp_in_any_order_of_decisions() {
         let mut row = Row::default();
         row.prepare(0, txn(5), &item(5, None));
         commit(&mut row, 1, 8, None);
@@ -220,18 +223,18 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_kept_as_long_as_somebody_may_read_as_of_then() {
+    fn versions_are_kept_for_as_long_as_they_can_be_read() {
         let mut row = Row::default();
         for (slot, us) in [(0, 10), (2, 30), (4, 20)] {
             commit(&mut row, slot, us, Some(0));
         }
         assert_eq!(stamps(&row), [30, 20, 10, 0]);
         commit(&mut row, 6, 40, Some(25));
-        assert_eq!(stamps(&row), [40, 30, 20], "as of 25 one reads what was written at 20");
+        assert_eq!(stamps(&row), [40, 30, 20], "a read as of 25 returns the version of 20");
     }
 
     #[test]
-    fn a_row_that_was_taken_over_is_not_changed_by_entries_that_it_has() {
+    fn entries_that_a_copied_row_contains_do_not_change_it() {
         let mut row = Row::default();
         row.prepare(3, txn(5), &item(5, None));
         row.decide(6, txn(5), Decision::Commit(Stamp::assigned(txn(5))), None);

@@ -1,5 +1,5 @@
-//! Checks messages when they arrive. A message that no correct sender can have sent is damaged or forged, and is dropped. No
-//! message ends a node.
+//! Validation of messages on arrival. A message that no correct sender can have sent is damaged or
+//! forged, and is dropped. No message stops a node.
 
 use serried_actor::{Group, Settings};
 use serried_model::{NodeId, Version};
@@ -8,12 +8,13 @@ use super::message::{AsOf, Decision, Executed, Message, Refusal, Reply, Request,
 use super::stamp::{Stamp, Validity};
 use crate::frameworks::replicated_log::Time;
 
-/// Greater than any time, in microseconds since the Unix epoch. Sums of smaller times do not overflow.
+/// An upper bound of times, in microseconds since the Unix epoch. Sums of smaller times do not
+/// overflow.
 const LAST_US: u64 = 1 << 62;
 
 const _: () = assert!(
     LAST_US <= u64::MAX / 4 + 1 && Settings::LONGEST_MS * 1000 < LAST_US,
-    "sums of times and of what can be set do not overflow"
+    "sums of times and of settings do not overflow"
 );
 
 fn us(us: u64) -> bool {
@@ -39,7 +40,7 @@ fn decision(decision: Decision) -> bool {
     }
 }
 
-/// Whether these can be the participants of a transaction, shard `own` among them.
+/// Whether these can be the participants of a transaction. Shard `own` must be among them.
 fn participants(participants: &[u16], own: u16, group: &Group) -> bool {
     let once = |(place, shard): (usize, &u16)| !participants[..place].contains(shard);
     participants.len() <= usize::from(group.partitions())
@@ -48,7 +49,7 @@ fn participants(participants: &[u16], own: u16, group: &Group) -> bool {
         && participants.iter().enumerate().all(once)
 }
 
-/// Whether there can be such a node.
+/// Whether such a node can exist.
 fn node(node: NodeId, group: &Group) -> bool {
     node.is_coordinator() || (node.partition() < group.partitions() && node.member() < group.size())
 }
@@ -64,7 +65,7 @@ pub(super) fn to_replica(from: NodeId, message: &Message, own: u16, group: &Grou
                 is_here && node(*whose, group) && request(*whose, wanted, own, group)
             }
             Message::Reply(told) => is_replica && reply(told),
-            // The leader has checked the request before it made an entry of it.
+            // The leader checked the request before it made an entry of it.
             Message::Log(_) => is_here,
             Message::Time(Time::Tell { us: told, .. }) => is_here && us(*told),
             Message::Time(Time::Ask { .. }) => is_here,
@@ -108,7 +109,7 @@ fn reply(reply: &Reply) -> bool {
             found.iter().all(|found| version(found.version))
         }
         Reply::Snapshot { found: Err(_), .. } => true,
-        // The coordinator checks whether there is such a replica.
+        // The coordinator checks that the replica exists.
         Reply::Follow { .. } => true,
     }
 }

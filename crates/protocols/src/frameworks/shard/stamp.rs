@@ -1,4 +1,4 @@
-//! Moments in the order of transactions, and for how long what a transaction did holds.
+//! Moments in the order of transactions, and the intervals in which parts hold.
 
 use core::fmt;
 
@@ -13,7 +13,7 @@ use serried_model::Version;
 pub struct Stamp {
     /// Microseconds since the Unix epoch, by a client's clock or refined.
     pub us: u64,
-    /// The transaction, by the version with which it began.
+    /// The transaction, by its first version.
     pub txn: Version,
 }
 
@@ -24,16 +24,17 @@ impl Stamp {
     /// See [`Stamp::next_of`].
     pub const LANES: u64 = 32;
 
-    /// The stamp that a transaction begins with: its pre-assigned timestamp.
+    /// The stamp that a transaction has at its beginning: its pre-assigned timestamp.
     pub fn assigned(txn: Version) -> Stamp {
         Stamp { us: txn.timestamp_us, txn }
     }
 
-    /// The first of `txn` that is not before the one that it began with, and is later than this; an own one is
-    /// late enough.
+    /// The first stamp of `txn` that is not before its pre-assigned one and is later than `self`.
+    /// If `self` is a stamp of `txn`, an equal stamp is late enough.
     ///
-    /// All stamps of a transaction leave the same remainder when they are divided by [`Stamp::LANES`]: so those
-    /// that are open at one client at a time have no version in common, however they are refined.
+    /// All stamps of a transaction leave the same remainder when divided by [`Stamp::LANES`]. So
+    /// the transactions that are open at one client at a time share no version, whatever stamps
+    /// they get.
     pub fn next_of(self, txn: Version) -> Stamp {
         let first = txn.timestamp_us;
         if self.txn == txn || self.us < first {
@@ -45,25 +46,25 @@ impl Stamp {
         Stamp { us, txn }
     }
 
-    /// The version under which its transaction is known if it commits then.
+    /// The version under which the transaction is known if it commits at this moment.
     pub fn version(self) -> Version {
         Version { timestamp_us: self.us, coordinator: self.txn.coordinator }
     }
 }
 
-/// A version that has not been given, but for whose transaction this stamp stands.
+/// Formats the time and the transaction. The stamp is not a version that was assigned.
 impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {}", self.us, self.txn)
     }
 }
 
-/// The moments at which what a transaction did to some keys holds, first and last (003 §5.1, "safeguard").
+/// The interval in which a part holds: its first and last moment (003 §5.1, "safeguard").
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Validity {
     /// The first.
     pub from: Stamp,
-    /// The last; none if it holds until its transaction ends.
+    /// The last, or `None` if the part holds until its transaction ends.
     pub until: Option<Stamp>,
 }
 
@@ -76,7 +77,7 @@ impl Validity {
         Validity { from: stamp, until: Some(stamp) }
     }
 
-    /// The moments at which both hold. There may be none.
+    /// The intersection of both intervals, which may be empty.
     #[must_use]
     pub fn and(self, other: Validity) -> Validity {
         let until = match (self.until, other.until) {
@@ -86,12 +87,12 @@ impl Validity {
         Validity { from: self.from.max(other.from), until }
     }
 
-    /// Whether it holds then.
+    /// Whether the interval contains this moment.
     pub fn holds_at(self, stamp: Stamp) -> bool {
         self.from <= stamp && self.until.is_none_or(|until| stamp <= until)
     }
 
-    /// Whether there is such a moment; the first of them is one, then.
+    /// Whether the interval is not empty. Then it contains its first moment.
     pub fn exists(self) -> bool {
         self.until.is_none_or(|until| self.from <= until)
     }

@@ -1,4 +1,4 @@
-//! The keys and transactions of a replica, as the entries of its log have made them.
+//! The keys and transactions of a replica, as built from the entries of its log.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,17 +8,18 @@ use serried_model::{Key, NodeId, Version};
 use serried_parts::{Cells, decode_cell, decode_cell_of_another};
 
 use super::message::{AdmissionWindow, Decision, Entry, Item, Led, Part};
-use super::outcomes::Outcomes;
+use super::outcomes::{Outcomes, can_forget};
 use super::row::{Cell, LastLead, Row, TxnRow, TxnState};
 use crate::frameworks::replicated_log::Ballot;
 
-/// The first byte of names in the store that are not keys, and of keys that begin with the same byte.
+/// The first byte of names in the store that are not keys, and of the names of keys that begin with
+/// this byte.
 const ESCAPE: u8 = 0xff;
 /// The second byte of the name of such a key.
 const OF_KEY: u8 = 0;
-/// The second byte of the name of a transaction: transactions come after all keys.
+/// The second byte of the name of a transaction. Transactions come after all keys.
 const OF_TXN: u8 = 0xff;
-/// How much is read from the store at once when it is gone through, in bytes.
+/// How many bytes a scan of the store reads at a time.
 const READ_AT_ONCE: usize = 256 << 10;
 
 const _: () = assert!(
@@ -26,21 +27,22 @@ const _: () = assert!(
     "the names of transactions come after those of all keys"
 );
 
-/// What a replica has made of the entries that were chosen.
+/// The state that a replica has built from the chosen entries.
 #[derive(Debug)]
 pub struct Table {
     cells: Cells<Cell>,
     window: AdmissionWindow,
     last_lead: LastLead,
     outcomes: Outcomes,
-    /// Whether versions that were overwritten can be read, as long as the window admits a transaction that may.
+    /// Whether overwritten versions can be read, for as long as the window admits a transaction
+    /// that may read them.
     multi_version: bool,
     /// The row of a key that was never written.
     empty: Row,
 }
 
 impl Table {
-    /// An empty table. It keeps about `resident` rows in memory.
+    /// Creates an empty table. It keeps about `resident` rows in memory.
     pub(super) fn new(resident: usize, multi_version: bool) -> Table {
         Table {
             cells: Cells::new(resident),
@@ -61,17 +63,17 @@ impl Table {
         }
     }
 
-    /// Which transactions are taken.
+    /// Which transactions are admitted.
     pub(super) fn window(&self) -> AdmissionWindow {
         self.window
     }
 
-    /// Removes entries that were proposed in a lower ballot than an [`Entry::Lead`] that comes before them. The first entry is
-    /// that of slot `first`.
+    /// Removes entries that were proposed in a lower ballot than an [`Entry::Lead`] before them.
+    /// The first entry belongs to slot `first`.
     pub(super) fn revise(&self, first: u64, entries: &mut [Option<Led>]) {
         let mut ballot = Ballot::NONE;
         for (slot, entry) in (first..).zip(entries) {
-            // Entries before that slot may be in the rows already.
+            // The rows may contain entries before that slot already.
             if slot >= self.last_lead.since {
                 ballot = ballot.max(self.last_lead.ballot);
             }
@@ -84,7 +86,7 @@ impl Table {
         }
     }
 
-    /// How a transaction ended, if that is known.
+    /// A transaction's outcome, if it is known.
     pub(super) fn decision(&self, txn: Version) -> Option<Decision> {
         self.outcomes.decision(txn)
     }
@@ -94,17 +96,17 @@ impl Table {
         self.outcomes.decision_of_version(version)
     }
 
-    /// The transactions that are ready to commit.
+    /// The transactions that are prepared.
     pub(super) fn prepared(&self) -> &BTreeSet<Version> {
         self.outcomes.prepared()
     }
 
-    /// How many transactions that began at `us` or later are known to be over.
+    /// How many transactions that began at `us` or later are known to have ended.
     pub(super) fn decided_from(&self, us: u64) -> usize {
         self.outcomes.decided_from(us)
     }
 
-    /// How many transactions are known to be over.
+    /// How many transactions are known to have ended.
     pub(super) fn remembered(&self) -> usize {
         self.outcomes.remembered()
     }
@@ -117,7 +119,7 @@ impl Table {
         &mut self.cells
     }
 
-    /// The part of a transaction that is ready to commit.
+    /// The part of a prepared transaction.
     pub(super) fn part(&mut self, txn: Version, store: &dyn Store) -> Part {
         let Cell::Txn(TxnRow {
             state: TxnState::Prepared { participants, validity, keys }, ..
@@ -131,7 +133,7 @@ impl Table {
         Part { txn, participants, validity, items }
     }
 
-    /// Applies the entry of a slot, whose record is at `position` of the durable log at the earliest.
+    /// Applies the entry of a slot. Its record is at `position` of the durable log or later.
     pub(super) fn apply(
         &mut self,
         (slot, position): (u64, u64),
@@ -187,7 +189,8 @@ impl Table {
         }
     }
 
-    /// Sets how a transaction stands. Returns false if a later state is known, or it may be forgotten.
+    /// Sets the state of a transaction. Returns false if a later state is known, or if the
+    /// transaction may be forgotten.
     fn set_txn(
         &mut self,
         (slot, position): (u64, u64),
@@ -217,14 +220,15 @@ impl Table {
         if matches!(cell, Cell::Window(applied, ..) if *applied > slot) {
             return;
         }
-        // Entries are made before others are applied.
+        // The entry may have been proposed before others were applied.
         let window = window.and(self.window);
         *cell = Cell::Window(slot + 1, window, lead);
         (self.window, self.last_lead) = (window, lead);
         self.forget_below(window.forget_us, store);
     }
 
-    /// Forgets transactions that began before this. They are over, though this replica may not know it.
+    /// Forgets transactions that began before `forget_us`. They have ended, even if this replica
+    /// does not know it.
     fn forget_below(&mut self, forget_us: u64, store: &mut dyn Store) {
         for txn in self.outcomes.forget_below(forget_us) {
             self.cells.forget(&name_of_txn(txn), store);
@@ -242,7 +246,7 @@ impl Table {
         }
     }
 
-    /// Finds in the store which transactions are known.
+    /// Loads the known transactions from the store.
     pub(super) fn load(&mut self, store: &dyn Store) {
         if let Cell::Window(_, window, lead) = self.cells.get(&name_of_window(), store) {
             (self.window, self.last_lead) = (*window, *lead);
@@ -271,17 +275,17 @@ impl Table {
     }
 
     fn know(&mut self, txn: Version, state: &TxnState) {
-        if txn.timestamp_us < self.window.forget_us {
-            return;
-        }
+        let forget_us = self.window.forget_us;
         match state {
+            TxnState::Decided(decision) if can_forget(txn, *decision, forget_us) => {}
             TxnState::Decided(decision) => self.outcomes.decide(txn, *decision),
+            TxnState::Prepared { .. } if txn.timestamp_us < forget_us => {}
             TxnState::Prepared { .. } => self.outcomes.prepare(txn),
         }
     }
 
-    /// Takes over what another replica's store has under a name, unless this table's own is as of a later slot. False if
-    /// `state` can't be the state of that name.
+    /// Takes over the state that another replica's store has under a name, unless this table's own
+    /// state is later. Returns false if `state` is not a valid state for that name.
     pub(super) fn take_over(&mut self, name: &Key, state: &[u8], store: &mut dyn Store) -> bool {
         let Some(cell) = decode_cell_of_another::<Cell>(state) else { return false };
         if !can_lie_under(name, &cell) {
@@ -317,7 +321,7 @@ fn can_lie_under(name: &Key, cell: &Cell) -> bool {
     }
 }
 
-/// Under which name a key lies in the store: its own, but for very few.
+/// The name of a key in the store: the key itself, except for keys that begin with the escape byte.
 fn name_of_key(key: &Key) -> Key {
     if key.as_bytes().first() != Some(&ESCAPE) {
         return key.clone();
@@ -380,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_has_replaces_nothing_that_is_later() {
+    fn a_transferred_state_replaces_no_later_state() {
         let led = |entry| Led { by: Ballot::NONE, entry };
         let key = Key::from("x");
         let ended = |us: u64| {
@@ -418,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_proposed_before_somebody_else_led_counts_no_more_after_that() {
+    fn entries_of_an_earlier_leader_have_no_effect_after_lead() {
         let ballot = |round| Ballot { round, member: 0 };
         let led = |round, entry| Some(Led { by: ballot(round), entry });
         let window = |round| led(round, Entry::Window(AdmissionWindow::default()));
@@ -427,13 +431,13 @@ mod tests {
             entries.into_iter().map(|led| led.map(|led| led.by.round)).collect::<Vec<_>>()
         };
         let mut table = Table::new(9, false);
-        // What is found there was proposed by several leaders, each of whom began where it had found nothing.
+        // The slots contain proposals of several leaders. Each began where it had found nothing.
         let lead = |round| led(round, Entry::Lead);
         let entries =
             vec![window(1), lead(2), window(2), window(1), lead(4), None, window(3), lead(3)];
         let rounds = [Some(1), Some(2), Some(2), None, Some(4), None, None, None];
         assert_eq!(revised(&table, 7, entries), rounds);
-        // One has led, and what it has done is stored; the log may know less.
+        // A leader began, and its entries are stored. The log may contain less.
         table.apply((9, 9), lead(2).as_ref(), &mut MemoryStore::default());
         assert_eq!(revised(&table, 10, vec![window(1), window(2)]), [None, Some(2)]);
         let entries = vec![window(1), lead(2), window(1), window(3)];
@@ -441,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_transactions_are_told_apart_whatever_a_key_looks_like() {
+    fn names_of_keys_and_transactions_never_collide() {
         let txn = Version { timestamp_us: 7, coordinator: NodeId(70_000) };
         let name = name_of_txn(txn);
         assert_eq!(txn_of_name(name.as_bytes()), Some(txn));

@@ -1,20 +1,22 @@
-//! How a transaction ends whose parts are all ready. Everyone that knows the parts comes to the same result.
+//! The outcome of a transaction whose parts are all ready. Every node that knows the parts comes to
+//! the same result.
 
 use serried_model::Version;
 
 use super::stamp::{Stamp, Validity};
 
-/// How a transaction ends.
+/// The outcome of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// All parts hold at this moment. It commits then.
+    /// All parts hold at this moment, and the transaction commits at it.
     Commit(Stamp),
-    /// The parts do not hold at any one moment. If all of them can be moved to this one, it commits then; otherwise it
-    /// aborts (003 §5.4).
+    /// The parts do not hold at a common moment. If all of them can be moved to this one, the
+    /// transaction commits at it; otherwise it aborts (003 §5.4).
     Move(Stamp),
 }
 
-/// Decides on a transaction by when its parts hold (003 Algorithm 5.1, "SafeguardCheck").
+/// Decides on a transaction from the intervals in which its parts hold (003 Algorithm 5.1,
+/// "SafeguardCheck").
 pub fn verdict(txn: Version, parts: impl Iterator<Item = Validity>) -> Verdict {
     let all = parts.fold(Validity::ALWAYS, Validity::and);
     match all.exists() {
@@ -44,12 +46,12 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_when_some_parts_have_moved_comes_to_the_same_moment() {
+    fn a_verdict_after_some_parts_moved_is_the_same() {
         let own = |us| Stamp { us, txn: txn(4) };
         let parts = [Validity::at(own(4)), Validity::at(own(7))];
         let to = own(7);
         assert_eq!(verdict(txn(4), parts.into_iter()), Verdict::Move(to));
-        // Of a read and a write, the write has to come after what was read.
+        // Of a read and a write, the write must be later than the version that was read.
         let read = Validity { from: stamp(7), until: Some(stamp(7)) };
         let parts = [read, Validity::at(own(4))];
         let to = Stamp { us: 4 + 32, txn: txn(4) };

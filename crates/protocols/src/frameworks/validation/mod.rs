@@ -1,6 +1,6 @@
-//! Validation: reads are answered at once with what is committed. Only a transaction that is ready to commit is
-//! checked, against what is committed and against other transactions that are ready to commit. A [`Rule`] says what is
-//! checked.
+//! Optimistic validation. A read returns the committed value at once. A transaction is checked when
+//! it prepares, against committed versions and against other prepared transactions. A [`Rule`]
+//! defines the check.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -15,7 +15,7 @@ use crate::frameworks::shard::{
     Shot, Snapshots, Stamp, Validity,
 };
 
-/// How a transaction is checked, and when it holds.
+/// The check of a protocol, and the interval in which a checked transaction holds.
 pub trait Rule: fmt::Debug + Send + Sized + 'static {
     /// See [`Control::NAME`].
     const NAME: &'static str;
@@ -25,44 +25,45 @@ pub trait Rule: fmt::Debug + Send + Sized + 'static {
     const GUARANTEE: Guarantee;
     /// See [`Control::ROUNDS`].
     const ROUNDS: Rounds;
-    /// See [`Control::SNAPSHOTS`]. They are not checked.
+    /// See [`Control::SNAPSHOTS`]. Validation does not check them.
     const SNAPSHOTS: Snapshots = Snapshots::Never;
 
-    /// Checks what a transaction has done to a key. The others are those that are ready to commit there.
+    /// Checks a transaction's access to a key. `others` are the transactions that are prepared
+    /// there.
     ///
     /// # Errors
-    /// The transaction is refused. One that begins later than this, in microseconds, does not meet the same conflict. Zero if
-    /// its time does not matter.
+    /// The transaction is refused. A transaction that begins after the returned time, in
+    /// microseconds, does not meet the same conflict. The time is zero if it does not matter.
     fn check(txn: Version, access: &Access, row: &Row, others: &[Holder]) -> Result<(), u64>;
 
-    /// When a transaction holds that has passed all checks. All committed reads and writes of its keys are not later than
-    /// `latest`.
+    /// The interval in which a transaction holds that has passed all checks. No committed read or
+    /// write of its keys is later than `latest`.
     fn validity(txn: Version, latest: Stamp) -> Validity;
 }
 
-/// A transaction that is ready to commit, at a key.
+/// A prepared transaction at a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Holder {
     /// The transaction.
     pub txn: Version,
     /// Whether it has read the key.
     pub reads: bool,
-    /// Whether it writes it.
+    /// Whether it writes the key.
     pub writes: bool,
 }
 
-/// The transactions of a shard that are not over, and the keys of those that are ready to commit.
+/// A shard's open transactions, and the keys of those that are prepared.
 pub struct Validation<R> {
     txns: Map<Version, Txn>,
     holders: Map<Key, SmallVec<[Holder; 2]>>,
     rule: PhantomData<R>,
 }
 
-/// A transaction that is not over.
+/// An open transaction.
 #[derive(Default)]
 struct Txn {
     accesses: Accesses,
-    /// When it holds, once it is ready to commit.
+    /// The interval in which it holds, once it is prepared.
     validity: Option<Validity>,
 }
 
@@ -72,7 +73,7 @@ impl<R> fmt::Debug for Validation<R> {
     }
 }
 
-/// The keys over which a transaction is refused, and the time until which others would be.
+/// The keys over which a transaction is refused, and the time until which it would be.
 struct Conflict {
     keys: Vec<Key>,
     after_us: u64,
@@ -104,7 +105,7 @@ impl<R: Rule> Validation<R> {
         Ok(())
     }
 
-    /// Checks a transaction. It is ready to commit if there is no conflict.
+    /// Checks a transaction, and prepares it if there is no conflict.
     fn validate(&mut self, txn: Version, desk: &mut Desk<'_>) -> Result<(), Conflict> {
         let own = self.txns.get_or_default(&txn);
         let (mut latest, mut found) = (Stamp::INITIAL, Conflict { keys: Vec::new(), after_us: 0 });
@@ -128,7 +129,7 @@ impl<R: Rule> Validation<R> {
         Ok(())
     }
 
-    /// A transaction is over, or will never be ready to commit.
+    /// Removes a transaction that has ended or will never be prepared.
     fn end(&mut self, txn: Version) {
         let Some(own) = self.txns.remove(&txn) else { return };
         for Access { key, .. } in own.accesses.iter().filter(|_| own.validity.is_some()) {
@@ -188,7 +189,8 @@ impl<R: Rule> Control for Validation<R> {
         Glance::Found(desk.newest(key))
     }
 
-    /// What was checked still holds: these transactions hold their keys, as they did at the leader that has checked them.
+    /// Inherited parts still hold: their transactions hold their keys, as they did at the leader
+    /// that checked them.
     fn inherit(&mut self, parts: &[Part], desk: &mut Desk<'_>) {
         for part in parts {
             let accesses = Accesses::inherited(part);

@@ -159,3 +159,48 @@ fn the_floor_is_above_whatever_a_majority_of_the_others_has_seen() {
     assert!(!takes_part(&mut world, 54 * SECOND + 500_000));
     assert!(takes_part(&mut world, 56 * SECOND));
 }
+
+/// What it would find out counts what it does not know of.
+#[test]
+fn a_replacement_finishes_nobodys_transaction_before_it_takes_part() {
+    let mut world = World::new(1);
+    world.now = 100 * SECOND;
+    let unknown = version(99 * SECOND, 1);
+    let inquire = || Message::Request(Request::Inquire { version: unknown });
+    let answers = world.tell(coordinator_id(5), n(1), inquire());
+    assert!(!answers.is_empty(), "others find it out");
+    world.lose_disk(n(0));
+    world.network.clear();
+    assert_eq!(world.tell(coordinator_id(5), n(0), inquire()), []);
+}
+
+/// Else no outcome is ever forgotten.
+#[test]
+fn the_replicas_on_a_machine_tell_each_other_their_watermarks() {
+    let mut world = World::new(3);
+    world.now = 100 * SECOND;
+    let upto = 60 * SECOND;
+    let merged = digest(&[]);
+    let finished = Message::Truncating(Truncating::TruncationFinished { upto, merged });
+    let answers = world.tell(n(2), n(1), finished);
+    let told =
+        answers.iter().filter(|(.., m)| matches!(m, Message::Watermark { upto: 60_000_000 }));
+    let told: Vec<NodeId> = told.map(|(_, to, _)| *to).collect();
+    assert_eq!(told, [NodeId::replica(1, 1), NodeId::replica(2, 1)]);
+}
+
+/// Else one clock that is ahead could end all voting.
+#[test]
+fn a_truncation_that_lies_ahead_of_the_clock_is_not_prepared_for() {
+    let mut world = World::new(1);
+    world.now = 100 * SECOND;
+    let view = View { round: 1, recoverer: n(1) };
+    for (upto, stops) in [(1000 * SECOND, false), (60 * SECOND, true)] {
+        let prepare = Truncating::TruncationPaxosPrepare { upto, view };
+        let answers = world.tell(n(1), n(0), Message::Truncating(prepare));
+        assert_eq!(
+            (!answers.is_empty(), world.gauge(n(0), "stopped_below_us") > 0),
+            (stops, stops)
+        );
+    }
+}

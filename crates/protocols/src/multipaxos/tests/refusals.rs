@@ -3,7 +3,6 @@
 use serried_actor::NodeSet;
 
 use super::super::message::Update;
-use super::super::replica::Timer;
 use super::*;
 use crate::testing::{derefs_to_net, set};
 
@@ -170,8 +169,8 @@ fn a_former_leader_does_not_answer_with_its_successors_entry() {
         _ => None,
     });
     let first = proposed.expect("a proposal");
-    let Request { key, token, settled, access, .. } = add();
-    let entries = [Some(Update { key, token, settled, access })].into_iter().collect();
+    let Request { key, token, settled, operation, .. } = add();
+    let entries = [Some(Update { key, token, settled, operation })].into_iter().collect();
     let (ballot, chosen) = (Ballot { round: 9, member: 1 }, first + 1);
     let accept = replicated_log::Message::Accept { ballot, first, chosen, entries };
     trio.network.push_back((NodeId(1), NodeId(0), Message::Log(accept)));

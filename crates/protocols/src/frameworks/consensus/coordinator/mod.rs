@@ -1,12 +1,14 @@
-//! The client side: a coordinator hands commands and reads to a replica, and coordinates writes to registers itself.
+//! The client side: a coordinator passes commands and reads to a replica, and coordinates writes to
+//! registers itself.
 //!
-//! # What a client learns of an operation that is given up
-//! The operation has no effect if nothing was sent that has one: the operation waited, or only asked for its place.
-//! Otherwise its outcome is unknown.
+//! # The outcome of an abandoned operation
+//! The operation has no effect if the coordinator has sent no message with an effect: it waited, or
+//! only asked for the carstamp of its write. Otherwise its outcome is unknown.
 //!
-//! The outcome of an update that was begun with a token is always unknown. The update is tried again because the
-//! outcome of an earlier attempt was unknown, and what this attempt has sent says nothing about that one. The token of
-//! an update whose outcome is unknown stays open, so that replicas remember the result until the update is tried again.
+//! The outcome of an update with a token is always unknown. Its client retries the update because
+//! the outcome of an earlier attempt was unknown, and the messages of this attempt say nothing
+//! about the earlier one. The token of an update with unknown outcome stays open, so that replicas
+//! remember the result until the client retries the update.
 
 mod preferred;
 mod running;
@@ -25,7 +27,7 @@ use super::{Mutation, Rules, sound};
 use preferred::Preferred;
 use running::{Phase, Running};
 
-/// One client's operations.
+/// The coordinator of one client's operations.
 #[derive(Debug)]
 pub struct Coordinator {
     rules: Rules,
@@ -42,20 +44,20 @@ pub struct Coordinator {
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     begun: u64,
-    /// Operations that had to wait because of values read from other keys.
+    /// Operations that had to wait because of values that were read from other keys.
     waited: u64,
-    /// Values that were given to a majority because a read had found that few replicas hold them.
+    /// Values that were sent to a majority because a read had found them at less than a majority.
     unsettled: u64,
 }
 
-/// Repeats a request that was not answered.
+/// A timer that repeats an unanswered request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Repeat(u64);
 
 type Cx<'a> = Context<'a, Coordinator>;
 
 impl Coordinator {
-    /// A coordinator for a client of `group`.
+    /// Creates a coordinator for a client of `group`.
     pub fn new(group: Group, settings: &Settings, rules: Rules) -> Coordinator {
         Coordinator {
             rules,
@@ -98,7 +100,8 @@ impl Coordinator {
         }
     }
 
-    /// Sends the first messages of an operation unless it has to wait. Returns whether it has been sent.
+    /// Sends the first messages of an operation unless it has to wait. Returns whether they were
+    /// sent.
     fn go_on(&mut self, txn: TxnId, cx: &mut Cx<'_>) -> bool {
         let Some(running) = self.operations.get_mut(&txn) else { return true };
         let Phase::Waiting { begun, placed } = running.phase else { return true };
@@ -138,7 +141,7 @@ impl Coordinator {
         true
     }
 
-    /// Sends what an operation asks in its present phase.
+    /// Sends the request of an operation's current phase.
     fn send(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
         let Some(running) = self.operations.get(&txn) else { return };
         let operation = OperationId { client: cx.id(), request: txn.0 };
@@ -159,7 +162,7 @@ impl Coordinator {
         }
         let group = self.quorums.group();
         let partition = group.partition_of(&running.key);
-        // This need not be the replica that the operation was handed to last.
+        // The operation may have been passed to another replica since.
         let mut choices = 0..group.size();
         if let Some(choice) = choices.find(|choice| group.choice(partition, *choice) == from) {
             self.preferred.has_answered(choice, cx.now());
@@ -179,14 +182,15 @@ impl Coordinator {
         }
     }
 
-    /// A replica has refused an operation permanently, because the client's clock is ahead of its own. Its own may be behind.
-    /// So the others are asked, one at a time, until a majority has refused. Then nobody else knows of the operation.
+    /// Handles a permanent refusal of an operation, because the client's clock is ahead of the
+    /// replica's. The replica's clock may be behind. So the coordinator asks the others, one at a
+    /// time, until a majority has refused. Then no other replica knows the operation.
     fn on_refused(&mut self, txn: TxnId, from: NodeId, ahead_us: i64, cx: &mut Cx<'_>) {
         let group = self.quorums.group();
         let Some(running) = self.operations.get_mut(&txn) else { return };
         let partition = group.partition_of(&running.key);
         let Phase::Handed { choice, repeated, refused } = &mut running.phase else { return };
-        // Another replica may do it or has done it, or this answer came twice.
+        // Another replica may execute or have executed it, or this answer was repeated.
         if *repeated > 0 || running.again || group.choice(partition, *choice) != from {
             return;
         }
@@ -233,7 +237,8 @@ impl Coordinator {
         }
     }
 
-    /// The client has read a value that few replicas may hold. Gives it to a majority.
+    /// Handles that the client has read a value that less than a majority may hold. Sends it to a
+    /// majority.
     fn settle(&mut self, key: Key, stamped: Stamped, cx: &mut Cx<'_>) {
         self.counted.unsettled += 1;
         if let Some(request) = self.unsettled.enter(key, stamped, &self.quorums) {
@@ -254,7 +259,8 @@ impl Coordinator {
         cx.set_timer(Repeat(request), self.quorums.patience(settling.asked.repeated()));
     }
 
-    /// A majority holds these values. Continues with the operations that have waited for that.
+    /// Handles that a majority holds these values. Continues the operations that have waited for
+    /// this.
     fn are_held(&mut self, held: &[(Key, Stamped)], cx: &mut Cx<'_>) {
         let Settled { over, begun } = self.unsettled.are_held(held, &self.quorums);
         over.iter().for_each(|request| cx.cancel_timer(Repeat(*request)));
@@ -301,10 +307,11 @@ impl Actor for Coordinator {
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         if !sound::to_client(from, &message, self.quorums.group()) {
-            return cx.reject(|| format!("{from} has sent a client what no replica sends one"));
+            return cx
+                .reject(|| format!("{from} has sent a message that no replica sends to a client"));
         }
         match message {
-            // Late: the sender has lost its disk since, and may not have what it says that it has.
+            // Late: the sender has lost its disk since, and may not have what it reports.
             Message::Write1Reply { incarnations, .. } | Message::Applied { incarnations, .. }
                 if !self.quorums.hear(from, &incarnations) => {}
             Message::Reply { request, answer } => self.on_reply(TxnId(request), from, answer, cx),
@@ -312,13 +319,13 @@ impl Actor for Coordinator {
                 self.on_placed(TxnId(request), from, carstamp, cx);
             }
             Message::Applied { operation, .. } => self.on_applied(operation.request, from, cx),
-            // No replica sends a client anything else.
+            // No replica sends other messages to a client.
             _ => {}
         }
     }
 
-    /// Asks the replicas again that have not answered. What was handed to one replica is handed to another: it is recognised
-    /// if both go on with it.
+    /// Repeats the request to the replicas that have not answered. A request to one replica is
+    /// passed to the next one: replicas recognise the operation if both continue with it.
     fn on_timer(&mut self, Repeat(request): Repeat, cx: &mut Cx<'_>) {
         match self.operations.get_mut(&TxnId(request)).map(|running| &mut running.phase) {
             Some(Phase::Handed { choice, repeated, .. }) => {

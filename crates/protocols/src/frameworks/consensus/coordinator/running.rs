@@ -15,28 +15,31 @@ use super::super::unsettled::Moment;
 pub(super) struct Running {
     pub(super) key: Key,
     pub(super) command: Command,
-    /// It was begun with a token, so it may have taken effect before.
+    /// Whether it has a token from an earlier attempt, so that it may have taken effect before.
     pub(super) again: bool,
     pub(super) phase: Phase,
 }
 
-/// What an operation waits for.
+/// The phase of an operation.
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// Nothing is sent before majorities hold the values that the client had read from other keys when this operation
-    /// began. A write that is tried again may have its place (`placed`) already.
+    /// No message is sent before majorities hold the values that the client had read from other
+    /// keys when this operation began. A retried write may have its carstamp (`placed`) already.
     Waiting { begun: Moment, placed: Option<Carstamp> },
-    /// A replica does it: the one with the number `choice`, counted from the nearest. `repeated` counts the replicas before it
-    /// that did not answer in time, and `refused` those that have refused it because of the client's clock.
+    /// A replica executes it: the one with rank `choice` in distance. `repeated` counts the
+    /// replicas before it that did not answer in time, and `refused` those that have refused it
+    /// because of the client's clock.
     Handed { choice: usize, repeated: u32, refused: usize },
-    /// A write learns what replicas hold. This is the latest carstamp so far.
+    /// A write asks for the carstamps of the values that replicas hold. `latest` is the greatest so
+    /// far.
     Placing { latest: Carstamp, asked: Asked },
-    /// A write is being applied at a majority.
+    /// A write is being stored at a majority.
     Writing { stamped: Stamped, asked: Asked },
 }
 
 impl Running {
-    /// What it asks in its present phase: whom, what, and how long to wait before asking again.
+    /// The request of its current phase: the receivers, the message, and how long to wait before it
+    /// is repeated.
     pub(super) fn question(
         &self,
         operation: OperationId,
@@ -65,11 +68,12 @@ impl Running {
         })
     }
 
-    /// Whether it certainly has no effect if it is given up now.
+    /// Whether it certainly has no effect if it is abandoned now.
     pub(super) fn has_no_effect(&self) -> bool {
         match self.phase {
             _ if self.again => false,
-            // A write without a place is nowhere, and neither is an operation that was not sent.
+            // A write without a carstamp is held by no replica, and an operation that was not sent
+            // is unknown to all.
             Phase::Waiting { .. } | Phase::Placing { .. } => true,
             Phase::Handed { .. } => self.command.access == Access::Read,
             Phase::Writing { .. } => false,

@@ -15,7 +15,7 @@ use crate::frameworks::consensus::instance::{
 use crate::frameworks::consensus::message::Record;
 use crate::frameworks::consensus::space::Space;
 
-/// A key with instances that are not executed, or that somebody waits for.
+/// A key with instances that are not executed, or for which a client waits.
 #[derive(Debug)]
 pub(super) struct Active {
     pub(super) space: Space,
@@ -23,14 +23,14 @@ pub(super) struct Active {
     pub(super) leads: BTreeMap<InstanceId, Box<Lead>>,
     /// The clients that wait for instances of this replica.
     pub(super) clients: BTreeMap<InstanceId, Box<Client>>,
-    /// The instances that were not committed when they were last looked at, in their order.
+    /// The instances that were not committed at the last check, in order.
     pub(super) late: Vec<InstanceId>,
 }
 
-/// The active keys of a replica. Each is looked up many times and comes and goes once.
+/// The active keys of a replica. Each key is looked up often, but inserted and removed only once.
 #[derive(Debug)]
 pub(super) struct ActiveKeys {
-    /// How many members the group has, and which of them this replica is.
+    /// The number of members in the group, and the number of this one.
     members: (usize, u8),
     map: Map<Key, Box<Active>>,
 }
@@ -46,8 +46,8 @@ impl Active {
             .is_some_and(|lead| lead.ballot < ballot && !matches!(lead.phase, Phase::Executing(_)))
     }
 
-    /// Leads an instance no more if somebody else leads it in a higher ballot. Nothing may be decided in a lower ballot
-    /// from then on. Returns whether this replica has led it.
+    /// Stops leading an instance if another replica leads it in a higher ballot. This replica must
+    /// not decide anything in a lower ballot from then on. Returns whether it has led the instance.
     pub(super) fn step_down(&mut self, id: InstanceId, ballot: Ballot) -> bool {
         let is_led = self.is_led_below(id, ballot);
         if is_led {
@@ -56,18 +56,19 @@ impl Active {
         is_led
     }
 
-    /// Leaves an instance to those who work on it, for a period.
+    /// Leaves an instance to its current leader for a period.
     pub(super) fn leave(&mut self, id: InstanceId) {
         self.late.retain(|late| *late != id);
     }
 
-    /// Gives up leading an instance. Others end it, or this replica tries again after a period.
+    /// Gives up leading an instance. Other replicas complete it, or this one tries again after a
+    /// period.
     pub(super) fn give_up(&mut self, id: InstanceId) {
         self.leads.remove(&id);
         self.leave(id);
     }
 
-    /// Looks after an instance from now on, unless it was executed.
+    /// Checks an instance periodically from now on, unless it was executed.
     pub(super) fn watch(&mut self, id: InstanceId) {
         if !self.space.is_executed(id) {
             self.space.get_mut(id);
@@ -76,7 +77,7 @@ impl Active {
 }
 
 impl ActiveKeys {
-    /// None yet, at one of so many members of a group.
+    /// Creates an empty set of keys, at member `own` of a group of `members`.
     pub(super) fn new(members: usize, own: u8) -> ActiveKeys {
         ActiveKeys { members: (members, own), map: Map::default() }
     }
@@ -86,12 +87,12 @@ impl ActiveKeys {
         self.map.get(key).map(|active| &**active)
     }
 
-    /// The same, to change.
+    /// Mutable access to an active key.
     pub(super) fn get_mut(&mut self, key: &Key) -> Option<&mut Active> {
         self.map.get_mut(key).map(|active| &mut **active)
     }
 
-    /// The same. The key becomes active if it is not.
+    /// Mutable access to a key, which becomes active if it is not.
     pub(super) fn get_or_begin(
         &mut self,
         key: &Key,
@@ -107,10 +108,11 @@ impl ActiveKeys {
             let active = Active::new(Space::new(members, executed));
             self.map.insert(key.clone(), Box::new(active));
         }
-        self.get_mut(key).expect("it is there")
+        self.get_mut(key).expect("the key is active")
     }
 
-    /// Forgets the instances of a key that are executed and not led here, and the key if nothing is left of it.
+    /// Forgets the instances of a key that are executed and not led here. Removes the key if it has
+    /// no other state.
     pub(super) fn forget(&mut self, key: &Key) {
         let Some(active) = self.get_mut(key) else { return };
         let leads = &active.leads;
@@ -128,14 +130,14 @@ impl ActiveKeys {
         self.map.len()
     }
 
-    /// The keys in their order.
+    /// The keys, in order.
     pub(super) fn sorted(&self) -> Vec<Key> {
         self.map.sorted_keys()
     }
 
-    // Single instances.
+    // Access to single instances.
 
-    /// What is known of an instance.
+    /// A known instance.
     pub(super) fn instance(&self, key: &Key, id: InstanceId) -> Option<&Instance> {
         self.get(key)?.space.get(id)
     }
@@ -145,8 +147,8 @@ impl ActiveKeys {
         self.get_mut(key)?.leads.get_mut(&id).map(|lead| &mut **lead)
     }
 
-    /// Makes durable what is known of an instance. If it depends on instances of this replica's predecessor, their numbers
-    /// are not used again.
+    /// Appends an instance to the log. If it depends on instances of this replica's predecessor,
+    /// their numbers are not used again.
     pub(super) fn record(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
         let (_, own) = self.members;
         let active = self.get_mut(key).expect("a key with an instance");
@@ -164,21 +166,22 @@ impl ActiveKeys {
         self.map.least(|active| first(active).unwrap_or(u64::MAX)).filter(|first| *first < u64::MAX)
     }
 
-    /// Looks after an instance from now on, unless it was executed.
+    /// Checks an instance periodically from now on, unless it was executed.
     pub(super) fn watch(&mut self, key: &Key, id: InstanceId) {
         if let Some(active) = self.get_mut(key) {
             active.watch(id);
         }
     }
 
-    /// Leaves an instance to those who work on it, for a period.
+    /// Leaves an instance to its current leader for a period.
     pub(super) fn leave(&mut self, key: &Key, id: InstanceId) {
         if let Some(active) = self.get_mut(key) {
             active.leave(id);
         }
     }
 
-    /// Another replica leads an instance in this ballot: leaves it to that one, and leads it no more in a lower ballot.
+    /// Leaves an instance to another replica that leads it in this ballot. Stops leading it in a
+    /// lower ballot.
     pub(super) fn yield_to(&mut self, key: &Key, id: InstanceId, ballot: Ballot) {
         if let Some(active) = self.get_mut(key) {
             active.leave(id);
@@ -186,7 +189,7 @@ impl ActiveKeys {
         }
     }
 
-    /// A replica has lost its disk: what it has said does not count any more for anything that is led here.
+    /// Removes a replica that has lost its disk from all counts of instances that are led here.
     pub(super) fn count_nothing_of(&mut self, replaced: NodeId) {
         for key in self.sorted() {
             let active = self.get_mut(&key).expect("a key with an instance");
@@ -200,7 +203,8 @@ impl ActiveKeys {
         }
     }
 
-    /// Whether an instance is agreed on or was executed. A key with an undecided instance is active.
+    /// Whether an instance is agreed on or was executed. A key with an undecided instance is
+    /// active.
     pub(super) fn is_decided(&self, key: &Key, id: InstanceId) -> bool {
         self.get(key).is_none_or(|Active { space, .. }| {
             space.is_executed(id)
@@ -208,8 +212,8 @@ impl ActiveKeys {
         })
     }
 
-    /// Whether this replica has seen an update in an instance other than `but_for`. Then the update may take effect, and
-    /// can't be refused any more.
+    /// Whether this replica knows an update from an instance other than `but_for`. Then the update
+    /// may take effect, and can't be refused any more.
     pub(super) fn is_under_way(
         &self,
         key: &Key,
@@ -222,7 +226,8 @@ impl ActiveKeys {
         others.any(|(_, instance)| instance.command.as_ref().is_some_and(same))
     }
 
-    /// Whether something else was agreed on for an instance. A correct sender never contradicts that.
+    /// Whether this agreement contradicts a known one about the instance. No correct sender
+    /// contradicts an agreement.
     pub(super) fn contradict(&self, key: &Key, id: InstanceId, agreed: &Agreed) -> bool {
         let (command, attributes) = agreed;
         self.instance(key, id).is_some_and(|known| {

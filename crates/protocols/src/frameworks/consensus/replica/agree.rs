@@ -1,9 +1,10 @@
 //! Agreement on a command: PreAccept, Accept and Commit (001 §4.3.1, Algorithms 3 and 4).
 //!
-//! These handlers are the replica's own, and not those of one of its components, because each step goes through all of
-//! them: what a client brings is held in the [states](super::states), the instance is recorded among the
-//! [active keys](super::active), the members are asked, and the task of asking again is scheduled. Each step ends with a
-//! commit, and that executes commands and answers clients. What follows from the answers is decided in [`super::lead`].
+//! These handlers are methods of the replica, because each step needs all components: the
+//! [states](super::states) store the values that a client brings, the [active keys](super::active)
+//! record the instance, the members receive messages, and the schedule gets the task that repeats
+//! them. Each step ends with a commit, which executes commands and answers clients. [`super::lead`]
+//! decides what the answers imply.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +19,14 @@ use crate::frameworks::consensus::instance::{Attributes, Ballot, Command, Instan
 use crate::frameworks::consensus::message::{Answer, Body, Found};
 use crate::frameworks::consensus::{Mutation, Variant};
 
-/// With at most so many replicas, a write has its place when it is agreed on, because every command that begins later gets
-/// a greater sequence number. And its quorum is a majority, so it knows whether the write is in another place as well (see
+/// In groups of up to this size, the position of a write is fixed when it is agreed on, because
+/// every command that begins later gets a greater sequence number. Its quorum is a majority, so it
+/// knows whether the write is also in another instance (see
 /// [`consensus`](crate::frameworks::consensus), "When a write is acknowledged").
 const SEQUENCED: usize = 3;
 
 impl Replica {
-    /// Goes on with an instance in a new phase.
+    /// Continues an instance in a new phase.
     pub(super) fn begin(
         &mut self,
         key: &Key,
@@ -78,8 +80,9 @@ impl Replica {
         self.count_pre_accepted(key, id, false, cx);
     }
 
-    /// Whether a command of an instance is a write of which this replica knows nothing else: no other instance, no result,
-    /// and it may have forgotten none. Only few replicas can say together that nobody has executed it.
+    /// Whether a command is a write that this replica knows from nowhere else: there is no other
+    /// instance and no result of it, and this replica can't have forgotten one. Only groups of up
+    /// to [`SEQUENCED`] replicas can establish together that none has executed it.
     fn is_new(
         &mut self,
         key: &Key,
@@ -152,11 +155,12 @@ impl Replica {
         self.count_pre_accepted(key, id, impatient, cx);
     }
 
-    /// Goes on if enough have answered, without the rest of the fast quorum if this replica is `impatient`.
+    /// Continues if enough replicas have answered. An `impatient` replica does not wait for the
+    /// rest of the fast quorum.
     fn count_pre_accepted(&mut self, key: &Key, id: InstanceId, impatient: bool, cx: &mut Cx<'_>) {
         let Some(active) = self.keys.get(key) else { return };
         let Some(lead) = active.leads.get(&id) else { return };
-        let instance = active.space.get(id).expect("an instance that is led");
+        let instance = active.space.get(id).expect("the instance is led here");
         match lead.pre_accepted(instance, &self.members, impatient) {
             Some(Next::Commit(agreed)) => {
                 self.commit(key, id, agreed, self.members.others(), cx);
@@ -250,14 +254,14 @@ impl Replica {
         let Some(lead) = active.leads.get(&id) else { return };
         let Phase::Accepting(asked) = &lead.phase else { return };
         if self.members.quorums.have_replied(asked) {
-            let instance = active.space.get(id).expect("an instance that is led");
+            let instance = active.space.get(id).expect("the instance is led here");
             let agreed = (instance.command.clone(), instance.attributes.clone());
             self.commit(key, id, agreed, self.members.others(), cx);
         }
     }
 
-    /// An instance is agreed on. Sends that to the replicas in `to`, answers its client if it waits for no more, and executes
-    /// what can be executed now.
+    /// Commits an instance. Sends the commit to the replicas in `to`, answers the instance's client
+    /// if it waits for nothing else, and executes all instances that are executable now.
     pub(super) fn commit(
         &mut self,
         key: &Key,
@@ -285,7 +289,8 @@ impl Replica {
         if let Some(client) = active.clients.get(&id) {
             let operation = client.operation;
             match command {
-                // Others have ended the instance without the command. It is proposed again.
+                // Other replicas have completed the instance without the command. It is proposed
+                // again.
                 None => {
                     let client = active.clients.remove(&id).expect("as before");
                     self.propose(key, *client, cx);
@@ -294,7 +299,8 @@ impl Replica {
                     let ballot = Ballot { number: 0, member: self.members.own() };
                     self.begin(key, id, (ballot, Phase::Executing(NodeSet::EMPTY)), cx);
                 }
-                // It will be executed, before everything that begins from now on. It reads nothing.
+                // It will be executed before every operation that begins from now on. It returns no
+                // value.
                 Some(_) if is_fresh => {
                     self.active(key, cx.store()).clients.remove(&id);
                     self.answer(operation, Answer::Done(Found::default()), cx);
@@ -305,8 +311,8 @@ impl Replica {
         self.execute(key, cx);
     }
 
-    /// A replica has executed an instance. If there are registers, a majority has to execute it before its client is
-    /// answered (001 §4.3.3, "Quorum Execute").
+    /// Records that a replica has executed an instance. If there are registers, a majority has to
+    /// execute it before its client is answered (001 §4.3.3, "Quorum Execute").
     pub(super) fn count_executed(&mut self, from: u8, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
         let (me, majority) = (self.members.own(), self.members.group().majority());
         let by = self.members.node(usize::from(from));
@@ -331,7 +337,7 @@ impl Replica {
         }
     }
 
-    /// What was asked for should have been answered: asks again.
+    /// Repeats the messages of an instance that should have been answered by now.
     pub(super) fn go_on(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
         let Some(active) = self.keys.get_mut(key) else { return };
         let Some(lead) = active.leads.get_mut(&id).filter(|lead| lead.due <= cx.now()) else {
@@ -341,7 +347,7 @@ impl Replica {
             return active.give_up(id);
         }
         let repeated = lead.repeated;
-        let instance = active.space.get(id).expect("an instance that is led");
+        let instance = active.space.get(id).expect("the instance is led here");
         let Some((waiting, body)) = lead.repeat(instance, &mut self.members) else { return };
         self.members.broadcast(waiting, key, id, body, cx);
         self.count_pre_accepted(key, id, true, cx);
@@ -352,7 +358,7 @@ impl Replica {
         }
     }
 
-    /// How many replicas have given the answer that an instance led here waits for.
+    /// How many replicas have sent the answer for which an instance that is led here waits.
     #[cfg(test)]
     pub(in crate::frameworks::consensus) fn said(&mut self, key: &Key, id: InstanceId) -> usize {
         self.keys.lead(key, id).map_or(0, |lead| lead.said(&self.members))

@@ -1,8 +1,10 @@
-//! Decides whether a client's clock is ahead, by the clocks of a majority of the replicas.
+//! Decisions on whether a client's clock is ahead, based on the clocks of a majority of the
+//! replicas.
 //!
-//! If this replica went by its own clock, one machine whose clock is far ahead could keep all others from updating a key. A
-//! client on that machine updates the key, and results are forgotten by the tokens' times. So the updates of all other
-//! clients would count as forgotten until their clocks have come so far.
+//! If this replica used its own clock, one machine whose clock is far ahead could keep all others
+//! from updating a key: a client on that machine updates the key, and results are forgotten
+//! according to the tokens' times. So the updates of all other clients would count as forgotten
+//! until their clocks reach that time.
 
 use serried_actor::Settings;
 use serried_model::{Key, NodeId};
@@ -13,18 +15,18 @@ use crate::frameworks::consensus::instance::Command;
 use crate::frameworks::consensus::message::{Message, OperationId};
 use crate::frameworks::replicated_log::{Clocks, Span, Time};
 
-/// How many requests wait for clocks at most. A client sends its request again if nobody answers.
+/// How many requests may wait for clocks. A client sends a dropped request again.
 const UNJUDGED_AT_MOST: usize = 1024;
 
 /// A request that waits until the clocks of a majority are known.
 pub(super) type Unjudged = (OperationId, Key, Command);
 
-/// Judges clients' clocks by those of the replicas.
+/// Compares clients' clocks with those of the replicas.
 #[derive(Debug)]
 pub(super) struct ClientClocks {
-    /// The most by which a client's clock may be ahead, in microseconds.
+    /// How far a client's clock may be ahead, in microseconds.
     bound_us: i64,
-    /// What this replica knows of its partition's clocks.
+    /// The known clocks of the partition's replicas.
     replicas: Clocks,
     unjudged: Vec<Unjudged>,
 }
@@ -37,9 +39,9 @@ impl ClientClocks {
         ClientClocks { bound_us, replicas, unjudged: Vec::new() }
     }
 
-    /// By how much a time that a client names is ahead of the clocks of a majority, in microseconds, and whether that is too
-    /// much. None as long as that is not clear: the clocks of too few are known, or were not heard lately, or those of
-    /// two replicas of three disagree.
+    /// How far a client's time is ahead of the clocks of a majority, in microseconds, and whether
+    /// that is too much. Returns `None` if this is unclear: too few clocks are known, their
+    /// readings are too old, or the clocks of two of three replicas disagree.
     pub(super) fn ahead_us(
         &mut self,
         named_us: u64,
@@ -66,7 +68,7 @@ impl ClientClocks {
         }
     }
 
-    /// The requests that were kept, if the clocks of a majority are known.
+    /// Removes and returns the waiting requests, if the clocks of a majority are known.
     pub(super) fn judgeable(&mut self, cx: &Cx<'_>) -> Vec<Unjudged> {
         match self.replicas.time(cx.clock().midpoint_us(), cx.now()) {
             Some(_) => core::mem::take(&mut self.unjudged),
@@ -74,14 +76,14 @@ impl ClientClocks {
         }
     }
 
-    /// Asks the other replicas what their clocks say, unless they were asked lately.
+    /// Asks the other replicas for the times of their clocks, unless it has asked recently.
     pub(super) fn ask(&mut self, members: &Members, cx: &mut Cx<'_>) {
         let round_trip = members.group().round_trip();
         let Some(question) = self.replicas.question(round_trip, cx) else { return };
         cx.broadcast(members.partition(), members.others(), Message::Time(question));
     }
 
-    /// Answers a question about this replica's clock, or takes in another's answer.
+    /// Answers a question about this replica's clock, or handles another replica's answer.
     pub(super) fn on_time(&mut self, from: NodeId, time: Time, cx: &mut Cx<'_>) {
         if let Some(answer) = self.replicas.on_time(from, time, cx) {
             cx.send_before_durable(from, Message::Time(answer));
@@ -89,8 +91,7 @@ impl ClientClocks {
     }
 }
 
-/// By how much a time that a client names is ahead of a clock, both in microseconds. If it is further ahead than can be
-/// expressed, this is the greatest number.
+/// How far a client's time is ahead of a clock, in microseconds. Saturates at the greatest number.
 fn ahead_us(named_us: u64, clock_us: u64) -> i64 {
     let signed = |us| i64::try_from(us).unwrap_or(i64::MAX);
     match named_us >= clock_us {

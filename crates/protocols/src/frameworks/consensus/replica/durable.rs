@@ -1,6 +1,6 @@
-//! What a replica makes durable, and what of its log it gives up.
+//! Durable state of a replica, and trimming of its log.
 //!
-//! Trimming and replaying the log concern all that is in it, so they are the replica's own.
+//! Trimming and replaying concern every record of the log, so they are methods of the replica.
 
 use serried_actor::{Recover, Standing, Store};
 use serried_model::{NodeId, Value};
@@ -12,7 +12,7 @@ use crate::frameworks::consensus::message::Record;
 use crate::frameworks::consensus::state::State;
 
 impl Replica {
-    /// Puts some of what was executed into the store, and trims the log at times.
+    /// Writes some executed state to the store, and trims the log from time to time.
     pub(super) fn store_some(&mut self, cx: &mut Cx<'_>) {
         if self.states.store_some(cx) {
             self.trim(cx);
@@ -20,9 +20,9 @@ impl Replica {
         self.states.store_later(!self.keys.is_empty(), cx);
     }
 
-    /// Gives up the records of instances that are forgotten and of states that are stored.
+    /// Trims the records of forgotten instances and stored states.
     fn trim(&mut self, cx: &mut Cx<'_>) {
-        // One of the records says that the disk was lost.
+        // One of the records shows that the disk was lost.
         if self.rejoin.is_under_way() {
             return;
         }
@@ -35,7 +35,7 @@ impl Replica {
         cx.trim_log(self.refusals.need_log_from(needed));
     }
 
-    /// Refuses a request permanently. The client is told that it will not take effect.
+    /// Refuses a request permanently. The client learns that it will not take effect.
     pub(super) fn refuse(&mut self, client: NodeId, request: u64, cx: &mut Cx<'_>) {
         self.refusals.refuse(client, request);
         self.refusals.recorded_at(cx.log_position());

@@ -1,12 +1,14 @@
-//! Execution of what was agreed on, and taking over what others have executed.
+//! Execution of committed instances, and copying of states from other replicas.
 //!
-//! An instance is forgotten once it is executed: its effect is in the key's state, together with which instances were
-//! executed. A replica that asks about a forgotten instance gets that state. The order is not lost by this. An instance that
-//! is not executed here can't be among the dependencies of one that is. So it has to come after it. And the two can't be in
-//! a cycle, because a cycle is executed as a whole.
+//! An instance is forgotten once it is executed: the key's state contains its effect and the set of
+//! executed instances. A replica that asks about a forgotten instance gets that state. This
+//! preserves the order. An instance that is not executed here can't be among the dependencies of
+//! one that is. So it has to follow it. And the two can't be in a cycle, because a cycle is
+//! executed as a whole.
 //!
-//! These handlers are the replica's own: executing a command changes its key's [state](super::states) and its
-//! [instances](super::active), answers clients, and inquires of the members about what is missing.
+//! These handlers are methods of the replica: executing a command changes its key's
+//! [state](super::states) and [instances](super::active), answers clients, and asks the members
+//! about missing instances.
 
 use serried_actor::NodeSet;
 use serried_model::{Key, NodeId};
@@ -20,7 +22,7 @@ use crate::frameworks::consensus::instance::{Instance, InstanceId, Status};
 use crate::frameworks::consensus::message::{Body, Message, Shown};
 
 impl Replica {
-    /// Executes what can be executed of a key.
+    /// Executes all executable instances of a key.
     pub(super) fn execute(&mut self, key: &Key, cx: &mut Cx<'_>) {
         let remembered_us = self.settings.outcomes_ms * 1000;
         let registers = self.rules.have_registers();
@@ -45,7 +47,7 @@ impl Replica {
             let state = self.states.cells.change(key, position, cx.store());
             let (mut answered, mut executed) = (Vec::new(), Vec::new());
             for id in order {
-                let instance = active.space.get(id).expect("what is executed is known");
+                let instance = active.space.get(id).expect("an executable instance is known");
                 if instance.command.is_some() {
                     state.has_done_something(id);
                 } else {
@@ -78,14 +80,14 @@ impl Replica {
         }
     }
 
-    /// Tells `to`, which waits for it, that this replica has executed an instance.
+    /// Reports to `to`, which waits for it, that this replica has executed an instance.
     pub(super) fn tell_executed(&self, to: NodeId, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
         if self.rules.have_registers() && !self.rejoin.is_under_way() {
             self.members.send(to.member() as u8, key, id, Body::Executed, cx);
         }
     }
 
-    /// An instance that a committed one waits for should have come by now: inquires about it.
+    /// Asks about an instance that a committed one waits for and that should have arrived by now.
     pub(super) fn inquire(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
         let Some(active) = self.keys.get(key) else { return };
         if !self.keys.is_decided(key, id) && !active.leads.contains_key(&id) {
@@ -93,7 +95,8 @@ impl Replica {
         }
     }
 
-    /// Another replica waits for an instance. If it is not agreed on, this replica ensures that it will be.
+    /// Answers another replica that waits for an instance. If the instance is not agreed on, this
+    /// replica ensures that it will be.
     pub(super) fn on_inquire(&mut self, from: u8, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
         self.active(key, cx.store());
         self.keys.watch(key, id);
@@ -104,7 +107,7 @@ impl Replica {
         }
     }
 
-    /// Another replica has asked about an instance that this one has executed and forgotten.
+    /// Sends a key's state to a replica that has asked about an executed and forgotten instance.
     pub(in crate::frameworks::consensus) fn hand_over(
         &mut self,
         to: NodeId,
@@ -115,18 +118,20 @@ impl Replica {
         cx.send(to, Message::TakeOver { key: key.clone(), state });
     }
 
-    /// Takes over another replica's state of a key. Returns whether everything that the other has executed is known here now.
+    /// Copies another replica's state of a key. Returns whether this replica now knows everything
+    /// that the other has executed.
     ///
-    /// Of two replicas, one has done all updates that the other has done: an update is done after those that it depends on,
-    /// and if two interfere, one depends on the other or both are done together. Reads, and instances that do nothing,
-    /// leave no trace, so each replica may have executed some that the other has not. So the state of the replica that has
-    /// done more updates contains everything that both have executed.
+    /// Of two replicas, one has executed all updates that the other has executed: an update is
+    /// executed after those that it depends on, and if two interfere, one depends on the other or
+    /// both are executed together. Reads and no-ops leave no trace, so each replica may have
+    /// executed some that the other has not. So the state of the replica that has executed more
+    /// updates contains all effects that either has.
     pub(super) fn take_over(&mut self, key: &Key, state: State, cx: &mut Cx<'_>) -> bool {
         if self.rules.have_registers() {
             self.states.hold(key, &state.held, cx);
         }
         if state.executed.updates.is_empty() {
-            return true; // It has executed nothing.
+            return true; // The other replica has executed nothing.
         }
         let mine = self.states.get(key, cx.store()).clone();
         let active = self.active(key, cx.store());
@@ -158,7 +163,7 @@ impl Replica {
         }
         later.join(other, executed, &last);
         self.states.cells.put(key, later, cx.store());
-        // Their results are remembered, or nothing was done in their place, or they read.
+        // Their results are remembered, or their instances became no-ops, or they are reads.
         for client in waiting {
             self.propose(key, client, cx);
         }
@@ -166,7 +171,7 @@ impl Replica {
         true
     }
 
-    /// Takes over a page of what another replica has, after this one has lost its disk.
+    /// Copies a page of another replica's state, after this one has lost its disk.
     pub(super) fn on_scanned(
         &mut self,
         from: NodeId,
@@ -192,13 +197,13 @@ impl Replica {
             }
             self.execute(&key, cx);
         }
-        // Else the same page is asked for again.
+        // Otherwise the same page is requested again.
         if all_is_known {
             self.rejoin.page_is_done(from, (shown, last.or(after), more), &self.members, cx);
         }
     }
 
-    /// Takes over what another replica knows of an instance, or waits until it is decided.
+    /// Copies another replica's knowledge of an instance, or waits until the instance is decided.
     fn be_shown(
         &mut self,
         from: NodeId,
@@ -213,8 +218,7 @@ impl Replica {
         if theirs.status == Status::Committed && !active.space.is_executed(id) {
             let agreed = (theirs.command, theirs.attributes);
             if self.keys.contradict(key, id, &agreed) {
-                let what =
-                    format_args!("that {id:?} of `{key}` was agreed on twice, and differently");
+                let what = format_args!("a second, different agreement on {id:?} of `{key}`");
                 return self.reject(from, what, cx);
             }
             return self.commit(key, id, agreed, NodeSet::EMPTY, cx);

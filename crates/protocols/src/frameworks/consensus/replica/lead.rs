@@ -1,8 +1,9 @@
-//! An instance that this replica leads: it has a command agreed on (001 Algorithm 3), or recovers an instance of another
-//! replica (001 Algorithm 5).
+//! An instance that this replica leads: its own command that it proposes (001 Algorithm 3), or an
+//! instance of another replica that it recovers (001 Algorithm 5).
 //!
-//! A [`Lead`] knows which replicas have answered in the present phase, and what follows from that. What is known of the instance
-//! itself is in its key's [`Space`](crate::frameworks::consensus::space::Space), where the other roles of the replica find it.
+//! A [`Lead`] records the answers of the current phase, and derives the next step from them. The
+//! instance itself is in its key's [`Space`](crate::frameworks::consensus::space::Space), where the
+//! replica's other roles find it.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +15,11 @@ use super::members::Members;
 use crate::frameworks::consensus::instance::{Attributes, Ballot, Command, Instance};
 use crate::frameworks::consensus::message::{Body, Conflict};
 
-/// How often a validation is repeated. After that, replicas that have promised may be gone, and others are asked.
+/// How often a validation is repeated. After that, replicas that have promised may have failed, and
+/// others are asked.
 const VALIDATED_AT_MOST: u32 = 3;
 
-/// What replicas agree on for an instance: its command, or none if nothing is done, and its attributes.
+/// An agreement on an instance: its command, or `None` for a no-op, and its attributes.
 pub(super) type Agreed = (Option<Command>, Attributes);
 
 /// An instance that this replica leads.
@@ -25,39 +27,39 @@ pub(super) type Agreed = (Option<Command>, Attributes);
 pub(super) struct Lead {
     pub(super) ballot: Ballot,
     pub(super) phase: Phase,
-    /// How often what was asked for was asked for again.
+    /// How often the current messages were repeated.
     pub(super) repeated: u32,
-    /// When what was asked for should have been answered.
+    /// When the current messages should have been answered.
     pub(super) due: Timestamp,
 }
 
-/// What a lead waits for, with the answers so far.
+/// The current phase, with the answers so far.
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// The attributes that others give it.
+    /// Collects the attributes that others assign to it.
     PreAccepting(BTreeMap<u8, Attributes>),
-    /// What others know of it.
+    /// Collects what others know of it.
     Preparing(BTreeMap<u8, Instance>),
-    /// The instances that contradict these attributes, at these replicas.
+    /// Collects the instances that contradict these attributes, from these replicas.
     Validating(Box<(Command, Attributes)>, NodeSet, BTreeMap<u8, Vec<Conflict>>),
-    /// The replicas that have accepted it.
+    /// Collects the replicas that have accepted it.
     Accepting(Asked),
-    /// The replicas that have executed it, after it was committed.
+    /// Collects the replicas that have executed it, after it was committed.
     Executing(NodeSet),
 }
 
-/// What follows from the answers to a PreAccept.
+/// The next step after the answers to a PreAccept.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// All of the fast quorum agree.
+    /// Commit: all of the fast quorum agree.
     Commit(Agreed),
-    /// They do not, or some have not answered in time: a majority has to accept this.
+    /// Ask a majority to accept: the fast quorum disagrees, or some have not answered in time.
     Accept(Ballot, Agreed),
 }
 
 impl Lead {
-    /// What follows from the answers to a PreAccept, if enough have answered: all of the fast quorum, or any majority if
-    /// this replica is `impatient`.
+    /// The next step after the answers to a PreAccept, if enough have arrived: from all of the fast
+    /// quorum, or from any majority if this replica is `impatient`.
     pub(super) fn pre_accepted(
         &self,
         instance: &Instance,
@@ -85,13 +87,13 @@ impl Lead {
         })
     }
 
-    /// Notes that what was asked for was not answered in time. Returns whether to give up.
+    /// Records that the current messages were not answered in time. Returns whether to give up.
     pub(super) fn is_hopeless(&mut self) -> bool {
         self.repeated += 1;
         self.repeated > VALIDATED_AT_MOST && matches!(self.phase, Phase::Validating(..))
     }
 
-    /// What to ask again, and whom.
+    /// The message to repeat, and its receivers.
     pub(super) fn repeat(
         &mut self,
         instance: &Instance,
@@ -125,14 +127,14 @@ impl Lead {
         })
     }
 
-    /// A replica has lost its disk: what it has said does not count any more, and it is asked again. Returns whether this
-    /// instance has to be given up.
+    /// Removes a replica that has lost its disk from the answers. It is asked again. Returns
+    /// whether to give up this instance.
     pub(super) fn count_nothing_of(&mut self, replaced: NodeId) -> bool {
         let member = replaced.member() as u8;
         match &mut self.phase {
             Phase::PreAccepting(replies) => drop(replies.remove(&member)),
             Phase::Preparing(replies) => drop(replies.remove(&member)),
-            // The choice was made from answers of which one does not count any more.
+            // The choice depends on an answer that no longer counts.
             Phase::Validating(_, asked, _) => return asked.contains(replaced),
             // Acceptances are counted by incarnation.
             Phase::Accepting(_) => {}
@@ -143,7 +145,7 @@ impl Lead {
         false
     }
 
-    /// How many replicas have given the answer that the present phase waits for.
+    /// How many replicas have sent the answer of the current phase.
     #[cfg(test)]
     pub(super) fn said(&self, members: &Members) -> usize {
         match &self.phase {

@@ -1,10 +1,11 @@
-//! The members of this replica's partition: how to reach them, and which of them have lost their disks
+//! The members of this replica's partition: their addresses, and the losses of their disks
 //! ([`serried_parts::Incarnations`]).
 //!
-//! A replica that has lost its disk could reuse its predecessor's instance numbers and ballots, and others may have counted
-//! what its predecessor has said. So every message about instances names its sender's incarnation. When a replica learns
-//! of a later incarnation, it takes nothing more from earlier ones, except that something was agreed on. What an earlier
-//! one has said does not count any more for anything that is not agreed on yet.
+//! A replica that has lost its disk could reuse its predecessor's instance numbers and ballots, and
+//! others may have counted its predecessor's messages. So every message about instances names its
+//! sender's incarnation. When a replica learns of a later incarnation, it ignores messages from
+//! earlier ones, except commits. Answers of an earlier incarnation no longer count for instances
+//! that are not agreed on yet.
 
 use serried_actor::{Group, NodeSet};
 use serried_model::{Key, NodeId};
@@ -19,18 +20,18 @@ use crate::frameworks::consensus::message::{Body, Message, Record};
 pub(super) struct Members {
     id: NodeId,
     incarnations: Incarnations,
-    /// Whom to ask, and whose replies count.
+    /// The receivers of requests, and whose replies count.
     pub(super) quorums: Quorums,
 }
 
-/// How a message's incarnation compares with the one that was known of its sender.
+/// A message's incarnation, compared with the known one of its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Heard {
     /// The sender has lost its disk since it sent the message.
     Former,
-    /// It is the same.
+    /// Both are the same.
     Current,
-    /// The sender has lost its disk since it was last heard. What it said before does not count any more.
+    /// The sender has lost its disk since its last message. Its earlier messages no longer count.
     Later,
 }
 
@@ -61,7 +62,7 @@ impl Members {
         NodeId::replica(self.id.partition(), member)
     }
 
-    /// This replica alone.
+    /// The set of this replica alone.
     pub(super) fn me(&self) -> NodeSet {
         [self.id].into_iter().collect()
     }
@@ -103,12 +104,13 @@ impl Members {
         self.incarnations.of(self.id)
     }
 
-    /// What an acknowledgement names ([`Incarnations::named`]).
+    /// The incarnations that an acknowledgement names ([`Incarnations::named`]).
     pub(super) fn named(&self) -> Vec<u64> {
         self.incarnations.named()
     }
 
-    /// Compares a message's incarnation with the latest known one of its sender. Notes a later incarnation.
+    /// Compares a message's incarnation with the latest known one of its sender. Records a later
+    /// incarnation.
     pub(super) fn hear(&mut self, from: NodeId, incarnation: u64, cx: &mut Cx<'_>) -> Heard {
         let known = self.incarnations.of(from);
         if incarnation > known && !from.is_coordinator() {
@@ -118,8 +120,9 @@ impl Members {
         if incarnation >= known { Heard::Current } else { Heard::Former }
     }
 
-    /// Begins an incarnation of this replica, which has lost its disk, if it has not begun one. It is later than all before,
-    /// unless a clock was off. A crash may have kept that the disk was lost and nothing of the incarnation.
+    /// Begins an incarnation of this replica, which has lost its disk, if none has begun. It is
+    /// later than all earlier ones, unless a clock was wrong. A crash may have preserved the loss
+    /// of the disk without the incarnation.
     pub(super) fn begin_incarnation(&mut self, cx: &mut Cx<'_>) {
         if self.own_incarnation() == 0 {
             self.set(self.id, cx.clock().latest_us, cx);
@@ -149,7 +152,7 @@ impl Members {
         self.incarnations.replay(of);
     }
 
-    /// From which position on the log is needed, if everything else needs it from `needed` on.
+    /// The first position of the log that is needed, if everything else needs it from `needed` on.
     pub(super) fn need_log_from(&mut self, needed: u64, cx: &mut Cx<'_>) -> u64 {
         if self.incarnations.are_far_before(needed) {
             self.record_incarnations(cx);

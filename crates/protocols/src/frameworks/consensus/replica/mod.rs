@@ -1,15 +1,16 @@
-//! The server side: a replica coordinates its clients' commands and reads, takes part in those of others, holds registers,
-//! and executes what was agreed on.
+//! The server side: a replica coordinates its clients' commands and reads, takes part in those of
+//! others, holds registers, and executes committed instances.
 //!
-//! The replica consists of components, each in a file of its own: the [members](members) of its partition, the
-//! [states](states) of keys, the [active keys](active) with the instances that are not executed and those that it
-//! [leads](lead), the [reads](reads) that it coordinates, the [schedule](schedule), the [clocks](clocks) that clients are
-//! judged by, and whether it is [rejoining](rejoin). They do not know the replica, and get the other components that they
-//! need as parameters. Here messages and timers are handed to them.
+//! The replica consists of components, each in its own file: the [members](members) of its
+//! partition, the [states](states) of keys, the [active keys](active) with the instances that are
+//! not executed and those that it [leads](lead), the [reads](reads) that it coordinates, the
+//! [schedule](schedule), the replicas' [clocks](clocks), and the state of [rejoining](rejoin). They
+//! do not know the replica, and get the other components that they need as parameters. This file
+//! passes messages and timers to them.
 //!
-//! [Agreement](agree), [recovery](recover), [execution](execution) and the [log](durable) go through nearly all of the
-//! components in each step, in an order in which records are appended before the messages that rest on them are sent. So
-//! these handlers are the replica's own.
+//! [Agreement](agree), [recovery](recover), [execution](execution) and the [log](durable) use
+//! nearly all components in each step, and the order of operations matters: records are appended
+//! before the messages that depend on them are sent. So these handlers are methods of the replica.
 
 mod active;
 mod agree;
@@ -49,7 +50,7 @@ pub struct Replica {
     settings: Settings,
     members: Members,
     states: States,
-    /// The keys with instances that are not executed, or that somebody waits for.
+    /// The keys with instances that are not executed, or for which clients wait.
     keys: ActiveKeys,
     reads: Reads,
     schedule: Schedule,
@@ -58,11 +59,11 @@ pub struct Replica {
     /// The clients' operations that are under way here.
     open: BTreeSet<OperationId>,
     refusals: Refusals,
-    /// Whether the timer is set that looks after instances.
+    /// Whether the timer for checking instances is set.
     looks: bool,
 }
 
-/// A client that waits.
+/// A client that waits for an answer.
 #[derive(Clone, Debug)]
 struct Client {
     operation: OperationId,
@@ -74,20 +75,20 @@ struct Client {
 /// The timers of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Timer {
-    /// Go on with what is due.
+    /// Run the tasks that are due.
     Tick,
-    /// Look after instances that are not committed.
+    /// Check instances that are not committed.
     Watch,
-    /// Put into the store what was executed.
+    /// Write executed state to the store.
     Store,
-    /// Ask again for what others have.
+    /// Repeat requests for the state of other replicas.
     Scan,
 }
 
 type Cx<'a> = Context<'a, Replica>;
 
 impl Replica {
-    /// An empty replica.
+    /// Creates an empty replica.
     pub fn new(id: NodeId, group: Group, settings: &Settings, rules: Rules) -> Replica {
         let members = Members::new(id, group, settings.thrifty);
         Replica {
@@ -116,7 +117,7 @@ impl Replica {
         cx.reject(|| format!("{from} has sent {what}"));
     }
 
-    /// A key that is active from now on.
+    /// Makes a key active.
     fn active(&mut self, key: &Key, store: &dyn Store) -> &mut Active {
         self.keys.get_or_begin(key, &mut self.states, store)
     }
@@ -128,20 +129,21 @@ impl Replica {
 
     fn on_request(&mut self, operation: OperationId, key: Key, command: Command, cx: &mut Cx<'_>) {
         if self.open.contains(&operation) {
-            return; // Repeated.
+            return; // A repeated request.
         }
         if command.access == Access::Read && self.rules.have_registers() {
             self.open.insert(operation);
             return self.read(operation, key, command, cx);
         }
         match self.states.get(&key, cx.store()).recall(command.token) {
-            // One replica that has executed it is enough, unless there are registers. Then a majority has to execute it.
+            // If there are no registers, execution at one replica is enough. With registers, a
+            // majority has to execute it.
             Recalled::Result(found) if !self.rules.have_registers() => {
                 return self.answer(operation, Answer::Done(found), cx);
             }
             Recalled::Result(_) => {}
             _ => {
-                // An earlier refusal stands, whatever the clocks say now.
+                // An earlier refusal is permanent, whatever the clocks show now.
                 let OperationId { client, request } = operation;
                 let named_us = command.token.timestamp_us;
                 let ahead = self.clocks.ahead_us(named_us, &self.members, cx);
@@ -171,7 +173,7 @@ impl Replica {
         self.go_on_reading(operation, cx);
     }
 
-    /// Answers a read of a register if enough is known.
+    /// Answers a read of a register if enough replies have arrived.
     fn go_on_reading(&mut self, operation: OperationId, cx: &mut Cx<'_>) {
         let answer = self.reads.go_on(operation, &self.members, &mut self.schedule, cx);
         if let Some(answer) = answer {
@@ -192,8 +194,8 @@ impl Replica {
         }
     }
 
-    /// Whether a message is from its sender's latest known incarnation. If it is from a later one, what the sender has said
-    /// before does not count any more.
+    /// Whether a message is from its sender's latest known incarnation. If it is from a later one,
+    /// the sender's earlier messages no longer count.
     fn is_current(&mut self, from: NodeId, incarnation: u64, cx: &mut Cx<'_>) -> bool {
         let heard = self.members.hear(from, incarnation, cx);
         if heard == Heard::Later {
@@ -203,8 +205,8 @@ impl Replica {
         heard != Heard::Former
     }
 
-    /// Takes over which incarnations of others another replica knows. Those replicas may be replaced again, and then have to
-    /// be told of the latest.
+    /// Learns the incarnations of other replicas from a replica that knows them. If those replicas
+    /// are replaced again, they must learn their latest known incarnation.
     fn hear_of_others(&mut self, incarnations: &[u64], cx: &mut Cx<'_>) {
         let members = self.members.group().size();
         for (member, incarnation) in incarnations.iter().enumerate().take(members) {
@@ -215,7 +217,7 @@ impl Replica {
         }
     }
 
-    /// Shows another replica, which has lost its disk, what this one has.
+    /// Sends a page of this replica's state to a replica that has lost its disk.
     fn on_scan(&mut self, from: NodeId, after: Option<Key>, incarnation: u64, cx: &mut Cx<'_>) {
         self.is_current(from, incarnation, cx);
         if self.rejoin.is_under_way() {
@@ -228,7 +230,7 @@ impl Replica {
         cx.send(from, Message::Scanned { after, entries, more, incarnations });
     }
 
-    /// Takes part again if everything was taken over that its predecessor may have taken part in.
+    /// Takes part again if every instance is decided in which its predecessor may have taken part.
     fn rejoin_if_done(&mut self, cx: &mut Cx<'_>) {
         if self.rejoin.is_done(&self.members, |key, id| self.keys.is_decided(key, id)) {
             self.rejoin.end();
@@ -247,7 +249,7 @@ impl Replica {
         cx: &mut Cx<'_>,
     ) {
         self.members.quorums.is_there(from);
-        // A commit is valid whoever sends it. Anything else the sender may not know any more.
+        // A commit is valid from any sender. The sender may no longer know anything else.
         let agreed = matches!(body, Body::Commit { .. });
         if !agreed && (!self.is_current(from, incarnation, cx) || self.rejoin.is_under_way()) {
             return;
@@ -255,15 +257,16 @@ impl Replica {
         let active = self.active(key, cx.store());
         if active.space.is_executed(id) && active.space.get(id).is_none() {
             match body {
-                // The sender has not heard that this replica has executed it.
+                // The sender does not know that this replica has executed it.
                 Body::Commit { .. } => self.tell_executed(from, key, id, cx),
-                // The sender has missed that, and nobody may know the instance any more.
+                // The sender has missed the commit, and perhaps no replica knows the instance any
+                // more.
                 Body::PreAccept { .. }
                 | Body::Accept { .. }
                 | Body::Prepare { .. }
                 | Body::Validate { .. }
                 | Body::Inquire => self.hand_over(from, key, cx),
-                // Late: it was agreed on.
+                // Late: the instance was agreed on.
                 _ => {}
             }
             return;
@@ -284,8 +287,7 @@ impl Replica {
                 let again = self.active(key, cx.store()).space.is_executed(id);
                 let agreed = (command, attributes);
                 if self.keys.contradict(key, id, &agreed) {
-                    let what =
-                        format_args!("that {id:?} of `{key}` was agreed on twice, and differently");
+                    let what = format_args!("a second, different agreement on {id:?} of `{key}`");
                     return self.reject(node, what, cx);
                 }
                 self.commit(key, id, agreed, NodeSet::EMPTY, cx);
@@ -322,7 +324,7 @@ impl Actor for Replica {
         self.record_refusals(cx);
         self.clocks.ask(&self.members, cx);
         for key in self.keys.sorted() {
-            // Their positions in the log are not known, so they are recorded again at its end.
+            // Their positions in the log are unknown, so they are recorded again at its end.
             let active = self.keys.get(&key).expect("as before");
             let known: Vec<InstanceId> = active.space.iter().map(|(id, _)| id).collect();
             for id in known {
@@ -338,10 +340,10 @@ impl Actor for Replica {
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         cx.charge(1);
         if !self.sound().to_replica(from, &message) {
-            return self.reject(from, "what no sound sender sends", cx);
+            return self.reject(from, "a message that no correct sender sends", cx);
         }
         match message {
-            // It does not know what its predecessor held and had promised.
+            // It does not know which values its predecessor held and what it had promised.
             Message::Request { .. } | Message::Read1 { .. } | Message::Write1 { .. }
                 if self.rejoin.is_under_way() => {}
             Message::Request { request, key, command } => {
@@ -372,7 +374,7 @@ impl Actor for Replica {
             }
             Message::Apply { operation, key, stamped } => {
                 self.states.hold(&key, &stamped, cx);
-                // Nothing that it says may count before others know its incarnation.
+                // Its answer must not count before others know its incarnation.
                 if !self.rejoin.is_under_way() {
                     let carstamp = stamped.carstamp;
                     let incarnations = self.members.named();
@@ -406,7 +408,7 @@ impl Actor for Replica {
             }
             Message::TakeOver { key, state } => drop(self.take_over(&key, *state, cx)),
             Message::Reply { .. } | Message::Write1Reply { .. } => {
-                unreachable!("it was checked whether a replica is sent that")
+                unreachable!("messages for clients were rejected above")
             }
         }
         self.rejoin_if_done(cx);

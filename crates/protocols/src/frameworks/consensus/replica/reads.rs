@@ -1,8 +1,8 @@
 //! Reads of registers at a quorum, without agreement (001 §4.3.2).
 //!
-//! A replica coordinates the reads of clients nearby, as their proxy (001 §4.4, Algorithm 7). It sends the others what
-//! it holds, and they hold it then. It also holds what they answer. So it may know after one round that a majority
-//! holds the latest value.
+//! A replica coordinates the reads of nearby clients, as their proxy (001 §4.4, Algorithm 7). It
+//! sends its own value to the others, which then hold it. It also stores the values that they
+//! answer with. So after one round it may know that a majority holds the latest value.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use super::{Cx, Rules};
 use crate::frameworks::consensus::message::{Answer, Found, Message, OperationId};
 use crate::frameworks::consensus::{Mutation, Variant};
 
-/// How often those who have not answered are asked again before a read is given up. Its client has turned to another
-/// replica long before.
+/// How often a read is repeated before it is given up. Its client has asked another replica long
+/// before.
 const REPEATED_AT_MOST: u32 = 8;
 
 /// The reads that a replica coordinates.
@@ -31,17 +31,17 @@ pub(super) struct Reads {
 #[derive(Debug)]
 struct Reading {
     key: Key,
-    /// What its client brings.
+    /// The values that its client brings.
     brings: Vec<(Key, Stamped)>,
     /// The latest value that was found.
     latest: Stamped,
     /// The replicas that hold that value or a later one.
     holders: NodeSet,
-    /// The replicas that were asked what they hold.
+    /// The replicas that were asked for their values.
     first: Asked,
     /// The replicas that were asked to hold the latest value.
     second: Option<Asked>,
-    /// When those who were asked should have answered.
+    /// When the replies should have arrived.
     due: Timestamp,
 }
 
@@ -50,7 +50,7 @@ impl Reads {
         Reads { rules, reads: BTreeMap::new() }
     }
 
-    /// Begins a client's read. This replica holds `latest`, and what the client brings.
+    /// Begins a client's read. This replica holds `latest` and the values that the client brings.
     pub(super) fn begin(
         &mut self,
         operation: OperationId,
@@ -66,7 +66,7 @@ impl Reads {
         self.ask(operation, members, schedule, cx);
     }
 
-    /// Sends what a read asks in its present round.
+    /// Sends the request of a read's current round.
     fn ask(
         &mut self,
         operation: OperationId,
@@ -88,7 +88,7 @@ impl Reads {
         reading.due = schedule.at(patience, Task::Read(operation), cx);
     }
 
-    /// Asks again for what should have been answered. Returns whether the read is given up.
+    /// Repeats an unanswered request. Returns whether the read is given up.
     pub(super) fn ask_again(
         &mut self,
         operation: OperationId,
@@ -108,8 +108,8 @@ impl Reads {
         false
     }
 
-    /// Takes in what a replica holds. Returns the key if that is later than what was found so far: then this replica has to
-    /// hold it, too.
+    /// Records the value that a replica holds. Returns the key if the value is later than all
+    /// others so far. Then this replica has to hold it, too.
     pub(super) fn on_held(
         &mut self,
         from: NodeId,
@@ -129,7 +129,8 @@ impl Reads {
         None
     }
 
-    /// Takes in that a replica holds a value of this carstamp or a later one. Returns whether that counts.
+    /// Records that a replica holds a value with this carstamp or a later one. Returns whether the
+    /// reply counts.
     pub(super) fn on_applied(
         &mut self,
         from: NodeId,
@@ -147,15 +148,15 @@ impl Reads {
         counts
     }
 
-    /// Counts these replicas, which have lost their disks, as holders no more.
+    /// Removes these replicas, which have lost their disks, from the holders.
     pub(super) fn count_no_holding_of(&mut self, replaced: NodeSet) {
         for reading in self.reads.values_mut() {
             reading.holders = reading.holders.without(replaced);
         }
     }
 
-    /// Ends a read if enough is known, and returns its answer. If few replicas hold what it has found, it asks a quorum to
-    /// hold that first.
+    /// Ends a read if enough replies have arrived, and returns its answer. If less than a majority
+    /// holds the value, first asks a quorum to hold it.
     pub(super) fn go_on(
         &mut self,
         operation: OperationId,
@@ -165,7 +166,8 @@ impl Reads {
     ) -> Option<Answer> {
         let reading = self.reads.get_mut(&operation)?;
         let settled = reading.holders.len() >= members.group().majority();
-        // A majority has answered, so the latest value is known, and all of them hold what the client brings.
+        // A majority has answered, so the latest value is known, and all of them hold the values
+        // that the client brings.
         let known = members.quorums.have_replied(&reading.first);
         if !known || !settled && reading.second.is_some() {
             return None;

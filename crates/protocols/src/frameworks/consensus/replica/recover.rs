@@ -1,4 +1,5 @@
-//! Recovery of an instance whose coordinator has not ended it (001 Algorithms 5 and 6, with the fast quorums of optimised EPaxos).
+//! Recovery of an instance that its coordinator has not completed (001 Algorithms 5 and 6, with the
+//! fast quorums of optimised EPaxos).
 //!
 //! A replica that recovers an instance has a majority promise a ballot, and learns what these replicas know. The
 //! instance may have been committed in one round trip only if all of its fast quorum gave it the same attributes. The
@@ -26,22 +27,23 @@ use crate::frameworks::consensus::instance::{
 };
 use crate::frameworks::consensus::message::{Body, Conflict};
 
-/// What is to become of an instance.
+/// The further course of a recovery.
 enum Choice {
     Commit(Option<Command>, Attributes),
     Accept(Option<Command>, Attributes),
-    /// The last is its fast quorum.
+    /// The last field is its fast quorum.
     Validate(Command, Attributes, NodeSet),
 }
 
 impl Replica {
-    /// Sets the timer that looks after instances, as long as there are any.
+    /// Sets the timer for checking instances, if there are any.
     pub(super) fn look_later(&mut self, cx: &mut Cx<'_>) {
         if self.looks || self.keys.is_empty() {
             return;
         }
         self.looks = true;
-        // This is longer than a recovery takes. Else replicas that recover the same instance would keep interrupting each other.
+        // This is longer than a recovery takes. Otherwise replicas that recover the same instance
+        // would keep interrupting each other.
         let about = 2 * self.settings.recovery_after() + 4 * self.members.group().round_trip();
         let after = cx.jitter(about);
         cx.set_timer(Timer::Watch, after);
@@ -63,7 +65,7 @@ impl Replica {
         }
     }
 
-    /// Recovers an instance unless it is decided, or led here.
+    /// Recovers an instance, unless it is decided or led here.
     fn end(&mut self, key: &Key, id: InstanceId, cx: &mut Cx<'_>) {
         let Some(active) = self.keys.get(key) else { return };
         let known = active.space.get(id).filter(|known| known.status < Status::Committed);
@@ -170,7 +172,7 @@ impl Replica {
                 lead.phase = Phase::Validating(agreed, asked, BTreeMap::new());
                 lead.repeated = 0;
                 let others = asked.without(me);
-                // This replica need not have been among those who were asked at first.
+                // This replica need not have been in the first quorum.
                 self.active(key, cx.store()).space.get_mut(id).quorum = quorum;
                 let conflicts = self.validate(key, id, &command, &attributes, cx);
                 let body = Body::Validate { ballot, command, attributes };
@@ -200,7 +202,8 @@ impl Replica {
         self.members.send(from, key, id, reply, cx);
     }
 
-    /// The instances here that contradict these attributes. Instances that come later know of this one.
+    /// The instances here that contradict these attributes. Instances that follow depend on this
+    /// one.
     fn validate(
         &mut self,
         key: &Key,
@@ -253,7 +256,7 @@ impl Replica {
             let nothing = Attributes::of_no_op(self.members.group().size());
             return self.accept(key, id, ballot, (None, nothing), cx);
         }
-        // What is undecided is ended first. Then this is tried again.
+        // Undecided instances are recovered first. Then this one is tried again.
         let Some(active) = self.keys.get_mut(key) else { return };
         active.give_up(id);
         for conflict in all {
@@ -262,7 +265,8 @@ impl Replica {
     }
 }
 
-/// What may have been decided, given what a majority knows that has promised a ballot.
+/// The possible decision about an instance, from the knowledge of a majority that has promised a
+/// ballot.
 fn choose(
     id: InstanceId,
     replies: &BTreeMap<u8, Instance>,
@@ -281,7 +285,7 @@ fn choose(
     let nothing = Choice::Accept(None, Attributes::of_no_op(members));
     let pre_accepted = |reply: &&Instance| reply.status == Status::PreAccepted;
     let Some(one) = replies.values().find(pre_accepted) else { return nothing };
-    let command = one.command.clone().expect("what is pre-accepted has a command");
+    let command = one.command.clone().expect("a pre-accepted instance has a command");
     if !replies.contains_key(&id.member) {
         // Its coordinator may have committed it if all of the fast quorum gave it the same attributes.
         let in_quorum = |member: u8| one.quorum.contains(NodeId::replica(0, usize::from(member)));
@@ -294,7 +298,8 @@ fn choose(
             |reply: &&Instance| pre_accepted(reply) && reply.attributes == quick[0].attributes;
         if !quick.is_empty() && quick.iter().all(same) {
             let attributes = quick[0].attributes.clone();
-            // With the coordinator they may be a majority. Then all that interferes with it is known.
+            // Together with the coordinator they may be a majority. Then all interfering instances
+            // are known.
             return match quick.len() + 1 >= majority {
                 true => Choice::Accept(Some(command), attributes),
                 false => Choice::Validate(command, attributes, one.quorum),
@@ -302,7 +307,8 @@ fn choose(
         }
     }
     if replies.values().all(|reply| pre_accepted(&reply)) {
-        // Each instance that interferes with it is known to one of this majority, all of which know this one.
+        // Each interfering instance is known to a replica of this majority, and all of them know
+        // this one.
         let mut attributes = one.attributes.clone();
         replies.values().for_each(|reply| attributes.add(&reply.attributes));
         return Choice::Accept(Some(command), attributes);

@@ -1,27 +1,32 @@
 //! Replaces a replica whose disk was lost.
 //!
-//! What the predecessor has promised, accepted and held is unknown. So the new replica takes part in nothing until everything
-//! is decided that its predecessor may have taken part in. The others decide it as if this replica did not exist.
+//! The new replica does not know what its predecessor has promised, accepted and held. If it took
+//! part at once, it could contradict its predecessor. So it takes part in nothing until every
+//! instance is decided in which its predecessor may have taken part. The others decide these as if
+//! this replica did not exist.
 //!
-//! The replica asks all others for what they have, key by key. Each of them first notes the new incarnation, durably, and
-//! counts nothing of the predecessor from then on ([`super::incarnations`]). So whatever is agreed on with the
-//! predecessor's help was agreed on before that, and the replica that has counted it shows it. If that replica has lost its
-//! disk as well, the other members of its quorum have shown what they had promised and accepted. That determines what was
-//! agreed on, as it would after the failure of any minority, and a recovery needs neither of the two.
+//! The replica asks all others for their state, key by key. Each of them first records the new
+//! incarnation, durably, and no longer counts any message of the predecessor
+//! ([`super::incarnations`]). So an agreement with the predecessor's help was complete before that,
+//! and the replica that has counted it reports it. If that replica has lost its disk as well, the
+//! other members of its quorum have reported their promises and acceptances. These determine the
+//! agreement, as after the failure of any minority, and a recovery needs neither of the two.
 //!
 //! There are three kinds of instances:
 //!
-//! - What is shown as agreed on or executed is taken over.
-//! - What is shown as undecided is waited for. The others finish it, this replica inquires, and it takes part again when all
+//! - Instances that are reported as agreed on or executed are copied.
+//! - Instances that are reported as undecided are awaited. The others complete them, this replica
+//!   asks about them, and it takes part again when all are decided.
 //!   of it has been decided.
-//! - What nobody shows was agreed on nowhere. If it appears later, nothing that the predecessor has said counts for it.
+//! - Instances that no replica reports were agreed on nowhere. If one appears later, no message of
+//!   the predecessor counts for it.
 //!
-//! The new replica numbers its own instances after everything that was shown of its predecessor's.
+//! The new replica numbers its own instances after all reported ones of its predecessor.
 //!
-//! If another replica has lost its disk too, it has nothing to show. It may have counted its predecessor's quorum after some
-//! of that quorum had shown what they had. So when it says that it is lost, all are asked again. At most a minority of the
-//! replicas may be lost or down at a time. If more say that they are lost, what was acknowledged may be nowhere any more.
-//! Then none of them takes part again.
+//! If another replica has lost its disk too, it has nothing to report. It may have counted its
+//! predecessor's quorum after some of that quorum had reported their state. So when it reports its
+//! loss, all are asked again. At most a minority of the replicas may be lost or down at a time. If
+//! more report a loss, acknowledged values may be lost. Then none of them takes part again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,52 +40,53 @@ use super::{Cx, Timer};
 use crate::frameworks::consensus::instance::InstanceId;
 use crate::frameworks::consensus::message::{Body, Message, Shown};
 
-/// About how many bytes of the store one reply to a scan covers.
+/// The approximate number of bytes of the store that one reply to a scan covers.
 const SCANNED_AT_ONCE: usize = 64 << 10;
-/// How many instances are inquired about at once.
+/// How many instances are asked about at once.
 const INQUIRED_AT_ONCE: usize = 256;
 
-/// Whether a replica takes the place of one whose disk was lost, and how far it has got.
+/// The state of rejoining, if this replica replaces one whose disk was lost.
 #[derive(Debug, Default)]
 pub(super) struct Rejoin(Option<Lost>);
 
-/// How far it has got in taking over what others have.
+/// The progress of copying the others' state.
 #[derive(Debug, Default)]
 struct Lost {
     /// The key after which the scan of each replica continues.
     after: BTreeMap<NodeId, Option<Key>>,
-    /// The replicas that have shown everything.
+    /// The replicas that have reported their whole state.
     whole: NodeSet,
     /// The replicas that have lost their disks, too.
     also_lost: NodeSet,
-    /// The instances that were shown and are undecided: no more than are open at the others.
+    /// The reported instances that are undecided. There are no more than are open at the others.
     undecided: BTreeSet<(Key, InstanceId)>,
-    /// How many keys it has been shown.
+    /// How many keys the pages contained.
     keys: u64,
 }
 
 impl Rejoin {
-    /// Whether this replica does not know what its predecessor had promised. It takes part in nothing then.
+    /// Whether this replica does not know its predecessor's promises. Then it takes part in
+    /// nothing.
     pub(super) fn is_under_way(&self) -> bool {
         self.0.is_some()
     }
 
-    /// How many keys this replica has been shown, if it is rejoining.
+    /// How many keys the pages contained, if this replica is rejoining.
     pub(super) fn keys(&self) -> Option<u64> {
         self.0.as_ref().map(|lost| lost.keys)
     }
 
-    /// The disk was lost.
+    /// Begins to rejoin after the loss of the disk.
     pub(super) fn begin(&mut self) {
         self.0 = Some(Lost::default());
     }
 
-    /// This replica takes part again.
+    /// Ends rejoining: this replica takes part again.
     pub(super) fn end(&mut self) {
         self.0 = None;
     }
 
-    /// Asks the others that have not shown everything yet for the rest, and all others about undecided instances.
+    /// Asks the others for the rest of their state, and about undecided instances.
     pub(super) fn scan(&self, members: &Members, cx: &mut Cx<'_>) {
         let Some(lost) = &self.0 else { return };
         let incarnation = members.own_incarnation();
@@ -95,7 +101,7 @@ impl Rejoin {
         cx.set_timer(Timer::Scan, members.quorums.patience(3));
     }
 
-    /// Begins anew in a later incarnation, because what was shown so far may not be enough.
+    /// Restarts in a later incarnation, because the state reported so far may not be enough.
     fn begin_anew(
         &mut self,
         (incarnation, also_lost): (u64, NodeSet),
@@ -107,7 +113,7 @@ impl Rejoin {
         self.scan(members, cx);
     }
 
-    /// Another replica has lost its disk, too.
+    /// Records that another replica has lost its disk, too.
     pub(super) fn on_also_lost(
         &mut self,
         from: NodeId,
@@ -127,7 +133,7 @@ impl Rejoin {
         }
     }
 
-    /// Whether a page that was shown is the one that was asked for. Begins anew if the sender knows a later incarnation of
+    /// Whether a page is the requested one. Restarts if the sender knows a later incarnation of
     /// this replica.
     pub(super) fn expects(
         &mut self,
@@ -147,16 +153,16 @@ impl Rejoin {
             return false;
         }
         let repeated = lost.whole.contains(from) || lost.after(from) != *after;
-        !repeated && incarnation == own // Else it comes late.
+        !repeated && incarnation == own // Otherwise it is late.
     }
 
-    /// An instance was shown that is not decided here.
+    /// Records a reported instance that is not decided here.
     pub(super) fn wait_for(&mut self, key: &Key, id: InstanceId) {
-        let lost = self.0.as_mut().expect("it is shown what others have");
+        let lost = self.0.as_mut().expect("the replica is rejoining");
         lost.undecided.insert((key.clone(), id));
     }
 
-    /// All of a page with so many keys was taken over. Asks for the next one if there are more after `last`.
+    /// Records that a page was copied. Requests the next one if more keys follow after `last`.
     pub(super) fn page_is_done(
         &mut self,
         from: NodeId,
@@ -164,7 +170,7 @@ impl Rejoin {
         members: &Members,
         cx: &mut Cx<'_>,
     ) {
-        let lost = self.0.as_mut().expect("it is shown what others have");
+        let lost = self.0.as_mut().expect("the replica is rejoining");
         lost.keys += keys;
         if more {
             lost.after.insert(from, last.clone());
@@ -174,7 +180,8 @@ impl Rejoin {
         lost.whole.insert(from);
     }
 
-    /// Whether all others have shown everything, and all of it is decided. Then this replica takes part again.
+    /// Whether all others have reported their whole state, and all of it is decided. Then this
+    /// replica takes part again.
     pub(super) fn is_done(
         &mut self,
         members: &Members,
@@ -200,15 +207,16 @@ impl Lost {
     }
 }
 
-/// A page of what a replica has after a key, for one that has lost its disk. Also returns whether there is more.
+/// A page of a replica's state after a key, for a replica that has lost its disk. Also returns
+/// whether more follows.
 pub(super) fn page(
     after: &Option<Key>,
     active: &ActiveKeys,
     states: &mut States,
     cx: &mut Cx<'_>,
 ) -> (Vec<Shown>, bool) {
-    // Puts everything that is held here into the store, where the scan finds it: also what was executed since the
-    // last page, since it may have been agreed on before that.
+    // Writes everything that is held here to the store, where the scan finds it. This includes
+    // instances that were executed since the last page: they may have been agreed on before it.
     states.cells.store_some(usize::MAX, cx.store());
     let start = after.as_ref().map(Key::as_bytes);
     let mut keys = Vec::new();

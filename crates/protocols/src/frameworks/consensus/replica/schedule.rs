@@ -1,4 +1,4 @@
-//! When to go on with what this replica coordinates.
+//! The schedule of tasks for the instances and reads that this replica coordinates.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -10,14 +10,14 @@ use super::{Cx, Timer};
 use crate::frameworks::consensus::instance::InstanceId;
 use crate::frameworks::consensus::message::OperationId;
 
-/// Something to go on with.
+/// A scheduled task.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Task {
-    /// An instance that is led here: what was asked for should have been answered.
+    /// Check an instance that is led here: its messages should have been answered.
     Lead(Key, InstanceId),
-    /// A committed instance waits for this one.
+    /// Ask about an instance that a committed one waits for.
     Inquire(Key, InstanceId),
-    /// A read of a register: what was asked for should have been answered.
+    /// Check a read of a register: its messages should have been answered.
     Read(OperationId),
 }
 
@@ -41,12 +41,13 @@ impl Schedule {
         due
     }
 
-    /// The timer has gone off. [`Schedule::next`] has to be called until it returns nothing.
+    /// Begins to run tasks after the timer went off. The caller must call [`Schedule::next`] until
+    /// it returns `None`.
     pub(super) fn begin_tick(&mut self) {
         self.tick = None;
     }
 
-    /// The next task that is due. If none is, the timer is set for the first of the others.
+    /// The next task that is due. If none is, sets the timer for the first of the others.
     pub(super) fn next(&mut self, cx: &mut Cx<'_>) -> Option<Task> {
         let (due, _) = self.due.first()?;
         if *due > cx.now() {

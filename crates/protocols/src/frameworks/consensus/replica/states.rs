@@ -1,4 +1,4 @@
-//! What this replica holds of each key: its value, which instances were executed, and their results.
+//! A replica's states of keys: their values, executed instances, and results.
 
 use core::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::frameworks::consensus::State;
 use crate::frameworks::consensus::instance::Command;
 use crate::frameworks::consensus::message::Record;
 
-/// How often changed states are put into the store.
+/// How often changed states are written to the store.
 const STORE_EVERY: Duration = Duration::from_millis(10);
-/// How many keys at a time; more if there are very many.
+/// How many keys are written at a time, unless there are very many.
 const STORED_AT_ONCE: usize = 256;
 /// How often the log is trimmed while states keep changing.
 const TRIM_EVERY: Duration = Duration::from_millis(200);
@@ -29,7 +29,7 @@ pub(super) struct States {
 }
 
 impl States {
-    /// None yet. About `resident` are to be in memory.
+    /// Creates an empty set of states. About `resident` of them stay in memory.
     pub(super) fn new(resident: usize, are_registers: bool) -> States {
         States { cells: Cells::new(resident), are_registers, trimmed: Timestamp(0) }
     }
@@ -39,12 +39,13 @@ impl States {
         self.cells.get(key, store)
     }
 
-    /// What a command is executed on if nothing comes before it: what the key holds, if there are registers.
+    /// The value on which a command without predecessors is executed: the held value, if there are
+    /// registers.
     pub(super) fn base(&mut self, key: &Key, store: &dyn Store) -> Option<Stamped> {
         self.are_registers.then(|| self.cells.get(key, store).held.clone())
     }
 
-    /// Holds a value, durably, unless the value that the key holds is later.
+    /// Holds a value, durably, unless the key holds a later one.
     pub(super) fn hold(&mut self, key: &Key, stamped: &Stamped, cx: &mut Cx<'_>) {
         if self.cells.get(key, cx.store()).held.is_before(stamped) {
             let position = cx.log_position();
@@ -54,14 +55,15 @@ impl States {
         }
     }
 
-    /// Holds what a client brings.
+    /// Holds the values that a client brings.
     pub(super) fn hold_all(&mut self, brings: &[(Key, Stamped)], cx: &mut Cx<'_>) {
         for (key, stamped) in brings {
             self.hold(key, stamped, cx);
         }
     }
 
-    /// Holds what the client of a command brings. This comes before anything else that is done about the command.
+    /// Holds the values that the client of a command brings. This precedes every other step for the
+    /// command.
     pub(super) fn take_in(&mut self, command: Option<&Command>, cx: &mut Cx<'_>) {
         self.hold_all(command.map_or(&[][..], |command| &command.brings), cx);
     }
@@ -74,7 +76,7 @@ impl States {
         }
     }
 
-    /// Puts some changed states into the store. Returns whether to trim the log now.
+    /// Writes some changed states to the store. Returns whether to trim the log now.
     pub(super) fn store_some(&mut self, cx: &mut Cx<'_>) -> bool {
         if !cx.store().is_behind() {
             let at_once = STORED_AT_ONCE.max(self.cells.unstored() / 64);
@@ -87,7 +89,8 @@ impl States {
         trims
     }
 
-    /// Sets the timer for the rest. If there is none, the log is trimmed again as long as there are `instances`.
+    /// Sets the timer for the remaining states. If there are none, the log is trimmed again as long
+    /// as there are `instances`.
     pub(super) fn store_later(&self, instances: bool, cx: &mut Cx<'_>) {
         if self.cells.unstored() > 0 {
             cx.set_timer(Timer::Store, STORE_EVERY);
@@ -97,7 +100,7 @@ impl States {
     }
 }
 
-/// Has changed states put into the store.
+/// Schedules a write of changed states to the store.
 pub(super) fn store_soon(cx: &mut Cx<'_>) {
     cx.set_timer(Timer::Store, STORE_EVERY);
 }

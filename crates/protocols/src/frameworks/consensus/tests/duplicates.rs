@@ -218,3 +218,24 @@ fn a_retry_of_what_took_effect_is_not_refused() {
         assert!(!ended.contains("ClockSkew"), "{variant:?}: {ended} of an update that took effect");
     }
 }
+
+/// An earlier try may have taken effect, or may still.
+#[test]
+fn an_update_that_is_tried_again_is_never_said_to_be_refused() {
+    let skewed = |ahead_us| Message::Reply { request: 2, answer: Answer::ClockSkew { ahead_us } };
+    for variant in BOTH {
+        let mut net = Net::new(variant, 3);
+        net.ask(0, 1, append("a"));
+        let token = Token { id: net.token(0, 1), carstamp: None };
+        net.lose(&["c0>0 Request"]);
+        net.give_up(0, 1);
+        net.ask_again(0, 2, append("a"), token);
+        net.lose(&["c0>0 Request"]);
+        net.hand(NodeId(0), client(0), skewed(9_000_000));
+        net.lose(&["*>* *"]);
+        net.hand(NodeId(1), client(0), skewed(9_000_000));
+        assert_eq!(net.ended(0, 2), "", "{variant:?}");
+        net.give_up(0, 2);
+        assert_eq!(net.ended(0, 2), "Unknown", "{variant:?}");
+    }
+}

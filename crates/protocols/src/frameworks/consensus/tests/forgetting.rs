@@ -92,3 +92,20 @@ fn a_replacement_keeps_no_key_active() {
         assert_eq!(net.gauge(member, "active_keys"), 0, "at replica {member}");
     }
 }
+
+#[test]
+fn a_disk_that_was_lost_long_ago_does_not_keep_the_log() {
+    for variant in [Variant::Epaxos, Variant::Gryff] {
+        let mut net = Net::new(variant, 3);
+        net.lose_disk(2);
+        net.pass(Duration::from_secs(5));
+        for txn in 0..3000 {
+            net.ask_of(0, txn, X, add(1));
+            net.settle();
+            net.pass(Duration::from_millis(10));
+        }
+        net.pass(Duration::from_secs(20));
+        let records = net.nodes[NodeId(0)].records.len();
+        assert!(records < 1000, "{variant:?}: {records}");
+    }
+}

@@ -1,4 +1,4 @@
-//! Messages that no replica has sent.
+//! Messages that no replica sends.
 
 use rand::RngExt;
 use serried_model::Value;
@@ -6,10 +6,10 @@ use serried_model::Value;
 use super::super::Accepted;
 use super::*;
 
-/// Numbers that a damaged message may show.
+/// Numbers that a damaged message may contain.
 const ODD: [u64; 6] = [0, 1, 2, 1 << 20, u64::MAX - 1, u64::MAX];
 
-/// A message that no replica has sent, made of odd numbers.
+/// A forged message with unusual numbers.
 fn forged(pick: &mut impl FnMut(usize) -> usize) -> Message<Add> {
     let number = |pick: &mut dyn FnMut(usize) -> usize| ODD[pick(ODD.len())];
     let ballot = |pick: &mut dyn FnMut(usize) -> usize| Ballot {
@@ -73,7 +73,8 @@ fn no_message_ends_a_replica() {
         net.settle();
         for _ in 0..60 {
             let to = pick(3);
-            // Leaders and candidates are asked for in their own ballots, or the message is passed over.
+            // The message names the ballot of the leader or candidate itself. Otherwise it would be
+            // ignored.
             let mut message = forged(&mut pick);
             let own = net.nodes[to].log.acceptor.promised();
             if let Message::Promise { ballot, .. } | Message::Accepted { ballot, .. } = &mut message

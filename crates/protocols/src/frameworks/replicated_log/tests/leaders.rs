@@ -1,4 +1,4 @@
-//! Who leads, who follows, and what a new leader goes on with.
+//! Elections, following, and the entries with which a new leader continues.
 
 use super::super::Accepted;
 use super::*;
@@ -26,7 +26,7 @@ fn chosen_entries_survive_a_change_of_leader() {
     net.away = set(&[1, 2]);
     net.propose(0, 100);
     net.settle();
-    assert_eq!(net.sums(0), 7, "nobody else has the second");
+    assert_eq!(net.sums(0), 7, "no other replica has the second");
     net.away = set(&[0]);
     net.elect(2);
     assert!(net.leads(2), "with the promise of 1, which has the first");
@@ -41,7 +41,7 @@ fn chosen_entries_survive_a_change_of_leader() {
 }
 
 #[test]
-fn a_state_machine_can_take_out_what_few_have_accepted_before_another_leader() {
+fn a_state_machine_can_remove_entries_of_a_superseded_leader() {
     let mut net = Net::new();
     net.away = set(&[1, 2]);
     net.propose(0, 100);
@@ -54,7 +54,7 @@ fn a_state_machine_can_take_out_what_few_have_accepted_before_another_leader() {
     net.away = NodeSet::EMPTY;
     net.beat(2);
     net.beat(2);
-    // The first leader has the entry of the second, and still its own behind that.
+    // The first leader has the entry of the second, followed by its own.
     net.away = set(&[1]);
     net.nodes[2].log.acceptor.seen = Ballot { round: 9, member: 0 };
     net.act(2, |log, sums, cx| log.campaign(sums, cx));
@@ -85,7 +85,7 @@ fn followers_ignore_a_candidate_and_their_leader_outbids_it() {
     let mut net = Net::new();
     let before = net.nodes[0].log.acceptor.promised();
     (0..5).for_each(|_| net.beat(0));
-    // As if a majority had not heard of the leader either.
+    // As if a majority had no leader either.
     net.act(2, |log, sums, cx| log.campaign(sums, cx));
     net.settle();
     assert!(!net.leads(2) && net.leads(0));
@@ -98,18 +98,18 @@ fn followers_ignore_a_candidate_and_their_leader_outbids_it() {
 }
 
 #[test]
-fn who_was_cut_off_disturbs_no_leader_of_whom_the_others_hear() {
+fn a_replica_that_was_cut_off_disturbs_no_leader() {
     let mut net = Net::new();
     let before = net.nodes[0].log.acceptor.promised();
     (0..5).for_each(|_| net.beat(0));
-    // The beats to 2 were lost, say.
+    // As if the beats to 2 were lost.
     net.nodes[2].log.detector.heard = Timestamp(0);
     net.away = set(&[0]);
     net.timer(2, Timer::Elect);
     net.settle();
     net.away = NodeSet::EMPTY;
-    assert_eq!(net.nodes[2].log.acceptor.promised(), before, "1 hears of the leader");
-    assert_eq!(net.nodes[2].log.leader(net.timestamp()), None, "2 does not");
+    assert_eq!(net.nodes[2].log.acceptor.promised(), before, "1 has a leader");
+    assert_eq!(net.nodes[2].log.leader(net.timestamp()), None, "2 has none");
     net.timer(2, Timer::Elect);
     net.settle();
     assert_eq!(net.nodes[2].log.leader(net.timestamp()), Some(NodeId(0)), "the leader answers it");
@@ -124,7 +124,7 @@ fn late_answers_to_a_canvass_do_not_count() {
     let mut net = Net::new();
     let before = net.nodes[0].log.acceptor.promised();
     (0..5).for_each(|_| net.beat(0));
-    // The last beats were lost, say.
+    // As if the last beats were lost.
     [1, 2].into_iter().for_each(|member| net.nodes[member].log.detector.heard = Timestamp(0));
     net.timer(2, Timer::Elect);
     let ask = net.network.pop_back().unwrap();
@@ -136,7 +136,7 @@ fn late_answers_to_a_canvass_do_not_count() {
     net.deliver(willing.clone());
     net.settle();
     assert_eq!(net.nodes[2].log.acceptor.promised(), before);
-    // Nor when it asks once more.
+    // Nor do they count after it asks again.
     net.nodes[2].log.detector.heard = Timestamp(0);
     net.timer(2, Timer::Elect);
     net.deliver(willing);
@@ -166,14 +166,14 @@ fn a_leader_that_hands_over_waits_for_its_successor_and_proposes_nothing() {
 }
 
 #[test]
-fn a_replica_whose_node_stops_takes_no_ballot_any_more() {
+fn a_replica_whose_node_stops_takes_no_ballot() {
     let mut net = Net::new();
     net.away = set(&[1, 2]);
     net.act(0, |log, _, cx| log.stop(cx));
     let before = net.nodes[0].log.acceptor.promised();
     net.away = NodeSet::EMPTY;
     net.network.clear();
-    // It would outbid another, if it did not stop.
+    // If its node did not stop, it would take a higher ballot.
     let promised = Ballot { round: 9, member: 2 };
     net.deliver((NodeId(2), NodeId(0), Message::Refused { promised }));
     assert!(!net.leads(0));
@@ -181,7 +181,7 @@ fn a_replica_whose_node_stops_takes_no_ballot_any_more() {
     assert_eq!(net.nodes[0].log.acceptor.promised(), before);
 }
 
-/// Has the node of the first replica stop.
+/// Announces that the node of the first replica stops.
 fn stop(net: &mut Net) {
     net.act(0, |log, _, cx| log.stop(cx));
     net.settle();
@@ -192,7 +192,7 @@ fn a_leader_whose_node_stops_hands_over_to_an_up_to_date_follower() {
     let mut net = Net::new();
     let before = net.nodes[0].log.acceptor.promised();
     net.propose(0, 7);
-    // 1 lacks that, but 2 has it.
+    // 1 lacks the entry, but 2 has it.
     net.away = set(&[1]);
     net.settle();
     net.away = NodeSet::EMPTY;
@@ -205,7 +205,7 @@ fn a_leader_whose_node_stops_hands_over_to_an_up_to_date_follower() {
     assert!(net.act(0, |log, _, cx| log.propose(Some(Add(1)), cx)).is_none());
     net.away = NodeSet::EMPTY;
     net.settle();
-    assert!(!net.leads(0) && !net.leads(1) && net.leads(2), "without a wait");
+    assert!(!net.leads(0) && !net.leads(1) && net.leads(2), "without a delay");
     assert!(net.nodes[0].log.may_stop());
     let ballots = [0, 2].map(|member| net.nodes[member].log.acceptor.promised());
     assert_eq!(ballots[0], ballots[1]);
@@ -247,7 +247,7 @@ fn a_failed_hand_over_ends_or_goes_to_another_if_the_node_stops() {
     net.beat(0);
     net.away = set(&[1]);
     net.act(0, |log, _, cx| log.stop(cx));
-    // The nearest of those that have all is asked first.
+    // The nearest replica that has all entries is asked first.
     let asked = |net: &Net| {
         let hand_over =
             |(_, to, m): &(_, NodeId, _)| matches!(m, Message::HandOver { .. }).then_some(to.0);
@@ -262,7 +262,7 @@ fn a_failed_hand_over_ends_or_goes_to_another_if_the_node_stops() {
 }
 
 #[test]
-fn the_preferred_member_is_handed_the_lead_once_it_has_been_well_for_long() {
+fn the_preferred_member_gets_the_lead_after_it_has_kept_up_for_long() {
     let mut net = Net::new();
     net.away = set(&[0]);
     net.elect(1);
@@ -274,7 +274,7 @@ fn the_preferred_member_is_handed_the_lead_once_it_has_been_well_for_long() {
     net.beat(1);
     assert!(net.leads(1) && net.sums(0) == 7, "not yet, though it has caught up");
     let patience = net.nodes[0].log.members.patience();
-    // It is down again, and back.
+    // It stops and comes back.
     let pass = |net: &mut Net, times: u32| {
         for _ in 0..times {
             net.wait(patience / 4);
@@ -285,7 +285,7 @@ fn the_preferred_member_is_handed_the_lead_once_it_has_been_well_for_long() {
     pass(&mut net, 80);
     net.restart(0);
     pass(&mut net, 80);
-    assert!(net.leads(1), "it has not been well for long");
+    assert!(net.leads(1), "it has not kept up for long");
     pass(&mut net, 30);
     assert!(net.leads(0) && !net.leads(1));
     net.propose(0, 8);
@@ -322,7 +322,7 @@ fn a_candidate_proposes_the_entry_of_the_highest_ballot() {
 }
 
 #[test]
-fn a_leader_that_inherits_a_full_window_leads_and_takes_more_later() {
+fn a_leader_that_inherits_a_full_window_proposes_more_later() {
     let mut net = Net::new();
     net.away = set(&[2]);
     while net.act(0, |log, _, cx| log.propose(Some(Add(1)), cx)).is_some() {}
@@ -344,7 +344,7 @@ fn a_leader_that_inherits_a_full_window_leads_and_takes_more_later() {
 }
 
 #[test]
-fn a_leader_that_was_deposed_is_refused() {
+fn a_deposed_leader_is_refused() {
     let mut net = Net::new();
     net.away = set(&[0]);
     net.elect(1);

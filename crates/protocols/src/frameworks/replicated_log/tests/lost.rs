@@ -1,4 +1,4 @@
-//! Lost disks, and what is forgotten or remembered over a restart.
+//! Lost disks, and state that survives a restart or does not.
 
 use serried_model::Value;
 use serried_parts::encode_cell;
@@ -8,7 +8,7 @@ use super::super::lost::Lost;
 use super::super::slots::Slots;
 use super::*;
 
-/// The last member has lost its disk, and only what the others have promised gets to it.
+/// A network whose last member has lost its disk and receives only the promises of the others.
 fn hears_of_promises_only(away: &[u64]) -> Net {
     let mut net = Net::new();
     net.propose(0, 7);
@@ -29,7 +29,7 @@ fn is_asking(net: &Net) -> bool {
 }
 
 #[test]
-fn a_replica_that_lost_its_disk_first_hears_from_all_others() {
+fn a_replica_that_lost_its_disk_first_needs_answers_from_all_others() {
     for (away, asks) in [(&[0][..], true), (&[1], true), (&[], false)] {
         let net = hears_of_promises_only(away);
         assert_eq!(is_asking(&net), asks, "without {away:?}");
@@ -37,16 +37,16 @@ fn a_replica_that_lost_its_disk_first_hears_from_all_others() {
 }
 
 #[test]
-fn a_replica_that_lost_its_disk_promises_nothing_before_it_has_what_was_chosen() {
+fn a_replica_that_lost_its_disk_promises_nothing_before_it_has_chosen_entries() {
     let mut net = hears_of_promises_only(&[]);
     assert!(net.nodes[2].log.lost.is_some() && !is_asking(&net));
     let promised = net.nodes[2].log.acceptor.promised().max(net.nodes[0].log.acceptor.promised());
-    // As after a hand-over, so that no leader is in the way.
+    // As after a hand-over, so that no leader prevents a promise.
     let prepare = Message::Prepare { ballot: promised.next(1), from: 0, after: promised };
     net.deliver((NodeId(1), NodeId(2), prepare));
     let answers = net.network.iter().filter(|(from, ..)| *from == NodeId(2));
     let promises = answers.filter(|(.., message)| matches!(message, Message::Promise { .. }));
-    assert_eq!(promises.count(), 0, "its predecessor may have accepted what it does not know of");
+    assert_eq!(promises.count(), 0, "its predecessor may have accepted unknown entries");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_candidate_does_not_take_its_ballot_a_second_time_after_a_restart() {
 }
 
 #[test]
-fn what_was_taken_over_is_applied_after_a_restart_too() {
+fn a_copied_state_counts_as_applied_after_a_restart() {
     let mut net = Net::new();
     net.away = set(&[2]);
     net.propose(0, 7);
@@ -77,7 +77,7 @@ fn what_was_taken_over_is_applied_after_a_restart_too() {
 }
 
 #[test]
-fn a_state_that_is_taken_over_is_from_one_run_of_its_source() {
+fn a_copied_state_is_from_one_run_of_its_source() {
     for (second, is_behind) in [(1, false), (2, true)] {
         let mut net = Net::new();
         net.act(2, |log, _, cx| log.restore_from(NodeId(0), cx));
@@ -100,7 +100,7 @@ fn an_answer_that_may_be_from_before_the_known_run_is_ignored() {
         let mut follower = Follower::new(Some(0), now);
         assert!(follower.answered(Reached { incarnation: 7, beat: 2, matched: 10 }, 4, now));
         let other = Reached { incarnation: 9, beat, matched: 6 };
-        assert_eq!(follower.answered(other, 8, now), counts, "it has had beat {beat}");
+        assert_eq!(follower.answered(other, 8, now), counts, "it has received beat {beat}");
         assert_eq!(follower.matched, if counts { 6 } else { 10 });
     }
 }

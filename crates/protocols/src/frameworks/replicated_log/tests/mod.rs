@@ -1,8 +1,9 @@
-//! Logs on a network that is moved by hand.
+//! Logs on a network whose messages the tests move.
 
 mod forged;
 mod leaders;
 mod lost;
+mod missing;
 mod runs;
 
 use core::time::Duration;
@@ -16,7 +17,8 @@ use serried_parts::{Cells, decode_cell_of_another};
 use super::{Ballot, Chosen, Entry, Host, Message, Record, ReplicatedLog, StateMachine, Timer};
 use crate::testing::{self, derefs_to_net, set};
 
-/// An entry, which adds to one of ten sums. A new leader takes out those of [`FLEETING`] or more.
+/// An entry, which adds to one of ten sums. A new leader removes late entries of [`FLEETING`] or
+/// more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Add(u64);
 
@@ -26,7 +28,7 @@ impl Entry for Add {
     }
 }
 
-/// An actor that is nothing but a log and what it makes of its entries.
+/// An actor with nothing but a log and a state machine of sums.
 struct Bare {
     log: ReplicatedLog<Add>,
     sums: Sums,
@@ -135,7 +137,7 @@ struct Net {
 derefs_to_net!([] Net, net: testing::Net<Bare>);
 
 impl Net {
-    /// Three replicas, of which the first leads.
+    /// Creates three replicas. The first leads.
     fn led(settings: Settings) -> Net {
         let mut net = testing::Net::new(1, 3, |id| Bare::new(id, &settings));
         net.now = 1;
@@ -161,7 +163,7 @@ impl Net {
         self.fire(member, timer);
     }
 
-    /// Delivers all messages. A leader proposes at once what waits to go in one message.
+    /// Delivers all messages. A leader proposes its queued entries at once.
     fn settle(&mut self) {
         loop {
             self.fire_where_set(Timer::Flush);
@@ -176,14 +178,15 @@ impl Net {
         assert!(slot.is_some(), "{member} leads and has room");
     }
 
-    /// Lets so much time pass that a silent leader is taken for dead. Then a member looks for a new one.
+    /// Advances the time beyond the time-out for a silent leader. Then `member` looks for a new
+    /// one.
     fn elect(&mut self, member: usize) {
         self.wait(Duration::from_secs(3));
         self.timer(member, Timer::Elect);
         self.settle();
     }
 
-    /// The leader sends a beat.
+    /// Makes the leader send a beat.
     fn beat(&mut self, member: usize) {
         self.wait(Duration::from_millis(400));
         self.timer(member, Timer::Lead);
@@ -206,14 +209,14 @@ impl Net {
         self.net.restart(member, fresh);
     }
 
-    /// Stops a replica and starts it again without the last records of its log.
+    /// Stops a replica and starts it again without the last `records` records of its log.
     fn restart_without_last(&mut self, member: usize, records: usize) {
         let node = &mut self.nodes[member];
         node.keep_records(node.records.len() - records);
         self.restart(member);
     }
 
-    /// The disk of a replica is lost, and another takes its place.
+    /// Replaces a replica whose disk is lost.
     fn lose(&mut self, member: usize) {
         self.network.retain(|(from, to, _)| from.member() != member && to.member() != member);
         let fresh = Bare::new(NodeId(member as u64), &self.settings);
@@ -222,7 +225,7 @@ impl Net {
 }
 
 #[test]
-fn accepted_tells_of_a_prefix_however_messages_are_lost_repeated_and_reordered() {
+fn accepted_covers_a_prefix_under_loss_repetition_and_reordering() {
     let mut net = Net::new();
     let ballot = net.nodes[0].log.acceptor.promised();
     let accept = |first: u64, numbers: &[u64]| Message::Accept {
@@ -275,14 +278,14 @@ fn a_thrifty_leader_sends_to_the_nearest_and_to_all_once_one_is_slow() {
     net.settle();
     assert_eq!(net.sums(0), 7);
     (0..3).for_each(|_| net.beat(0));
-    assert_eq!(net.sums(0), 15, "2 has it, and what it was spared before");
+    assert_eq!(net.sums(0), 15, "2 has it, and the entries that it was spared before");
     net.propose(0, 9);
     net.timer(0, Timer::Flush);
-    assert_eq!(accepts(&net), [2], "who is slow is sent no more than beats");
+    assert_eq!(accepts(&net), [2], "a slow follower gets only beats");
 }
 
 #[test]
-fn a_leader_takes_no_more_than_there_is_room_for() {
+fn a_leader_proposes_no_more_than_there_is_room_for() {
     let mut net = Net::new();
     net.away = set(&[1, 2]);
     let mut proposed = 0;

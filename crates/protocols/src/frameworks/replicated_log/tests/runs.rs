@@ -1,4 +1,5 @@
-//! Replicas that end and come back: with all that they had, without the end of it, and with nothing.
+//! Replicas that restart: with their whole disk, without the end of their log, and with an empty
+//! disk.
 
 use super::*;
 
@@ -41,7 +42,7 @@ fn a_restart_loses_nothing_that_was_accepted() {
 }
 
 #[test]
-fn a_follower_that_restarts_still_has_what_a_leader_counts_on_and_takes_more() {
+fn a_restarted_follower_keeps_accepted_entries_and_accepts_more() {
     let mut net = Net::new();
     net.propose(0, 7);
     net.settle();
@@ -50,7 +51,7 @@ fn a_follower_that_restarts_still_has_what_a_leader_counts_on_and_takes_more() {
     net.elect(1);
     net.propose(1, 8);
     net.settle();
-    // What was accepted in the first ballot was chosen, which no record of an entry says.
+    // The entries accepted in the first ballot were chosen, which no record of an entry shows.
     net.restart(2);
     net.propose(1, 9);
     net.settle();
@@ -60,7 +61,7 @@ fn a_follower_that_restarts_still_has_what_a_leader_counts_on_and_takes_more() {
 }
 
 #[test]
-fn what_was_stored_and_trimmed_is_not_applied_again() {
+fn stored_and_trimmed_entries_are_not_applied_again() {
     let mut net = Net::new();
     for round in 0..3 {
         for number in 0..20 {
@@ -85,13 +86,13 @@ fn a_replica_that_lost_its_disk_unchooses_nothing() {
     net.propose(0, 7);
     net.settle();
     assert_eq!(net.sums(0), 7, "with the help of 1");
-    // 0 is cut off before 2 hears of it.
+    // 0 is cut off before 2 learns of it.
     net.away = set(&[0]);
     net.lose(1);
     net.settle();
     net.elect(2);
     net.elect(1);
-    assert!(!net.leads(1) && !net.leads(2), "1 does not know what it has helped to choose");
+    assert!(!net.leads(1) && !net.leads(2), "1 does not know the entry that it helped to choose");
     net.away = NodeSet::EMPTY;
     net.timer(1, Timer::Restore);
     net.settle();
@@ -108,7 +109,7 @@ fn a_replica_that_lost_its_disk_unchooses_nothing() {
 }
 
 #[test]
-fn a_leader_goes_on_in_a_higher_ballot_once_another_has_lost_its_disk() {
+fn a_leader_takes_a_higher_ballot_after_another_replica_lost_its_disk() {
     let mut net = Net::new();
     let before = net.nodes[0].log.acceptor.promised();
     net.propose(0, 7);
@@ -116,7 +117,8 @@ fn a_leader_goes_on_in_a_higher_ballot_once_another_has_lost_its_disk() {
     net.lose(1);
     net.settle();
     let after = net.nodes[0].log.acceptor.promised();
-    // In one since nothing counts that 1 has said before, and in another since 1 follows none up to that.
+    // One higher ballot, because earlier messages of 1 no longer count. Another, because 1 follows
+    // none up to that one.
     assert!(net.leads(0) && after.round > before.round + 1);
     net.beat(0);
     net.beat(0);
@@ -126,7 +128,7 @@ fn a_leader_goes_on_in_a_higher_ballot_once_another_has_lost_its_disk() {
 }
 
 #[test]
-fn a_follower_that_lost_the_end_of_its_log_is_sent_it_again() {
+fn a_follower_gets_the_lost_end_of_its_log_again() {
     let mut net = Net::new();
     for number in [7, 8, 9] {
         net.propose(0, number);
@@ -136,7 +138,7 @@ fn a_follower_that_lost_the_end_of_its_log_is_sent_it_again() {
     net.beat(0);
     net.beat(0);
     assert_eq!(net.sums(1), 24);
-    // So that it can take the place of the other.
+    // So that it can replace the other.
     net.away = set(&[2]);
     net.propose(0, 10);
     net.settle();
@@ -148,7 +150,7 @@ fn a_follower_that_lost_the_end_of_its_log_is_sent_it_again() {
 }
 
 #[test]
-fn what_a_former_run_of_a_follower_had_does_not_count() {
+fn entries_of_a_followers_former_run_do_not_count() {
     let mut net = Net::new();
     net.beat(0);
     net.away = set(&[2]);
@@ -160,7 +162,7 @@ fn what_a_former_run_of_a_follower_had_does_not_count() {
     let late = net.network.pop_back().unwrap();
     assert!(matches!(late, (NodeId(1), _, Message::Accepted { matched: 1, .. })));
     net.restart_without_last(1, 1);
-    // Its answer to a beat says that it is another run, before it is sent anything again.
+    // Its answer to a beat identifies another run, before it gets any entries again.
     net.network.clear();
     net.wait(Duration::from_millis(400));
     net.timer(0, Timer::Lead);

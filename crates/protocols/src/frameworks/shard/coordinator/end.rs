@@ -1,4 +1,4 @@
-//! Transactions that are over for their client, and whose shards may not know it.
+//! Transactions that have ended for their client, but perhaps not yet at their shards.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -11,20 +11,21 @@ use super::super::message::{Decision, Message, Request};
 use super::leaders::Leaders;
 use super::{Cx, Timer};
 
-/// How many a client remembers. The shards find out by themselves how others ended.
+/// How many ended transactions a client remembers. Shards resolve others by themselves.
 const ENDING_AT_MOST: usize = 1 << 16;
-/// How often a shard is told. If it does not answer, it finds out by itself.
+/// How often the client sends an end to a shard that does not answer. Then the shard resolves the
+/// transaction by itself.
 const TOLD_AT_MOST: u32 = 8;
 
-/// The transactions that are over, until their shards know it.
+/// The transactions that have ended for the client, until their shards confirm it.
 #[derive(Debug, Default)]
 pub(super) struct Endings(BTreeMap<Version, Ending>);
 
-/// A transaction that is over.
+/// A transaction that has ended for the client.
 #[derive(Debug)]
 struct Ending {
     decision: Decision,
-    /// The shards that have not confirmed that they know.
+    /// The shards that have not confirmed the end.
     missing: Vec<u16>,
     told: Timestamp,
     times: u32,
@@ -35,7 +36,8 @@ impl Endings {
         self.0.len()
     }
 
-    /// Tells shards how a transaction has ended. The client's program knows already, or is told now.
+    /// Sends a transaction's outcome to its shards. The client's program has the outcome already,
+    /// or gets it now.
     pub(super) fn tell<C: Control>(
         &mut self,
         txn: Version,
@@ -57,7 +59,7 @@ impl Endings {
         self.0.insert(txn, Ending { decision, missing: shards, told: cx.now(), times: 1 });
     }
 
-    /// A shard knows how these transactions ended.
+    /// A shard confirms the ends of these transactions.
     pub(super) fn on_ended(&mut self, from: NodeId, txns: &[Version]) {
         for txn in txns {
             let Some(ending) = self.0.get_mut(txn) else { continue };
@@ -68,7 +70,7 @@ impl Endings {
         }
     }
 
-    /// Tells the new leader of a shard what the former one has not confirmed.
+    /// Sends the new leader of a shard all ends that the former one has not confirmed.
     pub(super) fn tell_new_leader<C: Control>(&self, leader: NodeId, cx: &mut Cx<'_, C>) {
         for (txn, ending) in &self.0 {
             if ending.missing.contains(&leader.partition()) {
@@ -78,7 +80,7 @@ impl Endings {
         }
     }
 
-    /// Tells shards again that have not answered.
+    /// Repeats the ends that shards have not confirmed.
     pub(super) fn tell_again<C: Control>(&mut self, leaders: &mut Leaders, cx: &mut Cx<'_, C>) {
         let (now, after) = (cx.now(), tell_again_after(leaders));
         for (txn, ending) in &mut self.0 {

@@ -1,4 +1,4 @@
-//! Finding out how a transaction of another client ended.
+//! Inquiries into the outcome of another client's transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,19 +15,19 @@ use super::{Cx, Timer};
 #[derive(Debug, Default)]
 pub(super) struct Inquiries(BTreeMap<TxnId, Inquiry>);
 
-/// What is known so far.
+/// The answers so far.
 #[derive(Debug)]
 struct Inquiry {
     version: Version,
-    /// Shards in which it has not committed, and never will.
+    /// Shards in which it has not committed, and never will commit.
     refused: BTreeSet<u16>,
-    /// One of them might have forgotten it.
+    /// Whether one of these shards may have forgotten it.
     forgotten: bool,
     repeated: u32,
 }
 
 impl Inquiry {
-    /// Asks all shards that have not refused the transaction, as it is not known which have a part in it.
+    /// Asks all shards that have not refused the transaction. Any of them may have a part of it.
     fn ask<C: Control>(&self, txn: TxnId, leaders: &Leaders, cx: &mut Cx<'_, C>) {
         let shards = 0..leaders.group.partitions();
         for shard in shards.filter(|shard| !self.refused.contains(shard)) {
@@ -39,7 +39,7 @@ impl Inquiry {
 }
 
 impl Inquiries {
-    /// Begins an inquiry into a transaction.
+    /// Begins an inquiry into the outcome of a transaction.
     pub(super) fn begin<C: Control>(
         &mut self,
         txn: TxnId,
@@ -53,7 +53,16 @@ impl Inquiries {
         self.0.insert(txn, inquiry);
     }
 
-    /// Asks again, and other replicas. Returns false if there is no such inquiry.
+    /// Forgets an inquiry. Returns whether there was one.
+    pub(super) fn forget<C: Control>(&mut self, txn: TxnId, cx: &mut Cx<'_, C>) -> bool {
+        let known = self.0.remove(&txn).is_some();
+        if known {
+            cx.cancel_timer(Timer::Repeat(txn));
+        }
+        known
+    }
+
+    /// Asks again, at other replicas. Returns false if the inquiry does not exist.
     pub(super) fn repeat<C: Control>(
         &mut self,
         txn: TxnId,
@@ -69,21 +78,25 @@ impl Inquiries {
         true
     }
 
-    /// A shard knows how a transaction ended.
+    /// A shard reports the outcome of a transaction.
     pub(super) fn on_decided<C: Control>(
         &mut self,
+        (shard, shards): (u16, u16),
         version: Version,
         decision: Decision,
         cx: &mut Cx<'_, C>,
     ) {
-        let ending = match decision {
-            Decision::Commit(_) => Ending::Committed,
-            Decision::Abort => Ending::Aborted,
-        };
-        self.end(|inquiry| inquiry.version == version, ending, cx);
+        match decision {
+            Decision::Commit(_) => {
+                self.end(|inquiry| inquiry.version == version, Ending::Committed, cx);
+            }
+            // The shard may have no part in it, and may only have been asked before.
+            Decision::Abort => self.on_refused(shard, shards, version, &Refusal::CONFLICT, cx),
+        }
     }
 
-    /// A shard has no part in a transaction, or will never commit it. There are `shards` shards.
+    /// A shard reports that it has no part of a transaction, or will never commit it. There are
+    /// `shards` shards.
     pub(super) fn on_refused<C: Control>(
         &mut self,
         shard: u16,

@@ -1,8 +1,9 @@
-//! The client side: it coordinates one client's transactions.
+//! The client side: a coordinator for one client's transactions.
 //!
-//! The owner has the life of a transaction: here its beginning and end, in `prepare.rs` its shots and parts, and in
-//! `snapshot.rs` its reads if it has no parts. Each step can end a transaction, or send what another step waits for, so they
-//! are methods of the owner. The components know nothing of transactions that are open.
+//! The coordinator itself owns the life of a transaction: its beginning and end in this file, its
+//! shots and parts in `prepare.rs`, and its reads without parts in `snapshot.rs`. Each of these
+//! steps can end a transaction, or send messages that another step waits for. So they are methods
+//! of the coordinator. The components know nothing of open transactions.
 
 mod end;
 mod inquiry;
@@ -34,11 +35,11 @@ use snapshot::Snapshot;
 use txn::{Phase, Txn};
 use versions::Versions;
 
-/// How often a transaction asks its shards after its program has given it up. Then they find out by themselves how it
-/// ends.
+/// How often a transaction repeats its requests after its program has abandoned it. Then the shards
+/// resolve it by themselves.
 const ABANDONED_AFTER: u32 = 10;
 
-/// One client's transactions.
+/// The coordinator of one client's transactions.
 #[derive(Debug)]
 pub struct Coordinator<C> {
     leaders: Leaders,
@@ -47,18 +48,19 @@ pub struct Coordinator<C> {
     by_version: BTreeMap<Version, TxnId>,
     endings: Endings,
     inquiries: Inquiries,
-    /// The transactions with new reads, while a batch of operations is handed over.
+    /// The transactions with new reads, while a batch of operations is processed.
     batch: Vec<TxnId>,
-    /// How much later a shot is executed than it is sent, by the clocks of both, in microseconds (003 §5.3).
+    /// How long a shot takes from the client to its execution, as the difference of both clocks in
+    /// microseconds (003 §5.3).
     delays_us: BTreeMap<u16, i64>,
-    /// By shard, the slot below which it is known what was committed.
+    /// By shard, the slot below which the client knows what was committed.
     known: BTreeMap<u16, u64>,
     versions: Versions,
     snapshots: u64,
     snapshot_requests: BTreeMap<u64, TxnId>,
     beats: bool,
-    /// How many transactions have committed, how many of them were moved, and how many
-    /// read-only ones have fallen back to reading like others.
+    /// Counts: committed transactions, those of them that were moved, and read-only transactions
+    /// that had to read like others.
     committed: u64,
     moved: u64,
     fallen_back: u64,
@@ -68,18 +70,18 @@ pub struct Coordinator<C> {
 /// The timers of a coordinator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Timer {
-    /// Repeat what a transaction has asked for.
+    /// Repeat a transaction's unanswered requests.
     Repeat(TxnId),
-    /// Tell shards again how transactions ended.
+    /// Repeat the ends of transactions.
     Tell,
-    /// Tell shards that transactions are not over.
+    /// Report to shards which transactions are still open.
     Beat,
 }
 
 type Cx<'a, C> = Context<'a, Coordinator<C>>;
 
 impl<C: Control> Coordinator<C> {
-    /// A coordinator for a client of `group`.
+    /// Creates a coordinator for a client of `group`.
     pub fn new(group: Group, settings: &Settings) -> Coordinator<C> {
         Coordinator {
             leaders: Leaders::new(group),
@@ -107,8 +109,8 @@ impl<C: Control> Coordinator<C> {
         *before = known.max(*before);
     }
 
-    /// A time from then on that no other transaction of this client has, nor may be given while it is open (see
-    /// [`Stamp::next_of`]).
+    /// The first time from `first_us` on that no other transaction of this client has, and that no
+    /// open one can be moved to (see [`Stamp::next_of`]).
     fn next_us(&mut self, first_us: u64, now_us: u64) -> u64 {
         let open =
             |lane: u64| self.by_version.keys().any(|open| open.timestamp_us % Stamp::LANES == lane);
@@ -117,7 +119,8 @@ impl<C: Control> Coordinator<C> {
         us
     }
 
-    /// Gives a transaction its version, if it has none, which is going to these shards first (003 §5.3).
+    /// Assigns a version to a transaction that has none. `shards` are the shards to which it goes
+    /// first (003 §5.3).
     fn assign_version(
         &mut self,
         txn: TxnId,
@@ -148,7 +151,7 @@ impl<C: Control> Coordinator<C> {
         cx.set_timer(Timer::Repeat(txn), patience_with_leader(&self.leaders.group, open.repeated));
     }
 
-    /// A transaction is over for its program, and needs nothing of its shards.
+    /// Ends a transaction for its program. Nothing more is needed from its shards.
     fn finish(&mut self, txn: TxnId, outcome: Outcome, cx: &mut Cx<'_, C>) -> Option<Txn> {
         let mut open = self.txns.remove(&txn)?;
         cx.cancel_timer(Timer::Repeat(txn));
@@ -159,7 +162,7 @@ impl<C: Control> Coordinator<C> {
         if outcome == Outcome::Committed {
             self.committed += 1;
             if open.version.is_none() {
-                // Nothing was sent that would need it.
+                // No message has needed its version.
                 let now_us = cx.clock().midpoint_us();
                 let timestamp_us = self.next_us(now_us, now_us);
                 let version = Version { timestamp_us, coordinator: cx.id() };
@@ -169,7 +172,8 @@ impl<C: Control> Coordinator<C> {
         }
         if let Some(version) = open.version {
             self.by_version.remove(&version);
-            // A read-only one is known by the version with which it began, wherever it took effect.
+            // A read-only transaction is known by its first version, at whichever moment it took
+            // effect.
             if matches!(outcome, Outcome::Committed | Outcome::Unknown) {
                 self.versions.take(version.timestamp_us);
             }
@@ -178,7 +182,8 @@ impl<C: Control> Coordinator<C> {
         Some(open)
     }
 
-    /// A transaction took effect at this moment, which is another's if all that it did was to read.
+    /// Reports the version at which a transaction took effect. Does nothing if the stamp is
+    /// another transaction's: that is so if this one has only read.
     fn took_effect(&mut self, txn: TxnId, version: Version, at: Stamp, cx: &mut Cx<'_, C>) {
         if at.txn == version {
             self.versions.take(at.us);
@@ -186,7 +191,7 @@ impl<C: Control> Coordinator<C> {
         }
     }
 
-    /// A transaction has committed.
+    /// Commits a transaction.
     fn commit(&mut self, txn: TxnId, at: Stamp, cx: &mut Cx<'_, C>) {
         let Some(version) = self.txns.get(&txn).and_then(|open| open.version) else { return };
         self.took_effect(txn, version, at, cx);
@@ -202,7 +207,7 @@ impl<C: Control> Coordinator<C> {
         }
     }
 
-    /// A transaction is aborted, which was refused by a shard or given up before it was prepared.
+    /// Aborts a transaction that a shard has refused, or that was abandoned before it was prepared.
     fn abort(&mut self, txn: TxnId, outcome: Outcome, cx: &mut Cx<'_, C>) {
         let Some(open) = self.finish(txn, outcome, cx) else { return };
         let Some(version) = open.version.filter(|_| !open.shards.is_empty()) else { return };
@@ -239,14 +244,15 @@ impl<C: Control> Coordinator<C> {
 
     fn rollback(&mut self, txn: TxnId, cx: &mut Cx<'_, C>) {
         let Some(open) = self.txns.get_mut(&txn) else { return };
-        // A backup coordinator may commit what is being prepared, so it continues.
+        // A backup coordinator may commit a transaction that is being prepared, so this one
+        // continues.
         open.abandoned = open.is_preparing();
         if !open.abandoned {
             self.abort(txn, Outcome::Aborted { conflicts: Vec::new() }, cx);
         }
     }
 
-    /// Repeats what was not answered.
+    /// Repeats the requests that were not answered.
     fn repeat(&mut self, txn: TxnId, cx: &mut Cx<'_, C>) {
         let Some(open) = self.txns.get_mut(&txn) else { return };
         open.repeated += 1;
@@ -286,14 +292,15 @@ impl<C: Control> Coordinator<C> {
         self.repeat_later(txn, cx);
     }
 
-    /// A former leader names the replica that leads in its place.
+    /// A former leader names the replica that leads now.
     pub(super) fn on_follow(&mut self, from: NodeId, leader: NodeId, cx: &mut Cx<'_, C>) {
         if self.leaders.is_peer(leader, from) && self.leaders.on_answer(leader) {
             self.follow(leader, cx);
         }
     }
 
-    /// A shard has a new leader. Sends it at once everything that the former leader has not answered.
+    /// Follows a shard to its new leader. Sends it at once everything that the former leader has
+    /// not answered.
     pub(super) fn follow(&mut self, leader: NodeId, cx: &mut Cx<'_, C>) {
         let shard = leader.partition();
         let mut reads: Vec<(TxnId, u64)> = Vec::new();
@@ -319,7 +326,7 @@ impl<C: Control> Coordinator<C> {
         self.endings.tell_new_leader(leader, cx);
     }
 
-    /// Tells shards of the transactions that are not over.
+    /// Reports to shards which transactions are still open.
     fn beat(&mut self, cx: &mut Cx<'_, C>) {
         let every = self.settings.recovery_after() / 3;
         let mut by_shard: BTreeMap<u16, Vec<Version>> = BTreeMap::new();
@@ -350,7 +357,9 @@ impl<C: Control> Actor for Coordinator<C> {
             Message::Reply(reply) if sound::to_client(from, &reply, &self.leaders.group) => {
                 self.on_reply(from, reply, cx);
             }
-            _ => cx.reject(|| format!("{from} has sent a client what no replica sends one")),
+            _ => {
+                cx.reject(|| format!("{from} has sent a message that no replica sends to a client"))
+            }
         }
     }
 
@@ -388,11 +397,12 @@ impl<C: Control> Coordinate<Transactions> for Coordinator<C> {
             Operation::Put(_) => {}
             Operation::Commit { writes, .. } => self.prepare(txn, writes, cx),
             Operation::OneShot { reads, writes } => self.one_shot(txn, reads, writes, cx),
+            Operation::Rollback if self.inquiries.forget(txn, cx) => {}
             Operation::Rollback => self.rollback(txn, cx),
             Operation::Inquire { version } => {
                 self.inquiries.begin(txn, version, &self.leaders, cx);
             }
-            // Not offered: no session asks for it.
+            // Not offered, so no session requests it.
             Operation::GetAt { .. } => cx.output((txn, Output::Past(Past::Forgotten))),
         }
     }

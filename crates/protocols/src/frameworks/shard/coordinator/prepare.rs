@@ -1,4 +1,4 @@
-//! Shots, and how a transaction gets from its last shots to its end (003 Algorithm 5.1).
+//! Shots, and how a transaction proceeds from its last shots to its end (003 Algorithm 5.1).
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use super::super::verdict::{Verdict, verdict};
 use super::txn::{Asked, Phase};
 use super::{Coordinator, Cx};
 
-/// The reads and writes that are sent to a shard in one shot.
+/// The reads and writes of one shot.
 #[derive(Default)]
 struct Load {
     reads: Vec<Key>,
@@ -36,7 +36,7 @@ impl<C: Control> Coordinator<C> {
         loads
     }
 
-    /// Sends the reads that the program has asked for.
+    /// Sends the reads that the program has requested.
     pub(super) fn send_reads(&mut self, txn: TxnId, cx: &mut Cx<'_, C>) {
         let Some(open) = self.txns.get_mut(&txn) else { return };
         let keys = core::mem::take(&mut open.wanted);
@@ -70,13 +70,13 @@ impl<C: Control> Coordinator<C> {
         self.repeat_later(txn, cx);
     }
 
-    /// The program has ended, and wants these writes made.
+    /// Begins to commit a transaction whose program has ended with these writes.
     pub(super) fn prepare(&mut self, txn: TxnId, writes: Vec<Write>, cx: &mut Cx<'_, C>) {
         let Some(open) = self.txns.get_mut(&txn) else { return };
         if !matches!(open.phase, Phase::Running) {
             return;
         }
-        // What was not answered is not needed.
+        // The program no longer needs unanswered reads.
         open.wanted.clear();
         open.asked.clear();
         if open.snapshot.is_some() {
@@ -96,7 +96,7 @@ impl<C: Control> Coordinator<C> {
         self.send_last(txn, Vec::new(), writes, cx);
     }
 
-    /// Executes a transaction whose program is known as a whole.
+    /// Executes a transaction whose reads and writes are all known at its beginning.
     pub(super) fn one_shot(
         &mut self,
         txn: TxnId,
@@ -134,7 +134,7 @@ impl<C: Control> Coordinator<C> {
         }
     }
 
-    /// Sends each shard its last shot.
+    /// Sends the last shot to each shard.
     fn send_last(&mut self, txn: TxnId, reads: Vec<Key>, writes: Vec<Write>, cx: &mut Cx<'_, C>) {
         let mut loads = self.loads(reads, writes);
         let open = self.txns.get_mut(&txn).expect("it is open");
@@ -142,7 +142,7 @@ impl<C: Control> Coordinator<C> {
         for shard in open.shards.keys() {
             loads.entry(*shard).or_default();
         }
-        // The backup coordinator is one that has to make something durable anyway.
+        // The backup coordinator is a shard that writes to its log anyway.
         let mut participants: Vec<u16> = loads.keys().copied().collect();
         participants.sort_by_key(|shard| loads[shard].writes.is_empty());
         let participants: Arc<[u16]> = participants.into();
@@ -157,7 +157,7 @@ impl<C: Control> Coordinator<C> {
         let open = self.txns.get_mut(&txn).expect("it is open");
         let Some(Asked { shot, .. }) = open.asked.get(&(shard, number)) else { return };
         if found.len() != shot.reads.len() || validity.is_some() != shot.participants.is_some() {
-            return; // This can't be an answer to the shot.
+            return; // No correct shard answers this shot so.
         }
         let Some(Asked { shot, sent_us }) = open.asked.remove(&(shard, number)) else { return };
         open.repeated = 0;
@@ -193,7 +193,7 @@ impl<C: Control> Coordinator<C> {
         match verdict(version, parts.iter().copied()) {
             Verdict::Commit(at) => self.commit(txn, at, cx),
             Verdict::Move(to) => {
-                // A part that holds then can always be there.
+                // A part that holds at that moment can always be moved there.
                 let there = open.shards.keys().zip(&parts).filter(|(_, part)| part.holds_at(to));
                 let moved: BTreeSet<u16> = there.map(|(shard, _)| *shard).collect();
                 let missing: Vec<u16> =
@@ -232,6 +232,9 @@ impl<C: Control> Coordinator<C> {
         let shards = self.leaders.group.partitions();
         self.inquiries.on_refused(shard, shards, version, &reason, cx);
         let Some(&txn) = self.by_version.get(&version) else { return };
+        if !self.txns[&txn].concerns(shard) {
+            return; // It has answered an inquiry, and has no part in the transaction.
+        }
         let limit_ms = self.settings.truncation_lag_ms;
         let has_run = cx.now().since(self.txns[&txn].began);
         let outcome = match reason {
@@ -250,14 +253,15 @@ impl<C: Control> Coordinator<C> {
             Refusal::Forgotten { from_us } => {
                 self.versions.take_from(shard, from_us);
                 if self.txns[&txn].is_preparing() {
-                    // Others may have committed it.
+                    // Its backup coordinator may have committed it.
                     self.finish(txn, Outcome::Unknown, cx);
                     return;
                 }
                 Outcome::Aborted { conflicts: Vec::new() }
             }
             Refusal::ClockSkew { .. } if version.timestamp_us > cx.clock().midpoint_us() => {
-                // Its time is ahead because of delays or stamps, not because of this client's clock.
+                // The time is ahead because of delays or stamps, not because of this client's
+                // clock.
                 self.delays_us.clear();
                 Outcome::Aborted { conflicts: Vec::new() }
             }
@@ -266,7 +270,7 @@ impl<C: Control> Coordinator<C> {
         self.abort(txn, outcome, cx);
     }
 
-    /// Others have ended a transaction.
+    /// A backup coordinator has ended a transaction.
     pub(super) fn on_decided(
         &mut self,
         from: NodeId,
@@ -274,19 +278,23 @@ impl<C: Control> Coordinator<C> {
         decision: Decision,
         cx: &mut Cx<'_, C>,
     ) {
-        self.inquiries.on_decided(version, decision, cx);
+        let (shard, shards) = (from.partition(), self.leaders.group.partitions());
+        self.inquiries.on_decided((shard, shards), version, decision, cx);
         self.endings.on_ended(from, &[version]);
         let Some(&txn) = self.by_version.get(&version) else { return };
         let open = &self.txns[&txn];
+        if !open.concerns(shard) {
+            return; // As above.
+        }
         match decision {
-            // This transaction has sent no last shots, so nobody can have found its parts.
+            // This transaction has sent no last shots, so no shard can have a part of it.
             Decision::Commit(_) if !open.is_preparing() => {}
             Decision::Commit(at) => {
                 let unread = open.asked.values().any(|asked| !asked.shot.reads.is_empty());
                 if !unread {
                     return self.commit(txn, at, cx);
                 }
-                // What it has read is not known any more.
+                // The results of its reads are unknown.
                 self.took_effect(txn, version, at, cx);
                 if let Some(open) = self.finish(txn, Outcome::Unknown, cx) {
                     self.endings.tell(

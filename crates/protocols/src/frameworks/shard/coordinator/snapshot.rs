@@ -1,4 +1,4 @@
-//! Read-only transactions that have no parts: in one round, without commit messages (003 §5.5, §6.1).
+//! Read-only transactions without parts: one round, and no commit messages (003 §5.5, §6.1).
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,26 @@ use super::super::control::{Control, Snapshots};
 use super::super::message::{AsOf, Found, Message, Request, Unseen};
 use super::{Coordinator, Cx};
 
-/// The reads of a read-only transaction. They find what its client knew to be committed when it began, or what was written
-/// before its timestamp.
+/// The reads of a read-only transaction. They return what its client knew to be committed when the
+/// transaction began, or what was written before its timestamp.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     /// Its timestamp, if it has one.
     at: Option<Version>,
     /// By shard, the slot below which the client knew what was committed.
     known: BTreeMap<u16, u64>,
-    /// The requests under way: the shard, and the keys.
+    /// The requests under way: a shard and the keys.
     pub(super) asked: BTreeMap<u64, (u16, Vec<Key>)>,
-    /// Values that are held back until the other answers to the same request of the program are there.
+    /// Values that are held back until all answers to the same request of the program have arrived.
     held: Vec<ReadValue>,
-    /// Its program has been given a value.
+    /// Whether its program has received a value.
     told: bool,
-    /// How often it began.
+    /// How often it has started.
     begun: u32,
 }
 
 impl<C: Control> Coordinator<C> {
-    /// Asks for keys.
+    /// Requests keys.
     pub(super) fn read_snapshot(&mut self, txn: TxnId, keys: Vec<Key>, cx: &mut Cx<'_, C>) {
         let mut by_shard: BTreeMap<u16, Vec<Key>> = BTreeMap::new();
         for key in keys {
@@ -84,7 +84,7 @@ impl<C: Control> Coordinator<C> {
         let Some((shard, keys)) = snapshot.asked.get(&number) else { return };
         let fits = found.as_ref().map_or(true, |found| found.len() == keys.len());
         if *shard != from.partition() || !fits {
-            return; // This can't be an answer to the request.
+            return; // No correct shard answers the request so.
         }
         self.snapshot_requests.remove(&number);
         let Some((_, keys)) = snapshot.asked.remove(&number) else { return };
@@ -118,8 +118,9 @@ impl<C: Control> Coordinator<C> {
         }
     }
 
-    /// A key has changed, and the program was given no value yet. The transaction begins anew with what is known by now, if
-    /// that may help. If not, it reads like any other transaction.
+    /// Continues after a key has changed, if the program has received no value yet. Restarts the
+    /// transaction with what the client knows now, if `anew` says that this may help. Otherwise the
+    /// transaction reads like any other.
     fn begin_snapshot_anew(
         &mut self,
         txn: TxnId,
@@ -128,7 +129,7 @@ impl<C: Control> Coordinator<C> {
         cx: &mut Cx<'_, C>,
     ) {
         let open = self.txns.get_mut(&txn).expect("it is open");
-        let snapshot = open.snapshot.as_mut().expect("it reads one");
+        let snapshot = open.snapshot.as_mut().expect("it reads a snapshot");
         let mut keys = refused;
         keys.extend(snapshot.held.drain(..).map(|value| value.key));
         for (number, (_, others)) in core::mem::take(&mut snapshot.asked) {
@@ -151,7 +152,7 @@ impl<C: Control> Coordinator<C> {
         }
     }
 
-    /// Drops the requests of a transaction that is over.
+    /// Drops the requests of a transaction that has ended.
     pub(super) fn drop_snapshot(&mut self, snapshot: &Snapshot) {
         for number in snapshot.asked.keys() {
             self.snapshot_requests.remove(number);

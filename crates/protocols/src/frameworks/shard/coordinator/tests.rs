@@ -1,16 +1,16 @@
-//! A client's part, to which operations are handed one by one.
+//! Tests of the coordinator. The tests pass operations to it one by one.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
 
 use rand_pcg::Pcg64Mcg;
 use serried_actor::{Actor, Context, Coordinate, Group, Settings};
-use serried_model::transactions::{Operation, Outcome, Output};
+use serried_model::transactions::{Ending, Operation, Outcome, Output};
 use serried_model::{Key, NodeId, TxnId, Version, Write};
 
 use super::super::control::Control;
 use super::super::forger::{Forger, NOW_US};
-use super::super::message::{Executed, Found, Message, Refusal, Reply};
+use super::super::message::{Decision, Executed, Found, Message, Refusal, Reply};
 use super::super::replica::Replica;
 use super::super::stamp::{Stamp, Validity};
 use super::{Coordinator, Timer};
@@ -21,7 +21,7 @@ use crate::two_phase_locking::Locking;
 
 type Net<C> = testing::Net<Replica<C>, Coordinator<C>>;
 
-/// A client of such a group.
+/// A network with one client of the group.
 fn client<C: Control>(group: &Group) -> Net<C> {
     let client = |_| Coordinator::new(group.clone(), &Settings::default());
     let mut net = Net::new(0, 0, |_| unreachable!("there are no replicas")).with_clients(1, client);
@@ -29,7 +29,8 @@ fn client<C: Control>(group: &Group) -> Net<C> {
     net
 }
 
-/// Runs `act` at a client so many microseconds after now, and returns what its sessions are told.
+/// Runs `act` at a client whose clock shows `after_us` microseconds after now. Returns the outputs
+/// for its sessions.
 fn act<C: Control>(
     client: &mut Net<C>,
     after_us: u64,
@@ -41,7 +42,8 @@ fn act<C: Control>(
     client.outputs.drain(..).map(|(_, output)| output).collect()
 }
 
-/// The version that a transaction is given for what it does so many microseconds after now.
+/// The version of a transaction that begins when the client's clock shows `after_us` microseconds
+/// after now.
 fn version_of<C: Control>(
     coordinator: &mut Net<C>,
     (txn, after_us): (u64, u64),
@@ -57,7 +59,7 @@ fn version_of<C: Control>(
         Output::Began(version) if *of == TxnId(txn) => Some(*version),
         _ => None,
     };
-    told.iter().find_map(began).expect("it has begun")
+    told.iter().find_map(began).expect("the transaction has begun")
 }
 
 #[test]
@@ -83,7 +85,7 @@ fn no_part_moves_to_the_beginning_of_a_refined_transaction() {
     let one_shot = |reads, writes| {
         vec![Operation::Begin { only_reads: false }, Operation::OneShot { reads, writes }]
     };
-    // The client's clock is ahead, for now.
+    // The client's clock is ahead for a while.
     let read =
         version_of(&mut coordinator, (1, 30_000_000), one_shot(vec![Key::from("x")], vec![]));
     let writer = Version { timestamp_us: NOW_US, coordinator: NodeId(80_000) };
@@ -109,7 +111,7 @@ fn no_part_moves_to_the_beginning_of_a_refined_transaction() {
 }
 
 #[test]
-fn what_one_shard_says_of_the_time_keeps_a_client_from_no_other() {
+fn a_late_window_of_one_shard_does_not_close_others() {
     let group = Group::new(1, Duration::from_millis(1)).with_partitions(2);
     let key = |shard| {
         let mut keys = (0_u64..).map(|key| Key::from(key.to_be_bytes()));
@@ -143,7 +145,7 @@ fn forge_for<C: Control>() {
         let mut forger = Forger(Pcg64Mcg::new(seed));
         let (mut open, mut asked) = (0, BTreeSet::new());
         for step in 0..600 {
-            // Its first versions are those that messages are about.
+            // Messages refer to its first versions.
             let told = act(&mut coordinator, step / 100, |coordinator, cx| {
                 let keys = [Key::from("x"), Key::from("y")];
                 match forger.below(6) {
@@ -186,4 +188,86 @@ fn no_message_ends_a_client() {
     forge_for::<Queues<true>>();
     forge_for::<Versions>();
     forge_for::<Locking<true>>();
+}
+
+#[test]
+fn an_inquiry_that_is_given_up_asks_no_more() {
+    let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
+    let mut net = client::<Queues<false>>(&group);
+    let version = Version { timestamp_us: NOW_US, coordinator: client_id(7) };
+    net.operate(0, 1, Operation::Inquire { version });
+    net.pass(Duration::from_secs(5));
+    // The session's deadline has passed.
+    net.operate(0, 1, Operation::Rollback);
+    net.delivered.clear();
+    net.pass(Duration::from_secs(600));
+    assert_eq!(net.delivered.len(), 0, "it still asks, and turns away from leaders that it knows");
+}
+
+/// It may have committed at the shard that has forgotten it, and left nothing at the others.
+#[test]
+fn an_outcome_that_one_shard_has_forgotten_is_not_said_to_be_an_abort() {
+    for forgets in [0, 1] {
+        let group = Group::new(1, Duration::from_millis(1)).with_partitions(2);
+        let mut coordinator = client::<Queues<false>>(&group);
+        let version = Version { timestamp_us: NOW_US, coordinator: client_id(9) };
+        act(&mut coordinator, 0, |coordinator, cx| {
+            coordinator.on_operation(TxnId(1), Operation::Inquire { version }, cx);
+        });
+        let from_us = NOW_US + 9;
+        let told: Vec<_> = (0..2)
+            .flat_map(|shard| {
+                let reason = match shard == forgets {
+                    true => Refusal::Forgotten { from_us },
+                    false => Refusal::Late { from_us },
+                };
+                let refused = Message::Reply(Reply::Refused { txn: version, reason });
+                act(&mut coordinator, 1, |coordinator, cx| {
+                    coordinator.on_message(NodeId::replica(shard, 0), refused, cx);
+                })
+            })
+            .collect();
+        assert_eq!(told, [(TxnId(1), Output::Ending(Ending::Forgotten))], "shard {forgets}");
+    }
+}
+
+/// Others have ended it, and nobody can say any more what it has read.
+#[test]
+fn a_commit_whose_reads_are_not_known_has_an_unknown_outcome() {
+    let group = Group::new(1, Duration::from_millis(1));
+    let mut coordinator = client::<Queues<false>>(&group);
+    let key = Key::from("x");
+    let writes = vec![Write { key: key.clone(), value: None }];
+    let one_shot = Operation::OneShot { reads: vec![key], writes };
+    let operations = vec![Operation::Begin { only_reads: false }, one_shot];
+    let txn = version_of(&mut coordinator, (1, 0), operations);
+    let decision = Decision::Commit(Stamp::assigned(txn));
+    let told = act(&mut coordinator, 1, |coordinator, cx| {
+        let decided = Message::Reply(Reply::Decided { txn, decision });
+        coordinator.on_message(NodeId::replica(0, 0), decided, cx);
+    });
+    assert!(told.contains(&(TxnId(1), Output::Outcome(Outcome::Unknown))), "{told:?}");
+}
+
+/// It may have been ready at the other shards, and they may have committed it.
+#[test]
+fn a_transaction_that_is_forgotten_while_it_is_committed_has_an_unknown_outcome() {
+    for commits in [false, true] {
+        let group = Group::new(1, Duration::from_millis(1));
+        let mut coordinator = client::<Queues<false>>(&group);
+        let key = Key::from("x");
+        let operation = match commits {
+            true => Operation::OneShot { reads: vec![], writes: vec![Write { key, value: None }] },
+            false => Operation::Get { key },
+        };
+        let operations = vec![Operation::Begin { only_reads: false }, operation];
+        let txn = version_of(&mut coordinator, (1, 0), operations);
+        let told = act(&mut coordinator, 1, |coordinator, cx| {
+            let reason = Refusal::Forgotten { from_us: NOW_US + 9 };
+            let refused = Message::Reply(Reply::Refused { txn, reason });
+            coordinator.on_message(NodeId::replica(0, 0), refused, cx);
+        });
+        let unknown = told.contains(&(TxnId(1), Output::Outcome(Outcome::Unknown)));
+        assert_eq!(unknown, commits, "{told:?}");
+    }
 }

@@ -1,4 +1,4 @@
-//! A transaction as its coordinator sees it.
+//! A transaction at its coordinator.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,32 +14,32 @@ use super::snapshot::Snapshot;
 pub(super) enum Phase {
     /// Its program runs.
     Running,
-    /// Its program has ended. Shots are executed that come before it is prepared; these writes are sent after them.
+    /// Its program has ended. The remaining shots are executed first; then these writes are sent.
     Executing(Vec<Write>),
     /// Its last shots are under way.
     Preparing,
-    /// Its parts are moved to another moment. Those of these shards hold then.
+    /// Its parts are being moved to another moment. Those of these shards hold at it already.
     Moving(Stamp, BTreeSet<u16>),
 }
 
-/// A transaction that is open.
+/// An open transaction.
 #[derive(Debug)]
 pub(super) struct Txn {
-    /// Its version, once something was sent.
+    /// Its version, once a message has needed one.
     pub(super) version: Option<Version>,
     pub(super) phase: Phase,
-    /// While it reads without being prepared.
+    /// Its reads without parts, while it runs without them.
     pub(super) snapshot: Option<Snapshot>,
-    /// Its program is known as a whole, so it commits once its reads are answered.
+    /// Whether its program is known as a whole. Then it commits as soon as its reads are answered.
     pub(super) one_shot: bool,
-    /// Keys that are to be read, and were not asked for.
+    /// Keys that the program has requested and that were not yet sent to shards.
     pub(super) wanted: Vec<Key>,
     /// The shots that were sent and not answered, by shard and number.
     pub(super) asked: BTreeMap<(u16, u16), Asked>,
-    /// The shards that it has sent something to.
+    /// The shards to which it has sent anything.
     pub(super) shards: BTreeMap<u16, Part>,
     pub(super) repeated: u32,
-    /// Its program has given it up while it was being prepared.
+    /// Whether its program abandoned it while it was being prepared.
     pub(super) abandoned: bool,
     pub(super) began: Timestamp,
 }
@@ -77,7 +77,12 @@ impl Txn {
         }
     }
 
-    /// Whether its program can't do anything any more that changes how it ends.
+    /// Whether it has sent something to a shard.
+    pub(super) fn concerns(&self, shard: u16) -> bool {
+        self.snapshot.is_some() || self.shards.contains_key(&shard)
+    }
+
+    /// Whether its outcome no longer depends on its program.
     pub(super) fn is_preparing(&self) -> bool {
         matches!(self.phase, Phase::Preparing | Phase::Moving(..))
     }

@@ -1,4 +1,4 @@
-//! The times that a client gives its transactions.
+//! The times that a client assigns to its transactions.
 
 use std::collections::BTreeMap;
 
@@ -7,27 +7,30 @@ use super::super::stamp::Stamp;
 /// How many runs of times are remembered. If there are more, the two earliest are merged.
 const RUNS_AT_MOST: usize = 64;
 
-/// The times that this client has given to its transactions, and the times from which on shards take them, in
-/// microseconds since the Unix epoch.
+/// The times that this client has assigned to its transactions, and the times from which shards
+/// admit them, in microseconds since the Unix epoch.
 ///
-/// No time is given twice. Times rise, with one exception. A time may have been given too far ahead of the clock, because a
-/// shard whose clock is off had asked for it, or because the client's own clock was ahead for a while. Later times need not
-/// be greater than such a time.
+/// No time is assigned twice. Times increase, with one exception: a time may have been far ahead of
+/// the clock, because a shard with a wrong clock required it, or because the client's own clock was
+/// ahead for a while. Later times need not be greater than such a time.
 #[derive(Debug)]
 pub(super) struct Versions {
-    /// The times given, as runs from the first to the last one; any time between may have been given. Runs are more than
-    /// `near_us` apart.
+    /// The assigned times, as runs from the first to the last one. Any time between may have been
+    /// assigned. Runs are more than `near_us` apart.
     runs: BTreeMap<u64, u64>,
-    /// By lane: the latest time at which a transaction took effect, or may have, perhaps after a move.
+    /// By lane, the latest time at which a transaction took effect or may have taken effect,
+    /// including moves.
     taken_us: [u64; Stamp::LANES as usize],
-    /// By shard: the time from which on it takes transactions, as it has reported.
+    /// By shard, the time from which it admits transactions, as it reported.
     from_us: BTreeMap<u16, u64>,
-    /// Every shard whose clock is right takes transactions that begin up to so much later than now, in microseconds.
+    /// Every shard with a correct clock admits transactions that begin up to this much after now,
+    /// in microseconds.
     near_us: u64,
 }
 
 impl Versions {
-    /// The times of a client that has given none yet. Its clock and those of the shards may differ by `clock_bound_ms`.
+    /// The state of a client that has assigned no time. The clocks of the client and of the shards
+    /// may differ by `clock_bound_ms`.
     pub(super) fn new(clock_bound_ms: u64) -> Versions {
         let near_us = clock_bound_ms.saturating_mul(1000) / 2;
         Versions {
@@ -38,15 +41,15 @@ impl Versions {
         }
     }
 
-    /// Notes that a shard takes no transaction of this client that begins before `from_us`.
+    /// Records that a shard admits no transaction of this client that begins before `from_us`.
     pub(super) fn take_from(&mut self, shard: u16, from_us: u64) {
         let before = self.from_us.entry(shard).or_default();
         *before = from_us.max(*before);
     }
 
-    /// The earliest time for a transaction that first goes to the shards for which `goes_to` is true. Other shards count too
-    /// if their times are near the clock, because the transaction may go there later. A shard whose time is far ahead only
-    /// matters to transactions that go there.
+    /// The earliest time for a transaction that first goes to the shards for which `goes_to` is
+    /// true. Other shards count too if their times are near the clock, because the transaction may
+    /// go there later. A shard whose time is far ahead only affects transactions that go there.
     pub(super) fn first_us(&self, now_us: u64, mut goes_to: impl FnMut(u16) -> bool) -> u64 {
         let near_us = now_us.saturating_add(self.near_us);
         let counts = |(shard, us): &(&u16, &u64)| **us <= near_us || goes_to(**shard);
@@ -54,8 +57,8 @@ impl Versions {
         now_us.max(from_us.unwrap_or(0))
     }
 
-    /// The first time from `first_us` on that was not given. It is later than all times that were given and are not far
-    /// ahead of the clock, which says `now_us`.
+    /// The first unassigned time from `first_us` on. It is later than all assigned times that are
+    /// not far ahead of the clock, which shows `now_us`.
     pub(super) fn free_from(&self, first_us: u64, now_us: u64) -> u64 {
         let (mut us, near_us) = (first_us, now_us.saturating_add(self.near_us));
         for (first, last) in &self.runs {
@@ -66,9 +69,9 @@ impl Versions {
         us
     }
 
-    /// As [`Versions::free_from`], but also such that a transaction with this time can't be moved to a time at which another
-    /// took effect (moves keep the lane: [`Stamp::next_of`]). The lane is also none of an open transaction's, if any other
-    /// is left.
+    /// Like [`Versions::free_from`], but a transaction with this time can't be moved to a time at
+    /// which another one took effect: moves keep the lane ([`Stamp::next_of`]). The lane also
+    /// differs from those of open transactions if any other lane is left.
     pub(super) fn free_lane_from(
         &self,
         first_us: u64,
@@ -96,14 +99,14 @@ impl Versions {
         us
     }
 
-    /// Notes that a transaction took effect at this time, or may have.
+    /// Records that a transaction took effect at this time, or may have.
     pub(super) fn take(&mut self, us: u64) {
         self.give(us);
         let taken_us = &mut self.taken_us[(us % Stamp::LANES) as usize];
         *taken_us = us.max(*taken_us);
     }
 
-    /// Notes that this time is given.
+    /// Records that this time was assigned.
     pub(super) fn give(&mut self, us: u64) {
         let (mut first, mut last) = (us, us);
         let reach_us = last.saturating_add(self.near_us);
@@ -116,8 +119,8 @@ impl Versions {
         }
         self.runs.insert(first, last);
         while self.runs.len() > RUNS_AT_MOST {
-            let (first, _) = self.runs.pop_first().expect("there are many");
-            let (_, last) = self.runs.pop_first().expect("there are many");
+            let (first, _) = self.runs.pop_first().expect("there are too many runs");
+            let (_, last) = self.runs.pop_first().expect("there are too many runs");
             self.runs.insert(first, last);
         }
     }

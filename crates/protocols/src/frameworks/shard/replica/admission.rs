@@ -1,4 +1,4 @@
-//! Which transactions a leader takes, by their times.
+//! Admission of transactions by their times.
 
 use std::collections::VecDeque;
 
@@ -7,16 +7,16 @@ use serried_actor::Settings;
 use super::super::message::{AdmissionWindow, Entry};
 use crate::frameworks::replicated_log::Span;
 
-/// How far a window reaches ahead of the time, in microseconds. After a pause, the first transaction may have to wait until
-/// the window is extended.
+/// How far a window extends beyond the current time, in microseconds. After a pause, the first
+/// transaction may have to wait until the window is extended.
 const WINDOW_US: u64 = 200_000;
 
-/// Whether a leader takes a transaction that it does not know.
+/// Whether a leader admits an unknown transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Admission {
     /// Its time lies within the window.
     Taken,
-    /// The window must be extended first, or a majority's clocks must become known.
+    /// The window must be extended first, or the clocks of a majority must become known.
     Waits,
     /// Its time lies before the window.
     Late,
@@ -29,7 +29,7 @@ pub(super) enum Admission {
     Unclear,
 }
 
-/// Proposes windows.
+/// Proposes admission windows.
 #[derive(Debug)]
 pub(super) struct Windows {
     /// The window that was proposed last.
@@ -41,7 +41,7 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Nothing is proposed after the window that is in the log.
+    /// Starts from the window that is in the log. No later one is proposed.
     pub(super) fn new(chosen: AdmissionWindow, settings: &Settings) -> Windows {
         Windows {
             proposed: chosen,
@@ -55,17 +55,19 @@ impl Windows {
         self.proposed.from_us
     }
 
-    /// The latest time of a transaction that is allowed at `time_us`, one end of `time`. If clocks were ahead when a former
-    /// leader extended its window, this leader's window begins later than any right clock and the bound allow. Then the
-    /// bound counts from the beginning of the window, where clients begin that were told of it.
+    /// The latest admissible time of a transaction if the current time is `time_us`, one end of
+    /// `time`. If clocks were ahead when a former leader extended its window, this leader's window
+    /// begins later than correct clocks and the bound allow. Then the bound counts from the
+    /// beginning of the window, because clients that know of the window begin there.
     fn allowed_us(&self, time_us: u64, time: Span, chosen: AdmissionWindow) -> u64 {
         let is_ahead = chosen.from_us > time.latest_us.saturating_add(self.bound_us);
         let since_us = if is_ahead { chosen.from_us } else { time_us };
         since_us.saturating_add(self.bound_us)
     }
 
-    /// Whether a transaction that begins at `us` is taken. Extends the window if that is needed: the entry is added to
-    /// `unproposed`. `chosen` is the window that is in the log, and `time` the time if it is known.
+    /// Whether a transaction that begins at `us` is admitted. If the window must be extended, adds
+    /// the entry to `unproposed`. `chosen` is the window that is in the log, and `time` the current
+    /// time if it is known.
     pub(super) fn admit(
         &mut self,
         us: u64,
@@ -79,7 +81,7 @@ impl Windows {
         if us < chosen.to_us {
             return Admission::Taken;
         }
-        // What comes after a window that is on its way could not refuse it any more.
+        // An entry after a proposed window could no longer refuse it.
         if us < self.proposed.to_us {
             return Admission::Waits;
         }
@@ -95,10 +97,11 @@ impl Windows {
         Admission::Skewed { ahead_us: us.saturating_sub(latest_us) as i64 }
     }
 
-    /// A window that reaches beyond `us` and beyond the time.
+    /// A window that extends beyond `us` and beyond the current time.
     ///
-    /// The next leader takes no unknown transaction whose time lies before the end of this window. So the window ends no
-    /// later than a majority's clocks and the bound allow. Then clients with right clocks can continue at once.
+    /// The next leader admits no unknown transaction whose time lies before the end of this window.
+    /// So the window ends no later than a majority's clocks and the bound allow. Then clients with
+    /// correct clocks can continue at once.
     fn beyond(&self, us: u64, time: Span, chosen: AdmissionWindow) -> AdmissionWindow {
         let earliest_us = time.earliest_us;
         let allowed_us = self.allowed_us(earliest_us, time, chosen);
@@ -109,7 +112,7 @@ impl Windows {
         AdmissionWindow { from_us, to_us, forget_us: chosen.forget_us }
     }
 
-    /// The outcomes of transactions that began before `forget_us` may be forgotten.
+    /// Allows that outcomes of transactions that began before `forget_us` are forgotten.
     pub(super) fn forget(
         &mut self,
         forget_us: u64,
@@ -122,7 +125,7 @@ impl Windows {
         self.propose(AdmissionWindow { forget_us, ..window }, unproposed);
     }
 
-    /// Unknown transactions that began before `from_us` are not taken any more.
+    /// Stops admitting unknown transactions that began before `from_us`.
     pub(super) fn close_before(
         &mut self,
         from_us: u64,
@@ -133,7 +136,7 @@ impl Windows {
         self.propose(AdmissionWindow { from_us, ..chosen }, unproposed);
     }
 
-    /// Proposes a window. It never takes back what an earlier one has said.
+    /// Proposes a window. It never takes back what an earlier one granted.
     fn propose(&mut self, window: AdmissionWindow, unproposed: &mut VecDeque<Entry>) {
         self.proposed = self.proposed.and(window);
         unproposed.push_back(Entry::Window(self.proposed));

@@ -1,4 +1,4 @@
-//! The concurrency control of a leader, and what it has reported.
+//! A leader's concurrency control, with the events that it has reported.
 
 use serried_actor::Store;
 use serried_model::Version;
@@ -8,15 +8,15 @@ use super::super::message::{Item, Shot};
 use super::super::stamp::Validity;
 use super::super::table::Table;
 
-/// The concurrency control of a leader.
+/// A leader's concurrency control.
 #[derive(Debug)]
 pub(super) struct Controlled<C> {
     control: C,
-    /// What it has reported and the leader has not taken in.
+    /// Reported events that the leader has not handled.
     events: Vec<Event>,
     /// How many shots were executed.
     executed: u64,
-    /// How many of them could not be answered before other transactions ended.
+    /// How many of them had to wait for other transactions to end.
     delayed: u64,
 }
 
@@ -25,7 +25,7 @@ impl<C: Control> Controlled<C> {
         Controlled { control, events: Vec::new(), executed: 0, delayed: 0 }
     }
 
-    /// Lets the control do something.
+    /// Runs `act` on the control.
     pub(super) fn act<T>(
         &mut self,
         table: &mut Table,
@@ -49,7 +49,7 @@ impl<C: Control> Controlled<C> {
         self.delayed += u64::from(!at_once);
     }
 
-    /// Exchanges the events that were taken in before for new ones. Returns false if there are none.
+    /// Exchanges the handled events for new ones. Returns false if there are none.
     pub(super) fn next_events(&mut self, taken_in: &mut Vec<Event>) -> bool {
         if self.events.is_empty() {
             return false;
@@ -59,7 +59,8 @@ impl<C: Control> Controlled<C> {
         true
     }
 
-    /// The part of a transaction whose last shot was executed; none if it was refused since.
+    /// The part of a transaction whose last shot was executed. Returns `None` if it has been
+    /// refused since.
     pub(super) fn part(&mut self, txn: Version) -> Option<(Validity, Vec<Item>)> {
         self.control.part(txn)
     }

@@ -1,10 +1,10 @@
-//! A leader that serves: the life of its transactions, from their first shots to their ends.
+//! A serving leader: the life of its transactions, from their first shots to their ends.
 //!
-//! A transaction's life concerns most components at once. What the control reports leads to an entry of the log, to an
-//! answer, or to a refusal; an entry that is chosen leads back to the control, and to clients and other shards that wait.
-//! So these steps are methods of the leader: what happens to a transaction here, what others request in `requests.rs`, and
-//! what is done when somebody fails in `recovery.rs`. The components are told what they need to know, and do not know each
-//! other.
+//! Each step of a transaction concerns most components. An event of the control leads to an entry
+//! of the log, an answer or a refusal. A chosen entry leads back to the control, and to clients and
+//! other shards that wait. So these steps are methods of the leader: a transaction's steps here in
+//! this file, requests in `requests.rs`, and recovery from failures in `recovery.rs`. The leader
+//! passes the components what they need. They do not know each other.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -28,37 +28,40 @@ use super::snapshots::Parked;
 use super::{Cx, Timer};
 use crate::frameworks::replicated_log::{Ballot, ReplicatedLog};
 
-/// How many transactions may be open at a leader. Shots of others are dropped, and clients send them again.
+/// How many transactions may be open at a leader. It drops shots of others, and clients send them
+/// again.
 pub(super) const OPEN_AT_MOST: usize = 1 << 16;
-/// How many answers may wait until it is confirmed that this replica leads. Others are dropped, and clients ask again.
+/// How many answers may wait until this replica has confirmed that it leads. It drops others, and
+/// clients ask again.
 const CONFIRMING_AT_MOST: usize = 1 << 16;
 
-/// What a leader that serves has in memory.
+/// The state of a serving leader, in memory.
 #[derive(Debug)]
 pub(super) struct Leader<C> {
     /// Its ballot.
     by: Ballot,
     pub(super) controlled: Controlled<C>,
-    /// The transactions that are not over.
+    /// The open transactions.
     pub(super) open: BTreeMap<Version, Open>,
     pub(super) refusals: Refusals,
     pub(super) windows: Windows,
-    /// Entries that must be put into the log. They come from a single message, because no other is handled before they are
-    /// in the log. For each open transaction there are at most a part and an end.
+    /// Entries that must be put into the log. They all result from a single message, because the
+    /// leader handles no other before they are in the log. For each open transaction there are at
+    /// most a part and an end.
     pub(super) unproposed: VecDeque<Entry>,
-    /// What is answered once a slot is chosen.
+    /// Replies to send once a slot is chosen.
     confirming: VecDeque<(u64, NodeId, Reply)>,
     pub(super) acknowledgements: Acknowledgements,
     pub(super) resolutions: BTreeMap<Version, Resolution>,
     /// The read-only transactions that wait for others to end.
     pub(super) parked: Parked,
     pub(super) others: OtherShards,
-    /// When other shards were last told what is over here.
+    /// When this leader last reported to other shards which transactions have ended here.
     pub(super) tidied: Timestamp,
 }
 
 impl<C: Control> Leader<C> {
-    /// A leader that has applied everything that former leaders have put into the log.
+    /// Creates a leader that has applied every entry of former leaders.
     pub(super) fn new(by: Ballot, common: &mut Common, cx: &mut Cx<'_, C>) -> Leader<C> {
         let mut leader = Leader {
             by,
@@ -89,7 +92,7 @@ impl<C: Control> Leader<C> {
         leader
     }
 
-    /// Whether everything that the control takes for done is on its way into the log.
+    /// Whether the entries for all state changes of the control have been proposed.
     pub(super) fn has_proposed_all(&self) -> bool {
         self.unproposed.is_empty()
     }
@@ -102,7 +105,7 @@ impl<C: Control> Leader<C> {
         self.controlled.gauges(each);
     }
 
-    /// Takes in what the control has reported. Nothing else is requested of it before.
+    /// Handles the events of the control. The control gets no other call before.
     pub(super) fn take_in_all(&mut self, common: &mut Common, cx: &mut Cx<'_, C>) {
         let mut events = Vec::new();
         while self.controlled.next_events(&mut events) {
@@ -127,7 +130,7 @@ impl<C: Control> Leader<C> {
         }
     }
 
-    /// Puts into the log what has to be there.
+    /// Proposes the waiting entries.
     pub(super) fn propose(
         &mut self,
         log: &mut ReplicatedLog<Led>,
@@ -151,7 +154,7 @@ impl<C: Control> Leader<C> {
         }
     }
 
-    /// An entry of this leader is chosen, and applied.
+    /// Handles an entry of this leader that was chosen and applied.
     pub(super) fn on_chosen(
         &mut self,
         slot: u64,
@@ -176,12 +179,13 @@ impl<C: Control> Leader<C> {
         }
         self.take_in_all(common, cx);
         while self.confirming.front().is_some_and(|(at, ..)| *at <= slot) {
-            let (_, to, reply) = self.confirming.pop_front().expect("there is one");
+            let (_, to, reply) = self.confirming.pop_front().expect("a reply waits");
             cx.send(to, Message::Reply(reply));
         }
     }
 
-    /// A transaction's last shot was executed, or its part is another now.
+    /// A transaction's last shot was executed, or its part has changed. Queues the part for the
+    /// log.
     fn prepare(&mut self, txn: Version, common: &mut Common, cx: &mut Cx<'_, C>) {
         let Some(open) = self.open.get_mut(&txn) else { return };
         if open.standing == Standing::Ending {
@@ -190,7 +194,7 @@ impl<C: Control> Leader<C> {
         let Some(participants) = open.participants.clone() else { return };
         let Some((validity, items)) = self.controlled.part(txn) else { return };
         if open.standing == Standing::Preparing(None) {
-            // Only the last counts.
+            // Only the last part counts.
             let other = |entry: &Entry| !matches!(entry, Entry::Prepare(part) if part.txn == txn);
             self.unproposed.retain(other);
         }
@@ -205,15 +209,15 @@ impl<C: Control> Leader<C> {
         }
     }
 
-    /// Answers what can be answered of a transaction.
+    /// Sends the answers that are possible for a transaction.
     pub(super) fn answer(&mut self, txn: Version, common: &mut Common, cx: &mut Cx<'_, C>) {
         while let Some(shot) = self.open.get(&txn).and_then(Open::answerable) {
             let found = self.controlled.act(&mut common.table, cx.store(), |control, desk| {
                 control.found(txn, &shot.reads, desk)
             });
-            // What a client hears before it is durable here could be forgotten.
+            // Before it is durable here, this replica could forget what it reports to a client.
             let known = if shot.is_last { common.known } else { 0 };
-            let open = self.open.get_mut(&txn).expect("it is open");
+            let open = self.open.get_mut(&txn).expect("the transaction is open");
             let number = shot.number;
             let executed = found.map(|found| {
                 let validity = shot.is_last.then_some(open.validity);
@@ -236,7 +240,7 @@ impl<C: Control> Leader<C> {
         }
         if let Some((from, to)) = open.mover {
             if !self.reposition(txn, to, common, cx) {
-                return; // It is not ready for now.
+                return; // The part is not ready for now.
             }
             cx.send(from, Message::Reply(Reply::Moved { txn }));
             self.open.entry(txn).and_modify(|open| open.mover = None);
@@ -244,7 +248,7 @@ impl<C: Control> Leader<C> {
         self.continue_resolution(txn, common, cx);
     }
 
-    /// Puts into the log how a transaction that is ready to commit ends.
+    /// Queues the end of a prepared transaction for the log.
     pub(super) fn decide(
         &mut self,
         txn: Version,
@@ -264,7 +268,7 @@ impl<C: Control> Leader<C> {
         }
     }
 
-    /// Lets other transactions continue that have waited for this one.
+    /// Lets transactions continue that waited for this one.
     fn release(
         &mut self,
         txn: Version,
@@ -278,7 +282,7 @@ impl<C: Control> Leader<C> {
         });
     }
 
-    /// A transaction is over, and the rows show it.
+    /// A transaction has ended, and the rows contain its end.
     fn on_decided(
         &mut self,
         txn: Version,
@@ -314,7 +318,7 @@ impl<C: Control> Leader<C> {
         }
     }
 
-    /// Whether a transaction is taken. Extends the window if that is needed.
+    /// Whether a transaction is admitted. Extends the window if needed.
     pub(super) fn admission(
         &mut self,
         txn: Version,
@@ -325,7 +329,7 @@ impl<C: Control> Leader<C> {
         self.windows.admit(txn.timestamp_us, window, time, &mut self.unproposed)
     }
 
-    /// Refuses a transaction. The concurrency control must have given it up.
+    /// Refuses a transaction. The concurrency control must have discarded it.
     pub(super) fn refuse(
         &mut self,
         txn: Version,
@@ -335,7 +339,7 @@ impl<C: Control> Leader<C> {
     ) {
         let standing = self.open.get(&txn).map(|open| open.standing);
         if standing.is_some_and(|standing| standing != Standing::Executing) {
-            // No client was told that it is ready, but a later leader may find its part.
+            // No client knows that it is ready, but a later leader may find its part.
             return self.decide(txn, Decision::Abort, common, cx);
         }
         let window = common.table.window();
@@ -355,7 +359,7 @@ impl<C: Control> Leader<C> {
         }
     }
 
-    /// Refuses a transaction that is not ready to commit and never will be.
+    /// Refuses a transaction that is not prepared and never will be.
     pub(super) fn discard(
         &mut self,
         txn: Version,
@@ -369,7 +373,7 @@ impl<C: Control> Leader<C> {
         self.refuse(txn, reason, common, cx);
     }
 
-    /// Refuses an unknown transaction permanently, and tells `to` when that is certain.
+    /// Refuses an unknown transaction permanently, and notifies `to` once the refusal is certain.
     pub(super) fn bar(
         &mut self,
         txn: Version,
@@ -402,12 +406,12 @@ impl<C: Control> Leader<C> {
         self.refusals.count_ahead(decided);
     }
 
-    /// Tells clients that it is known how their transactions ended.
+    /// Notifies clients that the outcomes of their transactions are known.
     pub(super) fn acknowledge(&mut self, cx: &mut Cx<'_, C>) {
         self.acknowledgements.send(cx);
     }
 
-    /// Tells all clients with something under way here that `to` leads now.
+    /// Notifies all clients that wait for anything here that `to` leads now.
     pub(super) fn redirect(&mut self, to: NodeId, cx: &mut Cx<'_, C>) {
         self.acknowledge(cx);
         let clients: BTreeSet<NodeId> = self.open.values().flat_map(Open::concerned).collect();
@@ -416,7 +420,7 @@ impl<C: Control> Leader<C> {
         }
     }
 
-    /// Sends a reply once it is sure that this replica has led until now.
+    /// Sends a reply once this replica has confirmed that it led until now.
     pub(super) fn reply_confirmed(
         &mut self,
         to: NodeId,
@@ -424,7 +428,7 @@ impl<C: Control> Leader<C> {
         log: &mut ReplicatedLog<Led>,
         cx: &mut Cx<'_, C>,
     ) {
-        // What it shows may not be durable here yet.
+        // The reply may contain state that is not durable here yet.
         if log.is_alone() {
             cx.send(to, Message::Reply(reply));
         } else if self.confirming.len() >= CONFIRMING_AT_MOST {

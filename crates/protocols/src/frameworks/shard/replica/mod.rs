@@ -37,9 +37,9 @@ const PENDING_AT_MOST: usize = 4096;
 pub struct Replica<C: Control> {
     log: ReplicatedLog<Led>,
     shard: Shard<C>,
-    /// Requests that wait for a leader, or that the leader does not take yet.
+    /// Requests that wait for a leader, or that the leader can't handle yet.
     pending: VecDeque<(NodeId, Request)>,
-    /// The ballot in which it leads, as far as the shard knows.
+    /// The ballot in which it leads, as the shard was last notified.
     leads: Option<Ballot>,
     write_back: WriteBack,
 }
@@ -49,9 +49,9 @@ pub struct Replica<C: Control> {
 pub enum Timer {
     /// A timer of the log.
     Log(replicated_log::Timer),
-    /// Put into the store what was applied.
+    /// Write applied state to the store.
     Store,
-    /// Look after transactions that do not end.
+    /// Resolve transactions that do not end.
     Watch,
     /// Acknowledge the ends of transactions.
     Acknowledge,
@@ -76,7 +76,7 @@ impl<C: Control> Host for Replica<C> {
 }
 
 impl<C: Control> Replica<C> {
-    /// An empty replica, which does nothing wrong but `mutation`.
+    /// Creates an empty replica. `mutation` is the only deliberate mistake in it.
     pub fn new(
         id: NodeId,
         group: Group,
@@ -93,7 +93,8 @@ impl<C: Control> Replica<C> {
     }
 
     fn on_request(&mut self, from: NodeId, request: Request, cx: &mut Cx<'_, C>) {
-        // Requests that wait come first. But a client that says it is alive must not be taken for silent meanwhile.
+        // Waiting requests come first. But a client that reports open transactions must not count
+        // as silent meanwhile.
         let waits = !self.pending.is_empty() && !matches!(request, Request::Alive(_));
         if waits || !self.shard.has_proposed_all() {
             return self.wait(from, request);
@@ -109,8 +110,8 @@ impl<C: Control> Replica<C> {
         }
     }
 
-    /// Anything has happened. Puts what it has led to into the log, and passes requests that wait to another leader if there is
-    /// one.
+    /// Runs after every event. Proposes the entries that resulted from it, and forwards waiting
+    /// requests to another leader if there is one.
     fn after(&mut self, cx: &mut Cx<'_, C>) {
         let leads = self.log.leads();
         if leads != self.leads {
@@ -141,13 +142,14 @@ impl<C: Control> Replica<C> {
                 self.pending.push_front((from, request));
                 self.propose(cx);
                 if self.shard.window() == taken {
-                    return; // Until what it waits for is chosen.
+                    return; // It waits until its entry is chosen.
                 }
             }
         }
     }
 
-    /// Puts into the log what has to be there. If this replica is alone, that is chosen at once, and may lead to more.
+    /// Proposes the waiting entries. At a single replica they are chosen at once, and may lead to
+    /// more.
     fn propose(&mut self, cx: &mut Cx<'_, C>) {
         self.shard.propose(&mut self.log, cx);
         while self.log.is_alone() && self.log.has_queued() {
@@ -180,11 +182,14 @@ impl<C: Control> Actor for Replica<C> {
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_, C>) {
         cx.charge(1);
         if !self.shard.is_sound(from, &message) {
-            return cx.reject(|| format!("{from} has sent a replica what no correct sender sends"));
+            return cx.reject(|| {
+                format!("{from} has sent a message that no correct node sends to a replica")
+            });
         }
         match message {
             Message::Request(request) => self.on_request(from, request, cx),
-            // It is not passed on again: two replicas could send it back and forth.
+            // A forwarded request is not forwarded again: two replicas could send it back and
+            // forth.
             Message::Forward { .. }
                 if self.log.leader(cx.now()).is_some_and(|leader| leader != cx.id()) => {}
             Message::Forward { from, request } => self.on_request(from, request, cx),

@@ -1,4 +1,4 @@
-//! A transaction that is not over, as far as a shard's leader knows.
+//! A transaction that is open at a shard's leader.
 
 use std::sync::Arc;
 
@@ -12,42 +12,42 @@ use super::super::stamp::{Stamp, Validity};
 /// How far a transaction has got at its shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
-    /// It has no part yet, and can be refused.
+    /// It has no part, and can be refused.
     Executing,
-    /// Its part is in the log, in this slot if it has one yet, but not chosen.
+    /// The leader has proposed its part, in this slot if one is assigned. The part is not chosen.
     Preparing(Option<u64>),
     /// Its part is chosen.
     Prepared,
-    /// Its end is in the log, but not chosen.
+    /// The leader has proposed its end, which is not chosen.
     Ending,
 }
 
-/// A transaction that is not over, at its shard's leader.
+/// An open transaction at its shard's leader.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) standing: Standing,
-    /// When it was first heard of.
+    /// When its first message arrived.
     pub(super) began: Timestamp,
-    /// When its client was last heard of.
+    /// When the last message of its client arrived.
     pub(super) heard: Timestamp,
-    /// Once its last shot has come.
+    /// Its participants, once its last shot has arrived.
     pub(super) participants: Option<Arc<[u16]>>,
-    /// Nothing that its part rests on can change any more.
+    /// Whether its part is final: nothing that the part depends on can change any more.
     pub(super) settled: bool,
-    /// When its part holds, once it has one.
+    /// The interval in which its part holds, once it has one.
     pub(super) validity: Validity,
     /// The keys of its part.
     pub(super) keys: Arc<[Key]>,
     shots: SmallVec<[OpenShot; 1]>,
-    /// The nodes that are told when its part is ready.
+    /// The nodes to notify when its part is ready.
     pub(super) inspectors: SmallVec<[NodeId; 1]>,
-    /// The clients and shards that are told when it is over.
+    /// The clients and shards to notify when it has ended.
     pub(super) enders: SmallVec<[NodeId; 1]>,
-    /// The node that has asked for another moment, and that moment.
+    /// The node that has requested another moment, and that moment.
     pub(super) mover: Option<(NodeId, Stamp)>,
 }
 
-/// A shot of it.
+/// One of its shots.
 #[derive(Debug)]
 struct OpenShot {
     number: u16,
@@ -85,7 +85,7 @@ impl Open {
         }
     }
 
-    /// A transaction that was ready to commit under a former leader.
+    /// Creates a transaction that was prepared under a former leader.
     pub(super) fn inherited(
         now: Timestamp,
         participants: Arc<[u16]>,
@@ -96,7 +96,7 @@ impl Open {
         Open { standing, participants: Some(participants), validity, keys, ..Open::new(now) }
     }
 
-    /// The clients that wait for something about it, some of them more than once.
+    /// The clients that wait for an answer about it. A client may occur more than once.
     pub(super) fn concerned(&self) -> impl Iterator<Item = NodeId> {
         let clients = self.shots.iter().map(|shot| shot.client);
         let others = self.enders.iter().chain(&self.inspectors).copied();
@@ -104,12 +104,12 @@ impl Open {
         all.filter(|node| node.is_coordinator())
     }
 
-    /// Whether its part is ready, and will be the same until it ends, unless it is asked for another moment.
+    /// Whether its part is ready. It will not change unless another moment is requested.
     pub(super) fn is_ready(&self) -> bool {
         self.standing == Standing::Prepared && self.settled
     }
 
-    /// Notes a shot, unless it came before. Returns what to do about it.
+    /// Records a shot, and returns the action that it requires.
     pub(super) fn take(&mut self, client: NodeId, shot: &Shot, clock_us: u64) -> Taken {
         let same = |other: &&mut OpenShot| other.number == shot.number;
         let is_last = shot.participants.is_some();
@@ -118,7 +118,7 @@ impl Open {
         }
         let is_late = self.participants.is_some();
         if is_late && !is_last {
-            return Taken::Known; // No client waits for it.
+            return Taken::Known; // No client waits for an answer.
         }
         let reads = shot.reads.clone();
         let (number, released, answered) = (shot.number, false, None);
@@ -131,14 +131,14 @@ impl Open {
         Taken::New
     }
 
-    /// A shot can be answered, unless it is the last.
+    /// Marks a shot as answerable, unless it is the last.
     pub(super) fn release(&mut self, number: u16) {
         for shot in self.shots.iter_mut().filter(|shot| shot.number == number) {
             shot.released = true;
         }
     }
 
-    /// A shot that can be answered and was not.
+    /// A shot that can be answered and has not been answered.
     pub(super) fn answerable(&self) -> Option<Answerable> {
         let ready = self.is_ready();
         let can = |shot: &&OpenShot| {
@@ -149,7 +149,7 @@ impl Open {
         Some(Answerable { client, number, reads: shot.reads.clone(), clock_us, is_last })
     }
 
-    /// A shot was answered. If there is no answer, nothing is known of the shot, as if it had not come.
+    /// Marks a shot as answered. If `answer` is `None`, forgets the shot as if it had not arrived.
     pub(super) fn answered(&mut self, number: u16, answer: Option<Executed>) {
         if answer.is_none() {
             return self.shots.retain(|shot| shot.number != number);
@@ -159,25 +159,25 @@ impl Open {
         }
     }
 
-    /// The clients that wait for an answer.
+    /// The clients that wait for answers to shots.
     pub(super) fn waiting(&self) -> impl Iterator<Item = NodeId> {
         self.shots.iter().filter(|shot| shot.answered.is_none()).map(|shot| shot.client)
     }
 
-    /// The shard that is its backup coordinator, once that is known.
+    /// The shard that is its backup coordinator, once it is known.
     pub(super) fn backup(&self) -> Option<u16> {
         self.participants.as_ref().and_then(|participants| participants.first().copied())
     }
 }
 
-/// What to do about a shot.
+/// The action that a shot requires.
 pub(super) enum Taken {
     /// Execute it.
     New,
-    /// It was executed for a former leader: answer it when it can be.
+    /// A former leader executed it. Answer it as soon as that is possible.
     Inherited,
-    /// It is being executed.
+    /// None: it is being executed.
     Known,
-    /// It was answered.
+    /// Repeat this answer.
     Answered(Executed),
 }

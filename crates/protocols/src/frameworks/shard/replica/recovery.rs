@@ -1,7 +1,8 @@
-//! Ending the transactions of clients that have failed (003 §5.6), and forgetting those that are over everywhere.
+//! Recovery from failed clients (003 §5.6), and removal of transactions that have ended at all
+//! shards.
 //!
-//! These handlers are methods of the leader, because they end a transaction wherever it stands: with the control, with the
-//! log, or with another shard.
+//! These handlers are methods of the leader, because they end a transaction in every state: at the
+//! control, in the log, or with another shard.
 
 use core::time::Duration;
 
@@ -18,7 +19,7 @@ use super::resolution::{Resolution, Step};
 use super::shard::Common;
 
 impl<C: Control> Leader<C> {
-    /// Reports how a transaction stands here. If it has no part, it is refused.
+    /// Reports the state of a transaction at this shard. Refuses it if it has no part.
     pub(super) fn on_inspect(
         &mut self,
         from: NodeId,
@@ -50,7 +51,8 @@ impl<C: Control> Leader<C> {
         }
     }
 
-    /// Another participant, or a client, asks how a transaction ends: this shard is its backup coordinator.
+    /// Handles a participant's or a client's question about a transaction's outcome. This shard is
+    /// its backup coordinator.
     pub(super) fn on_resolve(
         &mut self,
         from: NodeId,
@@ -67,9 +69,9 @@ impl<C: Control> Leader<C> {
         self.resolve(txn, common, cx);
     }
 
-    /// The open transaction that is ready here and may commit under this version, though it began with another one. Until the
-    /// shards are told how it has ended, they know it by the version with which it began, but its program may know the
-    /// other one already.
+    /// The open transaction that is ready here and may commit under this version, though it began
+    /// with another one. Its shards know it by its first version until they learn the outcome. Its
+    /// program may know the other version already.
     pub(super) fn is_to_commit_as(&self, version: Version, common: &Common) -> Option<Version> {
         if common.table.decision_of_version(version).is_some() || self.open.contains_key(&version) {
             return None;
@@ -78,13 +80,13 @@ impl<C: Control> Leader<C> {
         let may = open.find(|(first, open)| {
             let at = Stamp { us: version.timestamp_us, txn: **first };
             first.coordinator == version.coordinator
-                && open.is_ready()
+                && open.standing != Standing::Executing
                 && open.validity.holds_at(at)
         });
         may.map(|(first, _)| *first)
     }
 
-    /// Finds out how the transaction ends, unless that is known, and ends it.
+    /// Resolves a transaction, unless its outcome is known.
     pub(super) fn resolve(&mut self, txn: Version, common: &mut Common, cx: &mut Cx<'_, C>) {
         let own = common.shard();
         let Some(open) = self.open.get(&txn) else { return };
@@ -95,7 +97,7 @@ impl<C: Control> Leader<C> {
         let new = || Resolution::new(txn, own, participants);
         let resolution = self.resolutions.entry(txn).or_insert_with(new);
         for shard in resolution.missing() {
-            // Its former leader may not lead any more.
+            // The former leader may have been replaced.
             self.others.forget_leader(shard);
             self.others.send(shard, resolution.request(), &common.group, cx);
         }
@@ -123,7 +125,7 @@ impl<C: Control> Leader<C> {
         }
     }
 
-    /// The leader of another shard reports how it stands with a transaction.
+    /// The leader of another shard reports the state of a transaction there.
     pub(super) fn on_reply(
         &mut self,
         from: NodeId,
@@ -147,13 +149,14 @@ impl<C: Control> Leader<C> {
                 }
             }
             Reply::Refused { txn, reason } => {
-                // No shard forgets the outcome of a transaction that is open here, so this can't be a correct answer.
+                // No shard forgets the outcome of a transaction that is open here, so no correct
+                // shard answers so.
                 if !matches!(reason, Refusal::Forgotten { .. }) {
                     self.end(txn, Decision::Abort, common, cx);
                 }
             }
             Reply::Decided { txn, decision } => self.end(txn, decision, common, cx),
-            // Those are for clients.
+            // These replies are for clients.
             Reply::Executed(_)
             | Reply::Ended(_)
             | Reply::Snapshot { .. }
@@ -161,13 +164,14 @@ impl<C: Control> Leader<C> {
         }
     }
 
-    /// The resolution of a transaction that has a part in `shard`.
+    /// The resolution of a transaction that has a part at `shard`.
     fn resolution_with(&mut self, txn: Version, shard: u16) -> Option<&mut Resolution> {
         self.resolutions.get_mut(&txn).filter(|resolution| resolution.concerns(shard))
     }
 
-    /// Moves a part that is ready to another moment. If that can't be done, aborts its transaction, so that the answer stays
-    /// the same if the request is repeated. Returns whether the part holds at that moment already.
+    /// Moves a ready part to another moment. If that is impossible, aborts its transaction, so that
+    /// a repeated request gets the same answer. Returns whether the part holds at that moment
+    /// already.
     pub(super) fn reposition(
         &mut self,
         txn: Version,
@@ -180,7 +184,7 @@ impl<C: Control> Leader<C> {
             return true;
         }
         if to < open.validity.from {
-            return false; // No sender that knows when it holds requests that.
+            return false; // No sender that knows the part's interval requests this.
         }
         let can_move = self
             .controlled
@@ -199,7 +203,7 @@ impl<C: Control> Leader<C> {
         }
     }
 
-    /// Tells the other participants how a transaction has ended that was resolved here.
+    /// Sends the outcome of a transaction that was resolved here to the other participants.
     pub(super) fn tell_participants(
         &self,
         txn: Version,
@@ -213,7 +217,7 @@ impl<C: Control> Leader<C> {
         }
     }
 
-    /// Looks after transactions of which nothing has been heard.
+    /// Resolves transactions whose clients have been silent.
     pub(super) fn watch(&mut self, common: &mut Common, cx: &mut Cx<'_, C>) {
         common.ask_clocks(cx);
         self.count_ahead(common);
@@ -251,11 +255,12 @@ impl<C: Control> Leader<C> {
         self.watch_later(common, cx);
     }
 
-    /// Tells the other shards below which time everything is over here, and forgets what is over at all shards.
+    /// Reports to the other shards the time below which all transactions have ended here. Forgets
+    /// transactions that have ended at all shards.
     fn tidy(&mut self, common: &mut Common, cx: &mut Cx<'_, C>) {
         let every = Duration::from_millis(common.settings.truncation_every_ms);
         let now = cx.now();
-        // Entries that the log can't take now must not pile up.
+        // Entries that the log can't accept now must not pile up.
         let Some(time) = common.time(cx).filter(|_| self.has_proposed_all()) else { return };
         if now.since(self.tidied) < every {
             return;
@@ -267,7 +272,7 @@ impl<C: Control> Leader<C> {
         let open_us = self.open.keys().next().map(|txn| txn.timestamp_us);
         let below_us = open_us.map_or(from_us, |us| us.min(from_us));
         self.others.are_over(own, below_us);
-        // Even if this shard has nothing to forget, the others may wait for it.
+        // Even if this shard has nothing to forget, the others may wait for its report.
         let none_refused = self.refusals.len() == 0;
         if common.table.remembered() == 0 && none_refused && self.others.latest_over_us() <= from_us
         {

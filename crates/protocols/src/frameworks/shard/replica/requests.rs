@@ -1,6 +1,6 @@
-//! What a leader does when clients and other shards request something.
+//! How a leader handles requests of clients and of other shards.
 //!
-//! These handlers are methods of the leader, because a request can be what a transaction begins or ends with.
+//! These handlers are methods of the leader, because a request can begin or end a transaction.
 
 use serried_model::{NodeId, Version};
 
@@ -44,7 +44,7 @@ impl<C: Control> Leader<C> {
             && from.is_coordinator()
             && let Some(first) = self.is_to_commit_as(txn, common)
         {
-            // It may have committed already, as far as its client knows. The sender asks again.
+            // Its client may know it as committed already. The sender asks again.
             self.resolve(first, common, cx);
             return None;
         }
@@ -83,7 +83,7 @@ impl<C: Control> Leader<C> {
         None
     }
 
-    /// Whether nothing is known of a transaction, or of another that has committed under its version.
+    /// Whether neither this transaction nor one that committed under its version is known.
     fn is_unknown(&self, txn: Version, common: &Common) -> bool {
         common.table.decision_of_version(txn).is_none()
             && self.refusals.reason(txn).is_none()
@@ -129,7 +129,7 @@ impl<C: Control> Leader<C> {
         }
         let clock_us = common.time(cx).map(|time| time.earliest_us);
         let clock_us = clock_us.unwrap_or_else(|| cx.clock().midpoint_us());
-        let open = self.open.get_mut(&txn).expect("it is open");
+        let open = self.open.get_mut(&txn).expect("the transaction is open");
         open.heard = now;
         match open.take(client, &shot, clock_us) {
             Taken::New => {
@@ -158,7 +158,7 @@ impl<C: Control> Leader<C> {
         }
         let Some(open) = self.open.get_mut(&txn) else { return };
         open.heard = cx.now();
-        // If it is not ready, that is done once it is.
+        // If the part is not ready, the move happens when it is.
         open.mover = Some((from, to));
         self.answer(txn, common, cx);
     }
@@ -172,8 +172,9 @@ impl<C: Control> Leader<C> {
         cx: &mut Cx<'_, C>,
     ) {
         let Some(open) = self.open.get_mut(&txn) else {
-            // It is not to begin here. Others that began before or after the window, and do begin, come to the same end:
-            // another shard has refused them for ever, or they were given up before any part was ready to commit.
+            // It must not begin here. A transaction before or after the window may begin
+            // nevertheless, and has the same outcome: another shard has refused it permanently, or
+            // it was abandoned before any part was prepared.
             let AdmissionWindow { from_us, to_us, .. } = common.table.window();
             let within = (from_us..to_us).contains(&txn.timestamp_us);
             if within && decision == Decision::Abort && self.is_unknown(txn, common) {
@@ -188,13 +189,14 @@ impl<C: Control> Leader<C> {
             Standing::Executing if decision == Decision::Abort => {
                 self.discard(txn, Refusal::CONFLICT, common, cx);
             }
-            // No correct sender knows of a part that would commit.
+            // A correct sender knows no part that would commit.
             Standing::Executing => {}
             _ => self.decide(txn, decision, common, cx),
         }
     }
 
-    /// Answers a read-only transaction, or lets it wait for another one. It is returned if it waits for the log.
+    /// Answers a read-only transaction, or parks it until another one ends. Returns it if it has to
+    /// wait for the log.
     fn on_snapshot(
         &mut self,
         request: SnapshotRequest,
@@ -204,7 +206,7 @@ impl<C: Control> Leader<C> {
     ) -> Option<Request> {
         match (C::SNAPSHOTS, request.as_of) {
             (Snapshots::OfKnown, AsOf::Slot(_)) | (Snapshots::AtTimestamps, AsOf::Time(_)) => {}
-            _ => return None, // No client requests that.
+            _ => return None, // No client sends this request.
         }
         if let AsOf::Time(txn) = request.as_of {
             match self.admission(txn, common, cx) {
@@ -221,7 +223,8 @@ impl<C: Control> Leader<C> {
             }
         }
         if !self.has_proposed_all() {
-            // What the control takes for over may not be in the log, nor come before what confirms this.
+            // The control may treat a transaction as ended whose end is not in the log. The
+            // confirmation must not precede it.
             return Some(request.into());
         }
         let SnapshotRequest { from, number, as_of, ref keys } = request;
@@ -236,7 +239,7 @@ impl<C: Control> Leader<C> {
                 let reply = Reply::Snapshot { number, known, found: Ok(found) };
                 self.reply_confirmed(from, reply, log, cx);
             }
-            // Nothing rests on a refusal, so it need not be sure who leads.
+            // Nothing depends on a refusal, so the leader need not confirm its leadership.
             (Glanced::Refused(unseen), AsOf::Slot(_)) => {
                 let reply = Reply::Snapshot { number, known, found: Err(unseen) };
                 cx.send(from, Message::Reply(reply));
@@ -250,7 +253,7 @@ impl<C: Control> Leader<C> {
         None
     }
 
-    /// Answers read-only transactions that have waited for others which are over now.
+    /// Answers read-only transactions that waited for others to end.
     pub(super) fn answer_parked(
         &mut self,
         log: &mut ReplicatedLog<Led>,

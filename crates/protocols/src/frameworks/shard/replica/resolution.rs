@@ -1,4 +1,4 @@
-//! How a backup coordinator finds out how a transaction ends (003 §5.6).
+//! Resolution of a transaction by its backup coordinator (003 §5.6).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::super::message::Request;
 use super::super::stamp::{Stamp, Validity};
 use super::super::verdict::{Verdict, verdict};
 
-/// How far a backup coordinator has got with a transaction.
+/// The state of a transaction at its backup coordinator.
 #[derive(Debug)]
 pub(super) struct Resolution {
     /// The transaction.
@@ -17,21 +17,21 @@ pub(super) struct Resolution {
     /// The shard of the backup coordinator.
     own: u16,
     participants: Arc<[u16]>,
-    /// By shard, when its part holds, if it is ready.
+    /// By shard, the interval in which its part holds, if the part is ready.
     ready: BTreeMap<u16, Validity>,
-    /// Set while all parts are to be moved to another moment.
+    /// The moment to which all parts are being moved, if any.
     to: Option<Stamp>,
     /// The shards whose parts hold at that moment.
     moved: BTreeSet<u16>,
 }
 
-/// What a backup coordinator does next.
+/// The next step of a backup coordinator.
 pub(super) enum Step {
-    /// It waits for other shards.
+    /// Wait for other shards.
     Wait,
-    /// It commits the transaction.
+    /// Commit the transaction.
     Commit(Stamp),
-    /// It moves all parts to this moment.
+    /// Move all parts to this moment.
     Move(Stamp),
 }
 
@@ -41,7 +41,7 @@ impl Resolution {
         Resolution { txn, own, participants, ready, to: None, moved }
     }
 
-    /// Whether a shard has a part in the transaction.
+    /// Whether a shard has a part of the transaction.
     pub(super) fn concerns(&self, shard: u16) -> bool {
         self.participants.contains(&shard)
     }
@@ -51,7 +51,7 @@ impl Resolution {
         self.participants.iter().copied().filter(|shard| *shard != self.own)
     }
 
-    /// The other participants whose answers are missing.
+    /// The other participants that have not answered.
     pub(super) fn missing(&self) -> impl Iterator<Item = u16> {
         self.others().filter(|shard| match self.to {
             None => !self.ready.contains_key(shard),
@@ -59,7 +59,7 @@ impl Resolution {
         })
     }
 
-    /// What participants are asked for.
+    /// The request to participants.
     pub(super) fn request(&self) -> Request {
         let txn = self.txn;
         match self.to {
@@ -68,17 +68,17 @@ impl Resolution {
         }
     }
 
-    /// A shard's part is ready.
+    /// Records that a shard's part is ready.
     pub(super) fn on_ready(&mut self, shard: u16, validity: Validity) {
         self.ready.insert(shard, validity);
     }
 
-    /// A shard's part holds at the moment that was asked for.
+    /// Records that a shard's part holds at the requested moment.
     pub(super) fn on_moved(&mut self, shard: u16) {
         self.moved.insert(shard);
     }
 
-    /// What to do now that this shard's own part is ready.
+    /// The next step after this shard's own part is ready.
     pub(super) fn step(&mut self, validity: Validity) -> Step {
         self.on_ready(self.own, validity);
         if self.ready.len() < self.participants.len() {

@@ -1,4 +1,5 @@
-//! A shard at one of its replicas: what is made of its log, and its leader's state if this replica leads.
+//! A shard at one of its replicas: the state built from its log, and the leader's state if this
+//! replica leads.
 
 use serried_actor::{Group, Settings, Store};
 use serried_model::{Key, NodeId};
@@ -21,15 +22,15 @@ use crate::frameworks::replicated_log::{
 #[derive(Debug)]
 pub(super) struct Shard<C> {
     common: Common,
-    /// The ballot in which it leads.
+    /// The ballot in which it leads, if it leads.
     ballot: Option<Ballot>,
-    /// The slot of the entry with which it begins to serve, while it does not.
+    /// The slot of the entry with which it begins to serve, until it serves.
     first: Option<u64>,
-    /// While it serves: it leads, and has applied everything that former leaders have put into the log.
+    /// The leader's state while it serves: it leads, and has applied every entry of former leaders.
     leader: Option<Leader<C>>,
 }
 
-/// What a replica has whether it leads or not.
+/// The state that a replica has whether it leads or not.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) id: NodeId,
@@ -38,7 +39,7 @@ pub(super) struct Common {
     pub(super) mutation: Mutated<Mutation>,
     pub(super) table: Table,
     clocks: Clocks,
-    /// The slots below are applied, as far as this knows.
+    /// Slots below this one are applied, as far as this replica knows.
     pub(super) known: u64,
 }
 
@@ -53,7 +54,7 @@ impl Common {
         self.clocks.time(cx.clock().midpoint_us(), cx.now())
     }
 
-    /// Asks the other replicas what their clocks say, unless they were asked lately.
+    /// Asks the other replicas for the times of their clocks, unless it has asked recently.
     pub(super) fn ask_clocks<C: Control>(&mut self, cx: &mut Cx<'_, C>) {
         let Some(question) = self.clocks.question(self.group.round_trip(), cx) else { return };
         let others = self.group.all().without([self.id].into_iter().collect());
@@ -66,9 +67,9 @@ impl Common {
         }
     }
 
-    /// Sends an answer that depends only on the window, or that promises nothing. It need not wait for a flush, because the
-    /// window was chosen, so a majority has it on disk. A single replica waits: it takes for chosen what may not be durable
-    /// yet.
+    /// Sends an answer that depends only on the window, or that promises nothing. It need not wait
+    /// for a flush: the window was chosen, so a majority has it on disk. A single replica waits,
+    /// because it treats proposals as chosen before they are durable.
     pub(super) fn say<C: Control>(&self, to: NodeId, reply: Reply, cx: &mut Cx<'_, C>) {
         match self.group.size() {
             1 => cx.send(to, Message::Reply(reply)),
@@ -96,12 +97,12 @@ impl<C: Control> Shard<C> {
         Shard { common, ballot: None, first: None, leader: None }
     }
 
-    /// Whether it leads, and has applied everything that former leaders have put into the log.
+    /// Whether it leads and has applied every entry of former leaders.
     pub(super) fn serves(&self) -> bool {
         self.leader.is_some()
     }
 
-    /// Whether it serves, and everything that its control takes for done is on its way into the log.
+    /// Whether it serves, and the entries for all state changes of its control have been proposed.
     pub(super) fn has_proposed_all(&self) -> bool {
         self.leader.as_ref().is_some_and(Leader::has_proposed_all)
     }
@@ -118,7 +119,7 @@ impl<C: Control> Shard<C> {
         self.common.table.cells_mut()
     }
 
-    /// Takes what is known of transactions from the store.
+    /// Loads the state of transactions from the store.
     pub(super) fn load(&mut self, store: &dyn Store) {
         self.common.table.load(store);
     }
@@ -136,7 +137,7 @@ impl<C: Control> Shard<C> {
         }
     }
 
-    /// It leads in another ballot, or does not lead any more.
+    /// Leads in this ballot, or stops leading.
     pub(super) fn lead(
         &mut self,
         ballot: Option<Ballot>,
@@ -152,8 +153,8 @@ impl<C: Control> Shard<C> {
         self.begin(log, cx);
     }
 
-    /// Puts `Entry::Lead` into the log, unless that was done. There may be no room before the entries that former leaders
-    /// have left are chosen.
+    /// Proposes `Entry::Lead`, unless that was done. There may be no room before the entries of
+    /// former leaders are chosen.
     pub(super) fn begin(&mut self, log: &mut ReplicatedLog<Led>, cx: &mut Cx<'_, C>) {
         if let Some(by) = self.ballot
             && self.first.is_none()
@@ -175,47 +176,48 @@ impl<C: Control> Shard<C> {
         leader.on_request(from, request, log, &mut self.common, cx)
     }
 
-    /// A replica of this shard says or asks what the time is.
+    /// Handles a time, or a question for the time, from a replica of this shard.
     pub(super) fn on_time(&mut self, from: NodeId, time: Time, cx: &mut Cx<'_, C>) {
         self.common.on_time(from, time, cx);
     }
 
-    /// The leader of another shard answers.
+    /// Handles a reply from the leader of another shard.
     pub(super) fn on_reply(&mut self, from: NodeId, reply: Reply, cx: &mut Cx<'_, C>) {
         if let Some(leader) = &mut self.leader {
             leader.on_reply(from, reply, &mut self.common, cx);
         }
     }
 
-    /// Puts into the log what has to be there.
+    /// Proposes the waiting entries.
     pub(super) fn propose(&mut self, log: &mut ReplicatedLog<Led>, cx: &mut Cx<'_, C>) {
         if let Some(leader) = &mut self.leader {
             leader.propose(log, &mut self.common, cx);
         }
     }
 
-    /// Answers read-only transactions that have waited for others to end.
+    /// Answers read-only transactions that waited for others to end.
     pub(super) fn answer_parked(&mut self, log: &mut ReplicatedLog<Led>, cx: &mut Cx<'_, C>) {
         if let Some(leader) = &mut self.leader {
             leader.answer_parked(log, &mut self.common, cx);
         }
     }
 
-    /// Looks after transactions of which nothing has been heard.
+    /// Resolves transactions whose clients have been silent.
     pub(super) fn watch(&mut self, cx: &mut Cx<'_, C>) {
         if let Some(leader) = &mut self.leader {
             leader.watch(&mut self.common, cx);
         }
     }
 
-    /// Tells clients that it is known how their transactions ended.
+    /// Notifies clients that the outcomes of their transactions are known.
     pub(super) fn acknowledge(&mut self, cx: &mut Cx<'_, C>) {
         if let Some(leader) = &mut self.leader {
             leader.acknowledge(cx);
         }
     }
 
-    /// Tells all clients with something under way here who leads now, so that they need not wait for a time-out.
+    /// Notifies all clients that wait for anything here who leads now, so that they need not wait
+    /// for a time-out.
     pub(super) fn redirect(&mut self, to: NodeId, cx: &mut Cx<'_, C>) {
         if let Some(leader) = &mut self.leader {
             leader.redirect(to, cx);

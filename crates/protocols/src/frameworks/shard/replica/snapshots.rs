@@ -1,4 +1,4 @@
-//! Read-only transactions that have no parts.
+//! Read-only transactions without parts.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -23,17 +23,17 @@ pub(super) struct Parked {
     by_writer: BTreeMap<Version, Vec<SnapshotRequest>>,
     /// The requests whose transactions have ended.
     ready: VecDeque<SnapshotRequest>,
-    /// How many there are of both.
+    /// How many requests there are of both kinds.
     len: usize,
 }
 
-/// The result of a look at all keys.
+/// The result of reading all keys of a request.
 pub(super) enum Glanced {
-    /// What is there.
+    /// The results of all reads.
     Found(Vec<Found>),
-    /// It has to wait for this transaction to end.
+    /// The request has to wait until this transaction ends.
     Waits(Version),
-    /// It can't have one of the keys.
+    /// One of the keys can't be read.
     Refused(Unseen),
 }
 
@@ -45,7 +45,8 @@ impl From<SnapshotRequest> for Request {
 }
 
 impl Parked {
-    /// A request waits for a transaction. If too many wait, it is forgotten, and comes again.
+    /// Parks a request until a transaction ends. If too many wait, drops it; the client sends it
+    /// again.
     pub(super) fn insert(&mut self, writer: Version, request: SnapshotRequest) {
         if self.len >= PENDING_AT_MOST {
             return;
@@ -57,7 +58,7 @@ impl Parked {
         }
     }
 
-    /// A transaction is over.
+    /// Releases the requests that wait for a transaction, which has ended.
     pub(super) fn release(&mut self, writer: Version) {
         self.ready.extend(self.by_writer.remove(&writer).into_iter().flatten());
     }
@@ -73,7 +74,7 @@ impl Parked {
     }
 }
 
-/// Looks at all keys, even if one of them waits: the control has to know of all that are read.
+/// Reads all keys, even if one of them has to wait: the control has to know all keys that are read.
 pub(super) fn glance_all(
     control: &mut impl Control,
     as_of: AsOf,

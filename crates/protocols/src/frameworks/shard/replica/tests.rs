@@ -1,8 +1,10 @@
-//! A shard's only replica, to which messages are handed one by one.
+//! Tests of a shard's only replica. The tests pass messages to it one by one.
 
 mod ahead;
 mod forged;
 mod forgetting;
+mod inquired;
+mod missing;
 mod trio;
 
 use core::time::Duration;
@@ -27,13 +29,13 @@ use crate::testing::{self, Envelope, derefs_to_net};
 
 const CLIENT: NodeId = NodeId(NodeId::FIRST_COORDINATOR);
 
-/// A shard's only replica, of two shards.
+/// The only replica of a shard, in a group of two shards.
 struct Bench<C: Control>(testing::Net<Replica<C>>);
 
 derefs_to_net!([C: Control] Bench<C>, 0: testing::Net<Replica<C>>);
 
 impl<C: Control> Bench<C> {
-    /// One that leads.
+    /// Creates a replica that leads.
     fn new() -> Bench<C> {
         let mut bench = Bench::stopped();
         bench.start();
@@ -68,7 +70,7 @@ impl<C: Control> Bench<C> {
         self.network.drain(..).filter_map(reply).collect()
     }
 
-    /// The window in which transactions are taken.
+    /// The window in which transactions are admitted.
     fn window(&self) -> AdmissionWindow {
         self.nodes[0].shard.window()
     }
@@ -77,7 +79,8 @@ impl<C: Control> Bench<C> {
         self.act(|replica, cx| replica.on_message(CLIENT, Message::Request(request), cx))
     }
 
-    /// The last shot of a transaction that began so many microseconds after now, and writes `x`.
+    /// Sends the last shot of a transaction that begins `after_us` microseconds after now and
+    /// writes `x`.
     fn write(&mut self, after_us: u64) -> Vec<Reply> {
         let write = Write { key: Key::from("x"), value: Some(Value::from("new")) };
         let participants: Option<Arc<[u16]>> = Some(Arc::new([0, 1]));
@@ -85,13 +88,13 @@ impl<C: Control> Bench<C> {
         self.ask(Request::Shot(Shot { txn: txn(after_us), number: 1, reads, writes, participants }))
     }
 
-    /// Reads `x` for a transaction that began so many microseconds after now, and has no part.
+    /// Reads `x` for a transaction without parts that begins `after_us` microseconds after now.
     fn glance(&mut self, after_us: u64) -> Vec<Reply> {
         let keys = vec![Key::from("x")];
         self.ask(Request::Snapshot { number: 7, as_of: AsOf::Time(txn(after_us)), keys })
     }
 
-    /// Some time passes, after which it looks after what is overdue.
+    /// Advances the time, and runs the timers that are due.
     fn wait(&mut self, time: Duration) {
         self.0.wait(time);
         self.act(|replica, cx| replica.on_timer(Timer::Watch, cx));
@@ -106,7 +109,7 @@ impl<C: Control> Bench<C> {
     }
 }
 
-/// The reply that a message is, if it is one.
+/// The reply in a message, if it is one.
 fn reply((.., message): Envelope<Message>) -> Option<Reply> {
     match message {
         Message::Reply(reply) => Some(reply),
@@ -128,7 +131,7 @@ fn stamp(us: u64, of: u64) -> Stamp {
 }
 
 #[test]
-fn a_part_that_is_not_settled_moves_before_that_is_acknowledged() {
+fn a_part_that_is_not_settled_moves_before_the_acknowledgement() {
     let mut bench = Bench::<Queues<false>>::new();
     assert!(matches!(bench.write(1)[..], [Reply::Executed(_)]));
     assert_eq!(bench.write(2), [], "it waits for the first");
@@ -143,7 +146,7 @@ fn a_part_that_is_not_settled_moves_before_that_is_acknowledged() {
 }
 
 #[test]
-fn a_transaction_is_not_taken_for_one_that_committed_as_its_version() {
+fn a_transaction_is_not_confused_with_one_that_committed_as_its_version() {
     let mut bench = Bench::<Queues<false>>::new();
     bench.write(1);
     let at = stamp(1 + Stamp::LANES, 1);
@@ -165,14 +168,15 @@ fn a_refined_commit_is_not_called_refused_before_its_shards_know() {
             bench.ask(Request::Move { txn: txn(1), to: at }),
             [Reply::Moved { txn: txn(1) }]
         );
-        // Its client has committed it, and has said so under this version. The shards are told later.
+        // Its client has committed it, and knows it under this version. The shards learn of it
+        // later.
         let resolve = Request::Resolve { txn: at.version() };
         let early = bench.ask(resolve.clone());
         assert!(!early.iter().any(|reply| matches!(reply, Reply::Refused { .. })), "{early:?}");
         bench.commit(txn(1), at);
         let committed = Reply::Decided { txn: at.version(), decision: Decision::Commit(at) };
         assert_eq!(bench.ask(resolve), [committed]);
-        // Another client's transaction of that version is another one.
+        // Another client's transaction at the same time has another version.
         let other = Version { coordinator: NodeId(at.version().coordinator.0 + 1), ..at.version() };
         let replies = bench.ask(Request::Resolve { txn: other });
         assert!(matches!(replies[..], [Reply::Refused { .. }]), "{replies:?}");
@@ -180,7 +184,7 @@ fn a_refined_commit_is_not_called_refused_before_its_shards_know() {
 }
 
 #[test]
-fn what_is_told_before_it_is_durable_does_not_say_what_is_known() {
+fn an_answer_before_durability_reports_no_known_slot() {
     let mut bench = Bench::<Queues<false>>::new();
     bench.write(1);
     bench.commit(txn(1), Stamp::assigned(txn(1)));
@@ -251,7 +255,7 @@ fn a_reader_without_a_part_began_before_a_time_that_is_in_the_log() {
 }
 
 #[test]
-fn what_has_waited_for_a_leader_is_all_done_once_there_is_one() {
+fn a_new_leader_handles_all_waiting_requests() {
     let mut bench = Bench::<Versions>::stopped();
     let commit = |bench: &mut Bench<_>| bench.commit(txn(1), Stamp::assigned(txn(1)));
     let waiting = [bench.write(1), bench.glance(2), commit(&mut bench), bench.write(3)];
@@ -280,7 +284,7 @@ fn no_write_precedes_a_snapshot_of_a_former_leader() {
     assert_eq!(found(&bench.glance(3)), Some(txn(1)));
 }
 
-/// Who begins so long after now is ahead by a little more than clocks may differ.
+/// A transaction that begins this long after now is ahead by a little more than clocks may differ.
 fn too_far_ahead_us() -> u64 {
     Settings::default().clock_bound_ms * 1000 + 1000
 }
@@ -308,7 +312,7 @@ fn a_transaction_refused_for_its_clock_is_never_taken() {
     let mut bench = Bench::<Queues<false>>::new();
     let after_us = too_far_ahead_us();
     assert_refused_for_its_clock(&bench.write(after_us));
-    assert_eq!(bench.early, [], "it is told once that is durable");
+    assert_eq!(bench.early, [], "the answer waits until the refusal is durable");
     bench.wait(Duration::from_millis(2));
     assert_never_taken(&mut bench, after_us);
     bench.restart();
@@ -332,11 +336,11 @@ fn a_refusal_to_a_backup_coordinator_outlives_the_leader() {
 }
 
 #[test]
-fn an_end_that_nobody_has_waited_for_refuses_nobody_beyond_the_window() {
+fn an_unexpected_end_refuses_nothing_beyond_the_window() {
     let mut bench = Bench::<Queues<false>>::new();
     let after_us = too_far_ahead_us();
     bench.ask(Request::End { txn: txn(after_us), decision: Decision::Abort });
-    assert_eq!(bench.gauge("refused"), 0, "the next leader would not know of it");
+    assert_eq!(bench.gauge("refused"), 0, "the next leader would not know the refusal");
     bench.ask(Request::Inspect { txn: txn(1) });
     assert_eq!(bench.gauge("refused"), 1);
 }
@@ -401,7 +405,7 @@ fn refusals_are_bounded_and_forgotten_ones_are_late() {
 }
 
 #[test]
-fn who_runs_for_longer_than_a_transaction_may_is_told_so() {
+fn a_transaction_that_runs_too_long_is_refused_with_that_reason() {
     let mut bench = Bench::<Queues<false>>::new();
     let read = |number| {
         let (reads, writes) = (vec![Key::from("x")], Vec::new());
@@ -418,7 +422,7 @@ fn who_runs_for_longer_than_a_transaction_may_is_told_so() {
 }
 
 #[test]
-fn who_begins_exactly_at_the_end_of_the_window_is_not_within_it() {
+fn the_end_of_the_window_is_not_within_it() {
     let unknown = |txn| [Request::Inspect { txn }, Request::End { txn, decision: Decision::Abort }];
     for ask in 0..4 {
         let mut bench = Bench::<Versions>::new();
@@ -434,7 +438,7 @@ fn who_begins_exactly_at_the_end_of_the_window_is_not_within_it() {
         assert_eq!(
             extended,
             ask < 3,
-            "whoever is answered for good has to be within it: {replies:?}"
+            "a final answer needs a window that contains the transaction: {replies:?}"
         );
         assert!(ask == 3 || replies.len() == 1, "{ask}: {replies:?}");
     }
@@ -452,7 +456,7 @@ fn a_refusal_at_the_end_of_the_window_goes_into_the_log() {
         matches!(said[..], [Reply::Refused { reason: Refusal::ClockSkew { .. }, .. }]),
         "{said:?}"
     );
-    // The next leader takes whoever begins then, unless the log says otherwise.
+    // The next leader admits transactions that begin then, unless the log says otherwise.
     bench.set_clock_us(NOW_US);
     bench.restart();
     let said = bench.write(after_us);

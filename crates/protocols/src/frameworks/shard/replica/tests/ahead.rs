@@ -4,7 +4,8 @@ use super::*;
 
 const HOUR_US: u64 = 3_600_000_000;
 
-/// A shard's only replica, whose clock was an hour ahead when it took a transaction, and is right again.
+/// The only replica of a shard. Its clock was an hour ahead when it admitted a transaction, and is
+/// correct again.
 fn was_ahead(restarts: bool) -> Bench<Queues<false>> {
     let mut bench = Bench::new();
     bench.set_clock_us(NOW_US + HOUR_US);
@@ -17,7 +18,8 @@ fn was_ahead(restarts: bool) -> Bench<Queues<false>> {
     bench
 }
 
-/// From when on transactions are taken, after now, as one is told whose client's clock is right.
+/// How long after now the replica admits transactions, as it reports to a client with a correct
+/// clock.
 fn told(bench: &mut Bench<Queues<false>>) -> u64 {
     let said = bench.write(1_000_000);
     let [Reply::Refused { reason: Refusal::Late { from_us }, .. }] = said[..] else {
@@ -46,7 +48,7 @@ fn a_window_that_is_ahead_reaches_no_further_than_the_bound() {
     let bound_us = Settings::default().clock_bound_ms * 1000;
     let limit_us = told(&mut bench) + bound_us;
     for i in 0..3 {
-        // Those who are taken do not move the limit.
+        // Admitted transactions do not move the limit.
         for (after_us, is_taken) in [(limit_us + 1 + i, false), (limit_us - i, true)] {
             let said = bench.write(after_us);
             let refused = |reply: &Reply| {

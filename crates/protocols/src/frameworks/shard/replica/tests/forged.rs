@@ -1,4 +1,4 @@
-//! No message ends a replica.
+//! No message stops a replica.
 
 use super::super::super::forger::Forger;
 use super::*;
@@ -23,7 +23,7 @@ fn forge_for<C: Control>() {
                 _ => {}
             }
         }
-        // Who means well is served still.
+        // Correct requests are still served.
         bench.wait(Duration::from_secs(20));
         let us = bench.clock_us() - NOW_US;
         bench.wait(Duration::from_millis(1));

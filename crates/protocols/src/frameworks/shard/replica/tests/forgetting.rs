@@ -1,10 +1,10 @@
-//! Outcomes are forgotten once all shards have said that whatever began earlier is over.
+//! Outcomes are forgotten after all shards have reported that earlier transactions have ended.
 
 use super::super::super::message::{Entry, Led};
 use super::*;
 use crate::frameworks::replicated_log::Record as LogRecord;
 
-/// The time below which outcomes may be forgotten, as the log says.
+/// The time below which outcomes may be forgotten, according to the log.
 fn forget_us(bench: &Bench<Queues<false>>) -> u64 {
     let entries = bench.nodes[0].records.iter().filter_map(|record| match record {
         LogRecord::Accepted { entries, .. } => Some(entries.iter().flatten()),
@@ -17,7 +17,8 @@ fn forget_us(bench: &Bench<Queues<false>>) -> u64 {
     windows.max().expect("it leads, so there is a window")
 }
 
-/// Time passes, in which the other shard says as often that all is over there.
+/// Advances the time. If `other_is_over`, the other shard reports each time that all of its
+/// transactions have ended.
 fn long_time(bench: &mut Bench<Queues<false>>, other_is_over: bool) {
     for _ in 0..20 {
         bench.wait(Duration::from_secs(60));
@@ -44,5 +45,5 @@ fn no_outcome_is_forgotten_of_a_time_after_that_of_an_open_transaction() {
     let mut bench = Bench::new();
     assert!(matches!(bench.write(0)[..], [Reply::Executed(_)]));
     long_time(&mut bench, true);
-    assert!(forget_us(&bench) <= NOW_US, "it is not over here");
+    assert!(forget_us(&bench) <= NOW_US, "it has not ended here");
 }

@@ -1,16 +1,16 @@
-//! Three replicas of a shard, with the messages between them moved by hand.
+//! Three replicas of a shard. The tests move the messages between them.
 
 use serried_actor::NodeSet;
 
 use super::*;
 
-/// The replicas of shard 0, of two.
+/// The replicas of shard 0, in a group of two shards.
 struct Trio<C: Control>(testing::Net<Replica<C>>);
 
 derefs_to_net!([C: Control] Trio<C>, 0: testing::Net<Replica<C>>);
 
 impl<C: Control> Trio<C> {
-    /// The first of them leads, and takes transactions.
+    /// Creates three replicas. The first leads and admits transactions.
     fn new() -> Trio<C> {
         let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
         let settings = Settings::default();
@@ -24,12 +24,12 @@ impl<C: Control> Trio<C> {
         trio
     }
 
-    /// So many microseconds after the beginning.
+    /// The time since the beginning, in microseconds.
     fn after_us(&self) -> u64 {
         self.now
     }
 
-    /// The client wants something of a replica: what it is told within two milliseconds.
+    /// Sends a client's request to a replica. Returns the replies of the next two milliseconds.
     fn ask(&mut self, member: u64, request: Request) -> Vec<Reply> {
         self.delivered.clear();
         self.network.push_back((CLIENT, NodeId(member), Message::Request(request)));
@@ -37,13 +37,13 @@ impl<C: Control> Trio<C> {
         self.told()
     }
 
-    /// What the client was told since it last asked.
+    /// The replies to the client since the last call.
     fn told(&mut self) -> Vec<Reply> {
         let told = self.delivered.drain(..).filter(|(_, to, _)| *to == CLIENT);
         told.filter_map(reply).collect()
     }
 
-    /// The last shot of the transaction that began then, and writes that key.
+    /// Sends the last shot of the transaction that begins at `after_us` and writes `key`.
     fn write(&mut self, member: u64, after_us: u64, key: &str) -> Vec<Reply> {
         let write = Write { key: Key::from(key), value: Some(Value::from("new")) };
         let participants: Option<Arc<[u16]>> = Some(Arc::new([0, 1]));
@@ -60,33 +60,34 @@ impl<C: Control> Trio<C> {
         self.nodes[NodeId(member)].gauge(wanted)
     }
 
-    /// Who leads, of those that are not away.
+    /// The replica that leads, among those that are not away.
     fn leader(&self) -> u64 {
         let leads =
             |member: &u64| !self.away.contains(NodeId(*member)) && self.gauge(*member, "leads") > 0;
         (0..3).find(leads).expect("somebody leads")
     }
 
-    /// Nothing gets from one to the others, or to it from them.
+    /// Cuts all links of a replica.
     fn isolate(&mut self, member: u64) {
         let others = (0..3).filter(|other| *other != member);
         let links = others.flat_map(|other| [(member, other), (other, member)]);
         self.cut.extend(links.map(|(from, to)| (NodeId(from), NodeId(to))));
     }
 
-    /// The first hears nothing from the others.
+    /// Cuts the links to the first replica.
     fn first_is_deaf(&mut self) {
         self.cut.extend([1, 2].map(|from| (NodeId(from), NodeId(0))));
     }
 }
 
 #[test]
-fn what_a_former_leader_told_to_few_is_not_in_the_log_though_a_third_leader_finds_it() {
+fn a_third_leader_drops_entries_that_the_second_has_superseded() {
     const MORE: u64 = 40;
     let mut trio = Trio::<Queues<false>>::new();
     let us = trio.after_us();
     assert!(matches!(trio.write(0, us, "x")[..], [Reply::Executed(_)]));
-    // The first has parts that nobody else has, in more slots than its successor fills before the third leads.
+    // Only the first has these parts, in more slots than its successor fills before the third
+    // leads.
     trio.isolate(0);
     for more in 1..=MORE {
         assert_eq!(trio.write(0, us + more, &more.to_string()), []);
@@ -111,27 +112,28 @@ fn what_a_former_leader_told_to_few_is_not_in_the_log_though_a_third_leader_find
 }
 
 #[test]
-fn who_leads_no_more_and_does_not_know_it_answers_no_reader_without_a_part() {
+fn a_deposed_leader_answers_no_snapshot() {
     let mut trio = Trio::<Versions>::new();
     let us = trio.after_us();
     assert!(matches!(trio.write(0, us, "x")[..], [Reply::Executed(_)]));
     trio.commit(0, us);
-    // It sleeps while another leads and a transaction commits there.
+    // It is away while another leads and a transaction commits there.
     trio.away.insert(NodeId(0));
     trio.pass(Duration::from_secs(4));
     let second = trio.leader();
     let later_us = trio.after_us();
     assert!(matches!(trio.write(second, later_us, "x")[..], [Reply::Executed(_)]));
     trio.commit(second, later_us);
-    // It wakes up, and is asked before it hears of that.
+    // It returns, and gets the request before it learns of the new leader.
     trio.away = NodeSet::EMPTY;
     trio.first_is_deaf();
     let read = |us| {
         let keys = vec![Key::from("x")];
         Request::Snapshot { number: 7, as_of: AsOf::Time(txn(us)), keys }
     };
-    assert_eq!(trio.gauge(0, "leads"), 1, "it thinks so");
-    // It began within the window that the first knows of, so it has to be confirmed, and never is.
+    assert_eq!(trio.gauge(0, "leads"), 1, "it still believes that it leads");
+    // The transaction began within the window that the first knows, so the reply waits for a
+    // confirmation that never comes.
     for us in [us + 1, later_us + 1] {
         let replies = trio.ask(0, read(us));
         assert!(
@@ -144,7 +146,7 @@ fn who_leads_no_more_and_does_not_know_it_answers_no_reader_without_a_part() {
 }
 
 #[test]
-fn a_part_is_told_to_have_moved_once_that_is_chosen() {
+fn a_move_is_acknowledged_once_it_is_chosen() {
     let mut trio = Trio::<Queues<false>>::new();
     let us = trio.after_us();
     assert!(matches!(trio.write(0, us, "x")[..], [Reply::Executed(_)]));
@@ -164,7 +166,7 @@ fn a_part_is_told_to_have_moved_once_that_is_chosen() {
 }
 
 #[test]
-fn who_is_refused_for_its_clock_is_told_once_that_is_chosen_and_refused_by_the_next_leader() {
+fn a_refusal_for_clock_skew_is_chosen_before_it_is_sent() {
     let mut trio = Trio::<Queues<false>>::new();
     let us = trio.after_us() + too_far_ahead_us();
     trio.first_is_deaf();
@@ -187,7 +189,7 @@ fn who_is_refused_for_its_clock_is_told_once_that_is_chosen_and_refused_by_the_n
 }
 
 #[test]
-fn what_the_log_has_no_room_for_waits_as_requests_in_bounded_number() {
+fn requests_wait_in_bounded_number_if_the_log_is_full() {
     let mut trio = Trio::<Queues<false>>::new();
     let us = trio.after_us();
     assert!(matches!(trio.write(0, us, "x")[..], [Reply::Executed(_)]));
@@ -208,11 +210,11 @@ fn what_the_log_has_no_room_for_waits_as_requests_in_bounded_number() {
     trio.pass(Duration::from_millis(500));
     let told = trio.told();
     let executed = told.iter().filter(|reply| matches!(reply, Reply::Executed(_))).count();
-    assert_eq!((executed > 8000, executed), (true, told.len()), "all that was taken");
+    assert_eq!((executed > 8000, executed), (true, told.len()), "all admitted transactions");
 }
 
 #[test]
-fn who_is_about_to_be_refused_in_the_log_is_not_taken_if_it_comes_again() {
+fn a_repeated_shot_is_not_admitted_while_its_refusal_is_on_its_way() {
     let mut trio = Trio::<Queues<false>>::new();
     trio.ahead_us.extend([(NodeId(1), -100_000), (NodeId(2), 100_000)]);
     trio.pass(Duration::from_secs(3));
@@ -228,7 +230,8 @@ fn who_is_about_to_be_refused_in_the_log_is_not_taken_if_it_comes_again() {
     };
     let shot = Message::Request(Request::Shot(shot));
     let flush = Timer::Log(replicated_log::Timer::Flush);
-    // The window is about to be extended to the transaction's time. One replica has accepted that.
+    // The leader has proposed a window that reaches the transaction's time. One replica has
+    // accepted it.
     trio.deliver((CLIENT, NodeId(0), shot.clone()));
     trio.fire(0, flush);
     for (from, to, message) in core::mem::take(&mut trio.network) {
@@ -237,13 +240,14 @@ fn who_is_about_to_be_refused_in_the_log_is_not_taken_if_it_comes_again() {
         }
     }
     let accepted = core::mem::take(&mut trio.network);
-    // The leader's clock is set back a little. So the transaction, which still waits, is refused in the log.
+    // The leader's clock is set back a little. So the transaction, which still waits, is refused in
+    // the log.
     trio.ahead_us.insert(NodeId(0), -50_000);
     let alive = Message::Request(Request::Alive(Vec::new()));
     trio.deliver((CLIENT, NodeId(0), alive));
     trio.fire(0, flush);
     trio.network.clear();
-    // The window is chosen. The client has sent the shot again, which comes now.
+    // The window is chosen. The client's repeated shot arrives now.
     trio.network = accepted;
     trio.settle();
     assert!(trio.told().is_empty());
@@ -252,7 +256,8 @@ fn who_is_about_to_be_refused_in_the_log_is_not_taken_if_it_comes_again() {
     let told = trio.told();
     let refused = told.iter().any(|reply| matches!(reply, Reply::Refused { .. }));
     let ready = told.iter().any(|reply| matches!(reply, Reply::Executed(_)));
-    // Whoever hears first that it is ready commits it; whoever asks is told that it is aborted.
+    // If the first answer says that it is ready, the client may commit it. A later answer must not
+    // say that it is aborted.
     let before = trio.ask(0, Request::Inspect { txn });
     let at = Stamp::assigned(txn);
     trio.ask(0, Request::End { txn, decision: Decision::Commit(at) });

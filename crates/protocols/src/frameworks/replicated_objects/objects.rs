@@ -1,4 +1,4 @@
-//! The state machine of a replica: its registers, and the clients that wait for what is done to them.
+//! The state machine of a replica: its objects, and the clients that wait for results.
 
 use std::collections::VecDeque;
 
@@ -7,40 +7,41 @@ use serried_model::{Key, NodeId};
 use serried_parts::{Cells, decode_cell_of_another};
 
 use super::message::{Answer, Message, Request, Update};
-use super::register::{Executed, Register};
+use super::object::Object;
 use super::replica::Replica;
+use super::state::{Executed, State};
 use crate::frameworks::replicated_log::{Ballot, Chosen, StateMachine};
 
-/// The registers, and the clients that wait for what is done to them.
+/// The objects, and the clients that wait for results.
 #[derive(Debug)]
-pub(super) struct Registers {
-    cells: Cells<Register>,
+pub(super) struct Objects<O: Object> {
+    cells: Cells<State<O>>,
     remembered_us: u64,
     /// The clients that wait, by slot, in the order of the slots.
-    waiting: VecDeque<(u64, Client)>,
+    waiting: VecDeque<(u64, Client<O::Operation>)>,
     /// The ballot in which those slots were proposed.
     ballot: Option<Ballot>,
 }
 
 /// A client that waits.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct Client<P> {
     pub(super) node: NodeId,
-    pub(super) request: Request,
+    pub(super) request: Request<P>,
     /// By how much its update's token is ahead of the clock, in microseconds, if the update is refused for that.
     pub(super) ahead_us: Option<i64>,
 }
 
-impl Client {
-    pub(super) fn new(node: NodeId, request: Request) -> Client {
+impl<P> Client<P> {
+    pub(super) fn new(node: NodeId, request: Request<P>) -> Client<P> {
         Client { node, request, ahead_us: None }
     }
 }
 
-impl Registers {
-    /// Registers that nothing was done to.
-    pub(super) fn new(settings: &Settings) -> Registers {
-        Registers {
+impl<O: Object> Objects<O> {
+    /// Objects that nothing was done to.
+    pub(super) fn new(settings: &Settings) -> Objects<O> {
+        Objects {
             cells: Cells::new(settings.resident_keys),
             remembered_us: settings.outcomes_ms * 1000,
             waiting: VecDeque::new(),
@@ -48,33 +49,40 @@ impl Registers {
         }
     }
 
-    pub(super) fn cells(&self) -> &Cells<Register> {
+    pub(super) fn cells(&self) -> &Cells<State<O>> {
         &self.cells
     }
 
-    pub(super) fn cells_mut(&mut self) -> &mut Cells<Register> {
+    pub(super) fn cells_mut(&mut self) -> &mut Cells<State<O>> {
         &mut self.cells
     }
 
     /// A client waits for a slot, which comes after those of the others.
-    pub(super) fn wait(&mut self, slot: u64, client: Client) {
+    pub(super) fn wait(&mut self, slot: u64, client: Client<O::Operation>) {
         self.waiting.push_back((slot, client));
     }
 
     /// This replica leads in another ballot, or does not lead. Returns the clients that wait.
-    pub(super) fn lead(&mut self, ballot: Option<Ballot>) -> impl Iterator<Item = Client> + use<> {
+    pub(super) fn lead(
+        &mut self,
+        ballot: Option<Ballot>,
+    ) -> impl Iterator<Item = Client<O::Operation>> + use<O> {
         self.ballot = ballot;
         core::mem::take(&mut self.waiting).into_iter().map(|(_, client)| client)
     }
 }
 
-impl StateMachine<Replica> for Registers {
-    fn apply(&mut self, chosen: Chosen<'_, Update>, cx: &mut Context<'_, Replica>) {
+impl<O: Object> StateMachine<Replica<O>> for Objects<O> {
+    fn apply(
+        &mut self,
+        chosen: Chosen<'_, Update<O::Operation>>,
+        cx: &mut Context<'_, Replica<O>>,
+    ) {
         let Chosen { slot, position, entry, led_in } = chosen;
         let executed = entry.map(|update| {
             cx.charge(1);
-            let register = self.cells.change(&update.key, position, cx.store());
-            register.execute(slot, update, self.remembered_us)
+            let state = self.cells.change(&update.key, position, cx.store());
+            state.execute(slot, update, self.remembered_us)
         });
         let is_waited_for = self.waiting.front().is_some_and(|(first, _)| *first == slot);
         if !is_waited_for || led_in != self.ballot {
@@ -84,10 +92,13 @@ impl StateMachine<Replica> for Registers {
         let Client { node, request, ahead_us } = client;
         // What was proposed in this ballot is what was chosen, so this is the client's own.
         let answer = match executed {
-            Some(Executed::Done(stamped)) => Answer::Done(stamped),
+            Some(Executed::Done(found)) => Answer::Done(found),
             Some(Executed::Refused) => Answer::ClockSkew { ahead_us: ahead_us.unwrap_or(0) },
             Some(Executed::Forgotten) => Answer::Forgotten,
-            None => Answer::Done(self.cells.get(&request.key, cx.store()).read()),
+            None => {
+                let state = self.cells.get(&request.key, cx.store());
+                Answer::Done(state.object().read(&request.operation))
+            }
         };
         cx.send(node, Message::Reply { request: request.number, answer });
     }
@@ -101,9 +112,9 @@ impl StateMachine<Replica> for Registers {
     }
 
     fn take_over(&mut self, key: &Key, state: &[u8], store: &mut dyn Store) -> bool {
-        let Some(register) = decode_cell_of_another::<Register>(state) else { return false };
-        if register.is_as_late_as(self.cells.get(key, store)) {
-            self.cells.put(key, register, store);
+        let Some(state) = decode_cell_of_another::<State<O>>(state) else { return false };
+        if state.is_as_late_as(self.cells.get(key, store)) {
+            self.cells.put(key, state, store);
         }
         true
     }
@@ -112,31 +123,29 @@ impl StateMachine<Replica> for Registers {
 #[cfg(test)]
 mod tests {
     use serried_actor::MemoryStore;
-    use serried_model::{Access, Modification, Value, Version};
     use serried_parts::encode_cell;
 
+    use super::super::counter::{Count, Counter, up};
     use super::*;
 
-    /// What a store has for a key after so many additions.
-    fn after(additions: u64) -> Vec<u8> {
-        let mut register = Register::default();
-        for slot in 0..additions {
-            let (key, token) = (Key::from("x"), Version::at(slot + 1));
-            let access = Access::Modify(Modification::add(1));
-            register.execute(slot, &Update { key, token, settled: Version::INITIAL, access }, 1000);
+    /// What a store has for a key after so many updates.
+    fn after(updates: u64) -> Vec<u8> {
+        let mut state = State::<Counter>::default();
+        for slot in 0..updates {
+            state.execute(slot, &up(slot + 1), 1000);
         }
-        encode_cell(&register)
+        encode_cell(&state)
     }
 
     #[test]
     fn what_another_has_of_a_key_replaces_nothing_that_is_later() {
-        let mut registers = Registers::new(&Settings::default());
+        let mut objects = Objects::<Counter>::new(&Settings::default());
         let (key, mut store) = (Key::from("x"), MemoryStore::default());
-        for (shown, value) in [(2, "2"), (1, "2"), (3, "3"), (0, "3")] {
-            assert!(registers.take_over(&key, &after(shown), &mut store), "{shown}");
-            let found = registers.cells.get(&key, &store).read().value;
-            assert_eq!(found, Some(Value::from(value)), "after it was shown {shown}");
+        for (shown, count) in [(2, 2), (1, 2), (3, 3), (0, 3)] {
+            assert!(objects.take_over(&key, &after(shown), &mut store), "{shown}");
+            let found = objects.cells.get(&key, &store).object().read(&Count::Read);
+            assert_eq!(found, count, "after it was shown {shown}");
         }
-        assert!(!registers.take_over(&key, b"something else", &mut store));
+        assert!(!objects.take_over(&key, b"something else", &mut store));
     }
 }

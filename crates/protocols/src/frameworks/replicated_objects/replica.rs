@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 
 use serried_actor::{Actor, Context, Group, Recover, Settings, Standing, Store};
-use serried_model::{Access, NodeId, Value};
+use serried_model::{NodeId, Value};
 use serried_parts::encode_cell;
 
 use super::Mutation;
-use super::message::{Message, Record, Update};
-use super::register::Register;
-use super::registers::{Client, Registers};
+use super::message::{Message, Record, Request, Update};
+use super::object::{Object, Operation};
+use super::objects::{Client, Objects};
+use super::state::State;
 use crate::Mutated;
 use crate::frameworks::replicated_log::{
     self, Ballot, Clocks, Host, ReplicatedLog, Span, Time, WriteBack,
@@ -20,12 +21,12 @@ const PENDING_AT_MOST: usize = 4096;
 
 /// One replica of a partition.
 #[derive(Debug)]
-pub struct Replica {
-    log: ReplicatedLog<Update>,
-    registers: Registers,
+pub struct Replica<O: Object> {
+    log: ReplicatedLog<Update<O::Operation>>,
+    objects: Objects<O>,
     /// Requests that wait for a leader, or that the leader has no room for.
-    pending: VecDeque<Client>,
-    /// The ballot in which it leads, as far as the registers know.
+    pending: VecDeque<Client<O::Operation>>,
+    /// The ballot in which it leads, as far as the objects know.
     leads: Option<Ballot>,
     clock_bound_us: u64,
     clocks: Clocks,
@@ -43,16 +44,16 @@ pub enum Timer {
     Store,
 }
 
-type Cx<'a> = Context<'a, Replica>;
+type Cx<'a, O> = Context<'a, Replica<O>>;
 
-impl Host for Replica {
-    type Entry = Update;
+impl<O: Object> Host for Replica<O> {
+    type Entry = Update<O::Operation>;
 
-    fn message(message: replicated_log::Message<Update>) -> Message {
+    fn message(message: replicated_log::Message<Self::Entry>) -> Self::Message {
         Message::Log(message)
     }
 
-    fn record(record: Record) -> Record {
+    fn record(record: Self::Record) -> Self::Record {
         record
     }
 
@@ -61,21 +62,21 @@ impl Host for Replica {
     }
 }
 
-impl Replica {
+impl<O: Object> Replica<O> {
     /// An empty replica, which does nothing wrong but `mutation`.
     pub fn new(
         id: NodeId,
         group: Group,
         settings: &Settings,
         mutation: Mutated<Mutation>,
-    ) -> Replica {
+    ) -> Replica<O> {
         let mut log = ReplicatedLog::new(id, group.clone(), settings);
         if mutation.is(Mutation::AcknowledgedByLeaderAlone) {
             log = log.with_quorum(1);
         }
         Replica {
             log,
-            registers: Registers::new(settings),
+            objects: Objects::new(settings),
             pending: VecDeque::new(),
             leads: None,
             clock_bound_us: settings.clock_bound_ms.saturating_mul(1000),
@@ -86,14 +87,14 @@ impl Replica {
         }
     }
 
-    fn on_request(&mut self, client: Client, cx: &mut Cx<'_>) {
+    fn on_request(&mut self, client: Client<O::Operation>, cx: &mut Cx<'_, O>) {
         // Requests that wait come first.
         let at_once = self.pending.is_empty() && self.log.leads().is_some();
         let waits = if at_once { self.propose(client, cx) } else { Some(client) };
         waits.into_iter().for_each(|client| self.wait(client));
     }
 
-    fn wait(&mut self, client: Client) {
+    fn wait(&mut self, client: Client<O::Operation>) {
         if self.pending.len() < PENDING_AT_MOST {
             self.pending.push_back(client);
         }
@@ -106,11 +107,15 @@ impl Replica {
     /// A leader can't know whether the log already contains an update that it refuses, or will contain it under another
     /// leader, because the request may have been sent twice. So the order in the log decides, and the client is told once
     /// that is known.
-    fn propose(&mut self, mut client: Client, cx: &mut Cx<'_>) -> Option<Client> {
+    fn propose(
+        &mut self,
+        mut client: Client<O::Operation>,
+        cx: &mut Cx<'_, O>,
+    ) -> Option<Client<O::Operation>> {
         let request = &client.request;
-        let entry = match &request.access {
-            Access::Read => None,
-            access => {
+        let entry = match request.operation.is_update() {
+            false => None,
+            true => {
                 let time = self.clocks.time(cx.clock().midpoint_us(), cx.now());
                 let Some(Span { earliest_us, latest_us }) = time else { return Some(client) };
                 let (us, bound_us) = (request.token.timestamp_us, self.clock_bound_us);
@@ -120,25 +125,25 @@ impl Replica {
                 }
                 let ahead_us = i64::try_from(us.saturating_sub(latest_us)).unwrap_or(i64::MAX);
                 client.ahead_us = is_refused.then_some(ahead_us);
-                let access = if is_refused { Access::Read } else { access.clone() };
-                let (key, token, settled) = (request.key.clone(), request.token, request.settled);
-                Some(Update { key, token, settled, access })
+                let Request { key, token, settled, operation, .. } = request.clone();
+                let operation = if is_refused { Operation::REFUSAL } else { operation };
+                Some(Update { key, token, settled, operation })
             }
         };
         let Some(slot) = self.log.propose(entry, cx) else { return Some(client) };
-        self.registers.wait(slot, client);
+        self.objects.wait(slot, client);
         None
     }
 
     /// The log may have a new leader, or more room. Proposes requests that wait, or passes them to the leader.
-    fn after_log(&mut self, cx: &mut Cx<'_>) {
+    fn after_log(&mut self, cx: &mut Cx<'_, O>) {
         let leads = self.log.leads();
         if leads != self.leads {
             self.leads = leads;
             if leads.is_some() {
                 self.ask_clocks(cx);
             }
-            for client in self.registers.lead(leads) {
+            for client in self.objects.lead(leads) {
                 self.wait(client);
             }
         }
@@ -149,7 +154,7 @@ impl Replica {
                     break;
                 }
             }
-            self.log.choose_alone(&mut self.registers, cx);
+            self.log.choose_alone(&mut self.objects, cx);
         } else if let Some(leader) = self.log.leader(cx.now()) {
             for Client { node, request, .. } in self.pending.drain(..) {
                 cx.send_before_durable(leader, Message::Forward { client: node, request });
@@ -158,13 +163,13 @@ impl Replica {
     }
 
     /// Asks the other replicas what their clocks say, unless they were asked lately.
-    fn ask_clocks(&mut self, cx: &mut Cx<'_>) {
+    fn ask_clocks(&mut self, cx: &mut Cx<'_, O>) {
         let Some(question) = self.clocks.question(self.group.round_trip(), cx) else { return };
         let others = self.group.all().without([cx.id()].into_iter().collect());
         cx.broadcast(cx.id().partition(), others, Message::Time(question));
     }
 
-    fn on_time(&mut self, from: NodeId, time: Time, cx: &mut Cx<'_>) {
+    fn on_time(&mut self, from: NodeId, time: Time, cx: &mut Cx<'_, O>) {
         if !self.group.contains(from) || from.partition() != cx.id().partition() {
             return cx.reject(|| format!("{from} has sent what only replicas of a partition send"));
         }
@@ -173,28 +178,28 @@ impl Replica {
         }
     }
 
-    fn store_some(&mut self, cx: &mut Cx<'_>) {
-        if self.write_back.write(self.registers.cells_mut(), cx) {
-            self.log.trim(&self.registers, cx);
+    fn store_some(&mut self, cx: &mut Cx<'_, O>) {
+        if self.write_back.write(self.objects.cells_mut(), cx) {
+            self.log.trim(&self.objects, cx);
         }
         WriteBack::schedule(Timer::Store, cx);
     }
 }
 
-impl Actor for Replica {
-    type Message = Message;
+impl<O: Object> Actor for Replica<O> {
+    type Message = Message<O::Operation, O::Found>;
     type Timer = Timer;
-    type Record = Record;
+    type Record = Record<O::Operation>;
     type Output = ();
 
-    fn on_start(&mut self, cx: &mut Cx<'_>) {
-        self.log.on_start(&mut self.registers, cx);
+    fn on_start(&mut self, cx: &mut Cx<'_, O>) {
+        self.log.on_start(&mut self.objects, cx);
         self.ask_clocks(cx);
         self.after_log(cx);
         WriteBack::schedule(Timer::Store, cx);
     }
 
-    fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
+    fn on_message(&mut self, from: NodeId, message: Self::Message, cx: &mut Cx<'_, O>) {
         cx.charge(1);
         match message {
             Message::Request(request) => self.on_request(Client::new(from, request), cx),
@@ -205,7 +210,7 @@ impl Actor for Replica {
                 self.on_request(Client::new(client, request), cx);
             }
             Message::Log(message) => {
-                self.log.on_message(from, message, &mut self.registers, cx);
+                self.log.on_message(from, message, &mut self.objects, cx);
             }
             Message::Time(time) => self.on_time(from, time, cx),
             Message::Reply { .. } => {
@@ -215,15 +220,15 @@ impl Actor for Replica {
         self.after_log(cx);
     }
 
-    fn on_durable(&mut self, cx: &mut Cx<'_>) {
-        self.log.on_durable(&mut self.registers, cx);
+    fn on_durable(&mut self, cx: &mut Cx<'_, O>) {
+        self.log.on_durable(&mut self.objects, cx);
         self.after_log(cx);
     }
 
-    fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
+    fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_, O>) {
         match timer {
             Timer::Log(timer) => {
-                self.log.on_timer(timer, &mut self.registers, cx);
+                self.log.on_timer(timer, &mut self.objects, cx);
                 self.after_log(cx);
             }
             Timer::Store => {
@@ -236,8 +241,8 @@ impl Actor for Replica {
     }
 
     fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
-        each("resident_keys", self.registers.cells().resident() as u64);
-        each("unstored_keys", self.registers.cells().unstored() as u64);
+        each("resident_keys", self.objects.cells().resident() as u64);
+        each("unstored_keys", self.objects.cells().unstored() as u64);
         each("log_slots", self.log.kept() as u64);
         each("applied_slots", self.log.applied());
         each("leads", u64::from(self.log.leads().is_some()));
@@ -245,18 +250,18 @@ impl Actor for Replica {
     }
 }
 
-impl Recover for Replica {
-    fn replay(&mut self, record: Record, _: &mut dyn Store) {
+impl<O: Object> Recover for Replica<O> {
+    fn replay(&mut self, record: Self::Record, _: &mut dyn Store) {
         self.log.replay(record);
     }
 
-    fn rejoin(&mut self, cx: &mut Cx<'_>) {
+    fn rejoin(&mut self, cx: &mut Cx<'_, O>) {
         if !self.mutation.is(Mutation::RejoinsAtOnce) {
             self.log.rejoin(cx);
         }
     }
 
-    fn on_stop(&mut self, cx: &mut Cx<'_>) {
+    fn on_stop(&mut self, cx: &mut Cx<'_, O>) {
         self.log.stop(cx);
         self.after_log(cx);
     }
@@ -270,6 +275,6 @@ impl Recover for Replica {
     }
 
     fn stored(value: &Value) -> Vec<u8> {
-        encode_cell(&Register::holding(value.clone()))
+        encode_cell(&State::of(O::holding(value.clone())))
     }
 }

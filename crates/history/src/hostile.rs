@@ -1,0 +1,52 @@
+//! For `serried-hostile` and its fuzz targets: histories of every family.
+
+use crate::{Budget, History, RegisterHistory, check_linearizable, check_serializable};
+
+/// The histories of a family.
+struct Format {
+    /// Reads bytes as such a history, and checks it if it is one. Returns whether it is one.
+    read: fn(&[u8]) -> bool,
+    /// A valid history.
+    example: &'static str,
+}
+
+const FORMATS: [Format; 2] = [
+    Format {
+        read: |bytes| {
+            let budget = Budget { states: 1000, ..Budget::default() };
+            let history = RegisterHistory::read_json_lines(bytes);
+            history.map(|history| check_linearizable(&history, &budget)).is_ok()
+        },
+        example: r#"{"type":"invoke","process":3,"time":1200,"f":"write","value":[5,7]}
+{"type":"invoke","process":4,"time":1300,"f":"cas","value":[5,[7,8]]}
+{"type":"ok","process":3,"time":1900,"f":"write","value":[5,7]}
+{"type":"ok","process":4,"time":2000,"f":"cas","value":[5,[7,8],7]}
+{"type":"invoke","process":3,"time":2100,"f":"read","value":[5,null]}
+{"type":"ok","process":3,"time":2900,"f":"read","value":[5,8]}
+"#,
+    },
+    Format {
+        read: |bytes| {
+            let history = History::read_json_lines(bytes);
+            history.map(|history| check_serializable(&history)).is_ok()
+        },
+        example: r#"{"type":"invoke","process":0,"time":1,"f":"txn","value":[["append",1,2],["r",1,null]]}
+{"type":"ok","process":0,"time":2,"f":"txn","value":[["append",1,2],["r",1,[2]]]}
+{"type":"invoke","process":1,"time":3,"f":"txn","value":[["r",1,null],["w",3,4]]}
+{"type":"ok","process":1,"time":4,"f":"txn","value":[["r",1,[2]],["w",3,4]]}
+"#,
+    },
+];
+
+/// Reads these bytes as a history of each family, and checks it if it is one. Returns whether it is one of any family.
+/// Must not panic.
+#[doc(hidden)]
+pub fn read_hostile_history(bytes: &[u8]) -> bool {
+    FORMATS.iter().filter(|format| (format.read)(bytes)).count() > 0
+}
+
+/// A valid history of each family.
+#[doc(hidden)]
+pub fn example_histories() -> Vec<Vec<u8>> {
+    FORMATS.iter().map(|format| format.example.as_bytes().to_vec()).collect()
+}
