@@ -76,7 +76,7 @@ fn two_immediate_conflicts_are_refused_by_name_and_can_be_merged() {
     let cycle = refused(&text);
     assert_eq!(
         cycle.to_string(),
-        "these pieces may interleave in a way that no serial order explains:\n  \
+        "two concurrent calls, #1 and #2, may interleave in a way that no serial order explains:\n  \
          new_order#1.reduce conflicts on stock.quantity with\n  \
          new_order#2.reduce conflicts on stock.quantity with\n  \
          new_order#1.reduce (again), a sibling of\n  \

@@ -109,8 +109,14 @@ fn print(set: &ProcedureSet, merged: &[Cycle], refused: Option<&Cycle>) {
             "\nrefused: {cycle}, as --merge does, or let fewer pieces need the outputs of others"
         ),
         None => {
-            let pieces: usize = set.procedures.iter().map(|procedure| procedure.pieces.len()).sum();
-            println!("\naccepted: {} procedures with {pieces} pieces", set.procedures.len());
+            let pieces = set.procedures.iter().map(|procedure| procedure.pieces.len()).sum();
+            let count =
+                |count: usize, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+            println!(
+                "\naccepted: {} with {}",
+                count(set.procedures.len(), "procedure"),
+                count(pieces, "piece")
+            );
         }
     }
 }

@@ -43,7 +43,10 @@ pub struct Merge {
 
 impl fmt::Display for Cycle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "these pieces may interleave in a way that no serial order explains:")?;
+        writeln!(
+            f,
+            "two concurrent calls, #1 and #2, may interleave in a way that no serial order explains:"
+        )?;
         for Step { name, conflicts } in &self.steps {
             match conflicts {
                 Some(conflicts) => {

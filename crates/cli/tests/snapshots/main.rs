@@ -337,3 +337,52 @@ again token put k 1
     transcript.run_with_input(&flags, script);
     transcript.compare("shell.txt");
 }
+
+/// Two immediate pieces that conflict with those of another call.
+const UNREORDERABLE: &str = r#"
+[tables.counter]
+key = { id = "int" }
+columns = { value = "int" }
+
+[tables.copy]
+key = { id = "int" }
+columns = { sum = "int" }
+
+[procedures.sum]
+inputs = { one = "int", two = "int" }
+
+[procedures.sum.pieces.first]
+rows = { counter = ["one"] }
+reads = ["counter.value"]
+writes.counter.value = "counter.value + 1"
+outputs.value = "counter.value"
+
+[procedures.sum.pieces.second]
+rows = { counter = ["two"] }
+reads = ["counter.value"]
+writes.counter.value = "counter.value + 1"
+outputs.value = "counter.value"
+
+[procedures.sum.pieces.put]
+rows = { copy = ["one"] }
+writes.copy.sum = "first.value + second.value"
+"#;
+
+#[test]
+fn checks_of_procedures_are_as_in_the_file() {
+    let mut transcript = Transcript::new("chop");
+    transcript.write_file("tpcc.toml", include_str!("../../../chop/procedures/tpcc.toml"));
+    transcript.run(&["chop", "tpcc.toml", "--draw", "tpcc.svg"]);
+    assert!(transcript.directory.join("tpcc.svg").exists());
+    transcript.write_file("sum.toml", UNREORDERABLE);
+    transcript.run(&["chop", "sum.toml"]);
+    transcript.run(&["chop", "sum.toml", "--merge"]);
+    transcript.run(&["chop", "sum.toml", "--json"]);
+    transcript.write_file(
+        "wrong.toml",
+        &UNREORDERABLE.replace("first.value + second", "first.value + third"),
+    );
+    transcript.run(&["chop", "wrong.toml"]);
+    transcript.run(&["chop", "absent.toml"]);
+    transcript.compare("chop.txt");
+}
