@@ -96,7 +96,7 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refused::Check(otherwise) => f.write_str(otherwise),
-            Refused::Failure(failure) => write!(f, "a piece met {failure}"),
+            Refused::Failure(failure) => write!(f, "a piece failed: {failure}"),
         }
     }
 }
@@ -128,7 +128,7 @@ impl Body {
     ) -> Result<Vec<Datum>, Refused> {
         let mut frame = arguments.to_vec();
         frame.resize(usize::from(self.slots), Datum::Bool(false));
-        let keys = self.read_rows(tables, &mut frame, store)?;
+        let mut used = self.read_rows(tables, &mut frame, store)?;
         for (Slot(slot), code) in &self.named {
             frame[usize::from(*slot)] = code.evaluate(&mut frame)?;
         }
@@ -142,22 +142,23 @@ impl Body {
         let written = evaluate_all(self.writes.iter().map(|write| &write.to), &mut frame)?;
         let outputs = evaluate_all(self.outputs.iter().map(|(_, code)| code), &mut frame)?;
         if writes {
-            self.write_rows(tables, &keys, written, store);
+            self.write_rows(tables, &mut used, written, store);
         }
         Ok(outputs)
     }
 
-    /// Fills the slots of columns and returns the rows' keys.
+    /// Fills the slots of columns, and returns the rows.
     fn read_rows(
         &self,
         tables: &[Table],
         frame: &mut [Datum],
         store: &mut dyn RowStore,
-    ) -> Result<Vec<Vec<Datum>>, Failure> {
-        let mut keys = Vec::with_capacity(self.rows.len());
+    ) -> Result<Vec<UsedRow>, Failure> {
+        let mut used = Vec::with_capacity(self.rows.len());
         for RowAccess { table, key, reads, exists, .. } in &self.rows {
             let key = evaluate_all(key, frame)?;
-            if !reads.is_empty() || exists.is_some() {
+            let is_read = !reads.is_empty() || exists.is_some();
+            let row = is_read.then(|| {
                 let found = store.read(*table, &key);
                 if let Some(Slot(slot)) = exists {
                     frame[usize::from(*slot)] = Datum::Bool(found.is_some());
@@ -166,36 +167,71 @@ impl Body {
                 for (column, Slot(slot)) in reads {
                     frame[usize::from(*slot)] = row[usize::from(*column)].clone();
                 }
-            }
-            keys.push(key);
+                row
+            });
+            used.push(UsedRow { table: *table, key, row });
         }
-        Ok(keys)
+        Ok(used)
     }
 
-    /// Two accesses may be of the same row, so each write reads the row as the one before left it.
     fn write_rows(
         &self,
         tables: &[Table],
-        keys: &[Vec<Datum>],
+        used: &mut [UsedRow],
         written: Vec<Datum>,
         store: &mut dyn RowStore,
     ) {
         let mut written = self.writes.iter().zip(written).peekable();
         while let Some((WriteColumn { row: at, column, .. }, datum)) = written.next() {
-            let (table, key) = (self.rows[usize::from(*at)].table, &keys[usize::from(*at)]);
-            let mut row =
-                store.read(table, key).unwrap_or_else(|| tables[usize::from(table)].defaults());
+            let mut row = UsedRow::take(used, usize::from(*at), tables, store);
             row[usize::from(*column)] = datum;
             while let Some((WriteColumn { column, .. }, datum)) =
                 written.next_if(|(write, _)| write.row == *at)
             {
                 row[usize::from(*column)] = datum;
             }
-            store.write(table, key, row);
+            let UsedRow { table, key, .. } = &used[usize::from(*at)];
+            store.write(*table, key, row);
         }
         for at in &self.deletes {
-            store.delete(self.rows[usize::from(*at)].table, &keys[usize::from(*at)]);
+            let UsedRow { table, key, .. } = &used[usize::from(*at)];
+            store.delete(*table, key);
         }
+    }
+}
+
+/// A row that a body uses.
+struct UsedRow {
+    table: u16,
+    key: Vec<Datum>,
+    /// Its columns, if they have been read and not been written since.
+    row: Option<StoredRow>,
+}
+
+impl UsedRow {
+    /// The columns of a row that is going to be written. Two accesses may be of the same row: the second finds what the
+    /// first has written.
+    fn take(
+        used: &mut [UsedRow],
+        at: usize,
+        tables: &[Table],
+        store: &mut dyn RowStore,
+    ) -> StoredRow {
+        let (before, [own, after @ ..]) = used.split_at_mut(at) else {
+            unreachable!("`at` is a row")
+        };
+        for other in before
+            .iter_mut()
+            .chain(after)
+            .filter(|other| other.table == own.table && other.key == own.key)
+        {
+            other.row = None;
+        }
+        own.row.take().unwrap_or_else(|| {
+            store
+                .read(own.table, &own.key)
+                .unwrap_or_else(|| tables[usize::from(own.table)].defaults())
+        })
     }
 }
 

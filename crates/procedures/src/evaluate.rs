@@ -23,9 +23,9 @@ pub enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::DivisionByZero => f.write_str("a division by zero"),
+            Failure::DivisionByZero => f.write_str("division by zero"),
             Failure::NoElement { index, length } => {
-                write!(f, "there is no element {index} in a list of {length} (they count from 0)")
+                write!(f, "no element {index} in a list of {length}; the first is 0")
             }
         }
     }
@@ -42,7 +42,10 @@ impl Code {
         Ok(match self {
             Code::Constant(datum) => datum.clone(),
             Code::Slot(Slot(at)) => frame[usize::from(*at)].clone(),
-            Code::Field(record, at) => fields(&record.evaluate(frame)?)[usize::from(*at)].clone(),
+            Code::Field(record, at) => match record.existing(frame) {
+                Some(record) => fields(record)[usize::from(*at)].clone(),
+                None => fields(&record.evaluate(frame)?)[usize::from(*at)].clone(),
+            },
             Code::Not(operand) => Datum::Bool(!operand.bool(frame)?),
             Code::Logic(logic, left, right) => {
                 let left = left.bool(frame)?;
@@ -53,19 +56,8 @@ impl Code {
                 let branch = if condition.bool(frame)? { then } else { otherwise };
                 branch.evaluate(frame)?
             }
-            Code::Compare(comparison, left, right) => {
-                let ordering = match (&**left, &**right) {
-                    // The usual case, without a clone of either.
-                    (Code::Slot(Slot(left)), Code::Constant(right)) => {
-                        frame[usize::from(*left)].cmp(right)
-                    }
-                    (left, right) => left.evaluate(frame)?.cmp(&right.evaluate(frame)?),
-                };
-                Datum::Bool(comparison.holds(ordering))
-            }
-            Code::Arithmetic(operation, left, right) => {
-                Datum::Int(operation.apply(left.int(frame)?, right.int(frame)?)?)
-            }
+            Code::Compare(..) => Datum::Bool(self.bool(frame)?),
+            Code::Arithmetic(..) => Datum::Int(self.int(frame)?),
             Code::Concatenate(left, right) => {
                 concatenate(&left.evaluate(frame)?, &right.evaluate(frame)?)
             }
@@ -125,17 +117,39 @@ impl Code {
         })
     }
 
+    /// The datum, if the frame or the expression has it. Most operands are such, and need no clone.
+    fn existing<'f>(&'f self, frame: &'f [Datum]) -> Option<&'f Datum> {
+        match self {
+            Code::Constant(datum) => Some(datum),
+            Code::Slot(Slot(at)) => Some(&frame[usize::from(*at)]),
+            Code::Field(record, at) => Some(&fields(record.existing(frame)?)[usize::from(*at)]),
+            _ => None,
+        }
+    }
+
+    /// Evaluates an expression of type `bool`.
     pub(crate) fn bool(&self, frame: &mut [Datum]) -> Result<bool, Failure> {
+        if let Code::Compare(comparison, left, right) = self {
+            let ordering = match (left.existing(frame), right.existing(frame)) {
+                (Some(left), Some(right)) => left.cmp(right),
+                _ => left.evaluate(frame)?.cmp(&right.evaluate(frame)?),
+            };
+            return Ok(comparison.holds(ordering));
+        }
         match self.evaluate(frame)? {
             Datum::Bool(bool) => Ok(bool),
             other => not_compiled("bool", &other),
         }
     }
 
+    /// Evaluates an expression of type `int`.
     fn int(&self, frame: &mut [Datum]) -> Result<i64, Failure> {
-        match self {
-            Code::Slot(Slot(at)) => Ok(int(&frame[usize::from(*at)])),
-            code => Ok(int(&code.evaluate(frame)?)),
+        if let Code::Arithmetic(operation, left, right) = self {
+            return operation.apply(left.int(frame)?, right.int(frame)?);
+        }
+        match self.existing(frame) {
+            Some(datum) => Ok(int(datum)),
+            None => Ok(int(&self.evaluate(frame)?)),
         }
     }
 }
