@@ -39,7 +39,7 @@ impl Misplaced {
     }
 
     pub(crate) fn place(self, text: &str) -> Mistake {
-        let before = &text[..text.floor_char_boundary(self.at)];
+        let before = text.get(..self.at).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         Mistake {
             line: before.matches('\n').count() + 1,

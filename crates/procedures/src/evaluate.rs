@@ -241,7 +241,8 @@ fn concatenate(left: &Datum, right: &Datum) -> Datum {
 fn left(datum: Datum, max: usize) -> Datum {
     match datum {
         Datum::String(text) if text.len() > max => {
-            Datum::from(&text[..text.floor_char_boundary(max)])
+            let end = (0..=max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+            Datum::from(&text[..end])
         }
         Datum::Bytes(bytes) if bytes.len() > max => Datum::Bytes(bytes.as_bytes()[..max].into()),
         short => short,

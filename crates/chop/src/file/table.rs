@@ -65,7 +65,7 @@ fn column(name: &Name<'_>, entry: Entry<'_>, source: &str) -> Compiled<Column> {
             section.allow(&["type", "default"])?;
             let of = types::compile(section.require("type")?, source)?;
             let default =
-                section.get("default").map(|entry| types::datum(entry, &of, source)).transpose()?;
+                section.get("default").map(|entry| types::datum(entry, &of)).transpose()?;
             (of, default)
         }
         None => (types::compile(entry, source)?, None),

@@ -82,7 +82,7 @@ fn scalar(text: &str) -> Option<Type> {
 }
 
 /// A datum of type `of`, written as TOML.
-pub(super) fn datum(entry: Entry<'_>, of: &Type, source: &str) -> Compiled<Datum> {
+pub(super) fn datum(entry: Entry<'_>, of: &Type) -> Compiled<Datum> {
     let wrong = |message: String| Misplaced::new(&entry.span(), message);
     let datum = match (entry.value(), of) {
         (DeValue::Boolean(bool), Type::Bool) => Datum::Bool(*bool),
@@ -97,14 +97,14 @@ pub(super) fn datum(entry: Entry<'_>, of: &Type, source: &str) -> Compiled<Datum
             Datum::list(
                 elements
                     .into_iter()
-                    .map(|entry| datum(entry, element, source))
+                    .map(|entry| datum(entry, element))
                     .collect::<Compiled<Vec<_>>>()?,
             )
         }
         (DeValue::Table(_), Type::Record(fields)) => {
             let section = entry.section("a record")?;
             section.allow(&fields.iter().map(|field| field.name.as_str()).collect::<Vec<_>>())?;
-            let one = |field: &Field| datum(section.require(&field.name)?, &field.of, source);
+            let one = |field: &Field| datum(section.require(&field.name)?, &field.of);
             Datum::record(fields.iter().map(one).collect::<Compiled<Vec<_>>>()?)
         }
         _ => return Err(wrong(format!("this is not of type {of}"))),
