@@ -1,6 +1,6 @@
 //! Every command of the documents is in the table, and works.
 
-use crate::pages::{Command, pages, root};
+use crate::pages::{Command, Page, pages, root};
 use crate::process::{Directory, warnings};
 use crate::table::{How, TABLE};
 
@@ -24,6 +24,7 @@ fn run(name: &str, is_meant: impl Fn(&str) -> bool) {
     // As `serried calibrate` writes it.
     let costs = root().join("crates/calibrate/costs.toml");
     std::fs::copy(costs, directory.path().join("costs.toml")).expect("there is room");
+    write_procedures(&directory);
     for (command, how) in TABLE.iter().filter(|(command, _)| is_meant(command)) {
         let command = match how {
             How::Alone => command,
@@ -52,4 +53,25 @@ fn commands_that_start_nodes_work_as_printed() {
 #[test]
 fn other_commands_work_as_printed() {
     run("book-others", |command| !starts_nodes(command));
+}
+
+/// Writes the procedure file of the book.
+fn write_procedures(directory: &Directory) {
+    let page = Page::read("docs/procedures.md");
+    let blocks = page.blocks();
+    let file = blocks.iter().find(|block| block.language == "toml").expect("the page has one");
+    std::fs::write(directory.path().join("transfer.toml"), file.lines.join("\n"))
+        .expect("there is room");
+}
+
+#[test]
+fn the_book_shows_how_procedures_are_refused() {
+    let directory = Directory::new("book-procedures");
+    write_procedures(&directory);
+    let output = directory.run("serried chop transfer.toml", "");
+    assert_eq!(output.status.code(), Some(3));
+    let page = Page::read("docs/procedures.md");
+    let shown =
+        page.blocks().into_iter().find(|block| block.language == "text").expect("the page has one");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim_end(), shown.lines.join("\n"));
 }

@@ -52,6 +52,7 @@ pub(crate) const TABLE: &[(&str, How)] = &[
     ("cargo bench -p serried-protocols --bench codec", How::Not(CRITERION)),
     ("cargo bench -p serried-storage --bench log", How::Not(CRITERION)),
     ("cargo bench -p serried-history --bench checkers", How::Not(CRITERION)),
+    ("serried chop transfer.toml --merge --draw transfer.svg", How::Alone),
     // The demo and benchmarks of clusters of their own.
     (
         "cargo run --release -- demo",
