@@ -7,8 +7,30 @@ use std::time::Duration;
 use serried_model::NodeId;
 use serried_wire::{End, Ended, LinkOptions, Met, Place, Redial, Sparing, dial, legible};
 use tokio::time::Instant;
+use tracing::Level;
 
 use crate::server::Server;
+
+/// Counts the tries to connect that failed one after another for the same reason.
+#[derive(Default)]
+struct Failures {
+    reason: String,
+    tries: u64,
+}
+
+impl Failures {
+    /// Counts a failed try. Returns the level at which it is logged, if it is: the first, second, fourth and so on of the
+    /// same reason are. The first ones are usual while a node restarts.
+    fn add(&mut self, reason: String) -> Option<Level> {
+        self.tries = if reason == self.reason { self.tries + 1 } else { 1 };
+        self.reason = reason;
+        match self.tries {
+            1 | 2 | 4 => Some(Level::INFO),
+            tries if tries.is_power_of_two() => Some(Level::WARN),
+            _ => None,
+        }
+    }
+}
 
 /// Keeps a link from core `core` to node `member`. It is connected when something waits on it. The link of core 0 is
 /// always connected, so that the node knows which others it reaches. A link leads to the core of the same number,
@@ -20,7 +42,7 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
     let address = &server.configuration.peers[member];
     let mut redial = Redial::new();
     let mut connected_before = false;
-    let (mut last_reason, mut tries) = (String::new(), 0u64);
+    let mut failures = Failures::default();
     // A connection may be opened and lost many times.
     let sparing = Sparing::default();
     let may_say = |cause| sparing.may_say(cause, Instant::now());
@@ -41,7 +63,6 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
         let failed = match open(&server, core, member).await {
             Ok((met, delay)) => {
                 redial = Redial::new();
-                last_reason.clear();
                 {
                     let mut locked = endpoint.lock();
                     locked.links.counters.reconnects += u64::from(connected_before);
@@ -66,12 +87,12 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
                         tracing::warn!(%node, difference, more, "a keyspace is not set to the same on two nodes: some promises rest on that, so give all nodes the same settings");
                     }
                 }
-                if (connected_before || tries > 0)
+                if (connected_before || failures.tries > 0)
                     && let Some(more) = may_say("connected")
                 {
                     tracing::info!(%node, core, address, more, "connected to another node again");
                 }
-                (connected_before, tries) = (true, 0);
+                (connected_before, failures) = (true, Failures::default());
                 let ended = met.connection.run(endpoint, node, link).await;
                 match ended {
                     _ if endpoint.is_closed() => {}
@@ -100,19 +121,13 @@ pub(crate) async fn keep(server: Arc<Server>, core: usize, member: usize) {
             return;
         }
         if let Some(failed) = failed {
-            let reason = failed.to_string();
-            tries = if reason == last_reason { tries + 1 } else { 1 };
-            // Logs the first, second, fourth and so on of the same reason. The first ones are usual while a node restarts.
-            match tries {
-                1 | 2 | 4 => {
-                    tracing::info!(%node, core, address, reason, tries, "no connection to another node");
-                }
-                tries if tries.is_power_of_two() => {
-                    tracing::warn!(%node, core, address, reason, tries, "no connection to another node");
-                }
-                _ => {}
+            let level = failures.add(failed.to_string());
+            let Failures { reason, tries } = &failures;
+            if level == Some(Level::INFO) {
+                tracing::info!(%node, core, address, reason, tries, "no connection to another node");
+            } else if level == Some(Level::WARN) {
+                tracing::warn!(%node, core, address, reason, tries, "no connection to another node");
             }
-            last_reason = reason;
         }
         let wait = redial.wait(&mut endpoint.lock().random);
         tokio::select! {
@@ -197,6 +212,21 @@ mod tests {
         let refused = open(&server, 0, 1).await.err().map(|ended| ended.to_string());
         let noted = disks.0.lock().unwrap().clone();
         (refused, noted)
+    }
+
+    #[test]
+    fn ever_fewer_failures_of_one_reason_are_logged() {
+        let mut failures = Failures::default();
+        let mut logged = |reason: &str, tries: u64| -> Vec<_> {
+            let level = |number| Some((number, failures.add(reason.to_string())?));
+            (1..=tries).filter_map(level).collect()
+        };
+        let first = [(1, Level::INFO), (2, Level::INFO), (4, Level::INFO)];
+        let mut expected = first.to_vec();
+        expected.extend([8, 16, 32, 64].map(|number| (number, Level::WARN)));
+        assert_eq!(logged("refused", 100), expected);
+        assert_eq!(logged("timed out", 7), first);
+        assert_eq!(logged("refused", 7), first, "another reason was between");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

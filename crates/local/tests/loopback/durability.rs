@@ -11,7 +11,7 @@ use serried_session::{Ending, TransactionError};
 
 use crate::disk::Disk;
 use crate::toy::BEHIND;
-use crate::{connect, keyspaces, protocols};
+use crate::{connect, keyspaces, protocols, soon};
 
 fn start(n: usize, durability: Durability) -> (LocalCluster, Vec<Arc<Disk>>) {
     let disks: Vec<Arc<Disk>> = (0..n).map(|_| Arc::default()).collect();
@@ -168,14 +168,17 @@ async fn a_node_whose_disk_is_full_says_so_and_goes_on_when_there_is_room() {
     assert!(status.obstacle.unwrap().starts_with("the disk is full"));
     assert!(cluster.health(0).unwrap_err().starts_with("the disk is full"));
     assert!(!put.is_finished());
-    let error = loop {
-        let statuses = client.node_statuses();
-        tokio::select! {
-            result = keyspace.put("key", "later") => break result.unwrap_err(),
-            // It was begun before the client had learned of it.
-            _ = statuses => {}
+    let error = soon(async {
+        loop {
+            let statuses = client.node_statuses();
+            tokio::select! {
+                result = keyspace.put("key", "later") => break result.unwrap_err(),
+                // It was begun before the client had learned of it.
+                _ = statuses => {}
+            }
         }
-    };
+    })
+    .await;
     let error = error.to_string();
     assert!(
         error.starts_with("the keyspace is read-only: n0 can't write: the disk is full"),

@@ -22,6 +22,7 @@ mod toy;
 mod watching;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serried::{Client, ConnectError, ConnectOptions};
 use serried_local::{LocalCluster, LocalOptions, Protocols};
@@ -53,6 +54,11 @@ fn start_partitioned(partitions: u16, cores: usize) -> LocalCluster {
     let keyspaces = [first, second.with_partitions(partitions)];
     let options = LocalOptions { cores: Some(cores), ..LocalOptions::default() };
     LocalCluster::start_with(3, &keyspaces, options, protocols()).unwrap()
+}
+
+/// Waits for something that takes a second or so. Panics if it does not come.
+async fn soon<T>(awaited: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), awaited).await.expect("it comes within 30 s")
 }
 
 async fn connect_to(addresses: Vec<String>) -> Result<Arc<Client>, ConnectError> {

@@ -19,7 +19,7 @@ use crate::bad_frames::{
 };
 use crate::directories::{Folder, Kept};
 use crate::disk::Disk;
-use crate::{free_address, keyspaces, protocols};
+use crate::{free_address, keyspaces, protocols, soon};
 
 const KNOWN: u8 = 15;
 
@@ -160,12 +160,12 @@ impl Replaced {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_was_cut_off_while_its_node_was_replaced_ends_when_it_comes_back() {
-    let replaced = Replaced::begin().await;
-    replaced.until_met().await;
+    let replaced = soon(Replaced::begin()).await;
+    soon(replaced.until_met()).await;
     for (way, address) in replaced.ways_out.iter().zip(&replaced.addresses) {
         way.lead(address);
     }
-    let failed = replaced.old.stopped().await.unwrap_err();
+    let failed = soon(replaced.old.stopped()).await.unwrap_err();
     assert!(matches!(failed, NodeFailed::Disowned { .. }), "{failed}");
     let text = failed.to_string();
     assert!(text.contains("n0 was replaced") && text.contains("leave the process"), "{text}");
@@ -174,42 +174,60 @@ async fn a_process_that_was_cut_off_while_its_node_was_replaced_ends_when_it_com
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_leave_a_process_whose_node_was_replaced_although_it_answers() {
-    let replaced = Replaced::begin().await;
+    let replaced = soon(Replaced::begin()).await;
     let new = replaced.new.status().incarnation;
-    loop {
-        let found = replaced.client.node_statuses().await[0].clone();
-        if found.is_some_and(|status| status.incarnation == new) {
-            break;
+    soon(async {
+        loop {
+            let found = replaced.client.node_statuses().await[0].clone();
+            if found.is_some_and(|status| status.incarnation == new) {
+                break;
+            }
         }
-    }
-    replaced.until_met().await;
+    })
+    .await;
+    soon(replaced.until_met()).await;
     // The other nodes leave it too.
-    while replaced.old.status().statistics.connections > 0 {
-        tokio::task::yield_now().await;
-    }
-    // A client that comes now does not count it either, though it is given its address.
+    soon(async {
+        while replaced.old.status().statistics.connections > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    // A client that comes now does not count it either, though it finds it at an address that it was given.
     replaced.gate.close();
-    let addresses = replaced.addresses.iter().chain([&replaced.old_address]).cloned();
+    let way = Gate::to(&replaced.old_address).await;
+    way.close();
+    let addresses = replaced.addresses.iter().chain([&way.address]).cloned();
     let client = Client::connect(ConnectOptions::new(addresses)).await.unwrap();
     let old = replaced.old.status().incarnation;
-    let found = client.node_statuses().await[0].clone();
-    assert!(found.is_none_or(|status| status.incarnation != old));
+    let before = way.passed.load(Ordering::Relaxed);
+    way.lead(&replaced.old_address);
+    soon(async {
+        while way.passed.load(Ordering::Relaxed) < before + 3 {
+            let found = client.node_statuses().await[0].clone();
+            assert!(found.is_none_or(|status| status.incarnation != old));
+        }
+    })
+    .await;
     assert_eq!(replaced.others.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_does_not_stay_connected_to_a_process_whose_node_was_replaced() {
-    let replaced = Replaced::begin().await;
-    replaced.until_met().await;
+    let replaced = soon(Replaced::begin()).await;
+    soon(replaced.until_met()).await;
     let Replaced { new, client, gate, old_address, others, .. } = replaced;
     client.close().await;
     new.shutdown().await;
     gate.lead(&old_address);
     let before = gate.passed.load(Ordering::Relaxed);
     // Each tries again and again, and is content with no answer.
-    while gate.passed.load(Ordering::Relaxed) < before + 12 {
-        tokio::task::yield_now().await;
-    }
+    soon(async {
+        while gate.passed.load(Ordering::Relaxed) < before + 12 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     assert_eq!(others.len(), 2);
 }
 

@@ -130,3 +130,50 @@ async fn converse(server: Arc<Server>, core: usize, connection: Connection, met:
     drop(present);
     ended
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Level, Metadata, Subscriber};
+
+    use super::*;
+
+    /// Counts the warnings.
+    struct Warnings(Arc<AtomicUsize>);
+
+    impl Subscriber for Warnings {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() == Level::WARN
+        }
+
+        fn event(&self, _: &Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn others_can_not_fill_the_log_with_bad_connections() {
+        let (sparing, count) = (Sparing::default(), Arc::new(AtomicUsize::new(0)));
+        let warnings = |ends: &dyn Fn() -> Ended| {
+            count.store(0, Ordering::Relaxed);
+            tracing::subscriber::with_default(Warnings(count.clone()), || {
+                (0..1000).for_each(|_| report(&sparing, "1.2.3.4:5", ends()));
+            });
+            count.load(Ordering::Relaxed)
+        };
+        assert!((1..100).contains(&warnings(&|| Ended::Rejected("no".to_string()))));
+        assert!((1..100).contains(&warnings(&|| Ended::TimedOut)), "another cause");
+        assert_eq!(warnings(&|| Ended::Closed), 0);
+    }
+}

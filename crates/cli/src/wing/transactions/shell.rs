@@ -114,6 +114,15 @@ fn advice(error: &anyhow::Error) -> Option<String> {
     }
 }
 
+/// How the shell prints an ending.
+fn in_words(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Committed => "committed",
+        Ending::Aborted => "aborted",
+        Ending::Forgotten => "forgotten",
+    }
+}
+
 impl TransactionStatements {
     pub(super) fn new(keyspace: TransactionKeyspace) -> TransactionStatements {
         TransactionStatements { keyspace, open: None }
@@ -146,12 +155,8 @@ impl TransactionStatements {
             }
             ("outcome", [txn]) => {
                 let version: Version = txn.text().parse().map_err(anyhow::Error::msg)?;
-                let ending = match keyspace.outcome(version).await? {
-                    Ending::Committed => "committed",
-                    Ending::Aborted => "aborted",
-                    Ending::Forgotten => "forgotten",
-                };
-                printer.report(ending, &version.to_string());
+                let ending = keyspace.outcome(version).await?;
+                printer.report(in_words(ending), &version.to_string());
             }
             ("commit" | "rollback", []) => anyhow::bail!("there is no transaction: `begin` one"),
             _ => return Ok(None),
@@ -320,6 +325,12 @@ async fn follow(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_ending_is_printed_as_what_it_is() {
+        let endings = [Ending::Committed, Ending::Aborted, Ending::Forgotten];
+        assert_eq!(endings.map(in_words), ["committed", "aborted", "forgotten"]);
+    }
 
     #[test]
     fn an_unknown_outcome_comes_with_the_statement_that_asks_for_it() {

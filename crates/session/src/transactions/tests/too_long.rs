@@ -64,3 +64,21 @@ fn who_is_aborted_in_its_last_attempt_is_not_told_that_it_ran_for_too_long() {
     let Poll::Ready(Err(error)) = poll(&mut program) else { panic!("an attempt is left") };
     assert!(matches!(error, TransactionError::Conflict { attempts: 2, .. }), "{error}");
 }
+
+#[test]
+fn who_was_aborted_since_is_not_told_that_it_ran_for_too_long() {
+    let (script, keyspace) = Script::new();
+    let options = TransactOptions { deadline: LIMIT, ..TransactOptions::default() };
+    let keyspace = keyspace.with_options(options);
+    let mut program = Box::pin(keyspace.put("a", "1"));
+    assert!(poll(&mut program).is_pending());
+    script.tell(0, REFUSED);
+    assert!(poll(&mut program).is_pending());
+    script.advance(Duration::from_millis(1));
+    assert!(poll(&mut program).is_pending());
+    script.advance(LIMIT - Duration::from_nanos(1_000_001));
+    assert!(poll(&mut program).is_pending());
+    script.tell(1, Output::Outcome(Outcome::Aborted { conflicts: vec![Key::from("a")] }));
+    let Poll::Ready(Err(error)) = poll(&mut program) else { panic!("the deadline is over") };
+    assert!(matches!(error, TransactionError::Deadline { .. }), "{error}");
+}

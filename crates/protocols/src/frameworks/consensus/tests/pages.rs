@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeSet;
 
+use super::super::Timer;
 use super::super::message::Message;
 use super::*;
 
@@ -85,4 +86,21 @@ fn what_is_executed_between_two_pages_is_shown() {
     net.ask(2, 9, Access::Read);
     net.pass(Duration::from_secs(60));
     assert_eq!(net.ended(2, 9), "k Committed", "the write was acknowledged");
+}
+
+/// The state may lack what was agreed on since, with the help of another replica that was lost too.
+#[test]
+fn a_page_that_was_sent_to_an_earlier_incarnation_does_not_count() {
+    let mut net = Net::new(Variant::Epaxos, 5);
+    net.lose_disk(0);
+    let scan = net.hold("0>2 Scan");
+    let [(.., Message::Scan { incarnation, .. })] = scan[..] else { panic!("{scan:?}") };
+    net.script(&["0>1 Scan"]);
+    let page = net.hold("1>0 Scanned");
+    net.hand(NodeId(4), NodeId(0), Message::AlsoLost { incarnation });
+    net.lose(&["*>* *"]);
+    net.put_back(page);
+    net.script(&["1>0 Scanned"]);
+    net.fire(NodeId(0), Timer::Scan);
+    assert_eq!(net.count("0>1 Scan"), 1, "it asks again");
 }

@@ -160,3 +160,22 @@ fn a_candidate_that_was_refused_does_not_ask_again_in_its_ballot() {
     answer(&mut net, Message::Promise { ballot, applied, accepted: vec![] });
     assert!(!net.leads(2));
 }
+
+/// Otherwise it could never apply anything again.
+#[test]
+fn a_follower_that_is_full_still_accepts_the_next_entry() {
+    let mut net = Net::new();
+    let ballot = net.nodes[2].log.acceptor.promised();
+    let mut matched = |first| {
+        let entries = [Some(Add(LARGE))].into();
+        match answer(&mut net, Message::Accept { ballot, first, chosen: 0, entries }) {
+            Some(Message::Accepted { matched, .. }) => matched,
+            answer => panic!("{answer:?}"),
+        }
+    };
+    for slot in 1..100 {
+        assert_eq!(matched(slot), 0);
+    }
+    let after = matched(0);
+    assert!((2..99).contains(&after), "it has the next one, and {after} in total");
+}

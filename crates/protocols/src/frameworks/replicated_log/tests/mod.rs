@@ -24,7 +24,7 @@ struct Add(u64);
 
 impl Entry for Add {
     fn size(&self) -> usize {
-        8
+        if self.0 >= LARGE { 1 << 20 } else { 8 }
     }
 }
 
@@ -91,6 +91,8 @@ impl Host for Bare {
 }
 
 const FLEETING: u64 = 1000;
+/// Entries of this number or more are large.
+const LARGE: u64 = 1 << 32;
 
 /// Sums, each with the slot up to which it is complete.
 struct Sums(Cells<(u64, u64)>);

@@ -90,3 +90,19 @@ fn a_reader_is_not_answered_when_another_leads_in_the_slot_that_confirms_it() {
     assert_eq!(net.nodes[first].gauge("applied_slots"), slot + 1);
     assert!(!net.network.iter().any(answers) && !net.delivered.iter().any(answers));
 }
+
+#[test]
+fn who_wants_to_move_a_part_is_told_that_its_transaction_has_ended() {
+    let mut bench = Bench::<Queues<false>>::new();
+    assert!(matches!(bench.write(1)[..], [Reply::Executed(_)]));
+    assert_eq!(bench.write(2), [], "it waits for the first");
+    let (to, mover) = (stamp(2 + Stamp::LANES, 2), NodeId::replica(1, 0));
+    let request = Message::Request(Request::Move { txn: txn(2), to });
+    assert_eq!(bench.act(|replica, cx| replica.on_message(mover, request, cx)), []);
+    let end = Message::Request(Request::End { txn: txn(2), decision: Decision::Abort });
+    bench.0.act(0, |replica, cx| replica.on_message(CLIENT, end, cx));
+    let is_told = |(_, to, message): &Envelope<Message>| {
+        *to == mover && matches!(message, Message::Reply(Reply::Decided { .. }))
+    };
+    assert!(bench.network.iter().any(is_told), "{:?}", bench.network);
+}

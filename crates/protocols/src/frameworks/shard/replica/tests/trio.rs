@@ -264,3 +264,17 @@ fn a_repeated_shot_is_not_admitted_while_its_refusal_is_on_its_way() {
     let after = trio.ask(0, Request::Inspect { txn });
     assert!(!(refused && ready), "{told:?}, then {before:?}, then {after:?}");
 }
+
+/// Otherwise a transaction could count as silent while the log is slow.
+#[test]
+fn a_sign_of_life_does_not_wait_behind_other_requests() {
+    let mut trio = Trio::<Queues<false>>::new();
+    let us = trio.after_us();
+    assert!(matches!(trio.write(0, us, "x")[..], [Reply::Executed(_)]));
+    trio.first_is_deaf();
+    let after_us = trio.nodes[0].shard.window().to_us - NOW_US;
+    assert_eq!(trio.write(0, after_us, "y"), [], "the window is not extended yet");
+    let alive = Message::Request(Request::Alive(vec![txn(us)]));
+    trio.deliver((CLIENT, NodeId(0), alive));
+    assert_eq!(trio.nodes[0].pending.len(), 1, "the write alone waits");
+}
