@@ -2,9 +2,20 @@
 
 use std::sync::Arc;
 
-use serried_model::Version;
+use serried_model::{Family, FamilyName, Version};
 
 use crate::{Datum, Field, InvalidInputs, ProcedureSet, Refused};
+
+/// The family of keyspaces that run stored procedures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Procedures;
+
+impl Family for Procedures {
+    const NAME: FamilyName = FamilyName::Procedures;
+    type Operation = Operation;
+    type Output = Output;
+    type Offers = Offers;
+}
 
 /// One request of a session to its coordinator.
 #[derive(Clone, PartialEq, Debug)]

@@ -28,7 +28,7 @@ pub use call::{Call, InvalidInputs, Start};
 pub use code::{Arithmetic, Code, Comparison, Logic, Slot};
 pub use datum::Datum;
 pub use evaluate::Failure;
-pub use family::{Offers, Operation, Outcome, Output, Registration, Results};
+pub use family::{Offers, Operation, Outcome, Output, Procedures, Registration, Results};
 pub use footprint::{Footprint, KnownRow, RowUse};
 pub use key::{placement_key, row_key};
 pub use procedure::{Argument, Multiplicity, Piece, PieceId, Procedure, ProcedureSet, Returned};
