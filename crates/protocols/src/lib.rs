@@ -19,6 +19,7 @@ pub mod ncc;
 pub mod occ;
 pub mod plain;
 mod registry;
+pub mod rococo;
 pub mod tapir_cc;
 #[cfg(test)]
 mod testing;
