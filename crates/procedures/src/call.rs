@@ -77,18 +77,25 @@ impl Call {
     /// If the list for the occurrences of a piece can't be computed. Then nothing has been written, as for any failure.
     pub fn start(&mut self, procedure: &Procedure) -> Result<Vec<Start>, Refused> {
         let mut started = Vec::new();
-        for (id, piece) in procedure.pieces() {
-            let waits = matches!(self.progress(id), Progress::Waits);
-            if waits && piece.after.iter().all(|before| self.is_executed(*before)) {
-                let before = started.len();
-                self.start_piece(id, piece, &mut started)?;
-                let missing = started.len() - before;
-                let once = piece.multiplicity == Multiplicity::Once;
-                let outputs = vec![None; missing];
-                self.pieces[usize::from(id.0)] = Progress::Started { once, outputs, missing };
+        loop {
+            let mut begun = false;
+            for (id, piece) in procedure.pieces() {
+                let waits = matches!(self.progress(id), Progress::Waits);
+                if waits && piece.after.iter().all(|before| self.is_executed(*before)) {
+                    let before = started.len();
+                    self.start_piece(id, piece, &mut started)?;
+                    let missing = started.len() - before;
+                    let once = piece.multiplicity == Multiplicity::Once;
+                    let outputs = vec![None; missing];
+                    self.pieces[usize::from(id.0)] = Progress::Started { once, outputs, missing };
+                    begun = true;
+                }
+            }
+            // A piece without occurrences is executed already, and others may come after it.
+            if !begun {
+                return Ok(started);
             }
         }
-        Ok(started)
     }
 
     fn start_piece(

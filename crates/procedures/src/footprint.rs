@@ -86,6 +86,12 @@ impl RowUse {
         self.writes.is_empty() && !self.deletes
     }
 
+    /// This use without what it only reads.
+    #[must_use]
+    pub fn writes_only(self) -> RowUse {
+        RowUse { reads: Columns::default(), asks: false, ..self }
+    }
+
     /// Both uses of one row.
     #[must_use]
     pub fn with(self, other: RowUse) -> RowUse {
@@ -116,12 +122,23 @@ impl Footprint {
         Footprint(rows)
     }
 
-    /// The rows that an occurrence with these arguments uses. A row is named by the leading parts of its key that are
+    /// What the body does with each of its rows.
+    pub fn uses(&self) -> impl Iterator<Item = &RowUse> {
+        self.0.iter().map(|(used, _)| used)
+    }
+
+    /// The rows that an occurrence with these arguments uses in a way that `matters`, given the place of the table. A row is named by the leading parts of its key that are
     /// known: all, or as many as depend on no other row. Then the occurrence may use any row whose key begins so.
-    pub fn rows(&self, body: &Body, arguments: &[Datum]) -> Vec<(KnownRow, RowUse)> {
+    pub fn rows(
+        &self,
+        body: &Body,
+        arguments: &[Datum],
+        matters: impl Fn(u16, &RowUse) -> bool,
+    ) -> Vec<(KnownRow, RowUse)> {
         let mut frame = body.frame(arguments);
         let mut rows = Vec::with_capacity(self.0.len());
-        for (row, (used, known)) in body.rows.iter().zip(&self.0) {
+        let all = body.rows.iter().zip(&self.0);
+        for (row, (used, known)) in all.filter(|(row, (used, _))| matters(row.table, used)) {
             let parts = row.key.iter().take(usize::from(*known));
             // If a part fails, the body is refused and uses nothing.
             let Ok(parts) =
