@@ -248,7 +248,7 @@ fn steps_and_memory_are_bounded() {
     refused(
         "source.balance >= amount",
         &deep,
-        "13:86",
-        "this is not an expression: it nests more than 64 deep",
+        "13:54",
+        "this is not an expression: its brackets nest more than 32 deep",
     );
 }

@@ -1,6 +1,7 @@
 //! Procedure files: TOML whose strings are types and expressions.
 
 mod document;
+mod nesting;
 mod order;
 mod piece;
 mod procedure;
@@ -30,6 +31,7 @@ fn compile_misplaced(text: &str) -> Compiled<ProcedureSet> {
             message: format!("a procedure file has at most {MAX_FILE} bytes"),
         });
     }
+    nesting::bound(text)?;
     let document = DeTable::parse(text).map_err(|error| Misplaced {
         at: error.span().map_or(0, |span| span.start),
         message: error.message().to_owned(),
