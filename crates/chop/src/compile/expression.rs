@@ -12,7 +12,7 @@ use serried_procedures::{Arithmetic, Code, Comparison, Datum, Field, Logic, Slot
 
 use super::cost::{BYTES_A_STEP, Cost, Typed};
 use super::scope::{Meaning, Scope};
-use crate::file::Text;
+use crate::file::{Text, bound_type};
 use crate::mistake::{Compiled, Misplaced};
 
 /// How deep parentheses and other brackets nest at most. It bounds the stack of the parser.
@@ -114,7 +114,9 @@ impl Compiler<'_, '_> {
         self.depth += 1;
         let compiled = self.compile_one(at);
         self.depth -= 1;
-        compiled
+        let compiled = compiled?;
+        bound_type(&compiled.of).map_err(|message| self.wrong(at, message))?;
+        Ok(compiled)
     }
 
     fn compile_one(&mut self, at: &IdedExpr) -> Compiled<Typed> {
