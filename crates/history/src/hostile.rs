@@ -1,6 +1,9 @@
 //! For `serried-hostile` and its fuzz targets: histories of every family.
 
-use crate::{Budget, History, RegisterHistory, check_linearizable, check_serializable};
+use crate::{
+    Budget, CallHistory, History, RegisterHistory, TransactionGuarantee, check_calls,
+    check_linearizable, check_serializable,
+};
 
 /// The histories of a family.
 struct Format {
@@ -10,7 +13,7 @@ struct Format {
     example: &'static str,
 }
 
-const FORMATS: [Format; 2] = [
+const FORMATS: [Format; 3] = [
     Format {
         read: |bytes| {
             let budget = Budget { states: 1000, ..Budget::default() };
@@ -34,6 +37,20 @@ const FORMATS: [Format; 2] = [
 {"type":"ok","process":0,"time":2,"f":"txn","value":[["append",1,2],["r",1,[2]]]}
 {"type":"invoke","process":1,"time":3,"f":"txn","value":[["r",1,null],["w",3,4]]}
 {"type":"ok","process":1,"time":4,"f":"txn","value":[["r",1,[2]],["w",3,4]]}
+"#,
+    },
+    Format {
+        read: |bytes| {
+            let history = CallHistory::read_json_lines(bytes);
+            let strictly = TransactionGuarantee::StrictlySerializable;
+            history.map(|history| check_calls(&history, strictly)).is_ok()
+        },
+        example: r#"{"type":"invoke","process":0,"time":1,"f":"call","procedure":"append","value":[["append",1,2]]}
+{"type":"invoke","process":1,"time":2,"f":"call","procedure":"read","value":[]}
+{"type":"ok","process":0,"time":3,"f":"call","procedure":"append","value":[["r",1,[]],["append",1,2]]}
+{"type":"ok","process":1,"time":4,"f":"call","procedure":"read","value":[["r",1,[2]]]}
+{"type":"invoke","process":1,"time":5,"f":"call","procedure":"append","value":[["append",1,3]]}
+{"type":"fail","process":1,"time":6,"f":"call","procedure":"append","value":[],"refused":true,"error":"full"}
 "#,
     },
 ];

@@ -43,12 +43,19 @@ impl History {
             let (line, process) = (line.line, event.process);
             match (event.kind, open.remove(&process)) {
                 (EventKind::Invoke, Some((open_since, _))) => {
-                    return Err(ReadError::StillOpen { line, process, open_since });
+                    return Err(ReadError::StillOpen {
+                        what: "transaction",
+                        line,
+                        process,
+                        open_since,
+                    });
                 }
                 (EventKind::Invoke, None) => {
                     open.insert(process, (line, event.operations.clone()));
                 }
-                (_, None) => return Err(ReadError::WithoutInvoke { line, process }),
+                (_, None) => {
+                    return Err(ReadError::WithoutInvoke { what: "transaction", line, process });
+                }
                 (_, Some((open_since, begun))) => {
                     if !are_ends_of(&event.operations, &begun) {
                         return Err(ReadError::OtherAppends { line, process, open_since });
@@ -181,7 +188,7 @@ impl Line {
             .ok_or_else(|| ReadError::UnknownType { line: self.line, found: shown(found) })
     }
 
-    fn operations(
+    pub(crate) fn operations(
         self,
         fields: &Map<String, Value>,
         kind: EventKind,

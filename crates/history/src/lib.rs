@@ -17,6 +17,10 @@
 //! [`check_regular_sequential`] judge it with a [`RegisterVerdict`], and explain a violation with as few operations as
 //! possible.
 //!
+//! Calls of stored procedures have histories of their own, too. A [`CallRecorder`] collects a [`CallHistory`] of what
+//! calls appended to lists and found there. [`check_calls`] judges it as a history of transactions, names the procedures,
+//! and says which appends were lost.
+//!
 //! ```
 //! use serried_history::{History, Verdict, check_serializable};
 //!
@@ -37,6 +41,7 @@ mod event;
 mod hostile;
 mod json;
 mod log;
+mod procedures;
 mod read_error;
 mod recorder;
 mod register;
@@ -48,6 +53,10 @@ pub use checker::{
 };
 pub use event::{Event, EventKind, History, MicroOperation, ReadResult};
 pub use hostile::{example_histories, read_hostile_history};
+pub use procedures::{
+    CallEnd, CallEvent, CallHistory, CallRecorder, CallSummary, CallVerdict, CallViolation,
+    LostAppend, check_calls,
+};
 pub use read_error::ReadError;
 pub use recorder::Recorder;
 pub use register::{

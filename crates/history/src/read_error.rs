@@ -131,18 +131,20 @@ pub enum ReadError {
         /// The line of the invoke.
         open_since: u64,
     },
-    /// A transaction ends that has not begun.
+    /// A transaction or a call ends that has not begun.
     #[error(
-        "line {line}: process {process} ends a transaction that it has not begun; restore its \
-         invoke, or remove the line"
+        "line {line}: process {process} ends a {what} that it has not begun; restore its invoke, \
+         or remove the line"
     )]
     WithoutInvoke {
+        /// `transaction` or `call`.
+        what: &'static str,
         /// The line.
         line: u64,
         /// The process.
         process: u64,
     },
-    /// A transaction ends with other appends than it began with.
+    /// A transaction or a call ends with other appends than it began with.
     #[error(
         "line {line}: process {process} ends with other appends than it began with on line \
          {open_since}; repeat those of the invoke, in its order"
@@ -155,12 +157,14 @@ pub enum ReadError {
         /// The line of the invoke.
         open_since: u64,
     },
-    /// A process begins a second transaction before its first has ended.
+    /// A process begins a second transaction or call before its first has ended.
     #[error(
-        "line {line}: process {process} begins a transaction while its transaction of line \
-         {open_since} is open; end that one first, with info if its outcome is unknown"
+        "line {line}: process {process} begins a {what} while its {what} of line {open_since} is \
+         open; end that one first, with info if its outcome is unknown"
     )]
     StillOpen {
+        /// `transaction` or `call`.
+        what: &'static str,
         /// The line.
         line: u64,
         /// The process.

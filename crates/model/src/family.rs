@@ -48,6 +48,8 @@ pub enum FamilyName {
     Transactions,
     /// Operations on single keys.
     Registers,
+    /// Stored procedures. Its type is in `serried-procedures`, because this crate does not know what they consist of.
+    Procedures,
 }
 
 /// What is to be known of a family where types are erased.
@@ -60,7 +62,7 @@ struct Description {
 }
 
 impl FamilyName {
-    /// All of them.
+    /// Those that have protocols.
     pub const ALL: [FamilyName; 2] = [FamilyName::Transactions, FamilyName::Registers];
 
     fn description(self) -> Description {
@@ -74,6 +76,11 @@ impl FamilyName {
                 contains: "registers",
                 most_replicas: 7,
                 limited_because: "every replica takes part in every update of a register, and the quorums of its protocols are made for 3, 5 and 7",
+            },
+            FamilyName::Procedures => Description {
+                contains: "procedures",
+                most_replicas: 63,
+                limited_because: "node sets hold no more",
             },
         }
     }

@@ -126,8 +126,7 @@ impl Body {
         arguments: &[Datum],
         store: &mut dyn RowStore,
     ) -> Result<Vec<Datum>, Refused> {
-        let mut frame = arguments.to_vec();
-        frame.resize(usize::from(self.slots), Datum::Bool(false));
+        let mut frame = self.frame(arguments);
         let mut used = self.read_rows(tables, &mut frame, store)?;
         for (Slot(slot), code) in &self.named {
             frame[usize::from(*slot)] = code.evaluate(&mut frame)?;
@@ -145,6 +144,13 @@ impl Body {
             self.write_rows(tables, &mut used, written, store);
         }
         Ok(outputs)
+    }
+
+    /// A frame with these arguments.
+    pub(crate) fn frame(&self, arguments: &[Datum]) -> Vec<Datum> {
+        let mut frame = arguments.to_vec();
+        frame.resize(usize::from(self.slots), Datum::Bool(false));
+        frame
     }
 
     /// Fills the slots of columns, and returns the rows.

@@ -34,6 +34,19 @@ impl Datum {
         Datum::Record(fields.into_iter().collect())
     }
 
+    /// How much it holds, in bytes: 8 for an integer, and the sum of its parts for a list or a record.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Datum::Bool(_) => 1,
+            Datum::Int(_) => 8,
+            Datum::String(text) => text.len(),
+            Datum::Bytes(bytes) => bytes.len(),
+            Datum::List(data) | Datum::Record(data) => {
+                data.iter().map(Datum::bytes).fold(1, usize::saturating_add)
+            }
+        }
+    }
+
     /// What kind of datum this is, for messages.
     pub fn kind(&self) -> &'static str {
         match self {

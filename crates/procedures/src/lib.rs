@@ -12,17 +12,25 @@
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod body;
+mod call;
 mod code;
 mod datum;
 mod evaluate;
+mod family;
+mod footprint;
+mod key;
 mod procedure;
 mod table;
 mod types;
 
 pub use body::{Body, Check, Refused, RowAccess, RowStore, StoredRow, WriteColumn};
+pub use call::{Call, InvalidInputs, Start};
 pub use code::{Arithmetic, Code, Comparison, Logic, Slot};
 pub use datum::Datum;
 pub use evaluate::Failure;
+pub use family::{Offers, Operation, Outcome, Output, Procedures, Registration, Results};
+pub use footprint::{Footprint, KnownRow, RowUse};
+pub use key::{placement_key, row_key};
 pub use procedure::{Argument, Multiplicity, Piece, PieceId, Procedure, ProcedureSet, Returned};
 pub use table::{Column, Table};
 pub use types::{Field, Mismatch, Type};

@@ -4,6 +4,7 @@ use core::fmt;
 
 use serried_actor::Protocol;
 use serried_model::{Family, FamilyName, Guarantee, Registers, Transactions};
+use serried_procedures::Procedures;
 
 /// Something to be done with a protocol of the family `F`, which is chosen by name at run time.
 pub trait Visitor<F: Family> {
@@ -97,6 +98,7 @@ registry! {
         crate::gryff::GryffRsc,
         crate::multipaxos::Multipaxos,
     ]
+    Procedures: []
 }
 
 /// Does what `visitor` does with the protocol called `name`, which is of its family.

@@ -1,7 +1,7 @@
 //! Sessions run an application's transactions and operations against a coordinator of any protocol.
 //!
-//! Each family of keyspaces has a handle of its own: [`TransactionKeyspace`] runs transactions, and [`RegisterKeyspace`]
-//! reads and updates registers.
+//! Each family of keyspaces has a handle of its own: [`TransactionKeyspace`] runs transactions, [`RegisterKeyspace`] reads
+//! and updates registers, and [`ProcedureKeyspace`] calls stored procedures.
 //!
 //! A transaction is a program, an ordinary closure that returns a future. The session runs it, remembers every read, and
 //! hands the finished run's reads and writes to the coordinator. If an earlier read turns out to hold another value
@@ -21,6 +21,7 @@ mod alarms;
 mod call;
 mod driver;
 mod family;
+mod procedures;
 mod registers;
 #[cfg(test)]
 mod script;
@@ -30,6 +31,7 @@ mod transactions;
 pub use alarms::Alarms;
 pub use driver::{Alarm, Driver, Port};
 pub use family::Session;
+pub use procedures::{CallError, CallOptions, CallOutcome, ProcedureKeyspace, RegisteredSet};
 pub use registers::{Modified, RegisterError, RegisterKeyspace, RegisterOptions};
 pub use serried_model::transactions::Ending;
 pub use switchboard::{Full, Recipient, Switchboard};

@@ -63,6 +63,9 @@ macro_rules! with_wing {
                 type $Wing = serried_model::Registers;
                 $body
             }
+            serried_model::FamilyName::Procedures => {
+                unreachable!("no protocol of procedures is registered yet")
+            }
         }
     };
 }

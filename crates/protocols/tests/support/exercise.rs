@@ -1,8 +1,10 @@
 //! What tests of all protocols do with a keyspace. A new family implements [`Exercise`] here.
 
 use serried_model::{Key, Modification, Registers, Transactions, Value, Write};
+use serried_procedures::{Datum, ProcedureSet, Procedures, Results};
 use serried_session::{
-    RegisterError, RegisterKeyspace, Session, Transaction, TransactionError, TransactionKeyspace,
+    CallError, ProcedureKeyspace, RegisterError, RegisterKeyspace, Session, Transaction,
+    TransactionError, TransactionKeyspace,
 };
 
 /// A way to use two keys.
@@ -164,5 +166,113 @@ impl Exercise for Registers {
             RegisterError::ClockSkew { ahead_us: 2_900_000.. }
                 | RegisterError::NoReadModifyWrites { .. }
         )
+    }
+}
+
+/// Rows with a number each, and procedures for all [ways](Way). `read_and_write` has a piece that needs the output of
+/// another one, at another server.
+const EXERCISES: &str = r#"
+[tables.numbers]
+key = { name = "string(64)" }
+columns = { number = "int" }
+
+[procedures.write]
+inputs = { key = "string(64)", number = "int" }
+[procedures.write.pieces.write]
+rows = { row = { table = "numbers", key = ["key"] } }
+writes.row.number = "number"
+
+[procedures.read]
+inputs = { key = "string(64)", other = "string(64)" }
+returns = { number = "first.number", other = "second.number" }
+[procedures.read.pieces.first]
+rows = { row = { table = "numbers", key = ["key"] } }
+reads = ["row.number"]
+outputs.number = "row.number"
+[procedures.read.pieces.second]
+rows = { row = { table = "numbers", key = ["other"] } }
+reads = ["row.number"]
+outputs.number = "row.number"
+
+[procedures.add]
+inputs = { key = "string(64)", other = "string(64)" }
+returns = { found = "second.found" }
+[procedures.add.pieces.first]
+rows = { row = { table = "numbers", key = ["key"] } }
+reads = ["row.number"]
+writes.row.number = "row.number + 1"
+[procedures.add.pieces.second]
+rows = { row = { table = "numbers", key = ["other"] } }
+reads = ["row.number"]
+outputs.found = "row.number"
+
+[procedures.delete]
+inputs = { key = "string(64)" }
+[procedures.delete.pieces.delete]
+rows = { row = { table = "numbers", key = ["key"] } }
+deletes = ["row"]
+"#;
+
+fn exercises() -> ProcedureSet {
+    let mut set = serried_chop::compile(EXERCISES).expect("the exercises compile");
+    serried_chop::check(&mut set).expect("their pieces can be reordered");
+    set
+}
+
+/// Calls a procedure, and registers the set before if nobody has.
+async fn call(
+    keyspace: &ProcedureKeyspace,
+    procedure: &str,
+    inputs: Vec<Datum>,
+) -> Result<Results, CallError> {
+    match keyspace.call(procedure, inputs.clone()).await {
+        Err(CallError::NoSuchProcedure { version: 0, .. }) => {}
+        ended => return ended,
+    }
+    match keyspace.register_in_place_of(0, exercises()).await {
+        Ok(_) | Err(CallError::Superseded { .. }) => keyspace.call(procedure, inputs).await,
+        Err(error) => Err(error),
+    }
+}
+
+impl Exercise for Procedures {
+    async fn write(keyspace: &ProcedureKeyspace, key: &str, number: u64) -> Result<(), CallError> {
+        let inputs = vec![Datum::from(key), Datum::Int(number as i64)];
+        call(keyspace, "write", inputs).await.map(drop)
+    }
+
+    async fn read(keyspace: &ProcedureKeyspace, key: &str) -> Result<u64, CallError> {
+        let results = call(keyspace, "read", vec![Datum::from(key), Datum::from(key)]).await?;
+        match results.get("number") {
+            Some(Datum::Int(number)) => Ok(*number as u64),
+            other => panic!("a number: {other:?}"),
+        }
+    }
+
+    async fn act(
+        keyspace: &ProcedureKeyspace,
+        way: Way,
+        [key, other]: [&str; 2],
+    ) -> Result<(), CallError> {
+        let both = vec![Datum::from(key), Datum::from(other)];
+        let (procedure, inputs) = match way {
+            Way::ReadAndWrite | Way::Modify => ("add", both),
+            Way::Read => ("read", both),
+            Way::WriteBlindly => ("write", vec![Datum::from(key), Datum::Int(1)]),
+            Way::OneShot => ("delete", vec![Datum::from(key)]),
+        };
+        call(keyspace, procedure, inputs).await.map(drop)
+    }
+
+    async fn act_in_many_ways(keyspace: &ProcedureKeyspace, i: u64) {
+        let (key, other) = pair(i);
+        drop(
+            Procedures::act(keyspace, Way::ALL[i as usize % Way::ALL.len()], [&key, &other]).await,
+        );
+        drop(Procedures::read(keyspace, &key).await);
+    }
+
+    fn is_refusal(_: &CallError) -> bool {
+        false
     }
 }

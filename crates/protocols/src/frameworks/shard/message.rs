@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serried_model::{Key, NodeId, Value, Version, Write};
 
 use super::stamp::{Stamp, Validity};
-use crate::frameworks::replicated_log::{self, Ballot, Time};
+use crate::frameworks::replicated_log::{self, Time};
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -323,21 +323,17 @@ impl AdmissionWindow {
 
 /// An entry, and the ballot in which it was first proposed.
 ///
-/// An entry that only a minority accepted before another leader began can enter the log after that
-/// leader's [`Entry::Lead`], because a third leader may be the first to find it. By then the
-/// transaction was refused, so the entry has no effect (see
-/// [`replicated_log::StateMachine::revise`]).
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Led {
-    /// The leader's ballot.
-    pub by: Ballot,
-    /// The entry.
-    pub entry: Entry,
-}
+/// A transaction was refused if it has no part when a leader begins. An entry with its part has no effect if it follows
+/// [`Entry::Lead`] of a later leader.
+pub type Led = replicated_log::Led<Entry>;
 
-impl replicated_log::Entry for Led {
+impl replicated_log::LedEntry for Entry {
+    fn is_lead(&self) -> bool {
+        matches!(self, Entry::Lead)
+    }
+
     fn size(&self) -> usize {
-        match &self.entry {
+        match self {
             Entry::Prepare(part) => {
                 let length = |item: &Item| {
                     let value = item.write.as_ref().and_then(|write| write.value.as_ref());

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::message::{AdmissionWindow, Decision, Item, Written};
 use super::stamp::{Stamp, Validity};
-use crate::frameworks::replicated_log::Ballot;
+use crate::frameworks::replicated_log::LastLead;
 
 /// A value of a replica's store.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -24,15 +24,6 @@ pub(super) enum Cell {
     /// Which transactions are admitted, the slot after that of the entry that set this, and the
     /// last leader.
     Window(u64, AdmissionWindow, LastLead),
-}
-
-/// The last [`super::message::Entry::Lead`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(super) struct LastLead {
-    /// The slot after its own.
-    pub(super) since: u64,
-    /// The leader's ballot.
-    pub(super) ballot: Ballot,
 }
 
 /// The state of a key.

@@ -9,8 +9,8 @@ use serried_parts::{Cells, decode_cell, decode_cell_of_another};
 
 use super::message::{AdmissionWindow, Decision, Entry, Item, Led, Part};
 use super::outcomes::{Outcomes, can_forget};
-use super::row::{Cell, LastLead, Row, TxnRow, TxnState};
-use crate::frameworks::replicated_log::Ballot;
+use super::row::{Cell, Row, TxnRow, TxnState};
+use crate::frameworks::replicated_log::LastLead;
 
 /// The first byte of names in the store that are not keys, and of the names of keys that begin with
 /// this byte.
@@ -68,22 +68,10 @@ impl Table {
         self.window
     }
 
-    /// Removes entries that were proposed in a lower ballot than an [`Entry::Lead`] before them.
-    /// The first entry belongs to slot `first`.
+    /// Removes entries that have no effect, because a later leader had begun before them. The first belongs to slot
+    /// `first`.
     pub(super) fn revise(&self, first: u64, entries: &mut [Option<Led>]) {
-        let mut ballot = Ballot::NONE;
-        for (slot, entry) in (first..).zip(entries) {
-            // The rows may contain entries before that slot already.
-            if slot >= self.last_lead.since {
-                ballot = ballot.max(self.last_lead.ballot);
-            }
-            if entry.as_ref().is_some_and(|led| led.by < ballot) {
-                *entry = None;
-            }
-            if let Some(Led { by, entry: Entry::Lead }) = entry {
-                ballot = *by;
-            }
-        }
+        self.last_lead.revise(first, entries);
     }
 
     /// A transaction's outcome, if it is known.
@@ -419,29 +407,6 @@ mod tests {
             names += 1;
         });
         assert_eq!((names, newer.window().to_us), (4, 20));
-    }
-
-    #[test]
-    fn entries_of_an_earlier_leader_have_no_effect_after_lead() {
-        let ballot = |round| Ballot { round, member: 0 };
-        let led = |round, entry| Some(Led { by: ballot(round), entry });
-        let window = |round| led(round, Entry::Window(AdmissionWindow::default()));
-        let revised = |table: &Table, first, mut entries: Vec<Option<Led>>| {
-            table.revise(first, &mut entries);
-            entries.into_iter().map(|led| led.map(|led| led.by.round)).collect::<Vec<_>>()
-        };
-        let mut table = Table::new(9, false);
-        // The slots contain proposals of several leaders. Each began where it had found nothing.
-        let lead = |round| led(round, Entry::Lead);
-        let entries =
-            vec![window(1), lead(2), window(2), window(1), lead(4), None, window(3), lead(3)];
-        let rounds = [Some(1), Some(2), Some(2), None, Some(4), None, None, None];
-        assert_eq!(revised(&table, 7, entries), rounds);
-        // A leader began, and its entries are stored. The log may contain less.
-        table.apply((9, 9), lead(2).as_ref(), &mut MemoryStore::default());
-        assert_eq!(revised(&table, 10, vec![window(1), window(2)]), [None, Some(2)]);
-        let entries = vec![window(1), lead(2), window(1), window(3)];
-        assert_eq!(revised(&table, 8, entries), [Some(1), Some(2), None, Some(3)]);
     }
 
     #[test]

@@ -1,0 +1,214 @@
+//! What a piece uses, as far as it is known before the piece is executed.
+
+use serried_model::Key;
+
+use crate::{Body, Datum, row_key};
+
+/// The rows that a body uses, with what it does with each. Two occurrences of pieces conflict if they use a row in ways
+/// that conflict ([`RowUse::conflicts`]).
+///
+/// The offline checker (002 §3.1) looks for the same conflicts, but knows only tables and columns.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Footprint(Vec<(RowUse, u16)>);
+
+/// What a body does with a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RowUse {
+    reads: Columns,
+    writes: Columns,
+    /// It asks whether the row exists.
+    asks: bool,
+    /// It may delete the row, which writes all columns.
+    deletes: bool,
+}
+
+/// A set of columns of a table, which has at most 256.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Columns([u64; 4]);
+
+impl Columns {
+    fn insert(&mut self, column: u16) {
+        self.0[usize::from(column / 64) % 4] |= 1 << (column % 64);
+    }
+
+    fn intersects(self, other: Columns) -> bool {
+        self.0.iter().zip(other.0).any(|(own, other)| own & other != 0)
+    }
+
+    fn and(self, other: Columns) -> Columns {
+        Columns(core::array::from_fn(|at| self.0[at] | other.0[at]))
+    }
+
+    fn without(self, other: Columns) -> Columns {
+        Columns(core::array::from_fn(|at| self.0[at] & !other.0[at]))
+    }
+
+    fn is_empty(self) -> bool {
+        self == Columns::default()
+    }
+}
+
+impl RowUse {
+    /// Whether two uses of one row conflict: one of them changes what the other one uses. Two that create the row do not
+    /// conflict by that.
+    pub fn conflicts(&self, other: &RowUse) -> bool {
+        self.is_overwritten_by(other) || other.is_overwritten_by(self)
+    }
+
+    fn is_overwritten_by(&self, other: &RowUse) -> bool {
+        self.used().intersects(other.writes)
+            || other.deletes
+            || (self.asks && !other.writes.is_empty())
+    }
+
+    fn used(&self) -> Columns {
+        self.reads.and(self.writes)
+    }
+
+    /// What is left of this use when everything is left out that conflicts with `later`, in the sense that any use which
+    /// conflicts with this one there also conflicts with `later`. None if nothing is left.
+    ///
+    /// So a new use, compared with earlier uses from the newest to the oldest, need not be compared with those that
+    /// conflict only with what is left out: they come before `later`, which comes before the new one.
+    #[must_use]
+    pub fn not_covered_by(mut self, later: &RowUse) -> Option<RowUse> {
+        if later.deletes {
+            return None;
+        }
+        self.reads = self.reads.without(later.writes);
+        self.writes = self.writes.without(later.writes);
+        let is_covered = self.used().is_empty() && !self.asks && !self.deletes;
+        (!is_covered).then_some(self)
+    }
+
+    /// Whether it changes nothing.
+    pub fn is_read(&self) -> bool {
+        self.writes.is_empty() && !self.deletes
+    }
+
+    /// This use without what it only reads.
+    #[must_use]
+    pub fn writes_only(self) -> RowUse {
+        RowUse { reads: Columns::default(), asks: false, ..self }
+    }
+
+    /// Both uses of one row.
+    #[must_use]
+    pub fn with(self, other: RowUse) -> RowUse {
+        RowUse {
+            reads: self.reads.and(other.reads),
+            writes: self.writes.and(other.writes),
+            asks: self.asks || other.asks,
+            deletes: self.deletes || other.deletes,
+        }
+    }
+}
+
+impl Footprint {
+    /// The footprint of a body.
+    pub fn of(body: &Body) -> Footprint {
+        let mut rows: Vec<(RowUse, u16)> = Vec::with_capacity(body.rows.len());
+        for row in &body.rows {
+            let mut used = RowUse { asks: row.exists.is_some(), ..RowUse::default() };
+            row.reads.iter().for_each(|(column, _)| used.reads.insert(*column));
+            rows.push((used, row.known));
+        }
+        for write in &body.writes {
+            rows[usize::from(write.row)].0.writes.insert(write.column);
+        }
+        for row in &body.deletes {
+            rows[usize::from(*row)].0.deletes = true;
+        }
+        Footprint(rows)
+    }
+
+    /// What the body does with each of its rows.
+    pub fn uses(&self) -> impl Iterator<Item = &RowUse> {
+        self.0.iter().map(|(used, _)| used)
+    }
+
+    /// The rows that an occurrence with these arguments uses in a way that `matters`, given the place of the table. A row is named by the leading parts of its key that are
+    /// known: all, or as many as depend on no other row. Then the occurrence may use any row whose key begins so.
+    pub fn rows(
+        &self,
+        body: &Body,
+        arguments: &[Datum],
+        matters: impl Fn(u16, &RowUse) -> bool,
+    ) -> Vec<(KnownRow, RowUse)> {
+        let mut frame = body.frame(arguments);
+        let mut rows = Vec::with_capacity(self.0.len());
+        let all = body.rows.iter().zip(&self.0);
+        for (row, (used, known)) in all.filter(|(row, (used, _))| matters(row.table, used)) {
+            let parts = row.key.iter().take(usize::from(*known));
+            // If a part fails, the body is refused and uses nothing.
+            let Ok(parts) =
+                parts.map(|part| part.evaluate(&mut frame)).collect::<Result<Vec<_>, _>>()
+            else {
+                continue;
+            };
+            let key = row_key(row.table, &parts);
+            rows.push((KnownRow { key, is_whole: parts.len() == row.key.len() }, *used));
+        }
+        rows
+    }
+}
+
+/// A row, as far as its key is known.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct KnownRow {
+    /// The encoded key ([`row_key`]) of the parts that are known.
+    pub key: Key,
+    /// Whether these are all parts.
+    pub is_whole: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(reads: &[u16], writes: &[u16], asks: bool, deletes: bool) -> RowUse {
+        let mut used = RowUse { asks, deletes, ..RowUse::default() };
+        reads.iter().for_each(|column| used.reads.insert(*column));
+        writes.iter().for_each(|column| used.writes.insert(*column));
+        used
+    }
+
+    /// All uses of a row with two columns.
+    fn all() -> Vec<RowUse> {
+        let columns: [&[u16]; 4] = [&[], &[0], &[200], &[0, 200]];
+        let mut all = Vec::new();
+        for reads in columns {
+            for writes in columns {
+                for (asks, deletes) in [(false, false), (true, false), (false, true), (true, true)]
+                {
+                    all.push(row(reads, writes, asks, deletes));
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn uses_conflict_where_one_changes_what_the_other_uses() {
+        let (read, write) = (row(&[1], &[], false, false), row(&[], &[1], false, false));
+        let (ask, delete) = (row(&[], &[], true, false), row(&[], &[], false, true));
+        assert!(read.conflicts(&write) && write.conflicts(&write) && ask.conflicts(&write));
+        assert!(!read.conflicts(&read) && !ask.conflicts(&ask) && !ask.conflicts(&read));
+        assert!(all().iter().all(|used| used.conflicts(&delete)));
+        let other = row(&[2], &[2], false, false);
+        assert!(!other.conflicts(&write) && !other.conflicts(&read));
+    }
+
+    #[test]
+    fn what_is_covered_conflicts_with_what_covers_it() {
+        for new in all() {
+            for later in all().iter().filter(|later| later.conflicts(&new)) {
+                let left = new.not_covered_by(later);
+                for earlier in all().iter().filter(|earlier| earlier.conflicts(&new)) {
+                    let is_left = left.is_some_and(|left| left.conflicts(earlier));
+                    assert!(is_left || earlier.conflicts(later), "{earlier:?} {later:?} {new:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,564 @@
+//! The client side: a coordinator for one client's calls.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serried_actor::{Actor, Context, Coordinate, Group, Settings};
+use serried_model::{NodeId, TxnId, Version};
+use serried_parts::{VersionClock, patience_with_leader};
+use serried_procedures::{
+    Call, Datum, Operation, Outcome, Output, Procedures, ProcedureSet, Refused, Registration,
+    Results,
+};
+
+use super::message::{CallOf, Inquired, Message, NotStarted, Reply, Request};
+use super::reading::Reading;
+use super::registered::Registered;
+use super::run::{Requests, Run, Step};
+use super::sound;
+
+/// How long ends are collected before partitions are notified.
+const TELL_AFTER: Duration = Duration::from_millis(10);
+
+/// How long to wait before a call is started again under another set of procedures.
+const START_AGAIN: Duration = Duration::from_millis(20);
+
+/// The partition that decides which set of procedures is in use.
+const OF_SETS: u16 = 0;
+
+/// The coordinator of one client's calls.
+#[derive(Debug)]
+pub struct Coordinator {
+    group: Group,
+    clock: VersionClock,
+    /// The time from which calls have to begin, in microseconds.
+    from_us: u64,
+    /// By partition, the replica that has answered last: it leads.
+    leaders: BTreeMap<u16, NodeId>,
+    /// The set of procedures that is in use, as far as is known.
+    set: Option<Arc<Registered>>,
+    requests: BTreeMap<TxnId, Running>,
+    by_version: BTreeMap<Version, TxnId>,
+    by_read: BTreeMap<u64, TxnId>,
+    reads: u64,
+    /// By partition, the calls that were executed everywhere.
+    ended: BTreeMap<u16, Vec<Version>>,
+}
+
+/// A request of a session.
+#[derive(Debug)]
+struct Running {
+    repeated: u32,
+    phase: Phase,
+}
+
+/// What a request waits for.
+#[derive(Debug)]
+enum Phase {
+    /// The set of procedures that is in use.
+    Waits(Operation),
+    /// A call that writes.
+    Calls { run: Box<Run>, again: Option<Operation> },
+    /// A call that writes nothing.
+    Reads { reading: Box<Reading>, again: Operation },
+    /// What partitions know of a call.
+    Inquires { call: Version, unknown: BTreeMap<u16, u64> },
+    /// A set of procedures is put in use: by partition, whether it is.
+    Registers { version: u64, set: Arc<ProcedureSet>, done: BTreeMap<u16, bool> },
+    /// The set of procedures that is in use, for a session.
+    Lists,
+}
+
+/// The timers of a coordinator.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Timer {
+    /// Repeat the unanswered messages of a request.
+    Repeat(TxnId),
+    /// Notify partitions of calls that were executed everywhere.
+    Tell,
+}
+
+type Cx<'a> = Context<'a, Coordinator>;
+
+impl Coordinator {
+    /// A coordinator for a client of `group`.
+    pub fn new(group: Group, _settings: &Settings) -> Coordinator {
+        Coordinator {
+            group,
+            clock: VersionClock::default(),
+            from_us: 0,
+            leaders: BTreeMap::new(),
+            set: None,
+            requests: BTreeMap::new(),
+            by_version: BTreeMap::new(),
+            by_read: BTreeMap::new(),
+            reads: 0,
+            ended: BTreeMap::new(),
+        }
+    }
+
+    fn send(&self, at: u16, request: Request, attempt: u32, cx: &mut Cx<'_>) {
+        let any = self.group.choice(at, attempt as usize);
+        let to = self.leaders.get(&at).copied().unwrap_or(any);
+        cx.send(to, Message::Request(request));
+    }
+
+    fn send_all(&self, requests: Requests, attempt: u32, cx: &mut Cx<'_>) {
+        for (at, request) in requests {
+            self.send(at, request, attempt, cx);
+        }
+    }
+
+    /// Begins a request, or begins it again.
+    fn begin(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
+        let Some(set) = self.set.clone() else { return self.wait(txn, operation, cx) };
+        match operation {
+            Operation::Call { procedure, inputs } => self.call(txn, procedure, inputs, set, cx),
+            Operation::Inquire { call } => self.inquire(txn, call, cx),
+            Operation::Register { set: new, replaces } => {
+                self.register(txn, new, replaces, &set, cx);
+            }
+            Operation::List => self.list(txn, cx),
+            Operation::GiveUp => {}
+        }
+    }
+
+    /// Asks for the set of procedures that is in use.
+    fn wait(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
+        self.requests.insert(txn, Running { repeated: 0, phase: Phase::Waits(operation) });
+        self.send(OF_SETS, Request::Set, 0, cx);
+        cx.set_timer(Timer::Repeat(txn), patience_with_leader(&self.group, 0));
+    }
+
+    // Calls.
+
+    fn call(
+        &mut self,
+        txn: TxnId,
+        name: Arc<str>,
+        inputs: Vec<Datum>,
+        set: Arc<Registered>,
+        cx: &mut Cx<'_>,
+    ) {
+        let procedures = &set.set().procedures;
+        let Some(at) = procedures.iter().position(|procedure| procedure.name == *name) else {
+            let known = procedures.iter().map(|procedure| procedure.name.clone()).collect();
+            let version = set.version();
+            return self.end(txn, Outcome::NoSuchProcedure { version, known }, cx);
+        };
+        let procedure = &procedures[at];
+        let call = match Call::new(procedure, inputs.clone()) {
+            Ok(call) => call,
+            Err(wrong) => return self.end(txn, Outcome::InvalidInputs(wrong), cx),
+        };
+        let of = CallOf { set: set.version(), procedure: at as u16, inputs: inputs.clone() };
+        let again = Operation::Call { procedure: name, inputs };
+        if procedure.is_read_only() {
+            let reading = Box::new(Reading::new(of, set, call));
+            let phase = Phase::Reads { reading, again };
+            self.requests.insert(txn, Running { repeated: 0, phase });
+            return self.read(txn, cx);
+        }
+        let clock = self.clock.next(cx.id(), cx.clock());
+        let timestamp_us = clock.timestamp_us.max(self.from_us);
+        self.from_us = self.from_us.max(timestamp_us + 1);
+        let version = Version { timestamp_us, ..clock };
+        cx.output((txn, Output::Began(version)));
+        let run = Run::new(version, Arc::new(of), set, call);
+        self.run(txn, run, Some(again), cx);
+    }
+
+    fn run(&mut self, txn: TxnId, mut run: Run, again: Option<Operation>, cx: &mut Cx<'_>) {
+        self.by_version.insert(run.txn(), txn);
+        let step = run.begin(&self.group);
+        let phase = Phase::Calls { run: Box::new(run), again };
+        self.requests.insert(txn, Running { repeated: 0, phase });
+        cx.set_timer(Timer::Repeat(txn), patience_with_leader(&self.group, 0));
+        self.take(txn, step, cx);
+    }
+
+    fn take(&mut self, txn: TxnId, step: Step, cx: &mut Cx<'_>) {
+        match step {
+            Step::Send(requests) => {
+                if !requests.is_empty() {
+                    let patience = patience_with_leader(&self.group, 0);
+                    cx.set_timer(Timer::Repeat(txn), patience);
+                }
+                self.send_all(requests, 0, cx);
+            }
+            Step::NotStarted(why) => self.start_again(txn, why, cx),
+            Step::Executed(results) => {
+                let Some(Running { phase: Phase::Calls { run, .. }, .. }) =
+                    self.requests.get(&txn)
+                else {
+                    return;
+                };
+                let (call, set) = (run.txn(), run.set().clone());
+                let procedure = run.procedure();
+                let participants: Vec<u16> = run.participants().collect();
+                if self.ended.is_empty() {
+                    cx.set_timer(Timer::Tell, TELL_AFTER);
+                }
+                for at in participants {
+                    self.ended.entry(at).or_default().push(call);
+                }
+                self.end(txn, done(&set, procedure, results), cx);
+            }
+        }
+    }
+
+    /// No partition has started the call under its version.
+    fn start_again(&mut self, txn: TxnId, why: NotStarted, cx: &mut Cx<'_>) {
+        let Some(Running { phase, .. }) = self.requests.remove(&txn) else { return };
+        let again = match phase {
+            Phase::Calls { run, again } => {
+                self.by_version.remove(&run.txn());
+                again
+            }
+            Phase::Reads { again, .. } => Some(again),
+            _ => None,
+        };
+        match (why, again) {
+            (NotStarted::Late { from_us }, Some(again)) => {
+                self.from_us = self.from_us.max(from_us);
+                self.begin(txn, again, cx);
+            }
+            (NotStarted::OtherSet { .. }, Some(again)) => {
+                self.set = None;
+                let phase = Phase::Waits(again);
+                self.requests.insert(txn, Running { repeated: 0, phase });
+                cx.set_timer(Timer::Repeat(txn), START_AGAIN);
+            }
+            (NotStarted::Forgotten, _) | (_, None) => self.end(txn, Outcome::Forgotten, cx),
+        }
+    }
+
+    // Read-only calls (002 §4.1).
+
+    fn read(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
+        let Some(Running { phase: Phase::Reads { reading, .. }, .. }) =
+            self.requests.get_mut(&txn)
+        else {
+            return;
+        };
+        let (requests, results) = reading.proceed(&self.group, || {
+            self.reads += 1;
+            self.by_read.insert(self.reads, txn);
+            self.reads
+        });
+        if let Some(results) = results {
+            let (set, procedure) = (reading.set().clone(), reading.procedure());
+            return self.end(txn, done(&set, procedure, results), cx);
+        }
+        if !requests.is_empty() {
+            cx.set_timer(Timer::Repeat(txn), patience_with_leader(&self.group, 0));
+        }
+        self.send_all(requests, 0, cx);
+    }
+
+    // Inquiries.
+
+    fn inquire(&mut self, txn: TxnId, call: Version, cx: &mut Cx<'_>) {
+        let phase = Phase::Inquires { call, unknown: BTreeMap::new() };
+        self.requests.insert(txn, Running { repeated: 0, phase });
+        self.by_version.insert(call, txn);
+        self.ask(txn, cx);
+    }
+
+    fn ask(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
+        let Some(Running { repeated, phase: Phase::Inquires { call, .. } }) =
+            self.requests.get(&txn)
+        else {
+            return;
+        };
+        for at in 0..self.group.partitions() {
+            self.send(at, Request::Inquire { txn: *call }, *repeated, cx);
+        }
+        cx.set_timer(Timer::Repeat(txn), patience_with_leader(&self.group, *repeated));
+    }
+
+    fn on_known(&mut self, at: u16, call: Version, known: Inquired, cx: &mut Cx<'_>) {
+        let Some(txn) = self.by_version.get(&call).copied() else { return };
+        let Some(Running { phase: Phase::Inquires { unknown, .. }, .. }) =
+            self.requests.get_mut(&txn)
+        else {
+            return;
+        };
+        match known {
+            Inquired::Started(of) => {
+                let Some(set) = self.set.clone().filter(|set| set.version() == of.set) else {
+                    // It ended under a former set, or this client does not know the set yet.
+                    self.set = None;
+                    return;
+                };
+                let Some(procedure) = set.procedure(of.procedure) else { return };
+                let Ok(inputs) = Call::new(procedure, of.inputs.clone()) else { return };
+                let run = Run::new(call, of, set, inputs).insisting();
+                self.run(txn, run, None, cx);
+            }
+            Inquired::Forgotten => self.end(txn, Outcome::Forgotten, cx),
+            Inquired::Unknown { from_us } => {
+                unknown.insert(at, from_us);
+                let is_closed = |from_us: &u64| *from_us > call.timestamp_us;
+                let all = unknown.len() == usize::from(self.group.partitions());
+                if all && unknown.values().all(is_closed) {
+                    self.end(txn, Outcome::NoEffect, cx);
+                }
+            }
+        }
+    }
+
+    // Sets of procedures.
+
+    fn register(
+        &mut self,
+        txn: TxnId,
+        new: Arc<ProcedureSet>,
+        replaces: Option<u64>,
+        known: &Registered,
+        cx: &mut Cx<'_>,
+    ) {
+        if replaces.is_some_and(|replaces| replaces != known.version()) {
+            let version = known.version();
+            let superseded = Output::Registered(Registration::Superseded { version });
+            return cx.output((txn, superseded));
+        }
+        let version = known.version() + 1;
+        let done = (0..self.group.partitions()).map(|at| (at, false)).collect();
+        let phase = Phase::Registers { version, set: new, done };
+        self.requests.insert(txn, Running { repeated: 0, phase });
+        self.install(txn, cx);
+    }
+
+    fn install(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
+        let Some(Running { repeated, phase: Phase::Registers { version, set, done } }) =
+            self.requests.get(&txn)
+        else {
+            return;
+        };
+        for (at, _) in done.iter().filter(|(_, done)| !**done) {
+            let request = Request::Install { version: *version, set: set.clone() };
+            self.send(*at, request, *repeated, cx);
+        }
+        cx.set_timer(Timer::Repeat(txn), patience_with_leader(&self.group, *repeated));
+    }
+
+    fn list(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
+        self.requests.insert(txn, Running { repeated: 0, phase: Phase::Lists });
+        self.send(OF_SETS, Request::Set, 0, cx);
+        cx.set_timer(Timer::Repeat(txn), patience_with_leader(&self.group, 0));
+    }
+
+    fn on_set(&mut self, at: u16, version: u64, set: Arc<ProcedureSet>, cx: &mut Cx<'_>) {
+        if at == OF_SETS && self.set.as_ref().is_none_or(|known| known.version() < version) {
+            self.set = Some(Arc::new(Registered::new(version, set.clone())));
+        }
+        let mut begin = Vec::new();
+        for (txn, running) in &mut self.requests {
+            match &mut running.phase {
+                Phase::Waits(operation) if self.set.is_some() => {
+                    begin.push((*txn, operation.clone()));
+                }
+                Phase::Lists if at == OF_SETS => begin.push((*txn, Operation::List)),
+                Phase::Registers { version: wanted, done, .. } if version >= *wanted => {
+                    done.insert(at, true);
+                    if done.values().all(|done| *done) {
+                        begin.push((*txn, Operation::GiveUp));
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (txn, operation) in begin {
+            let running = self.requests.remove(&txn).expect("it waits");
+            match (running.phase, operation) {
+                (Phase::Lists, _) => self.finish(txn, Output::Set(version, set.clone()), cx),
+                (Phase::Registers { version, .. }, _) => {
+                    let in_use = Registration::InUse { version };
+                    self.finish(txn, Output::Registered(in_use), cx);
+                }
+                (_, operation) => self.begin(txn, operation, cx),
+            }
+        }
+    }
+
+    // Ends.
+
+    fn end(&mut self, txn: TxnId, outcome: Outcome, cx: &mut Cx<'_>) {
+        self.finish(txn, Output::Outcome(outcome), cx);
+    }
+
+    fn finish(&mut self, txn: TxnId, output: Output, cx: &mut Cx<'_>) {
+        self.forget(txn);
+        cx.cancel_timer(Timer::Repeat(txn));
+        cx.output((txn, output));
+    }
+
+    fn forget(&mut self, txn: TxnId) -> Option<Running> {
+        let running = self.requests.remove(&txn)?;
+        match &running.phase {
+            Phase::Calls { run, .. } => {
+                self.by_version.remove(&run.txn());
+            }
+            Phase::Inquires { call, .. } => {
+                self.by_version.remove(call);
+            }
+            Phase::Reads { reading, .. } => {
+                for number in reading.numbers() {
+                    self.by_read.remove(&number);
+                }
+            }
+            Phase::Waits(_) | Phase::Registers { .. } | Phase::Lists => {}
+        }
+        Some(running)
+    }
+
+    fn give_up(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
+        let Some(running) = self.forget(txn) else { return };
+        cx.cancel_timer(Timer::Repeat(txn));
+        let outcome = match running.phase {
+            Phase::Calls { .. } | Phase::Inquires { .. } => Outcome::Unknown,
+            Phase::Waits(Operation::Call { .. }) | Phase::Reads { .. } => Outcome::NoEffect,
+            Phase::Waits(Operation::Inquire { .. }) => Outcome::Unknown,
+            Phase::Waits(_) | Phase::Registers { .. } | Phase::Lists => return,
+        };
+        cx.output((txn, Output::Outcome(outcome)));
+    }
+
+    fn on_reply(&mut self, from: NodeId, reply: Reply, cx: &mut Cx<'_>) {
+        let at = from.partition();
+        self.leaders.insert(at, from);
+        let (version, step): (Version, fn(&mut Run, u16, Reply, &Group) -> Step) = match &reply {
+            Reply::Started(started) => (started.txn, |run, at, reply, group| match reply {
+                Reply::Started(started) => run.on_started(at, started, group),
+                _ => Step::Send(Vec::new()),
+            }),
+            Reply::NotStarted { txn, .. } => (*txn, |run, at, reply, _| match reply {
+                Reply::NotStarted { why, .. } => run.on_not_started(at, why),
+                _ => Step::Send(Vec::new()),
+            }),
+            Reply::Executed { txn, .. } => (*txn, |run, at, reply, _| match reply {
+                Reply::Executed { outputs, .. } => run.on_executed(at, outputs),
+                _ => Step::Send(Vec::new()),
+            }),
+            Reply::Read { .. } => return self.on_read(reply, cx),
+            Reply::Set { .. } => {
+                if let Reply::Set { version, set } = reply {
+                    self.on_set(at, version, set, cx);
+                }
+                return;
+            }
+            Reply::Known { .. } => {
+                if let Reply::Known { txn, known } = reply {
+                    self.on_known(at, txn, known, cx);
+                }
+                return;
+            }
+            // Only servers ask for it.
+            Reply::Status { .. } => return,
+        };
+        let Some(txn) = self.by_version.get(&version).copied() else { return };
+        if let Some(Running { phase: Phase::Calls { run, .. }, repeated }) =
+            self.requests.get_mut(&txn)
+        {
+            *repeated = 0;
+            let step = step(run, at, reply, &self.group);
+            self.take(txn, step, cx);
+        }
+    }
+
+    fn on_read(&mut self, reply: Reply, cx: &mut Cx<'_>) {
+        let Reply::Read { number, found } = reply else { return };
+        let Some(txn) = self.by_read.remove(&number) else { return };
+        let Some(Running { phase: Phase::Reads { reading, .. }, repeated }) =
+            self.requests.get_mut(&txn)
+        else {
+            return;
+        };
+        *repeated = 0;
+        match found {
+            Ok(found) => {
+                reading.on_found(number, found);
+                self.read(txn, cx);
+            }
+            Err(why) => self.start_again(txn, why, cx),
+        }
+    }
+}
+
+/// The outcome of a call that was executed.
+fn done(set: &Registered, procedure: u16, results: Result<Vec<Datum>, Refused>) -> Outcome {
+    match results {
+        Err(refused) => Outcome::Refused(refused),
+        Ok(data) => {
+            let returns = set.procedure(procedure).map_or(&[][..], |procedure| &procedure.returns);
+            let fields = returns.iter().map(|returned| returned.field.clone()).collect();
+            Outcome::Done(Results { fields, data })
+        }
+    }
+}
+
+impl Actor for Coordinator {
+    type Message = Message;
+    type Timer = Timer;
+    type Record = ();
+    type Output = (TxnId, Output);
+
+    fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
+        match message {
+            Message::Reply(reply) if sound::to_client(from, &reply, &self.group) => {
+                self.on_reply(from, reply, cx);
+            }
+            _ => cx.reject(|| format!("{from} has sent a message that no correct node sends to a client")),
+        }
+    }
+
+    fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
+        let txn = match timer {
+            Timer::Repeat(txn) => txn,
+            Timer::Tell => {
+                for (at, txns) in core::mem::take(&mut self.ended) {
+                    self.send(at, Request::End(txns), 0, cx);
+                }
+                return;
+            }
+        };
+        let Some(running) = self.requests.get_mut(&txn) else { return };
+        running.repeated += 1;
+        let repeated = running.repeated;
+        let requests = match &running.phase {
+            Phase::Waits(_) | Phase::Lists => vec![(OF_SETS, Request::Set)],
+            Phase::Calls { run, .. } => run.unanswered(),
+            Phase::Reads { reading, .. } => reading.unanswered(),
+            Phase::Inquires { .. } => {
+                self.leaders.clear();
+                if self.set.is_none() {
+                    self.send(OF_SETS, Request::Set, repeated, cx);
+                }
+                return self.ask(txn, cx);
+            }
+            Phase::Registers { .. } => {
+                self.leaders.clear();
+                return self.install(txn, cx);
+            }
+        };
+        for (at, _) in &requests {
+            // It may not lead any more.
+            self.leaders.remove(at);
+        }
+        self.send_all(requests, repeated, cx);
+        cx.set_timer(Timer::Repeat(txn), patience_with_leader(&self.group, repeated));
+    }
+}
+
+impl Coordinate<Procedures> for Coordinator {
+    fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
+        match operation {
+            Operation::GiveUp => self.give_up(txn, cx),
+            // What is in use may have changed.
+            Operation::Register { .. } => self.wait(txn, operation, cx),
+            operation => self.begin(txn, operation, cx),
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! The messages between participants, and the records that replicas keep.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serried_model::{Key, NodeId, Version};
+use serried_procedures::{Datum, PieceId, ProcedureSet, Refused, StoredRow};
+
+use crate::frameworks::replicated_log;
+
+/// A message.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Message {
+    /// A request of a client or of another server to the leader of this one's group.
+    Request(Request),
+    /// A request that a replica forwards because it does not lead.
+    Forward {
+        /// The sender of the request.
+        from: NodeId,
+        /// The request.
+        request: Request,
+    },
+    /// A reply of a replica that leads.
+    Reply(Reply),
+    /// A message of the replicated log.
+    Log(replicated_log::Message<Led>),
+}
+
+/// A request to the leader of a partition.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// Start pieces of a transaction (002 §3.2, the start phase).
+    Start(Start),
+    /// All pieces of the transaction were started: execute what was deferred (002 §3.2, the commit phase).
+    Commit(Arc<Commit>),
+    /// The transaction has been executed at all of its participants.
+    End(Vec<Version>),
+    /// Execute pieces of a read-only call as soon as no transaction conflicts with them (002 §4.1).
+    Read(Read),
+    /// Report the edges of the transaction when it commits (002 §3.2, the status request).
+    Ask {
+        /// The transaction.
+        txn: Version,
+    },
+    /// Transactions that began before this time have ended at the sender's partition, and no other will begin there.
+    Over {
+        /// In microseconds since the Unix epoch.
+        below_us: u64,
+    },
+    /// Report the set of procedures that is in use.
+    Set,
+    /// Use this set of procedures from now on.
+    Install {
+        /// Its version.
+        version: u64,
+        /// The set.
+        set: Arc<ProcedureSet>,
+    },
+    /// Report whether the transaction is known.
+    Inquire {
+        /// The transaction.
+        txn: Version,
+    },
+}
+
+/// The start of pieces of a transaction at one partition.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Start {
+    /// The transaction.
+    pub txn: Version,
+    /// The call.
+    pub call: Arc<CallOf>,
+    /// Whether another partition has started the transaction. Then this one has to start it too.
+    pub insist: bool,
+    /// The pieces, in the order of their declaration.
+    pub pieces: Vec<Occurrence>,
+}
+
+/// What is called.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CallOf {
+    /// The version of the set of procedures.
+    pub set: u64,
+    /// The place of the procedure in its set.
+    pub procedure: u16,
+    /// The inputs.
+    pub inputs: Vec<Datum>,
+}
+
+/// An occurrence of a piece.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Occurrence {
+    /// The piece.
+    pub piece: PieceId,
+    /// Which of its occurrences, from 0.
+    pub number: u32,
+    /// What its body gets.
+    pub arguments: Vec<Datum>,
+}
+
+/// Pieces of a read-only call.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Read {
+    /// Identifies the request at the client.
+    pub number: u64,
+    /// The version of the set of procedures.
+    pub set: u64,
+    /// The place of the procedure in its set.
+    pub procedure: u16,
+    /// The pieces.
+    pub pieces: Vec<Occurrence>,
+}
+
+/// What a transaction's edges are labelled with.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Kind {
+    /// Between pieces that are executed when they are started.
+    Immediate,
+    /// Between deferred pieces.
+    Deferred,
+}
+
+/// Another transaction comes before this one, by the order in which conflicting pieces were started at a server.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Edge {
+    /// The transaction that comes before.
+    pub from: Version,
+    /// Which pieces conflict.
+    pub kind: Kind,
+    /// The partition at which they do. It knows both transactions.
+    pub at: u16,
+}
+
+/// A transaction that commits.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Vertex {
+    /// The transaction.
+    pub txn: Version,
+    /// The partitions at which it has pieces, in ascending order.
+    pub participants: Arc<[u16]>,
+    /// All transactions that come before it, except for some that were decided before it committed. In ascending order.
+    pub edges: Arc<[Edge]>,
+}
+
+/// The commit of a transaction.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Commit {
+    /// The transaction.
+    pub vertex: Vertex,
+    /// Transactions that come before it and commit, as far as they are known.
+    pub ancestors: Vec<Vertex>,
+}
+
+/// An answer of a partition's leader.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Reply {
+    /// Pieces were started.
+    Started(Started),
+    /// No piece of the transaction was started here.
+    NotStarted {
+        /// The transaction.
+        txn: Version,
+        /// Why.
+        why: NotStarted,
+    },
+    /// The transaction has been executed here.
+    Executed {
+        /// The transaction.
+        txn: Version,
+        /// The outputs of the deferred pieces.
+        outputs: Vec<Executed>,
+    },
+    /// The outputs of pieces of a read-only call.
+    Read {
+        /// Identifies the request.
+        number: u64,
+        /// For each piece, in the order of the request, its outputs, and the versions of the rows that it has read.
+        found: Result<Vec<Found>, NotStarted>,
+    },
+    /// What the sender knows of a transaction.
+    Status {
+        /// The transaction.
+        txn: Version,
+        /// The transaction and ancestors that commit. If this is empty, the transaction has been executed.
+        vertices: Vec<Vertex>,
+    },
+    /// The set of procedures that is in use.
+    Set {
+        /// Its version; 0 if there is none.
+        version: u64,
+        /// The set.
+        set: Arc<ProcedureSet>,
+    },
+    /// What the sender knows of a transaction that a client has inquired about.
+    Known {
+        /// The transaction.
+        txn: Version,
+        /// What it knows.
+        known: Inquired,
+    },
+}
+
+/// What a partition knows of a transaction that a client has inquired about.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Inquired {
+    /// It was started. Any node can finish it, and gets its results.
+    Started(Arc<CallOf>),
+    /// No piece of it was started here.
+    Unknown {
+        /// No transaction begins here that began before this time, unless another partition has started it.
+        from_us: u64,
+    },
+    /// It may have ended so long ago that this was forgotten.
+    Forgotten,
+}
+
+/// What comes of a start.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Started {
+    /// The transaction.
+    pub txn: Version,
+    /// All of its pieces that were started here.
+    pub pieces: Vec<StartedPiece>,
+    /// All transactions before it, by these pieces, but for some that are decided.
+    pub edges: Vec<Edge>,
+    /// Ancestors that commit.
+    pub ancestors: Vec<Vertex>,
+}
+
+/// A piece that was started.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct StartedPiece {
+    /// The piece.
+    pub piece: PieceId,
+    /// Which of its occurrences.
+    pub number: u32,
+    /// Its outputs, if it is immediate.
+    pub outcome: Option<Result<Vec<Datum>, Refused>>,
+}
+
+/// The outputs of a deferred piece.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Executed {
+    /// The piece.
+    pub piece: PieceId,
+    /// Which of its occurrences.
+    pub number: u32,
+    /// Its outputs.
+    pub outputs: Vec<Datum>,
+}
+
+/// What a piece of a read-only call has found.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Found {
+    /// Its outputs.
+    pub outcome: Result<Vec<Datum>, Refused>,
+    /// The rows that it has read, each with a number that changes whenever the row does.
+    pub versions: Vec<(Key, u64)>,
+}
+
+/// Why no piece was started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum NotStarted {
+    /// The transaction began too long ago for one that no partition has started.
+    Late {
+        /// The time from which transactions are admitted, in microseconds.
+        from_us: u64,
+    },
+    /// Another set of procedures is in use, or is about to be.
+    OtherSet {
+        /// The version of the set that is in use.
+        version: u64,
+    },
+    /// The transaction began so long ago that it may have ended and been forgotten.
+    Forgotten,
+}
+
+/// An entry of a partition's log.
+///
+/// The leader executes bodies and puts the rows that they have written into the entry. So what an entry changes of a row,
+/// or of a transaction, does not depend on any other. A replica can go on with any entry after it has copied another's
+/// state row by row.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Entry {
+    /// Pieces of a transaction were started.
+    Start(Arc<StartEntry>),
+    /// Deferred pieces were executed.
+    Execute(Arc<ExecuteEntry>),
+    /// These transactions have been executed at all of their participants.
+    End(Vec<Version>),
+    /// Which transactions are admitted, and which can be forgotten.
+    Window(Window),
+    /// A set of procedures is in use.
+    Install {
+        /// Its version.
+        version: u64,
+        /// The set.
+        set: Arc<ProcedureSet>,
+    },
+    /// A new leader begins.
+    Lead,
+}
+
+/// The start of pieces.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct StartEntry {
+    /// The transaction.
+    pub txn: Version,
+    /// The call.
+    pub call: Arc<CallOf>,
+    /// The pieces.
+    pub pieces: Vec<Occurrence>,
+    /// The outcome of each, if it is immediate.
+    pub outcomes: Vec<Option<Result<Vec<Datum>, Refused>>>,
+    /// The transactions that come before it by these pieces.
+    pub edges: Vec<Edge>,
+    /// The rows that immediate pieces have written or deleted.
+    pub rows: Vec<Written>,
+}
+
+/// The execution of deferred pieces of a group of transactions.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ExecuteEntry {
+    /// The transactions, in the order of their execution, and the outputs of their deferred pieces.
+    pub txns: Vec<(Version, Vec<Executed>)>,
+    /// The rows that they have written or deleted.
+    pub rows: Vec<Written>,
+}
+
+/// A row that was written or deleted.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Written {
+    /// Its key.
+    pub key: Key,
+    /// Counts the writes of this row.
+    pub version: u64,
+    /// Its columns; none if it was deleted.
+    pub columns: Option<StoredRow>,
+}
+
+/// Which transactions are admitted, by the times at which they began, in microseconds since the Unix epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Window {
+    /// A transaction that began before this time, and that no partition has started, is not admitted.
+    pub from_us: u64,
+    /// Transactions that began before this time have been executed everywhere, and are forgotten.
+    pub forget_us: u64,
+}
+
+impl Window {
+    /// The window that admits what both admit.
+    #[must_use]
+    pub fn and(self, other: Window) -> Window {
+        Window {
+            from_us: self.from_us.max(other.from_us),
+            forget_us: self.forget_us.max(other.forget_us),
+        }
+    }
+}
+
+/// An entry, and the ballot in which it was first proposed.
+pub type Led = replicated_log::Led<Entry>;
+
+impl replicated_log::LedEntry for Entry {
+    fn is_lead(&self) -> bool {
+        matches!(self, Entry::Lead)
+    }
+
+    fn size(&self) -> usize {
+        let row =
+            |row: &Written| row.key.len() + row.columns.as_ref().map_or(0, |row| data_size(row));
+        match self {
+            Entry::Start(start) => {
+                let pieces = start.pieces.iter().map(|piece| data_size(&piece.arguments) + 64);
+                pieces.sum::<usize>()
+                    + data_size(&start.call.inputs)
+                    + start.rows.iter().map(row).sum::<usize>()
+                    + start.edges.len() * size_of::<Edge>()
+            }
+            Entry::Execute(executed) => {
+                let outputs = executed.txns.iter().flat_map(|(_, outputs)| outputs);
+                outputs.map(|piece| data_size(&piece.outputs) + 64).sum::<usize>()
+                    + executed.rows.iter().map(row).sum::<usize>()
+            }
+            Entry::End(txns) => txns.len() * size_of::<Version>(),
+            // As an estimate: an expression takes several times its text.
+            Entry::Install { set, .. } => 4096 * set.procedures.len(),
+            Entry::Window(_) | Entry::Lead => 0,
+        }
+    }
+}
+
+/// About how many bytes data take up.
+fn data_size(data: &[Datum]) -> usize {
+    let size = |datum: &Datum| match datum {
+        Datum::Bool(_) | Datum::Int(_) => 0,
+        Datum::String(text) => text.len(),
+        Datum::Bytes(bytes) => bytes.len(),
+        Datum::List(data) | Datum::Record(data) => data_size(data),
+    };
+    data.iter().map(|datum| size(datum) + size_of::<Datum>()).sum()
+}
+
+/// A record that a replica makes durable.
+pub type Record = replicated_log::Record<Led>;

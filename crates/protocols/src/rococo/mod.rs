@@ -1,0 +1,108 @@
+//! ROCOCO: transactions that are chopped into pieces, and reordered instead of aborted (002).
+//!
+//! A server executes a piece at once only if another piece needs its outputs. It defers all other pieces until the transaction
+//! commits. It tracks which transactions have started conflicting pieces before which. When a transaction commits, every
+//! server learns all transactions before it, and executes the deferred pieces of all of them in the same order, whatever
+//! the order in which the pieces arrived. So conflicting transactions need neither locks nor aborts.
+//!
+//! ```text
+//! client                     leader of each partition               followers
+//!   | Start(pieces) ------------->|  executes immediate pieces,
+//!   |                             |  defers others, finds edges
+//!   |                             | Accept(Start(rows, edges)) ----------->|
+//!   |<-- Started(outputs, edges) -|  once that is chosen
+//!   |  further pieces, if they need outputs; then
+//!   | Commit(all edges) --------->|
+//!   |                             |  Ask(txn) to other partitions, for ancestors that are not here
+//!   |                             | Accept(Execute(rows, outputs)) ------->|
+//!   |<-------- Executed(outputs) -|  once that is chosen
+//!   | End ----------------------->|  some time, with others
+//! ```
+//!
+//! # Invariants
+//! - *Edges are durable before they are reported.* A partition's log has each transaction's pieces, what the immediate ones
+//!   wrote and returned, and the transactions before it. A transaction commits when all of its pieces were reported as
+//!   started. So everything that its commit says can be found again in the logs of its participants, and the commit itself
+//!   need not be durable. Any node can finish a transaction: it starts the same pieces once more, gets the same answers, and
+//!   commits. Nothing is executed twice, because a leader knows what was started and executed.
+//! - *A leader executes, and the log has the results.* What immediate and deferred pieces write is in the entries, row by row.
+//!   So replicas install rows, in any order of copies and replays. An entry is valid only behind the entries that its leader
+//!   knew ([`replicated_log::Led`]).
+//! - *A transaction is executed when the edges of all ancestors are complete* ([`order`]).
+//! - *Decided ancestors are left out.* A transaction is decided when its ancestors are complete, and then all of them are
+//!   decided too. It can't have a transaction as an ancestor that commits later. So it comes before such a transaction, and
+//!   so do its ancestors.
+//! - *A call that was started is finished.* A partition does not start a call that began too long ago, or under a set of
+//!   procedures that is not in use. But if another partition has started it, it does (`Start::insist`). So a call is refused,
+//!   if at all, before its first piece.
+//! - *Forgotten transactions were executed everywhere.* A participant keeps a transaction until its coordinator has reported
+//!   that all participants have executed it, and until all partitions have reported that all transactions as old have ended.
+//!   This replaces the paper's epochs (§3.4).
+//! - *A refused call is a transaction too.* It writes nothing, but what it has read must be consistent. So it commits with the
+//!   pieces that it has started, and only then the refusal is reported.
+//!
+//! # Corrections of the paper
+//! - Fig. 7 waits until the status of ancestors is *greater than* COMMITTING. The text waits for COMMITTING or later (§3.2),
+//!   which is right: two transactions on a cycle would wait for each other.
+//! - Fig. 7 waits for ancestors that are not on the server to be DECIDED. A server that has the complete edges of all
+//!   ancestors knows their order, so it does not wait.
+//!
+//! # Bounds
+//! - 4096 requests wait for a leader, and 4096 reads for transactions; others are dropped and repeated by their clients.
+//! - A leader coordinates at most 256 calls of silent clients at a time.
+//! - A transaction is remembered for [`serried_actor::Settings::outcomes_ms`] after it has ended.
+
+mod accesses;
+mod coordinator;
+mod message;
+mod order;
+mod reading;
+mod registered;
+mod replica;
+mod run;
+mod sound;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use coordinator::Coordinator;
+pub use message::Message;
+pub use replica::Replica;
+
+use crate::Mutated;
+use serried_actor::{Group, Protocol, Settings};
+use serried_model::{Guarantee, NodeId};
+use serried_procedures::{Offers, Procedures};
+
+/// The protocol.
+#[derive(Debug)]
+pub struct Rococo;
+
+/// A deliberate mistake. Tests show that it is found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mutation {
+    /// A new piece has no edges.
+    ForgetsEdge,
+    /// Ancestors that are not at the server are taken for decided.
+    IgnoresOtherServers,
+}
+
+impl Protocol for Rococo {
+    const NAME: &'static str = "rococo";
+    const SUMMARY: &'static str = "stored procedures in pieces, reordered instead of aborted";
+    const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
+    type Family = Procedures;
+    const OFFERS: Offers = Offers {};
+    const HAS_LEADERS: bool = true;
+    type Message = Message;
+    type Coordinator = Coordinator;
+    type Replica = Replica;
+
+    fn coordinator(group: Group, settings: &Settings) -> Coordinator {
+        Coordinator::new(group, settings)
+    }
+
+    fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica {
+        Replica::new(id, group, settings, Mutated::NONE)
+    }
+}

@@ -1,0 +1,191 @@
+//! In which order transactions are executed (002 §3.2, Fig. 7).
+//!
+//! A server knows of each transaction which others came before it: its *edges*. They are complete once the transaction
+//! commits, since all of its pieces have been started then. A transaction is executed when the edges of all of its
+//! ancestors are complete. From then on every server knows the same graph. Transactions on a cycle form a group, a
+//! strongly connected component. Groups are executed in the order of the graph. Within a group, the immediate edges
+//! decide, since immediate pieces have been executed in their order; otherwise the versions of the transactions do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use petgraph::algo::tarjan_scc;
+use petgraph::graph::{DiGraph, NodeIndex};
+use serried_model::Version;
+
+use super::message::{Edge, Kind};
+
+/// What a server knows of a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Known<'g> {
+    /// It is executed here, or nothing of it is to be executed here any more.
+    Decided,
+    /// It commits: these are all transactions before it.
+    Committing(&'g [Edge]),
+    /// More edges may come.
+    Open,
+}
+
+/// An ancestor whose edges are not complete here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Missing {
+    /// The ancestor.
+    pub(super) txn: Version,
+    /// A partition that knows it.
+    pub(super) at: u16,
+}
+
+/// Returns the groups that are to be executed up to and with that of `txn`, in their order, or what is missing to know
+/// them.
+pub(super) fn groups<'g>(
+    txn: Version,
+    known: impl Fn(Version) -> Known<'g>,
+) -> Result<Vec<Vec<Version>>, Vec<Missing>> {
+    let Known::Committing(edges) = known(txn) else { return Ok(Vec::new()) };
+    if edges.iter().all(|edge| known(edge.from) == Known::Decided) {
+        return Ok(vec![vec![txn]]);
+    }
+    let mut graph = DiGraph::<Version, ()>::new();
+    let mut places = BTreeMap::from([(txn, graph.add_node(txn))]);
+    let mut missing = Vec::new();
+    let mut open = vec![(places[&txn], edges)];
+    while let Some((place, edges)) = open.pop() {
+        for Edge { from, at, .. } in edges {
+            if let Some(before) = places.get(from) {
+                graph.update_edge(place, *before, ());
+                continue;
+            }
+            match known(*from) {
+                Known::Decided => {}
+                Known::Open => {
+                    let (txn, at) = (*from, *at);
+                    if !missing.iter().any(|other: &Missing| other.txn == txn) {
+                        missing.push(Missing { txn, at });
+                    }
+                }
+                Known::Committing(edges) => {
+                    let before = graph.add_node(*from);
+                    places.insert(*from, before);
+                    graph.update_edge(place, before, ());
+                    open.push((before, edges));
+                }
+            }
+        }
+    }
+    if !missing.is_empty() {
+        return Err(missing);
+    }
+    // An edge leads to a transaction that comes before, so groups that come before are found first.
+    let name = |members: Vec<NodeIndex>| members.into_iter().map(|at| graph[at]).collect();
+    Ok(tarjan_scc(&graph).into_iter().map(name).map(|group| sorted(group, &known)).collect())
+}
+
+/// Sorts the members of a group.
+///
+/// # Panics
+/// If the immediate edges form a cycle. The offline checker refuses sets of procedures with which this can happen.
+fn sorted<'g>(members: Vec<Version>, known: &impl Fn(Version) -> Known<'g>) -> Vec<Version> {
+    if members.len() == 1 {
+        return members;
+    }
+    let mut before: BTreeMap<Version, BTreeSet<Version>> =
+        members.iter().map(|txn| (*txn, BTreeSet::new())).collect();
+    for txn in &members {
+        let Known::Committing(edges) = known(*txn) else { continue };
+        let immediate = edges.iter().filter(|edge| edge.kind == Kind::Immediate);
+        let within = immediate.map(|edge| edge.from).filter(|from| members.contains(from));
+        let within: BTreeSet<Version> = within.filter(|from| from != txn).collect();
+        before.insert(*txn, within);
+    }
+    let mut sorted = Vec::with_capacity(members.len());
+    while let Some(next) = before.iter().find(|(_, before)| before.is_empty()) {
+        let next = *next.0;
+        before.remove(&next);
+        before.values_mut().for_each(|others| {
+            others.remove(&next);
+        });
+        sorted.push(next);
+    }
+    assert!(before.is_empty(), "immediate pieces of {before:?} were executed in a cycle");
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use Kind::{Deferred, Immediate};
+
+    fn txn(us: u64) -> Version {
+        Version::at(us)
+    }
+
+    fn edge(from: u64, kind: Kind) -> Edge {
+        Edge { from: txn(from), kind, at: 3 }
+    }
+
+    /// What is executed up to transaction 1, if these commit with these edges and others are open.
+    fn executed(all: &[(u64, Vec<Edge>)]) -> Result<Vec<Vec<u64>>, Vec<u64>> {
+        let known = |wanted| match all.iter().find(|(us, _)| txn(*us) == wanted) {
+            Some((_, edges)) => Known::Committing(edges),
+            None if wanted.timestamp_us >= 90 => Known::Decided,
+            None => Known::Open,
+        };
+        let us = |all: Vec<Version>| all.into_iter().map(|txn| txn.timestamp_us).collect();
+        let groups = groups(txn(1), known);
+        groups.map(|groups| groups.into_iter().map(us).collect()).map_err(|missing| {
+            assert!(missing.iter().all(|missing| missing.at == 3));
+            us(missing.into_iter().map(|missing| missing.txn).collect())
+        })
+    }
+
+    #[test]
+    fn what_has_no_undecided_ancestor_is_executed_alone() {
+        assert_eq!(executed(&[(1, vec![])]), Ok(vec![vec![1]]));
+        assert_eq!(executed(&[(1, vec![edge(91, Deferred)])]), Ok(vec![vec![1]]));
+        assert_eq!(executed(&[]), Ok(vec![]), "it does not commit");
+    }
+
+    #[test]
+    fn ancestors_come_first_and_all_that_are_open_are_missing() {
+        let chain = [(1, vec![edge(2, Deferred)]), (2, vec![edge(3, Deferred)]), (3, vec![])];
+        assert_eq!(executed(&chain), Ok(vec![vec![3], vec![2], vec![1]]));
+        assert_eq!(executed(&chain[..2]), Err(vec![3]));
+        let two = [(1, vec![edge(5, Deferred), edge(2, Immediate)]), (2, vec![edge(6, Deferred)])];
+        let mut missing = executed(&two).unwrap_err();
+        missing.sort();
+        assert_eq!(missing, [5, 6]);
+    }
+
+    #[test]
+    fn a_cycle_is_a_group_in_the_order_of_immediate_edges_and_then_of_versions() {
+        let cycle = |kind| {
+            [(1, vec![edge(2, Deferred)]), (2, vec![edge(3, kind)]), (3, vec![edge(1, kind)])]
+        };
+        assert_eq!(executed(&cycle(Deferred)), Ok(vec![vec![1, 2, 3]]));
+        assert_eq!(executed(&cycle(Immediate)), Ok(vec![vec![1, 3, 2]]));
+    }
+
+    #[test]
+    fn the_order_does_not_depend_on_how_the_graph_arrived() {
+        let mut all = vec![
+            (1, vec![edge(2, Deferred), edge(4, Immediate)]),
+            (2, vec![edge(3, Deferred), edge(1, Deferred)]),
+            (3, vec![edge(2, Deferred), edge(4, Deferred)]),
+            (4, vec![edge(5, Deferred)]),
+            (5, vec![edge(4, Deferred)]),
+        ];
+        let wanted = executed(&all);
+        assert_eq!(wanted, Ok(vec![vec![4, 5], vec![1, 2, 3]]));
+        for _ in 0..all.len() {
+            all.rotate_left(1);
+            all.iter_mut().for_each(|(_, edges)| edges.reverse());
+            assert_eq!(executed(&all), wanted);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "in a cycle")]
+    fn immediate_pieces_in_a_cycle_are_noticed() {
+        let _ = executed(&[(1, vec![edge(2, Immediate)]), (2, vec![edge(1, Immediate)])]);
+    }
+}

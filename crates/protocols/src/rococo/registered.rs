@@ -1,0 +1,78 @@
+//! A set of procedures that is in use, with what is derived from it.
+
+use std::sync::Arc;
+
+use serried_procedures::{
+    Footprint, KnownRow, Piece, PieceId, Procedure, ProcedureSet, RowUse, Table,
+};
+
+use super::message::{Kind, Occurrence};
+
+/// A set of procedures that is in use.
+#[derive(Debug)]
+pub(super) struct Registered {
+    version: u64,
+    set: Arc<ProcedureSet>,
+    /// By procedure and piece, the rows that it uses.
+    footprints: Vec<Vec<Footprint>>,
+    /// By table, all that procedures write.
+    written: Vec<RowUse>,
+}
+
+impl Registered {
+    pub(super) fn new(version: u64, set: Arc<ProcedureSet>) -> Registered {
+        let footprint = |piece: &Piece| Footprint::of(&piece.body);
+        let of_procedure =
+            |procedure: &Procedure| procedure.pieces.iter().map(footprint).collect();
+        let footprints: Vec<Vec<Footprint>> = set.procedures.iter().map(of_procedure).collect();
+        let mut written = vec![RowUse::default(); set.tables.len()];
+        for (procedure, footprints) in set.procedures.iter().zip(&footprints) {
+            for (piece, footprint) in procedure.pieces.iter().zip(footprints) {
+                for (row, used) in piece.body.rows.iter().zip(footprint.uses()) {
+                    let of_table = &mut written[usize::from(row.table)];
+                    *of_table = of_table.with(used.writes_only());
+                }
+            }
+        }
+        Registered { version, set, footprints, written }
+    }
+
+    /// Its version.
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The set.
+    pub(super) fn set(&self) -> &Arc<ProcedureSet> {
+        &self.set
+    }
+
+    /// The tables.
+    pub(super) fn tables(&self) -> &[Table] {
+        &self.set.tables
+    }
+
+    /// A procedure.
+    pub(super) fn procedure(&self, procedure: u16) -> Option<&Procedure> {
+        self.set.procedures.get(usize::from(procedure))
+    }
+
+    /// A piece.
+    pub(super) fn piece(&self, procedure: u16, PieceId(piece): PieceId) -> Option<&Piece> {
+        self.procedure(procedure)?.pieces.get(usize::from(piece))
+    }
+
+    /// Whether a piece is executed when it is started.
+    pub(super) fn kind(&self, piece: &Piece) -> Kind {
+        if piece.immediate { Kind::Immediate } else { Kind::Deferred }
+    }
+
+    /// The rows that an occurrence of a piece uses, but for what no procedure writes.
+    pub(super) fn rows(&self, procedure: u16, occurrence: &Occurrence) -> Vec<(KnownRow, RowUse)> {
+        let place = (usize::from(procedure), usize::from(occurrence.piece.0));
+        let piece = &self.set.procedures[place.0].pieces[place.1];
+        self.footprints[place.0][place.1].rows(&piece.body, &occurrence.arguments, |table, used| {
+            self.written[usize::from(table)].conflicts(used)
+        })
+    }
+}

@@ -1,0 +1,112 @@
+//! What a leader asks of other partitions, and the calls that it coordinates because their coordinators are silent.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serried_actor::Group;
+use serried_model::{NodeId, Version};
+use serried_procedures::Call;
+
+use super::super::message::{CallOf, Message, Reply, Request};
+use super::super::registered::Registered;
+use super::super::run::{Requests, Run, Step};
+use super::Cx;
+use super::leader::Common;
+
+/// How many calls a leader coordinates at a time. Others wait for the next look.
+const RUNS_AT_MOST: usize = 256;
+
+/// The calls that a leader coordinates.
+#[derive(Debug, Default)]
+pub(super) struct Recoveries {
+    runs: BTreeMap<Version, Run>,
+    /// The known leaders of partitions.
+    leaders: BTreeMap<u16, NodeId>,
+}
+
+impl Recoveries {
+    /// Sends a request to the leader of a partition, or to any replica if the leader is unknown.
+    pub(super) fn send(&self, at: u16, request: Request, group: &Group, cx: &mut Cx<'_>) {
+        let known = self.leaders.get(&at).copied();
+        let to = known.unwrap_or_else(|| group.choice(at, cx.draw() as usize % group.size()));
+        cx.send(to, Message::Request(request));
+    }
+
+    fn send_all(&self, requests: Requests, group: &Group, cx: &mut Cx<'_>) {
+        for (at, request) in requests {
+            self.send(at, request, group, cx);
+        }
+    }
+
+    /// Coordinates a call, unless that is done already.
+    pub(super) fn begin(
+        &mut self,
+        txn: Version,
+        of: Arc<CallOf>,
+        set: &Arc<Registered>,
+        group: &Group,
+        cx: &mut Cx<'_>,
+    ) {
+        if self.runs.contains_key(&txn) || self.runs.len() >= RUNS_AT_MOST {
+            return;
+        }
+        let Some(procedure) = set.procedure(of.procedure) else { return };
+        let Ok(call) = Call::new(procedure, of.inputs.clone()) else { return };
+        let mut run = Run::new(txn, of, set.clone(), call).insisting();
+        let step = run.begin(group);
+        self.runs.insert(txn, run);
+        self.take(txn, step, group, cx);
+    }
+
+    /// Handles a reply that belongs to a call, if there is one.
+    pub(super) fn on_reply(
+        &mut self,
+        from: NodeId,
+        reply: Reply,
+        group: &Group,
+        cx: &mut Cx<'_>,
+    ) {
+        let at = from.partition();
+        self.leaders.insert(at, from);
+        let (txn, step) = match reply {
+            Reply::Started(started) => {
+                let Some(run) = self.runs.get_mut(&started.txn) else { return };
+                (started.txn, run.on_started(at, started, group))
+            }
+            Reply::NotStarted { txn, why } => {
+                let Some(run) = self.runs.get_mut(&txn) else { return };
+                (txn, run.on_not_started(at, why))
+            }
+            Reply::Executed { txn, outputs } => {
+                let Some(run) = self.runs.get_mut(&txn) else { return };
+                (txn, run.on_executed(at, outputs))
+            }
+            _ => return,
+        };
+        self.take(txn, step, group, cx);
+    }
+
+    fn take(&mut self, txn: Version, step: Step, group: &Group, cx: &mut Cx<'_>) {
+        match step {
+            Step::Send(requests) => self.send_all(requests, group, cx),
+            Step::NotStarted(_) => {
+                self.runs.remove(&txn);
+            }
+            Step::Executed(_) => {
+                let Some(run) = self.runs.remove(&txn) else { return };
+                for at in run.participants() {
+                    self.send(at, Request::End(vec![txn]), group, cx);
+                }
+            }
+        }
+    }
+
+    /// Sends requests again that were not answered.
+    pub(super) fn repeat(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        self.leaders.clear();
+        let unanswered: Requests = self.runs.values().flat_map(Run::unanswered).collect();
+        self.send_all(unanswered, &common.group, cx);
+        // A run whose transaction has ended is of no use.
+        self.runs.retain(|txn, _| common.table.open().contains(txn));
+    }
+}

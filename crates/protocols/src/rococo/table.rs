@@ -1,0 +1,463 @@
+//! The rows and transactions of a partition, as built from the entries of its log.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serried_actor::{Actor, Context, Store};
+use serried_model::{Key, NodeId, Version};
+use serried_parts::{Cells, decode_cell, decode_cell_of_another, encode_cell};
+use serried_procedures::{Datum, ProcedureSet, Refused, StoredRow};
+
+use super::message::{
+    CallOf, Edge, Entry, ExecuteEntry, Executed, Led, Occurrence, StartEntry, Window, Written,
+};
+use super::registered::Registered;
+use crate::frameworks::replicated_log::{LastLead, WriteBack};
+
+/// The first bytes of the names of transactions in the store. Names of rows begin with the number of a table, which is
+/// lower.
+const OF_TXN: [u8; 2] = [0xff, 0xff];
+/// How many bytes a scan of the store reads at a time.
+const READ_AT_ONCE: usize = 256 << 10;
+
+/// A value of a replica's store.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+enum Cell {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A row.
+    Row(Row),
+    /// A transaction, and the slot after that of the last entry that has changed it.
+    Txn(u64, Txn),
+    /// What concerns no row and no transaction.
+    Control(Control),
+}
+
+/// A row.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Row {
+    /// The slot after that of the last entry that has written it.
+    applied: u64,
+    /// Counts the writes of this row.
+    pub(super) version: u64,
+    /// Its columns; none if it is deleted.
+    pub(super) columns: Option<StoredRow>,
+}
+
+/// A transaction that was started at this partition.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) struct Txn {
+    /// The call.
+    pub(super) call: Arc<CallOf>,
+    /// Its pieces here, in the order of their start.
+    pub(super) pieces: Vec<Occurrence>,
+    /// The outcome of each piece that is immediate.
+    pub(super) outcomes: Vec<Option<Result<Vec<Datum>, Refused>>>,
+    /// The transactions before it, by its pieces here. In ascending order, each once.
+    pub(super) edges: Vec<Edge>,
+    /// The outputs of the deferred pieces, once they are executed.
+    pub(super) executed: Option<Vec<Executed>>,
+    /// Whether it has been executed at all of its participants.
+    pub(super) ended: bool,
+}
+
+/// What concerns no row and no transaction. Each part comes with the slot after that of the last entry that has changed it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+struct Control {
+    window: (u64, Window),
+    last_lead: LastLead,
+    set: Option<(u64, u64, Arc<ProcedureSet>)>,
+}
+
+/// The state that a replica has built from the chosen entries.
+#[derive(Debug)]
+pub(super) struct Table {
+    cells: Cells<Cell>,
+    control: Control,
+    set: Option<Arc<Registered>>,
+    /// The transactions that have not been executed everywhere, as far as is known here.
+    open: BTreeSet<Version>,
+    /// Those that have.
+    ended: BTreeSet<Version>,
+    /// The rows that were deleted, with their versions. The older half is removed from the store with the next change of
+    /// the window.
+    deleted: VecDeque<(Key, u64)>,
+    removable: usize,
+    /// How many deleted rows were removed.
+    removed: u64,
+}
+
+impl Table {
+    /// An empty table. It keeps about `resident` rows in memory.
+    pub(super) fn new(resident: usize) -> Table {
+        Table {
+            cells: Cells::new(resident),
+            control: Control::default(),
+            set: None,
+            open: BTreeSet::new(),
+            ended: BTreeSet::new(),
+            deleted: VecDeque::new(),
+            removable: 0,
+            removed: 0,
+        }
+    }
+
+    pub(super) fn window(&self) -> Window {
+        self.control.window.1
+    }
+
+    pub(super) fn last_lead(&self) -> LastLead {
+        self.control.last_lead
+    }
+
+    /// The set of procedures that is in use.
+    pub(super) fn set(&self) -> Option<&Arc<Registered>> {
+        self.set.as_ref()
+    }
+
+    /// The transactions that have not been executed everywhere, as far as is known here.
+    pub(super) fn open(&self) -> &BTreeSet<Version> {
+        &self.open
+    }
+
+    /// How many transactions are known.
+    pub(super) fn remembered(&self) -> usize {
+        self.open.len() + self.ended.len()
+    }
+
+    /// Whether pieces of a transaction were started here.
+    pub(super) fn has_started(&self, txn: Version) -> bool {
+        self.open.contains(&txn) || self.ended.contains(&txn)
+    }
+
+    /// How many deleted rows were removed.
+    pub(super) fn removed(&self) -> u64 {
+        self.removed
+    }
+
+    /// A row; `None` if it was never written, or was deleted long ago.
+    pub(super) fn row(&mut self, key: &Key, store: &dyn Store) -> Option<&Row> {
+        match self.cells.get(key, store) {
+            Cell::Nothing => None,
+            Cell::Row(row) => Some(row),
+            other => panic!("row {key} holds {other:?}"),
+        }
+    }
+
+    /// A transaction that was started here.
+    pub(super) fn txn(&mut self, txn: Version, store: &dyn Store) -> Option<&Txn> {
+        if !self.has_started(txn) {
+            return None;
+        }
+        match self.cells.get(&name_of_txn(txn), store) {
+            Cell::Txn(_, state) => Some(state),
+            other => panic!("transaction {txn} is {other:?}"),
+        }
+    }
+
+    pub(super) fn cells_len(&self) -> (usize, usize) {
+        (self.cells.resident(), self.cells.unstored())
+    }
+
+    /// Applies the entry of a slot. Its record is at `position` of the durable log or later.
+    pub(super) fn apply(&mut self, at: (u64, u64), led: &Led, store: &mut dyn Store) {
+        match &led.entry {
+            Entry::Start(entry) => self.start(at, entry, store),
+            Entry::Execute(entry) => self.execute(at, entry, store),
+            Entry::End(txns) => txns.iter().for_each(|txn| self.end(at, *txn, store)),
+            Entry::Window(window) => {
+                let slot = at.0;
+                if self.change_control(at, store, |control| {
+                    let is_new = control.window.0 <= slot;
+                    if is_new {
+                        control.window = (slot + 1, *window);
+                    }
+                    is_new
+                }) {
+                    self.forget(store);
+                }
+            }
+            Entry::Install { version, set } => {
+                let slot = at.0;
+                self.change_control(at, store, |control| {
+                    let is_new = control.set.as_ref().is_none_or(|(applied, ..)| *applied <= slot);
+                    if is_new {
+                        control.set = Some((slot + 1, *version, set.clone()));
+                    }
+                    is_new
+                });
+                self.use_set();
+            }
+            Entry::Lead => {
+                let (slot, ballot) = (at.0, led.by);
+                self.change_control(at, store, |control| {
+                    let is_new = control.last_lead.since <= slot;
+                    if is_new {
+                        control.last_lead = LastLead { since: slot + 1, ballot };
+                    }
+                    is_new
+                });
+            }
+        }
+    }
+
+    fn start(&mut self, at: (u64, u64), entry: &StartEntry, store: &mut dyn Store) {
+        let StartEntry { txn, call, pieces, outcomes, edges, rows } = entry;
+        let new = Txn {
+            call: call.clone(),
+            pieces: Vec::new(),
+            outcomes: Vec::new(),
+            edges: Vec::new(),
+            executed: None,
+            ended: false,
+        };
+        let is_new = self.change_txn(at, *txn, Some(new), store, |state| {
+            state.pieces.extend(pieces.iter().cloned());
+            state.outcomes.extend(outcomes.iter().cloned());
+            state.edges.extend(edges.iter().copied());
+            state.edges.sort_unstable();
+            state.edges.dedup();
+        });
+        if is_new {
+            self.open.insert(*txn);
+        }
+        self.write(at, rows, store);
+    }
+
+    fn execute(&mut self, at: (u64, u64), entry: &ExecuteEntry, store: &mut dyn Store) {
+        for (txn, outputs) in &entry.txns {
+            self.change_txn(at, *txn, None, store, |state| state.executed = Some(outputs.clone()));
+        }
+        self.write(at, &entry.rows, store);
+    }
+
+    fn end(&mut self, at: (u64, u64), txn: Version, store: &mut dyn Store) {
+        if self.change_txn(at, txn, None, store, |state| state.ended = true) {
+            self.open.remove(&txn);
+            self.ended.insert(txn);
+        }
+    }
+
+    /// Changes a transaction, unless its state contains the entry, or it is forgotten. Returns whether it was changed.
+    fn change_txn(
+        &mut self,
+        (slot, position): (u64, u64),
+        txn: Version,
+        new: Option<Txn>,
+        store: &mut dyn Store,
+        change: impl FnOnce(&mut Txn),
+    ) -> bool {
+        if txn.timestamp_us < self.window().forget_us {
+            return false; // Replayed.
+        }
+        let cell = self.cells.change(&name_of_txn(txn), position, store);
+        match cell {
+            Cell::Txn(applied, _) if *applied > slot => return false,
+            Cell::Txn(applied, state) => {
+                *applied = slot + 1;
+                change(state);
+            }
+            cell => {
+                // If the transaction was not started, its beginning was replayed before it was forgotten.
+                let Some(mut state) = new else { return false };
+                change(&mut state);
+                *cell = Cell::Txn(slot + 1, state);
+            }
+        }
+        true
+    }
+
+    fn write(&mut self, (slot, position): (u64, u64), rows: &[Written], store: &mut dyn Store) {
+        for Written { key, version, columns } in rows {
+            let cell = self.cells.change(key, position, store);
+            if matches!(cell, Cell::Row(row) if row.applied > slot) {
+                continue; // The row was copied, and contains this.
+            }
+            *cell =
+                Cell::Row(Row { applied: slot + 1, version: *version, columns: columns.clone() });
+            if columns.is_none() {
+                self.deleted.push_back((key.clone(), *version));
+            }
+        }
+    }
+
+    fn change_control(
+        &mut self,
+        (_, position): (u64, u64),
+        store: &mut dyn Store,
+        change: impl FnOnce(&mut Control) -> bool,
+    ) -> bool {
+        if !change(&mut self.control) {
+            return false;
+        }
+        let cell = self.cells.change(&name_of_control(), position, store);
+        *cell = Cell::Control(self.control.clone());
+        true
+    }
+
+    /// Forgets transactions that have been executed everywhere, and removes rows that were deleted some time ago.
+    fn forget(&mut self, store: &mut dyn Store) {
+        let first = Version::at(self.window().forget_us);
+        let ended = self.ended.split_off(&first);
+        let open = self.open.split_off(&first);
+        for txn in core::mem::replace(&mut self.ended, ended)
+            .into_iter()
+            .chain(core::mem::replace(&mut self.open, open))
+        {
+            self.cells.forget(&name_of_txn(txn), store);
+        }
+        for _ in 0..self.removable {
+            let Some((key, version)) = self.deleted.pop_front() else { break };
+            let is_deleted = |row: &Row| row.version == version && row.columns.is_none();
+            if self.row(&key, store).is_some_and(is_deleted) {
+                self.cells.forget(&key, store);
+                self.removed += 1;
+            }
+        }
+        self.removable = self.deleted.len();
+    }
+
+    fn use_set(&mut self) {
+        if let Some((_, version, set)) = &self.control.set
+            && self.set.as_ref().is_none_or(|known| known.version() != *version)
+        {
+            self.set = Some(Arc::new(Registered::new(*version, set.clone())));
+        }
+    }
+
+    /// Loads the known transactions from the store.
+    pub(super) fn load(&mut self, store: &dyn Store) {
+        if let Cell::Control(control) = self.cells.get(&name_of_control(), store) {
+            self.control = control.clone();
+        }
+        self.use_set();
+        let mut after = OF_TXN.to_vec();
+        loop {
+            let mut found = Vec::new();
+            let more = store.scan(Some(&after), READ_AT_ONCE, &mut |name, state| {
+                let cell = if state.is_empty() { Cell::Nothing } else { decode_cell::<Cell>(state) };
+                found.push((name.to_vec(), cell));
+            });
+            let last = found.last().map(|(name, _)| name.clone());
+            for (name, cell) in found {
+                if let (Some(txn), Cell::Txn(_, state)) = (txn_of_name(&name), cell) {
+                    self.know(txn, &state);
+                }
+            }
+            match last.filter(|_| more) {
+                Some(last) => after = last,
+                None => return,
+            }
+        }
+    }
+
+    fn know(&mut self, txn: Version, state: &Txn) {
+        if txn.timestamp_us < self.window().forget_us {
+            return;
+        }
+        match state.ended {
+            true => {
+                self.open.remove(&txn);
+                self.ended.insert(txn);
+            }
+            false => {
+                self.open.insert(txn);
+            }
+        }
+    }
+
+    /// Takes over the state that another replica's store has under a name, unless this table's own state is later. Returns
+    /// false if `state` is not valid for that name.
+    pub(super) fn take_over(&mut self, name: &Key, state: &[u8], store: &mut dyn Store) -> bool {
+        let Some(cell) = decode_cell_of_another::<Cell>(state) else { return false };
+        let txn = txn_of_name(name.as_bytes());
+        let is_valid = match &cell {
+            Cell::Nothing => true,
+            Cell::Row(_) => txn.is_none() && *name != name_of_control(),
+            Cell::Txn(..) => txn.is_some(),
+            Cell::Control(_) => *name == name_of_control(),
+        };
+        if !is_valid {
+            return false;
+        }
+        match (&cell, self.cells.get(name, store)) {
+            (Cell::Row(new), Cell::Row(old)) if new.applied < old.applied => return true,
+            (Cell::Txn(new, _), Cell::Txn(old, _)) if new < old => return true,
+            _ => {}
+        }
+        match cell {
+            Cell::Control(new) => {
+                let old = &mut self.control;
+                if new.window.0 > old.window.0 {
+                    old.window = new.window;
+                }
+                if new.last_lead.since > old.last_lead.since {
+                    old.last_lead = new.last_lead;
+                }
+                let slot = |set: &Option<(u64, u64, Arc<ProcedureSet>)>| {
+                    set.as_ref().map_or(0, |(slot, ..)| *slot)
+                };
+                if slot(&new.set) > slot(&old.set) {
+                    old.set = new.set;
+                }
+                let control = Cell::Control(self.control.clone());
+                self.cells.put(name, control, store);
+                self.use_set();
+                self.forget(store);
+            }
+            cell => {
+                if let (Some(txn), Cell::Txn(_, state)) = (txn, &cell) {
+                    self.know(txn, state);
+                }
+                self.cells.put(name, cell, store);
+            }
+        }
+        true
+    }
+
+    pub(super) fn store_all(&mut self, store: &mut dyn Store) {
+        self.cells.store_some(usize::MAX, store);
+    }
+
+    pub(super) fn needs_log_from(&self) -> Option<u64> {
+        self.cells.needs_log_from()
+    }
+
+    /// Writes rows to the store that were changed long ago. Returns whether it is time to trim the log.
+    pub(super) fn write_back<A: Actor>(
+        &mut self,
+        schedule: &mut WriteBack,
+        cx: &mut Context<'_, A>,
+    ) -> bool {
+        schedule.write(&mut self.cells, cx)
+    }
+}
+
+/// What a store has for a row that exists before the first call, from its encoded columns.
+///
+/// # Panics
+/// If these are not the encoded columns of a row.
+pub(super) fn stored_row(columns: &[u8]) -> Vec<u8> {
+    let columns = decode_cell_of_another(columns).expect("a row's columns are encoded");
+    encode_cell(&Cell::Row(Row { applied: 0, version: 1, columns: Some(columns) }))
+}
+
+fn name_of_txn(txn: Version) -> Key {
+    let mut name = [0; 18];
+    name[..2].copy_from_slice(&OF_TXN);
+    name[2..10].copy_from_slice(&txn.timestamp_us.to_be_bytes());
+    name[10..].copy_from_slice(&txn.coordinator.0.to_be_bytes());
+    Key::from(name)
+}
+
+fn txn_of_name(name: &[u8]) -> Option<Version> {
+    let (us, coordinator) = name.strip_prefix(&OF_TXN)?.split_first_chunk()?;
+    let coordinator = NodeId(u64::from_be_bytes(coordinator.try_into().ok()?));
+    Some(Version { timestamp_us: u64::from_be_bytes(*us), coordinator })
+}
+
+fn name_of_control() -> Key {
+    Key::from(OF_TXN)
+}
