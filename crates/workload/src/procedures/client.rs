@@ -1,7 +1,6 @@
 //! A client that makes one call after the other.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serried_actor::Timestamp;
@@ -9,7 +8,7 @@ use serried_history::{CallEnd, CallRecorder};
 use serried_procedures::Results;
 use serried_session::{CallError, ProcedureKeyspace};
 
-use super::{PlannedCall, ProcedureWorkload, make_ready};
+use super::{NotReady, PlannedCall, ProcedureWorkload, make_ready};
 use crate::closed_loop::generator;
 use crate::{Failure, Measurement, Part};
 
@@ -31,8 +30,6 @@ pub struct CallClient {
     pub client: u64,
     /// How many clients there are.
     pub clients: u64,
-    /// How many of them are ready: shared by all, and 0 at first.
-    pub ready: Arc<AtomicU64>,
     /// The seed of the run. Each client has a random generator of its own.
     pub seed: u64,
 }
@@ -69,7 +66,8 @@ impl CallClient {
 
     /// Prepares the database, together with the other clients. Returns whether there is time left.
     async fn begin(&self) -> bool {
-        while let Err(error) = self.load().await {
+        let mut loaded = self.client;
+        while let Err(error) = self.load(&mut loaded).await {
             let begun = self.procedures.now();
             let part = Part { kind: "load", ended: begun, result: Err(error) };
             self.measurement.enter_request(begun, &[part]);
@@ -78,8 +76,7 @@ impl CallClient {
             }
             self.procedures.sleep_until(begun + PAUSE).await;
         }
-        self.ready.fetch_add(1, Ordering::Relaxed);
-        while self.ready.load(Ordering::Relaxed) < self.clients {
+        while self.workload.loading().is_some_and(|loading| !loading.is_done()) {
             let now = self.procedures.now();
             if now >= self.measurement.window().stop {
                 return false;
@@ -89,16 +86,15 @@ impl CallClient {
         true
     }
 
-    async fn load(&self) -> Result<(), LoadError> {
-        make_ready(&self.procedures, &*self.workload)
-            .await
-            .map_err(|error| LoadError(error.to_string()))?;
-        for i in (self.client..).step_by(self.clients as usize) {
-            let Some(PlannedCall { procedure, inputs, .. }) = self.workload.initial(i) else {
-                break;
-            };
-            let loaded = self.procedures.call(procedure, inputs).await;
-            loaded.map_err(|error| LoadError(error.to_string()))?;
+    /// Loads the share of this client, from the call `next` on.
+    async fn load(&self, next: &mut u64) -> Result<(), LoadError> {
+        make_ready(&self.procedures, &*self.workload).await?;
+        let Some(loading) = self.workload.loading() else { return Ok(()) };
+        while *next < loading.calls() && !loading.is_done() {
+            let PlannedCall { procedure, inputs, .. } = self.workload.load(*next);
+            self.procedures.call(procedure, inputs).await.map_err(NotReady::from)?;
+            loading.advance();
+            *next += self.clients;
         }
         Ok(())
     }
@@ -106,8 +102,8 @@ impl CallClient {
 
 /// The database could not be prepared.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct LoadError(String);
+#[error(transparent)]
+struct LoadError(#[from] NotReady);
 
 impl Failure for LoadError {
     fn is_unknown(&self) -> bool {

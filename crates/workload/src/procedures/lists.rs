@@ -158,11 +158,6 @@ impl ListCalls {
         }
     }
 
-    /// Numbers lists from `first` on. Lists that other runs have used are not empty.
-    pub fn begin_at(&self, first: u64) {
-        self.first.store(first % HEAD, Ordering::Relaxed);
-    }
-
     /// A list by its popularity, that is appended to or not.
     fn draw(&self, table: Table, appends: bool, random: &mut Pcg64Mcg) -> u64 {
         let place = self.popularity.sample(random) as u64 - 1;
@@ -263,6 +258,11 @@ impl ProcedureWorkload for ListCalls {
         let mut used = self.used.lock().expect("nobody panics while planning");
         used.extend(planned.reads.iter().copied());
         planned
+    }
+
+    /// Numbers lists from `first` on: those that other runs have used are not empty.
+    fn begin_at(&self, first: u64) {
+        self.first.store(first % HEAD, Ordering::Relaxed);
     }
 
     fn observe(&self, planned: &PlannedCall, results: &Results) -> Result<Vec<Vec<u64>>, String> {

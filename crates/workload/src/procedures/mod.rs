@@ -12,6 +12,7 @@ mod tests;
 use core::future::Future;
 use core::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
@@ -25,6 +26,40 @@ pub use client::{CallClient, audit_calls};
 pub use counters::CounterCalls;
 pub use lists::ListCalls;
 pub use ready::{NotReady, make_ready};
+
+/// The progress of loading. All clients of a run share it.
+#[derive(Debug)]
+pub struct Loading {
+    calls: u64,
+    done: AtomicU64,
+}
+
+impl Loading {
+    /// So many calls have to be made.
+    pub fn new(calls: u64) -> Loading {
+        Loading { calls, done: AtomicU64::new(0) }
+    }
+
+    /// How many calls there are.
+    pub fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// Another call has ended.
+    pub fn advance(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Everything is there.
+    pub fn finish(&self) {
+        self.done.store(self.calls, Ordering::Relaxed);
+    }
+
+    /// Whether everything is there.
+    pub fn is_done(&self) -> bool {
+        self.done.load(Ordering::Relaxed) >= self.calls
+    }
+}
 
 /// A planned call.
 #[derive(Clone, PartialEq, Debug)]
@@ -58,10 +93,22 @@ pub trait ProcedureWorkload: Send + Sync + 'static {
     /// The procedures.
     fn set(&self) -> &Arc<ProcedureSet>;
 
-    /// The `i`-th call that loads the database before a run. `None` after the last one.
-    fn initial(&self, _i: u64) -> Option<PlannedCall> {
+    /// What has to be loaded before a run, if anything has.
+    fn loading(&self) -> Option<&Loading> {
         None
     }
+
+    /// The `i`-th call that loads the database, of [`Loading::calls`]. It may be repeated.
+    ///
+    /// # Panics
+    /// If nothing has to be loaded.
+    fn load(&self, _i: u64) -> PlannedCall {
+        panic!("`{}` loads nothing", self.name())
+    }
+
+    /// Numbers what calls use from `first` on, if others may have used the database before: it is above all numbers that
+    /// they have used.
+    fn begin_at(&self, _first: u64) {}
 
     /// The next call of a client.
     fn plan(&self, client: u64, random: &mut Pcg64Mcg) -> PlannedCall;

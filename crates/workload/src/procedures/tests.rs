@@ -1,7 +1,6 @@
 //! Workloads of procedures on one simulated replica.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use rand::SeedableRng;
@@ -45,7 +44,6 @@ fn run<P: Protocol<Family = Procedures>>(workload: Arc<dyn ProcedureWorkload>) -
     let window = Window::new(Timestamp(0), Duration::ZERO, measured, Duration::ZERO);
     let measurement = Arc::new(Measurement::new(window));
     let recorder = Arc::new(CallRecorder::new());
-    let ready = Arc::new(AtomicU64::new(0));
     for client in 0..CLIENTS {
         let client_of_load = CallClient {
             procedures: cluster.keyspace(client),
@@ -54,7 +52,6 @@ fn run<P: Protocol<Family = Procedures>>(workload: Arc<dyn ProcedureWorkload>) -
             recorder: Some(recorder.clone()),
             client: client as u64,
             clients: CLIENTS as u64,
-            ready: ready.clone(),
             seed: 3,
         };
         cluster.spawn(client, client_of_load.run());
