@@ -51,11 +51,7 @@ Examples:
 
 impl Chop {
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
-        let name = self.file.display();
-        let text =
-            std::fs::read_to_string(&self.file).with_context(|| format!("can't read {name}"))?;
-        let mut set =
-            serried_chop::compile(&text).map_err(|mistake| anyhow::anyhow!("{name}:{mistake}"))?;
+        let mut set = compile(&self.file)?;
         let (merged, refused) = if self.merge {
             (serried_chop::check_and_merge(&mut set), None)
         } else {
@@ -71,6 +67,13 @@ impl Chop {
         }
         Ok(if refused.is_none() { Ended::Well } else { Ended::Violation })
     }
+}
+
+/// Reads and compiles a procedure file.
+pub(crate) fn compile(file: &Path) -> anyhow::Result<ProcedureSet> {
+    let name = file.display();
+    let text = std::fs::read_to_string(file).with_context(|| format!("can't read {name}"))?;
+    serried_chop::compile(&text).map_err(|mistake| anyhow::anyhow!("{name}:{mistake}"))
 }
 
 fn draw(set: &ProcedureSet, path: &Path) -> anyhow::Result<()> {
