@@ -246,6 +246,7 @@ mod tests {
         assert_eq!(of("txn", Some(Guarantee::Linearizable)), FamilyName::Transactions);
         assert_eq!(of("cas", Some(Guarantee::Serializable)), FamilyName::Registers);
         assert_eq!(of("other", Some(Guarantee::Linearizable)), FamilyName::Registers);
+        assert_eq!(of("call", Some(Guarantee::Serializable)), FamilyName::Procedures);
         assert_eq!(of("other", None), USUAL);
     }
 }

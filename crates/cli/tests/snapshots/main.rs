@@ -133,7 +133,7 @@ fn help_is_as_in_the_files() {
     transcript.run(&["--help"]);
     transcript.compare("help.txt");
     let commands = ["demo", "serve", "shell", "bench", "sim", "windows", "reproduce", "calibrate"];
-    for command in commands.into_iter().chain(["check", "status", "torture"]) {
+    for command in commands.into_iter().chain(["check", "procedure", "status", "torture"]) {
         let mut transcript = Transcript::new(&format!("help-{command}"));
         transcript.run(&[command, "--help"]);
         transcript.compare(&format!("help/{command}.txt"));
@@ -229,7 +229,9 @@ fn errors_of_data_directories_are_as_in_the_file() {
 #[test]
 fn verdicts_on_histories_are_as_in_the_file() {
     let mut transcript = Transcript::new("check");
-    for name in ["serializable", "lost-update", "inverted-registers", "failed", "malformed"] {
+    for name in
+        ["serializable", "lost-update", "inverted-registers", "lost-append", "failed", "malformed"]
+    {
         let name = format!("{name}.jsonl");
         let path = history(name.trim_end_matches(".jsonl"));
         std::fs::copy(path, transcript.directory.join(&name)).expect("there is room");

@@ -132,16 +132,16 @@ fn object(procedure: &Procedure, words: &[String]) -> anyhow::Result<Map<String,
 }
 
 fn show(results: &Results, printer: Printer) {
-    let object = data::object(&results.fields, &results.data);
     if printer.is_json() {
-        println!("{}", json!({ "result": "done", "results": object }));
+        let results = data::object(&results.fields, &results.data);
+        println!("{}", json!({ "result": "done", "results": results }));
         return;
     }
-    if object.is_empty() {
+    if results.fields.is_empty() {
         println!("done");
     }
-    for (name, value) in object {
-        println!("{name} = {value}");
+    for (field, datum) in results.fields.iter().zip(&results.data) {
+        println!("{} = {}", field.name, data::value(&field.of, datum));
     }
 }
 
