@@ -1,7 +1,6 @@
 //! Inputs and results of procedures as JSON, by their declared types.
 //!
-//! An integer is a number, a record an object, a list an array. Bytes are a text, or `{"hex": "00ff"}` if they are no
-//! UTF-8.
+//! An integer is a number, a record an object, a list an array. Bytes are a text of hexadecimal digits.
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
@@ -14,13 +13,12 @@ pub(crate) fn datum(of: &Type, value: &Value) -> anyhow::Result<Datum> {
         Type::Bool => Datum::Bool(value.as_bool().with_context(wanted)?),
         Type::Int => Datum::Int(value.as_i64().with_context(wanted)?),
         Type::String { .. } => Datum::from(value.as_str().with_context(wanted)?),
-        Type::Bytes { .. } => match value {
-            Value::String(text) => Datum::Bytes(text.as_bytes().into()),
-            value => {
-                let digits = value.get("hex").and_then(Value::as_str).with_context(wanted)?;
-                Datum::Bytes(bytes(digits).with_context(wanted)?.into())
-            }
-        },
+        Type::Bytes { .. } => {
+            let digits = value.as_str().with_context(wanted)?;
+            let bytes = bytes(digits)
+                .with_context(|| format!("wanted {of}, found {value}, which is not hexadecimal"))?;
+            Datum::Bytes(bytes.into())
+        }
         Type::List { element, .. } => {
             let elements = value.as_array().with_context(wanted)?.iter().enumerate();
             let elements = elements
@@ -72,13 +70,10 @@ pub(crate) fn value(of: &Type, datum: &Datum) -> Value {
         (_, Datum::Bool(bool)) => json!(bool),
         (_, Datum::Int(int)) => json!(int),
         (_, Datum::String(text)) => json!(text),
-        (_, Datum::Bytes(bytes)) => match core::str::from_utf8(bytes.as_bytes()) {
-            Ok(text) => json!(text),
-            Err(_) => {
-                let digits = bytes.as_bytes().iter().map(|byte| format!("{byte:02x}"));
-                json!({ "hex": digits.collect::<String>() })
-            }
-        },
+        (_, Datum::Bytes(bytes)) => {
+            let digits = bytes.as_bytes().iter().map(|byte| format!("{byte:02x}"));
+            json!(digits.collect::<String>())
+        }
         (Type::List { element, .. }, Datum::List(data)) => {
             data.iter().map(|datum| value(element, datum)).collect()
         }
@@ -132,8 +127,7 @@ mod tests {
 
     #[test]
     fn data_survive_their_json() {
-        let text =
-            r#"[{"item":1,"note":"abc"},{"item":-9223372036854775808,"note":{"hex":"00ff"}}]"#;
+        let text = r#"[{"item":1,"note":""},{"item":-9223372036854775808,"note":"00ff"}]"#;
         let parsed: Value = serde_json::from_str(text).unwrap();
         let datum = datum(&line(), &parsed).unwrap();
         assert_eq!(value(&line(), &datum), parsed);
@@ -153,11 +147,11 @@ mod tests {
             "[0]: there is no `price`: item (int), note (bytes(4))"
         );
         assert_eq!(
-            error(r#"[{"item":1,"note":"12345"}]"#),
+            error(r#"[{"item":1,"note":"0102030405"}]"#),
             "[0]: `note`: wanted bytes(4), found one of 5 bytes"
         );
-        let digits = error(r#"[{"item":1,"note":{"hex":"0g"}}]"#);
-        assert_eq!(digits, r#"[0]: `note`: wanted bytes(4), found {"hex":"0g"}"#);
+        let digits = error(r#"[{"item":1,"note":"0g"}]"#);
+        assert_eq!(digits, r#"[0]: `note`: wanted bytes(4), found "0g", which is not hexadecimal"#);
         assert!(error("[{},{},{}]").contains("`item` is missing"));
     }
 

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, bail};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use serried_procedures::{
-    Call, Datum, Field, Procedure, ProcedureSet, Refused, RowStore, StoredRow, Type,
+    Call, Datum, Field, Procedure, ProcedureSet, Refused, RowStore, StoredRow,
 };
+
+use crate::data;
 
 /// Makes the calls in their order. Returns a line of JSON for each.
 pub(super) fn run(set: &ProcedureSet, calls: &[String]) -> anyhow::Result<Vec<Value>> {
@@ -16,8 +18,9 @@ pub(super) fn run(set: &ProcedureSet, calls: &[String]) -> anyhow::Result<Vec<Va
     let line = |(procedure, inputs): (&Procedure, Vec<Datum>)| {
         Ok(match execute(set, procedure, inputs, &mut rows)? {
             Ok(results) => {
-                let fields = procedure.returns.iter().map(|returned| &returned.field);
-                json!({ "call": procedure.name, "results": object(fields.zip(&results)) })
+                let fields = procedure.returns.iter().map(|returned| returned.field.clone());
+                let fields: Vec<Field> = fields.collect();
+                json!({ "call": procedure.name, "results": data::object(&fields, &results) })
             }
             Err(refused) => json!({ "call": procedure.name, "refused": refused.to_string() }),
         })
@@ -29,15 +32,12 @@ pub(super) fn run(set: &ProcedureSet, calls: &[String]) -> anyhow::Result<Vec<Va
 fn parse<'s>(set: &'s ProcedureSet, call: &str) -> anyhow::Result<(&'s Procedure, Vec<Datum>)> {
     let call = call.trim();
     let (name, inputs) = call.split_once(char::is_whitespace).unwrap_or((call, "{}"));
-    let Some(procedure) = set.procedures.iter().find(|procedure| procedure.name == name) else {
+    let Some(procedure) = set.procedure(name) else {
         let known: Vec<&str> = set.procedures.iter().map(|known| known.name.as_str()).collect();
         bail!("there is no procedure `{name}`; there are `{}`", known.join("`, `"));
     };
-    let inputs: Value = serde_json::from_str(inputs).context("the inputs are not JSON")?;
-    match record(&inputs, &procedure.inputs).context("the inputs")? {
-        Datum::Record(inputs) => Ok((procedure, inputs.to_vec())),
-        _ => unreachable!("a record was asked for"),
-    }
+    let inputs = serde_json::from_str(inputs).context("the inputs are no JSON object")?;
+    Ok((procedure, data::inputs(procedure, &inputs)?))
 }
 
 fn execute(
@@ -63,68 +63,6 @@ fn execute(
         }
     }
     Ok(call.results(procedure))
-}
-
-fn datum(value: &Value, of: &Type) -> anyhow::Result<Datum> {
-    Ok(match (value, of) {
-        (Value::Bool(bool), Type::Bool) => Datum::Bool(*bool),
-        (Value::Number(number), Type::Int) => {
-            Datum::Int(number.as_i64().with_context(|| format!("{number} is not of type int"))?)
-        }
-        (Value::String(text), Type::String { .. }) => Datum::from(text.as_str()),
-        (Value::String(text), Type::Bytes { .. }) => {
-            let bytes = bytes(text).with_context(|| format!("{text:?} is not hexadecimal"))?;
-            Datum::Bytes(bytes.as_slice().into())
-        }
-        (Value::Array(elements), Type::List { element, .. }) => {
-            let elements = elements.iter().map(|value| datum(value, element));
-            Datum::list(elements.collect::<anyhow::Result<Vec<_>>>()?)
-        }
-        (Value::Object(_), Type::Record(fields)) => record(value, fields)?,
-        _ => bail!("{value} is not of type {of}"),
-    })
-}
-
-fn record(value: &Value, fields: &[Field]) -> anyhow::Result<Datum> {
-    let Value::Object(values) = value else { bail!("{value} is not an object") };
-    if let Some(unknown) =
-        values.keys().find(|name| fields.iter().all(|field| field.name != **name))
-    {
-        let known: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
-        bail!("`{unknown}` is unknown; there are `{}`", known.join("`, `"));
-    }
-    let field = |Field { name, of }: &Field| {
-        let value = values.get(name).with_context(|| format!("`{name}` is missing"))?;
-        datum(value, of).with_context(|| format!("`{name}`"))
-    };
-    Ok(Datum::record(fields.iter().map(field).collect::<anyhow::Result<Vec<_>>>()?))
-}
-
-fn bytes(hexadecimal: &str) -> Option<Vec<u8>> {
-    let digits = hexadecimal.chars().map(|digit| digit.to_digit(16)).collect::<Option<Vec<_>>>()?;
-    let whole = digits.len() % 2 == 0;
-    whole.then(|| digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
-}
-
-fn value(datum: &Datum, of: &Type) -> Value {
-    match (datum, of) {
-        (Datum::Bool(bool), _) => json!(bool),
-        (Datum::Int(int), _) => json!(int),
-        (Datum::String(text), _) => json!(&**text),
-        (Datum::Bytes(bytes), _) => {
-            Value::String(bytes.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect())
-        }
-        (Datum::List(elements), Type::List { element, .. }) => {
-            elements.iter().map(|datum| value(datum, element)).collect()
-        }
-        (Datum::Record(data), Type::Record(fields)) => object(fields.iter().zip(data.iter())),
-        (datum, of) => unreachable!("{datum} is of type {of}"),
-    }
-}
-
-fn object<'d>(fields: impl Iterator<Item = (&'d Field, &'d Datum)>) -> Value {
-    let members = fields.map(|(Field { name, of }, datum)| (name.clone(), value(datum, of)));
-    Value::Object(members.collect::<Map<_, _>>())
 }
 
 /// Rows in memory.
