@@ -44,9 +44,21 @@ impl Misplaced {
         Mistake {
             line: before.matches('\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
-            message: self.message,
+            message: on_one_line(&self.message),
         }
     }
+}
+
+/// Names that a message quotes may have any characters.
+fn on_one_line(message: &str) -> String {
+    message.chars().fold(String::with_capacity(message.len()), |mut line, character| {
+        if character.is_control() {
+            line.extend(character.escape_default());
+        } else {
+            line.push(character);
+        }
+        line
+    })
 }
 
 /// The result of a step of compilation.

@@ -20,9 +20,9 @@ pub(crate) struct WorkloadArguments {
     /// What clients do
     #[arg(value_parser = workloads())]
     pub(crate) workload: String,
-    /// How many keys, counters or accounts there are [default: 1000000 for retwis, f1, f1-wf and tao, 10 for
-    /// bank, 8 for list-append and register, 1 for counter; for ycsb and tail-at-scale 1000 of each client's
-    /// own, or 1000000 with --theta]
+    /// How many keys, counters, accounts or lists there are [default: 1000000 for retwis, f1, f1-wf and tao, 10
+    /// for bank and bank-calls, 8 for list-append, list-append-calls and register, 1 for counter, 1000 for
+    /// counter-calls; for ycsb and tail-at-scale 1000 of each client's own, or 1000000 with --theta]
     #[arg(long)]
     pub(crate) keys: Option<u64>,
     /// The exponent of the Zipf distribution of keys; 0 is uniform [default: 0.8 for f1, f1-wf and tao, 0.9 for
@@ -105,7 +105,7 @@ pub(crate) const MOST_PER_S: f64 = 1e7;
 #[derive(Args, Clone)]
 pub(crate) struct LoadArguments {
     /// Protocols to compare, one run each, separated by commas [default: morty,mvtso for transactions; for
-    /// registers all that offer the workload's operations]
+    /// registers all that offer the workload's operations; for procedures all]
     #[arg(long, value_delimiter = ',', value_parser = protocols())]
     pub(crate) protocol: Vec<String>,
     /// How many clients there are; without --rate each runs one transaction or request after the other. Several

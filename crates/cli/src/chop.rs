@@ -1,5 +1,7 @@
 //! `serried chop`: the offline checker of procedures.
 
+mod call;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -28,6 +30,10 @@ pub(crate) struct Chop {
     /// procedure, dotted lines pieces that conflict
     #[arg(long, value_name = "FILE")]
     draw: Option<PathBuf>,
+    /// Call a procedure, on tables that are empty at first, and print its results as JSON; bytes are hexadecimal. May be
+    /// repeated: each call finds what those before it have written. Calls are made if the file is accepted
+    #[arg(long, value_name = "NAME {INPUTS}", conflicts_with = "json")]
+    call: Vec<String>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -47,15 +53,12 @@ const HELP: &str = r#"A file of one table and one procedure:
 
 Examples:
   serried chop shop.toml
-  serried chop shop.toml --merge --draw shop.svg"#;
+  serried chop shop.toml --merge --draw shop.svg
+  serried chop shop.toml --call 'deposit {"account": 1, "amount": 50}'"#;
 
 impl Chop {
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
-        let name = self.file.display();
-        let text =
-            std::fs::read_to_string(&self.file).with_context(|| format!("can't read {name}"))?;
-        let mut set =
-            serried_chop::compile(&text).map_err(|mistake| anyhow::anyhow!("{name}:{mistake}"))?;
+        let mut set = compile(&self.file)?;
         let (merged, refused) = if self.merge {
             (serried_chop::check_and_merge(&mut set), None)
         } else {
@@ -64,13 +67,22 @@ impl Chop {
         if let Some(path) = &self.draw {
             draw(&set, path)?;
         }
-        if self.json {
+        if refused.is_none() && !self.call.is_empty() {
+            call::run(&set, &self.call)?.iter().for_each(|line| println!("{line}"));
+        } else if self.json {
             println!("{}", describe(&set, &merged, refused.as_deref()));
         } else {
             print(&set, &merged, refused.as_deref());
         }
         Ok(if refused.is_none() { Ended::Well } else { Ended::Violation })
     }
+}
+
+/// Reads and compiles a procedure file.
+pub(crate) fn compile(file: &Path) -> anyhow::Result<ProcedureSet> {
+    let name = file.display();
+    let text = std::fs::read_to_string(file).with_context(|| format!("can't read {name}"))?;
+    serried_chop::compile(&text).map_err(|mistake| anyhow::anyhow!("{name}:{mistake}"))
 }
 
 fn draw(set: &ProcedureSet, path: &Path) -> anyhow::Result<()> {

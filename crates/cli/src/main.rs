@@ -11,6 +11,7 @@ mod chop;
 mod cluster;
 mod cost;
 mod costs;
+mod data;
 mod demo;
 mod faults;
 mod judge;
@@ -18,6 +19,7 @@ mod live;
 mod load;
 mod log_changes;
 mod operations;
+mod procedure;
 mod progress;
 mod reproduce;
 mod serve;
@@ -83,6 +85,7 @@ enum Command {
     Calibrate(calibrate::Calibrate),
     Check(check::Check),
     Chop(chop::Chop),
+    Procedure(procedure::Procedures),
     Status(status::Status),
     Torture(torture::Torture),
     /// The clients that `torture` starts and kills
@@ -103,6 +106,7 @@ impl Command {
             Command::Calibrate(calibrate) => calibrate.run(),
             Command::Check(check) => check.run(),
             Command::Chop(chop) => chop.run(),
+            Command::Procedure(procedures) => procedures.run(),
             Command::Status(status) => status.run(),
             Command::Torture(torture) => torture.run(),
             Command::TortureClient(client) => client.run(),

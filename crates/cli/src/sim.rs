@@ -30,7 +30,8 @@ Examples:
   serried sim list-append --faults crashes,blackouts,partitions --check --seed 3
   serried sim ycsb --geo gryff-3 --clients 48 --conflicts 0.25 --thrifty
   serried sim tail-at-scale --geo gryff-5 --replicas 5 --clients 80 --sub-requests 100
-  serried sim register --geo lan --loss 0.01 --check";
+  serried sim register --geo lan --loss 0.01 --check
+  serried sim list-append-calls --geo lan --partitions 4 --faults crashes --check";
 
 /// The longest that the inspection of a database may take, in simulated time.
 const INSPECTION: Duration = Duration::from_secs(100_000);

@@ -26,6 +26,8 @@ Columns, of the measured part of a run:
   replica CPU %     simulations only: the share of the replicas' cores that was in use
 For registers, req/s is requests per second. A request is one operation, except in tail-at-scale. Costs
 are per request. A second table has the latencies of reads, writes and read-modify-writes.
+For procedures, call/s is calls that took effect per second. Calls that a check of their procedure
+has refused are no failures. A second table has the latencies of each procedure.
 
 ";
 
@@ -41,6 +43,8 @@ pub(crate) enum Columns {
     Transactions,
     /// For requests of single operations: how many succeed, and then the operations by their kinds.
     Operations,
+    /// For calls of procedures: the same, and how many are refused.
+    Calls,
 }
 
 /// One run.
@@ -118,8 +122,8 @@ pub(crate) fn print(rows: &[Row], json: bool) {
         }
         return;
     }
-    if rows.iter().all(|row| row.columns == Columns::Operations) {
-        print_operations(rows);
+    if rows.iter().all(|row| row.columns != Columns::Transactions) {
+        print_operations(rows, rows.iter().all(|row| row.columns == Columns::Calls));
         return;
     }
     let costs = rows.iter().any(|row| row.costs.is_some());
@@ -185,57 +189,58 @@ fn arrivals(arrivals: Option<&ArrivalReport>) -> [String; 4] {
     [format!("{offered_per_s:.0}"), percent(done), percent(dropped), late]
 }
 
-/// Prints requests, and then operations by their kinds.
-fn print_operations(rows: &[Row]) {
-    let mut header =
-        vec!["protocol", "clients", "req/s", "failed", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms"];
+/// Prints requests, and then operations by their kinds; or calls, and then calls by their procedures.
+fn print_operations(rows: &[Row], calls: bool) {
+    let unit = |per: &str| format!("{per}{}", if calls { "call" } else { "req" });
+    let rate = format!("{}/s", unit(""));
+    let [cpu, messages, flushes] = ["CPU us/", "msgs/", "flushes/"].map(unit);
+    let mut header = vec!["protocol", "clients", &rate];
+    header.extend(calls.then_some("refused"));
+    header.extend(["failed", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms"]);
     if rows.iter().any(|row| row.costs.is_some()) {
-        header.extend(["CPU us/req", "servers", "clients", "msgs/req", "flushes/req"]);
+        header.extend([&cpu, "servers", "clients", &messages, &flushes]);
     }
     if rows.iter().any(|row| row.simulation.is_some()) {
-        header.extend(["msgs/req", "replica CPU %"]);
+        header.extend([&messages, "replica CPU %"]);
     }
     let lines = rows.iter().map(|Row { protocol, clients, report, costs, simulation, .. }| {
-        let mut line = vec![
-            protocol.clone(),
-            clients.to_string(),
-            format!("{:.0}", report.goodput_per_s),
+        let mut line =
+            vec![protocol.clone(), clients.to_string(), format!("{:.0}", report.goodput_per_s)];
+        line.extend(calls.then(|| report.rolled_back.to_string()));
+        line.extend([
             report.failed.to_string(),
             milliseconds(report.latency_us_p50),
             milliseconds(report.latency_us_p90),
             milliseconds(report.latency_us_p99),
             milliseconds(report.latency_us_p999),
-        ];
+        ]);
         line.extend(costs.iter().flat_map(Costs::cells));
         line.extend(simulation.iter().flat_map(Simulation::cells));
         line
     });
     print_aligned(&header, lines);
     println!();
-    let header = [
-        "protocol",
-        "clients",
-        "operation",
-        "op/s",
-        "failed",
-        "mean ms",
-        "p50 ms",
-        "p99 ms",
-        "p99.9 ms",
-    ];
+    let [kind, rate] = if calls { ["procedure", "call/s"] } else { ["operation", "op/s"] };
+    let mut header = vec!["protocol", "clients", kind, rate];
+    header.extend(calls.then_some("refused"));
+    header.extend(["failed", "mean ms", "p50 ms", "p99 ms", "p99.9 ms"]);
     let kinds = rows.iter().flat_map(|row| row.report.kinds.iter().map(move |kind| (row, kind)));
     let lines = kinds.map(|(row, kind)| {
-        vec![
+        let mut line = vec![
             row.protocol.clone(),
             row.clients.to_string(),
             kind.kind.to_string(),
             format!("{:.0}", kind.goodput_per_s),
+        ];
+        line.extend(calls.then(|| kind.rolled_back.to_string()));
+        line.extend([
             kind.failed.to_string(),
             format!("{:.2}", kind.latency_us_mean / 1e3),
             milliseconds(kind.latency_us_p50),
             milliseconds(kind.latency_us_p99),
             milliseconds(kind.latency_us_p999),
-        ]
+        ]);
+        line
     });
     print_aligned(&header, lines);
 }

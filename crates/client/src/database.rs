@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serried_model::{FamilyName, Registers, Transactions};
-use serried_session::{RegisterKeyspace, Session, TransactionKeyspace};
+use serried_procedures::Procedures;
+use serried_session::{ProcedureKeyspace, RegisterKeyspace, Session, TransactionKeyspace};
 use serried_wire::{KeyspaceInfo, NodeStatistics, Statistics};
 
 use crate::client::{Client, ConnectOptions};
@@ -72,6 +73,14 @@ impl Database {
     /// As [`Database::open`].
     pub async fn registers(&self, name: &str) -> Result<RegisterKeyspace, ConnectError> {
         self.open::<Registers>(name).await
+    }
+
+    /// The keyspace called `name`, one of stored procedures.
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    pub async fn procedures(&self, name: &str) -> Result<ProcedureKeyspace, ConnectError> {
+        self.open::<Procedures>(name).await
     }
 
     /// The keyspace called `name`, one of the family `F`.

@@ -72,10 +72,14 @@ pub use serried_model::{
     Access, Accessed, Carstamp, Durability, FamilyName, Key, Limits, Modification, NodeId,
     Registers, Token, TooLarge, Transactions, Unfit, Value, ValueType, Version, Write, WrongType,
 };
+pub use serried_procedures::{
+    Datum, Field, InvalidInputs, Mismatch, ProcedureSet, Procedures, Refused, Results, Type,
+};
 pub use serried_session::{
-    Abort, Backoff, Committed, Ending, Footprint, Get, GetMany, Modified, Next, RegisterError,
-    RegisterKeyspace, RegisterOptions, Session, Snapshot, Step, TransactOptions, Transaction,
-    TransactionError, TransactionKeyspace,
+    Abort, Backoff, CallError, CallOptions, CallOutcome, Committed, Ending, Footprint, Get,
+    GetMany, Modified, Next, ProcedureKeyspace, RegisterError, RegisterKeyspace, RegisterOptions,
+    RegisteredSet, Session, Snapshot, Step, TransactOptions, Transaction, TransactionError,
+    TransactionKeyspace,
 };
 pub use serried_wire::{
     Behind, KeyspaceInfo, NodeStatistics, NodeStatus, NotServed, NotVoting, Statistics,

@@ -1,4 +1,4 @@
-//! Readers of untrusted bytes: connections, logs, configurations and histories. Each function here takes any bytes and must
+//! Readers of untrusted bytes: connections, logs, configurations, histories and procedure files. Each function here takes any bytes and must
 //! return. It returns whether some of the bytes were valid.
 //!
 //! They are the targets of `fuzz/`, which libFuzzer runs until it is interrupted (`fuzz/run frames`). The tests here
@@ -36,6 +36,25 @@ pub fn configuration(bytes: &[u8]) -> bool {
 /// A history of any family. It is checked if it can be read.
 pub fn history(bytes: &[u8]) -> bool {
     serried_history::read_hostile_history(bytes)
+}
+
+/// A file of procedures. They are checked if they can be compiled.
+pub fn procedures(bytes: &[u8]) -> bool {
+    let Ok(text) = core::str::from_utf8(bytes) else { return false };
+    match serried_chop::compile(text) {
+        Ok(mut set) => {
+            serried_chop::check_and_merge(&mut set);
+            assert_eq!(serried_chop::check(&mut set), Ok(()), "all that must be merged is merged");
+            true
+        }
+        Err(mistake) => {
+            assert!(!mistake.to_string().contains('\n'), "a mistake has one line: {mistake}");
+            let line = text.split('\n').nth(mistake.line - 1).expect("the line is in the file");
+            let columns = 1..=line.chars().count() + 1;
+            assert!(columns.contains(&mistake.column), "the column is in the line: {mistake}");
+            false
+        }
+    }
 }
 
 #[cfg(test)]
@@ -144,6 +163,20 @@ mod tests {
                        protocol = \"ncc\"\npartitions = 4\n[keyspace.settings]\nclock_bound_ms = 5\n\
                        [limits]\nkey_bytes = 100\n[transport]\nframe_bytes = 70000000\n";
         feed(configuration, &[example.as_bytes().to_vec()], 50_000);
+    }
+
+    #[test]
+    fn a_procedure_file_may_say_anything() {
+        let tpcc = include_str!("../../chop/procedures/tpcc.toml");
+        let deposit = "[tables.account]\nkey = { id = \"int\" }\ncolumns = { balance = \"int\", log = { list = \"int\", \
+                       max = 9 } }\n[procedures.deposit]\ninputs = { id = \"int\", amounts = { list = \"int\", max = 5 } \
+                       }\nreturns = { left = \"add.left\" }\n[procedures.deposit.pieces.add]\nrows = { account = \
+                       [\"id\"] }\nreads = [\"account.balance\", \"account.log\"]\nchecks = [{ that = \"amounts.all(a, a \
+                       > 0 && a < 9)\", otherwise = \"no\" }]\nwrites.account.balance = \"account.balance + \
+                       sum(amounts)\"\nwrites.account.log = \"account.log.filter(e, e in amounts)\"\noutputs.left = \
+                       \"account.balance > 0 ? account.balance / 2 : -1 - (2 * 3)\"\n";
+        feed(procedures, &[deposit.into()], 20_000);
+        feed(procedures, &[tpcc.into()], 500);
     }
 
     #[test]

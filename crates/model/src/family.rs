@@ -62,8 +62,9 @@ struct Description {
 }
 
 impl FamilyName {
-    /// Those that have protocols.
-    pub const ALL: [FamilyName; 2] = [FamilyName::Transactions, FamilyName::Registers];
+    /// All of them.
+    pub const ALL: [FamilyName; 3] =
+        [FamilyName::Transactions, FamilyName::Registers, FamilyName::Procedures];
 
     fn description(self) -> Description {
         match self {

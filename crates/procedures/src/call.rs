@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Argument, Code, Datum, Field, Mismatch, Multiplicity, Piece, PieceId, Procedure, Refused, Table,
 };
@@ -241,7 +243,7 @@ impl Piece {
 }
 
 /// Inputs that a procedure does not take.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum InvalidInputs {
     /// There are too many or too few.
     Number {

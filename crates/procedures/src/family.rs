@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serried_model::{Family, FamilyName, Version};
 
 use crate::{Datum, Field, InvalidInputs, ProcedureSet, Refused};
@@ -62,7 +63,7 @@ pub enum Output {
 }
 
 /// How a call ended, as far as its coordinator can know.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Outcome {
     /// It took effect, durably.
     Done(Results),
@@ -86,7 +87,7 @@ pub enum Outcome {
 }
 
 /// The results of a call.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Results {
     /// Their names and types.
     pub fields: Arc<[Field]>,
@@ -103,7 +104,7 @@ impl Results {
 }
 
 /// How a registration ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Registration {
     /// The set is registered and in use at all servers.
     InUse {

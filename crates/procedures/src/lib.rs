@@ -14,6 +14,7 @@
 mod body;
 mod call;
 mod code;
+mod combine;
 mod datum;
 mod evaluate;
 mod family;
@@ -26,6 +27,7 @@ mod types;
 pub use body::{Body, Check, Refused, RowAccess, RowStore, StoredRow, WriteColumn};
 pub use call::{Call, InvalidInputs, Start};
 pub use code::{Arithmetic, Code, Comparison, Logic, Slot};
+pub use combine::OtherTable;
 pub use datum::Datum;
 pub use evaluate::Failure;
 pub use family::{Offers, Operation, Outcome, Output, Procedures, Registration, Results};

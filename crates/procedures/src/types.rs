@@ -185,7 +185,7 @@ impl fmt::Display for Type {
 }
 
 /// A datum that is not of the type that was declared for its place.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Mismatch {
     /// Where it is in the datum that was checked, such as `[3].item`; empty for the datum itself.
     pub place: String,

@@ -19,6 +19,8 @@ pub mod ncc;
 pub mod occ;
 pub mod plain;
 mod registry;
+#[cfg(feature = "rehearsal")]
+pub mod rehearsal;
 pub mod rococo;
 pub mod tapir_cc;
 #[cfg(test)]

@@ -164,7 +164,10 @@ mod tests {
 
     #[test]
     fn all_families_have_protocols_and_no_two_protocols_have_the_same_name() {
-        assert!(FamilyName::ALL.into_iter().all(|family| of(family).count() > 0));
+        // There is none of procedures yet.
+        let mut families =
+            FamilyName::ALL.into_iter().filter(|family| *family != FamilyName::Procedures);
+        assert!(families.all(|family| of(family).count() > 0));
         assert!(list().iter().all(|protocol| FamilyName::ALL.contains(&protocol.family)));
         let mut names: Vec<_> = list().iter().map(|protocol| protocol.name).collect();
         names.sort();

@@ -5,7 +5,7 @@ use core::pin::Pin;
 use std::time::Duration;
 
 use serried_model::Version;
-use serried_session::{TransactionError, TransactionKeyspace};
+use serried_session::{CallError, TransactionError, TransactionKeyspace};
 
 use crate::Workload;
 
@@ -22,6 +22,9 @@ pub enum InspectionError {
     /// It could not be read.
     #[error("the database can't be inspected: {0}")]
     Unreadable(#[from] TransactionError),
+    /// Its procedures could not be called.
+    #[error("the database can't be inspected: {0}")]
+    Unanswered(#[from] CallError),
 }
 
 /// How long to wait until this client's clock has caught up with others'.

@@ -3,7 +3,8 @@
 //! A [`Workload`] plans transactions and runs them through the public session API, so the same code drives a real
 //! cluster and a simulated one. [`ClosedLoop`] is a client that runs one transaction after the other. [`OpenLoop`] is a
 //! client that begins them as they arrive. A [`RegisterWorkload`] plans requests to registers, and [`RegisterClient`]
-//! is its client. All of them enter their results into a [`Measurement`].
+//! is its client. A [`ProcedureWorkload`] plans calls of stored
+//! procedures, and [`CallClient`] is its client. All of them enter their results into a [`Measurement`].
 
 mod audit;
 mod bank;
@@ -15,6 +16,7 @@ mod measurement;
 mod number;
 mod one_shot;
 mod open_loop;
+mod procedures;
 mod register;
 mod registers;
 mod retwis;
@@ -35,6 +37,10 @@ pub use measurement::{
 };
 pub use one_shot::{F1, Tao};
 pub use open_loop::OpenLoop;
+pub use procedures::{
+    BankCalls, CallClient, CallInspection, CounterCalls, ListCalls, Loading, NotReady, PlannedCall,
+    ProcedureParameters, ProcedureWorkload, audit_calls, make_ready,
+};
 pub use register::{RegisterLoop, RegisterMix};
 pub use registers::{
     Planned, RegisterClient, RegisterParameters, RegisterWorkload, Shares, Turn, Ycsb,
@@ -42,5 +48,5 @@ pub use registers::{
 pub use retwis::Retwis;
 pub use workload::{
     OneShot, Parameters, Plan, RolledBack, Run, Workload, WorkloadError, WorkloadInfo, family,
-    list, named, named_registers,
+    list, named, named_procedures, named_registers,
 };

@@ -46,6 +46,11 @@ pub type Witness = Box<dyn Fn(Timestamp, &'static str, Version, &Footprint) + Se
 pub trait Failure: core::fmt::Display {
     /// Whether the outcome is unknown: the operation may have taken effect all the same.
     fn is_unknown(&self) -> bool;
+
+    /// Whether the operation was refused as its workload planned. It is then no failure.
+    fn is_planned(&self) -> bool {
+        false
+    }
 }
 
 /// An operation of a request, and how it ended.
@@ -306,6 +311,7 @@ impl Measurement {
         let counts = &mut *self.lock();
         match error {
             None => counts.all_committed += 1,
+            Some(error) if error.is_planned() => {}
             Some(error) => counts.last_error = Some(error.to_string()),
         }
         if !counts.window.contains(ended) {
@@ -313,8 +319,9 @@ impl Measurement {
         }
         for part in parts {
             let of_kind = counts.kinds.entry(part.kind).or_default();
-            match part.result {
+            match &part.result {
                 Ok(()) => of_kind.committed(microseconds(begun, part.ended)),
+                Err(error) if error.is_planned() => of_kind.rolled_back += 1,
                 Err(_) => of_kind.failed += 1,
             }
         }
@@ -324,6 +331,7 @@ impl Measurement {
                 counts.committed += 1;
                 counts.latency_us.saturating_record(microseconds(begun, ended));
             }
+            Some(error) if error.is_planned() => counts.rolled_back += 1,
             Some(_) => {
                 counts.failed += 1;
                 let mut errors = parts.iter().filter_map(|part| part.result.as_ref().err());

@@ -12,7 +12,8 @@ use serried_session::{Abort, Footprint, Transaction, TransactionKeyspace};
 
 use crate::tpcc::{self, Scale, Tpcc};
 use crate::{
-    Bank, Counter, F1, Inspection, ListAppend, RegisterMix, RegisterParameters, RegisterWorkload,
+    Bank, BankCalls, Counter, CounterCalls, F1, Inspection, ListAppend, ListCalls,
+    ProcedureParameters, ProcedureWorkload, RegisterMix, RegisterParameters, RegisterWorkload,
     Report, Retwis, Tao, Ycsb,
 };
 
@@ -198,6 +199,7 @@ pub struct WorkloadInfo {
 enum Make {
     Transactions(fn(&Parameters) -> Result<Arc<dyn Workload>, WorkloadError>),
     Registers(fn(&RegisterParameters) -> Result<Arc<dyn RegisterWorkload>, WorkloadError>),
+    Procedures(fn(&ProcedureParameters) -> Result<Arc<dyn ProcedureWorkload>, WorkloadError>),
 }
 
 impl WorkloadInfo {
@@ -206,6 +208,7 @@ impl WorkloadInfo {
         match self.make {
             Make::Transactions(_) => FamilyName::Transactions,
             Make::Registers(_) => FamilyName::Registers,
+            Make::Procedures(_) => FamilyName::Procedures,
         }
     }
 }
@@ -266,6 +269,21 @@ const WORKLOADS: &[WorkloadInfo] = &[
         summary: "registers: operations on a few keys whose histories can be checked",
         make: Make::Registers(|parameters| Ok(Arc::new(RegisterMix::new(parameters)?))),
     },
+    WorkloadInfo {
+        name: "counter-calls",
+        summary: "procedures: each call increments a few counters (002 §5.3)",
+        make: Make::Procedures(|parameters| Ok(Arc::new(CounterCalls::new(parameters)?))),
+    },
+    WorkloadInfo {
+        name: "bank-calls",
+        summary: "procedures: transfers that are refused if the balance is too low, and audits",
+        make: Make::Procedures(|parameters| Ok(Arc::new(BankCalls::new(parameters)?))),
+    },
+    WorkloadInfo {
+        name: "list-append-calls",
+        summary: "procedures: appends to and reads of lists, whose histories can be checked",
+        make: Make::Procedures(|parameters| Ok(Arc::new(ListCalls::new(parameters)))),
+    },
 ];
 
 /// All workloads.
@@ -308,6 +326,20 @@ pub fn named_registers(
     match info(name)?.make {
         Make::Registers(make) => make(parameters),
         _ => Err(other_family(name, FamilyName::Registers)),
+    }
+}
+
+/// The workload of procedures called `name`.
+///
+/// # Errors
+/// As [`named`].
+pub fn named_procedures(
+    name: &str,
+    parameters: &ProcedureParameters,
+) -> Result<Arc<dyn ProcedureWorkload>, WorkloadError> {
+    match info(name)?.make {
+        Make::Procedures(make) => make(parameters),
+        _ => Err(other_family(name, FamilyName::Procedures)),
     }
 }
 

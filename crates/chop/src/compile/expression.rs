@@ -12,11 +12,19 @@ use serried_procedures::{Arithmetic, Code, Comparison, Datum, Field, Logic, Slot
 
 use super::cost::{BYTES_A_STEP, Cost, Typed};
 use super::scope::{Meaning, Scope};
-use crate::file::Text;
+use crate::file::{Text, bound_type};
 use crate::mistake::{Compiled, Misplaced};
 
-/// How deep expressions nest at most. It bounds the stack of the compiler and of evaluation.
-const MAX_DEPTH: u16 = 64;
+/// How deep parentheses and other brackets nest at most. It bounds the stack of the parser.
+const MAX_NESTED: u16 = 32;
+
+/// How deep operations nest at most. The operands of `a + b + c` nest too: it is `(a + b) + c`. It bounds the stack of the
+/// compiler, of evaluation, and of all that walks through a compiled expression.
+const MAX_DEPTH: usize = 64;
+
+/// How many words and signs an expression may have. The parser's trees are not deeper than this, however they are built:
+/// it bounds the stack that it takes to build and to drop them.
+const MAX_WORDS: usize = 512;
 
 /// How long an expression may be, in bytes.
 const MAX_TEXT: usize = 16 << 10;
@@ -26,15 +34,34 @@ pub(crate) fn compile(text: &Text<'_>, scope: &mut Scope<'_>) -> Compiled<Typed>
     if text.text.len() > MAX_TEXT {
         return Err(Misplaced::new(
             &text.span,
-            format!("an expression has at most {MAX_TEXT} bytes"),
+            format!("an expression has at most {MAX_TEXT} bytes; name parts of it with `let`"),
         ));
+    }
+    if let Some(within) = word_after(text.text, MAX_WORDS) {
+        let message = format!(
+            "an expression has at most {MAX_WORDS} words and signs; name parts of it with `let`"
+        );
+        return Err(Misplaced { at: text.start + within, message });
     }
     // Without macros, so that `list.map(x, y)` is parsed as the call that it is written as.
     let parser =
-        cel::Env::default().with_optional_support(false).parser().max_recursion_depth(MAX_DEPTH);
+        cel::Env::default().with_optional_support(false).parser().max_recursion_depth(MAX_NESTED);
     let parsed = parser.parse_with_source_info(text.text);
     let (parsed, info) = parsed.map_err(|errors| unparsable(text, &errors))?;
-    Compiler { text, info: &info, scope }.compile(&parsed)
+    Compiler { text, info: &info, scope, depth: 0 }.compile(&parsed)
+}
+
+/// Where the word or sign after the first `count` is. Those in literal strings and comments count too, so that none can
+/// be hidden from this and seen by the parser.
+fn word_after(text: &str, count: usize) -> Option<usize> {
+    let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    let mut in_word = false;
+    let starts = text.char_indices().filter(|(_, character)| {
+        let continues = in_word && is_word(*character);
+        in_word = is_word(*character);
+        !continues && !character.is_ascii_whitespace()
+    });
+    starts.map(|(at, _)| at).nth(count)
 }
 
 fn unparsable(text: &Text<'_>, errors: &cel::ParseErrors) -> Misplaced {
@@ -48,7 +75,7 @@ fn unparsable(text: &Text<'_>, errors: &cel::ParseErrors) -> Misplaced {
         .nth(column - 1)
         .map_or(text.text.len(), |(at, _)| before + at);
     let message = if first.msg.contains("Recursion limit") {
-        format!("it nests more than {MAX_DEPTH} deep")
+        format!("its brackets nest more than {MAX_NESTED} deep; name parts of it with `let`")
     } else {
         // The parser lists every token that it would take.
         first.msg.split(" expecting ").next().unwrap_or_default().to_owned()
@@ -60,6 +87,8 @@ struct Compiler<'c, 'a> {
     text: &'c Text<'c>,
     info: &'c SourceInfo,
     scope: &'c mut Scope<'a>,
+    /// How many operations are around the one that is compiled.
+    depth: usize,
 }
 
 impl Compiler<'_, '_> {
@@ -75,6 +104,22 @@ impl Compiler<'_, '_> {
     }
 
     fn compile(&mut self, at: &IdedExpr) -> Compiled<Typed> {
+        if self.depth == MAX_DEPTH {
+            let message = format!(
+                "operations nest more than {MAX_DEPTH} deep here, and each of `a + b + c` is one deeper than the next; name \
+                 parts of the expression with `let`, or use `sum([..])`"
+            );
+            return Err(self.wrong(at, message));
+        }
+        self.depth += 1;
+        let compiled = self.compile_one(at);
+        self.depth -= 1;
+        let compiled = compiled?;
+        bound_type(&compiled.of).map_err(|message| self.wrong(at, message))?;
+        Ok(compiled)
+    }
+
+    fn compile_one(&mut self, at: &IdedExpr) -> Compiled<Typed> {
         match &at.expr {
             Expr::Literal(literal) => self.literal(at, literal),
             Expr::Ident(name) => match self.scope.meaning(name, None) {

@@ -8,6 +8,10 @@ use crate::mistake::{Compiled, Misplaced, Span};
 /// [`Scope::settle`] moves the others behind them.
 const BEHIND_ARGUMENTS: u16 = 1 << 15;
 
+/// How many slots a frame may have: arguments, columns that are read, named expressions, and elements of lists that
+/// expressions iterate.
+const MAX_SLOTS: usize = 4_096;
+
 /// What a procedure has said about itself so far. Pieces use the outputs of those above them.
 #[derive(Default)]
 pub(crate) struct Declared {
@@ -30,7 +34,7 @@ pub(crate) struct Scope<'a> {
     /// What has a slot behind the arguments: named expressions, and elements of lists that an expression iterates.
     named: Vec<(String, Slot, Type)>,
     arguments: Vec<Argument>,
-    behind: u16,
+    behind: usize,
 }
 
 /// A row, and what the piece has declared to read of it.
@@ -89,10 +93,10 @@ impl<'a> Scope<'a> {
         self.rows.push(row);
     }
 
-    /// A new slot behind the arguments.
+    /// A new slot behind the arguments. [`Scope::settle`] refuses a frame of too many.
     pub(crate) fn new_slot(&mut self) -> Slot {
         self.behind += 1;
-        Slot(BEHIND_ARGUMENTS + self.behind - 1)
+        Slot(BEHIND_ARGUMENTS + self.behind.min(MAX_SLOTS) as u16 - 1)
     }
 
     /// Gives an expression a name and a slot.
@@ -198,7 +202,7 @@ impl<'a> Scope<'a> {
             self.arguments.push(argument);
             self.arguments.len() - 1
         });
-        Meaning::Datum(Code::Slot(Slot(at as u16)), of)
+        Meaning::Datum(Code::Slot(Slot(at.min(MAX_SLOTS) as u16)), of)
     }
 
     fn known(&self) -> String {
@@ -222,14 +226,25 @@ impl<'a> Scope<'a> {
     }
 
     /// Ends the scope: what the coordinator has to pass, how many slots a frame has, and the function that moves a slot
-    /// to its place in it.
-    pub(crate) fn settle(self) -> (Vec<Argument>, u16, impl FnMut(&mut Slot)) {
+    /// to its place in it. `at` is where the expressions are.
+    pub(crate) fn settle(
+        self,
+        at: &Span,
+    ) -> Compiled<(Vec<Argument>, u16, impl FnMut(&mut Slot) + use<>)> {
+        let slots = self.arguments.len() + self.behind;
+        if slots > MAX_SLOTS {
+            let message = format!(
+                "this needs {slots} slots, for its arguments, the columns that it reads, its named expressions and the lists \
+                 that it iterates; the limit is {MAX_SLOTS}; make it several pieces"
+            );
+            return Err(Misplaced::new(at, message));
+        }
         let arguments = self.arguments.len() as u16;
         let settle = move |slot: &mut Slot| {
             if slot.0 >= BEHIND_ARGUMENTS {
                 slot.0 = slot.0 - BEHIND_ARGUMENTS + arguments;
             }
         };
-        (self.arguments, arguments + self.behind, settle)
+        Ok((self.arguments, slots as u16, settle))
     }
 }

@@ -86,6 +86,23 @@ impl<'t> Section<'t> {
         }
     }
 
+    /// Like [`Section::entries_of`], but refuses more than `most` entries. `what` names them.
+    pub(super) fn at_most(
+        &self,
+        most: usize,
+        what: &str,
+        key: &str,
+    ) -> Compiled<Vec<(Name<'t>, Entry<'t>)>> {
+        let entries = self.entries_of(key)?;
+        match entries.get(most) {
+            Some((name, _)) => Err(Misplaced::new(
+                &name.span,
+                format!("{} has at most {most} {what}, and this is one more", self.what),
+            )),
+            None => Ok(entries),
+        }
+    }
+
     /// The elements of an array below this section; none, if there is no such array.
     pub(super) fn elements_of(&self, key: &str) -> Compiled<Vec<Entry<'t>>> {
         self.get(key).map_or(Ok(Vec::new()), |entry| entry.elements(key))

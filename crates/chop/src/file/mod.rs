@@ -1,6 +1,7 @@
 //! Procedure files: TOML whose strings are types and expressions.
 
 mod document;
+mod nesting;
 mod order;
 mod piece;
 mod procedure;
@@ -12,11 +13,22 @@ use toml::de::DeTable;
 
 pub(crate) use document::Text;
 use document::{Name, Section};
+pub(crate) use types::bound_type;
 
 use crate::mistake::{Compiled, Misplaced, Mistake};
 
 /// How many bytes a file may have.
-const MAX_FILE: usize = 1 << 20;
+const MAX_FILE: usize = 256 << 10;
+
+/// How many tables a file may have.
+const MAX_TABLES: usize = 256;
+
+/// How many procedures a file may have.
+const MAX_PROCEDURES: usize = 1_024;
+
+/// How many pieces all procedures of a file that write may have together. The checker's time grows with the square of
+/// this, and with its cube if pieces have to be merged again and again.
+const MAX_WRITING_PIECES: usize = 256;
 
 /// Compiles the tables and procedures of a file. The first mistake is returned with its place.
 pub fn compile(text: &str) -> Result<ProcedureSet, Mistake> {
@@ -30,6 +42,7 @@ fn compile_misplaced(text: &str) -> Compiled<ProcedureSet> {
             message: format!("a procedure file has at most {MAX_FILE} bytes"),
         });
     }
+    nesting::bound(text)?;
     let document = DeTable::parse(text).map_err(|error| Misplaced {
         at: error.span().map_or(0, |span| span.start),
         message: error.message().to_owned(),
@@ -37,13 +50,25 @@ fn compile_misplaced(text: &str) -> Compiled<ProcedureSet> {
     let root = Section::root(&document);
     root.allow(&["tables", "procedures"])?;
     let mut set = ProcedureSet::default();
-    for (name, entry) in root.entries_of("tables")? {
+    for (name, entry) in root.at_most(MAX_TABLES, "tables", "tables")? {
         check_name(&name)?;
         set.tables.push(table::compile(&name, entry, text)?);
     }
-    for (name, entry) in root.entries_of("procedures")? {
+    let mut pieces = 0;
+    for (name, entry) in root.at_most(MAX_PROCEDURES, "procedures", "procedures")? {
         check_name(&name)?;
-        set.procedures.push(procedure::compile(&name, entry, &set.tables, text)?);
+        let procedure = procedure::compile(&name, entry, &set.tables, text)?;
+        if !procedure.is_read_only() {
+            pieces += procedure.pieces.len();
+        }
+        if pieces > MAX_WRITING_PIECES {
+            let message = format!(
+                "the procedures of a file that write have at most {MAX_WRITING_PIECES} pieces together; those that share no \
+                 table with others can be in a file of their own"
+            );
+            return Err(Misplaced::new(&name.span, message));
+        }
+        set.procedures.push(procedure);
     }
     Ok(set)
 }

@@ -14,6 +14,21 @@ use crate::mistake::{Compiled, Misplaced, Span};
 /// How many rows a piece may use.
 const MAX_ROWS: usize = 64;
 
+/// How many lists a piece may iterate in parallel.
+const MAX_LISTS: usize = 64;
+
+/// How many expressions of a piece may have names.
+const MAX_NAMED: usize = 256;
+
+/// How many outputs a piece may have.
+const MAX_OUTPUTS: usize = 256;
+
+/// How many entries the `reads` of a piece may have.
+const MAX_READS: usize = 1_024;
+
+/// How many bytes the text of a check may have.
+const MAX_OTHERWISE: usize = 1_024;
+
 pub(super) fn compile(
     name: &Name<'_>,
     entry: Entry<'_>,
@@ -61,7 +76,7 @@ pub(super) fn compile(
     limit(&name.span, piece.cost)?;
     let fails = fails.or(piece.fails.take());
     let PieceCompiler { mut body, scope, .. } = piece;
-    let (arguments, slots, mut settle) = scope.settle();
+    let (arguments, slots, mut settle) = scope.settle(&name.span)?;
     settle_body(&mut body, &mut settle);
     body.slots = slots;
     body.can_fail = fails.is_some();
@@ -100,7 +115,7 @@ fn multiplicity(
     declared: &Declared,
     source: &str,
 ) -> Compiled<(Multiplicity, Vec<Field>, Failing)> {
-    let lists = section.entries_of("for_each")?;
+    let lists = section.at_most(MAX_LISTS, "lists to iterate", "for_each")?;
     if lists.is_empty() {
         return Ok((Multiplicity::Once, Vec::new(), None));
     }
@@ -121,7 +136,7 @@ fn multiplicity(
         elements.push(Field { name: name.text.to_owned(), of: *element });
         codes.push(compiled.code);
     }
-    let (arguments, slots, mut settle) = scope.settle();
+    let (arguments, slots, mut settle) = scope.settle(section.span())?;
     codes.iter_mut().for_each(|code| code.for_each_slot(&mut settle));
     Ok((Multiplicity::ForEach { arguments, lists: codes, slots, max: least }, elements, fails))
 }
@@ -181,7 +196,13 @@ impl<'c, 't> PieceCompiler<'c, 't> {
     fn reads(&self, rows: &[(Name<'t>, Entry<'t>)]) -> Compiled<Vec<DeclaredReads<'t>>> {
         let mut reads: Vec<DeclaredReads<'t>> =
             rows.iter().map(|_| DeclaredReads::default()).collect();
-        for entry in self.section.elements_of("reads")? {
+        let declared = self.section.elements_of("reads")?;
+        if let Some(entry) = declared.get(MAX_READS) {
+            let message =
+                format!("a piece reads at most {MAX_READS} columns, and this is one more");
+            return Err(Misplaced::new(&entry.span(), message));
+        }
+        for entry in declared {
             let text = entry.text("what is read", self.source)?;
             let (row, column) = match text.text.split_once('.') {
                 Some((row, column)) => (row, Some(column)),
@@ -317,7 +338,7 @@ impl<'c, 't> PieceCompiler<'c, 't> {
     }
 
     fn named(&mut self) -> Compiled<()> {
-        for (name, entry) in self.section.entries_of("let")? {
+        for (name, entry) in self.section.at_most(MAX_NAMED, "named expressions", "let")? {
             check_name(&name)?;
             self.scope.refuse_taken(name.text, &name.span)?;
             let text = entry.text("an expression", self.source)?;
@@ -335,9 +356,12 @@ impl<'c, 't> PieceCompiler<'c, 't> {
             let text = check.require("that")?.text("`that`", self.source)?;
             let that = self.compile_bool(&text, "a check")?;
             self.fails.get_or_insert_with(|| (text.start, "it has a check".to_owned()));
-            let otherwise =
-                check.require("otherwise")?.text("`otherwise`", self.source)?.text.to_owned();
-            self.body.checks.push(Check { that, otherwise });
+            let otherwise = check.require("otherwise")?.text("`otherwise`", self.source)?;
+            if otherwise.text.len() > MAX_OTHERWISE {
+                let message = format!("the text of a check has at most {MAX_OTHERWISE} bytes");
+                return Err(Misplaced::new(&otherwise.span, message));
+            }
+            self.body.checks.push(Check { that, otherwise: otherwise.text.to_owned() });
         }
         Ok(())
     }
@@ -403,14 +427,18 @@ impl<'c, 't> PieceCompiler<'c, 't> {
     fn deletes(&mut self) -> Compiled<()> {
         for entry in self.section.elements_of("deletes")? {
             let text = entry.text("a row", self.source)?;
-            let at = self.use_row(&Name { text: text.text, span: text.span })?;
+            let at = self.use_row(&Name { text: text.text, span: text.span.clone() })?;
+            if self.body.deletes.contains(&at) {
+                let message = format!("row `{}` is deleted already", text.text);
+                return Err(Misplaced { at: text.start, message });
+            }
             self.body.deletes.push(at);
         }
         Ok(())
     }
 
     fn outputs(&mut self) -> Compiled<()> {
-        for (name, entry) in self.section.entries_of("outputs")? {
+        for (name, entry) in self.section.at_most(MAX_OUTPUTS, "outputs", "outputs")? {
             check_name(&name)?;
             let text = entry.text("an output", self.source)?;
             let compiled = self.compile(&text)?;

@@ -10,6 +10,12 @@ use crate::mistake::{Compiled, Misplaced, Span};
 /// How many pieces a procedure may have.
 const MAX_PIECES: usize = 64;
 
+/// How many inputs a procedure may have.
+const MAX_INPUTS: usize = 256;
+
+/// How many results a procedure may have.
+const MAX_RESULTS: usize = 256;
+
 /// How many occurrences of pieces a call may have.
 const MAX_OCCURRENCES: u64 = 10_000;
 
@@ -30,14 +36,15 @@ pub(super) fn compile(
     let section = entry.section(&format!("procedure `{}`", name.text))?;
     section.allow(&["inputs", "pieces", "returns"])?;
     let mut declared = Declared::default();
-    for (input, entry) in section.entries_of("inputs")? {
+    for (input, entry) in section.at_most(MAX_INPUTS, "inputs", "inputs")? {
         check_name(&input)?;
         declared
             .inputs
             .push(Field { name: input.text.to_owned(), of: types::compile(entry, source)? });
     }
     let mut pieces = Vec::new();
-    for (name, entry) in section.require("pieces")?.section("`pieces`")?.entries() {
+    section.require("pieces")?;
+    for (name, entry) in section.at_most(MAX_PIECES, "pieces", "pieces")? {
         check_name(&name)?;
         Scope::new(&declared).refuse_taken(name.text, &name.span)?;
         let compiled = piece::compile(&name, entry, tables, &declared, source)?;
@@ -46,7 +53,7 @@ pub(super) fn compile(
             .push(DeclaredPiece { name: name.text.to_owned(), outputs: piece::outputs(&compiled) });
         pieces.push(compiled);
     }
-    if pieces.is_empty() || pieces.len() > MAX_PIECES {
+    if pieces.is_empty() {
         return Err(Misplaced::new(
             section.span(),
             format!("a procedure has 1 to {MAX_PIECES} pieces"),
@@ -66,7 +73,7 @@ pub(super) fn compile(
     }
     order::find_needed(&mut pieces);
     let mut returns = Vec::new();
-    for (name, entry) in section.entries_of("returns")? {
+    for (name, entry) in section.at_most(MAX_RESULTS, "results", "returns")? {
         check_name(&name)?;
         returns.push(returned(&name, entry, &declared, read_only, source)?);
     }
@@ -95,7 +102,7 @@ fn returned(
         let message = format!("this can fail when the call has written: {how}");
         return Err(Misplaced { at: text.start, message });
     }
-    let (arguments, slots, mut settle) = scope.settle();
+    let (arguments, slots, mut settle) = scope.settle(&text.span)?;
     let mut code = compiled.code;
     code.for_each_slot(&mut settle);
     Ok(Returned {

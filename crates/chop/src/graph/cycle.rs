@@ -3,6 +3,7 @@
 use core::fmt;
 use std::collections::VecDeque;
 
+use fixedbitset::FixedBitSet;
 use serried_procedures::PieceId;
 
 use super::siblings_and_conflicts::Graph;
@@ -75,29 +76,53 @@ impl core::error::Error for Cycle {}
 /// A cycle with edges of both kinds leaves some instance by a C-edge and comes back to another of its vertices by a
 /// C-edge; an S-edge of this instance closes it. A shortest one does not pass through the instance in between. So it is
 /// enough to search from each vertex along C-edges between immediate pieces and along the S-edges of other instances,
-/// until another vertex of the first one's instance is met.
+/// until another vertex of the first one's instance is met. The two instances of a procedure are alike, so one of them is
+/// enough.
 pub(super) fn find(graph: &Graph<'_>) -> Option<Cycle> {
-    let searches = (0..graph.vertices().len()).filter_map(|from| search(graph, from));
-    searches.min_by_key(Vec::len).map(|path| describe(graph, &path))
+    /// There are two C-edges at least, and an S-edge.
+    const SHORTEST: usize = 3;
+    let mut shortest: Option<Vec<usize>> = None;
+    for (from, vertex) in graph.vertices().iter().enumerate() {
+        let length = shortest.as_ref().map_or(usize::MAX, Vec::len);
+        if length == SHORTEST {
+            break;
+        }
+        if vertex.instance == 0 && graph.instance(from).len() > 1 {
+            shortest = search(graph, from, length).or(shortest);
+        }
+    }
+    shortest.map(|path| describe(graph, &path))
 }
 
-fn search(graph: &Graph<'_>, from: usize) -> Option<Vec<usize>> {
+/// A shortest way of fewer than `limit` vertices from one to another of its instance.
+fn search(graph: &Graph<'_>, from: usize, limit: usize) -> Option<Vec<usize>> {
     let mut reached_from: Vec<Option<usize>> = vec![None; graph.vertices().len()];
-    let mut open = VecDeque::from([from]);
-    while let Some(at) = open.pop_front() {
-        let conflicting = graph.conflicting(at).iter().copied();
-        let unreorderable =
-            conflicting.filter(|to| graph.is_immediate(at) && graph.is_immediate(*to));
-        let siblings = graph.siblings(at).filter(|_| !graph.are_siblings(at, from));
-        for to in unreorderable.chain(siblings) {
-            if to == from || reached_from[to].is_some() {
-                continue;
-            }
+    let mut reached = FixedBitSet::with_capacity(graph.vertices().len());
+    reached.insert(from);
+    let mut open = VecDeque::from([(from, 1)]);
+    let home = graph.instance(from);
+    while let Some((at, length)) = open.pop_front() {
+        if length + 1 >= limit {
+            return None;
+        }
+        let mut next = graph.unreorderable(at);
+        next.difference_with(&reached);
+        for to in next.ones() {
             reached_from[to] = Some(at);
-            if graph.are_siblings(to, from) {
+            if home.contains(&to) {
                 return Some(path(&reached_from, from, to));
             }
-            open.push_back(to);
+            open.push_back((to, length + 1));
+        }
+        reached.union_with(&next);
+        if home.contains(&at) {
+            continue;
+        }
+        for to in graph.siblings(at) {
+            if !reached.put(to) {
+                reached_from[to] = Some(at);
+                open.push_back((to, length + 1));
+            }
         }
     }
     None

@@ -28,7 +28,7 @@ pub fn draw(graph: &Graph<'_>) -> String {
         let edges = graph
             .siblings(at)
             .map(|to| (to, ""))
-            .chain(graph.conflicting(at).iter().map(|to| (*to, r#" stroke-dasharray="2 4""#)));
+            .chain(graph.conflicting(at).map(|to| (to, r#" stroke-dasharray="2 4""#)));
         for (to, dots) in edges.filter(|(to, _)| *to > at) {
             let (to_x, to_y) = layout.places[to];
             let shade = if dots.is_empty() { "#bbb" } else { "#333" };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use fixedbitset::FixedBitSet;
 use serried_procedures::{PieceId, Procedure, ProcedureSet};
 
 use super::cycle::Merge;
@@ -18,42 +19,42 @@ pub(super) fn apply(set: &mut ProcedureSet, merges: &[Merge]) {
     }
 }
 
-fn close(procedure: &Procedure, mut group: BTreeSet<PieceId>) -> BTreeSet<PieceId> {
+fn close(procedure: &Procedure, group: BTreeSet<PieceId>) -> BTreeSet<PieceId> {
+    let before = everything_before(procedure);
+    let mut group: FixedBitSet = group.into_iter().map(|PieceId(at)| usize::from(at)).collect();
+    group.grow(before.len());
     loop {
-        let before = group.len();
+        let size = group.count_ones(..);
         for merged in &procedure.merged {
-            if merged.iter().any(|piece| group.contains(piece)) {
-                group.extend(merged);
+            if merged.iter().any(|PieceId(piece)| group.contains(usize::from(*piece))) {
+                group.extend(merged.iter().map(|PieceId(piece)| usize::from(*piece)));
             }
         }
-        let between: Vec<PieceId> = procedure
-            .pieces()
-            .map(|(id, _)| id)
-            .filter(|id| {
-                let after = group.iter().any(|piece| comes_after(procedure, *id, *piece));
-                after && group.iter().any(|piece| comes_after(procedure, *piece, *id))
-            })
-            .collect();
-        group.extend(between);
-        if group.len() == before {
-            return group;
+        let mut between = FixedBitSet::with_capacity(before.len());
+        group.ones().for_each(|piece| between.union_with(&before[piece]));
+        group.extend(
+            between.ones().filter(|piece| !before[*piece].is_disjoint(&group)).collect::<Vec<_>>(),
+        );
+        if group.count_ones(..) == size {
+            return group.ones().map(|piece| PieceId(piece as u16)).collect();
         }
     }
 }
 
-/// Whether `late` is started after `early` has ended.
-fn comes_after(procedure: &Procedure, late: PieceId, early: PieceId) -> bool {
-    let mut open = vec![late];
-    let mut reached = BTreeSet::new();
-    while let Some(PieceId(at)) = open.pop() {
-        for before in &procedure.pieces[usize::from(at)].after {
-            if *before == early {
-                return true;
-            }
-            if reached.insert(*before) {
-                open.push(*before);
-            }
+/// For each piece, all that have ended when it is started.
+fn everything_before(procedure: &Procedure) -> Vec<FixedBitSet> {
+    let count = procedure.pieces.len();
+    let mut before: Vec<FixedBitSet> = Vec::with_capacity(count);
+    for piece in &procedure.pieces {
+        let mut directly = FixedBitSet::with_capacity(count);
+        directly.extend(piece.after.iter().map(|PieceId(at)| usize::from(*at)));
+        before.push(directly);
+    }
+    for via in 0..count {
+        let beyond = before[via].clone();
+        for of in before.iter_mut().filter(|of| of.contains(via)) {
+            of.union_with(&beyond);
         }
     }
-    false
+    before
 }

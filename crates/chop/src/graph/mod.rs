@@ -13,6 +13,8 @@ mod draw;
 mod merge;
 mod siblings_and_conflicts;
 
+use std::rc::Rc;
+
 use serried_procedures::{PieceId, ProcedureSet};
 
 pub use cycle::{Cycle, Merge, Step};
@@ -25,8 +27,13 @@ use access::Accesses;
 ///
 /// Pieces that were merged before stay so.
 pub fn check(set: &mut ProcedureSet) -> Result<(), Box<Cycle>> {
-    spread_immediacy(set);
-    match cycle::find(&Graph::new(set)) {
+    let accesses = Rc::new(Accesses::of(set));
+    check_accesses(set, &accesses)
+}
+
+fn check_accesses(set: &mut ProcedureSet, accesses: &Rc<Accesses>) -> Result<(), Box<Cycle>> {
+    spread_immediacy(set, accesses);
+    match cycle::find(&Graph::of(set, Rc::clone(accesses))) {
         Some(cycle) => Err(Box::new(cycle)),
         None => Ok(()),
     }
@@ -35,8 +42,10 @@ pub fn check(set: &mut ProcedureSet) -> Result<(), Box<Cycle>> {
 /// Like [`check`], but merges the pieces of an unreorderable cycle that belong to one procedure into one atomic piece
 /// (002 §4.2), until there is no such cycle. Returns the cycles that it has found.
 pub fn check_and_merge(set: &mut ProcedureSet) -> Vec<Cycle> {
+    // What pieces use does not change when they are merged.
+    let accesses = Rc::new(Accesses::of(set));
     let mut found = Vec::new();
-    while let Err(cycle) = check(set) {
+    while let Err(cycle) = check_accesses(set, &accesses) {
         // Each pass makes at least one merged piece larger: the cycle has two vertices of one instance.
         merge::apply(set, &cycle.merges);
         found.push(*cycle);
@@ -46,8 +55,7 @@ pub fn check_and_merge(set: &mut ProcedureSet) -> Vec<Cycle> {
 
 /// Marks the pieces that are executed when they are started: those that have to be, all pieces of a merged one, and, step
 /// by step, all that conflict with one that is marked.
-fn spread_immediacy(set: &mut ProcedureSet) {
-    let accesses = Accesses::of(set);
+fn spread_immediacy(set: &mut ProcedureSet, accesses: &Accesses) {
     let mut open = Vec::new();
     for (at, procedure) in set.procedures.iter_mut().enumerate() {
         let read_only = procedure.is_read_only();

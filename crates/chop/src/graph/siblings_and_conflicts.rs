@@ -1,5 +1,10 @@
 //! The graph of siblings and conflicts (SC-graph).
 
+use core::ops::Range;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use fixedbitset::FixedBitSet;
 use serried_procedures::{Multiplicity, PieceId, ProcedureSet};
 
 use super::access::Accesses;
@@ -9,9 +14,12 @@ use super::access::Accesses;
 pub struct Graph<'s> {
     pub(super) set: &'s ProcedureSet,
     vertices: Vec<Vertex>,
+    /// For each vertex, the vertices of its instance.
+    instances: Vec<Range<usize>>,
     /// The vertices with which each conflicts, in another instance.
-    conflicts: Vec<Vec<usize>>,
-    accesses: Accesses,
+    conflicts: Vec<FixedBitSet>,
+    immediate: FixedBitSet,
+    accesses: Rc<Accesses>,
 }
 
 /// An occurrence of a piece, or of a merged piece, in one of the two instances of its procedure.
@@ -27,20 +35,20 @@ pub struct Vertex {
     pub occurrence: usize,
 }
 
-impl Vertex {
-    fn is_sibling(&self, other: &Vertex) -> bool {
-        (self.procedure, self.instance) == (other.procedure, other.instance)
-    }
-}
-
 impl<'s> Graph<'s> {
     /// The graph of a set whose immediate pieces are marked.
     pub fn new(set: &'s ProcedureSet) -> Graph<'s> {
-        let mut vertices = Vec::new();
+        Graph::of(set, Rc::new(Accesses::of(set)))
+    }
+
+    /// The same for a set whose accesses are known.
+    pub(super) fn of(set: &'s ProcedureSet, accesses: Rc<Accesses>) -> Graph<'s> {
+        let (mut vertices, mut instances) = (Vec::new(), Vec::new());
         for (procedure, declared) in
             set.procedures.iter().enumerate().filter(|(_, procedure)| !procedure.is_read_only())
         {
             for instance in 0..2 {
+                let first = vertices.len();
                 for pieces in &declared.merged {
                     vertices.push(Vertex {
                         procedure,
@@ -59,17 +67,17 @@ impl<'s> Graph<'s> {
                         vertices.push(Vertex { procedure, instance, pieces: vec![id], occurrence });
                     }
                 }
+                let instance = first..vertices.len();
+                instances.extend(instance.clone().map(|_| instance.clone()));
             }
         }
-        let accesses = Accesses::of(set);
-        let conflicts = vertices.iter().map(|vertex| {
-            let others = vertices.iter().enumerate();
-            let conflicting = others.filter(|(_, other)| {
-                !vertex.is_sibling(other) && conflict(&accesses, vertex, other)
-            });
-            conflicting.map(|(at, _)| at).collect()
-        });
-        Graph { set, conflicts: conflicts.collect(), vertices, accesses }
+        let conflicts = find_conflicts(&vertices, &instances, &accesses);
+        let is_immediate = |Vertex { procedure, pieces, .. }: &Vertex| {
+            let declared = &set.procedures[*procedure].pieces;
+            pieces.iter().all(|PieceId(id)| declared[usize::from(*id)].immediate)
+        };
+        let immediate = (0..vertices.len()).filter(|at| is_immediate(&vertices[*at])).collect();
+        Graph { set, vertices, instances, conflicts, immediate, accesses }
     }
 
     /// The vertices.
@@ -78,26 +86,38 @@ impl<'s> Graph<'s> {
     }
 
     /// The vertices with which the one at this place conflicts.
-    pub fn conflicting(&self, at: usize) -> &[usize] {
-        &self.conflicts[at]
+    pub fn conflicting(&self, at: usize) -> impl Iterator<Item = usize> {
+        self.conflicts[at].ones()
+    }
+
+    /// The vertices with which the one at this place conflicts so that no order is left to choose: all are immediate.
+    pub(super) fn unreorderable(&self, at: usize) -> FixedBitSet {
+        let mut found = FixedBitSet::with_capacity(self.vertices.len());
+        if self.is_immediate(at) {
+            found.union_with(&self.conflicts[at]);
+            found.intersect_with(&self.immediate);
+        }
+        found
+    }
+
+    /// All vertices of the instance of the one at this place.
+    pub(super) fn instance(&self, at: usize) -> Range<usize> {
+        self.instances[at].clone()
     }
 
     /// The other vertices of the same instance.
     pub fn siblings(&self, at: usize) -> impl Iterator<Item = usize> {
-        (0..self.vertices.len()).filter(move |other| *other != at && self.are_siblings(at, *other))
+        self.instance(at).filter(move |other| *other != at)
     }
 
     /// Whether two vertices belong to one instance.
     pub fn are_siblings(&self, one: usize, other: usize) -> bool {
-        self.vertices[one].is_sibling(&self.vertices[other])
+        self.instances[one].contains(&other)
     }
 
     /// Whether the pieces of a vertex are executed when they are started.
     pub fn is_immediate(&self, at: usize) -> bool {
-        let Vertex { procedure, pieces, .. } = &self.vertices[at];
-        pieces
-            .iter()
-            .all(|PieceId(id)| self.set.procedures[*procedure].pieces[usize::from(*id)].immediate)
+        self.immediate.contains(at)
     }
 
     /// The name of a vertex: its procedure and its pieces, with a mark for the second instance and the second occurrence.
@@ -137,10 +157,34 @@ impl<'s> Graph<'s> {
     }
 }
 
-fn conflict(accesses: &Accesses, one: &Vertex, other: &Vertex) -> bool {
-    one.pieces.iter().any(|piece| {
-        other.pieces.iter().any(|with| {
-            !accesses.conflicts((one.procedure, *piece), (other.procedure, *with)).is_empty()
-        })
-    })
+/// For each vertex, those with which it conflicts in other instances.
+fn find_conflicts(
+    vertices: &[Vertex],
+    instances: &[Range<usize>],
+    accesses: &Accesses,
+) -> Vec<FixedBitSet> {
+    let mut of_piece: BTreeMap<(usize, PieceId), Vec<usize>> = BTreeMap::new();
+    for (at, Vertex { procedure, pieces, .. }) in vertices.iter().enumerate() {
+        for piece in pieces {
+            of_piece.entry((*procedure, *piece)).or_default().push(at);
+        }
+    }
+    // The instances and occurrences of a piece conflict with the same, but for their own instance.
+    let mut known: BTreeMap<(usize, PieceId), FixedBitSet> = BTreeMap::new();
+    let of_vertex = |(Vertex { procedure, pieces, .. }, instance): (&Vertex, &Range<usize>)| {
+        let mut conflicts = FixedBitSet::with_capacity(vertices.len());
+        for piece in pieces {
+            let place = (*procedure, *piece);
+            conflicts.union_with(known.entry(place).or_insert_with(|| {
+                let mut conflicts = FixedBitSet::with_capacity(vertices.len());
+                for other in accesses.conflicting(place) {
+                    of_piece.get(&other).into_iter().flatten().for_each(|at| conflicts.insert(*at));
+                }
+                conflicts
+            }));
+        }
+        conflicts.remove_range(instance.clone());
+        conflicts
+    };
+    vertices.iter().zip(instances).map(of_vertex).collect()
 }

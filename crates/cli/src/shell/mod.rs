@@ -25,8 +25,8 @@ Quote a key or a value with spaces, semicolons, quotes or backslashes, as in a U
 
 /// Talk to a running cluster: get, put, delete, and transactions of several statements.
 ///
-/// The statements depend on the keyspace, which has transactions or registers. Registers can also be added to, appended
-/// to, compared and swapped. `help` lists the statements. A key that is read in a transaction (after `begin`) may change
+/// The statements depend on the keyspace, which has transactions, registers or stored procedures. Registers can also be
+/// added to, appended to, compared and swapped. Procedures are called. `help` lists the statements. A key that is read in a transaction (after `begin`) may change
 /// before the transaction commits. The shell then shows the new value and ends the transaction without any effect,
 /// because what you have typed since may depend on the old value. Begin it again.
 ///
@@ -43,6 +43,7 @@ Examples:
   serried shell serried://127.0.0.1:7400 -e 'put alice 10; get alice'
   serried shell serried://127.0.0.1:7400 -e 'put \"carol d\" \"a; b\"; get \"carol d\"'
   serried shell serried://127.0.0.1:7400 --keyspace flags -e 'add visits 1; cas leader - node-2'
+  serried shell serried://127.0.0.1:7400 --keyspace shop -e 'procedures; call transfer from=1 to=2 amount=30'
   echo 'get alice' | serried shell serried://127.0.0.1:7400 --json")]
 pub(crate) struct Shell {
     /// The cluster's address: serried://host:port,host:port

@@ -11,6 +11,11 @@ pub(crate) struct Printer {
 }
 
 impl Printer {
+    /// Whether it prints JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// Prints what a key holds.
     pub(crate) fn show(&self, key: &Key, value: &Option<Value>) {
         if self.json {

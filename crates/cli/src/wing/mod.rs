@@ -1,5 +1,6 @@
 //! What the command line does differently for each family of keyspaces.
 
+pub(crate) mod procedures;
 pub(crate) mod registers;
 pub(crate) mod transactions;
 
@@ -23,6 +24,7 @@ use crate::load::{Client, Inspected, Load};
 use crate::progress::Progress;
 use crate::shell::Statements;
 use crate::table::Columns;
+use procedures::ProcedureArguments;
 use registers::RegisterArguments;
 use transactions::TransactionArguments;
 
@@ -33,6 +35,8 @@ pub(crate) struct FamilyArguments {
     transactions: TransactionArguments,
     #[command(flatten)]
     registers: RegisterArguments,
+    #[command(flatten)]
+    procedures: ProcedureArguments,
 }
 
 /// The options that only the checkers of one family have.
@@ -64,7 +68,8 @@ macro_rules! with_wing {
                 $body
             }
             serried_model::FamilyName::Procedures => {
-                unreachable!("no protocol of procedures is registered yet")
+                type $Wing = serried_procedures::Procedures;
+                $body
             }
         }
     };
@@ -241,6 +246,7 @@ mod tests {
         assert_eq!(of("txn", Some(Guarantee::Linearizable)), FamilyName::Transactions);
         assert_eq!(of("cas", Some(Guarantee::Serializable)), FamilyName::Registers);
         assert_eq!(of("other", Some(Guarantee::Linearizable)), FamilyName::Registers);
+        assert_eq!(of("call", Some(Guarantee::Serializable)), FamilyName::Procedures);
         assert_eq!(of("other", None), USUAL);
     }
 }

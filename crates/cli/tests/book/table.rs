@@ -53,6 +53,10 @@ pub(crate) const TABLE: &[(&str, How)] = &[
     ("cargo bench -p serried-storage --bench log", How::Not(CRITERION)),
     ("cargo bench -p serried-history --bench checkers", How::Not(CRITERION)),
     ("serried chop transfer.toml --merge --draw transfer.svg", How::Alone),
+    (
+        "serried chop transfer.toml --merge --call 'transfer {\"from\": 1, \"to\": 2, \"amount\": 0, \"day\": 3}'",
+        How::Alone,
+    ),
     // The demo and benchmarks of clusters of their own.
     (
         "cargo run --release -- demo",

@@ -133,7 +133,7 @@ fn help_is_as_in_the_files() {
     transcript.run(&["--help"]);
     transcript.compare("help.txt");
     let commands = ["demo", "serve", "shell", "bench", "sim", "windows", "reproduce", "calibrate"];
-    for command in commands.into_iter().chain(["check", "status", "torture"]) {
+    for command in commands.into_iter().chain(["check", "procedure", "status", "torture"]) {
         let mut transcript = Transcript::new(&format!("help-{command}"));
         transcript.run(&[command, "--help"]);
         transcript.compare(&format!("help/{command}.txt"));
@@ -229,7 +229,9 @@ fn errors_of_data_directories_are_as_in_the_file() {
 #[test]
 fn verdicts_on_histories_are_as_in_the_file() {
     let mut transcript = Transcript::new("check");
-    for name in ["serializable", "lost-update", "inverted-registers", "failed", "malformed"] {
+    for name in
+        ["serializable", "lost-update", "inverted-registers", "lost-append", "failed", "malformed"]
+    {
         let name = format!("{name}.jsonl");
         let path = history(name.trim_end_matches(".jsonl"));
         std::fs::copy(path, transcript.directory.join(&name)).expect("there is room");
@@ -368,6 +370,45 @@ rows = { copy = ["one"] }
 writes.copy.sum = "first.value + second.value"
 "#;
 
+/// Procedures that are called.
+const SHOP: &str = r#"
+[tables.stock]
+key = { item = "int" }
+columns = { left = "int", note = "bytes(4)" }
+[tables.rule]
+key = { id = "int" }
+columns = { most = { type = "int", default = 2 } }
+
+[procedures.fill]
+inputs = { item = "int", count = "int", note = "bytes(4)" }
+[procedures.fill.pieces.add]
+rows = { stock = ["item"] }
+reads = ["stock.left"]
+writes.stock = { left = "stock.left + count", note = "note" }
+
+[procedures.sell]
+inputs = { items = { list = { item = "int", count = "int" }, max = 9 } }
+returns = { left = "take.left" }
+[procedures.sell.pieces.guard]
+rows = { rule = ["0"] }
+reads = ["rule.most"]
+checks = [{ that = "size(items) <= rule.most", otherwise = "these are too many items" }]
+[procedures.sell.pieces.take]
+for_each = { line = "items" }
+rows = { stock = ["line.item"] }
+reads = ["stock.left"]
+writes.stock.left = "stock.left - line.count"
+outputs.left = "{'item': line.item, 'left': stock.left - line.count}"
+
+[procedures.look]
+inputs = { item = "int" }
+returns = { left = "stock.left", note = "stock.note" }
+[procedures.look.pieces.stock]
+rows = { row = { table = "stock", key = ["item"] } }
+reads = ["row.left", "row.note"]
+outputs = { left = "row.left", note = "row.note" }
+"#;
+
 #[test]
 fn checks_of_procedures_are_as_in_the_file() {
     let mut transcript = Transcript::new("chop");
@@ -384,5 +425,21 @@ fn checks_of_procedures_are_as_in_the_file() {
     );
     transcript.run(&["chop", "wrong.toml"]);
     transcript.run(&["chop", "absent.toml"]);
+    transcript.write_file("shop.toml", SHOP);
+    let sell = r#"sell {"items": [{"item": 7, "count": 2}, {"item": 8, "count": 1}]}"#;
+    let many = r#"sell {"items": [{"item": 7, "count": 2}, {"item": 8, "count": 1}, {"item": 9, "count": 1}]}"#;
+    let fill = r#"fill {"item": 7, "count": 2, "note": "00ff"}"#;
+    let look = r#"look {"item": 7}"#;
+    let all = ["--call", fill, "--call", sell, "--call", many, "--call", look];
+    transcript.run(&[&["chop", "shop.toml"], &all[..]].concat());
+    for wrong in [
+        r#"fill {"item": 7}"#,
+        r#"fill {"item": 7, "count": true, "note": ""}"#,
+        r#"fill {"item": 7, "count": 1, "note": "0011223344"}"#,
+        r#"look {"item": 7"#,
+        "empty",
+    ] {
+        transcript.run(&["chop", "shop.toml", "--call", wrong]);
+    }
     transcript.compare("chop.txt");
 }

@@ -1,0 +1,217 @@
+//! Stored procedures on the command line.
+
+mod shell;
+
+use std::io::BufRead;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use serried::{CallError, CallOptions, ProcedureKeyspace, Procedures, Version};
+use serried_history::{
+    CallHistory, CallRecorder, CallVerdict, EventKind, ReadError, TransactionGuarantee, check_calls,
+};
+use serried_model::Guarantee;
+use serried_workload::{
+    CallClient, ProcedureParameters, ProcedureWorkload, audit_calls, make_ready,
+};
+
+use super::{CheckArguments, Preparation, Wing};
+use crate::Ended;
+use crate::arguments::{LoadArguments, WorkloadArguments};
+use crate::judge::{self, Judged};
+use crate::load::{Client, Inspected, Load};
+use crate::progress::Progress;
+use crate::shell::Statements;
+use crate::table::Columns;
+use shell::ProcedureStatements;
+
+/// How many calls that load the database are in progress at the same time.
+const LOADS: usize = 64;
+
+/// The format of histories, for the help.
+const FORMAT: &str = r#"Procedures, one call a line, with the lists that it read and then appended to:
+  {"type":"invoke","process":3,"time":1200,"f":"call","procedure":"p","value":[["append",5,7]]}
+  {"type":"ok","process":3,"time":1900,"f":"call","procedure":"p","value":[["r",5,[6]],["append",5,7]]}
+A call with "fail" took no effect; with "refused":true, a check of its procedure refused it."#;
+
+/// Options of workloads of procedures.
+#[derive(Args, Clone, Default)]
+pub(crate) struct ProcedureArguments {
+    /// For counter-calls: how many counters each call increments [default: 10]
+    #[arg(long, value_name = "NUMBER")]
+    counters_per_call: Option<u64>,
+    /// For list-append-calls: some calls have two immediate pieces, which are merged into one
+    #[arg(long)]
+    merged: bool,
+}
+
+impl Wing for Procedures {
+    type Workload = dyn ProcedureWorkload;
+    type Recorder = CallRecorder;
+
+    const COLUMNS: Columns = Columns::Calls;
+    const CHECKED: &'static [(Guarantee, &'static str)] = &[
+        (
+            Guarantee::StrictSerializable,
+            "Some serial order explains the history, in which nothing comes before what had ended when it began",
+        ),
+        (Guarantee::Serializable, "Some serial order explains the history"),
+    ];
+    const RECORDED: &'static str = r#"calls of procedures, whose f is "call""#;
+    const FORMAT: &'static str = FORMAT;
+
+    fn workload(arguments: &WorkloadArguments) -> anyhow::Result<Arc<dyn ProcedureWorkload>> {
+        let ProcedureArguments { counters_per_call, merged } = arguments.of_family.procedures;
+        let (keys, theta) = (arguments.keys, arguments.theta);
+        let parameters = ProcedureParameters { keys, theta, counters_per_call, merged };
+        Ok(serried_workload::named_procedures(&arguments.workload, &parameters)?)
+    }
+
+    fn name(workload: &dyn ProcedureWorkload) -> &'static str {
+        workload.name()
+    }
+
+    fn options(arguments: &LoadArguments) -> CallOptions {
+        CallOptions { deadline: arguments.deadline() }
+    }
+
+    /// Registers the workload's procedures, and loads its rows.
+    async fn prepare(
+        keyspace: &ProcedureKeyspace,
+        workload: &dyn ProcedureWorkload,
+        preparation: Preparation<'_>,
+    ) -> anyhow::Result<Option<Version>> {
+        let Preparation { loads, is_used, progress, .. } = preparation;
+        make_ready(keyspace, workload).await?;
+        if let Some(loading) = workload.loading() {
+            if loads {
+                load(keyspace, workload, loading.calls(), progress).await?;
+            }
+            loading.finish();
+        }
+        if is_used {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            workload.begin_at(now.as_micros() as u64);
+            workload.look(keyspace).await?;
+        }
+        Ok(None)
+    }
+
+    fn client(load: &Load<Procedures>, i: usize, keyspace: ProcedureKeyspace) -> Client {
+        let client = CallClient {
+            procedures: keyspace,
+            workload: load.workload.clone(),
+            measurement: load.measurement.clone(),
+            recorder: load.recorder.clone(),
+            client: i as u64,
+            clients: load.clients as u64,
+            seed: load.seed,
+        };
+        Box::pin(client.run())
+    }
+
+    /// Reads all lists, so that the history shows what was lost; then checks what the workload knows of its rows.
+    async fn inspect(load: &Load<Procedures>, keyspace: &ProcedureKeyspace) -> Inspected {
+        if let Some(recorder) = &load.recorder {
+            audit_calls(keyspace, &*load.workload, recorder, load.clients as u64).await?;
+        }
+        load.workload.inspect(keyspace).await
+    }
+
+    fn judge(
+        _: &dyn ProcedureWorkload,
+        recorder: CallRecorder,
+        promised: Option<Guarantee>,
+        _: Option<Version>,
+        file: Option<&Path>,
+    ) -> anyhow::Result<Judged> {
+        let history = recorder.into_history();
+        if let Some(file) = file {
+            judge::write(file, |out| history.write_json_lines(out))?;
+        }
+        let guarantee = promised.unwrap_or(Guarantee::StrictSerializable);
+        if guarantee != Guarantee::Nothing && !uses_lists(&history) {
+            // What the workload finds in its rows decides.
+            let calls = history.events.iter().filter(|event| event.kind == EventKind::Ok).count();
+            let text = format!("{calls} calls done, of which none used a list");
+            return Ok((Ended::Well, "consistent".into(), text));
+        }
+        Ok(judge_calls(&history, guarantee))
+    }
+
+    fn recognises(line: &[u8]) -> bool {
+        CallHistory::recognises(line)
+    }
+
+    fn judge_file(
+        input: &mut dyn BufRead,
+        guarantee: Guarantee,
+        _: &CheckArguments,
+    ) -> Result<(Judged, bool), ReadError> {
+        let history = CallHistory::read_json_lines(input)?;
+        let has_succeeded = history.events.iter().any(|event| event.kind == EventKind::Ok);
+        if !uses_lists(&history) {
+            let reason = "no call of the history uses a list, so that it shows no order";
+            return Ok((judge::undecided(reason), true));
+        }
+        Ok((judge_calls(&history, guarantee), has_succeeded))
+    }
+
+    fn statements(procedures: ProcedureKeyspace, deadline: Duration) -> Box<dyn Statements> {
+        let procedures = procedures.with_options(CallOptions { deadline });
+        Box::new(ProcedureStatements { procedures })
+    }
+}
+
+/// Whether a history shows anything of the order of its calls.
+fn uses_lists(history: &CallHistory) -> bool {
+    history.events.iter().any(|event| !event.reads.is_empty() || !event.appends.is_empty())
+}
+
+/// Judges a history by what the keyspace promises.
+fn judge_calls(history: &CallHistory, guarantee: Guarantee) -> Judged {
+    let guarantee = match guarantee {
+        Guarantee::Nothing => return judge::unchecked(),
+        Guarantee::Serializable => TransactionGuarantee::Serializable,
+        _ => TransactionGuarantee::StrictlySerializable,
+    };
+    match check_calls(history, guarantee) {
+        CallVerdict::Holds(summary) => (
+            Ended::Well,
+            summary.guarantee.name().into(),
+            format!("{}: {summary}", summary.guarantee),
+        ),
+        CallVerdict::Violation(violation) => {
+            let text = format!("NOT {}\n{violation}", violation.guarantee().name());
+            (Ended::Violation, "violation".into(), text)
+        }
+        CallVerdict::Unknown { reason } => judge::undecided(reason),
+    }
+}
+
+/// Makes all calls that load the database.
+async fn load(
+    keyspace: &ProcedureKeyspace,
+    workload: &dyn ProcedureWorkload,
+    calls: u64,
+    progress: &Progress,
+) -> anyhow::Result<()> {
+    let mut running = tokio::task::JoinSet::<Result<(), CallError>>::new();
+    for i in 0..calls {
+        if running.len() >= LOADS {
+            running.join_next().await.expect("some are under way")??;
+        }
+        let (keyspace, planned) = (keyspace.clone(), workload.load(i));
+        running
+            .spawn(async move { keyspace.call(planned.procedure, planned.inputs).await.map(drop) });
+        if i % 100 == 99 {
+            progress.say(format!("{} of {calls} calls have loaded rows", i + 1));
+        }
+    }
+    while let Some(ended) = running.join_next().await {
+        ended??;
+    }
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! A client that makes one call after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serried_actor::Timestamp;
+use serried_history::{CallEnd, CallRecorder};
+use serried_procedures::Results;
+use serried_session::{CallError, ProcedureKeyspace};
+
+use super::{NotReady, PlannedCall, ProcedureWorkload, make_ready};
+use crate::closed_loop::generator;
+use crate::{Failure, Measurement, Part};
+
+/// How long to wait until the other clients have loaded their shares.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// One client in a closed loop. It first sees to it that the workload's procedures are registered, and loads its share of
+/// the database.
+pub struct CallClient {
+    /// The keyspace.
+    pub procedures: ProcedureKeyspace,
+    /// The workload.
+    pub workload: Arc<dyn ProcedureWorkload>,
+    /// The measurement of its results.
+    pub measurement: Arc<Measurement>,
+    /// The recorder of its history, if one is kept.
+    pub recorder: Option<Arc<CallRecorder>>,
+    /// Its number, which is its process in a history.
+    pub client: u64,
+    /// How many clients there are.
+    pub clients: u64,
+    /// The seed of the run. Each client has a random generator of its own.
+    pub seed: u64,
+}
+
+impl CallClient {
+    /// Makes calls until the window's stop.
+    pub async fn run(self) {
+        let mut random = generator(self.seed, self.client);
+        if !self.begin().await {
+            return;
+        }
+        loop {
+            let begun = self.procedures.now();
+            // The window may be moved in the meantime.
+            if begun >= self.measurement.window().stop {
+                return;
+            }
+            let planned = self.workload.plan(self.client, &mut random);
+            let caller = Caller {
+                procedures: &self.procedures,
+                workload: &*self.workload,
+                recorder: self.recorder.as_deref(),
+                process: self.client,
+            };
+            let result = caller.call(&planned).await;
+            let part = Part {
+                kind: planned.procedure,
+                ended: self.procedures.now(),
+                result: result.map(drop),
+            };
+            self.measurement.enter_request(begun, &[part]);
+        }
+    }
+
+    /// Prepares the database, together with the other clients. Returns whether there is time left.
+    async fn begin(&self) -> bool {
+        let mut loaded = self.client;
+        while let Err(error) = self.load(&mut loaded).await {
+            let begun = self.procedures.now();
+            let part = Part { kind: "load", ended: begun, result: Err(error) };
+            self.measurement.enter_request(begun, &[part]);
+            if begun >= self.measurement.window().stop {
+                return false;
+            }
+            self.procedures.sleep_until(begun + PAUSE).await;
+        }
+        while self.workload.loading().is_some_and(|loading| !loading.is_done()) {
+            let now = self.procedures.now();
+            if now >= self.measurement.window().stop {
+                return false;
+            }
+            self.procedures.sleep_until(now + PAUSE).await;
+        }
+        true
+    }
+
+    /// Loads the share of this client, from the call `next` on.
+    async fn load(&self, next: &mut u64) -> Result<(), LoadError> {
+        make_ready(&self.procedures, &*self.workload).await?;
+        let Some(loading) = self.workload.loading() else { return Ok(()) };
+        while *next < loading.calls() && !loading.is_done() {
+            let PlannedCall { procedure, inputs, .. } = self.workload.load(*next);
+            self.procedures.call(procedure, inputs).await.map_err(NotReady::from)?;
+            loading.advance();
+            *next += self.clients;
+        }
+        Ok(())
+    }
+}
+
+/// The database could not be prepared.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct LoadError(#[from] NotReady);
+
+impl Failure for LoadError {
+    fn is_unknown(&self) -> bool {
+        false
+    }
+}
+
+impl Failure for CallError {
+    fn is_unknown(&self) -> bool {
+        matches!(self, CallError::Unknown { .. } | CallError::Forgotten { .. })
+    }
+
+    fn is_planned(&self) -> bool {
+        matches!(self, CallError::Refused { .. })
+    }
+}
+
+/// Makes calls and records them.
+struct Caller<'a> {
+    procedures: &'a ProcedureKeyspace,
+    workload: &'a dyn ProcedureWorkload,
+    recorder: Option<&'a CallRecorder>,
+    process: u64,
+}
+
+impl Caller<'_> {
+    async fn call(&self, planned: &PlannedCall) -> Result<Results, CallError> {
+        let mut open = Open { caller: self, planned, recorder: self.recorder };
+        if let Some(recorder) = open.recorder {
+            let (now, appends) = (self.procedures.now(), planned.appends.clone());
+            recorder.invoke(self.process, now.0, planned.procedure, appends);
+        }
+        let result = self.procedures.call(planned.procedure, planned.inputs.clone()).await;
+        self.workload.ended(planned, &result);
+        let end = match &result {
+            Ok(results) => match self.workload.observe(planned, results) {
+                Ok(found) => {
+                    CallEnd::Done { reads: planned.reads.iter().copied().zip(found).collect() }
+                }
+                Err(wrong) => CallEnd::Unknown(format!("it returned what it can't: {wrong}")),
+            },
+            Err(refused @ CallError::Refused { .. }) => CallEnd::Refused(refused.to_string()),
+            Err(error) if error.is_unknown() => CallEnd::Unknown(error.to_string()),
+            Err(error) => CallEnd::Failed(error.to_string()),
+        };
+        open.end(self.procedures.now(), end);
+        result
+    }
+}
+
+/// A call that has not ended. If its client dies, its outcome is recorded as unknown.
+struct Open<'a> {
+    caller: &'a Caller<'a>,
+    planned: &'a PlannedCall,
+    /// `None` if no history is kept, or the end is recorded.
+    recorder: Option<&'a CallRecorder>,
+}
+
+impl Open<'_> {
+    fn end(&mut self, at: Timestamp, end: CallEnd) {
+        let Some(recorder) = self.recorder.take() else { return };
+        let PlannedCall { procedure, appends, .. } = self.planned;
+        recorder.complete(self.caller.process, at.0, procedure, appends.clone(), end);
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        if self.recorder.is_some() {
+            let now = self.caller.procedures.now();
+            self.end(now, CallEnd::Unknown("the client died".to_string()));
+        }
+    }
+}
+
+/// Makes the workload's [audits](ProcedureWorkload::audits) as `process`, and records them. No other calls may run. An
+/// audit that fails is tried again, a few times.
+///
+/// # Errors
+/// The error of an audit that always fails.
+pub async fn audit_calls(
+    procedures: &ProcedureKeyspace,
+    workload: &dyn ProcedureWorkload,
+    recorder: &CallRecorder,
+    process: u64,
+) -> Result<(), CallError> {
+    const TRIES: usize = 5;
+    let caller = Caller { procedures, workload, recorder: Some(recorder), process };
+    for planned in workload.audits() {
+        let mut result = caller.call(&planned).await;
+        for _ in 1..TRIES {
+            if result.is_ok() {
+                break;
+            }
+            result = caller.call(&planned).await;
+        }
+        result?;
+    }
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! Workloads of stored procedures.
+
+mod bank;
+mod client;
+mod counters;
+mod lists;
+mod ready;
+mod tally;
+#[cfg(test)]
+mod tests;
+
+use core::future::Future;
+use core::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rand_pcg::Pcg64Mcg;
+use serde::Serialize;
+use serried_procedures::{Datum, ProcedureSet, Results};
+use serried_session::{CallError, ProcedureKeyspace};
+
+use crate::InspectionError;
+
+pub use bank::BankCalls;
+pub use client::{CallClient, audit_calls};
+pub use counters::CounterCalls;
+pub use lists::ListCalls;
+pub use ready::{NotReady, make_ready};
+
+/// The progress of loading. All clients of a run share it.
+#[derive(Debug)]
+pub struct Loading {
+    calls: u64,
+    done: AtomicU64,
+}
+
+impl Loading {
+    /// So many calls have to be made.
+    pub fn new(calls: u64) -> Loading {
+        Loading { calls, done: AtomicU64::new(0) }
+    }
+
+    /// How many calls there are.
+    pub fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// Another call has ended.
+    pub fn advance(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Everything is there.
+    pub fn finish(&self) {
+        self.done.store(self.calls, Ordering::Relaxed);
+    }
+
+    /// Whether everything is there.
+    pub fn is_done(&self) -> bool {
+        self.done.load(Ordering::Relaxed) >= self.calls
+    }
+}
+
+/// A planned call.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PlannedCall {
+    /// The procedure. Results are reported per procedure.
+    pub procedure: &'static str,
+    /// Its inputs.
+    pub inputs: Vec<Datum>,
+    /// The elements that it appends to numbered lists, for a history.
+    pub appends: Vec<(u64, u64)>,
+    /// The lists that it reads, in the order in which [`ProcedureWorkload::observe`] returns them.
+    pub reads: Vec<u64>,
+}
+
+impl PlannedCall {
+    /// A call that uses no lists.
+    pub fn new(procedure: &'static str, inputs: impl Into<Vec<Datum>>) -> PlannedCall {
+        PlannedCall { procedure, inputs: inputs.into(), appends: Vec::new(), reads: Vec::new() }
+    }
+}
+
+/// An inspection in progress. Returns what was found to be in order, if there was anything to inspect.
+pub type CallInspection<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<String>, InspectionError>> + Send + 'a>>;
+
+/// A workload of stored procedures: it has a set of procedures, and plans calls of them.
+pub trait ProcedureWorkload: Send + Sync + 'static {
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// The procedures.
+    fn set(&self) -> &Arc<ProcedureSet>;
+
+    /// What has to be loaded before a run, if anything has.
+    fn loading(&self) -> Option<&Loading> {
+        None
+    }
+
+    /// The `i`-th call that loads the database, of [`Loading::calls`]. It may be repeated.
+    ///
+    /// # Panics
+    /// If nothing has to be loaded.
+    fn load(&self, _i: u64) -> PlannedCall {
+        panic!("`{}` loads nothing", self.name())
+    }
+
+    /// Numbers what calls use from `first` on, if others may have used the database before: it is above all numbers that
+    /// they have used.
+    fn begin_at(&self, _first: u64) {}
+
+    /// The next call of a client.
+    fn plan(&self, client: u64, random: &mut Pcg64Mcg) -> PlannedCall;
+
+    /// What a call found that took effect: the contents of the lists that it [reads](PlannedCall::reads).
+    ///
+    /// # Errors
+    /// If the results are not those of the procedure. The error says what is wrong.
+    fn observe(&self, _: &PlannedCall, _: &Results) -> Result<Vec<Vec<u64>>, String> {
+        Ok(Vec::new())
+    }
+
+    /// Learns of the end of a call that it has planned. A call of whose end it never learns has an unknown outcome.
+    fn ended(&self, _: &PlannedCall, _: &Result<Results, CallError>) {}
+
+    /// Calls that read all lists, to be made when all clients are done. Then a history shows whether anything was lost.
+    fn audits(&self) -> Vec<PlannedCall> {
+        Vec::new()
+    }
+
+    /// Learns what is in the database before a run, if others may have used it.
+    fn look<'a>(
+        &'a self,
+        _: &'a ProcedureKeyspace,
+    ) -> Pin<Box<dyn Future<Output = Result<(), CallError>> + Send + 'a>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Checks conditions on the database, after a run of this workload has ended.
+    fn inspect<'a>(&'a self, _: &'a ProcedureKeyspace) -> CallInspection<'a> {
+        Box::pin(async { Ok(None) })
+    }
+}
+
+/// What workloads of procedures can be told.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct ProcedureParameters {
+    /// How many counters, accounts or lists at a time there are. The workload's own default if `None`.
+    pub keys: Option<u64>,
+    /// The exponent of the Zipf distribution of keys; 0 is uniform. For `counter-calls` and `list-append-calls`, which
+    /// have 0.9 if it is `None`.
+    pub theta: Option<f64>,
+    /// How many counters a call of `counter-calls` increments; 10 if `None`.
+    pub counters_per_call: Option<u64>,
+    /// Whether `list-append-calls` also has calls with two immediate pieces that are merged into one.
+    pub merged: bool,
+}
+
+/// Compiles a procedure file of a workload and checks it, and merges pieces where that is needed.
+fn compile(text: &str) -> Arc<ProcedureSet> {
+    let mut set = serried_chop::compile(text).unwrap_or_else(|mistake| panic!("{mistake}"));
+    serried_chop::check_and_merge(&mut set);
+    Arc::new(set)
+}
+
+/// A result that is an integer.
+fn integer(results: &Results, name: &str) -> Result<i64, String> {
+    match results.get(name) {
+        Some(Datum::Int(integer)) => Ok(*integer),
+        other => Err(format!("`{name}` is no integer: {other:?}")),
+    }
+}
+
+/// A result that is a list.
+fn list<'r>(results: &'r Results, name: &str) -> Result<&'r [Datum], String> {
+    match results.get(name) {
+        Some(Datum::List(elements)) => Ok(elements),
+        other => Err(format!("`{name}` is no list: {other:?}")),
+    }
+}
+
+/// A list of numbers as an input.
+fn numbers(numbers: impl IntoIterator<Item = u64>) -> Datum {
+    Datum::list(numbers.into_iter().map(|number| Datum::Int(number as i64)))
+}
