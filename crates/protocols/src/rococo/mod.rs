@@ -78,6 +78,9 @@ use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId};
 use serried_procedures::{Offers, Procedures};
 
+/// The partition that decides which set of procedures is in use.
+const OF_SETS: u16 = 0;
+
 /// The protocol.
 #[derive(Debug)]
 pub struct Rococo;

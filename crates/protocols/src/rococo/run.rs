@@ -188,7 +188,8 @@ impl Run {
             }
         }
         part.executed = true;
-        if !self.parts.values().all(|part| part.executed) {
+        let has_executed = self.refused.is_some() || self.call.has_executed_all();
+        if !has_executed || !self.parts.values().all(|part| part.executed) {
             return none;
         }
         self.results(procedure)
@@ -237,7 +238,8 @@ impl Run {
             let send = |(at, pieces)| (at, self.start(pieces));
             return Step::Send(requests.into_iter().map(send).collect());
         }
-        if self.commit.is_some() || !self.parts.values().all(Part::is_started) {
+        let has_started = self.refused.is_some() || self.call.has_started_all();
+        if self.commit.is_some() || !has_started || !self.parts.values().all(Part::is_started) {
             return Step::Send(Vec::new());
         }
         if self.parts.is_empty() {
