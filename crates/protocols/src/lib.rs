@@ -21,6 +21,7 @@ pub mod plain;
 mod registry;
 #[cfg(feature = "rehearsal")]
 pub mod rehearsal;
+pub mod rococo;
 pub mod tapir_cc;
 #[cfg(test)]
 mod testing;

@@ -88,7 +88,8 @@ impl Accesses {
         if !row.is_whole {
             let from = (Bound::Excluded(row.key.as_bytes()), Bound::Unbounded);
             let longer = self.rows.range::<[u8], _>(from);
-            let below = longer.take_while(|(key, _)| key.as_bytes().starts_with(row.key.as_bytes()));
+            let below =
+                longer.take_while(|(key, _)| key.as_bytes().starts_with(row.key.as_bytes()));
             for other in below.flat_map(|(_, uses)| uses) {
                 if other.used.conflicts(&used) {
                     each(other);

@@ -8,7 +8,7 @@ use serried_actor::{Actor, Context, Coordinate, Group, Settings};
 use serried_model::{NodeId, TxnId, Version};
 use serried_parts::{VersionClock, patience_with_leader};
 use serried_procedures::{
-    Call, Datum, Operation, Outcome, Output, Procedures, ProcedureSet, Refused, Registration,
+    Call, Datum, Operation, Outcome, Output, ProcedureSet, Procedures, Refused, Registration,
     Results,
 };
 
@@ -189,8 +189,7 @@ impl Coordinator {
             }
             Step::NotStarted(why) => self.start_again(txn, why, cx),
             Step::Executed(results) => {
-                let Some(Running { phase: Phase::Calls { run, .. }, .. }) =
-                    self.requests.get(&txn)
+                let Some(Running { phase: Phase::Calls { run, .. }, .. }) = self.requests.get(&txn)
                 else {
                     return;
                 };
@@ -237,8 +236,7 @@ impl Coordinator {
     // Read-only calls (002 §4.1).
 
     fn read(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
-        let Some(Running { phase: Phase::Reads { reading, .. }, .. }) =
-            self.requests.get_mut(&txn)
+        let Some(Running { phase: Phase::Reads { reading, .. }, .. }) = self.requests.get_mut(&txn)
         else {
             return;
         };
@@ -510,7 +508,9 @@ impl Actor for Coordinator {
             Message::Reply(reply) if sound::to_client(from, &reply, &self.group) => {
                 self.on_reply(from, reply, cx);
             }
-            _ => cx.reject(|| format!("{from} has sent a message that no correct node sends to a client")),
+            _ => cx.reject(|| {
+                format!("{from} has sent a message that no correct node sends to a client")
+            }),
         }
     }
 

@@ -138,7 +138,7 @@ pub struct Vertex {
     pub txn: Version,
     /// The partitions at which it has pieces, in ascending order.
     pub participants: Arc<[u16]>,
-    /// All transactions that come before it, except for some that were decided before it committed. In ascending order.
+    /// The transactions that come before it. Those that were decided before it committed may be absent. In ascending order.
     pub edges: Arc<[Edge]>,
 }
 
@@ -147,8 +147,19 @@ pub struct Vertex {
 pub struct Commit {
     /// The transaction.
     pub vertex: Vertex,
-    /// Transactions that come before it and commit, as far as they are known.
-    pub ancestors: Vec<Vertex>,
+    /// What is known of transactions before it.
+    pub ancestors: Ancestors,
+}
+
+/// What a server knows of transactions that come before others.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Ancestors {
+    /// Transactions that commit.
+    pub commit: Vec<Vertex>,
+    /// Transactions on cycles that were executed.
+    pub cycles: Vec<Arc<[Vertex]>>,
+    /// Transactions that were executed and are on no cycle.
+    pub executed: Vec<Version>,
 }
 
 /// An answer of a partition's leader.
@@ -181,8 +192,8 @@ pub enum Reply {
     Status {
         /// The transaction.
         txn: Version,
-        /// The transaction and ancestors that commit. If this is empty, the transaction has been executed.
-        vertices: Vec<Vertex>,
+        /// What it knows of the transaction and of others before it.
+        ancestors: Ancestors,
     },
     /// The set of procedures that is in use.
     Set {
@@ -221,10 +232,10 @@ pub struct Started {
     pub txn: Version,
     /// All of its pieces that were started here.
     pub pieces: Vec<StartedPiece>,
-    /// All transactions before it, by these pieces, but for some that are decided.
+    /// The transactions before it, by these pieces.
     pub edges: Vec<Edge>,
-    /// Ancestors that commit.
-    pub ancestors: Vec<Vertex>,
+    /// What is known of these and of transactions before them.
+    pub ancestors: Ancestors,
 }
 
 /// A piece that was started.
@@ -323,6 +334,8 @@ pub struct StartEntry {
 pub struct ExecuteEntry {
     /// The transactions, in the order of their execution, and the outputs of their deferred pieces.
     pub txns: Vec<(Version, Vec<Executed>)>,
+    /// If the transactions are on a cycle, all transactions on it.
+    pub cycle: Arc<[Vertex]>,
     /// The rows that they have written or deleted.
     pub rows: Vec<Written>,
 }

@@ -29,9 +29,13 @@
 //!   So replicas install rows, in any order of copies and replays. An entry is valid only behind the entries that its leader
 //!   knew ([`replicated_log::Led`]).
 //! - *A transaction is executed when the edges of all ancestors are complete* ([`order`]).
-//! - *Decided ancestors are left out.* A transaction is decided when its ancestors are complete, and then all of them are
-//!   decided too. It can't have a transaction as an ancestor that commits later. So it comes before such a transaction, and
-//!   so do its ancestors.
+//! - *An ancestor that was executed alone is decided, one on a cycle is not.* A transaction that was executed without this one
+//!   comes before it, and so do its ancestors, which were executed earlier. But if the ancestor was executed as one of a
+//!   cycle, this transaction may be on that cycle, at a server that has not executed it yet. So a server remembers the
+//!   cycles that it has executed, and reports them (the paper's reply with T^SCC, §3.4). What comes before such a cycle is
+//!   decided. A server has to execute of it what conflicts with its own pieces, and knows that by its own edges.
+//! - *Edges are what was observed at the start.* A server reports the same edges of a transaction again, even if the others
+//!   have been executed meanwhile: perhaps on one cycle with it.
 //! - *A call that was started is finished.* A partition does not start a call that began too long ago, or under a set of
 //!   procedures that is not in use. But if another partition has started it, it does (`Start::insist`). So a call is refused,
 //!   if at all, before its first piece.
@@ -66,7 +70,7 @@ mod table;
 mod tests;
 
 pub use coordinator::Coordinator;
-pub use message::Message;
+pub use message::{Led, Message, Record};
 pub use replica::Replica;
 
 use crate::Mutated;

@@ -21,6 +21,9 @@ pub(super) enum Known<'g> {
     Decided,
     /// It commits: these are all transactions before it.
     Committing(&'g [Edge]),
+    /// Another server has executed it, with these others on a cycle. So all other transactions before it are decided. Those
+    /// have to be executed first that are not executed here.
+    OnCycle(&'g [Edge], &'g [Version]),
     /// More edges may come.
     Open,
 }
@@ -35,21 +38,29 @@ pub(super) struct Missing {
 }
 
 /// Returns the groups that are to be executed up to and with that of `txn`, in their order, or what is missing to know
-/// them.
+/// them. `is_here` is whether a transaction waits to be executed at this server.
 pub(super) fn groups<'g>(
     txn: Version,
     known: impl Fn(Version) -> Known<'g>,
+    is_here: impl Fn(Version) -> bool,
 ) -> Result<Vec<Vec<Version>>, Vec<Missing>> {
-    let Known::Committing(edges) = known(txn) else { return Ok(Vec::new()) };
+    let (edges, on_cycle) = match known(txn) {
+        Known::Committing(edges) => (edges, None),
+        Known::OnCycle(edges, cycle) => (edges, Some(cycle)),
+        Known::Decided | Known::Open => return Ok(Vec::new()),
+    };
     if edges.iter().all(|edge| known(edge.from) == Known::Decided) {
         return Ok(vec![vec![txn]]);
     }
     let mut graph = DiGraph::<Version, ()>::new();
     let mut places = BTreeMap::from([(txn, graph.add_node(txn))]);
     let mut missing = Vec::new();
-    let mut open = vec![(places[&txn], edges)];
-    while let Some((place, edges)) = open.pop() {
+    let mut open = vec![(places[&txn], edges, on_cycle)];
+    while let Some((place, edges, on_cycle)) = open.pop() {
         for Edge { from, at, .. } in edges {
+            if on_cycle.is_some_and(|cycle| !cycle.contains(from) && !is_here(*from)) {
+                continue;
+            }
             if let Some(before) = places.get(from) {
                 graph.update_edge(place, *before, ());
                 continue;
@@ -66,7 +77,13 @@ pub(super) fn groups<'g>(
                     let before = graph.add_node(*from);
                     places.insert(*from, before);
                     graph.update_edge(place, before, ());
-                    open.push((before, edges));
+                    open.push((before, edges, None));
+                }
+                Known::OnCycle(edges, cycle) => {
+                    let before = graph.add_node(*from);
+                    places.insert(*from, before);
+                    graph.update_edge(place, before, ());
+                    open.push((before, edges, Some(cycle)));
                 }
             }
         }
@@ -90,7 +107,7 @@ fn sorted<'g>(members: Vec<Version>, known: &impl Fn(Version) -> Known<'g>) -> V
     let mut before: BTreeMap<Version, BTreeSet<Version>> =
         members.iter().map(|txn| (*txn, BTreeSet::new())).collect();
     for txn in &members {
-        let Known::Committing(edges) = known(*txn) else { continue };
+        let (Known::Committing(edges) | Known::OnCycle(edges, _)) = known(*txn) else { continue };
         let immediate = edges.iter().filter(|edge| edge.kind == Kind::Immediate);
         let within = immediate.map(|edge| edge.from).filter(|from| members.contains(from));
         let within: BTreeSet<Version> = within.filter(|from| from != txn).collect();
@@ -131,7 +148,7 @@ mod tests {
             None => Known::Open,
         };
         let us = |all: Vec<Version>| all.into_iter().map(|txn| txn.timestamp_us).collect();
-        let groups = groups(txn(1), known);
+        let groups = groups(txn(1), known, |_| true);
         groups.map(|groups| groups.into_iter().map(us).collect()).map_err(|missing| {
             assert!(missing.iter().all(|missing| missing.at == 3));
             us(missing.into_iter().map(|missing| missing.txn).collect())

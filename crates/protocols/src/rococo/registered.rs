@@ -22,8 +22,7 @@ pub(super) struct Registered {
 impl Registered {
     pub(super) fn new(version: u64, set: Arc<ProcedureSet>) -> Registered {
         let footprint = |piece: &Piece| Footprint::of(&piece.body);
-        let of_procedure =
-            |procedure: &Procedure| procedure.pieces.iter().map(footprint).collect();
+        let of_procedure = |procedure: &Procedure| procedure.pieces.iter().map(footprint).collect();
         let footprints: Vec<Vec<Footprint>> = set.procedures.iter().map(of_procedure).collect();
         let mut written = vec![RowUse::default(); set.tables.len()];
         for (procedure, footprints) in set.procedures.iter().zip(&footprints) {

@@ -11,7 +11,8 @@ use serried_model::Version;
 use serried_procedures::{Call, Datum, PieceId, Procedure, Refused, placement_key};
 
 use super::message::{
-    CallOf, Commit, Edge, Executed, NotStarted, Occurrence, Request, Start, Started, Vertex,
+    Ancestors, CallOf, Commit, Edge, Executed, NotStarted, Occurrence, Request, Start, Started,
+    Vertex,
 };
 use super::registered::Registered;
 
@@ -23,8 +24,10 @@ pub(super) struct Run {
     set: Arc<Registered>,
     call: Call,
     parts: BTreeMap<u16, Part>,
-    /// Transactions before this one that commit.
-    ancestors: BTreeMap<Version, Vertex>,
+    /// What is known of transactions before this one: those that commit, and those that were executed.
+    committing: BTreeMap<Version, Vertex>,
+    cycles: Vec<Arc<[Vertex]>>,
+    executed: BTreeSet<Version>,
     /// Whether a partition has started it, so that all have to.
     insists: bool,
     refused: Option<Refused>,
@@ -72,7 +75,9 @@ impl Run {
             set,
             call,
             parts: BTreeMap::new(),
-            ancestors: BTreeMap::new(),
+            committing: BTreeMap::new(),
+            cycles: Vec::new(),
+            executed: BTreeSet::new(),
             insists: false,
             refused: None,
             commit: None,
@@ -87,6 +92,11 @@ impl Run {
 
     pub(super) fn txn(&self) -> Version {
         self.txn
+    }
+
+    /// The place of the procedure in its set.
+    pub(super) fn procedure(&self) -> u16 {
+        self.of.procedure
     }
 
     pub(super) fn set(&self) -> &Arc<Registered> {
@@ -109,7 +119,12 @@ impl Run {
         let Some(part) = self.parts.get_mut(&at) else { return Step::Send(Vec::new()) };
         part.not_started = None;
         part.edges.extend(started.edges);
-        self.ancestors.extend(started.ancestors.into_iter().map(|vertex| (vertex.txn, vertex)));
+        let Ancestors { commit, cycles, executed } = started.ancestors;
+        let is_new = |cycle: &Arc<[Vertex]>| !self.cycles.contains(cycle);
+        let cycles: Vec<_> = cycles.into_iter().filter(is_new).collect();
+        self.cycles.extend(cycles);
+        self.committing.extend(commit.into_iter().map(|vertex| (vertex.txn, vertex)));
+        self.executed.extend(executed);
         let is_first = !core::mem::replace(&mut self.insists, true);
         for piece in started.pieces {
             let occurrence = (piece.piece, piece.number);
@@ -228,13 +243,18 @@ impl Run {
         if self.parts.is_empty() {
             return self.results(procedure);
         }
-        let edges: BTreeSet<Edge> = self.parts.values().flat_map(|part| &part.edges).copied().collect();
+        let edges: BTreeSet<Edge> =
+            self.parts.values().flat_map(|part| &part.edges).copied().collect();
         let vertex = Vertex {
             txn: self.txn,
             participants: self.participants().collect(),
             edges: edges.into_iter().collect(),
         };
-        let ancestors = core::mem::take(&mut self.ancestors).into_values().collect();
+        let ancestors = Ancestors {
+            commit: core::mem::take(&mut self.committing).into_values().collect(),
+            cycles: core::mem::take(&mut self.cycles),
+            executed: core::mem::take(&mut self.executed).into_iter().collect(),
+        };
         let commit = Arc::new(Commit { vertex, ancestors });
         self.commit = Some(commit.clone());
         Step::Send(self.parts.keys().map(|at| (*at, Request::Commit(commit.clone()))).collect())

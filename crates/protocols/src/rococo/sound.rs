@@ -4,7 +4,9 @@
 use serried_actor::{Group, Settings};
 use serried_model::{NodeId, Version};
 
-use super::message::{Edge, Inquired, Message, NotStarted, Reply, Request, Started, Vertex};
+use super::message::{
+    Ancestors, Edge, Inquired, Message, NotStarted, Reply, Request, Started, Vertex,
+};
 
 /// An upper bound of times, in microseconds since the Unix epoch. Sums of smaller times do not overflow.
 const LAST_US: u64 = 1 << 62;
@@ -34,6 +36,12 @@ fn vertex(vertex: &Vertex, group: &Group) -> bool {
         && vertex.edges.iter().all(|edge| edge.from != vertex.txn)
 }
 
+fn ancestors(ancestors: &Ancestors, group: &Group) -> bool {
+    let on_cycles = ancestors.cycles.iter().flat_map(|cycle| cycle.iter());
+    ancestors.commit.iter().chain(on_cycles).all(|known| vertex(known, group))
+        && ancestors.executed.iter().all(|txn| version(*txn))
+}
+
 /// Whether `from` can have sent this to a replica of partition `own`.
 pub(super) fn to_replica(from: NodeId, message: &Message, own: u16, group: &Group) -> bool {
     let is_replica = !from.is_coordinator();
@@ -61,7 +69,7 @@ fn request(from: NodeId, request: &Request, own: u16, group: &Group) -> bool {
         Request::Commit(commit) => {
             vertex(&commit.vertex, group)
                 && commit.vertex.participants.contains(&own)
-                && commit.ancestors.iter().all(|ancestor| vertex(ancestor, group))
+                && ancestors(&commit.ancestors, group)
         }
         Request::End(txns) => txns.iter().all(|txn| version(*txn)),
         Request::Ask { txn } => version(*txn) && !from.is_coordinator(),
@@ -77,17 +85,13 @@ fn reply(reply: &Reply, group: &Group) -> bool {
         NotStarted::OtherSet { .. } | NotStarted::Forgotten => true,
     };
     match reply {
-        Reply::Started(Started { txn, edges: before, ancestors, .. }) => {
-            version(*txn)
-                && edges(before, group)
-                && ancestors.iter().all(|ancestor| vertex(ancestor, group))
+        Reply::Started(Started { txn, edges: before, ancestors: known, .. }) => {
+            version(*txn) && edges(before, group) && ancestors(known, group)
         }
         Reply::NotStarted { txn, why: reason } => version(*txn) && why(reason),
         Reply::Executed { txn, .. } => version(*txn),
         Reply::Read { found: Err(reason), .. } => why(reason),
-        Reply::Status { txn, vertices } => {
-            version(*txn) && vertices.iter().all(|known| vertex(known, group))
-        }
+        Reply::Status { txn, ancestors: known } => version(*txn) && ancestors(known, group),
         Reply::Known { txn, known: Inquired::Unknown { from_us } } => {
             version(*txn) && *from_us < LAST_US
         }

@@ -10,7 +10,8 @@ use serried_parts::{Cells, decode_cell, decode_cell_of_another, encode_cell};
 use serried_procedures::{Datum, ProcedureSet, Refused, StoredRow};
 
 use super::message::{
-    CallOf, Edge, Entry, ExecuteEntry, Executed, Led, Occurrence, StartEntry, Window, Written,
+    CallOf, Edge, Entry, ExecuteEntry, Executed, Led, Occurrence, StartEntry, Vertex, Window,
+    Written,
 };
 use super::registered::Registered;
 use crate::frameworks::replicated_log::{LastLead, WriteBack};
@@ -51,16 +52,28 @@ pub(super) struct Row {
 pub(super) struct Txn {
     /// The call.
     pub(super) call: Arc<CallOf>,
-    /// Its pieces here, in the order of their start.
-    pub(super) pieces: Vec<Occurrence>,
+    /// Its pieces here, in the order of their start, with the slots of their entries.
+    pub(super) pieces: Vec<(u64, Occurrence)>,
     /// The outcome of each piece that is immediate.
     pub(super) outcomes: Vec<Option<Result<Vec<Datum>, Refused>>>,
     /// The transactions before it, by its pieces here. In ascending order, each once.
     pub(super) edges: Vec<Edge>,
     /// The outputs of the deferred pieces, once they are executed.
     pub(super) executed: Option<Vec<Executed>>,
+    /// If it was executed with others on a cycle, the transaction that keeps the cycle.
+    cycle_at: Option<Version>,
+    /// The cycle, if this is that transaction.
+    cycle: Arc<[Vertex]>,
     /// Whether it has been executed at all of its participants.
     pub(super) ended: bool,
+}
+
+/// How a transaction was executed.
+pub(super) enum HowExecuted {
+    /// It is on no cycle.
+    Alone,
+    /// With others on a cycle.
+    OnCycle(Arc<[Vertex]>),
 }
 
 /// What concerns no row and no transaction. Each part comes with the slot after that of the last entry that has changed it.
@@ -157,6 +170,15 @@ impl Table {
         }
     }
 
+    /// How a transaction was executed here, if it was.
+    pub(super) fn executed(&mut self, txn: Version, store: &dyn Store) -> Option<HowExecuted> {
+        let state = self.txn(txn, store)?;
+        state.executed.as_ref()?;
+        let Some(at) = state.cycle_at else { return Some(HowExecuted::Alone) };
+        let cycle = self.txn(at, store).map(|state| state.cycle.clone()).unwrap_or_default();
+        Some(HowExecuted::OnCycle(cycle))
+    }
+
     pub(super) fn cells_len(&self) -> (usize, usize) {
         (self.cells.resident(), self.cells.unstored())
     }
@@ -211,10 +233,12 @@ impl Table {
             outcomes: Vec::new(),
             edges: Vec::new(),
             executed: None,
+            cycle_at: None,
+            cycle: Arc::default(),
             ended: false,
         };
         let is_new = self.change_txn(at, *txn, Some(new), store, |state| {
-            state.pieces.extend(pieces.iter().cloned());
+            state.pieces.extend(pieces.iter().map(|piece| (at.0, piece.clone())));
             state.outcomes.extend(outcomes.iter().cloned());
             state.edges.extend(edges.iter().copied());
             state.edges.sort_unstable();
@@ -227,8 +251,17 @@ impl Table {
     }
 
     fn execute(&mut self, at: (u64, u64), entry: &ExecuteEntry, store: &mut dyn Store) {
+        // The last one is forgotten last.
+        let last = entry.txns.iter().map(|(txn, _)| *txn).max();
+        let cycle_at = last.filter(|_| !entry.cycle.is_empty());
         for (txn, outputs) in &entry.txns {
-            self.change_txn(at, *txn, None, store, |state| state.executed = Some(outputs.clone()));
+            self.change_txn(at, *txn, None, store, |state| {
+                state.executed = Some(outputs.clone());
+                state.cycle_at = cycle_at;
+                if cycle_at == Some(*txn) {
+                    state.cycle = entry.cycle.clone();
+                }
+            });
         }
         self.write(at, &entry.rows, store);
     }
@@ -337,7 +370,8 @@ impl Table {
         loop {
             let mut found = Vec::new();
             let more = store.scan(Some(&after), READ_AT_ONCE, &mut |name, state| {
-                let cell = if state.is_empty() { Cell::Nothing } else { decode_cell::<Cell>(state) };
+                let cell =
+                    if state.is_empty() { Cell::Nothing } else { decode_cell::<Cell>(state) };
                 found.push((name.to_vec(), cell));
             });
             let last = found.last().map(|(name, _)| name.clone());

@@ -381,6 +381,38 @@ impl<R: Recover, C: Actor<Message = R::Message>> Net<R, C> {
         self.network.retain(|(_, to, _)| *to != id);
     }
 
+    /// A client stops for good. What it has sent is still under way.
+    pub(crate) fn leave(&mut self, client: NodeId) {
+        self.down.insert(client);
+        self.clients[client].timers.clear();
+        self.network.retain(|(_, to, _)| *to != client);
+    }
+
+    /// Fires the timers of a replica that are due now.
+    pub(crate) fn fire_due(&mut self, slot: impl Slot) {
+        let id = slot.id();
+        let now = self.timestamp();
+        let due = self.nodes[id].timers.iter().filter(|(_, at)| **at <= now);
+        for timer in due.map(|(timer, _)| *timer).collect::<Vec<_>>() {
+            self.fire(id, timer);
+        }
+    }
+
+    /// Fires the timers of clients that are due now.
+    pub(crate) fn fire_due_clients(&mut self) {
+        let now = self.timestamp();
+        let due = |client: &Node<C>| {
+            let due = client.timers.iter().filter(|(_, at)| **at <= now);
+            due.map(|(timer, _)| *timer).collect::<Vec<_>>()
+        };
+        let all: Vec<_> = self.clients.iter().map(|(id, client)| (*id, due(client))).collect();
+        for (id, timers) in all {
+            for timer in timers {
+                self.fire_client(id, timer);
+            }
+        }
+    }
+
     /// Everything that a replica has appended becomes durable.
     pub(crate) fn flush(&mut self, slot: impl Slot) {
         let id = slot.id();

@@ -343,6 +343,7 @@ mod tests {
 
     use super::super::stamp::{Stamp, Validity};
     use super::*;
+    use crate::frameworks::replicated_log::Ballot;
 
     #[test]
     fn a_state_that_is_taken_over_removes_forgotten_transactions() {

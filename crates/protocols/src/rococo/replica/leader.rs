@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serried_actor::{Group, Settings, Timestamp};
-use serried_model::{Key, NodeId, Version};
-use serried_procedures::{PieceId, RowUse};
+use serried_model::{NodeId, Version};
+use serried_procedures::{Datum, PieceId, Refused};
 
 use super::super::Mutation;
 use super::super::accesses::Accesses;
 use super::super::message::{
-    CallOf, Commit, Edge, Entry, ExecuteEntry, Executed, Found, Inquired, Kind, Led, Message,
-    NotStarted, Occurrence, Read, Reply, Request, Start, StartEntry, Started, StartedPiece, Vertex,
-    Window,
+    Ancestors, CallOf, Commit, Edge, Entry, ExecuteEntry, Executed, Found, Inquired, Kind, Led,
+    Message, NotStarted, Occurrence, Read, Reply, Request, Start, StartEntry, Started,
+    StartedPiece, Vertex, Window,
 };
 use super::super::order::{self, Known};
 use super::super::registered::Registered;
-use super::super::table::Table;
+use super::super::table::{HowExecuted, Table};
 use super::Cx;
 use super::recovery::Recoveries;
 use super::rows::{Rows, Unapplied};
@@ -58,6 +58,8 @@ pub(super) struct Leader {
     unapplied: Unapplied,
     /// Transactions that commit, here and elsewhere.
     vertices: BTreeMap<Version, Vertex>,
+    /// Those of them that another server has executed on a cycle, and the others on it.
+    cycles: BTreeMap<Version, Arc<[Version]>>,
     /// Transactions of other partitions that are decided.
     decided: BTreeSet<Version>,
     /// By transaction whose edges are missing, those that wait for them.
@@ -115,6 +117,7 @@ impl Leader {
             accesses: Accesses::default(),
             unapplied: Unapplied::default(),
             vertices: BTreeMap::new(),
+            cycles: BTreeMap::new(),
             decided: BTreeSet::new(),
             blocked: BTreeMap::new(),
             askers: BTreeMap::new(),
@@ -128,31 +131,40 @@ impl Leader {
             window: common.table.window(),
             recoveries: Recoveries::default(),
         };
-        let open: Vec<Version> = common.table.open().iter().copied().collect();
-        for txn in open {
-            leader.inherit(txn, common, cx);
-        }
+        leader.inherit(common, cx);
         leader
     }
 
-    /// Goes on with a transaction that was started under a former leader.
-    fn inherit(&mut self, txn: Version, common: &mut Common, cx: &mut Cx<'_>) {
-        let state = common.table.txn(txn, cx.store()).expect("it is open").clone();
-        if state.executed.is_some() {
-            return;
+    /// Goes on with the transactions that were started under former leaders.
+    fn inherit(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        let open: Vec<Version> = common.table.open().iter().copied().collect();
+        let mut pieces = Vec::new();
+        for txn in open {
+            let state = common.table.txn(txn, cx.store()).expect("it is open").clone();
+            if state.executed.is_some() {
+                continue;
+            }
+            let mut live = Live::new(state.call, cx.now());
+            live.edges = state.edges;
+            self.live.insert(txn, live);
+            let started = state.pieces.into_iter().zip(state.outcomes);
+            pieces.extend(started.map(|((slot, occurrence), outcome)| {
+                let kind = if outcome.is_some() { Kind::Immediate } else { Kind::Deferred };
+                (slot, txn, occurrence, kind)
+            }));
         }
-        let mut live = Live::new(state.call.clone(), cx.now());
-        live.edges = state.edges;
-        let set = common.table.set().expect("pieces were started").clone();
-        for (occurrence, outcome) in state.pieces.into_iter().zip(state.outcomes) {
-            let kind = if outcome.is_some() { Kind::Immediate } else { Kind::Deferred };
-            for (row, used) in set.rows(state.call.procedure, &occurrence) {
+        // What comes before a new piece depends on the order in which the others were started. The pieces of an entry stay
+        // in their order.
+        pieces.sort_by_key(|(slot, ..)| *slot);
+        for (_, txn, occurrence, kind) in pieces {
+            let live = self.live.get_mut(&txn).expect("it was added");
+            let set = common.table.set().expect("pieces were started");
+            for (row, used) in set.rows(live.call.procedure, &occurrence) {
                 // Its edges are known.
                 self.accesses.add(txn, kind, &row, used, &mut |_, _| {});
             }
             live.start(occurrence, kind);
         }
-        self.live.insert(txn, live);
     }
 
     pub(super) fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
@@ -271,9 +283,10 @@ impl Leader {
                     }
                 });
             }
-            outcomes.push((kind == Kind::Immediate).then(|| {
-                piece.body.execute(set.tables(), &occurrence.arguments, &mut rows)
-            }));
+            outcomes.push(
+                (kind == Kind::Immediate)
+                    .then(|| piece.body.execute(set.tables(), &occurrence.arguments, &mut rows)),
+            );
             live.start(occurrence.clone(), kind);
         }
         let rows = rows.into_written();
@@ -296,11 +309,12 @@ impl Leader {
         let mut pieces: Vec<StartedPiece> = Vec::new();
         let add = |pieces: &mut Vec<StartedPiece>, entry: &StartEntry| {
             if entry.txn == txn {
-                pieces.extend(started(&entry.pieces, &entry.outcomes));
+                pieces.extend(started(entry.pieces.iter(), &entry.outcomes));
             }
         };
         if let Some(state) = common.table.txn(txn, cx.store()) {
-            pieces.extend(started(&state.pieces, &state.outcomes));
+            let known = state.pieces.iter().map(|(_, piece)| piece);
+            pieces.extend(started(known, &state.outcomes));
         }
         let proposals = self.proposed.iter().map(|(_, proposal)| proposal).chain(&self.unproposed);
         for proposal in proposals {
@@ -312,9 +326,7 @@ impl Leader {
             Some(live) => live.edges.clone(),
             None => common.table.txn(txn, cx.store()).map_or(Vec::new(), |txn| txn.edges.clone()),
         };
-        let edges: Vec<Edge> =
-            edges.into_iter().filter(|edge| !self.is_decided(edge.from, common)).collect();
-        let ancestors = self.committing(edges.iter().map(|edge| edge.from), common);
+        let ancestors = self.ancestors(edges.iter().map(|edge| edge.from), common, cx);
         let started = Started { txn, pieces, edges, ancestors };
         self.confirm(vec![(to, Reply::Started(started))]);
     }
@@ -334,7 +346,7 @@ impl Leader {
             if !live.committers.contains(&from) {
                 live.committers.push(from);
             }
-            self.learn(ancestors.iter().chain([vertex]), common, cx);
+            self.learn(ancestors, Some(vertex), common, cx);
         } else if let Some(state) = common.table.txn(txn, cx.store()) {
             if let Some(outputs) = state.executed.clone() {
                 self.confirm(vec![(from, Reply::Executed { txn, outputs })]);
@@ -356,15 +368,34 @@ impl Leader {
         })
     }
 
-    /// Learns that transactions commit, and executes what has become possible.
-    fn learn<'v>(
+    /// Learns of transactions, and executes what has become possible.
+    fn learn(
         &mut self,
-        vertices: impl Iterator<Item = &'v Vertex>,
+        Ancestors { commit, cycles, executed }: &Ancestors,
+        own: Option<&Vertex>,
         common: &mut Common,
         cx: &mut Cx<'_>,
     ) {
         let mut open = Vec::new();
-        for vertex in vertices {
+        for txn in executed {
+            if !self.live.contains_key(txn) {
+                self.vertices.remove(txn);
+                self.cycles.remove(txn);
+                self.decided.insert(*txn);
+                open.push(*txn);
+            }
+        }
+        for cycle in cycles {
+            let members: Arc<[Version]> = cycle.iter().map(|vertex| vertex.txn).collect();
+            for txn in members.iter() {
+                if !self.is_decided(*txn, common) {
+                    self.cycles.insert(*txn, members.clone());
+                    open.push(*txn);
+                }
+            }
+        }
+        let on_cycles = cycles.iter().flat_map(|cycle| cycle.iter());
+        for vertex in commit.iter().chain(on_cycles).chain(own) {
             let txn = vertex.txn;
             if self.vertices.contains_key(&txn) || self.is_decided(txn, common) {
                 continue;
@@ -385,7 +416,8 @@ impl Leader {
             if !self.live.contains_key(&txn) {
                 continue;
             }
-            match order::groups(txn, |txn| self.known(txn, common)) {
+            let is_here = |txn| self.live.contains_key(&txn);
+            match order::groups(txn, |txn| self.known(txn, common), is_here) {
                 Ok(groups) => {
                     for group in groups {
                         self.execute(&group, common, cx);
@@ -411,7 +443,10 @@ impl Leader {
             return Known::Decided;
         }
         match self.vertices.get(&txn) {
-            Some(vertex) => Known::Committing(&vertex.edges),
+            Some(vertex) => match self.cycles.get(&txn) {
+                Some(cycle) => Known::OnCycle(&vertex.edges, cycle),
+                None => Known::Committing(&vertex.edges),
+            },
             None if !self.live.contains_key(&txn)
                 && common.mutation.is(Mutation::IgnoresOtherServers) =>
             {
@@ -436,9 +471,11 @@ impl Leader {
     fn execute(&mut self, group: &[Version], common: &mut Common, cx: &mut Cx<'_>) {
         let (here, elsewhere): (Vec<Version>, Vec<Version>) =
             group.iter().partition(|txn| self.live.contains_key(txn));
+        let cycle = self.cycle(group);
         for txn in elsewhere {
             self.decided.insert(txn);
             self.vertices.remove(&txn);
+            self.cycles.remove(&txn);
         }
         if self.decided.len() > REMOTE_AT_MOST {
             let middle = *self.decided.iter().nth(REMOTE_AT_MOST / 2).expect("there are more");
@@ -478,7 +515,7 @@ impl Leader {
         let rows = rows.into_written();
         cx.charge(rows.len());
         let executed: Vec<Version> = txns.iter().map(|(txn, _)| *txn).collect();
-        self.put(Entry::Execute(Arc::new(ExecuteEntry { txns, rows })), replies);
+        self.put(Entry::Execute(Arc::new(ExecuteEntry { txns, cycle, rows })), replies);
         for txn in executed {
             self.executing.insert(txn);
             self.accesses.remove(txn);
@@ -488,6 +525,16 @@ impl Leader {
                 self.on_read(from, read, common, cx);
             }
         }
+    }
+
+    /// All transactions of a group; nothing, if there is only one.
+    ///
+    /// A server that still has to execute one of them needs to know that it belongs to the group.
+    fn cycle(&self, group: &[Version]) -> Arc<[Vertex]> {
+        if group.len() == 1 {
+            return Arc::default();
+        }
+        group.iter().filter_map(|txn| self.vertices.get(txn)).cloned().collect()
     }
 
     fn on_end(&mut self, mut txns: Vec<Version>, common: &mut Common) {
@@ -510,12 +557,6 @@ impl Leader {
     }
 
     fn on_ask(&mut self, from: NodeId, txn: Version, common: &mut Common, cx: &mut Cx<'_>) {
-        let is_executed = txn.timestamp_us < common.table.window().forget_us
-            || common.table.txn(txn, cx.store()).is_some_and(|state| state.executed.is_some());
-        if is_executed {
-            let vertices = Vec::new();
-            return cx.send(from, Message::Reply(Reply::Status { txn, vertices }));
-        }
         let askers = self.askers.entry(txn).or_default();
         if !askers.contains(&from) {
             askers.push(from);
@@ -527,51 +568,63 @@ impl Leader {
         }
     }
 
-    fn answer_askers(&mut self, txn: Version, common: &Common, cx: &mut Cx<'_>) {
-        if !self.askers.contains_key(&txn) || !self.vertices.contains_key(&txn) {
+    /// Answers questions for a transaction, if it commits or has been executed.
+    fn answer_askers(&mut self, txn: Version, common: &mut Common, cx: &mut Cx<'_>) {
+        if !self.askers.contains_key(&txn) {
             return;
         }
-        let vertices = self.committing([txn].into_iter(), common);
+        let ancestors = self.ancestors([txn].into_iter(), common, cx);
+        if ancestors == Ancestors::default() {
+            return;
+        }
         for to in self.askers.remove(&txn).into_iter().flatten() {
-            let vertices = vertices.clone();
-            // That a transaction commits is known because all of its pieces are durable.
-            cx.send_before_durable(to, Message::Reply(Reply::Status { txn, vertices }));
+            let ancestors = ancestors.clone();
+            cx.send(to, Message::Reply(Reply::Status { txn, ancestors }));
         }
     }
 
     pub(super) fn on_status(
         &mut self,
         txn: Version,
-        vertices: &[Vertex],
+        ancestors: &Ancestors,
         common: &mut Common,
         cx: &mut Cx<'_>,
     ) {
         self.asked.remove(&txn);
-        if vertices.is_empty() && !self.live.contains_key(&txn) {
-            self.decided.insert(txn);
-            self.vertices.remove(&txn);
-            let waiting = self.blocked.remove(&txn).unwrap_or_default();
-            return self.execute_all(waiting, common, cx);
-        }
-        self.learn(vertices.iter(), common, cx);
+        self.learn(ancestors, None, common, cx);
     }
 
-    /// The transactions among these and their ancestors that commit and are not decided.
-    fn committing(&self, txns: impl Iterator<Item = Version>, common: &Common) -> Vec<Vertex> {
+    /// What is known of these transactions, and of others before them: that they commit, or have been executed.
+    fn ancestors(
+        &self,
+        txns: impl Iterator<Item = Version>,
+        common: &mut Common,
+        cx: &mut Cx<'_>,
+    ) -> Ancestors {
         let mut open: Vec<Version> = txns.collect();
-        let mut found = BTreeMap::new();
+        let mut known = BTreeSet::new();
+        let mut ancestors = Ancestors::default();
         while let Some(txn) = open.pop() {
-            if found.contains_key(&txn)
-                || (self.is_decided(txn, common) && !self.executing.contains(&txn))
-            {
+            if !known.insert(txn) {
                 continue;
             }
             if let Some(vertex) = self.vertices.get(&txn) {
                 open.extend(vertex.edges.iter().map(|edge| edge.from));
-                found.insert(txn, vertex.clone());
+                ancestors.commit.push(vertex.clone());
+            } else if txn.timestamp_us < common.table.window().forget_us {
+                ancestors.executed.push(txn);
+            } else if !self.live.contains_key(&txn) {
+                match common.table.executed(txn, cx.store()) {
+                    None => {}
+                    Some(HowExecuted::Alone) => ancestors.executed.push(txn),
+                    Some(HowExecuted::OnCycle(cycle)) => {
+                        known.extend(cycle.iter().map(|vertex| vertex.txn));
+                        ancestors.cycles.push(cycle);
+                    }
+                }
             }
         }
-        found.into_values().collect()
+        ancestors
     }
 
     // Read-only calls (002 §4.1).
@@ -585,8 +638,7 @@ impl Leader {
         }
         let set = common.table.set().expect("a call names it").clone();
         let uses = read.pieces.iter().flat_map(|piece| set.rows(read.procedure, piece));
-        let conflict =
-            uses.into_iter().find_map(|(row, used)| self.accesses.conflict(&row, used));
+        let conflict = uses.into_iter().find_map(|(row, used)| self.accesses.conflict(&row, used));
         if let Some(txn) = conflict {
             if self.parked_reads < PARKED_AT_MOST {
                 self.parked_reads += 1;
@@ -619,9 +671,8 @@ impl Leader {
 
     fn on_inquire(&mut self, from: NodeId, txn: Version, common: &mut Common, cx: &mut Cx<'_>) {
         let live = self.live.get(&txn).map(|live| live.call.clone());
-        let call = live.or_else(|| {
-            common.table.txn(txn, cx.store()).map(|state| state.call.clone())
-        });
+        let call =
+            live.or_else(|| common.table.txn(txn, cx.store()).map(|state| state.call.clone()));
         let Window { from_us, forget_us } = common.table.window();
         let known = match call {
             Some(call) => Inquired::Started(call),
@@ -676,11 +727,8 @@ impl Leader {
                 for (txn, _) in &entry.txns {
                     self.executing.remove(txn);
                     self.vertices.remove(txn);
-                    let askers = self.askers.remove(txn).into_iter().flatten();
-                    for to in askers {
-                        let (txn, vertices) = (*txn, Vec::new());
-                        cx.send(to, Message::Reply(Reply::Status { txn, vertices }));
-                    }
+                    self.cycles.remove(txn);
+                    self.answer_askers(*txn, common, cx);
                 }
             }
             for (to, reply) in replies {
@@ -719,13 +767,7 @@ impl Leader {
         self.recoveries.repeat(common, cx);
     }
 
-    fn recover(
-        &mut self,
-        txn: Version,
-        call: &Arc<CallOf>,
-        common: &mut Common,
-        cx: &mut Cx<'_>,
-    ) {
+    fn recover(&mut self, txn: Version, call: &Arc<CallOf>, common: &mut Common, cx: &mut Cx<'_>) {
         if let Some(live) = self.live.get_mut(&txn) {
             live.heard = cx.now();
         }
@@ -783,13 +825,13 @@ impl Live {
     }
 }
 
-type Outcome = Option<Result<Vec<serried_procedures::Datum>, serried_procedures::Refused>>;
+type Outcome = Option<Result<Vec<Datum>, Refused>>;
 
 fn started<'p>(
-    pieces: &'p [Occurrence],
+    pieces: impl Iterator<Item = &'p Occurrence> + 'p,
     outcomes: &'p [Outcome],
 ) -> impl Iterator<Item = StartedPiece> + 'p {
-    pieces.iter().zip(outcomes).map(|(piece, outcome)| StartedPiece {
+    pieces.zip(outcomes).map(|(piece, outcome)| StartedPiece {
         piece: piece.piece,
         number: piece.number,
         outcome: outcome.clone(),

@@ -97,9 +97,8 @@ impl Replica {
 
     fn on_request(&mut self, from: NodeId, request: Request, cx: &mut Cx<'_>) {
         let Server { common, leader, .. } = &mut self.server;
-        match leader.as_mut().filter(|leader| {
-            leader.has_proposed_all() && self.pending.is_empty()
-        }) {
+        match leader.as_mut().filter(|leader| leader.has_proposed_all() && self.pending.is_empty())
+        {
             Some(leader) => leader.on_request(from, request, common, cx),
             None if self.pending.len() < PENDING_AT_MOST => self.pending.push_back((from, request)),
             None => {}
@@ -153,7 +152,7 @@ impl Replica {
     fn on_reply(&mut self, from: NodeId, reply: Reply, cx: &mut Cx<'_>) {
         let Server { common, leader: Some(leader), .. } = &mut self.server else { return };
         match reply {
-            Reply::Status { txn, vertices } => leader.on_status(txn, &vertices, common, cx),
+            Reply::Status { txn, ancestors } => leader.on_status(txn, &ancestors, common, cx),
             reply => leader.recoveries.on_reply(from, reply, &common.group, cx),
         }
     }

@@ -59,13 +59,7 @@ impl Recoveries {
     }
 
     /// Handles a reply that belongs to a call, if there is one.
-    pub(super) fn on_reply(
-        &mut self,
-        from: NodeId,
-        reply: Reply,
-        group: &Group,
-        cx: &mut Cx<'_>,
-    ) {
+    pub(super) fn on_reply(&mut self, from: NodeId, reply: Reply, group: &Group, cx: &mut Cx<'_>) {
         let at = from.partition();
         self.leaders.insert(at, from);
         let (txn, step) = match reply {
